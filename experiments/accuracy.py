@@ -2,7 +2,7 @@
 
     python -m privopt.experiments.accuracy --output FOLDER [--draws 20]
 
-Leaves ``accuracy-draws.csv`` (every draw, appended as it finishes: an interrupted run goes on from there),
+Writes ``accuracy-draws.csv`` (every draw, appended as it finishes: an interrupted run resumes),
 ``accuracy.md`` (the table) and two pictures. The data is public and the noise seeded, so a run reproduces.
 The DP-GD baseline gets its hyper-parameters for free: the best of a grid, chosen on the private data.
 """
@@ -20,6 +20,7 @@ from rich.progress import Progress as Bar
 
 from privopt.experiments.workbench.dpgd_baseline import dpgd_accuracies
 from privopt.experiments.workbench.figures import accuracy_figure, named, save, weights
+from privopt.experiments.workbench.pages import filled, markdown_table
 from privopt.experiments.workbench.runs import Results, Row, Setting, run_settings
 from privopt.mechanisms.discrete.exponential import ExponentialMechanism, PermuteAndFlip
 from privopt.mechanisms.discrete.opdisc import OPDisc
@@ -66,9 +67,8 @@ def run(output: Path, draws: int, console: Console) -> pd.DataFrame:
         run_settings(todo, draws, (X, y), (test_X, test_y), results, on_row=on_row)
         _baseline(results, draws, (X, y), (test_X, test_y), on_row)
     rows = results.frame
-    table = pivot(rows, "train_accuracy", exact_expectation(ZeroOneHalfspace(X, y, TERNARY)))
-    held_out = pivot(rows, "test_accuracy", {})
-    write_atomically(output / "accuracy.md", _markdown(table, held_out, draws))
+    exact = exact_expectation(ZeroOneHalfspace(X, y, TERNARY))
+    write_atomically(output / "accuracy.md", page(rows, exact, draws))
     save(accuracy_figure(rows, {}, "train_accuracy"), output / "accuracy.png")
     save(accuracy_figure(rows, {}, "test_accuracy"), output / "test-accuracy.png")
     return rows
@@ -123,38 +123,23 @@ def _moments(points: Any) -> tuple[list[float], list[float], list[float]]:
     return list(means.index), list(means), list(np.nan_to_num(spreads))
 
 
-def _markdown(train: pd.DataFrame, test: pd.DataFrame, draws: int) -> str:
-    return (
-        "# Accuracy against epsilon on Adult\n\n"
-        f"Made by `python -m privopt.experiments.accuracy --output FOLDER --draws {draws}`: mean ± standard "
-        "deviation; n = 15,682, d = 23, replace-one neighbours, every mechanism in its sound calibration, "
-        "delta = 1/n^2 where there is one. Columns are values of epsilon. Every draw: "
-        "[accuracy-draws.csv](accuracy-draws.csv).\n\n"
-        "Number of steps, step size and iterate of DP-GD were chosen on the data, not privately: its line is "
-        "better than what can be had. The exact expectation is a sum over all of {-1, 0, 1}^23, by "
-        "elimination, and checks the draws.\n\n"
-        f"## Training accuracy (balanced classes)\n\n{_lines(train)}\n\n"
-        "![training accuracy](accuracy.png)\n\n"
-        "*Mean and one standard deviation; curves stand side by side so that none hides another. Draws from "
-        "an exact law are ahead of noise added to an objective at every epsilon, most of all at small ones, "
-        "and wider weights pay from epsilon 0.1 on.*\n\n"
-        f"## Held-out accuracy (UCI test file, 24% positive)\n\n{_lines(test)}\n\n"
-        "![held-out accuracy](test-accuracy.png)\n\n"
-        "*The training records are balanced, these are not: a threshold that is best for the former need not "
-        "be for the latter, which is why more budget, or wider weights, do not always help here.*\n"
-    )
-
-
-def _lines(table: pd.DataFrame) -> str:
-    header = "| " + " | ".join(table.columns) + " |"
-    rule = "|" + "---|" * len(table.columns)
-    body = ["| " + " | ".join(str(v).replace("|", "\\|") for v in row) + " |" for row in table.to_numpy()]
-    return "\n".join([header, rule, *body])
+def page(rows: pd.DataFrame, exact: dict[float, float], draws: int) -> str:
+    """Write the page from all draws and the expected training accuracies."""
+    means = rows.groupby(["mechanism", "lattice", "epsilon"])["train_accuracy"].mean()
+    drawn = means["exponential", str(TERNARY)]
+    places = {
+        "draws": f"{draws}",
+        "training": markdown_table(pivot(rows, "train_accuracy", exact)),
+        "held-out": markdown_table(pivot(rows, "test_accuracy", {})),
+        "above-rspm": f"{(drawn > means['rspm', str(TERNARY)]).sum()} of {len(drawn)}",
+        "below-wider": f"{(drawn < means['exponential', str(BALL)]).sum()} of {len(drawn)}",
+    }
+    return filled("accuracy", places)
 
 
 def main(
-    output: Annotated[Path, typer.Option(help="Folder for table, pictures and draws.")],
-    draws: Annotated[int, typer.Option(min=2, help="Draws per setting.")] = 20,
+    output: Annotated[Path, typer.Option(help="Output folder for table, pictures and draws.")],
+    draws: Annotated[int, typer.Option(min=2, help="Number of draws per setting.")] = 20,
 ) -> None:
     """Run the comparison and print the table."""
     console = Console(soft_wrap=True, emoji=False)

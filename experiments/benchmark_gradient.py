@@ -28,7 +28,7 @@ from rich.console import Console
 from scipy.special import expit
 
 from privopt.experiments.workbench import peers
-from privopt.experiments.workbench.pages import markdown_table, processor, readable
+from privopt.experiments.workbench.pages import filled, markdown_table, processor, readable
 from privopt.mechanisms.convex.frank_wolfe import DPFrankWolfeL1
 from privopt.mechanisms.convex.gradient_descent import DPGradientDescent
 from privopt.problems.convex import passes
@@ -220,32 +220,21 @@ def page(costs: pd.DataFrame, sparse: pd.DataFrame, shape: tuple[int, int]) -> s
         for t, s in read.items()
     )
     versions = ", ".join(f"{name} {version}" for name, version in peers.versions(*_PEERS).items())
-    return (
-        "# What a gradient step costs\n\n"
-        f"Made by `python -m privopt.experiments.benchmark_gradient --output FOLDER` on {processor()}, "
-        f"{passes.threads_available()} threads. {versions}. Best of {_REPEATS} calls, all in one run.\n\n"
-        f"## Covertype, {shape[0]:,} x {shape[1]}, logistic loss, one iteration over all rows\n\n"
-        f"{markdown_table(wide(costs))}\n\n"
-        f"*Times of one iteration, as multiples of the time to read the matrix once ({speeds}), and the most "
-        "memory that the call held beyond the matrix.*\n\n"
-        "How to read it: a gradient must read the matrix, so 1 is the least. privopt reads every block of "
-        "rows from memory once, for the predictions, and from the cache once more, for the sum; what it "
-        "takes beyond 1 is that second read and arithmetic, which the first does not wholly hide. A vector "
-        "of all predictions between two products, as in the textbook expression, reads the memory twice. "
-        "Clipping rows to a public norm bounds every record's gradient of a linear model, which is why "
-        "privopt needs no gradient per record; the lines that clip per-sample gradients show what that "
-        "would cost in time and memory. A peer without a line is not installed. The iterations of "
-        "scikit-learn and diffprivlib include L-BFGS's own work, which is small; diffprivlib adds its noise "
-        "once, before the first iteration.\n\n"
-        "## DP-FW-L1 on sparse data, one step\n\n"
-        f"{markdown_table(sparse.map(readable))}\n\n"
-        "*The same number of non-zeros and ever more features p. A step costs the non-zeros and the 2 p "
-        "vertices, each of which needs noise of its own; never p x n.*\n"
-    )
+    places = {
+        "machine": processor(),
+        "threads": f"{passes.threads_available()}",
+        "versions": versions,
+        "repeats": f"{_REPEATS}",
+        "shape": f"{shape[0]:,} x {shape[1]}",
+        "passes": markdown_table(wide(costs)),
+        "speeds": speeds,
+        "steps": markdown_table(sparse.map(readable)),
+    }
+    return filled("gradient", places)
 
 
 def main(
-    output: Annotated[Path | None, typer.Option(help="Folder for the page and its figures.")] = None,
+    output: Annotated[Path | None, typer.Option(help="Output folder for the page and its figures.")] = None,
 ) -> None:
     """Run the benchmark, print the page, and write it to the output folder if one is given."""
     costs: list[Cost] = []

@@ -2,8 +2,8 @@
 
     python -m privopt.experiments.benchmark_solvers --output FOLDER [--draws N] [--time-limit S]
 
-Leaves ``exact-draws.csv`` (a line per draw, appended as it is finished: an interrupted run goes on from
-there), ``exact-draws.md`` (tables) and ``exact-draws.png`` (share drawn against time). Minimisers are
+Writes ``exact-draws.csv`` (a line per draw, appended as it is finished: an interrupted run
+resumes), ``exact-draws.md`` (tables) and ``exact-draws.png`` (share drawn against time). Minimisers are
 compared by ``privopt compare-oracles``.
 
 Every law at one epsilon is drawn from in a process of its own, one after the other, so that the peak memory
@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -25,9 +25,10 @@ from typing import Annotated
 import numpy as np
 import pandas as pd
 import typer
-from matplotlib.figure import Figure
 from rich.console import Console
 
+from privopt.experiments.workbench.drawing import Figure
+from privopt.experiments.workbench.pages import filled
 from privopt.experiments.workbench.resumable import (
     Kept,
     isolated,
@@ -36,7 +37,7 @@ from privopt.experiments.workbench.resumable import (
     peak_megabytes,
     seconds,
 )
-from privopt.experiments.workbench.study_page import fill
+from privopt.experiments.workbench.study import Study
 from privopt.mechanisms.discrete.opdisc import OPDisc
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.oracles.draw.interface import Law
@@ -212,40 +213,13 @@ def profile(draws: pd.DataFrame) -> Figure:
 def page(draws: pd.DataFrame, *, small: bool) -> str:
     """Write the page from the finished draws."""
     X, _ = data(small)
-    parts = [
-        "# Exact draws, timed",
-        f"Made by `python -m privopt.experiments.benchmark_solvers{' --try-out' if small else ''}` in one "
-        f"run on {'a small synthetic task' if small else 'Adult'}, n = {len(X):,}, d = {X.shape[1]}. "
-        f"{machine()}. Seconds of wall-clock time: median, and the largest in brackets. Every law at "
-        "one epsilon is drawn from in a process of its own, after compilation. Memory is the peak of the "
-        "process: interpreter, libraries and data included. How long minimising takes is measured in "
-        "[oracles compared](oracles-compared.md).",
-        markdown(drawn(draws, len(X))),
-        "The first draw at an epsilon includes what is prepared for it; the next ones reuse that. Accuracy "
-        "is the mean over the draws that were finished. An open line says how far exact draws do not go: the "
-        "limit was reached, and there is no point.",
-        "![share drawn against time](exact-draws.png)",
-        "Every draw: [exact-draws.csv](exact-draws.csv).",
-    ]
-    return "\n\n".join(parts) + "\n"
-
-
-def run(output: Path, plan: Sequence[Unit], console: Console) -> pd.DataFrame:
-    """Run the missing units, then write the page; after Ctrl-C the page has the finished draws."""
-    kept = Kept(output / "exact-draws.csv", Draw, KEY)
-    told = partial(page, small=plan[0].small)
-    return fill(kept, plan, lambda unit: _run_unit(kept, unit, console), told, profile, console)
-
-
-def _run_unit(kept: Kept, unit: Unit, console: Console) -> None:
-    if complete(kept, unit):
-        return
-    for draw in isolated(work, unit):
-        # Draws finished before an interruption are repeated, because later ones depend on them.
-        if not kept.holds(draw):
-            kept.add(draw)
-            end = "" if draw.finished else ", open"
-            console.print(f"{unit}: {seconds(draw.seconds)} s{end}", markup=False, highlight=False)
+    places = {
+        "command": f"python -m privopt.experiments.benchmark_solvers{' --try-out' if small else ''}",
+        "task": f"{'a small synthetic task' if small else 'Adult'}, n = {len(X):,}, d = {X.shape[1]}",
+        "machine": machine(),
+        "draws": markdown(drawn(draws, len(X))),
+    }
+    return filled("exact-draws", places)
 
 
 def complete(kept: Kept, unit: Unit) -> bool:
@@ -254,18 +228,31 @@ def complete(kept: Kept, unit: Unit) -> bool:
     return len(lines) >= unit.draws or any(not line["finished"] for line in lines)
 
 
+def study(*, small: bool) -> Study[Unit]:
+    """Return the study. Draws finished before an interruption are repeated: later ones depend on them."""
+    return Study(
+        "exact-draws",
+        Draw,
+        KEY,
+        compute=lambda unit: isolated(work, unit),
+        is_finished=complete,
+        page=partial(page, small=small),
+        figures={".png": profile},
+    )
+
+
 def main(
-    output: Annotated[Path | None, typer.Option(help="Folder for page, picture and lines.")] = None,
-    draws: Annotated[int, typer.Option(min=1, help="Draws per law and epsilon.")] = 5,
-    time_limit: Annotated[float, typer.Option(min=0.001, help="Seconds per draw.")] = 300.0,
-    try_out: Annotated[bool, typer.Option("--try-out", help="A small synthetic task instead.")] = False,
+    output: Annotated[Path | None, typer.Option(help="Output folder for page, picture and results.")] = None,
+    draws: Annotated[int, typer.Option(min=1, help="Number of draws per law and epsilon.")] = 5,
+    time_limit: Annotated[float, typer.Option(min=0.001, help="Time limit per draw, in seconds.")] = 300.0,
+    try_out: Annotated[bool, typer.Option("--try-out", help="Use a small synthetic task.")] = False,
 ) -> None:
     """Time the exact draws."""
     console = Console(soft_wrap=True, emoji=False)
     plan = units(draws, time_limit, small=try_out)
     with tempfile.TemporaryDirectory() as scratch:
         folder = output or Path(scratch)
-        run(folder, plan, console)
+        study(small=try_out).run(folder, plan, console)
         if (folder / "exact-draws.md").exists():
             console.print((folder / "exact-draws.md").read_text(), highlight=False, markup=False)
 

@@ -4,7 +4,7 @@
 
 DuckDB makes Parquet files of synthetic records and groups them; Dask adds up an array of numbers. Every
 measurement is a process of its own, so that its peak memory is its own, and what it is compared with runs
-just before it. Lines are kept as they come: the same command goes on where it was stopped.
+just before it. Lines are kept as they come: the same command resumes an interrupted run.
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ from typing import Annotated, Any
 import numpy as np
 import pandas as pd
 import typer
-from matplotlib.figure import Figure
+from rich.console import Console
 
-from privopt.experiments.workbench.pages import markdown_table
-from privopt.experiments.workbench.resumable import Kept, isolated, machine, peak_megabytes
-from privopt.problems.files import write_atomically
+from privopt.experiments.workbench.drawing import Figure
+from privopt.experiments.workbench.pages import filled, markdown_table
+from privopt.experiments.workbench.resumable import isolated, machine, peak_megabytes
+from privopt.experiments.workbench.study import Study
 from privopt.problems.tables.columns import Binned, Categorical
 from privopt.problems.tables.schema import Schema
 
@@ -49,7 +50,7 @@ SCHEMA = Schema(
     intercept=True,
 )
 GROUP_BY = "GROUP BY"
-CARD, LOGISTIC = "scorecard", "logistic regression"
+CARD, LOGISTIC, TREE = "scorecard", "logistic regression", "decision tree"
 IN_MEMORY = "logistic regression, pandas"
 SUM, STEP = "Dask sum, from the file", "Dask gradient, from the file"
 HELD_SUM, HELD_STEP = "Dask sum, held by workers", "Dask gradient, held by workers"
@@ -57,6 +58,7 @@ HELD_SUM, HELD_STEP = "Dask sum, held by workers", "Dask gradient, held by worke
 AGAINST = {
     CARD: GROUP_BY,
     LOGISTIC: GROUP_BY,
+    TREE: GROUP_BY,
     IN_MEMORY: GROUP_BY,
     STEP: SUM,
     HELD_STEP: HELD_SUM,
@@ -66,6 +68,8 @@ _MOST = {IN_MEMORY: 1_000_000, HELD_STEP: 10_000_000}
 _FEW = 100_000  # records of what is done once before the clock starts: enough for the same mechanism
 _NUMBERS = 10  # columns of the array
 _CHUNK = 250_000  # rows of it
+
+Cell = tuple[int, str]  # rows, subject
 
 
 @dataclass(frozen=True)
@@ -161,14 +165,17 @@ def run(subject: str, folder: Path, address: str | None) -> Iterator[tuple[float
 def _query(subject: str, folder: Path) -> Callable[[], object]:
     import duckdb
 
-    from privopt.mechanisms import PrivateHalfspaceClassifier, PrivateLogisticRegression
+    from privopt.mechanisms import (
+        PrivateHalfspaceClassifier,
+        PrivateLogisticRegression,
+        PrivateTreeClassifier,
+    )
     from privopt.problems.tables.sources import open_table
 
     options: dict[str, Any] = {"schema": SCHEMA, "classes": CLASSES}
     pattern = f"{folder}/*.parquet"
-    model: Any = PrivateHalfspaceClassifier(1.0, **options)
-    if subject != CARD:
-        model = PrivateLogisticRegression(1.0, **options)
+    kinds: dict[str, Any] = {CARD: PrivateHalfspaceClassifier, TREE: PrivateTreeClassifier}
+    model = kinds.get(subject, PrivateLogisticRegression)(1.0, **options)
 
     def plain(limit: str) -> None:
         connection = duckdb.connect()
@@ -191,7 +198,7 @@ def _query(subject: str, folder: Path) -> Callable[[], object]:
 
 def _dask(subject: str, folder: Path, address: str | None) -> Callable[[], object]:
     from privopt.mechanisms import PrivateLogisticRegression
-    from privopt.mechanisms.estimators.linear_model import risk_of_table
+    from privopt.mechanisms.estimators.bounded_fit import risk_of_table
 
     X, y = (_partitions(folder / f"{name}.npy") for name in "Xy")
     if address is not None:
@@ -276,73 +283,32 @@ def table(results: Sequence[Measured]) -> pd.DataFrame:
 
 def page(results: Sequence[Measured], command: str) -> str:
     """Write the page of the documentation."""
-    distinct = math.prod(c.n_codes for c in SCHEMA.columns) * len(CLASSES)
-    return (
-        "# How long fits on large tables take\n\n"
-        f"Made by `{command}` on {machine()}. Ratios are within this run: what a line is compared with ran "
-        "just before it, in a process of its own as well. Fits read Parquet files that DuckDB made: six "
-        "columns (three numbers in 8, 6 and 5 bins, three of text with 7, 6 and 2 levels) and a label of two "
-        f"classes. Gradients are of {_NUMBERS} numbers a record, 80 bytes, in a NumPy file, in partitions of "
-        f"{_CHUNK:,} rows: from the file, on the threads of one process, and held by two workers of one "
-        "thread each. Seconds are from opening the table to the model, of the second fit of a process: the "
-        f"first, of {_FEW:,} records, imports libraries and loads compiled code, and stands in the last "
-        "column (of a gradient, with a look at every partition). What is compared with has such a first time "
-        "too. Memory is the largest resident one of the process, with its libraries. Ratios of processor "
-        "time are what other users of the machine stretch least; what workers use is not in them.\n\n"
-        f"{markdown_table(table(results))}\n\n"
-        "![seconds and memory against rows](engines.png)\n\n"
-        f"A fit is one query that groups, and what is done with its answer: at most {distinct:,} distinct "
-        "records here, however many rows there are. "
-        + _fixed(results)
-        + "So the longer the table, the nearer "
-        "the ratio is to that of the two queries; ours also looks for values that the schema refuses, and "
-        "compares whole numbers as such. A gradient reads every number twice, for predictions and for their "
-        "sum, a sum once; from a file it also copies, measures and hashes every row again, since the file "
-        "may not be what it was. The constant feature is not stored: its part of a gradient is a plain "
-        "sum.\n\n"
-        f"{_on_paper(results)}\n"
-    )
-
-
-def _fixed(results: Sequence[Measured]) -> str:
-    """Describe the fixed cost: the time of fits of the shortest table beyond that of the query."""
-    fits = [m for m in results if m.subject in (CARD, LOGISTIC)]
-    if not fits:
-        return ""
-    rows = min(m.rows for m in fits)
-    beyond = [f"{1000 * (m.seconds - m.plain):.0f} ms for a {m.subject}" for m in fits if m.rows == rows]
-    return (
-        f"That costs the same for any table: at {rows:,} rows the fits take {' and '.join(beyond)} longer "
-        "than the GROUP BY, for writing the query, the plan of the noise and the search for weights. "
-    )
-
-
-def _on_paper(results: Sequence[Measured]) -> str:
-    """Extrapolate the time for 10^10 rows from the longest tables."""
     longest = {m.subject: m for m in sorted(results, key=lambda m: m.rows)}
-    rate = longest[CARD].rate
-    text = (
-        f"On paper: at {rate / 1e6:.1f} million rows a second, 10^10 rows take {1e10 / rate / 60:.0f} "
-        "minutes on this machine. Counts of parts add up, so a cluster divides that by its number of such "
-        "machines, and what it sends to the client is as small as here."
-    )
-    if HELD_STEP not in longest:
-        return text
-    pace = longest[HELD_STEP].rate / 2
-    step = 1e10 / pace / 1600
-    return (
-        f"{text} What cannot be grouped: a core takes a gradient of {pace / 1e6:.0f} million rows of "
-        f"{_NUMBERS} numbers a second, so a step over 10^10 rows, 900 GB held by 100 workers of 16 cores, "
-        f"takes {step:.1f} s if memory keeps up with the cores, and 100 steps {100 * step / 60:.1f} minutes. "
-        f"A step sends {_NUMBERS + 1} numbers with each task, and as many come back from each partition."
-    )
+    shortest = {m.subject: m for m in sorted(results, key=lambda m: -m.rows)}
+    rate, pace = (longest[name].rate if name in longest else math.nan for name in (CARD, HELD_STEP))
+    pace /= 2  # two workers
+    fixed = {n: 1000 * (m.seconds - m.plain) for n, m in shortest.items()}
+    places = {
+        "command": command,
+        "machine": machine(),
+        "fits": markdown_table(table(results)),
+        "distinct": f"{math.prod(c.n_codes for c in SCHEMA.columns) * len(CLASSES):,}",
+        "least-rows": f"{min(m.rows for m in results):,}",
+        "card-fixed": f"{fixed.get(CARD, math.nan):.0f}",
+        "logistic-fixed": f"{fixed.get(LOGISTIC, math.nan):.0f}",
+        "rate": f"{rate / 1e6:.1f}",
+        "minutes": f"{1e10 / rate / 60:.0f}",
+        "pace": f"{pace / 1e6:.0f}",
+        "step": f"{1e10 / pace / 1600:.1f}",
+    }
+    return filled("engines", places)
 
 
 def picture(results: Sequence[Measured]) -> Figure:
     """Draw seconds and memory against rows, one curve per subject; baselines are dashed."""
     figure = Figure(figsize=(11, 4.4), layout="constrained")
     panels = figure.subplots(1, 3)
-    marks = dict(zip(AGAINST, "osD^v", strict=True))
+    marks = dict(zip(AGAINST, "osPD^v", strict=True))
     sizes = [m.rows for m in results]
     lines = {name: [m for m in results if m.subject == name] for name in AGAINST}
     for axes, plain in zip(panels, ((GROUP_BY,), (SUM, HELD_SUM), ()), strict=False):
@@ -370,34 +336,49 @@ def picture(results: Sequence[Measured]) -> Figure:
 
 
 def main(
-    rows: Annotated[list[int] | None, typer.Option(help="How many; may be repeated.")] = None,
-    repeats: Annotated[int, typer.Option(min=1, help="Runs of each, of which the least is shown.")] = 1,
+    rows: Annotated[list[int] | None, typer.Option(help="Number of rows; may be repeated.")] = None,
+    repeats: Annotated[
+        int, typer.Option(min=1, help="Number of runs of each measurement; the minimum is shown.")
+    ] = 1,
     folder: Annotated[
-        Path | None, typer.Option(help="Keep the records here, and use those that are here already.")
+        Path | None, typer.Option(help="Folder for the generated records; existing ones are reused.")
     ] = None,
-    output: Annotated[Path, typer.Option(help="Page, picture and lines, kept as they come.")] = Path(
+    output: Annotated[Path, typer.Option(help="Output folder for page, picture and results.")] = Path(
         "engines"
     ),
 ) -> None:
-    """Measure, print and write. 10^5 and 10^6 rows by default: about two minutes."""
-    output.mkdir(parents=True, exist_ok=True)
-    kept = Kept(output / "engines.csv", Measured, ("rows", "subject"))
+    """Measure and write. 10^5 and 10^6 rows by default: about two minutes."""
     sizes = rows or [100_000, 1_000_000]
-    with tempfile.TemporaryDirectory() as temporary:
-        for n in sizes:
-            for subject in AGAINST:
-                if n > _MOST.get(subject, n) or kept.matching(rows=n, subject=subject):
-                    continue
-                found = measured(n, subject, _records(subject, folder or Path(temporary), n), repeats)
-                kept.add(found)
-                typer.echo(table([found]).to_string(index=False))
-    results = sorted(
-        (Measured(**line) for line in kept.lines), key=lambda m: ([*AGAINST].index(m.subject), m.rows)
+    command = (
+        f"python -m privopt.experiments.engines {' '.join(f'--rows {n}' for n in sizes)} --repeats {repeats}"
     )
-    words = " ".join(f"--rows {n}" for n in sizes)
-    picture(results).savefig(output / "engines.png", dpi=150)
-    command = f"python -m privopt.experiments.engines {words} --repeats {repeats}"
-    write_atomically(output / "engines.md", page(results, command))
+    cells = [(n, subject) for n in sizes for subject in AGAINST if n <= _MOST.get(subject, n)]
+    with tempfile.TemporaryDirectory() as temporary:
+        study(folder or Path(temporary), repeats, command).run(output, cells, Console(soft_wrap=True))
+
+
+def study(folder: Path, repeats: int, command: str) -> Study[Cell]:
+    """Return the study, whose records are in a folder."""
+
+    def compute(cell: Cell) -> list[Measured]:
+        rows, subject = cell
+        return [measured(rows, subject, _records(subject, folder, rows), repeats)]
+
+    return Study(
+        "engines",
+        Measured,
+        ("rows", "subject"),
+        compute,
+        is_finished=lambda kept, cell: bool(kept.matching(rows=cell[0], subject=cell[1])),
+        page=lambda lines: page(in_order(lines), command),
+        figures={".png": lambda lines: picture(in_order(lines))},
+    )
+
+
+def in_order(lines: pd.DataFrame) -> list[Measured]:
+    """Return the measurements by subject and rows."""
+    found = [Measured(**{str(k): v for k, v in line.items()}) for line in lines.to_dict("records")]
+    return sorted(found, key=lambda m: ([*AGAINST].index(m.subject), m.rows))
 
 
 def _records(subject: str, folder: Path, rows: int) -> Path:

@@ -116,7 +116,7 @@ def squared_rho() -> Demonstration:
 
 
 def _paper_rho(epsilon: float, delta: float) -> float:
-    """rho + 2 sqrt(rho ln(1/delta)) = epsilon, solved as a quadratic in sqrt(rho)."""
+    """Return rho with rho + 2 sqrt(rho ln(1/delta)) = epsilon, by the quadratic formula in sqrt(rho)."""
     root = math.sqrt(-math.log(delta))
     return (math.sqrt(root**2 + epsilon) - root) ** 2
 
@@ -143,7 +143,11 @@ def exact_gradient_in_a_noisy_loop() -> Demonstration:
 
 
 def _accelerated(steps: int, noisy_y: bool) -> tuple[float, Floats]:
-    """y_T = shift * gradient + sum_k noise[k] * b_k for a constant gradient and x_0 = 0; steps in 1/L'."""
+    """Return coefficients of y_T = shift * gradient + sum_k noise[k] * b_k for a constant gradient and
+    x_0 = 0.
+
+    Steps are in units of 1/L'.
+    """
     # An iterate is (coefficient of the gradient, coefficients of the noises).
     y, z = np.zeros(steps + 1), np.zeros(steps + 1)
     for k in range(steps):
@@ -178,7 +182,8 @@ def a_scale_that_leaks() -> Demonstration:
 
 
 def trimmed_mean_claim(outlier: float, epsilon: float = 1.0, delta: float = 1e-3) -> AuditedClaim:
-    """Algorithm 2 on an outlier: with the exact smooth sensitivity, and with the printed scale, a mutant.
+    """Return the claim of Algorithm 2 on an outlier with the exact smooth sensitivity, and the printed
+    scale as a mutant.
 
     t and s are the printed ones, for which (1/2) epsilon^2-zCDP is claimed.
     """
@@ -188,7 +193,7 @@ def trimmed_mean_claim(outlier: float, epsilon: float = 1.0, delta: float = 1e-3
 
 
 def _scale_epsilon(ratio: float, delta: float) -> float:
-    """A lower bound on epsilon between S sinh(Y) and ratio S sinh(Y), by the events |output| > c and <= c."""
+    """Bound epsilon between S sinh(Y) and ratio S sinh(Y) from below, by the events |output| > c and <= c."""
     if ratio <= 1:
         return 0.0
     # With c = S sinh(u), the narrow output exceeds c iff |Y| > u, the wide one iff |Y| > v.
@@ -200,14 +205,14 @@ def _scale_epsilon(ratio: float, delta: float) -> float:
 
 
 def _log_excess(likelier: Floats, other: Floats, delta: float) -> float:
-    """max over events of log((p - delta) / q), with q rounded up where it underflows."""
+    """Return the largest log((p - delta) / q) over the events, with q rounded up where it underflows."""
     excess = likelier - delta
     positive = excess > 0
     return float(np.max(np.log(excess[positive] / np.maximum(other[positive], 1e-300)), initial=0.0))
 
 
 def epsilon_for_rho() -> Demonstration:
-    """Composition in the proof of Algorithm 3, applied to the per-coordinate budget that is printed."""
+    """Compose the printed per-coordinate budget as in the proof of Algorithm 3."""
     delta, rows = 1e-5, []
     for epsilon in (0.1, 0.5, 1.0):
         tilde = math.sqrt(-2 * math.log(delta) + 2 * epsilon) - math.sqrt(-2 * math.log(delta))
@@ -225,7 +230,9 @@ def epsilon_for_rho() -> Demonstration:
 
 
 def a_condition_that_excludes_the_theorem() -> Demonstration:
-    """DP-SVRG: what epsilon <= c1 T m / n^2 allows, and which constant the noise would need."""
+    """Tabulate, for DP-SVRG, the epsilon that epsilon <= c1 T m / n^2 allows, and the constant that the
+    noise needs.
+    """
     delta, p, rows = 1e-5, 10, []
     for n, condition in [(10_000, 10.0), (100_000, 100.0)]:
         # G = L = 1, mu = 1 / condition, epsilon = 1. With eta = 1 / (48 L) the inequality for m reads
@@ -246,7 +253,7 @@ def a_condition_that_excludes_the_theorem() -> Demonstration:
 
 
 def a_regulariser_that_is_not_there() -> Demonstration:
-    """DP-GLD on F(w) = (w - 1)^2 / 2: where the iteration of the listing goes without noise."""
+    """Tabulate, for DP-GLD on F(w) = (w - 1)^2 / 2, the limit of the printed iteration without noise."""
     rows = []
     for strength in (0.1, 1.0, 10.0):
         eta, listing, equation = 0.05, 0.0, 0.0
@@ -272,7 +279,9 @@ def a_regulariser_that_is_not_there() -> Demonstration:
 
 
 def advanced_composition() -> Demonstration:
-    """DP-FW-L1: the printed budget of a step, and what bounded-range accounting allows."""
+    """Tabulate, for DP-FW-L1, the printed budget of a step, and the one that bounded-range accounting
+    allows.
+    """
     rows = []
     for steps, epsilon, delta in [(200, 2.0, 1e-3), (200, 0.5, 1e-3), (1000, 1.0, 1e-5)]:
         printed = epsilon / math.sqrt(-8 * steps * math.log(delta))
@@ -302,8 +311,10 @@ def distances_that_one_answer_moves() -> Demonstration:
 
 
 def a_sum_of_deviations() -> Demonstration:
-    """OPSamp: answers that differ in every coordinate or in none, and how often their means differ by more
-    than is paid for."""
+    """Tabulate, for OPSamp, how often means of answers differ by more than the printed bound.
+
+    Answers differ in every coordinate or in none.
+    """
     rows = []
     for d, gamma, delta in [(10, 0.05, 1e-6), (23, 0.05, 1e-6), (100, 0.05, 1e-6), (23, 0.01, 1e-9)]:
         m = math.ceil(math.log(2 * d / delta) / (2 * gamma**2))
@@ -319,7 +330,7 @@ def a_sum_of_deviations() -> Demonstration:
 
 
 def a_variance_without_the_steps() -> Demonstration:
-    """Noise that is the same however many steps it has to hide, each on all records."""
+    """Tabulate the epsilon of noise that does not grow with the number of steps, each on all records."""
     rows = []
     for steps, epsilon, delta in [(1, 1.0, 1e-3), (200, 0.5, 1e-3), (200, 2.0, 1e-3), (10_000, 1.0, 1e-5)]:
         # sigma in units of G / n; a mean of n gradients moves by 2 G / n.
@@ -329,6 +340,38 @@ def a_variance_without_the_steps() -> Demonstration:
         rows.append((str(steps), f"{delta:g}", f"{epsilon:g}", *(_short(s) for s in spent)))
     columns = ("T", "delta", "claimed", "spent: variance as quoted", "spent: variance times T")
     return Demonstration(11, "a variance without the number of steps", columns, tuple(rows))
+
+
+def a_sensitivity_of_a_noisy_size() -> Demonstration:
+    """PrivaTree's code: a path of splits that keeps two records together, against one record."""
+    columns = (
+        "levels",
+        "claimed",
+        "path: largest loss at least",
+        "one split: claimed",
+        "one split: at least",
+    )
+    rows = []
+    for levels in (3, 6):
+        for epsilon in (0.01, 0.03, 0.1, 0.3):
+            one, split = together_loss(epsilon / (2 * levels)), epsilon / (2 * levels)
+            rows.append((str(levels), f"{epsilon:g}", _short(levels * one), f"{split:.4f}", _short(one)))
+    return Demonstration(12, "a sensitivity from a noisy size", columns, tuple(rows))
+
+
+def together_loss(epsilon: float) -> float:
+    """Return the privacy loss of one split that keeps two records of different classes together.
+
+    On one record all splits have the same score, and each of k is drawn with probability 1/k. With a second
+    record, all but one have a score that is higher by 1/2, and permute-and-flip takes that one only if it is
+    first and accepted: with probability 1/k times the mean of its acceptance over the noisy size.
+    """
+    half = epsilon / 2
+    z = np.arange(-math.ceil(60 / half), math.ceil(60 / half) + 1)
+    chance = np.exp(-half * np.abs(z)) * math.tanh(half / 2)
+    n = np.maximum(2 + z, 1)
+    sensitivity = 1 - (n / (n + 1)) ** 2 - (1 / (n + 1)) ** 2
+    return -math.log(float(np.sum(chance * np.exp(-half * 0.5 / (2 * sensitivity)))))
 
 
 def _excess(m: int, p: float, delta: float) -> float:
@@ -353,6 +396,7 @@ DEMONSTRATIONS: Sequence[Callable[[], Demonstration]] = (
     distances_that_one_answer_moves,
     a_sum_of_deviations,
     a_variance_without_the_steps,
+    a_sensitivity_of_a_noisy_size,
 )
 
 

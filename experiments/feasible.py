@@ -3,14 +3,14 @@
     python -m privopt.experiments.feasible --output FOLDER
 
 Tables are drawn from a logistic law over categorical columns, so that the best AUC is known, and Adult is
-beside them, more and more of its records. Leaves ``feasible.csv`` (a line per fit, appended as it is made: an
-interrupted run goes on from there), ``feasible.md`` and ``feasible.png``.
+beside them, more and more of its records. Writes ``feasible.csv`` (a line per fit, appended as it is made: an
+interrupted run resumes), ``feasible.md`` and ``feasible.png``.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,17 +18,17 @@ from typing import Annotated, Any
 import numpy as np
 import pandas as pd
 import typer
-from matplotlib.figure import Figure
 from rich.console import Console
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
-from privopt.experiments.workbench.pages import markdown_table
+from privopt.experiments.workbench.drawing import Figure
+from privopt.experiments.workbench.pages import filled, markdown_table
 from privopt.experiments.workbench.panels import Curve, Panel, panels_figure
-from privopt.experiments.workbench.resumable import Kept, isolated, machine, peak_megabytes, seconds
-from privopt.experiments.workbench.study_page import fill
+from privopt.experiments.workbench.resumable import isolated, machine, peak_megabytes, seconds
+from privopt.experiments.workbench.study import Study
+from privopt.mechanisms.estimators.bounded_linear import PrivateLogisticRegression
 from privopt.mechanisms.estimators.counting import encoded
-from privopt.mechanisms.estimators.linear import PrivateLogisticRegression
 from privopt.mechanisms.estimators.scorecard import PrivateHalfspaceClassifier
 from privopt.problems.datasets.adult import ADULT_TARGET, adult_labels, adult_schema, load_adult
 from privopt.problems.tables.columns import Categorical
@@ -252,49 +252,36 @@ def picture(lines: pd.DataFrame) -> Figure:
 def page(lines: pd.DataFrame) -> str:
     """Write the page from the finished fits."""
     found = gaps(lines)
-    least = enough(found)
     apart = found.pivot_table(index=["table", "rows", "epsilon"], columns="model", values="auc")
-    behind = float((apart[LINEAR] - apart[CARD]).mean())
-    parts = [
-        "# What is feasible",
-        "Made by `python -m privopt.experiments.feasible`: default scorecards (`PrivateHalfspaceClassifier`) "
-        f"on drawn tables and on Adult, more and more records. {machine()}. Drawn tables have categorical "
-        "columns, a logistic law with points of deviation 2, and 20% positive labels; "
-        "20,000 further records measure. delta = 1/n^2. Means over 8 draws of up to 3,000 records, 4 of up "
-        "to 30,000, 2 of 100,000, one of a million, ± one standard deviation. Seconds are those of all cores "
-        "together for a fit, encoding included; memory is that of the whole process.",
-        "**A rule to plan by.** Records times epsilon per feature, a level of a column, decides. "
-        f"From {least:,.0f} on every card was within {CLOSE:g} AUC of a fit without privacy. "
-        f"{_loss(found)} Fewer columns, wider bins or a larger epsilon help. Time rarely decides: it grows "
-        "with rows times features.",
-        "![cost and time](feasible.png)",
-        markdown_table(overview(lines)),
-        f"Linear models with real weights (`PrivateLogisticRegression`) are {behind:.3f} of AUC ahead of "
-        "cards in the mean over all. Exact draws and searches over lattices end on smaller tables only: "
-        "[how far](scaling.md). More rows than memory holds: [large tables](large-tables.md). Real tables: "
-        "[scorecards](scorecards.md).",
-        "Every fit: [feasible.csv](feasible.csv).",
-    ]
-    return "\n\n".join(parts) + "\n"
+    places = {
+        "machine": machine(),
+        "least": f"{enough(found):,.0f}",
+        "losses": _loss(found),
+        "overview": markdown_table(overview(lines)),
+        "behind": f"{float((apart[LINEAR] - apart[CARD]).mean()):.3f}",
+    }
+    return filled("feasible", places)
 
 
-def run(output: Path, plan: Sequence[Unit], console: Console) -> pd.DataFrame:
-    """Run the missing units, then write the page; after Ctrl-C the page has the finished fits."""
-    kept = Kept(output / "feasible.csv", Line, ("table", "rows", "run"))
-    return fill(kept, plan, lambda unit: _run_unit(kept, unit), page, picture, console)
-
-
-def _run_unit(kept: Kept, unit: Unit) -> None:
-    if not kept.matching(table=unit.table, rows=unit.rows, run=unit.run):
-        kept.add_all(list(isolated(work, unit)))
+STUDY = Study[Unit](
+    "feasible",
+    Line,
+    ("table", "rows", "run", "model", "epsilon"),
+    compute=lambda unit: list(isolated(work, unit)),
+    is_finished=lambda kept, unit: bool(kept.matching(table=unit.table, rows=unit.rows, run=unit.run)),
+    page=page,
+    figures={".png": picture},
+)
 
 
 def main(
-    output: Annotated[Path, typer.Option(help="Folder for page, picture and lines.")] = Path("feasible"),
+    output: Annotated[Path, typer.Option(help="Output folder for page, picture and results.")] = Path(
+        "feasible"
+    ),
 ) -> None:
     """Fit every table."""
     console = Console(soft_wrap=True, emoji=False)
-    run(output, units(), console)
+    STUDY.run(output, units(), console)
     console.print(f"Open {output / 'feasible.md'}", markup=False, highlight=False)
 
 

@@ -2,10 +2,10 @@
 
     python -m privopt.experiments.first_order_accuracy --output FOLDER [--draws 10]
 
-Leaves ``first-order-accuracy.csv`` (every draw, appended as it finishes: an interrupted run goes on from
-there), ``first-order-accuracy.md`` and a picture per task. Every mechanism runs with its defaults, and bounds
-on rows are the schema's: no setting of privopt's was tuned on the data. The data is public and the noise
-seeded, so that a run reproduces; accuracies are facts about the records.
+Writes ``first-order-accuracy.csv`` (every draw, appended as it finishes: an interrupted run resumes),
+``first-order-accuracy.md`` and a picture per task. Every mechanism runs with its defaults, and bounds on rows
+are the schema's: no setting of privopt's was tuned on the data. The data is public and the noise seeded, so
+that a run reproduces; accuracies are facts about the records.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from rich.progress import Progress as Bar
 from privopt.experiments.workbench import peers
 from privopt.experiments.workbench.figures import accuracy_figure, save
 from privopt.experiments.workbench.measures import accuracy
-from privopt.experiments.workbench.pages import markdown_table, processor
+from privopt.experiments.workbench.pages import filled, markdown_table, processor
 from privopt.experiments.workbench.runs import Results, Row
+from privopt.mechanisms.estimators.bounded_linear import PrivateLogisticRegression
 from privopt.mechanisms.estimators.counting import encoded
-from privopt.mechanisms.estimators.linear import PrivateLogisticRegression
 from privopt.mechanisms.estimators.prepared import schema_norm
 from privopt.oracles.convex.smooth import minimize_ridge
 from privopt.problems.convex.losses import LogisticLoss
@@ -226,7 +226,7 @@ def _section(output: Path, task: Task, rows: pd.DataFrame) -> str:
         f"time of a fit.*\n\n![test accuracy on {task.name}]({picture})\n\n"
         f"*{task.name}: mean test accuracy against epsilon, with bars of one standard deviation. Opacus and "
         "diffprivlib are peers, where they were installed. Grey dashed lines: the regression without "
-        "privacy, and always answering the larger class.*\n"
+        "privacy, and always answering the larger class.*"
     )
 
 
@@ -244,50 +244,21 @@ def table(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _page(sections: Sequence[str], draws: int) -> str:
-    versions = ", ".join(
-        f"{name} {version}"
-        for name, version in peers.versions("scikit-learn", "diffprivlib", "torch", "opacus").items()
-    )
-    return (
-        "# Private logistic regression on Adult and Covertype\n\n"
-        f"Made by `python -m privopt.experiments.first_order_accuracy --output FOLDER --draws {draws}` on "
-        f"{processor()}. {versions}.\n\n"
-        "## How to read it\n\n"
-        "- All figures are for replacing one record with n public, at the epsilon of the column and the "
-        "delta of the task, except one: *Opacus DP-SGD, add/remove* has the noise that Opacus's own "
-        "accountant asks for, for adding or removing one record. That is a weaker promise at the same "
-        "epsilon (replacing is removing and adding); *Opacus DP-SGD, replace-one* is the same algorithm with "
-        "the noise for the promise of the others, by privopt's accountant.\n"
-        "- objective-perturbation and diffprivlib are both objective perturbation. diffprivlib is pure "
-        "epsilon-DP (delta = 0) after Chaudhuri, Monteleoni and Sarwate (2011), assumes an exact minimum and "
-        "draws its noise in floating point; privopt uses delta for Gaussian noise, pays for the distance "
-        "from the minimum, and releases on a grid.\n"
-        "- dp-fw-l1 fits under an l1 constraint and chooses vertices; it has the public bound on the largest "
-        "entry of a row, which is what its noise follows, and is made for many more features than there are "
-        "here. dp-svrg is for strongly convex objectives: it has a ridge penalty, which dp-sgd and dp-gd do "
-        "not have.\n"
-        "- privopt runs with its defaults, which are functions of public facts. The rules of dp-sgd "
-        "and dp-svrg, and the size of the constant feature, were chosen with these two public data sets and "
-        "synthetic ones in view. diffprivlib has its own defaults (C = 1) and the public norm. DP-SGD in "
-        f"Opacus: batches of {peers.BATCH:,}, {peers.EPOCHS} passes, clipping at {peers.CLIP:g}, rows "
-        "divided by their public norm. Its step, "
-        f"{peers.LEARNING_RATE:g}, is one over the smoothness; it was kept after {peers.LEARNING_RATE:g} and "
-        "16 had been tried on both of these data sets, and 16 was worse on Covertype and, at epsilon 0.1, on "
-        "Adult. So that setting of a peer has seen the data as well, in the peer's favour.\n"
-        "- Opacus clips gradients to 1, below their bound of 1.41 with a bias of its own. That biases them "
-        "and needs less noise. privopt's constant feature is half the bound on a row, and its noise covers "
-        "the bound on gradients, 1.12 in the same units, so that the loss stays the logistic one.\n"
-        "- Labels: income above 50,000 dollars (Adult), Lodgepole Pine against the other cover types "
-        "(Covertype).\n"
-        "- A difference within the ± is not a difference. Times are of whole fits, calibration included "
-        f"where it is not cached. {', '.join(SLOW)}: at most {SLOW_DRAWS} draws, the others {draws}.\n\n"
-        + "\n".join(sections)
-    )
+    versions = peers.versions("scikit-learn", "diffprivlib", "torch", "opacus")
+    places = {
+        "draws": f"{draws}",
+        "processor": processor(),
+        "versions": ", ".join(f"{name} {version}" for name, version in versions.items()),
+        "slow": ", ".join(SLOW),
+        "slow-draws": f"{SLOW_DRAWS}",
+        "tasks": "\n\n".join(sections),
+    }
+    return filled("first-order-accuracy", places)
 
 
 def main(
-    output: Annotated[Path, typer.Option(help="Folder for page, pictures and draws.")],
-    draws: Annotated[int, typer.Option(min=2, help="Draws per competitor and epsilon.")] = 10,
+    output: Annotated[Path, typer.Option(help="Output folder for page, pictures and draws.")],
+    draws: Annotated[int, typer.Option(min=2, help="Number of draws per competitor and epsilon.")] = 10,
 ) -> None:
     """Run the comparison and print the page."""
     console = Console(soft_wrap=True, emoji=False)

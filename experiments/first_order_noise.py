@@ -16,7 +16,7 @@ import pandas as pd
 import typer
 from rich.console import Console
 
-from privopt.experiments.workbench.pages import markdown_table, readable
+from privopt.experiments.workbench.pages import filled, markdown_table, readable
 from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.mechanisms.privacy.accounting import gaussian_mu, zcdp_rho
 from privopt.mechanisms.privacy.gradient_noise import gaussian_steps, selection_steps
@@ -108,35 +108,13 @@ def tables() -> tuple[pd.DataFrame, pd.DataFrame]:
 
 def page() -> str:
     """Write the page of the documentation."""
-    first, second = (table.map(readable) for table in tables())
-    return (
-        "# The noise of first-order methods against the printed one\n\n"
-        "Made by `python -m privopt.experiments.first_order_noise --output FOLDER`, from public facts "
-        "alone: no data is read. delta = 1/n^2, replacing one record, n public; "
-        f"{_DIMENSION} features, rows of norm at most 1, the logistic loss.\n\n"
-        "## Gaussian noise on the mean gradient, T steps on all records\n\n"
-        f"{markdown_table(first)}\n\n"
-        "*Standard deviations per coordinate in units of G/n, G the bound on one gradient. The last columns "
-        "say how many times the noise of privopt the other rules add.*\n\n"
-        "- **added**: by privopt's DP-GD, DP-PGD, DP-FW-L2, DP-PMD and DP-AccMD.\n"
-        "- **least**: the exact law of T composed Gaussians; with less noise a worst case is not "
-        "(epsilon, delta)-private. What *added* has more is the price of releasing on a grid.\n"
-        "- **moments, c = 8**: variance c G^2 T log(1/delta) / (n epsilon)^2, the rule that Wang, Ye and Xu "
-        "(2017) and Wang and Xu (2019) print with an unspecified c. 8 is what concentrated privacy gives "
-        "for small epsilon.\n"
-        "- **advanced composition**: T Gaussian mechanisms with textbook noise (Dwork and Roth 2014, "
-        "theorems 3.20 and A.1).\n\n"
-        "## Gumbel noise on the choice of a vertex, T steps of DP-FW-L1\n\n"
-        f"{markdown_table(second)}\n\n"
-        "*Scales in units of G1/n over the unit l1 ball. printed: every choice spends "
-        "epsilon / sqrt(8 T log(1/delta)) (Wang and Xu 2019, theorem 6; Talwar, Thakurta and Zhang 2015). "
-        "added: choices of bounded range composed as concentrated privacy; least: the same before rounding "
-        "in floating point is paid for.*\n"
-    )
+    first, second = (markdown_table(table.map(readable)) for table in tables())
+    places = {"features": f"{_DIMENSION}", "gradients": first, "choices": second}
+    return filled("first-order-noise", places)
 
 
 def main(
-    output: Annotated[Path | None, typer.Option(help="Folder for the page.")] = None,
+    output: Annotated[Path | None, typer.Option(help="Output folder for the page.")] = None,
 ) -> None:
     """Print the page, and write it to the output folder if one is given."""
     text = page()

@@ -2,23 +2,22 @@
 
     python -m privopt.experiments.heavy_tails [--output FOLDER] [--tables FOLDER] [--quick]
 
-Lines are kept in ``heavy-tails.csv`` as they come: the same command goes on where it stopped, and then writes
-``heavy-tails.md``. ``--tables`` is where statsmodels and plotnine are unpacked, for medical costs and prices:
-``pip install --no-deps --target FOLDER statsmodels plotnine``. Times are of one machine in one run; only their
-ratios say something. Neighbours: replace-one, n public.
+Lines are kept in ``heavy-tails.csv`` as they come: the same command resumes an interrupted run, and then
+writes ``heavy-tails.md``. ``--tables`` is where statsmodels and plotnine are unpacked, for medical costs and
+prices: ``pip install --no-deps --target FOLDER statsmodels plotnine``. Times are of one machine in one run;
+only
+their ratios say something. Neighbours: replace-one, n public.
 """
-
-# ruff: noqa: E501 - lines of a page are as long as those of other pages
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -31,7 +30,9 @@ from sklearn.metrics import log_loss, roc_auc_score
 from privopt.experiments.reproduce import wang_xiao2020 as descents
 from privopt.experiments.reproduce.tables import spread
 from privopt.experiments.workbench import localisation
-from privopt.experiments.workbench.resumable import Kept, each, machine, markdown
+from privopt.experiments.workbench.pages import filled
+from privopt.experiments.workbench.resumable import machine, markdown
+from privopt.experiments.workbench.study import Study
 from privopt.mechanisms import (
     PrivateLinearRegression,
     PrivateLogisticRegression,
@@ -46,11 +47,10 @@ from privopt.problems.convex.losses import HuberLoss, LogisticLoss
 from privopt.problems.convex.soft_truncation import soft_mean
 from privopt.problems.convex.unclipped import PLAIN_SQUARES
 from privopt.problems.datasets.adult import load_adult
-from privopt.problems.files import write_atomically
 
 Floats = NDArray[np.float64]
 EPSILONS = (0.1, 0.5, 1.0)
-LINE, SIGNS = descents.LINE, descents.SIGNS
+LINE, SIGNS, ADULT = descents.LINE, descents.SIGNS, "Adult, 28,000 + 2,000"
 UNITS, LOCALISED, CLIPPED = (
     "clipped-newton (default)",
     "localisation, tuned for free",
@@ -75,15 +75,14 @@ class Line:
     value: float
 
 
-@dataclass(frozen=True)
-class Part:
-    """A unit of work that yields lines, identified by its name."""
+class Part(NamedTuple):
+    """A cell of the study: what its lines have in common, and the work that yields them."""
 
-    name: str
+    about: dict[str, object]
     work: Callable[[], Iterator[Line]]
 
     def __str__(self) -> str:
-        return self.name
+        return ", ".join(map(str, self.about.values()))
 
 
 # --- the kernel ------------------------------------------------------------------------------------------
@@ -105,7 +104,9 @@ def plain_mean(X: Floats, scale: float, beta: float) -> Floats:
 
 
 def kernel(n: int) -> Iterator[Line]:
-    """Nanoseconds per entry, and by how many bytes per entry the process grows at most beside the data."""
+    """Measure nanoseconds per entry, and the peak growth of the process in bytes per entry beside the
+    data.
+    """
     X = np.random.default_rng(0).standard_t(3, (n, 10))
     large = np.tile(
         X, (10, 1)
@@ -130,10 +131,10 @@ def _seconds(way: Callable[[], object]) -> float:
 
 
 def _growth(way: Callable[[], object]) -> int | None:
-    """Bytes by which the resident memory of the process exceeds what it was, at most; None where Linux is not.
+    """Return the peak growth of the resident memory of the process, in bytes; None except on Linux.
 
-    The kernel of the system counts, so memory of compiled code is in it, which tracemalloc does not see. Its mark
-    is reset first: ``resource.getrusage`` has the highest of all times, that of the parent's included.
+    The kernel of the operating system counts, so memory of compiled code is included, unlike in tracemalloc.
+    The peak is reset first: ``resource.getrusage`` has the highest of all times, the parent's included.
     """
     try:
         Path("/proc/self/clear_refs").write_text("5")
@@ -182,9 +183,11 @@ def means(n: int, runs: int) -> Iterator[Line]:
 
 
 def paper(task: str, n: int, d: int, epsilon: float, runs: int) -> Iterator[Line]:
-    """|w - w*| for the line, the angle between them for signs; delta = 1/n^2; new records for each run.
+    """Measure |w - w*| for regression, and the angle between them for classification; new records for
+    each run.
 
-    Public: rows of norm 2 sqrt d, labels within 4 (or ten times as much), moments of 10 (line) and 1 (signs).
+    Public: rows of norm 2 sqrt d, labels within 4 (or ten times as much), moments of 10 (regression) and 1
+    (classification); delta = 1/n^2.
     """
     measure, norm = descents.MEASURES[task], 2 * math.sqrt(d)
     mu = gaussian_mu(epsilon, n**-2.0)
@@ -218,7 +221,7 @@ def paper(task: str, n: int, d: int, epsilon: float, runs: int) -> Iterator[Line
 
 
 def adult(epsilon: float, runs: int) -> Iterator[Line]:
-    """Measure classification of Adult by its numeric columns, with the paper's split drawn anew for each run."""
+    """Measure classification of Adult by its numeric columns, with a new split for each run."""
     n, name = descents.ADULT_TRAIN, descents.ADULT_SIGNS
     mu = gaussian_mu(epsilon, n**-2.0)
     for run in range(runs):
@@ -237,11 +240,11 @@ def adult(epsilon: float, runs: int) -> Iterator[Line]:
             found[f"{_LOGISTIC}, clipped, {label}"] = np.append(plain.coef_[0], plain.intercept_)
         for kind, grid in ((CLIPPED, localisation.plain()), (LOCALISED, localisation.localising(n))):
             value = localisation.best(grid, X, y, LogisticLoss(), mu, one.error, 1)[0]
-            yield Line("real", "Adult, 28,000 + 2,000", kind, n, 5, epsilon, run, "log loss", value)
+            yield Line("real", ADULT, kind, n, 5, epsilon, run, "log loss", value)
         for way, w in found.items():
             score = test @ w
             risk = log_loss(labels > 0, special.expit(np.clip(score, -30, 30)))
-            where = ("real", "Adult, 28,000 + 2,000", way, n, 5, epsilon, run)
+            where = ("real", ADULT, way, n, 5, epsilon, run)
             yield Line(*where, "AUC", float(roc_auc_score(labels > 0, score)))
             yield Line(*where, "log loss", float(risk))
 
@@ -295,7 +298,7 @@ def regressions(tables: Path | None) -> Iterator[Columns]:
 
 
 def regression(one: Columns, epsilon: float, runs: int) -> Iterator[Line]:
-    """Measure the mean absolute error on a random quarter of the records, relative to that of their median."""
+    """Measure the mean absolute error on a random quarter of the records, over that of their median."""
     for run in range(runs):
         order = np.random.default_rng(run).permutation(len(one.X))
         X, y = one.X[order], one.y[order]
@@ -334,15 +337,15 @@ def parts(quick: bool, tables: Path | None, runs: int) -> list[Part]:
     """Return all parts."""
     runs, n, d = (1, 500, 2) if quick else (runs, 100_000, 10)
     found = [
-        Part("kernel", partial(kernel, 1000 if quick else 100_000)),
-        Part("means", partial(means, 200 if quick else 10_000, 2 if quick else 20)),
+        Part({"part": "kernel"}, partial(kernel, 1000 if quick else 100_000)),
+        Part({"part": "means"}, partial(means, 200 if quick else 10_000, 2 if quick else 20)),
     ]
     for e in EPSILONS[-1:] if quick else EPSILONS:
         for task in (LINE, SIGNS):
-            found.append(Part(f"{task}, epsilon = {e:g}", partial(paper, task, n, d, e, runs)))
-        found.append(Part(f"Adult, epsilon = {e:g}", partial(adult, e, runs)))
+            found.append(Part({"task": task, "epsilon": e}, partial(paper, task, n, d, e, runs)))
+        found.append(Part({"task": ADULT, "epsilon": e}, partial(adult, e, runs)))
         for one in regressions(tables):
-            found.append(Part(f"{one.name}, epsilon = {e:g}", partial(regression, one, e, runs)))
+            found.append(Part({"task": one.name, "epsilon": e}, partial(regression, one, e, runs)))
     return found
 
 
@@ -357,143 +360,85 @@ def table(frame: pd.DataFrame, part: str, measure: str, column: str) -> str:
     return markdown(pd.DataFrame(lines).fillna(""))
 
 
+def ratios(frame: pd.DataFrame) -> str:
+    """Tabulate ratios of mean errors on the paper's tasks, a row per pair of mechanisms."""
+    statistics = f"{_STATISTICS}, good norm"
+    pairs = (
+        (LINE, UNITS, statistics),
+        (LINE, UNITS, descents.RGD),
+        (LINE, descents.PRINTED, descents.RGD),
+        (LINE, descents.BALANCED, descents.RGD),
+        (LINE, descents.WIDE, descents.GOOD),
+        (LINE, LOCALISED, UNITS),
+        (LINE, CLIPPED, UNITS),
+        (SIGNS, UNITS, f"{_LOGISTIC}, clipped, good norm"),
+        (SIGNS, LOCALISED, UNITS),
+        (SIGNS, CLIPPED, UNITS),
+    )
+    some = frame[frame["part"] == "paper"]
+    means: Any = some.groupby(["task", "mechanism", "epsilon"])["value"].mean()
+    lines = []
+    for task, one, other in pairs:
+        if (task, one) in means.index and (task, other) in means.index:
+            quotients = means[task, one] / means[task, other]
+            cells = {f"epsilon = {e:g}": f"{ratio:.2g}" for e, ratio in quotients.items()}
+            lines.append({"task": task, "error of": one, "over that of": other, **cells})
+    return markdown(pd.DataFrame(lines))
+
+
+def least_errors(frame: pd.DataFrame) -> str:
+    """Tabulate the least mean absolute error per regression and epsilon, and the default's over it."""
+    some = frame[frame["measure"] == "mean absolute error"]
+    means: Any = some.groupby(["task", "epsilon", "mechanism"], sort=False)["value"].mean()
+    lines = []
+    for (task, epsilon), errors in means.groupby(level=[0, 1], sort=False):
+        found = errors.droplevel([0, 1])
+        where = {"task": task, "epsilon": f"{epsilon:g}"}
+        ratio = f"{found[UNITS] / found.min():.3f}"
+        lines.append({**where, "least": found.idxmin(), "default / least": ratio})
+    return markdown(pd.DataFrame(lines))
+
+
+def page(frame: pd.DataFrame) -> str:
+    """Write the page of the documentation."""
+    line, signs = descents.MEASURES[LINE], descents.MEASURES[SIGNS]
+    places = {
+        "ratios": ratios(frame),
+        "least": least_errors(frame),
+        "kernel-times": table(frame, "kernel", "ns per entry", "n"),
+        "kernel-memory": table(frame, "kernel", "peak bytes per entry", "n"),
+        "means-errors": table(frame, "means", "error", "n"),
+        "means-bounds": table(frame, "means", "95% bound", "n"),
+        "line-errors": table(frame, "paper", line, "epsilon"),
+        "sign-angles": table(frame, "paper", signs, "epsilon"),
+        "auc": table(frame, "real", "AUC", "epsilon"),
+        "log-loss": table(frame, "real", "log loss", "epsilon"),
+        "absolute-errors": table(frame, "real", "mean absolute error", "epsilon"),
+        "machine": machine(),
+    }
+    return filled("heavy-tails", places)
+
+
+STUDY = Study[Part](
+    "heavy-tails",
+    Line,
+    _KEY,
+    compute=lambda part: list(part.work()),
+    is_finished=lambda kept, part: bool(kept.matching(**part.about)),
+    page=page,
+)
+
+
 def main(
-    output: Annotated[Path, typer.Option(help="Folder for lines and page.")] = Path("heavy-tails"),
-    tables: Annotated[Path | None, typer.Option(help="Folder that holds statsmodels and plotnine.")] = None,
-    runs: Annotated[int, typer.Option(min=1, help="Runs of each setting.")] = 5,
-    quick: Annotated[
-        bool, typer.Option("--quick", help="Small data, one run: to see that it works.")
-    ] = False,
+    output: Annotated[Path, typer.Option(help="Output folder for results and page.")] = Path("heavy-tails"),
+    tables: Annotated[
+        Path | None, typer.Option(help="Folder that contains statsmodels and plotnine.")
+    ] = None,
+    runs: Annotated[int, typer.Option(min=1, help="Number of runs of each setting.")] = 5,
+    quick: Annotated[bool, typer.Option("--quick", help="Small data and one run, as a test.")] = False,
 ) -> None:
     """Measure the missing parts, and write the page."""
-    output.mkdir(parents=True, exist_ok=True)
-    console = Console(stderr=True, soft_wrap=True, emoji=False)
-    kept = Kept(output / "heavy-tails.csv", Line, _KEY)
-
-    def do(part: Part) -> None:
-        for line in part.work():
-            if not kept.holds(line):
-                kept.add(line)
-        done.write_text(done.read_text() + f"{part}\n")
-
-    done = output / "heavy-tails.done"
-    done.touch()
-    finished = set(done.read_text().splitlines())
-    missing = each(
-        [p for p in parts(quick, tables, runs) if str(p) not in finished], do, console, "heavy tails"
-    )
-    write_atomically(output / "heavy-tails.md", page(kept.frame, missing))
-
-
-_INTRO = """# Heavy tails, and oracles that are only approximate
-
-Mechanisms for records that nothing bounds, in `privopt.mechanisms.heavy_tails`, and OPSamp, which takes answers with a gap. The tables are made by
-
-    python -m privopt.experiments.heavy_tails --output FOLDER --tables FOLDER
-
-which keeps its lines in [a table](heavy-tails.csv) and goes on where it stopped; `--tables` is where statsmodels and plotnine are unpacked (`pip install
---no-deps --target FOLDER statsmodels plotnine`), for medical costs and prices. The paper's figures are `privopt reproduce wang-xiao2020-figure1` to `-figure4`.
-Neighbours: replace-one, n public.
-
-## What to take
-
-`PrivateRobustRegression()` and `PrivateRobustClassifier()`, on the command line `--robust` with `--loss squared` or `logistic`: nothing about
-magnitudes is declared, nothing leaks. Their default, `clipped-newton`, finds the median and a tail quantile of every column by noisy counts,
-releases noisy second moments of rows in these units, and takes ten steps along means of gradients that are clipped after the moments have made
-all directions alike. Where noise is symmetric the model is that of least squares; where it is skewed, predictions lie between the median and the
-mean of the labels, as with Huber's regression. With fewer than about n mu = 175 (5 features; 240 for 10, 340 for 20; mu of Gaussian privacy, 0.25 at
-epsilon = 1 and delta = 1e-6) units cannot be found, and columns are taken as they are.
-
-| mechanism | a record's influence is bounded by | public inputs |
-| --- | --- | --- |
-| `ClippedNewton`, the default of the robust estimators | units found privately, rows and turned gradients clipped in them | none |
-| `RobustMean`, `RobustGradientDescent`, `RobustStochasticGradient` (Wang, Xiao, Devadas and Xu 2020, Algorithm 4) | smoothed soft truncation: at most 2 sqrt(2)/3 s/n per coordinate | v, a guess at second moments |
-| `TrimmedMean`, `TrimmedGradientDescent` (Algorithms 2 and 3, corrected) | trimming, with noise in proportion to the exact smooth sensitivity | a range [a, b] of the mean |
-| `SampleAggregate` (Algorithm 1, corrected) | one answer out of m | a ball that holds the answer |
-| `OPSamp` (Neel, Roth, Vietri and Wu 2020, Algorithm 2, constants derived anew) | stability of tilted minima | alpha, the gap that is taken |
-
-The descents are there by name, `mechanism="robust-gd"`, `"robust-sgd"` and `"trimmed-gd"`, then in units found privately too. Robust gradient
-descent without privacy (Holland 2019) is `plan.without_noise(risk)`.
-
-## What differs from the papers
-
-- *Robust means.* The printed scale s balances bias and deviation and forgets the noise, which grows with s. `SoftTruncation.balanced`
-  balances all three. Accounting is that of one Gaussian release.
-- *Arsinh-normal noise.* If the privacy loss is K-Lipschitz in the underlying normal variable, the release is K^2/2-zCDP for every order at once (the
-  proof stands in `arsinh_noise.py`). At the budget of a single gradient coordinate t is 10 to 1000 times the printed one and s 1.2 to 1.6 times.
-  Quadrature finds Renyi divergences at a fifth of that bound: K is the steepest slope of the loss, and most of the law is where it is far
-  less steep. The room is not used, because it is not proved to be there: zCDP wants all orders and all shifts and stretches at once. For orders
-  well below 1/K Hoelder's inequality would put the root of the mean fourth power of the slope in the place of K^2, but the budget of a
-  single mean, with no composition to keep orders low, is not of that kind.
-- *The printed scale* of Algorithm 2, *the printed budget* of Algorithm 3, *the largest distances* of Algorithm 1 and OPSamp's *concentration step* are
-  errata 4, 5, 9 and 10 on [errata.md](errata.md). All but the last are mutants that `privopt audit` rejects.
-- *Sample and aggregate.* Subsets are disjoint: as drawn there a record is in up to sqrt(m) of them and moves as many answers. The maximum goes on past m
-  with the diameter. It is refused at epsilon <= 2d/sqrt(m), and where the proof wants more subsets.
-- *OPSamp.* The stability lemma is proved again, with 8 eta G d^2 D in place of 250 at gap 0; the l1 distance of means is bounded by Chernoff. A certificate
-  with a larger gap than planned releases nothing. Any oracle over a lattice will do.
-- *Data.* The paper states neither the law of features nor parameters: here features are standard normal, |w| = 1, the line's noise is log-normal(0, 1) and the
-  signs' log-logistic(0, 0.3), less their means. Adult: 30,000 records of the training file, drawn anew for each run, 28,000 to train, the five numeric columns.
-"""
-
-_FOUND = """## What was found
-
-Figures 1 to 4 of the paper, five runs each, with a verdict for every statement: [1](figures/wang-xiao2020-figure1-quick.md), [2](figures/wang-xiao2020-figure2-quick.md),
-[3](figures/wang-xiao2020-figure3-quick.md), [4](figures/wang-xiao2020-figure4-quick.md). The tables below have three runs of each setting (five at epsilon = 0.1 on the line).
-
-- *Reproduced*: errors fall with n and epsilon and rise with d at every step of Figures 3 and 4; on synthetic records Algorithm 3 is sensitive to b - a: ten times too wide costs a factor of 5
-  (epsilon = 1). On Adult Algorithm 4 comes near robust descent without privacy at its balanced scale; at the printed one it does not beat a constant.
-- *Contradicted*: on synthetic records Algorithm 4 is nowhere near it under sound accounting: 70 times its error at the printed scale, 10 to 12 times at the balanced one. Algorithm 3, with the exact smooth
-  sensitivity and a good guess at [a, b], has a thirtieth of the error of Algorithm 4 as printed, and varies less. On Adult neither keeps up with clipping.
-- *What came after*: `clipped-newton`, told nothing, has a quarter of the error of sufficient statistics with a good norm on the line (a fourth at each epsilon), and on signs from under half the angle of clipped
-  logistic regression with a good norm (epsilon = 0.1) to about the same (1). On the line it is ahead of robust descent without privacy but for epsilon = 0.1: truncation costs more than its noise. Localisation after Asi,
-  Liu and Tian (2024), with constants that are tuned on the true error for free, does not win there: 1.5 to 2 times the error of `clipped-newton` on the line, the same within the spread on signs;
-  clipped descent tuned for free is ahead of it on both, and on signs ahead of `clipped-newton` too. (On real columns its 20 steps are too few: localisation takes 20 in each of its phases.)
-- *Real columns*: at epsilon 0.5 and 1 `clipped-newton` has the least error on capital, medical costs and prices, told nothing, localisation the second least with free tuning; on Adult's classes it is beside logistic regression with a good
-  norm. At 0.1 *Adult, capital* (4,700 records) is worse than the median, where tuning for free is just better than it, and *prices* go to localisation by a twentieth. A column that is 0 about as often as the noise of counts
-  hides may get a tiny unit, and predictions explode: three more questions look whether anything is near the unit, and leave the column out if not (`column_search.py`): of 4,000 such columns
-  in simulations none was left with a tiny unit.
-"""
-
-
-def page(frame: pd.DataFrame, missing: Sequence[str]) -> str:
-    """Write the page of the documentation."""
-    sections = {
-        "The kernel": "Nanoseconds per entry, one thread or more as there are.\n\n"
-        f"{table(frame, 'kernel', 'ns per entry', 'n')}\n\n{_MEMORY}\n\n"
-        f"{table(frame, 'kernel', 'peak bytes per entry', 'n')}",
-        "Means, epsilon = 1, delta = 1e-5": "Errors, and the bound that holds with probability 95%; n = 10,000.\n\n"
-        + "\n\n".join(table(frame, "means", m, "n") for m in ("error", "95% bound")),
-        "The paper's tasks, n = 100,000, d = 10": f"{_PUBLIC}\n\n"
-        + "\n\n".join(
-            f"{m}:\n\n{table(frame, 'paper', m, 'epsilon')}"
-            for m in (descents.MEASURES[LINE], descents.MEASURES[SIGNS])
-        ),
-        "Real columns": f"{_REAL}\n\n"
-        + "\n\n".join(
-            f"{m}:\n\n{table(frame, 'real', m, 'epsilon')}"
-            for m in ("AUC", "log loss", "mean absolute error")
-        ),
-        "What a gap costs OPSamp": _GAPS,
-    }
-    text = "\n\n".join(f"## {title}\n\n{body}" for title, body in sections.items())
-    rest = "" if not missing else "\n\nNot finished: " + "; ".join(missing)
-    return f"{_INTRO}\n{_FOUND}\n{text}\n\n{machine()}.{rest}\n"
-
-
-_MEMORY = """By how many bytes per entry the resident memory of the process grows at most beside the data, as the operating system counts it: memory of compiled
-code is in it."""
-_PUBLIC = """Means and standard deviations over runs with new records and noise; delta = 1/n^2. Algorithms 3 and 4 are told moments or ranges, a radius and the smoothness;
-clipping is told a norm that is good (2 sqrt d, labels within 4) or ten times too large; the default is told nothing. *Tuned for free*: the constants with the least *true* error
-out of 7 (clipped descent, 20 steps) or 84 (localisation, 20 steps in each phase, after Asi, Liu and Tian 2024), one choice for each run, which nobody has."""
-_REAL = """Adult by the paper's split, drawn anew for each run: classes from the five numeric columns as they are written (a few capital gains are 99,999; nine in ten are 0). *Adult, capital*:
-the gain or loss of those who have one. *RAND*: a year's medical costs of a person (statsmodels; eight columns). *Diamonds*: prices (plotnine; six numbers). For numbers: the mean absolute
-error on held-out records over that of their median. Clipping is told what a large number of each column is, or ten times that."""
-_GAPS = """`privopt reproduce neel2020-opsamp` runs OPSamp on the task of the OPDisc paper (n = 15,682, weights in {-1, 0, 1}) beside OPDisc and the exponential mechanism:
-[noise against certified gap](figures/neel2020-opsamp-quick.md). It is private, and of no use there: at epsilon = 10 the accuracy is that of a coin where the others have 0.78 and 0.79, and at
-100 it is 0.64 at most. Exact answers do not help: random tilts of the size that stability asks for outweigh the losses (by 34 at epsilon = 1, the plan says before any
-data; by a fifth of the records still for n = 10^8 at epsilon = 10). A gap costs noise until it is cheaper to ask once and to cover the whole diameter: scales of 0.65 for exact answers, 0.78 for a
-gap of 1 error, 2.2 for 100, 4.6 for 1000 and beyond (epsilon = 10, at most 500 draws). A search that is stopped on purpose proves gaps of up to 4,200 errors: refused where 1 or 100 were paid for,
-released where 1000 were."""
+    STUDY.run(output, parts(quick, tables, runs), Console(stderr=True, soft_wrap=True, emoji=False))
 
 
 if __name__ == "__main__":

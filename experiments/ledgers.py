@@ -27,7 +27,7 @@ import pandas as pd
 import typer
 
 from privopt.experiments.cli.budget import picture
-from privopt.experiments.workbench.pages import markdown_table, readable
+from privopt.experiments.workbench.pages import filled, markdown_table, readable
 from privopt.experiments.workbench.resumable import machine
 from privopt.mechanisms.errors import LedgerError
 from privopt.mechanisms.privacy.ledger import Ledger, verify
@@ -109,7 +109,7 @@ def compared(times: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(lines, columns=["step", f"first {count}, ms", f"last {count}, ms", "last / first"])
 
 
-def crowded(ledger: Ledger, analysts: int, each: int) -> tuple[float, float, float]:
+def concurrent_bookings(ledger: Ledger, analysts: int, each: int) -> tuple[float, float, float]:
     """Measure releases per second booked by concurrent processes, and the median and longest time in ms."""
     context = multiprocessing.get_context("spawn")
     with context.Pool(analysts, _keep, [context.Barrier(analysts)]) as pool:
@@ -141,7 +141,7 @@ def measured(folder: Path, bookings: int, analysts: int) -> tuple[pd.DataFrame, 
         for kind, addresses in kinds.items():
             long, new = (Ledger.create(address, 1e6) for address in addresses)
             for count, each in ((1, tenth), (analysts, (bookings - 2 * tenth) // analysts)):
-                crowds.append((kind, count, *crowded(long, count, each)))
+                crowds.append((kind, count, *concurrent_bookings(long, count, each)))
             steps.append(compared(booking_times(long, new, tenth)).assign(where=kind))
             if wrong := verify(long) + verify(new):
                 raise LedgerError(f"{kind}: {wrong[0]}")
@@ -151,25 +151,20 @@ def measured(folder: Path, bookings: int, analysts: int) -> tuple[pd.DataFrame, 
 
 def page(steps: pd.DataFrame, crowds: pd.DataFrame, command: str, bookings: int) -> str:
     """Write the page in Markdown."""
-    return (
-        "# How long a booking takes\n\n"
-        f"Made by `{command}` on {machine()}. A release is reserved before it runs and committed after it: "
-        "two transactions, each on the disk when it returns. The server runs on the same machine.\n\n"
-        "## After thousands\n\n"
-        f"{bookings:,} releases in one ledger; the last tenth of them in turn with the first of a new "
-        "ledger. Medians of milliseconds, and of the ratios of neighbours in time.\n\n"
-        f"{markdown_table(steps.map(readable))}\n\n"
-        "## Several at once\n\n"
-        "Each analyst is a process that books one release after the other, reserve and commit, in the same "
-        "budget: one transaction writes at a time, the others wait.\n\n"
-        f"{markdown_table(crowds.map(readable))}\n"
-    )
+    places = {
+        "command": command,
+        "machine": machine(),
+        "bookings": f"{bookings:,}",
+        "steps": markdown_table(steps.map(readable)),
+        "crowds": markdown_table(crowds.map(readable)),
+    }
+    return filled("bookings", places)
 
 
 def main(
-    bookings: Annotated[int, typer.Option(min=10, help="In the ledger that is filled.")] = 10_000,
-    analysts: Annotated[int, typer.Option(min=2, help="At once.")] = 5,
-    output: Annotated[Path, typer.Option(help="A folder; ledgers are made in it, and removed.")] = Path(),
+    bookings: Annotated[int, typer.Option(min=10, help="Number of bookings in the filled ledger.")] = 10_000,
+    analysts: Annotated[int, typer.Option(min=2, help="Number of concurrent analysts.")] = 5,
+    output: Annotated[Path, typer.Option(help="Output folder; the ledgers in it are temporary.")] = Path(),
 ) -> None:
     """Draw budget.png, and write bookings.md: what a booking takes at first, at last and in a crowd."""
     output.mkdir(parents=True, exist_ok=True)

@@ -2,8 +2,8 @@
 
     python -m privopt.experiments.nonconvex --output FOLDER [--quick]
 
-Leaves ``nonconvex.md``, ``nonconvex.csv`` (a line per figure and draw, appended as it comes: an interrupted
-run goes on from there) and the pictures. Everything is synthetic and the noise seeded, so a run reproduces;
+Writes ``nonconvex.md``, ``nonconvex.csv`` (a line per figure and draw, appended as it comes: an interrupted
+run resumes) and the pictures. Everything is synthetic and the noise seeded, so a run reproduces;
 times are of this machine, in one run. ``--quick`` measures less of the same.
 """
 
@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import typer
@@ -24,7 +24,6 @@ from rich.console import Console
 from scipy.optimize import minimize
 
 from privopt.experiments.workbench import nonconvex_figures as figures
-from privopt.experiments.workbench.figures import save
 from privopt.experiments.workbench.nonconvex_page import page
 from privopt.experiments.workbench.nonconvex_peers import (
     DOUBLES,
@@ -34,7 +33,7 @@ from privopt.experiments.workbench.nonconvex_peers import (
     PrintedFrankWolfeL2,
     printed_steps,
 )
-from privopt.experiments.workbench.resumable import Kept, each
+from privopt.experiments.workbench.study import Study
 from privopt.mechanisms.convex.frank_wolfe import DPFrankWolfeL1, DPFrankWolfeL2
 from privopt.mechanisms.convex.gradient_descent import DPGradientDescent
 from privopt.mechanisms.nonconvex.constrained import DPConstrainedStationaryPoint
@@ -60,7 +59,6 @@ from privopt.problems.convex.regularizers import ridge
 from privopt.problems.convex.risk import EmpiricalRisk
 from privopt.problems.convex.sets.interface import ConvexSet
 from privopt.problems.convex.sets.norm_balls import L1Ball, L2Ball
-from privopt.problems.files import write_atomically
 from privopt.problems.nonconvex.planted import (
     Planted,
     low_rank,
@@ -134,7 +132,7 @@ SADDLED: dict[str, type[Any]] = {
 
 
 def planned(kind: type[Any], problem: Planted, records: int, epsilon: float) -> Any:
-    """A plan at its defaults for so many records, as if made for the table; its noise stays."""
+    """Return a plan at its defaults for ``records`` records, adapted to the table with the same noise."""
     facts = dataclasses.replace(problem.risk.facts, n_records=records)
     radius = _RADIUS.get(problem.name, 2.0)
     space = L2Ball(facts.dimension, radius) if kind is DPConstrainedStationaryPoint else None
@@ -296,7 +294,7 @@ GLM_LOSSES: dict[str, Loss] = {
 
 @cache
 def model(loss: str, geometry: str, n: int, draw: int) -> tuple[EmpiricalRisk, Floats]:
-    """Rows and weights in the unit balls that theorems 5 (l2) and 6 (l1) ask for, and the weights."""
+    """Return rows and weights in the unit balls of theorem 5 (l2) or 6 (l1), labels, and the true weights."""
     d = 10 if geometry == "l2" else 200
     rng = np.random.default_rng([d, n, draw])
     if geometry == "l2":
@@ -336,7 +334,8 @@ def _frank_wolfe(part: Part, draw: int) -> dict[str, float]:
     delta, printed = 1 / part.records**2, part.mechanism == "printed"
     steps = printed_steps(risk.facts, part.epsilon, delta, geometry == "l1") if printed else None
     plan = kinds[f"{geometry} {part.mechanism}"].plan(
-        *(risk.facts, ball),
+        risk.facts,
+        ball,
         epsilon=part.epsilon,
         delta=delta,
         steps=steps,
@@ -365,9 +364,7 @@ def _speed(part: Part, draw: int) -> dict[str, float]:
     ball = L2Ball(100, 1.0)
     cut = HalfSpace(normal, -0.3 * float(np.linalg.norm(normal)))
     plans = {
-        f"a step of {kind.name}": kind.plan(
-            risk.facts, epsilon=1.0, delta=DELTA, steps=20, output=Output.LAST
-        )
+        f"a step of {kind.name}": kind.plan(risk.facts, epsilon=1.0, delta=DELTA, steps=20)
         for kind in (DPGradientDescent, DPLangevin, DPCubicNewton, DPSpider)
     }
     ways: dict[str, tuple[int, Callable[[], object]]] = {
@@ -429,29 +426,30 @@ def parts(quick: bool) -> Iterator[Part]:
                     yield part
 
 
-def run(output: Path, quick: bool, console: Console) -> str:
-    """Run the missing parts, write all files to the folder, and return the page."""
-    output.mkdir(parents=True, exist_ok=True)
-    kept = Kept(output / "nonconvex.csv", Line, [f.name for f in dataclasses.fields(Line)][:-1])
+class Draw(NamedTuple):
+    """A cell of the study: one draw of a part."""
+
+    part: Part
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.part}, draw {self.number}"
+
+
+def draws(quick: bool) -> list[Draw]:
+    """Return all draws."""
+    return [Draw(part, number) for part in parts(quick) for number in range(part.draws)]
+
+
+def lines(draw: Draw) -> list[Line]:
+    """Measure a draw."""
+    found = draw.part.work(draw.part, draw.number)
+    return [Line(**_about(draw), measure=name, value=float(f"{value:.6g}")) for name, value in found.items()]
+
+
+def _about(draw: Draw) -> dict[str, Any]:
     key = ("part", "problem", "mechanism", "records", "epsilon")
-    finished = {(*(line[k] for k in key), line["draw"]) for line in kept.lines}
-
-    def do(part: Part) -> None:
-        about = {k: getattr(part, k) for k in key}
-        for draw in range(part.draws):
-            if (*about.values(), draw) not in finished:
-                for measure, value in part.work(part, draw).items():
-                    kept.add(Line(**about, draw=draw, measure=measure, value=float(f"{value:.6g}")))
-
-    missing = each(list(parts(quick)), do, console, "measured")
-    rows = kept.frame
-    wanted = {name: wanted_records(problem, 1.0) for name, problem in saddles().items()}
-    save(figures.trajectories(*paths()), output / "nonconvex-trajectories.png")
-    save(figures.escapes(rows, wanted), output / "nonconvex-escape.png")
-    save(figures.excesses(rows), output / "nonconvex-excess.png")
-    text = page(rows, wanted, quick, missing)
-    write_atomically(output / "nonconvex.md", text)
-    return text
+    return {**{k: getattr(draw.part, k) for k in key}, "draw": draw.number}
 
 
 def paths() -> tuple[Planted, dict[str, Floats]]:
@@ -472,13 +470,32 @@ def paths() -> tuple[Planted, dict[str, Floats]]:
     return problem, {**found, "without noise": np.stack(quiet)}
 
 
+def study() -> Study[Draw]:
+    """Return the study."""
+    wanted = {name: wanted_records(problem, 1.0) for name, problem in saddles().items()}
+    return Study(
+        "nonconvex",
+        Line,
+        [f.name for f in dataclasses.fields(Line)][:-1],
+        compute=lines,
+        is_finished=lambda kept, draw: bool(kept.matching(**_about(draw))),
+        page=lambda rows: page(rows, wanted),
+        figures={
+            "-trajectories.png": lambda _: figures.trajectories(*paths()),
+            "-escape.png": lambda rows: figures.escapes(rows, wanted),
+            "-excess.png": figures.excesses,
+        },
+    )
+
+
 def main(
-    output: Annotated[Path, typer.Option(help="Folder for page, pictures and draws.")],
-    quick: Annotated[bool, typer.Option("--quick", help="Less of the same, in seconds.")] = False,
+    output: Annotated[Path, typer.Option(help="Output folder for page, pictures and draws.")],
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer measurements, in seconds.")] = False,
 ) -> None:
     """Measure, write the page, and print it."""
     console = Console(soft_wrap=True, emoji=False)
-    console.print(run(output, quick, console), highlight=False, markup=False)
+    study().run(output, draws(quick), console)
+    console.print((output / "nonconvex.md").read_text("utf-8"), highlight=False, markup=False)
 
 
 if __name__ == "__main__":

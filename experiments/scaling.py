@@ -2,8 +2,8 @@
 
     python -m privopt.experiments.scaling --output FOLDER [--time-limit S]
 
-Leaves ``scaling.csv`` (a line per question, appended as it is answered: an interrupted run goes on from
-there), ``scaling.md`` (the table) and ``scaling.png`` (seconds against dimension). More columns of Adult make
+Writes ``scaling.csv`` (a line per question, appended as it is answered: an interrupted run resumes),
+``scaling.md`` (the table) and ``scaling.png`` (seconds against dimension). More columns of Adult make
 more dimensions and more cells. Cost follows cells times levels, not records: an open line is one that the
 limit stopped, with the gap and the bound that were left. At most 56 questions of --time-limit seconds each:
 processor time of one thread, where the system tells it, so that what else the machine does changes little.
@@ -15,7 +15,7 @@ import contextlib
 import math
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
@@ -23,22 +23,22 @@ from typing import Annotated
 import numpy as np
 import pandas as pd
 import typer
-from matplotlib.figure import Figure
 from rich.console import Console
 
 from privopt.experiments.comparison.race import Spent, processor_limits
 from privopt.experiments.comparison.workload import noise_of
+from privopt.experiments.workbench.drawing import Figure
 from privopt.experiments.workbench.figures import colour
+from privopt.experiments.workbench.pages import filled
 from privopt.experiments.workbench.panels import Curve, Panel, panels_figure, shade
 from privopt.experiments.workbench.resumable import (
-    Kept,
     isolated,
     machine,
     markdown,
     peak_megabytes,
     seconds,
 )
-from privopt.experiments.workbench.study_page import fill
+from privopt.experiments.workbench.study import Study
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.registry import MECHANISMS
 from privopt.oracles.cells.structure import CellStructure
@@ -293,50 +293,32 @@ def _noise(epsilon: float) -> str:
 
 def page(lines: pd.DataFrame) -> str:
     """Write the page from the finished tasks."""
-    parts = [
-        "# How far proofs and exact draws go",
-        "Made by `python -m privopt.experiments.scaling` in one run: the Adult training file, more and more "
-        f"of its columns. {machine()}. Seconds of processor time on one thread, after compilation and "
-        "building; every question in a process of its own. RSPM and the exponential mechanism over "
-        "{-1,0,1}^d, OPDisc over its own ball; one draw of the noise, in the sound calibration with "
-        "delta = 1/n^2.",
-        markdown(table(lines)),
-        "*Open* is what the time limit stopped: the gap after a quarter of the time, the one that was left, "
-        "and the proved bound below it, in errors. An open draw has no point; Z, the sum of "
-        "exp(-epsilon / 2 errors) over the lattice, is proved to lie between exp(-epsilon / 2 v) and "
-        "3^d exp(-epsilon / 2 b), with value v and bound b of RSPM without noise, over the same lattice. "
-        "Cost follows cells times levels, not records.",
-        "![seconds against dimension](scaling.png)",
-        markdown(sizes(lines)),
-        "Every line: [scaling.csv](scaling.csv). Over other lattices at d = 23: "
-        "[exact draws](exact-draws.md).",
-    ]
-    return "\n\n".join(parts) + "\n"
+    places = {"machine": machine(), "times": markdown(table(lines)), "sizes": markdown(sizes(lines))}
+    return filled("scaling", places)
 
 
-def run(output: Path, plan: Sequence[Unit], console: Console) -> pd.DataFrame:
-    """Run the missing units, then write the page; after Ctrl-C the page has the finished ones."""
-    kept = Kept(output / "scaling.csv", Line, KEY)
-    return fill(kept, plan, lambda unit: _run_unit(kept, unit, console), page, picture, console)
-
-
-def _run_unit(kept: Kept, unit: Unit, console: Console) -> None:
-    if kept.matching(columns=unit.table, question=unit.question, epsilon=unit.epsilon):
-        return
-    for line in isolated(work, unit):
-        kept.add(line)
-        console.print(f"{unit}: d = {line.dimension}, {seconds(line.seconds)} s, {line.status}", markup=False)
+STUDY = Study[Unit](
+    "scaling",
+    Line,
+    KEY,
+    compute=lambda unit: isolated(work, unit),
+    is_finished=lambda kept, unit: bool(
+        kept.matching(columns=unit.table, question=unit.question, epsilon=unit.epsilon)
+    ),
+    page=page,
+    figures={".png": picture},
+)
 
 
 def main(
-    output: Annotated[Path | None, typer.Option(help="Folder for page, picture and lines.")] = None,
-    time_limit: Annotated[float, typer.Option(min=0.001, help="Seconds per question.")] = 60.0,
+    output: Annotated[Path | None, typer.Option(help="Output folder for page, picture and results.")] = None,
+    time_limit: Annotated[float, typer.Option(min=0.001, help="Time limit per task, in seconds.")] = 60.0,
 ) -> None:
     """Ask every question at every size."""
     console = Console(soft_wrap=True, emoji=False)
     with tempfile.TemporaryDirectory() as scratch:
         folder = output or Path(scratch)
-        run(folder, units(time_limit), console)
+        STUDY.run(folder, units(time_limit), console)
         if (folder / "scaling.md").exists():
             console.print((folder / "scaling.md").read_text(), highlight=False, markup=False)
 

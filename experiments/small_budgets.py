@@ -22,7 +22,7 @@ from rich.progress import track
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.metrics import log_loss, r2_score, roc_auc_score
 
-from privopt.experiments.workbench.pages import markdown_table
+from privopt.experiments.workbench.pages import filled, markdown_table
 from privopt.mechanisms import PrivateLinearRegression, PrivateLogisticRegression
 from privopt.mechanisms.estimators.counting import encoded
 from privopt.mechanisms.estimators.prepared import schema_norm
@@ -177,26 +177,13 @@ def page(table: pd.DataFrame, draws: int) -> str:
                     | {f"{e:g}": f"{means[e]:.3f}" for e in EPSILONS}
                     | {"without privacy": f"{best:.3f}"}
                 )
-        parts.append(f"## {measure}\n\n{markdown_table(pd.DataFrame(rows))}\n")
-    return (
-        "# Linear models where the budget is small\n\n"
-        f"Made by `python -m privopt.experiments.small_budgets --draws {draws} --output FOLDER`: held-out "
-        f"figures, means of {draws} draws, for epsilon as the columns say and delta = 1/n^2, replacing one "
-        "record. Everything is at its defaults; bounds on rows and labels are declared. AdaSSP is Wang's "
-        "(2018), with exact Gaussian noise; its predictions, too, are clipped to the range of the labels. "
-        "The constants of the defaults were chosen on synthetic tables, these among others; Adult and "
-        "Covertype served as a check, and moved the budget from which classes are left to gradient descent "
-        "and to objective perturbation, and how cautiously noisy variances are read. The mean alone is the "
-        "noisy mean label, with the whole budget.\n\n"
-        + "\n".join(parts)
-        + "\nR^2 compares with the mean of the held-out labels, which is itself a private quantity: at 3,000 "
-        "records and epsilon 0.03 no mechanism knows it well, as the mean alone shows.\n"
-    )
+        parts.append(f"## {measure}\n\n{markdown_table(pd.DataFrame(rows))}")
+    return filled("small-budgets", {"draws": f"{draws}", "tables": "\n\n".join(parts)})
 
 
 def main(
-    draws: Annotated[int, typer.Option(min=1, help="Draws of each figure.")] = 5,
-    output: Annotated[Path | None, typer.Option(help="Folder for page and draws.")] = None,
+    draws: Annotated[int, typer.Option(min=1, help="Number of draws of each figure.")] = 5,
+    output: Annotated[Path | None, typer.Option(help="Output folder for page and draws.")] = None,
 ) -> None:
     """Run the benchmark, print the page, and write it to the output folder if one is given."""
     table = measured(draws)

@@ -1,4 +1,4 @@
-"""How privacy is obtained: plan (calibration, no data), then release (a reduction to oracle calls)."""
+"""Differentially private mechanisms: plan (calibration without data), then release (calls of oracles)."""
 
 if __name__ != "privopt.mechanisms":
     raise ImportError("import privopt.mechanisms: under the bare name every class would exist twice")
@@ -40,13 +40,14 @@ _HOMES = {
     "OutputPerturbation": "convex.output_perturbation",
     "PermuteAndFlip": "discrete.exponential",
     "PrivacySpend": "privacy.spend",
+    "PrivateAdditiveTreeClassifier": "estimators.additive",
     "PrivateHalfspaceClassifier": "estimators.scorecard",
-    "PrivateLinearRegression": "estimators.linear",
-    "PrivateLogisticRegression": "estimators.linear",
+    "PrivateLinearRegression": "estimators.bounded_linear",
+    "PrivateLogisticRegression": "estimators.bounded_linear",
     "PrivateRobustClassifier": "estimators.robust",
     "PrivateRobustRegression": "estimators.robust",
     "PrivateRuleListClassifier": "estimators.tree",
-    "PrivateSigmoidClassifier": "estimators.linear",
+    "PrivateSigmoidClassifier": "estimators.bounded_linear",
     "PrivateTreeClassifier": "estimators.tree",
     "RISK_MECHANISMS": "registry",
     "ROBUST_FITS": "registry",
@@ -62,6 +63,7 @@ _HOMES = {
     "SufficientStatistics": "convex.sufficient_statistics",
     "TrimmedGradientDescent": "heavy_tails.trimmed_descent",
     "TrimmedMean": "heavy_tails.trimmed_mean",
+    "choose_model": "estimators.model_choice",
     "evaluate": "estimators.evaluate",
 }
 __all__ = sorted(_HOMES)
@@ -90,10 +92,20 @@ if TYPE_CHECKING:  # the same names, for type checkers
     from privopt.mechanisms.discrete.opdisc import OPDisc as OPDisc
     from privopt.mechanisms.discrete.rspm import GaussianRSPM as GaussianRSPM
     from privopt.mechanisms.discrete.rspm import LaplaceRSPM as LaplaceRSPM
+    from privopt.mechanisms.estimators.additive import (
+        PrivateAdditiveTreeClassifier as PrivateAdditiveTreeClassifier,
+    )
+    from privopt.mechanisms.estimators.bounded_linear import (
+        PrivateLinearRegression as PrivateLinearRegression,
+    )
+    from privopt.mechanisms.estimators.bounded_linear import (
+        PrivateLogisticRegression as PrivateLogisticRegression,
+    )
+    from privopt.mechanisms.estimators.bounded_linear import (
+        PrivateSigmoidClassifier as PrivateSigmoidClassifier,
+    )
     from privopt.mechanisms.estimators.evaluate import evaluate as evaluate
-    from privopt.mechanisms.estimators.linear import PrivateLinearRegression as PrivateLinearRegression
-    from privopt.mechanisms.estimators.linear import PrivateLogisticRegression as PrivateLogisticRegression
-    from privopt.mechanisms.estimators.linear import PrivateSigmoidClassifier as PrivateSigmoidClassifier
+    from privopt.mechanisms.estimators.model_choice import choose_model as choose_model
     from privopt.mechanisms.estimators.robust import PrivateRobustClassifier as PrivateRobustClassifier
     from privopt.mechanisms.estimators.robust import PrivateRobustRegression as PrivateRobustRegression
     from privopt.mechanisms.estimators.scorecard import (

@@ -1,4 +1,4 @@
-"""Errors of the mechanism layer: what was asked, what was seen, what to do."""
+"""Errors of the mechanism layer; messages say what was asked, what was seen, and what to do."""
 
 from privopt.problems.errors import PrivOptError
 
@@ -24,7 +24,7 @@ class InexactDrawError(PrivOptError):
 
 
 class LedgerError(PrivOptError):
-    """Base class of ledger errors. Nothing has been released when one is raised."""
+    """Base class of ledger errors. No release has run when one is raised."""
 
 
 class BudgetExceededError(LedgerError):
@@ -32,7 +32,7 @@ class BudgetExceededError(LedgerError):
 
 
 class LedgerCorruptError(LedgerError):
-    """The ledger cannot be trusted, so no further spending is allowed; ``what`` says why, in short."""
+    """The ledger cannot be trusted, so no further spending is allowed; ``what`` is a short reason."""
 
     def __init__(self, text: str, what: str = "") -> None:
         super().__init__(text)
@@ -40,8 +40,10 @@ class LedgerCorruptError(LedgerError):
 
 
 class LedgerUnavailableError(LedgerError):
-    """The database did not answer or could not write, or was moved. What was reserved counts as spent."""
+    """The database does not answer, cannot write, or was moved. Reservations count as spent."""
 
 
 class AuditError(PrivOptError, ValueError):
-    """An audit that cannot be made: laws that are none, outcomes of another type, a law that is not known."""
+    """An audit that cannot be made: invalid laws, outcomes of another type, or a law without a closed
+    form.
+    """

@@ -1,8 +1,8 @@
-"""All mechanisms by name: where each is, what it is for, what it needs.
+"""Registry of all mechanisms by name: location, purpose and requirements.
 
 The table is read lazily: a mechanism is imported when it is looked up. Mechanisms of other packages are found
-by their entry points in the group ``privopt.mechanisms``: an entry point's name is the mechanism's, its
-object the class, whose ``family`` says where it belongs.
+by their entry points in the group ``privopt.mechanisms``: the name of an entry point is that of the
+mechanism, its object is the class, and the ``family`` of the class says where it belongs.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ GROUP = "privopt.mechanisms"
 
 
 class Family(StrEnum):
-    """The kinds of mechanisms: a name is unique within one."""
+    """Families of mechanisms; a name is unique within a family."""
 
     LATTICE = "points of a lattice"
     CARD = "scorecards"
     RISK = "linear models within public bounds"
     UNBOUNDED_RISK = "linear models of records with known moments or mean ranges"
-    UNBOUNDED_FIT = "linear models of records of unknown size"
-    MEAN = "means of records that nothing bounds"
+    UNBOUNDED_FIT = "linear models of unbounded records"
+    MEAN = "means of unbounded records"
 
 
 @dataclass(frozen=True)
@@ -37,10 +37,10 @@ class Entry:
     """One line of the table.
 
     Attributes:
-        family, name: what it is found by.
+        family, name: the key.
         home: its module within ``privopt.mechanisms``, and its class, as in "discrete.opdisc:OPDisc".
-        purpose: what it is for.
-        needs: what it asks of the problem.
+        purpose: its use case.
+        needs: its requirements on the problem.
     """
 
     family: Family
@@ -70,7 +70,7 @@ ENTRIES: tuple[Entry, ...] = (
         (
             "exponential",
             "discrete.exponential:ExponentialMechanism",
-            "pure privacy; an exact draw by exp(-loss)",
+            "pure privacy: an exact draw from exp(-beta loss)",
             "an oracle that draws",
         ),
         (
@@ -94,7 +94,7 @@ ENTRIES: tuple[Entry, ...] = (
         (
             "rspm-laplace",
             "discrete.rspm:LaplaceRSPM",
-            "the same with pure privacy",
+            "weights on separators, with pure privacy",
             "a minimiser, a separator set",
         ),
     ),
@@ -112,7 +112,7 @@ ENTRIES: tuple[Entry, ...] = (
         (
             "dp-gd",
             "convex.gradient_descent:DPGradientDescent",
-            "gradient descent; few steps are a penalty",
+            "gradient descent; few steps act as regularisation",
             "no set, no l1 penalty",
         ),
         (
@@ -130,7 +130,7 @@ ENTRIES: tuple[Entry, ...] = (
         (
             "dp-fw-l1",
             "convex.frank_wolfe:DPFrankWolfeL1",
-            "many features: the error grows with the logarithm of their number",
+            "many features: Frank-Wolfe whose error grows with the logarithm of their number",
             "a set with finitely many vertices, no l1 penalty",
         ),
         (
@@ -160,7 +160,7 @@ ENTRIES: tuple[Entry, ...] = (
         (
             "dp-sgd",
             "convex.stochastic_gradient:DPStochasticGradient",
-            "Poisson batches: many records",
+            "stochastic gradient steps on Poisson batches, for many records",
             "records in memory",
         ),
         (
@@ -178,37 +178,37 @@ ENTRIES: tuple[Entry, ...] = (
         (
             "sufficient-statistics",
             "convex.sufficient_statistics:SufficientStatistics",
-            "one release of moments: least squares, small budgets",
+            "least squares from one release of noisy moments, for small budgets",
             f"{_LABELLED}, no set, no penalty, at most 1,000 features",
         ),
         (
             "dp-gld",
             "nonconvex.langevin:DPLangevin",
-            "Langevin dynamics for risks without convexity",
+            "Langevin dynamics for non-convex risks",
             "no set, no l1 penalty",
         ),
         (
             "net",
             "nonconvex.net:NetMechanism",
-            "the exponential mechanism on a net: a few dimensions, pure privacy",
+            "the exponential mechanism on a net, for few dimensions; pure privacy",
             "an l2 ball, no l1 penalty, records in memory",
         ),
         (
             "dp-sosp",
             "nonconvex.stationary:DPStationaryPoint",
-            "descent to a point shown to be nearly a local minimum",
+            "gradient descent to a certified approximate local minimum",
             f"{_SMOOTH}, no set",
         ),
         (
             "dp-newton",
             "nonconvex.newton:DPCubicNewton",
-            "the same in few cubic Newton steps",
+            "few cubic Newton steps to a certified approximate local minimum",
             f"{_SMOOTH}, no set",
         ),
         (
             "dp-spider",
             "nonconvex.spider:DPSpider",
-            "small gradients by noisy differences, where minima are well curved",
+            "stationary points with small gradients by variance reduction, for well-curved minima",
             "no set, no l1 penalty",
         ),
         (
@@ -223,19 +223,19 @@ ENTRIES: tuple[Entry, ...] = (
         (
             "robust-gd",
             "heavy_tails.robust_descent:RobustGradientDescent",
-            "descent along robust means of gradients",
+            "gradient descent with robust means of gradients",
             "a second moment of gradients",
         ),
         (
             "robust-sgd",
             "heavy_tails.robust_stochastic:RobustStochasticGradient",
-            "the same on Poisson batches",
+            "robust means of gradients on Poisson batches",
             "a second moment of gradients",
         ),
         (
             "trimmed-gd",
             "heavy_tails.trimmed_descent:TrimmedGradientDescent",
-            "descent along trimmed means of gradients",
+            "gradient descent with trimmed means of gradients",
             "a range for means of gradients",
         ),
     ),
@@ -256,7 +256,7 @@ ENTRIES: tuple[Entry, ...] = (
         (
             "robust-sgd",
             "heavy_tails.measured_descent:MeasuredRobustStochastic",
-            "the same on Poisson batches",
+            "robust means on Poisson batches, in private units",
             _LABELLED,
         ),
         (
@@ -277,7 +277,7 @@ ENTRIES: tuple[Entry, ...] = (
         (
             "trimmed-mean",
             "heavy_tails.trimmed_mean:TrimmedMean",
-            "a mean without its tails",
+            "a trimmed mean",
             "a range for the mean",
         ),
     ),
@@ -285,7 +285,7 @@ ENTRIES: tuple[Entry, ...] = (
 
 
 class Mechanisms(Mapping[str, type[Any]]):
-    """Mechanisms of some families by name, those of installed packages last: a name of ours stays ours."""
+    """Mechanisms of some families by name; those of installed packages last, after the built-in ones."""
 
     def __init__(self, *families: Family) -> None:
         self.families = families
@@ -307,10 +307,10 @@ class Mechanisms(Mapping[str, type[Any]]):
         return f"<mechanisms for {self.families[-1]}: {', '.join(self)}>"
 
     def named(self, mechanism: str | type[Any]) -> type[Any]:
-        """Return a mechanism of these families by name; a class of one's own is one already.
+        """Return a mechanism of these families by name; a custom class is returned as it is.
 
         Raises:
-            UnknownMechanismError: listing the names there are.
+            UnknownMechanismError: listing the known names.
         """
         if isinstance(mechanism, type):
             return _checked(mechanism, self.families, mechanism.__module__)
@@ -331,10 +331,10 @@ class Mechanisms(Mapping[str, type[Any]]):
 
 
 def _checked(kind: Any, families: tuple[Family, ...], source: str) -> type[Any]:
-    """The class, if it is a mechanism of these families.
+    """Return the class, if it is a mechanism of these families.
 
     Raises:
-        UnknownMechanismError: it is none.
+        UnknownMechanismError: it is not.
     """
     if isinstance(kind, type) and getattr(kind, "family", None) in families:
         return kind

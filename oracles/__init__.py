@@ -1,4 +1,4 @@
-"""What we assume we can solve: interfaces, certificates, solvers, conformance kits."""
+"""Problems that we assume we can solve: interfaces, certificates, solvers, conformance kits."""
 
 if __name__ != "privopt.oracles":
     raise ImportError("import privopt.oracles: under the bare name every class would exist twice")

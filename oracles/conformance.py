@@ -22,10 +22,12 @@ from privopt.oracles.errors import ConformanceError, UnsupportedProblemError
 from privopt.problems.discrete.conjunction import MonotoneConjunction
 from privopt.problems.discrete.halfspace import ZeroOneHalfspace
 from privopt.problems.discrete.lattice import IntegerLattice
+from privopt.problems.discrete.lipschitz import LipschitzProblem
 
 Case = TypeVar("Case")
 Finding = tuple[str, str]  # the circumstances (perturbation, limits, or ""), and the fault
-DataProblem = ZeroOneHalfspace | MonotoneConjunction  # disjunctions are conjunctions to the type checker
+# Disjunctions are conjunctions to the type checker.
+DataProblem = ZeroOneHalfspace | MonotoneConjunction | LipschitzProblem
 
 
 # One or several numbers in a row, so that arrays of any length are alike. Line numbers are kept.

@@ -80,7 +80,7 @@ class Watch:
     """A running clock over ``Limits``; solvers ask it whether to stop and report to it."""
 
     limits: Limits
-    began: float = field(default_factory=time.monotonic)
+    began: float = field(default_factory=lambda: time.monotonic())
     _reported: float = -1.0
 
     @property

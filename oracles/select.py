@@ -13,6 +13,7 @@ from privopt.oracles.errors import MissingSolverError, UnknownOracleError, Unsup
 from privopt.oracles.minimize.interface import DiscreteOracle, PreparedOracle, Solver
 from privopt.oracles.registry import GIBBS, MINIMIZERS, Entry
 from privopt.oracles.task import Task
+from privopt.oracles.vetting import outside_code, standing
 from privopt.problems.arguments import check_type
 from privopt.problems.discrete.problem import DiscreteProblem, check_question
 from privopt.problems.errors import did_you_mean
@@ -33,6 +34,7 @@ class Available:
         summary: its purpose.
         limits: the problems that it refuses.
         proof: "integers" or "floating point" for certificates, the law of the draw for samplers.
+        standing: whether the kit has passed an oracle of another package; empty for those of this one.
     """
 
     name: str
@@ -42,6 +44,7 @@ class Available:
     summary: str
     limits: str
     proof: str
+    standing: str = ""
 
 
 def minimizer(name: str) -> DiscreteOracle:
@@ -232,7 +235,8 @@ def _available(kind: str, name: str, make: Callable[[], object], ours: Mapping[s
     if name in ours:
         facts = (ours[name].purpose, ours[name].limits, ours[name].proof)
     try:
-        make()
+        made = make()
     except (MissingSolverError, UnknownOracleError) as error:
         return Available(name, kind, False, str(error), *facts)
-    return Available(name, kind, True, "", *facts)
+    known = standing(outside_code(made), "oracle")
+    return Available(name, kind, True, "", *facts, standing="" if known is None else known.words)

@@ -1,7 +1,7 @@
-"""Code outside this package that a privacy claim relies on: whether a conformance kit passed it, and when.
+"""Outside code that a privacy claim relies on: whether a conformance kit or audit passed it, and when.
 
-What passed is remembered in a file of the user, by the hash of the source files of the code. Code that has
-changed since, or whose source cannot be read, counts as not checked. Passing a kit is evidence, not a proof.
+Passes are remembered in a file of the user, by the hash of the source files of the code. Code that has
+changed since, or whose source cannot be read, counts as not checked. Passing is evidence, not a proof.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from privopt.problems.files import write_atomically
 
 @dataclass(frozen=True)
 class Standing:
-    """What is known of some code.
+    """Result of our checks of outside code, in words for a privacy claim.
 
     Attributes:
-        passed: whether a kit passed the code as it is now.
-        words: what to say of it beside a privacy claim.
+        passed: whether a kit, for mechanisms the audit, passed the code in its present state.
+        words: the statement to add to a privacy claim.
     """
 
     passed: bool
@@ -56,22 +56,27 @@ def outside_code(value: Any) -> Any:
 
 
 def standing(code: Any, what: str) -> Standing | None:
-    """What is known of a class or function; None for this package's own. ``what`` begins the words."""
+    """Return the standing of a class or function; None for this package's own.
+
+    ``what``, the role of the code such as "oracle" or "mechanism", begins the words. Mechanisms are checked
+    by the audit, all else by a conformance kit.
+    """
     if is_own(code):
         return None
-    name, found = _name(code), _remembered().get(_name(code))
+    check = _check_of(what)
+    name, found = _name(code), _remembered().get(_key(code, what))
     if found is None or found.get("digest") != digest(code):
-        changed = "not checked by the kit" + (", it has changed since" if found is not None else "")
+        changed = f"not checked by the {check}" + (", it has changed since" if found is not None else "")
         return Standing(False, f"{what} {name}: {changed}")
     return Standing(
         True,
-        f"{what} {name}: passed the kit of privopt {found['kit']} on {found['when']}, sha256 "
+        f"{what} {name}: passed the {check} of privopt {found['kit']} on {found['when']}, sha256 "
         f"{found['digest'][:12]}",
     )
 
 
-def remember(code: type) -> Standing:
-    """Note that a kit passed a class as it is now. Call it after the kit alone.
+def remember(code: type, what: str = "oracle") -> Standing:
+    """Record that a class passed the check of its role, in its present state. Call it only after that check.
 
     Raises:
         OSError: the file cannot be written.
@@ -85,17 +90,28 @@ def remember(code: type) -> Standing:
     entry = _Passed(found, version("privopt"), datetime.now(UTC).date().isoformat())
     path = state_file()
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, json.dumps(_remembered() | {_name(code): asdict(entry)}, indent=1) + "\n")
-    known = standing(code, "oracle")
+    write_atomically(path, json.dumps(_remembered() | {_key(code, what): asdict(entry)}, indent=1) + "\n")
+    known = standing(code, what)
     assert known is not None
     return known
 
 
-def digest(code: Any) -> str | None:
-    """SHA-256 of the source files that a class or function comes from; None where they cannot be read.
+def _check_of(what: str) -> str:
+    return "audit" if what == "mechanism" else "kit"
 
-    Of a class also those of its bases outside this package and Python; of a module in a package all modules
-    of the outermost package.
+
+def _key(code: Any, what: str) -> str:
+    """Return the key in the file of checks; a mechanism that passed a kit of oracles has not passed the
+    audit.
+    """
+    return _name(code) if _check_of(what) == "kit" else f"{_name(code)} ({_check_of(what)})"
+
+
+def digest(code: Any) -> str | None:
+    """Return the SHA-256 of the source files of a class or function; None where they cannot be read.
+
+    For a class this includes its bases outside this package and Python; for a module in a package, all
+    modules of the outermost package.
     """
     classes = code.__mro__ if isinstance(code, type) else (code,)
     files: set[Path] = set()
@@ -123,7 +139,7 @@ def digest(code: Any) -> str | None:
 
 
 def state_file() -> Path:
-    """Where the user's checks are remembered."""
+    """Return the file that remembers the user's checks."""
     if sys.platform == "win32":
         base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
     else:
@@ -132,7 +148,7 @@ def state_file() -> Path:
 
 
 def _remembered() -> dict[str, dict[str, str]]:
-    """What passed, by name; nothing where the file is missing or is no such file."""
+    """Return the checks that passed, by name; empty if the file is missing or invalid."""
     try:
         found = json.loads(state_file().read_text(encoding="utf-8"))
     except (OSError, ValueError, RuntimeError):

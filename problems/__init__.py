@@ -9,6 +9,7 @@ from privopt.problems.lazy import lazily
 
 # The module of each public name: it is imported when the name is asked for.
 _HOMES = {
+    "AbsoluteRegression": "discrete.lipschitz",
     "Binned": "tables.columns",
     "Categorical": "tables.columns",
     "CostMatrix": "discrete.cost_matrix",
@@ -16,6 +17,7 @@ _HOMES = {
     "CountedRecords": "tables.counted",
     "DecisionTree": "discrete.tree",
     "DiscreteProblem": "discrete.problem",
+    "HingeHalfspace": "discrete.lipschitz",
     "InfeasibleDomainError": "errors",
     "IntegerLattice": "discrete.lattice",
     "InvalidInputError": "errors",
@@ -44,6 +46,8 @@ if TYPE_CHECKING:  # the same names, for type checkers
     from privopt.problems.discrete.costs import Costs as Costs
     from privopt.problems.discrete.halfspace import ZeroOneHalfspace as ZeroOneHalfspace
     from privopt.problems.discrete.lattice import IntegerLattice as IntegerLattice
+    from privopt.problems.discrete.lipschitz import AbsoluteRegression as AbsoluteRegression
+    from privopt.problems.discrete.lipschitz import HingeHalfspace as HingeHalfspace
     from privopt.problems.discrete.objective import Perturbation as Perturbation
     from privopt.problems.discrete.problem import DiscreteProblem as DiscreteProblem
     from privopt.problems.discrete.problem import SeparatorSet as SeparatorSet

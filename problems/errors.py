@@ -26,8 +26,19 @@ class SchemaError(InvalidInputError):
     """A schema that contradicts itself, or a table that does not fit its schema."""
 
 
+class MissingExtraError(PrivOptError, ImportError):
+    """Package of an optional feature that is not installed."""
+
+
 class PrivacyLeakWarning(UserWarning):
     """A value was computed from private data outside the budget: the guarantee does not cover it."""
+
+
+def missing(what: str, package: str, extra: str) -> MissingExtraError:
+    """Return the error of a feature whose package is not installed, with the extra that brings it."""
+    return MissingExtraError(
+        f"{what} needs {package}, which is not installed. To do: pip install 'privopt[{extra}]'"
+    )
 
 
 def did_you_mean(given: object, known: Iterable[str]) -> str:

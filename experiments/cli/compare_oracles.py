@@ -23,30 +23,34 @@ _ALL = ("native", *(f"{name}:{model}" for name in _MIP for model in ("cells", "r
 
 @app.command()
 def compare_oracles(
-    output: Annotated[Path, typer.Option(help="Folder for lines and report; goes on where it was stopped.")],
+    output: Annotated[Path, typer.Option(help="Output folder; an interrupted run resumes there.")],
     workload: Annotated[
         str, typer.Option(help="tiny, ladder, synthetic, conjunctions, noise, hard, or all.")
     ] = "tiny",
     oracle: Annotated[
         list[str] | None,
-        typer.Option(help="NAME, or NAME:rows and NAME:cells; repeat it. Default: all that are installed."),
+        typer.Option(
+            help="Oracle: NAME, or NAME:rows and NAME:cells for its two models. Repeat for several. "
+            "Default: all that are installed."
+        ),
     ] = None,
-    draws: Annotated[int, typer.Option(min=1, help="Draws of noise.")] = 1,
+    draws: Annotated[int, typer.Option(min=1, help="Number of draws of the noise.")] = 1,
     time_limit: Annotated[
-        float, typer.Option(min=0.001, help="Processor seconds for each build and each solve.")
+        float,
+        typer.Option(min=0.001, help="Limit on processor time in seconds, for each build and each solve."),
     ] = 60.0,
     jobs: Annotated[
-        int, typer.Option(min=1, help="Oracles that run at a time, each on a core of its own.")
+        int, typer.Option(min=1, help="Number of oracles that run in parallel, each on a core of its own.")
     ] = 1,
     export: Annotated[
         Path | None,
-        typer.Option(help="Write the instances to this folder as .mps and .lp, with their optima; no race."),
+        typer.Option(help="Only write the instances to this folder, as .mps and .lp, with their optima."),
     ] = None,
 ) -> None:
-    """Compare minimising oracles on reproducible instances: who proves what, how fast, whether all agree.
+    """Benchmark minimising oracles on reproducible instances: running times, proofs, and whether all agree.
 
-    Leaves solves.csv (a line per solve, appended as it is finished), solves.parquet, moments.csv, report.html
-    and report.md with its pictures in the output folder. Exit code 1 if two proofs contradict each other.
+    The output folder receives solves.csv (a line per solve, appended as it is finished), solves.parquet,
+    moments.csv, report.html and report.md with its pictures. Exit code 1 if two proofs contradict each other.
     """
     console, instances = Console(soft_wrap=True, emoji=False), instances_of(workload, draws)
     if export is not None:

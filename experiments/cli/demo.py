@@ -18,17 +18,17 @@ tell = Console(soft_wrap=True, emoji=False)
 
 @app.command()
 def demo(
-    output: Annotated[Path, typer.Option(help="Folder for the table, the picture and the report.")] = Path(
+    output: Annotated[Path, typer.Option(help="Output folder for table, picture and report.")] = Path(
         "demo-output"
     ),
-    draws: Annotated[int, typer.Option(min=1, help="Draws per mechanism and epsilon.")] = 10,
+    draws: Annotated[int, typer.Option(min=1, help="Number of draws per mechanism and epsilon.")] = 10,
 ) -> None:
-    """The main job on the real Adult data: a table and a picture of accuracy against epsilon."""
+    """Run the main experiment on the Adult data: a table and a picture of accuracy against epsilon."""
     if output.exists() and not output.is_dir():
         raise InvalidInputError(f"--output {output}: that is a file; name a folder")
     try:
         run_demo(output, draws, tell)
     except KeyboardInterrupt:
         raise InterruptedRunError(
-            f"Interrupted: finished draws are kept in {output / 'draws.csv'}; the same command goes on there"
+            f"Interrupted: finished draws are kept in {output / 'draws.csv'}; the same command resumes there"
         ) from None

@@ -14,10 +14,12 @@ from rich.table import Table
 
 from privopt.experiments.cli.files import PaidFile, showing
 from privopt.experiments.cli.models import load_model
+from privopt.experiments.cli.options import TableOption
 from privopt.experiments.cli.risks import between
 from privopt.experiments.cli.running import accounted, open_ledger
-from privopt.experiments.cli.tables import TableOption, read_labelled
+from privopt.experiments.cli.tables import read_labelled
 from privopt.mechanisms.estimators.evaluate import evaluate as evaluated
+from privopt.mechanisms.evaluation.classes import ClassEvaluation
 from privopt.mechanisms.evaluation.metrics import NAMES, Evaluation
 from privopt.problems.errors import InvalidInputError
 from privopt.problems.tables.sources import is_engine_address
@@ -28,27 +30,35 @@ tell = Console(soft_wrap=True, emoji=False)
 
 @app.command()
 def evaluate(
-    model: Annotated[Path, typer.Argument(help="A classifier written by `privopt fit --save`.")],
+    model: Annotated[Path, typer.Argument(help="Classifier written by `privopt fit --save`.")],
     data: Annotated[
         str,
         typer.Option(
-            help="Labelled records that `fit` did not read: .csv, .csv.gz, .parquet; adult23; or a "
-            "pattern or URL, as in `privopt fit`."
+            help="Test data, labelled records that `fit` did not read: .csv, .csv.gz, .parquet; adult23; or "
+            "a pattern or URL, as in `privopt fit`."
         ),
     ],
     epsilon: Annotated[float, typer.Option(help="Privacy budget of this evaluation, > 0; replace-one.")],
-    target: Annotated[str | None, typer.Option(help="Label column. Needed for files.")] = None,
+    target: Annotated[str | None, typer.Option(help="Name of the label column. Required for files.")] = None,
     table: TableOption = None,
     about: Annotated[
-        str, typer.Option(help="What intervals are about: population, or table (the records at hand).")
+        str,
+        typer.Option(help="Target of the confidence intervals: population, or table (the records at hand)."),
     ] = "population",
-    confidence: Annotated[float, typer.Option(help="Of each interval.")] = 0.95,
+    confidence: Annotated[float, typer.Option(help="Confidence level of each interval.")] = 0.95,
     ledger: Annotated[
         str | None,
-        typer.Option(help="Book the spend in this ledger first, a path or URL; refuse to overdraw."),
+        typer.Option(
+            help="Ledger, a path or URL, in which the spend is booked first; the evaluation is "
+            "refused if it overdraws the budget."
+        ),
     ] = None,
-    insecure_seed: Annotated[int | None, typer.Option(help="Reproducible noise. Voids privacy.")] = None,
-    json_file: Annotated[Path | None, typer.Option("--json", help="Write the whole account here.")] = None,
+    insecure_seed: Annotated[
+        int | None, typer.Option(help="Seed for reproducible noise. Voids privacy.")
+    ] = None,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", help="Write the full report to this file.")
+    ] = None,
 ) -> None:
     """Release accuracy, balanced accuracy, ROC, AUC, confusion matrix and calibration, with intervals."""
     book = None if ledger is None else open_ledger(ledger)
@@ -72,7 +82,27 @@ def evaluate(
         # Saved before it is printed, so that a broken terminal, pipe or full disk cannot lose it.
         kept.keep(json.dumps(found.to_dict(), indent=2) + "\n")
         with showing("the evaluation was released, and is paid for", kept):
-            show_evaluation(found, tell)
+            if isinstance(found, ClassEvaluation):
+                show_classes(found, tell)
+            else:
+                show_evaluation(found, tell)
+
+
+def show_classes(found: ClassEvaluation, console: Console) -> None:
+    """Print measures of several classes with intervals, and the confusion matrix."""
+    subject = "the population" if found.target == "population" else "the records at hand"
+    numbers = Table("", "estimate", f"{found.confidence:.0%} interval", title=f"About {subject}")
+    for name, estimate in found.metrics.items():
+        value = "open" if math.isnan(estimate.value) else f"{estimate.value:.3f}"
+        numbers.add_row(escape(name), value, f"{estimate.low:.3f} to {estimate.high:.3f}")
+    said = (f"said {escape(str(label))}" for label in found.confusion.columns)
+    matrix = Table("true class", *said, title="Records")
+    for label, row in zip(found.confusion.index, found.confusion.to_numpy().tolist(), strict=True):
+        matrix.add_row(escape(str(label)), *map(str, row))
+    for shown in (numbers, matrix):
+        shown.title_justify = "left"
+        console.print(shown)
+    console.print(f"spend: {found.spend}", markup=False)
 
 
 def show_evaluation(found: Evaluation, console: Console) -> None:

@@ -19,7 +19,8 @@ from privopt.experiments.cli.errors import InterruptedRunError, UnshownResultErr
 from privopt.problems.errors import InvalidInputError
 from privopt.problems.files import ReservedFile, check_writable
 
-# Bytes of disk reserved for a result before any budget is spent; a card of a thousand levels needs half.
+# Bytes of disk space reserved for a result before any budget is spent; a card of a thousand levels needs
+# half.
 _ROOM = 1 << 20
 _KEPT = "privopt-kept-"
 

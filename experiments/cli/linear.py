@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
@@ -12,19 +13,19 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from privopt.experiments.cli.parsing import class_costs, parse_delta
 from privopt.experiments.cli.table_output import print_table
 from privopt.experiments.cli.tables import Labelled
 from privopt.mechanisms.convex.objective_perturbation import ObjectivePerturbation
 from privopt.mechanisms.convex.output_perturbation import OutputPerturbation
-from privopt.mechanisms.estimators.labels import check_label_range
-from privopt.mechanisms.estimators.linear import (
+from privopt.mechanisms.estimators.bounded_linear import (
     PrivateLinearRegression,
     PrivateLogisticRegression,
     PrivateSigmoidClassifier,
 )
+from privopt.mechanisms.estimators.labels import check_label_range
 from privopt.mechanisms.estimators.robust import PrivateRobustClassifier, PrivateRobustRegression
 from privopt.mechanisms.nonconvex.second_order import LocalMinimumRelease
-from privopt.mechanisms.registry import RISK_MECHANISMS, ROBUST_FITS
 from privopt.mechanisms.risk.choice import natural_norm
 from privopt.problems.convex.parsing import parse_loss
 from privopt.problems.convex.risk import RowNorm
@@ -34,7 +35,7 @@ NOT_PRIVATE = ["train_accuracy", "train_r2", "certificate", "seconds"]
 # For first-order mechanisms: their guarantee needs no proof of a minimum.
 NO_CERTIFICATE = {"status": "NO_CERTIFICATE", "value": None, "bound": None, "gap": None}
 _NEWTON = (OutputPerturbation.name, ObjectivePerturbation.name)
-_CLASSIFYING = ("logistic", "sigmoid")  # losses for classes; the first is the default
+_CLASSIFYING = ("logistic", "sigmoid")  # losses for classes
 
 LinearModel = (
     PrivateLogisticRegression
@@ -46,136 +47,73 @@ LinearModel = (
 _ESTIMATORS: dict[str, type[Any]] = {e.__name__: e for e in get_args(LinearModel)}
 
 
-@dataclass(frozen=True)
-class LinearOptions:
-    """Command-line options of linear models other than mechanism and budget; None: not given."""
-
-    loss: str | None = None
-    convex_set: str | None = None
-    regularizer: str | None = None
-    data_norm: float | None = None
-    label_range: str | None = None
-    steps: int | None = None
-    norm: str | None = None
-    robust: bool | None = None
-
-    @property
-    def given(self) -> bool:
-        return self != LinearOptions()
-
-    @property
-    def names(self) -> list[str]:
-        """The names of the given options, as on the command line."""
-        given = [f.name for f in fields(self) if getattr(self, f.name) is not None]
-        return [f"--{'set' if name == 'convex_set' else name.replace('_', '-')}" for name in given]
-
-
-def is_linear(mechanism: str, options: LinearOptions, scorecard: dict[str, bool]) -> bool:
-    """Return whether a linear model is requested, by the mechanism's name or, under "auto", by its options.
-
-    Args:
-        mechanism: a name.
-        options: the options that only linear models have.
-        scorecard: the names of options that only scorecards have, and whether they were given.
+def robust_constructor(options: Mapping[str, Any]) -> Callable[..., LinearModel]:
+    """Return the estimator of a robust linear model, with the options of a command.
 
     Raises:
-        InvalidInputError: options of one kind of model with a mechanism of the other.
+        InvalidInputError: a malformed option, or a loss that robust models do not have.
     """
-    linear = is_robust(mechanism, options) or mechanism in RISK_MECHANISMS
-    linear = linear or (mechanism == "auto" and options.loss is not None)
-    wrong = [name for name, used in scorecard.items() if used]
-    if linear and wrong:
-        raise InvalidInputError(
-            f"{', '.join(wrong)} belong to scorecards, not to linear models ({mechanism})"
-        )
-    if not linear and options.given:
-        if mechanism == "auto":
-            raise InvalidInputError(
-                f"{', '.join(options.names)}: only linear models have that; add --loss logistic, say, or "
-                "leave it out for a scorecard"
-            )
-        raise InvalidInputError(
-            "--loss, --set, --regularizer, --data-norm, --norm, --label-range and --steps belong to linear "
-            f"models; {mechanism!r} is none of their mechanisms: {', '.join(RISK_MECHANISMS)}"
-        )
-    if linear and is_robust(mechanism, options):
-        _check_robust(mechanism, options)
-    if linear and options.label_range is not None and (options.loss or "logistic") in _CLASSIFYING:
-        raise InvalidInputError("--label-range belongs to regression: --loss squared, huber or biweight")
-    return linear
+    loss = robust_loss(options)
+    kind = PrivateRobustRegression if loss == "squared" else PrivateRobustClassifier
+    return partial(_with_classes, kind, loss, _first_order(options))
 
 
-def is_robust(mechanism: str, options: LinearOptions) -> bool:
-    """Return whether a robust model is requested: for records without public bounds."""
-    return bool(options.robust) or mechanism in ROBUST_FITS
+def robust_loss(options: Mapping[str, Any]) -> str:
+    """Return the name of the loss of a robust linear model."""
+    loss: str = options["loss"] or "logistic"
+    if loss not in ("logistic", "squared"):
+        raise InvalidInputError(f"robust linear models take --loss logistic or squared, got {loss!r}")
+    return loss
 
 
-def _check_robust(mechanism: str, options: LinearOptions) -> None:
-    if mechanism in RISK_MECHANISMS:
-        raise InvalidInputError(
-            f"--robust goes with auto, {', '.join(ROBUST_FITS)}; {mechanism} wants bounds on records"
-        )
-    if wrong := [name for name in options.names if name not in ("--loss", "--steps", "--robust")]:
-        raise InvalidInputError(f"{', '.join(wrong)}: records of unknown size have none; leave it out")
-    if (options.loss or "logistic") not in ("logistic", "squared"):
-        raise InvalidInputError(f"--robust takes --loss logistic or squared, got {options.loss!r}")
+def linear_constructor(options: Mapping[str, Any]) -> Callable[..., LinearModel]:
+    """Return the estimator of a linear model of records within bounds, with the options of a command.
 
+    The bound on row norms is that of the schema unless another is declared. The norm is l2; for dp-fw-l1 it
+    is linf, which determines its noise.
 
-def fit_linear(records: Labelled, options: LinearOptions, **budget: Any) -> LinearModel:
-    """Fit a linear model.
-
-    Privacy: as the estimator's. Encoding costs no budget. The bound on row norms is that of the schema unless
-    another is declared. Without a schema, one is inferred from the data with a PrivacyLeakWarning. The norm
-    is l2, for dp-fw-l1 l-infinity, on which its noise depends.
+    Raises:
+        InvalidInputError: a malformed option, or options of classification for a loss of regression or the
+            other way round.
     """
-    loss = options.loss or _CLASSIFYING[0]
-    parse_loss(loss)  # the name is known here
-    if records.classes is not None and loss not in _CLASSIFYING:
-        raise InvalidInputError(f"--classes belongs to classification, --loss {loss} to regression")
-    robust = is_robust(budget["mechanism"], options)
-    weighted = {key: budget.pop(key) for key in ("class_weight", "prevalence")}
-    if any(value is not None for value in weighted.values()):
-        if robust:
-            raise InvalidInputError("--class-weight and --prevalence: not with --robust")
-        if loss not in _CLASSIFYING:
-            raise InvalidInputError("--class-weight and --prevalence belong to classification")
-    budget["steps"] = options.steps
-    if robust:
-        robust_model: LinearModel = _robust(records, loss, budget).fit(records.unread())
-        return robust_model
-    schema = records.inferred(budget["ledger"])
-    made = _bounded(loss, options, records.classes, weighted, {**budget, "schema": schema})
-    model: LinearModel = made.fit(records.unread(counted=True))
-    return model
-
-
-def _robust(records: Labelled, loss: str, common: dict[str, Any]) -> Any:
-    """Build an unfitted estimator for records without public bounds."""
-    if loss == "squared":
-        return PrivateRobustRegression(schema=records.schema, **common)
-    return PrivateRobustClassifier(schema=records.schema, classes=records.classes, **common)
-
-
-def _bounded(
-    loss: str,
-    options: LinearOptions,
-    classes: tuple[Any, ...] | None,
-    weighted: dict[str, Any],
-    common: dict[str, Any],
-) -> Any:
-    """Build an unfitted estimator for records within public bounds."""
-    common |= {
-        "norm": checked_norm(options.norm, common["mechanism"]),
-        "data_norm": options.data_norm,
-        "convex_set": options.convex_set,
-        "regularizer": options.regularizer or "none",
+    loss, costs = options["loss"] or "logistic", class_costs(options)
+    parse_loss(loss)
+    arguments = {
+        **_first_order(options),
+        "norm": checked_norm(options["norm"], options["mechanism"]),
+        "data_norm": options["data_norm"],
+        "convex_set": options["convex_set"],
+        "regularizer": options["regularizer"] or "none",
     }
+    label_range = checked_label_range(options["label_range"], loss)
     if loss in _CLASSIFYING:
-        kind = PrivateLogisticRegression if loss == "logistic" else PrivateSigmoidClassifier
-        return kind(classes=classes, **weighted, **common)
-    other = None if loss == "squared" else parse_loss(loss)
-    label_range = None if options.label_range is None else parse_label_range(options.label_range)
-    return PrivateLinearRegression(label_range=label_range, loss=other, **common)
+        classifier = PrivateLogisticRegression if loss == "logistic" else PrivateSigmoidClassifier
+        return partial(_with_classes, classifier, loss, {**arguments, **costs})
+    if any(value is not None for value in costs.values()):
+        raise InvalidInputError("--class-weight and --prevalence belong to classification")
+    arguments |= {"label_range": label_range, "loss": None if loss == "squared" else parse_loss(loss)}
+    return partial(_with_classes, PrivateLinearRegression, loss, arguments)
+
+
+def _first_order(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments that all linear models take."""
+    return {
+        "epsilon": options["epsilon"],
+        "delta": parse_delta(options["delta"]),
+        "mechanism": options["mechanism"],
+        "steps": options["steps"],
+    }
+
+
+def _with_classes(
+    kind: type[Any], loss: str, arguments: Mapping[str, Any], *, classes: tuple[Any, ...] | None, **data: Any
+) -> Any:
+    """Build an estimator; only classifiers take classes."""
+    if loss in _CLASSIFYING:
+        return kind(**arguments, **data, classes=classes)
+    if classes is not None:
+        raise InvalidInputError(f"--classes belongs to classification, --loss {loss} to regression")
+    return kind(**arguments, **data)
 
 
 def linear_report(model: LinearModel, records: Labelled, seconds: float) -> dict[str, Any]:
@@ -259,13 +197,17 @@ def load_linear(path: Path) -> LinearModel | None:
     return model
 
 
-def parse_label_range(text: str) -> tuple[float, float]:
-    """Parse LOW:HIGH, two finite increasing numbers."""
+def checked_label_range(text: str | None, loss: str) -> tuple[float, float] | None:
+    """Parse LOW:HIGH, two finite increasing numbers, for a loss of regression."""
+    if text is None:
+        return None
+    if loss in _CLASSIFYING:
+        raise InvalidInputError("--label-range belongs to regression: --loss squared, huber or biweight")
     try:
         low, high = (float(bound) for bound in text.split(":"))
     except ValueError as error:
         raise InvalidInputError(
-            f"--label-range wants LOW:HIGH, two numbers, as in --label-range=-1:1; got {text!r}"
+            f"--label-range must be LOW:HIGH, two numbers, as in --label-range=-1:1; got {text!r}"
         ) from error
     return check_label_range((low, high))
 
@@ -276,7 +218,7 @@ def show_linear(model: LinearModel, report: dict[str, Any], console: Console) ->
     if "intercept" not in report["features"]:
         rows.append(("intercept", np.atleast_1d(report["intercept"])))
     elif np.any(report["intercept"]):  # the schema's constant is the intercept, for centred labels
-        rows.append(("added to predictions", np.atleast_1d(report["intercept"])))
+        rows.append(("offset added to predictions", np.atleast_1d(report["intercept"])))
     card = Table("feature", *_weight_columns(model))
     for name, weights in rows:
         card.add_row(escape(str(name)), *(f"{w:.5g}" for w in weights))

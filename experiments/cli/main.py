@@ -1,7 +1,7 @@
-"""The command line: ``privopt fit | plan | calibrate | predict | evaluate | audit | budget | ...``.
+"""Command line: ``privopt fit | plan | calibrate | predict | evaluate | audit | budget | ...``.
 
 A command is a file of its name beside this one, with a typer application ``app``. It is imported when it is
-run: ``privopt --help`` and ``privopt budget`` do not wait for the libraries that fit models.
+run, so that ``privopt --help`` and ``privopt budget`` do not wait for the libraries that fit models.
 """
 
 from __future__ import annotations
@@ -23,26 +23,25 @@ from privopt.problems.errors import PrivOptError
 
 # Summaries for ``--help``: the first paragraph of each command's own help.
 COMMANDS = {
-    "fit": "Learn an integer scorecard, with a --loss a linear model, with --model a tree or rules; "
-    "print it.",
+    "fit": "Fit a private model and print it: a scorecard, linear model, decision tree or rule list.",
     "schema": "Write the skeleton of a schema from the names and types of a table's columns; reads no value.",
-    "plan": "Say, before any data, what fitting a scorecard, tree, rule list or robust model will do, "
-    "and why.",
-    "calibrate": "Show the noise that a guarantee costs, before any data.",
-    "predict": "Score records with a saved model, in their order: columns `score` and `prediction`.",
+    "plan": "Show the mechanism, noise and running time of a fit before any data are read: of a scorecard, "
+    "tree, rule list or robust model.",
+    "calibrate": "Show the noise that a privacy guarantee requires, before any data are read.",
+    "predict": "Predict with a saved model: columns `score` and `prediction`, in the order of the records.",
     "evaluate": "Release accuracy, balanced accuracy, ROC, AUC, confusion matrix and calibration, "
     "with intervals.",
-    "card": "Print a scorecard, a tree or a rule list, with its risks; as a page, Markdown, JSON or SQL. "
-    "Free.",
-    "compare-oracles": "Compare minimising oracles on reproducible instances: who proves what, how fast, "
+    "card": "Print a saved scorecard, tree or rule list with its risks, as a page, Markdown, JSON or SQL; "
+    "costs no privacy.",
+    "compare-oracles": "Benchmark minimising oracles on reproducible instances: running times, proofs, and "
     "whether all agree.",
-    "solvers": "List the oracles: what is installed, what each is for, what its answers rest on.",
-    "check": "Run the conformance kit on an oracle; what passes is remembered until its source files change.",
-    "demo": "The main job on the real Adult data: a table and a picture of accuracy against epsilon.",
-    "reproduce": "Measure figures and tables of the papers again, and say whether what they show was seen.",
-    "budget": "Keep privacy budgets: a file, or a database for a team.",
-    "audit": "Try to refute privacy claims; exit code 1 if one falls or if a mutant with too "
-    "little noise passes.",
+    "solvers": "List the oracles: which are installed, their use, and the evidence behind their answers.",
+    "check": "Run the conformance kit on an oracle, or audit a mechanism; what passes is remembered.",
+    "demo": "Run the main experiment on the Adult data: a table and a picture of accuracy against epsilon.",
+    "reproduce": "Reproduce figures and tables of the papers, and check their findings.",
+    "budget": "Manage privacy budgets in a file, or in a database for a team.",
+    "audit": "Audit privacy claims statistically; exit code 1 if a claim is refuted or a mutant with too "
+    "little noise is accepted.",
 }
 
 
@@ -53,8 +52,10 @@ def load(name: str) -> Any:
     return command
 
 
-class _Announced(TyperCommand):
-    """A command known by name and summary; its module is imported when it runs or shows its help."""
+class _LazyCommand(TyperCommand):
+    """Placeholder of a command, by name and summary; its module is imported when it runs or shows its
+    help.
+    """
 
     def make_context(self, info_name: str | None, *words: Any, **settings: Any) -> Any:
         return load(str(self.name)).make_context(info_name, *words, **settings)
@@ -62,15 +63,15 @@ class _Announced(TyperCommand):
 
 class _Commands(TyperGroup):
     def __init__(self, **settings: Any) -> None:
-        announced = {name: _Announced(name, callback=None, help=text) for name, text in COMMANDS.items()}
+        announced = {name: _LazyCommand(name, callback=None, help=text) for name, text in COMMANDS.items()}
         super().__init__(**{**settings, "commands": announced})
 
 
 app = typer.Typer(
     cls=_Commands,
     help="Private optimization by reduction to solvers.",
-    epilog="Exit codes: 0 done; 1 a claim fell or a budget does not suffice; 2 usage, refused input, or no "
-    "certified answer in time; 74 done, but what was done could not be printed; 130 interrupted.",
+    epilog="Exit codes: 0 done; 1 a claim was refuted or a budget does not suffice; 2 usage, refused input, "
+    "or no certified answer in time; 74 done, but the result could not be printed; 130 interrupted.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_show_locals=False,  # locals hold records
@@ -78,6 +79,7 @@ app = typer.Typer(
 
 
 def _show_version(asked: bool) -> None:
+    """Print the version and exit."""
     if asked:
         from importlib import metadata
 

@@ -58,5 +58,5 @@ def _without_probabilities(model: Any) -> str:
     if isinstance(model, PrivateHalfspaceClassifier):
         return "this scorecard was fitted without risks; `privopt fit --risk-share` pays for them"
     if hasattr(model, "classes_"):
-        return "the sigmoid loss gives no probabilities; --loss logistic does"
+        return "the sigmoid loss gives no probabilities; use --loss logistic"
     return "regression predicts numbers, not classes"

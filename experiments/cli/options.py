@@ -1,195 +1,261 @@
-"""Options shared by several commands, and their parsers."""
+"""Options of the commands that plan and fit models, by the panels of their help."""
 
 from __future__ import annotations
 
-import csv
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from privopt.mechanisms.errors import UnknownMechanismError
+from privopt.mechanisms.registry import RISK_MECHANISMS, ROBUST_FITS, SCORECARD_MECHANISMS
 from privopt.problems.convex.parsing import LOSSES
-from privopt.problems.errors import InvalidInputError, did_you_mean
-from privopt.problems.tables.schema import Schema
 
-# The panels of a command's help.
-DATA, PRIVACY, PROBLEM, SOLVER, OUTPUT, LINEAR, LIMITS = (
-    "Data (public facts are declared, not read off)",
-    "Privacy",
-    "Problem: integer scorecards",
-    "Solver: integer scorecards",
-    "Output",
-    "Problem: linear models",
-    "Limits",
-)
+_DATA = "Data (public facts are declared, not inferred)"
+_MODEL = "Model"
+_PRIVACY = "Privacy"
+_CARD = "Scorecards (--model card, the default)"
+_RISKS = "Scorecards, trees and rule lists (--model card, tree or rules)"
+_TREE = "Trees and rule lists (--model tree or rules)"
+_LINEAR = "Linear models (--model linear or robust)"
+_BOUNDED = "Linear models of records within bounds (--model linear)"
+_CLASSES = "Classifiers (all models but robust ones)"
+_OUTPUT = "Limits and output"
+
+DataOption = Annotated[
+    str,
+    typer.Option(
+        help="Training data: a .csv, .csv.gz or .parquet file with a header; adult23 or adult23:SEED "
+        "(shipped); or a table that a database engine counts: Parquet files by a pattern, "
+        "FOLDER/*.parquet, or the URL of a database.",
+        rich_help_panel=_DATA,
+    ),
+]
+TargetOption = Annotated[
+    str | None, typer.Option(help="Name of the label column. Required for files.", rich_help_panel=_DATA)
+]
+TableOption = Annotated[
+    str | None,
+    typer.Option(
+        "--table",
+        help="Table of the database in --data, as in --data duckdb://PATH, sqlite://PATH or "
+        "postgresql://HOST/NAME.",
+        rich_help_panel=_DATA,
+    ),
+]
+SchemaOption = Annotated[
+    Path | None,
+    typer.Option(
+        help="TOML or JSON file that declares columns. Without it they are inferred from the data, a privacy "
+        "leak.",
+        rich_help_panel=_DATA,
+    ),
+]
+ClassesOption = Annotated[
+    str | None,
+    typer.Option(
+        help="NEGATIVE,POSITIVE labels as written in the file; double quotes around a label with a comma. "
+        "All models but scorecards also take more than two (multiclass). Without it they are inferred "
+        "from the data, a privacy leak.",
+        rich_help_panel=_DATA,
+    ),
+]
+MarkersOption = Annotated[
+    str | None,
+    typer.Option(
+        "--na-values",
+        help="MARKER,...: further missing-value markers, for every column of the schema except those that "
+        "declare the marker as a category. Numeric columns have the usual ones (NA, ?, ...) anyway.",
+        rich_help_panel=_DATA,
+    ),
+]
+
+ModelOption = Annotated[
+    str | None,
+    typer.Option(
+        "--model",
+        help="card: a scorecard of integer points. linear: a linear model. robust: a linear model for "
+        "heavy-tailed records without declared bounds. tree: a decision tree. rules: a rule list. additive: "
+        "a card and a tree whose scores are added, for ranking. auto: card or tree, by public facts. "
+        "Default: that of the mechanism; linear with a --loss; otherwise card.",
+        rich_help_panel=_MODEL,
+    ),
+]
+MechanismOption = Annotated[
+    str,
+    typer.Option(
+        help=f"auto; of scorecards: {', '.join(SCORECARD_MECHANISMS)}; of linear models: "
+        f"{', '.join(RISK_MECHANISMS)}; of robust models: {', '.join(ROBUST_FITS)}.",
+        rich_help_panel=_MODEL,
+    ),
+]
+RobustOption = Annotated[
+    bool,
+    typer.Option("--robust", help="The same as --model robust.", rich_help_panel=_MODEL),
+]
 
 EpsilonOption = Annotated[
     float,
-    typer.Option("--epsilon", help="Privacy budget of this fit, > 0; replace-one.", rich_help_panel=PRIVACY),
+    typer.Option(
+        "--epsilon",
+        help="Privacy budget of this fit, > 0; neighbours differ by replacing one record.",
+        rich_help_panel=_PRIVACY,
+    ),
 ]
-LossOption = Annotated[str | None, typer.Option(help=f"{LOSSES}. Default: logistic.", rich_help_panel=LINEAR)]
+DeltaOption = Annotated[
+    str,
+    typer.Option(
+        help="Privacy parameter in (0, 1), or auto for 1/n^2; none for pure mechanisms.",
+        rich_help_panel=_PRIVACY,
+    ),
+]
+LedgerOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Ledger, a path or URL, with #BUDGET if it holds several budgets, in which the spend is booked "
+        "first; the fit is refused if it overdraws the budget.",
+        rich_help_panel=_PRIVACY,
+    ),
+]
+SeedOption = Annotated[
+    int | None, typer.Option(help="Seed for reproducible noise. Voids privacy.", rich_help_panel=_PRIVACY)
+]
+
+WeightOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Cost of an error by class, as in well=1,ill=5; or balanced, by the inverse class frequencies.",
+        rich_help_panel=_CLASSES,
+    ),
+]
+PrevalenceOption = Annotated[
+    str | None,
+    typer.Option(
+        help="For balanced: the public share of the positive class; for more classes all shares, with "
+        "commas. Without it the shares are released first, at a twentieth of epsilon.",
+        rich_help_panel=_CLASSES,
+    ),
+]
+
+LatticeOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Lattice of the weights: integers LOW:HIGH, or LOW:HIGH:RADIUS with norm at most RADIUS. "
+        "Default: -1:1; for opdisc all of norm at most sqrt(features).",
+        rich_help_panel=_CARD,
+    ),
+]
+ColumnsOption = Annotated[
+    int | None,
+    typer.Option(
+        help="Feature selection: the largest number of columns with points. Costs no privacy: part of the "
+        "mechanism seeded, which auto then chooses.",
+        rich_help_panel=_CARD,
+    ),
+]
+OracleOption = Annotated[
+    str, typer.Option(help="Solver: auto, or a name from `privopt solvers`.", rich_help_panel=_CARD)
+]
+WorkOption = Annotated[
+    float,
+    typer.Option(
+        help="For auto: limit on the steps of an exact draw, which are known from public facts; 4e8 take "
+        "about a second.",
+        rich_help_panel=_CARD,
+    ),
+]
+CalibrationOption = Annotated[
+    str,
+    typer.Option(
+        help="sound, or printed: that of the paper for opdisc and rspm, which is refuted.",
+        rich_help_panel=_CARD,
+    ),
+]
+RiskOption = Annotated[
+    float,
+    typer.Option(
+        help="Share of epsilon, in [0, 1), for predicted probabilities (`privopt predict --proba`): a table "
+        "from score to risk, of trees from leaf to risk. Try 0.2, for trees 0.1.",
+        rich_help_panel=_RISKS,
+    ),
+]
+DepthOption = Annotated[
+    str,
+    typer.Option(
+        "--max-depth",
+        help="Largest number of questions in a prediction, or of rules, 1 to 4. auto: 4 for schemas with few "
+        "predicates, otherwise 3.",
+        rich_help_panel=_TREE,
+    ),
+]
+
+LossOption = Annotated[
+    str | None,
+    typer.Option(help=f"{LOSSES}; robust: logistic or squared. Default: logistic.", rich_help_panel=_LINEAR),
+]
+StepsOption = Annotated[
+    int | None,
+    typer.Option(
+        help="Number of noisy steps, >= 1. Default: that of the theory, from n, d and epsilon.",
+        rich_help_panel=_LINEAR,
+    ),
+]
 SetOption = Annotated[
     str | None,
     typer.Option(
         "--set",
-        help="Where weights lie: l1:SIZE, l2:SIZE, linf:SIZE or simplex. Default: what the mechanism needs.",
-        rich_help_panel=LINEAR,
+        help="Constraint set of the weights: l1:SIZE, l2:SIZE, linf:SIZE or simplex. Default: that of the "
+        "mechanism.",
+        rich_help_panel=_BOUNDED,
     ),
 ]
 PenaltyOption = Annotated[
     str | None,
     typer.Option(
         "--regularizer",
-        help="none, l1:STRENGTH, l2:STRENGTH, or both with a +. Default: none.",
-        rich_help_panel=LINEAR,
+        help="Penalty: none, l1:STRENGTH, l2:STRENGTH, or both as in l1:STRENGTH+l2:STRENGTH. Default: none.",
+        rich_help_panel=_BOUNDED,
     ),
 ]
 NormOption = Annotated[
     float | None,
     typer.Option(
         "--data-norm",
-        help="Norm that rows are clipped to, > 0. Linear models only: together with --loss, or the name of "
-        "one of their mechanisms. Default: what the schema implies; calibrate: 1.",
-        rich_help_panel=LINEAR,
+        help="Norm to which rows are clipped, > 0. Default: that implied by the schema; for calibrate 1.",
+        rich_help_panel=_BOUNDED,
     ),
 ]
 NormKindOption = Annotated[
     str | None,
     typer.Option(
         "--norm",
-        help="l2 or linf: the norm that --data-norm bounds. Default: l2; of dp-fw-l1 linf.",
-        rich_help_panel=LINEAR,
+        help="Kind of the norm in --data-norm: l2 or linf. Default: l2; for dp-fw-l1 linf.",
+        rich_help_panel=_BOUNDED,
     ),
 ]
 LabelOption = Annotated[
     str | None,
     typer.Option(
-        help="LOW:HIGH that labels are clipped to, in their unit, as in --label-range=-1:1: of regression "
-        "losses. Without it: read off, a leak; calibrate: -1:1.",
-        rich_help_panel=LINEAR,
+        help="LOW:HIGH, the range to which labels are clipped in regression, in their own unit, as in "
+        "--label-range=-1:1. Without it the range is inferred from the data, a privacy leak; for "
+        "calibrate it is -1:1.",
+        rich_help_panel=_BOUNDED,
     ),
 ]
-StepsOption = Annotated[
-    int | None,
+
+TimeOption = Annotated[
+    float | None,
     typer.Option(
-        help="Noisy steps, >= 1. Default: the theory's, from n, d and epsilon.", rich_help_panel=LINEAR
+        help="Limit in seconds on the minimisation, draw or iteration; reading, encoding and compiling come "
+        "before and do not count. At the limit nothing is released, and a ledger's booking stays. "
+        "Default: none.",
+        rich_help_panel=_OUTPUT,
     ),
 ]
-RobustOption = Annotated[
-    bool,
-    typer.Option(
-        "--robust",
-        help="Records of unknown size, heavy tails: nothing about magnitudes is declared, units are found "
-        "privately. --loss logistic or squared.",
-        rich_help_panel=LINEAR,
-    ),
+SaveOption = Annotated[
+    Path | None,
+    typer.Option(help="Write the model to this JSON file, for `privopt predict`.", rich_help_panel=_OUTPUT),
 ]
 JsonOption = Annotated[
-    Path | None, typer.Option("--json", help="Write the full report here.", rich_help_panel=OUTPUT)
+    Path | None,
+    typer.Option("--json", help="Write the full report to this JSON file.", rich_help_panel=_OUTPUT),
 ]
-
-
-def parse_weights(text: str | None) -> dict[Any, float] | str | None:
-    """Parse class weights: LABEL=WEIGHT pairs with commas, "balanced", or None."""
-    if text is None or text == "balanced":
-        return text
-    try:
-        pairs = [part.rpartition("=") for part in split_labels("--class-weight", text)]
-        if not all(label and equals for label, equals, _ in pairs):
-            raise ValueError("no label")
-        return {label: float(weight) for label, _, weight in pairs}
-    except ValueError as error:
-        raise InvalidInputError(
-            f"--class-weight wants balanced, or LABEL=WEIGHT with commas, as in well=1,ill=5; got {text!r}"
-        ) from error
-
-
-def parse_prevalence(text: str | None) -> float | list[float] | None:
-    """Parse a prevalence: a share, shares with commas, or None."""
-    if text is None:
-        return None
-    try:
-        shares = [float(part) for part in text.split(",")]
-    except ValueError as error:
-        raise InvalidInputError(f"--prevalence wants a share such as 0.05, got {text!r}") from error
-    return shares[0] if len(shares) == 1 else shares
-
-
-def parse_lattice(text: str | None) -> tuple[int, int] | tuple[int, int, float] | None:
-    """Parse a lattice, LOW:HIGH[:RADIUS]; None for the mechanism's own lattice."""
-    if text is None:
-        return None
-    try:
-        low, high, *radius = text.split(":")
-        bounds = (int(low), int(high))
-        lattice = (*bounds, float(radius[0])) if len(radius) == 1 else _no_more(bounds, radius)
-    except ValueError as error:
-        raise InvalidInputError(
-            f"--lattice wants LOW:HIGH or LOW:HIGH:RADIUS, two integers and a number, as in "
-            f"--lattice=-4:4:4.8; got {text!r}"
-        ) from error
-    if bounds[0] > bounds[1]:
-        raise InvalidInputError(f"--lattice {text}: LOW = {bounds[0]} is above HIGH = {bounds[1]}")
-    return lattice
-
-
-def _no_more(bounds: tuple[int, int], rest: list[str]) -> tuple[int, int]:
-    if rest:
-        raise ValueError("too many parts")
-    return bounds
-
-
-def split_classes(text: str | None) -> tuple[str, ...] | None:
-    """Split the labels of --classes like a line of a CSV file: a label with a comma needs double quotes.
-
-    Raises:
-        InvalidInputError: a quote that is not closed.
-    """
-    return None if text is None else tuple(split_labels("--classes", text))
-
-
-def split_labels(option: str, text: str) -> list[str]:
-    """Split a line of CSV into cells; blanks after a comma are ignored."""
-    try:
-        return next(csv.reader([text], skipinitialspace=True, strict=True), [])
-    except csv.Error:
-        raise InvalidInputError(
-            f"{option}: a double quote opens or closes in the wrong place; a label with a comma goes "
-            f"""into double quotes, the whole into single ones, as in {option} '"ill, in bed",well'"""
-        ) from None
-
-
-def marked_schema(file: Path | None, na_values: str | None) -> Schema | None:
-    """Load a schema and add the missing-value markers of ``--na-values``.
-
-    Raises:
-        InvalidInputError: markers without a schema.
-        SchemaError: as ``Schema.load``.
-    """
-    if file is None:
-        if na_values is not None:
-            raise InvalidInputError(
-                "--na-values says how the columns of a schema are read: --schema is needed"
-            )
-        return None
-    schema = Schema.load(file)
-    return schema if na_values is None else schema.with_na_values(split_labels("--na-values", na_values))
-
-
-def parse_delta(text: str) -> float | str:
-    """Parse delta: a number, or "auto"."""
-    if text == "auto":
-        return text
-    try:
-        return float(text)
-    except ValueError as error:
-        raise InvalidInputError(f"--delta wants a number in (0, 1) or auto, got {text!r}") from error
-
-
-def check_mechanism(name: str, known: tuple[str, ...]) -> None:
-    """Raise UnknownMechanismError for a name that is not among ``known``."""
-    if name not in known:
-        raise UnknownMechanismError(
-            f"unknown mechanism {name!r}{did_you_mean(name, known)}; here are {', '.join(known)}"
-        )

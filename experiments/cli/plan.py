@@ -4,37 +4,45 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
-from privopt.experiments.cli.linear import LinearOptions, is_linear, is_robust
+from privopt.experiments.cli.families import AUTO, CARD, LINEAR, ROBUST, requested_family
+from privopt.experiments.cli.linear import robust_loss
 from privopt.experiments.cli.options import (
+    ClassesOption,
+    ColumnsOption,
+    DeltaOption,
+    DepthOption,
     EpsilonOption,
+    LatticeOption,
     LossOption,
+    MechanismOption,
+    ModelOption,
+    OracleOption,
+    PrevalenceOption,
+    RiskOption,
     RobustOption,
     StepsOption,
-    check_mechanism,
-    parse_delta,
-    parse_lattice,
-    parse_prevalence,
-    parse_weights,
-    split_classes,
+    WeightOption,
+    WorkOption,
 )
+from privopt.experiments.cli.parsing import parse_delta, split_classes
 from privopt.experiments.cli.running import open_ledger
-from privopt.experiments.cli.scorecard import CardOptions
-from privopt.experiments.cli.tree import DepthOption, ModelOption, is_tree, made_tree
+from privopt.experiments.cli.scorecard import card_constructor
+from privopt.experiments.cli.tree import choice_line, tree_constructor
 from privopt.experiments.cli.tree import plan_lines as tree_plan_lines
 from privopt.experiments.cli.tree import plan_report as tree_plan_report
 from privopt.mechanisms.errors import BudgetExceededError
+from privopt.mechanisms.estimators.model_choice import choose_model
 from privopt.mechanisms.estimators.prepared import schema_norm
 from privopt.mechanisms.estimators.public_facts import public_delta
 from privopt.mechanisms.estimators.robust import choose_robust
-from privopt.mechanisms.estimators.scorecard import PrivateHalfspaceClassifier
 from privopt.mechanisms.privacy.spend import PrivacySpend
-from privopt.mechanisms.registry import RISK_MECHANISMS, ROBUST_FITS, SCORECARD_MECHANISMS
 from privopt.mechanisms.scorecards.card_plan import CardPlan
 from privopt.mechanisms.scorecards.effort import MOST_WORK
 from privopt.problems.convex.losses import LogisticLoss
@@ -49,77 +57,58 @@ tell = Console(soft_wrap=True, emoji=False)
 
 @app.command()
 def plan(
+    context: typer.Context,
     schema: Annotated[Path, typer.Option(help="TOML or JSON file that declares columns.")],
-    records: Annotated[int, typer.Option(help="Number of records n, which is public.", min=1)],
+    records: Annotated[int, typer.Option(help="Number of records n, a public number.", min=1)],
     epsilon: EpsilonOption,
-    delta: Annotated[str, typer.Option(help="A number in (0, 1), or auto for 1/n^2.")] = "auto",
-    mechanism: Annotated[str, typer.Option(help=f"auto, {', '.join(SCORECARD_MECHANISMS)}.")] = "auto",
-    lattice: Annotated[str | None, typer.Option(help="As in `privopt fit`.")] = None,
-    oracle: Annotated[str, typer.Option(help="As in `privopt fit`.")] = "auto",
-    ledger: Annotated[
-        str | None, typer.Option(help="Say whether this budget affords it; nothing is booked.")
-    ] = None,
-    class_weight: Annotated[str | None, typer.Option(help="As in `privopt fit`; needs --classes.")] = None,
-    prevalence: Annotated[str | None, typer.Option(help="As in `privopt fit`.")] = None,
-    classes: Annotated[str | None, typer.Option(help="NEGATIVE,POSITIVE labels.")] = None,
-    max_columns: Annotated[int | None, typer.Option(help="As in `privopt fit`.")] = None,
-    max_work: Annotated[float, typer.Option(help="As in `privopt fit`.")] = MOST_WORK,
-    risk_share: Annotated[float, typer.Option(help="As in `privopt fit`.")] = 0.0,
+    classes: ClassesOption = None,
+    model: ModelOption = None,
+    mechanism: MechanismOption = "auto",
     robust: RobustOption = False,
+    delta: DeltaOption = "auto",
+    ledger: Annotated[
+        str | None,
+        typer.Option(
+            help="Ledger, a path or URL: show whether its budget affords the fit; nothing is booked."
+        ),
+    ] = None,
+    class_weight: WeightOption = None,
+    prevalence: PrevalenceOption = None,
+    lattice: LatticeOption = None,
+    max_columns: ColumnsOption = None,
+    oracle: OracleOption = "auto",
+    max_work: WorkOption = MOST_WORK,
+    risk_share: RiskOption = 0.0,
+    max_depth: DepthOption = "auto",
     loss: LossOption = None,
     steps: StepsOption = None,
-    model: ModelOption = None,
-    max_depth: DepthOption = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Say, before any data, what fitting a scorecard, tree, rule list or robust model will do, and why."""
-    if mechanism in RISK_MECHANISMS and not robust:
-        raise InvalidInputError(_calibrated(mechanism, Schema.load(schema), records))
-    check_mechanism(mechanism, ("auto", *SCORECARD_MECHANISMS, *ROBUST_FITS))
-    options = LinearOptions(loss=loss, steps=steps, robust=robust or None)
-    card = CardOptions(oracle, lattice, max_columns=max_columns, max_work=max_work, risk_share=risk_share)
-    weighing = {
-        "--class-weight": class_weight is not None,
-        "--prevalence": prevalence is not None,
-        "--classes": classes is not None,
-    }
-    others = dict.fromkeys(options.names, True) | card.given
-    others |= {"--mechanism": mechanism != "auto", "--delta": delta != "auto", "--risk-share": False}
-    if is_tree(model, max_depth, others):
-        made = made_tree(
-            model,
-            max_depth,
-            epsilon,
-            schema=Schema.load(schema),
-            classes=split_classes(classes),
-            class_weight=parse_weights(class_weight),
-            prevalence=parse_prevalence(prevalence),
-            risk_share=risk_share,
-        ).plan(records)
-        show(tree_plan_report(made), tree_plan_lines(made), made.spend, as_json=as_json, ledger=ledger)
-        return
-    if is_robust(mechanism, options):
-        is_linear(mechanism, options, {**card.given, **weighing})
-        fitted = robust_plan(Schema.load(schema), records, epsilon, delta, mechanism, options)
-        show(*fitted, as_json=as_json, ledger=ledger)
-        return
-    if loss is not None or steps is not None:
-        raise InvalidInputError("--loss and --steps: with --robust; other linear models: privopt calibrate")
-    planned = PrivateHalfspaceClassifier(
-        epsilon,
-        delta=parse_delta(delta),
-        mechanism=mechanism,
-        oracle=oracle,
-        schema=Schema.load(schema),
-        lattice=parse_lattice(lattice),
-        max_columns=max_columns,
-        max_work=max_work,
-        risk_share=risk_share,
-        classes=split_classes(classes),
-        class_weight=parse_weights(class_weight),
-        prevalence=parse_prevalence(prevalence),
-    ).plan(records)
-    show(plan_report(planned), _lines(planned), planned.spend, as_json=as_json, ledger=ledger)
+    """Show the mechanism, noise and running time of a fit before any data are read: of a scorecard, tree,
+    rule list or robust model.
+    """
+    family, options = requested_family(context), context.params
+    columns, chosen = Schema.load(schema), None
+    if family is AUTO:
+        labels = split_classes(classes)
+        chosen = choose_model(records, epsilon, classes=2 if labels is None else len(labels))
+    if family is LINEAR:
+        raise InvalidInputError(_calibrated(mechanism, columns, records))
+    if family is ROBUST:
+        if classes is not None:
+            raise InvalidInputError("--classes: a plan of robust linear models is for two classes or numbers")
+        shown = robust_plan(columns, records, options)
+    elif family is CARD or (chosen is not None and chosen.model == "card"):
+        card = card_constructor(options)(schema=columns, classes=split_classes(classes)).plan(records)
+        shown = plan_report(card), _lines(card), card.spend
+    else:
+        tree = tree_constructor(options)(schema=columns, classes=split_classes(classes)).plan(records)
+        shown = tree_plan_report(tree), tree_plan_lines(tree), tree.spend
+    report, lines, spend = shown
+    if chosen is not None:
+        report = {"model": chosen.model, "model_reason": chosen.reason, **report}
+        lines = [choice_line(chosen), *lines]
+    show(report, lines, spend, as_json=as_json, ledger=ledger)
 
 
 def show(
@@ -139,15 +128,17 @@ def show(
 
 
 def robust_plan(
-    schema: Schema, records: int, epsilon: float, delta: str, mechanism: str, options: LinearOptions
+    schema: Schema, records: int, options: Mapping[str, Any]
 ) -> tuple[dict[str, Any], list[str], PrivacySpend]:
     """Return report, lines and spend of a linear model for records without public bounds."""
-    numbers = options.loss == "squared"
     made, reason = choose_robust(
-        *(mechanism, records, schema.n_features, PLAIN_SQUARES if numbers else LogisticLoss()),
-        epsilon=epsilon,
-        delta=public_delta(parse_delta(delta), records),
-        steps=options.steps,
+        options["mechanism"],
+        records,
+        schema.n_features,
+        PLAIN_SQUARES if robust_loss(options) == "squared" else LogisticLoss(),
+        epsilon=options["epsilon"],
+        delta=public_delta(parse_delta(options["delta"]), records),
+        steps=options["steps"],
         flags=schema.flags,
     )
     report = {
@@ -161,9 +152,7 @@ def robust_plan(
     units = (
         "found privately"
         if made.search is not None
-        else (
-            "none: there are too few records at this epsilon to find them, and columns are taken as they are"
-        )
+        else ("none: there are too few records at this epsilon to find them, and columns are not rescaled")
     )
     lines = [
         f"mechanism: {made.name} ({reason})",
@@ -180,7 +169,7 @@ def _calibrated(mechanism: str, schema: Schema, records: int) -> str:
     dimension = len(schema.feature_names) + (not schema.intercept)
     return (
         f"{mechanism} fits linear models, whose noise and steps `privopt calibrate {mechanism} --records "
-        f"{records} --dimension {dimension} --data-norm {schema_norm(schema):.6g}` tells before any data"
+        f"{records} --dimension {dimension} --data-norm {schema_norm(schema):.6g}` shows"
     )
 
 

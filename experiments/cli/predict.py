@@ -10,7 +10,8 @@ import typer
 
 from privopt.experiments.cli.files import check_files
 from privopt.experiments.cli.models import check_proba, load_model, predictions
-from privopt.experiments.cli.tables import TableOption, read_parts
+from privopt.experiments.cli.options import TableOption
+from privopt.experiments.cli.tables import read_parts
 from privopt.problems.files import write_atomically
 
 app = typer.Typer()
@@ -18,21 +19,21 @@ app = typer.Typer()
 
 @app.command()
 def predict(
-    model: Annotated[Path, typer.Argument(help="A file written by `privopt fit --save`.")],
+    model: Annotated[Path, typer.Argument(help="Model written by `privopt fit --save`.")],
     data: Annotated[
         str,
         typer.Argument(
-            help="CSV or Parquet with the schema's columns; or, read in parts, a pattern or URL as in "
-            "`privopt fit`."
+            help="Records: a CSV or Parquet file with the columns of the schema; or, read in parts, a "
+            "pattern or URL as in `privopt fit`."
         ),
     ],
     table: TableOption = None,
-    output: Annotated[Path | None, typer.Option(help="Write a CSV here instead of printing it.")] = None,
+    output: Annotated[Path | None, typer.Option(help="Write a CSV file instead of printing.")] = None,
     proba: Annotated[
-        bool, typer.Option("--proba", help="Add a column per class: its probability, by the model.")
+        bool, typer.Option("--proba", help="Add a column of predicted probabilities for each class.")
     ] = False,
 ) -> None:
-    """Score records with a saved model, in their order: columns `score` and `prediction`."""
+    """Predict with a saved model: columns `score` and `prediction`, in the order of the records."""
     check_files({"--output": output})
     fitted = load_model(model)
     check_proba(fitted, proba)

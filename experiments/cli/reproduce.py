@@ -15,7 +15,7 @@ from privopt.experiments.cli.errors import InterruptedRunError
 from privopt.experiments.reproduce.interface import Cell
 from privopt.experiments.reproduce.pages import write
 from privopt.experiments.reproduce.registry import FIGURES, reproduction
-from privopt.experiments.reproduce.runner import measure, missing, results
+from privopt.experiments.reproduce.runner import measure
 from privopt.problems.errors import InvalidInputError
 
 app = typer.Typer()
@@ -28,30 +28,33 @@ def reproduce(
     names: Annotated[list[str] | None, typer.Argument(help=", ".join(FIGURES), show_default=False)] = None,
     every: Annotated[bool, typer.Option("--all", help="All of them.")] = False,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Fewer runs and smaller samples: all in 15 minutes on two cores.")
+        bool,
+        typer.Option(
+            "--quick", help="Fewer runs and smaller samples: all figures in 15 minutes on two cores."
+        ),
     ] = False,
-    output: Annotated[Path, typer.Option(help="Folder for results, pictures and report.")] = Path(
+    output: Annotated[Path, typer.Option(help="Output folder for results, pictures and report.")] = Path(
         "reproduced"
     ),
     workers: Annotated[
-        int | None, typer.Option(min=1, help="Processes; by default one for every core.")
+        int | None, typer.Option(min=1, help="Number of processes; by default one per core.")
     ] = None,
 ) -> None:
-    """Measure figures and tables of the papers again, and say whether what they show was seen.
+    """Reproduce figures and tables of the papers, and check their findings.
 
-    Leaves every run (CSV), the picture (PNG, SVG) and a page for each, and one report of all that the folder
-    holds. What is finished is kept: the same command goes on from there. In an environment with the peers
-    (``make peers``) other libraries run beside, on the same records.
+    The output folder receives every run (CSV), the picture (PNG, SVG) and a page for each figure, and one
+    report of all that it holds. Finished cells are kept: the same command resumes. In an environment with the
+    libraries for comparison (``make peers``) other libraries run too, on the same records.
     """
     if every == bool(names):
-        raise InvalidInputError("name figures, or say --all")
+        raise InvalidInputError("name figures, or use --all")
     if output.exists() and not output.is_dir():
         raise InvalidInputError(f"--output {output}: that is a file; name a folder")
     figures = [reproduction(name) for name in (FIGURES if every else dict.fromkeys(names or []))]
     output.mkdir(parents=True, exist_ok=True)
     own = {f.source: reproduction(f.source) for f in figures}
     total = sum(len(f.cells(quick)) for f in own.values())
-    left = sum(len(missing(f, results(f, output, quick), quick)) for f in own.values())
+    left = sum(len(f.study(quick).missing(output, f.cells(quick))) for f in own.values())
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=say) as bar:
         line = bar.add_task("measuring", total=total, completed=total - left)
@@ -63,10 +66,10 @@ def reproduce(
             failures = measure(list(own.values()), output, quick, workers or int(joblib.cpu_count()), done)
         except KeyboardInterrupt:
             raise InterruptedRunError(
-                f"Interrupted: finished cells are kept in {output}; the same command goes on there"
+                f"Interrupted: finished cells are kept in {output}; the same command resumes there"
             ) from None
     every_figure = [reproduction(name) for name in FIGURES]
-    whole = [f for f in every_figure if not missing(f, results(f, output, quick), quick)]
+    whole = [f for f in every_figure if not f.study(quick).missing(output, f.cells(quick))]
     report, contents = write(whole, output, quick, failures)
     for where, why in failures.items():
         say.print(f"[red]not measured:[/] {escape(f'{where}: {why}')}")

@@ -1,4 +1,4 @@
-"""Tables of risks, as text and as JSON."""
+"""Tables from score to risk, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from privopt.mechanisms.evaluation.risk import RiskTable
 
 
 def risk_table(risks: RiskTable, positive: str) -> Table:
-    """Tabulate risks, one row per range of scores."""
+    """Return a table of risks, one row per range of scores."""
     interval = f"{risks.confidence:.0%} interval"
     table = Table("points", f"risk of {escape(positive)}", interval, "share of records")
     table.columns[0].no_wrap = True

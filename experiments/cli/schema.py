@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from privopt.experiments.cli.files import say
-from privopt.experiments.cli.tables import TableOption
+from privopt.experiments.cli.options import TableOption
 from privopt.problems.errors import InvalidInputError
 from privopt.problems.files import check_writable, write_atomically
 from privopt.problems.tables.skeleton import column_types, skeleton
@@ -21,18 +21,16 @@ app = typer.Typer()
 def schema(
     data: Annotated[
         str,
-        typer.Argument(help="A CSV or Parquet file; or, as in `privopt fit`, a pattern or a URL."),
+        typer.Argument(help="A CSV or Parquet file; or a pattern or URL, as in `privopt fit`."),
     ],
-    target: Annotated[str, typer.Option(help="Label column, which the schema leaves out.")],
+    target: Annotated[str, typer.Option(help="Name of the label column, which the schema leaves out.")],
     table: TableOption = None,
-    output: Annotated[
-        Path | None, typer.Option(help="Write here, a new .toml file. Default: print it.")
-    ] = None,
+    output: Annotated[Path | None, typer.Option(help="New .toml file. Default: print the schema.")] = None,
 ) -> None:
     """Write the skeleton of a schema from the names and types of a table's columns; reads no value.
 
-    Bounds, bins and categories are left to you: what is read off the records is a leak, and a schema is as
-    public as the model.
+    Fill in bounds, bins and categories yourself: facts inferred from the records are a privacy leak, and a
+    schema is as public as the model.
     """
     check_writable(output, "--output")
     if output is not None and (output.suffix != ".toml" or output.exists()):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from privopt.experiments.cli.options import parse_lattice
+from privopt.experiments.cli.parsing import class_costs, parse_delta, parse_lattice
 from privopt.experiments.cli.risks import risk_rows, risk_table
 from privopt.experiments.cli.table_output import print_table
 from privopt.experiments.cli.tables import Labelled
@@ -18,59 +19,37 @@ from privopt.mechanisms.discrete.exponential import ExponentialMechanism
 from privopt.mechanisms.discrete.rspm import LaplaceRSPM
 from privopt.mechanisms.estimators.scorecard import PrivateHalfspaceClassifier
 from privopt.mechanisms.registry import MECHANISMS
-from privopt.mechanisms.scorecards.effort import MOST_WORK
 from privopt.problems.errors import InvalidInputError
 
-# Entries of a report that are not private; epsilon and delta cover all others.
+# Keys of a report that are not private; epsilon and delta cover all others.
 NOT_PRIVATE = [
     "oracle", "train_accuracy", "larger_class", "said_to_be_positive", "certificate", "seconds",
 ]  # fmt: skip
-_PURE = (ExponentialMechanism, LaplaceRSPM)  # the first one's subclass is permute-and-flip
+_PURE = (ExponentialMechanism, LaplaceRSPM)  # permute-and-flip is a subclass of the first
 
 
-@dataclass(frozen=True)
-class CardOptions:
-    """Command-line options of scorecards other than mechanism and budget."""
+def card_constructor(options: Mapping[str, Any]) -> Callable[..., PrivateHalfspaceClassifier]:
+    """Return the estimator of a scorecard, with the options of a command.
 
-    oracle: str = "auto"
-    lattice: str | None = None
-    calibration: str = "sound"
-    max_columns: int | None = None
-    max_work: float = MOST_WORK
-    risk_share: float = 0.0
-
-    @property
-    def given(self) -> dict[str, bool]:
-        """Return every option, named as on the command line, and whether it was given."""
-        nothing = CardOptions()
-        return {
-            f"--{name.replace('_', '-')}": value != getattr(nothing, name)
-            for name, value in vars(self).items()
-        }
-
-
-def check_delta_option(delta: str, mechanism: str) -> None:
-    """Raise InvalidInputError if a pure mechanism is given a delta."""
+    Raises:
+        InvalidInputError: a malformed option, or a delta for a pure mechanism.
+    """
+    mechanism, delta = options["mechanism"], parse_delta(options["delta"])
     if delta != "auto" and mechanism in MECHANISMS and issubclass(MECHANISMS[mechanism], _PURE):
         raise InvalidInputError(f"--delta: {mechanism} is pure, and has none; leave it out")
-
-
-def fit_card(records: Labelled, options: CardOptions, **budget: Any) -> PrivateHalfspaceClassifier:
-    """Fit a scorecard. Privacy: as the estimator's."""
-    model = PrivateHalfspaceClassifier(
-        **budget,
-        oracle=options.oracle,
-        schema=records.schema,
-        classes=records.classes,
-        lattice=parse_lattice(options.lattice),
-        calibration=options.calibration,
-        max_columns=options.max_columns,
-        max_work=options.max_work,
-        risk_share=options.risk_share,
+    return partial(
+        PrivateHalfspaceClassifier,
+        options["epsilon"],
+        delta=delta,
+        mechanism=mechanism,
+        oracle=options["oracle"],
+        lattice=parse_lattice(options["lattice"]),
+        calibration=options.get("calibration", "sound"),
+        max_columns=options["max_columns"],
+        max_work=options["max_work"],
+        risk_share=options["risk_share"],
+        **class_costs(options),
     )
-    model.fit(records.unread(counted=True))
-    model.target_ = records.target
-    return model
 
 
 def card_report(model: PrivateHalfspaceClassifier, records: Labelled, seconds: float) -> dict[str, Any]:
@@ -139,6 +118,6 @@ def _one_sided(model: PrivateHalfspaceClassifier, report: dict[str, Any]) -> lis
         return []
     only = model.classes_[int(report["said_to_be_positive"])]
     return [
-        f"note (not private): this card says {only} of every record here. Its scores may still rank them; "
-        "weighing the rarer class more (--class-weight balanced) tells them apart"
+        f"note (not private): this card predicts {only} for every record here. Its scores may still "
+        "rank them; a larger weight of the rarer class (--class-weight balanced) may help"
     ]

@@ -20,7 +20,7 @@ _SAMPLERS = (
 
 @app.command()
 def solvers() -> None:
-    """List the oracles: what is installed, what each is for, what its answers rest on."""
+    """List the oracles: which are installed, their use, and the evidence behind their answers."""
     entries = inventory()
     minimise = Table("oracle", "for", "limits", "certificate", "installed", title=_MINIMISERS)
     draw = Table("oracle", "for", "limits", "installed", title=_SAMPLERS)
@@ -40,3 +40,6 @@ def solvers() -> None:
     for entry in entries:
         if not entry.installed:
             tell.print(f"{entry.name}: {entry.remedy}", highlight=False)
+        if entry.standing:
+            remedy = "" if "passed" in entry.standing else f". To do: privopt check {entry.name}"
+            tell.print(f"{entry.name}: {entry.standing}{remedy}", highlight=False, markup=False)

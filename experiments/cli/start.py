@@ -10,9 +10,7 @@ from types import FrameType
 
 def main() -> None:
     """Import the command line, then run it."""
-    gc.set_threshold(
-        20_000
-    )  # modules are never freed: collecting garbage among them takes a tenth of the start
+    gc.set_threshold(20_000)  # modules are never freed: garbage collection would take a tenth of the start
     signal.signal(signal.SIGINT, _interrupted)
     from privopt.experiments.cli.main import main as run
 

@@ -1,4 +1,4 @@
-"""Printing of tables at full width."""
+"""Printing of tables at their full width."""
 
 from __future__ import annotations
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
-import typer
 from numpy.typing import NDArray
 
-from privopt.mechanisms.estimators.booking import Unread, read_off, unread_table
+from privopt.mechanisms.estimators.booking import Unread, read_unbooked, unread_table
 from privopt.mechanisms.estimators.counting import counted_here
 from privopt.problems.arrays import record_counts
 from privopt.problems.datasets.adult import ADULT23_CLASSES, ADULT_TARGET, adult23_frame, adult23_schema
@@ -26,16 +25,6 @@ from privopt.problems.tables.sources import is_engine_address, open_table
 
 # Number of records per batch of predictions: some tens of megabytes.
 _PART = 100_000
-
-TableOption = Annotated[
-    str | None,
-    typer.Option(
-        "--table",
-        help="The table of a database that --data names, as in --data duckdb://PATH, sqlite://PATH or "
-        "postgresql://HOST/NAME.",
-        rich_help_panel="Data (public facts are declared, not read off)",
-    ),
-]
 
 
 class Labelled:
@@ -64,7 +53,7 @@ class Labelled:
         """Return the declared schema, or infer one from the records: a leak, which a ledger refuses."""
         if self.schema is not None:
             return self.schema
-        return Schema.infer(read_off(ledger, self._records, ["--schema"])[0])
+        return Schema.infer(read_unbooked(ledger, self._records, ["--schema"])[0])
 
     def _kept(self, counted: bool, pair: tuple[Any, Any]) -> tuple[Any, Any]:
         found = counted_here(*pair, self.schema, self.classes) if counted else None
@@ -178,8 +167,8 @@ def _counted(
     if schema is None or classes is None:
         lacking = " and ".join(option for option, fact in facts.items() if fact is None)
         raise InvalidInputError(
-            f"{lacking}: declare it; nothing is read off a table in an engine, and regression needs one that "
-            "is in memory"
+            f"{lacking}: declare it; nothing is inferred from a table in an engine, and regression needs one "
+            "in memory"
         )
     written = isinstance(classes[0], str)
     engine = EngineCount.of(open_table(data, table), schema, target, classes, written=written)
@@ -195,5 +184,5 @@ def _written(label: Any) -> str:
 
 def _seed(text: str) -> int:
     if not text.isdecimal():
-        raise InvalidInputError(f"adult23:SEED wants a seed >= 0 of the public subsample, got {text!r}")
+        raise InvalidInputError(f"adult23:SEED needs a seed >= 0 of the public subsample, got {text!r}")
     return int(text)

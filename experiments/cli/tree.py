@@ -1,102 +1,69 @@
-"""The part of the command line that is about decision trees and rule lists."""
+"""Decision trees, rule lists, and cards and trees that are added, on the command line."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
 from rich.console import Console
 
+from privopt.experiments.cli.parsing import class_costs, parse_delta
 from privopt.experiments.cli.tables import Labelled
+from privopt.mechanisms.estimators.additive import AdditivePlan, PrivateAdditiveTreeClassifier
+from privopt.mechanisms.estimators.additive_card import AdditiveCard
+from privopt.mechanisms.estimators.model_choice import ModelChoice
 from privopt.mechanisms.estimators.tree import PrivateRuleListClassifier, PrivateTreeClassifier, TreePlan
-from privopt.problems.errors import InvalidInputError, did_you_mean
 
-TreeModel = PrivateTreeClassifier | PrivateRuleListClassifier
-MODELS = ("card", "tree", "rules")
-# What a report says about itself: everything else in it is covered by epsilon.
+TreeModel = PrivateTreeClassifier | PrivateRuleListClassifier | PrivateAdditiveTreeClassifier
+# Keys of a report that are not private; epsilon covers all others.
 NOT_PRIVATE = ["train_accuracy", "larger_class", "seconds"]
 
-ModelOption = Annotated[
-    str | None,
-    typer.Option(
-        "--model",
-        help="card, tree or rules: a scorecard (the default), a decision tree, or a list of rules.",
-        rich_help_panel="Problem: decision trees and rule lists",
-    ),
-]
-DepthOption = Annotated[
-    str,
-    typer.Option(
-        "--max-depth",
-        help="Of trees and rule lists: the most questions of a prediction, or rules, 1 to 4. auto: 4 for "
-        "schemas with few predicates, otherwise 3.",
-        rich_help_panel="Problem: decision trees and rule lists",
-    ),
-]
 
-
-def is_tree(model: str | None, depth: str, others: dict[str, bool]) -> bool:
-    """Return whether a tree or a rule list is requested.
-
-    Args:
-        model: what ``--model`` says.
-        depth: what ``--max-depth`` says.
-        others: options that trees and rule lists do not have, and whether they were given.
-
-    Raises:
-        InvalidInputError: another model, or options of another.
-    """
-    if model is not None and model not in MODELS:
-        raise InvalidInputError(
-            f"--model {model!r}{did_you_mean(model, MODELS)}: there are {', '.join(MODELS)}"
+def tree_constructor(options: Mapping[str, Any]) -> Callable[..., TreeModel]:
+    """Return the estimator of a decision tree or a rule list, with the options of a command."""
+    depth = options["max_depth"]
+    levels = int(depth) if depth.isascii() and depth.isdigit() else depth
+    if options["model"] == "additive":
+        costs = {name: given for name, given in class_costs(options).items() if given is not None}
+        delta = parse_delta(options["delta"])
+        return partial(
+            PrivateAdditiveTreeClassifier, options["epsilon"], delta=delta, max_depth=levels, **costs
         )
-    if model in (None, "card"):
-        if depth != "auto":
-            raise InvalidInputError("--max-depth belongs to --model tree and --model rules")
-        return False
-    if wrong := [name for name, given in others.items() if given]:
-        raise InvalidInputError(f"{', '.join(wrong)}: trees and rule lists (--model {model}) have none")
-    return True
-
-
-def made_tree(model: str | None, depth: str, epsilon: float, **options: Any) -> TreeModel:
-    """An estimator of the kind that was asked for."""
-    levels: int | str = int(depth) if depth.isascii() and depth.isdigit() else depth
-    if model == "rules":
-        return PrivateRuleListClassifier(epsilon, max_rules=levels, **options)
-    return PrivateTreeClassifier(epsilon, max_depth=levels, **options)
-
-
-def fit_tree(records: Labelled, model: str | None, depth: str, epsilon: float, **options: Any) -> TreeModel:
-    """A fitted tree or rule list. Privacy: as the estimator's."""
-    fitted = made_tree(model, depth, epsilon, schema=records.schema, classes=records.classes, **options)
-    fitted.fit(records.unread())
-    fitted.target_ = records.target
-    return fitted
+    common = {"epsilon": options["epsilon"], "risk_share": options["risk_share"], **class_costs(options)}
+    if options["model"] == "rules":
+        return partial(PrivateRuleListClassifier, max_rules=levels, **common)
+    return partial(PrivateTreeClassifier, max_depth=levels, **common)
 
 
 def load_tree(path: Path) -> TreeModel | None:
-    """A saved tree or rule list; None where the file holds another kind of model, or none."""
+    """Load a saved tree or rule list, or card and tree; None for other files."""
     try:
         beginning = path.read_text("utf-8-sig")[:200]
     except (OSError, ValueError):
         return None
-    for kind in (PrivateTreeClassifier, PrivateRuleListClassifier):
+    kinds: tuple[type[TreeModel], ...] = (
+        PrivateTreeClassifier,
+        PrivateRuleListClassifier,
+        PrivateAdditiveTreeClassifier,
+    )
+    for kind in kinds:
         if f'"{kind.file_format}"' in beginning:
             return kind.load(path)
     return None
 
 
 def tree_report(model: TreeModel, records: Labelled, seconds: float) -> dict[str, Any]:
-    """The machine-readable account of a fit. ``not_private`` names what the guarantee does not cover."""
+    """Return a JSON-ready report of a fit; ``not_private`` names the entries outside the guarantee."""
     said, truth = model.predict(records.X), records.labels
+    tree = model.tree_model_ if isinstance(model, PrivateAdditiveTreeClassifier) else model
     return {
         **model.spend_.to_dict(),
-        **model.release_.noise,
+        **tree.release_.noise,
         **model.card_.to_dict(),
-        "levels": model.levels_,
-        "predicates": len(model.predicates_),
+        "levels": tree.levels_,
+        "predicates": len(tree.predicates_),
         "not_private": NOT_PRIVATE,
         "train_accuracy": records.share(said == truth),
         "larger_class": max(records.share(truth == label) for label in model.classes_.tolist()),
@@ -105,23 +72,34 @@ def tree_report(model: TreeModel, records: Labelled, seconds: float) -> dict[str
 
 
 def show_tree(model: TreeModel, report: dict[str, Any], console: Console) -> None:
-    """The model and its account, for people."""
+    """Print the model and its spend."""
     card = model.card_
-    lines = card.to_markdown().rstrip("\n").split("\n")[:-2] if card.risks is not None else card.lines()
+    if isinstance(card, AdditiveCard) or card.risks is not None:
+        lines = card.to_markdown().rstrip("\n").split("\n")[:-2]
+    else:
+        lines = card.lines()
     for line in (
         *lines,
         "",
         f"spend: {model.spend_}",
         *([f"in detail: {model.spend_.note}"] if model.spend_.note else []),
-        f"up to {model.levels_} levels over {len(model.predicates_)} predicates",
+        f"up to {report['levels']} levels over {report['predicates']} predicates",
         f"training accuracy (not private): {report['train_accuracy']:.4f}; share of the larger class: "
         f"{report['larger_class']:.4f}",
     ):
         console.print(line, markup=False, highlight=False)
 
 
-def plan_lines(planned: TreePlan) -> list[str]:
-    """A plan, for people."""
+def choice_line(chosen: ModelChoice) -> str:
+    """Return the line that names the model that was chosen, and why."""
+    return f"model: {chosen.model} ({chosen.reason})"
+
+
+def plan_lines(planned: TreePlan | AdditivePlan) -> list[str]:
+    """Return the lines that describe a plan."""
+    if isinstance(planned, AdditivePlan):
+        tree = (f"tree: {line}" for line in plan_lines(planned.tree))
+        return [f"spend: {planned.spend}", f"card: {planned.card.plan.name} ({planned.card.reason})", *tree]
     choice, levels = planned.plan.choice, planned.plan.levels
     return [
         f"spend: {planned.spend}",
@@ -134,8 +112,11 @@ def plan_lines(planned: TreePlan) -> list[str]:
     ]
 
 
-def plan_report(planned: TreePlan) -> dict[str, Any]:
-    """The same, for programs."""
+def plan_report(planned: TreePlan | AdditivePlan) -> dict[str, Any]:
+    """Return the plan as plain numbers and strings."""
+    if isinstance(planned, AdditivePlan):
+        parts = {"card_mechanism": planned.card.plan.name, **plan_report(planned.tree)}
+        return {**parts, **planned.spend.to_dict()}
     return {
         **planned.spend.to_dict(),
         **planned.plan.choice.noise,

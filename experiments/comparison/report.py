@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 
 from privopt.experiments.comparison.race import SOLVED
+from privopt.experiments.workbench.drawing import Figure
 from privopt.experiments.workbench.figures import save
 from privopt.experiments.workbench.panels import MOST_CURVES, Curve, Panel, panels_figure
 from privopt.experiments.workbench.report import Listing, Part, Picture, page
@@ -264,12 +264,12 @@ def parts(solves: pd.DataFrame, moments: pd.DataFrame, limit: float) -> list[Sec
 
 def html(sections: Sequence[Section]) -> str:
     """Write the report as one self-contained HTML page."""
-    return page("Oracles compared", sections)
+    return page("Benchmark of oracles", sections)
 
 
 def write_markdown(folder: Path, sections: Sequence[Section]) -> None:
     """Write ``report.md`` with the tables, and its figures as files."""
-    lines, pictures = ["# Oracles compared"], 0
+    lines, pictures = ["# Benchmark of oracles"], 0
     for heading, contents in sections:
         lines.append(f"## {heading}")
         for part in contents:

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from enum import Enum
 
 import pandas as pd
-from matplotlib.figure import Figure
+
+from privopt.experiments.workbench.drawing import Figure
+from privopt.experiments.workbench.study import Study
 
 
 @dataclass(frozen=True)
@@ -100,6 +102,11 @@ def held(count: int, of: int) -> Agreement:
     return Agreement.YES if count == of else Agreement.NO if count == 0 else Agreement.PARTLY
 
 
+def stem(name: str, quick: bool) -> str:
+    """Return the stem of a figure's file names; quick results have files of their own."""
+    return f"{name}-quick" if quick else name
+
+
 @dataclass(frozen=True)
 class Reproduction:
     """A figure or table of a paper.
@@ -142,3 +149,13 @@ class Reproduction:
     def source(self) -> str:
         """The name of the figure whose results it draws."""
         return self.measured_by or self.name
+
+    def study(self, quick: bool) -> Study[Cell]:
+        """Return the study that measures its cells; quick results have a file of their own."""
+        return Study(
+            stem(self.source, quick),
+            Line,
+            ("panel", "curve", "level"),
+            compute=lambda cell: [Line.of(cell, point) for point in self.compute(cell, quick)],
+            is_finished=lambda kept, cell: bool(kept.matching(**vars(cell))),
+        )

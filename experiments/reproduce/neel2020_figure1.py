@@ -10,12 +10,12 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from privopt.experiments.reproduce.interface import Cell, Point, Reproduction, Verdict, held
 from privopt.experiments.reproduce.tables import means, pivot
 from privopt.experiments.workbench import dpsgd_baseline, peers
+from privopt.experiments.workbench.drawing import Figure
 from privopt.experiments.workbench.figures import colour
 from privopt.experiments.workbench.panels import Curve, Panel, averaged, panels_figure
 from privopt.experiments.workbench.runs import accuracy

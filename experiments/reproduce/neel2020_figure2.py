@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, MaxNLocator
 
 from privopt.experiments.reproduce import neel2020_figure1 as accuracy
 from privopt.experiments.reproduce.interface import Agreement, Reproduction, Verdict, held
+from privopt.experiments.workbench.drawing import Figure, ticker
 from privopt.experiments.workbench.figures import colour
 
 _CURVES = {accuracy.OPDISC: "opdisc", accuracy.RSPM: "rspm", accuracy.LR: "dp-sgd"}
 
 
 def _seconds(frame: pd.DataFrame) -> dict[str, np.ndarray]:
-    """By curve, of the printed calibration, which the paper times."""
+    """Return run times by curve, of the printed calibration, which the paper times."""
     here = frame[(frame["measure"] == "seconds") & (frame["panel"] == accuracy.PRINTED)]
     return {name: here.loc[here["curve"] == name, "value"].to_numpy() for name in _CURVES}
 
@@ -35,10 +34,10 @@ def draw(frame: pd.DataFrame) -> Figure:
             loc="left",
         )
         axes.set(xscale="log", ylabel="runs")
-        axes.yaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.yaxis.set_major_locator(ticker.MaxNLocator(integer=True))
         axes.grid(alpha=0.3)
     rows[-1].set_xlabel("seconds of one run")
-    rows[-1].xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    rows[-1].xaxis.set_major_locator(ticker.LogLocator(subs=(1.0, 2.0, 5.0)))
     rows[-1].xaxis.set_major_formatter(lambda seconds, _: f"{seconds:g}")
     rows[-1].minorticks_off()
     return figure

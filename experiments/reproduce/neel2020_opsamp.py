@@ -1,4 +1,4 @@
-"""Neel, Roth, Vietri and Wu (2020), Algorithm 2 on the task of Figure 1: what a certified gap costs."""
+"""Neel, Roth, Vietri and Wu (2020), Algorithm 2 on the task of Figure 1: the cost of a certified gap."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any, cast
 
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 
 from privopt.experiments.reproduce import neel2020_figure1 as figure1
 from privopt.experiments.reproduce.interface import Cell, Point, Reproduction, Verdict, held
 from privopt.experiments.reproduce.tables import means, spread
+from privopt.experiments.workbench.drawing import Figure
 from privopt.experiments.workbench.figures import colour
 from privopt.experiments.workbench.panels import Curve, Panel, averaged, panels_figure
 from privopt.experiments.workbench.runs import accuracy
@@ -33,7 +33,7 @@ BUDGET, GAP = "budgets", "gaps"
 EXACT, EARLY = "OPSamp, exact answers", "OPSamp, stopped early"
 OPDISC, EXPONENTIAL = figure1.OPDISC, figure1.EXPONENTIAL
 _GAP_EPSILON = 10.0
-# Times that the search asks whether to stop before it is told to; what gap is then declared, in errors.
+# Number of polls after which the search is stopped, and the declared gap then, in errors.
 _POLLS, _DECLARED = 2, 5000.0
 _LATTICE = IntegerLattice(-1, 1, dimension=23)
 _ACCURACY, _NOISE, _WORST, _RELEASED = "training accuracy", "Laplace scale", "largest gap", "released"
@@ -52,7 +52,7 @@ def runs(quick: bool) -> int:
 
 
 def draws(quick: bool) -> int | None:
-    """m; None: as many as the plan wants."""
+    """Return m; None: the plan's default."""
     return 500 if quick else None
 
 
@@ -64,10 +64,10 @@ def cells(quick: bool) -> list[Cell]:
 
 
 @dataclass
-class Impatient:
-    """An oracle that is stopped at the so-manieth time it asks whether to stop; remembers the largest gap.
+class StoppedOracle:
+    """Oracle that is stopped at a given number of polls, and records the largest gap.
 
-    Counted, not timed, and on one thread, so that a run reproduces.
+    Polls are counted, not timed, and on one thread, so that a run reproduces.
     """
 
     prepared: PreparedOracle
@@ -116,12 +116,12 @@ def _lattice(cell: Cell, quick: bool) -> Iterator[Point]:
     if (most := draws(quick)) is not None and plan.mean.draws > most:
         plan = OPSamp.plan(ZeroOneHalfspace, _LATTICE, draws=most, **facts)
     for run in range(runs(quick)):
-        oracle: Any = _prepared() if cell.curve == EXACT else Impatient(_prepared(), _POLLS)
+        oracle: Any = _prepared() if cell.curve == EXACT else StoppedOracle(_prepared(), _POLLS)
         yield Point(run, cell.level, _NOISE, plan.mean.laplace.scale)
         yield Point(run, cell.level, "draws", plan.mean.draws)
         try:
             release = plan.release(oracle, NoiseSource(insecure_seed=run))
-        except CertificateError:  # what a release would have told is not told
+        except CertificateError:  # nothing is released
             yield Point(run, cell.level, _RELEASED, 0.0)
             yield Point(run, cell.level, _WORST, oracle.worst)
             continue
@@ -136,7 +136,7 @@ def _epsilon(panel: str, level: float) -> float:
 
 
 def _alpha(panel: str, curve: str, level: float) -> float:
-    """The gap that is declared, and paid for."""
+    """Return the declared gap, which is paid for."""
     return level if panel == GAP else {EXACT: 0.0, EARLY: _DECLARED}[curve]
 
 
@@ -168,7 +168,7 @@ def draw(frame: pd.DataFrame) -> Figure:
 
 
 def table(frame: pd.DataFrame) -> pd.DataFrame:
-    """A line for each setting, with what was planned, what was proved and what came out."""
+    """Tabulate planned, proved and measured values, a line per setting."""
     lines = []
     for key, points in frame.groupby(["panel", "curve", "level"], sort=False):
         panel, curve, level = cast("tuple[str, str, float]", key)

@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pandas as pd
-from matplotlib.figure import Figure
 
-from privopt.experiments.reproduce.interface import Reproduction, Verdict
-from privopt.experiments.reproduce.runner import frame, stem
+from privopt.experiments.reproduce.interface import Reproduction, Verdict, stem
+from privopt.experiments.workbench.drawing import Figure
 from privopt.experiments.workbench.figures import save
 from privopt.experiments.workbench.pages import markdown_table
 from privopt.experiments.workbench.peers import versions
@@ -29,7 +28,7 @@ def write(
     """Write pictures and pages of complete figures; return the report and the table of contents."""
     sections, index, links = [], [], []
     for figure in figures:
-        rows = frame(figure, folder, quick)
+        rows = figure.study(quick).kept(folder).frame
         name = stem(figure.name, quick)
         picture, table, verdicts = figure.draw(rows), figure.table(rows), figure.verdicts(rows)
         save(picture, folder / f"{name}.png")
@@ -38,7 +37,7 @@ def write(
         links.append(f"- [{figure.title}]({name}.md)")
         index += [(figure.name, v.agreement.value, v.claim) for v in verdicts]
         sections.append((figure.title, _parts(figure, quick, picture, table, verdicts)))
-    title = "The figures of the papers, measured again" + (", quick runs" if quick else "")
+    title = "Reproduced figures of the papers" + (", quick runs" if quick else "")
     overview = pd.DataFrame(index, columns=["figure", "here", "statement"])
     what = [_NOT_PRIVATE, f"Made by `privopt reproduce{' --quick' if quick else ''}` on {_where()}."]
     what += [f"Not measured: {where}: {why}" for where, why in failures.items()]

@@ -11,6 +11,7 @@ FIGURES = (
     "neel2020-figure1",
     "neel2020-figure2",
     "neel2020-opsamp",
+    "neel2020-spacing",
     "wang-xu2019-figure1",
     "wang-xu2019-figure2",
     "wang-xu2019-figure3",

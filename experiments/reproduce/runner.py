@@ -7,32 +7,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import joblib  # type: ignore[import-untyped]
-import pandas as pd
 
 from privopt.experiments.reproduce.interface import Cell, Line, Reproduction
 from privopt.experiments.reproduce.registry import reproduction
-from privopt.experiments.workbench.resumable import Kept
 from privopt.problems.errors import PrivOptError
 
 # Thread counts of linear algebra libraries, set to one because cells run in parallel.
 _THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 
 Done = Callable[[str, Cell], None]
-
-
-def stem(name: str, quick: bool) -> str:
-    """Return the stem of a figure's file names; quick results have files of their own."""
-    return f"{name}-quick" if quick else name
-
-
-def results(figure: Reproduction, folder: Path, quick: bool) -> Kept:
-    """Open the file of results that a figure draws."""
-    return Kept(folder / f"{stem(figure.source, quick)}.csv", Line, ("panel", "curve", "level"))
-
-
-def missing(figure: Reproduction, kept: Kept, quick: bool) -> list[Cell]:
-    """Return the cells without results."""
-    return [c for c in figure.cells(quick) if not kept.matching(panel=c.panel, curve=c.curve, level=c.level)]
 
 
 def measure(
@@ -44,9 +27,9 @@ def measure(
         Figure, cell and reason of every failed measurement.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    kept = {f.source: results(f, folder, quick) for f in figures}
+    kept = {f.source: f.study(quick).kept(folder) for f in figures}
     own = [f for f in figures if f.measured_by is None]
-    todo = [(f.name, cell) for f in own for cell in missing(f, kept[f.name], quick)]
+    todo = [(f.name, cell) for f in own for cell in f.study(quick).missing(folder, f.cells(quick))]
     before = {name: os.environ.get(name) for name in _THREADS}
     os.environ.update(dict.fromkeys(_THREADS, "1"))  # for the workers, which inherit it
     failures: dict[str, str] = {}
@@ -69,11 +52,6 @@ def measure(
 def _computed(name: str, cell: Cell, quick: bool) -> tuple[str, Cell, list[Line], str]:
     """Compute the lines of a cell in a worker process, or return the error."""
     try:
-        return name, cell, [Line.of(cell, p) for p in reproduction(name).compute(cell, quick)], ""
+        return name, cell, list(reproduction(name).study(quick).compute(cell)), ""
     except PrivOptError as error:
         return name, cell, [], str(error)
-
-
-def frame(figure: Reproduction, folder: Path, quick: bool) -> pd.DataFrame:
-    """Return the results of a figure; the columns are the fields of ``Line``."""
-    return results(figure, folder, quick).frame

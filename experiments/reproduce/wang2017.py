@@ -9,11 +9,11 @@ from functools import lru_cache
 
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 from numpy.typing import ArrayLike, NDArray
 
 from privopt.experiments.reproduce.interface import Agreement, Cell, Point, Reproduction, Verdict
 from privopt.experiments.reproduce.tables import Power, pivot, power_law
+from privopt.experiments.workbench.drawing import Figure
 from privopt.experiments.workbench.figures import colour
 from privopt.experiments.workbench.panels import Curve, Panel, averaged, panels_figure
 from privopt.mechanisms.privacy.accounting import gaussian_mu

@@ -29,6 +29,6 @@ FIGURE = _STUDY.reproduction(
     shows=(
         "Bounds for a strongly convex objective: DP-SVRG has the best known excess risk, p log(n) / (n ε)², "
         "after (n + κ) log n gradients; gradient perturbation as before takes n², output perturbation n κ "
-        "log n, and objective perturbation wants an exact minimum."
+        "log n, and objective perturbation needs an exact minimum."
     ),
 )

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 
 from privopt.experiments import nonconvex
 from privopt.experiments.reproduce import wang_chen_xu2019_risk as paper
 from privopt.experiments.reproduce.interface import Agreement, Cell, Point, Reproduction, Verdict, held
 from privopt.experiments.reproduce.tables import means, pivot
+from privopt.experiments.workbench.drawing import Figure
 from privopt.experiments.workbench.figures import colour
 from privopt.experiments.workbench.panels import Curve, Panel, averaged, panels_figure
 

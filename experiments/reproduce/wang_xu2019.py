@@ -216,6 +216,6 @@ def setting(quick: bool) -> str:
         "Rows have norm at most 4, so that the sigmoid loss is 1-Lipschitz. λ = 0.01, δ = 1e-3, replacing "
         f"one record, n public; {runs(quick)} runs from random starts. The paper prints the sigmoid with the "
         "sign of the margin turned round; here it falls with the margin. The noise is privopt's exact one "
-        "unless another is named. The step size is 1/L of the mean loss, read off the data and not paid "
+        "unless another is named. The step size is 1/L of the mean loss, computed from the data and not paid "
         "for, like the paper's line search."
     )

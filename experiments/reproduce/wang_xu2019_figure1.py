@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pandas as pd
-from matplotlib.figure import Figure
 
 from privopt.experiments.reproduce import wang_xu2019 as paper
 from privopt.experiments.reproduce.interface import Cell, Point, Reproduction, Verdict, held
+from privopt.experiments.workbench.drawing import Figure
 from privopt.experiments.workbench.figures import colour
 from privopt.experiments.workbench.panels import panels_figure, shade
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from typing import Literal
 
 import pandas as pd
-from matplotlib.figure import Figure
 
 from privopt.experiments.reproduce import wang_xu2019 as paper
 from privopt.experiments.reproduce.interface import Cell, Point, Reproduction, Verdict, held
+from privopt.experiments.workbench.drawing import Figure
 from privopt.experiments.workbench.figures import colour
 from privopt.experiments.workbench.panels import Curve, Panel, averaged, panels_figure
 from privopt.problems.convex.losses import SigmoidLoss

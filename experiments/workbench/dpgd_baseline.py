@@ -45,10 +45,10 @@ def dpgd_accuracies(
     """Return (training accuracy, test accuracy, seconds) of ``draws`` fits of DP-GD with tuned parameters.
 
     Privacy: each fit at fixed hyper-parameters is (epsilon, delta)-differentially private, neighbours by
-    replacing one record, n public. The comparison favours DP-GD and is NOT private: the budget does not
-    cover the scale of the features, which is read off the data, nor the choice of the hyper-parameters. They
-    are the best of the grid ``STEPS`` x ``STEP_SIZES`` x (last iterate, average) by mean training accuracy
-    of a few pilot fits. The noise is seeded.
+    replacing one record, n public. The comparison favours DP-GD and is NOT private: the budget does not cover
+    the scale of the features, which is computed from the data, nor the choice of the hyper-parameters. They
+    are the best of the grid ``STEPS`` x ``STEP_SIZES`` x (last iterate, average) by mean training accuracy of
+    a few pilot fits. The noise is seeded.
 
     Args:
         X, X_test: features, shapes (n, d) and (m, d), in any unit: a constant as large as the largest entry

@@ -6,12 +6,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-import matplotlib as mpl
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
+from privopt.experiments.workbench.drawing import Axes, Figure, mpl
 from privopt.experiments.workbench.panels import Curve, Panel, panels_figure
 from privopt.oracles.limits import Progress
 

@@ -1,4 +1,4 @@
-"""How good a released parameter is, on the records. Not private."""
+"""Measures of a released parameter on the records. Not private."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from privopt.problems.errors import InvalidInputError
 
 
 def accuracy(risk: EmpiricalRisk, w: Vector) -> float:
-    """Share of labels -1 or +1 that the sign of the prediction gives; 0 predicts -1. NOT private.
+    """Return the share of labels -1 or +1 that equal the sign of the prediction; 0 predicts -1. NOT private.
 
     On held-out records (a risk of their own) it is the test accuracy, on the training records it is the
     training accuracy.

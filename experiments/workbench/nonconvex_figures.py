@@ -6,10 +6,9 @@ from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from privopt.experiments.workbench.drawing import Axes, Figure
 from privopt.experiments.workbench.figures import colour
 from privopt.problems.nonconvex.planted import Planted
 

@@ -4,9 +4,33 @@ from __future__ import annotations
 
 import os
 import platform
+import re
+from collections.abc import Mapping
 from pathlib import Path
 
 import pandas as pd
+
+_DOCS = Path(__file__).parents[1] / "docs"
+# A place on a page, <!-- fill: NAME -->...<!-- end -->: what stands between its comments is replaced.
+_PLACE = re.compile(r"(?P<start><!-- fill: (?P<name>[\w-]+) -->\n?).*?<!-- end -->", re.DOTALL)
+
+
+def filled(page: str, values: Mapping[str, str]) -> str:
+    """Return a page of ``experiments/docs`` with values in its places.
+
+    Raises:
+        ValueError: the places have other names than the values.
+    """
+    text = (_DOCS / f"{page}.md").read_text("utf-8")
+    names = [place["name"] for place in _PLACE.finditer(text)]
+    if set(names) != set(values):
+        raise ValueError(f"{page}.md has places for {sorted(names)}, there are values for {sorted(values)}")
+
+    def put(place: re.Match[str]) -> str:
+        end = "\n<!-- end -->" if place["start"].endswith("\n") else "<!-- end -->"
+        return place["start"] + values[place["name"]] + end
+
+    return _PLACE.sub(put, text)
 
 
 def markdown_table(table: pd.DataFrame) -> str:

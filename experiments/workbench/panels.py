@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-import matplotlib as mpl
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from scipy import optimize
+
+from privopt.experiments.workbench.drawing import Axes, Figure, mpl
 
 MOST_CURVES = 7
 _LINES = {"": "-", "dashed": (0, (5, 2)), "dotted": (0, (1, 1.5))}
@@ -86,31 +85,8 @@ def _draw(axes: Axes, panel: Panel) -> None:
         raise ValueError(
             f"{len(panel.curves)} curves in a panel: nobody can tell more than {MOST_CURVES} apart"
         )
-    count = len(panel.curves)
-    for k, curve in enumerate(panel.curves):
-        x, mean, std = _columns(curve.points)
-        if curve.spread == "bars" and panel.xscale == "log":
-            # Curves are shifted sideways: those that agree would hide one another.
-            x = x * 1.015 ** (2 * k - count + 1)
-        low, high = mean - std, mean + std
-        if panel.yscale == "log":
-            low = np.maximum(low, mean / 10)
-        style: dict[str, Any] = {"color": curve.colour, "linestyle": _LINES[curve.dashes], "linewidth": 1.5}
-        if curve.spread == "bars":
-            axes.errorbar(
-                x,
-                mean,
-                yerr=(mean - low, high - mean),
-                marker="o",
-                markersize=3.5,
-                capsize=2,
-                elinewidth=0.8,
-                **style,
-            )
-        else:
-            axes.plot(x, mean, drawstyle="steps-post" if curve.steps else "default", **style)
-        if curve.spread == "band":
-            axes.fill_between(x, low, high, color=curve.colour, alpha=0.15, linewidth=0)
+    for k in range(len(panel.curves)):
+        _draw_curve(axes, panel, k)
     axes.set(xscale=panel.xscale, xlabel=panel.xlabel, ylabel=panel.ylabel)
     axes.set_yscale(panel.yscale, **({"linthresh": 1.0} if panel.yscale == "symlog" else {}))
     axes.set_title(panel.title, fontsize=10, loc="left")
@@ -120,6 +96,32 @@ def _draw(axes: Axes, panel: Panel) -> None:
         axes.text(0.01, level, label, transform=axes.get_yaxis_transform(), va="bottom", fontsize=8)
     if panel.ylim is not None:
         axes.set_ylim(*panel.ylim)
+    _place_ticks(axes, panel)
+    _name_ends(axes, panel)
+
+
+def _draw_curve(axes: Axes, panel: Panel, k: int) -> None:
+    """Draw the k-th curve with its spread."""
+    curve = panel.curves[k]
+    x, mean, std = _columns(curve.points)
+    if curve.spread == "bars" and panel.xscale == "log":
+        # Curves are shifted sideways: those that agree would hide one another.
+        x = x * 1.015 ** (2 * k - len(panel.curves) + 1)
+    low, high = mean - std, mean + std
+    if panel.yscale == "log":
+        low = np.maximum(low, mean / 10)
+    style: dict[str, Any] = {"color": curve.colour, "linestyle": _LINES[curve.dashes], "linewidth": 1.5}
+    if curve.spread == "bars":
+        style |= {"marker": "o", "markersize": 3.5, "capsize": 2, "elinewidth": 0.8}
+        axes.errorbar(x, mean, yerr=(mean - low, high - mean), **style)
+    else:
+        axes.plot(x, mean, drawstyle="steps-post" if curve.steps else "default", **style)
+    if curve.spread == "band":
+        axes.fill_between(x, low, high, color=curve.colour, alpha=0.15, linewidth=0)
+
+
+def _place_ticks(axes: Axes, panel: Panel) -> None:
+    """Put ticks at the measured positions if they are few, and at readable values of a logarithmic axis."""
     places = sorted({float(x) for curve in panel.curves for x in curve.points.index})
     if panel.xscale == "log" and len(places) <= 10 and _can_be_read(places):
         axes.set_xticks(places, [f"{x:,.6g}" for x in places])
@@ -128,7 +130,6 @@ def _draw(axes: Axes, panel: Panel) -> None:
         for place in (axes.yaxis.set_major_locator, axes.yaxis.set_minor_locator):
             place(mpl.ticker.LogLocator(subs=_subs(axes)))
         axes.yaxis.set_major_formatter(lambda y, _: f"{y:.3g}" if y < 1e4 else f"{y:.0e}".replace("e+0", "e"))
-    _name_ends(axes, panel)
 
 
 def _can_be_read(places: Sequence[float]) -> bool:

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pandas as pd
-from matplotlib.figure import Figure
+
+from privopt.experiments.workbench.drawing import Figure
 
 _STYLE = """
 body { font: 1rem/1.55 system-ui, sans-serif; max-width: 52rem; margin: 2rem auto; padding: 0 1rem;

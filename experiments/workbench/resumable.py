@@ -1,4 +1,4 @@
-"""Resumable long runs: work in separate processes, results appended to a CSV file, Markdown tables."""
+"""Results appended to a CSV file, work in separate processes, Markdown tables."""
 
 from __future__ import annotations
 
@@ -15,16 +15,13 @@ from dataclasses import asdict, fields
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pandas as pd
-from rich.console import Console
-from rich.progress import Progress as Bar
 
 from privopt.experiments.workbench.pages import markdown_table, processor
 from privopt.problems.errors import InvalidInputError, PrivOptError
 
-T = TypeVar("T")
 # Seconds between two polls of a silent process, and seconds for a process to exit after SIGTERM.
 _LOOK, _GRACE = 0.2, 2.0
 
@@ -85,30 +82,6 @@ class Kept:
     @property
     def frame(self) -> pd.DataFrame:
         return pd.DataFrame(self.lines, columns=self.columns)
-
-
-def each(plan: Sequence[T], do: Callable[[T], None], console: Console, title: str) -> list[str]:
-    """Run every part of a plan, with a progress bar; return the parts that failed, with reasons.
-
-    Ctrl-C ends the run early.
-    """
-    missing: list[str] = []
-    with Bar(console=console) as bar:
-        line = bar.add_task(title, total=len(plan))
-        for number, part in enumerate(plan):
-            bar.update(line, completed=number, description=str(part))
-            try:
-                do(part)
-            except KeyboardInterrupt:
-                missing.append(f"{part}, and all that comes after it")
-                console.print("interrupted: what is finished is kept, the same command goes on from here")
-                break
-            except PrivOptError as error:
-                missing.append(f"{part} ({error})")
-                console.print(missing[-1], markup=False)
-        else:
-            bar.update(line, completed=len(plan))
-    return missing
 
 
 def isolated(

@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-import matplotlib as mpl
-from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
-from matplotlib.figure import Figure
-
+from privopt.experiments.workbench.drawing import Figure, dates, mpl
 from privopt.mechanisms.privacy.budget import Budget, Total
 
 mpl.rcParams["svg.hashsalt"] = "privopt"
@@ -41,8 +38,8 @@ def spending(
             fontsize=10,
         )
         axes.spines[["top", "right"]].set_visible(False)
-    locator = AutoDateLocator(minticks=3, maxticks=8)  # type: ignore[no-untyped-call]
+    locator = dates.AutoDateLocator(minticks=3, maxticks=8)  # type: ignore[no-untyped-call]
     panels[-1].xaxis.set_major_locator(locator)
-    panels[-1].xaxis.set_major_formatter(ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]
+    panels[-1].xaxis.set_major_formatter(dates.ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]
     panels[-1].set_xlabel("time (UTC)", loc="left")
     return figure

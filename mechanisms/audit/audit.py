@@ -4,12 +4,12 @@ A claim "(epsilon, delta)" about two neighbouring data sets D and D' says that f
 
     P[M(D) in S] <= exp(epsilon) P[M(D') in S] + delta, and the same with D and D' exchanged.
 
-One set S that breaks it refutes it. ``exact_audit`` finds the worst S from the two laws; ``audit`` runs the
-mechanism, picks S on one half of the runs and bounds its two probabilities on the other half. Neither can
-prove a claim: a bound that stays below epsilon says only that these neighbours did not break it. An audit is
-worth something if it rejects a mechanism that is wrong; see ``privopt.mechanisms.audit.registry``.
+One set S that violates the inequality refutes the claim. ``exact_audit`` finds the worst S from the two laws;
+``audit`` runs the mechanism, picks S on one half of the runs and bounds its two probabilities on the other
+half. Neither can prove a claim: a bound below epsilon only says that these neighbours did not refute it. An
+audit is evidence only if it rejects a mechanism that is wrong; see ``privopt.mechanisms.audit.registry``.
 
-Neighbours: whatever relation the two data sets that are passed in stand in; replace-one in this package.
+Neighbours: the relation between the two data sets that are passed in; replace-one in this package.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from privopt.mechanisms.privacy.parameters import check_count, check_delta, chec
 
 Floats = NDArray[np.float64]
 
-# An observable outcome. Real-valued outputs are binned first: any function of an output may be audited in its
-# place, as privacy is closed under post-processing.
+# An observable outcome. Real-valued outputs are binned first: privacy is closed under post-processing, so a
+# function of an output may be audited in its place.
 Outcome = int | str | tuple[int, ...]
 
-# Runs per task: long enough to pay for starting one, short enough to lose little when interrupted.
+# Runs per task: many enough to amortise the start of a task, few enough to lose little in an interruption.
 _CHUNK = 200
-# Laws from floating point may exceed a tight claim by rounding; a refutation must exceed it by more.
+# Rounding may lift computed laws slightly above a tight claim; a refutation must exceed it by more.
 _TOLERANCE = 1e-9
 
 
@@ -93,13 +93,13 @@ class AuditResult:
 
     Attributes:
         epsilon, delta: the claim.
-        lower_bound: with probability at least ``confidence`` over the runs, the smallest epsilon that
-            holds at ``delta`` is no smaller; >= 0.
+        lower_bound: with probability at least ``confidence`` over the runs, the smallest epsilon that holds
+            at ``delta`` is at least this; >= 0.
         confidence: of ``lower_bound``.
         event: the set of outcomes that was tested.
-        exchanged: the event is the likelier one on the second data set.
-        hits: how often it was seen in the held-out runs, on the data set where it is likelier first.
-        held_out: how many held-out runs there were on each data set.
+        exchanged: whether the event is likelier on the second data set.
+        hits: how often it occurred in the held-out runs, first on the data set where it is likelier.
+        held_out: number of held-out runs on each data set.
     """
 
     epsilon: float
@@ -130,8 +130,8 @@ def exact_delta(law: ArrayLike, neighbour: ArrayLike, epsilon: float) -> float:
 def exact_epsilon(law: ArrayLike, neighbour: ArrayLike, delta: float) -> float:
     """Return the smallest epsilon >= 0 at ``delta``; infinite if there is none.
 
-    The largest log((P[S] - delta) / Q[S]) over sets S, attained where S holds the outcomes with the largest
-    likelihood ratios, so k prefixes of one sorted list suffice in each direction.
+    It is the largest log((P[S] - delta) / Q[S]) over sets S. The maximum is attained by a set of outcomes
+    with the largest likelihood ratios, so k prefixes of one sorted list suffice in each direction.
     """
     p, q = _laws(law, neighbour)
     delta = check_delta(delta, zero_allowed=True)
@@ -191,9 +191,9 @@ def audit(
 ) -> AuditResult:
     """Try to refute a claim by running the mechanism on two neighbouring data sets.
 
-    Half of the runs choose an event, by likelihood ratio; the other half bound its probabilities, so the
-    choice costs nothing. The bound holds for a number of runs fixed in advance: do not add runs until a claim
-    falls.
+    Half of the runs choose an event, by likelihood ratio; the other half bound its probabilities, so that the
+    choice does not bias the bound. The bound holds for a number of runs fixed in advance: do not add runs
+    until a claim is refuted.
 
     Args:
         sampler, neighbour: the mechanism on D and on D'.
@@ -201,14 +201,14 @@ def audit(
         runs: runs on each data set, both halves together; rounded up to a multiple of 400.
         confidence: of the lower bound, in (0, 1).
         workers: processes that run the mechanism.
-        journal: a JSON-lines file that counts are appended to, and read from after an interruption; several
-            audits may share one.
-        label: tells audits in a journal apart: name mechanism, plan and data sets.
-        insecure_seed: reproducible noise, of use for tests only.
+        journal: a JSON-lines file to which counts are appended, and from which they are read after an
+            interruption; several audits may share one.
+        label: key of the counts in the journal: name mechanism, plan and data sets.
+        insecure_seed: reproducible noise, for tests only.
         on_progress: called with the numbers of finished and of all chunks of runs.
 
     Raises:
-        AuditError: unusable arguments, or a sampler that does not return one outcome per run.
+        AuditError: invalid arguments, or a sampler that does not return one outcome per run.
         PrivacyParameterError: epsilon or delta out of range.
     """
     epsilon, delta = check_epsilon(epsilon), check_delta(delta, zero_allowed=True)
@@ -232,7 +232,7 @@ def audit(
 
 @dataclass(frozen=True)
 class _Task:
-    """One chunk of runs on one of the two data sets. Even chunks choose the event, odd ones test it."""
+    """One chunk of runs on one of the two data sets; even chunks choose the event, odd chunks test it."""
 
     chunk: int
     side: int
@@ -271,7 +271,7 @@ def _run(
     if workers == 1:
         yield from (_count(samplers[t.side], t, seed) for t in tasks)
         return
-    # Each worker asks the kernel for its own noise, or is seeded by the number of its chunk.
+    # Each worker draws noise from the kernel, or is seeded by the number of its chunk.
     parallel = joblib.Parallel(n_jobs=check_count(workers, "workers"), return_as="generator_unordered")
     yield from parallel(joblib.delayed(_count)(samplers[t.side], t, seed) for t in tasks)
 
@@ -316,11 +316,11 @@ def _best_event(
     return frozenset(outcomes[i] for i in order[: best + 1].tolist()), float(scores[best])
 
 
-_JOURNAL = b'{"label": '  # how its lines begin
+_JOURNAL = b'{"label": '  # prefix of a journal line
 
 
 class _Journal:
-    """Append-only file of counts; an unreadable line loses only its own runs."""
+    """Append-only file of counts; a damaged line loses only its own runs."""
 
     def __init__(self, path: Path | None, label: str, seed: int | None) -> None:
         if path is not None and path.exists():
@@ -348,20 +348,20 @@ class _Journal:
             complete = sum(counts.values()) == _CHUNK and min(counts.values()) > 0
             return (_Task(int(record["chunk"]), int(record["side"])), counts) if complete else None
         except (ValueError, KeyError, TypeError, AuditError):
-            return None  # torn by an interruption
+            return None  # cut off by an interruption
 
     def append(self, task: _Task, counts: Counter[Outcome]) -> None:
         if self.path is None:
             return
         record = {**self.key, "chunk": task.chunk, "side": task.side, "counts": list(counts.items())}
         with self.path.open("a+b") as file:
-            # A torn line must not swallow this one.
+            # A partial line must not run into this one.
             torn = file.tell() > 0 and _last_byte(self.path) != b"\n"
             file.write((b"\n" if torn else b"") + json.dumps(record).encode() + b"\n")
 
 
 def _check_journal(path: Path) -> None:
-    """Raise AuditError for a file of something else; a line of a journal may be torn."""
+    """Raise AuditError for a file that is not a journal; single lines of a journal may be damaged."""
     if not path.is_file():
         raise AuditError(f"journal {path}: not a regular file")
     with path.open("rb") as file:
@@ -394,6 +394,6 @@ def _largest_log_ratio(p: Floats, q: Floats, delta: float) -> float:
     with np.errstate(divide="ignore", invalid="ignore"):
         order = np.argsort(-np.where(p > 0, p / q, 0.0), kind="stable")
         excess, other = np.cumsum(p[order]) - delta, np.cumsum(q[order])
-        # The last prefix is everything: log(1 - delta) <= 0, whatever rounding makes of it.
+        # The last prefix is the whole space, with log(1 - delta) <= 0 up to rounding.
         ratios = np.where(excess > 0, np.log(excess / other), -np.inf)[:-1]
     return float(np.max(ratios, initial=-np.inf))

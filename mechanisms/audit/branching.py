@@ -1,9 +1,9 @@
 """Audits of drawn trees and rule lists, and of the histogram of their leaves: one record, relabelled.
 
 Many records with a true predicate have the label 1; one more has the label 0 or 1. A model that predicts 0
-where the predicate is true is rare, and the more so after the record was replaced: its own weight falls by
-exp(-beta) while all others' rises by as much, so nearly all of epsilon is spent. The draws are the
-package's own, by the recursion; the exact law is by enumeration.
+where the predicate is true is rare, and becomes rarer when the record is replaced: its own weight falls by
+exp(-beta) while the weights of all others rise by as much, so nearly all of epsilon is spent. The draws are
+those of the package, by the recursion; the exact law is by enumeration.
 
 Neighbours: replace-one, the number of records public.
 """
@@ -26,19 +26,20 @@ from privopt.problems.discrete.lattice import IntArray
 from privopt.problems.discrete.rule_list import RuleList
 from privopt.problems.discrete.tree import DecisionTree
 
-# So many agree; the rare event then has a probability of an eighth, and can be seen.
+# Number of agreeing records: the rare event then has probability 1/8, which runs can estimate.
 _AGREE = 3
 
 
 @dataclass(frozen=True)
 class ModelSampler:
-    """Runs a plan's own ``release``: the class that is predicted where the predicate is true, and whether the
-    model branches at all.
+    """Sampler of a plan's ``release``: the predicted class for a true predicate, and whether the model
+    branches.
 
     Attributes:
-        plan: of the draw.
-        label: of the record that is replaced.
-        reads_data: whether the domain is chosen by the records: only models that branch, if they disagree.
+        plan: the plan of the draw.
+        label: label of the replaced record.
+        reads_data: whether the records choose the domain (only models that branch, if labels disagree): a
+            mutant.
     """
 
     plan: ExponentialMechanism
@@ -65,7 +66,7 @@ class ModelSampler:
         return np.asarray(2 * stops + said, dtype=np.int64)
 
     def law(self) -> tuple[float, ...]:
-        """The probabilities of the outcomes, over all points."""
+        """Return the probabilities of the outcomes, over all points."""
         problem = self.problem
         points = np.concatenate(list(problem.lattice.batches()))
         weights = np.exp(-self.plan.beta * problem.losses(points))
@@ -90,18 +91,20 @@ def _claims(name: str, kind: type[BranchingProblem]) -> tuple[AuditedClaim, ...]
 
 
 def tree_claims() -> tuple[AuditedClaim, ...]:
-    """A drawn tree; twice the inverse temperature; a prior that depends on the records."""
+    """Return the claim of a drawn tree, with mutants: twice the inverse temperature, a prior that reads the
+    data.
+    """
     return _claims("tree", DecisionTree)
 
 
 def rule_list_claims() -> tuple[AuditedClaim, ...]:
-    """The same of a rule list."""
+    """Return the claim of a drawn rule list, with the same mutants."""
     return _claims("rule-list", RuleList)
 
 
 @dataclass(frozen=True)
 class LeafSampler:
-    """Runs a plan's own ``release`` on one record, of the first leaf and class, or of the second of both."""
+    """Sampler of a plan's ``release`` on one record, of the first leaf and class or of the second of both."""
 
     plan: LeafPlan
     place: int
@@ -113,7 +116,9 @@ class LeafSampler:
 
 
 def _leaf_law(plan: LeafPlan, place: int) -> tuple[float, ...]:
-    """P[Z > 0] = a / (1 + a) with a = exp(-rate); P[1 + Z > 0] is one minus that."""
+    """Return the law of two signs: P[Z > 0] = a / (1 + a) with a = exp(-rate); P[1 + Z > 0] is one minus
+    that.
+    """
     ratio = np.exp(-plan.steps / 2**MAX_EXPONENT)
     without, held = ratio / (1 + ratio), 1 / (1 + ratio)
     left, right = (held, without) if place == 0 else (without, held)
@@ -128,7 +133,9 @@ def _leaf_subject(name: str, plan: LeafPlan) -> Subject:
 
 
 def leaf_claims() -> tuple[AuditedClaim, ...]:
-    """The histogram of leaves by class, and one that pays for one of the two counts that a record moves."""
+    """Return the claim of the leaf histogram, and a mutant that accounts for one of the two changed
+    counts.
+    """
     plan = LeafPlan.plan(1.0)
     mutant = _leaf_subject("one count paid for", dataclasses.replace(plan, steps=2 * plan.steps))
     return (AuditedClaim(plan.name, "moved record, n = 1", _leaf_subject(RELEASED, plan), (mutant,)),)

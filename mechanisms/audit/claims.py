@@ -1,7 +1,7 @@
 """Audited claims: a mechanism, mutants with too little noise, and the audit that must distinguish them.
 
-A mutant carries the claim of the mechanism it was made from and too little noise for it. An audit that lets
-one pass is too weak to say anything about the original, so the two are always run together.
+A mutant carries the claim of the original mechanism but has too little noise for it. An audit that accepts a
+mutant is too weak to say anything about the original, so the two are always run together.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ class Subject:
     """A claim and the samplers on two neighbouring data sets that test it.
 
     Attributes:
-        name: "as released", or what was done to the mechanism.
+        name: "as released", or the change that makes a mutant.
         first, second: the mechanism on two neighbouring data sets.
         epsilon, delta: the claim.
-        exact_epsilon: the smallest epsilon that holds on these two data sets, where it can be computed.
-        laws: where it was computed from probabilities of the outcomes 0, 1, ..., those of the two samplers.
+        exact_epsilon: the smallest epsilon that holds on these two data sets, if computable.
+        laws: the two laws of the outcomes 0, 1, ... behind ``exact_epsilon``, if computed from probabilities.
     """
 
     name: str
@@ -43,9 +43,9 @@ class AuditedClaim:
     """A mechanism on a pair of neighbours, and mutants that the audit must reject.
 
     Attributes:
-        mechanism: its name.
-        neighbours: what the pair of data sets is.
-        claim: the mechanism as it is.
+        mechanism: name of the mechanism.
+        neighbours: description of the pair of data sets.
+        claim: the unchanged mechanism.
         mutants: at least one version with too little noise, under the same claim.
     """
 
@@ -60,8 +60,8 @@ class AuditLine:
     """Audit result of one subject.
 
     Attributes:
-        mechanism, neighbours: of the claim.
-        subject: who was audited.
+        mechanism, neighbours: those of the claim.
+        subject: name of the audited subject.
         mutant: whether it has to be rejected.
         exact_epsilon: from the laws, or None.
         result: from the runs.
@@ -76,13 +76,13 @@ class AuditLine:
 
     @property
     def refuted(self) -> bool:
-        """By the runs, or by the exact laws."""
+        """Whether the runs or the exact laws refute the claim."""
         exact = self.exact_epsilon is not None and self.exact_epsilon > self.result.epsilon * (1 + 1e-9)
         return exact or self.result.refuted
 
     @property
     def passed(self) -> bool:
-        """A claim passes if it is not refuted, a mutant if it is."""
+        """Whether the audit has the right outcome: a claim is not refuted, a mutant is."""
         return self.refuted == self.mutant
 
     @property
@@ -120,7 +120,7 @@ def audit_claim(
     insecure_seed: int | None = None,
     on_progress: Callable[[str, int, int], None] = lambda subject, done, of: None,
 ) -> list[AuditLine]:
-    """Audit a mechanism and its mutants. Arguments as for ``privopt.mechanisms.audit.audit.audit``."""
+    """Audit a mechanism and its mutants; arguments as for ``privopt.mechanisms.audit.audit.audit``."""
     lines = []
     for subject in (audited.claim, *audited.mutants):
 
@@ -149,6 +149,6 @@ def audit_claim(
 
 
 def _label(audited: AuditedClaim, subject: Subject) -> str:
-    """Tells counts in a journal apart: the exact epsilon changes whenever the noise or the data do."""
+    """Return the key of counts in a journal; the exact epsilon in it changes with the noise or the data."""
     numbers = f"epsilon {subject.epsilon!r} | delta {subject.delta!r} | exact {subject.exact_epsilon!r}"
     return f"{audited.mechanism} | {audited.neighbours} | {subject.name} | {numbers}"

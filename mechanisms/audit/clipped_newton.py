@@ -1,5 +1,4 @@
-"""Audits of clipped Newton steps: outlying labels for the steps, opposite rows for the moments, and tied
-medians for the counts.
+"""Audits of clipped Newton steps: outlying labels for steps, opposite rows for moments, ties for counts.
 
 Neighbours: replace-one, the number of records public.
 """
@@ -35,8 +34,8 @@ class FitSampler:
     """Sampler of a plan's ``release`` on two records of one number and a label."""
 
     plan: ClippedNewton
-    records: tuple[float, ...]  # (x, y) of the first; the second is 0, 0
-    product: bool  # of slope and intercept, or the intercept alone
+    records: tuple[float, ...]  # (x, y) of the first record; the second is (0, 0)
+    product: bool  # observed: slope and intercept, or the intercept alone
 
     def __call__(self, runs: int, noise: NoiseSource) -> list[Outcome]:
         X, y = np.array([[self.records[0]], [0.0]]), np.array([self.records[1], 0.0])
@@ -66,14 +65,17 @@ def _far_label() -> AuditedClaim:
     plan = ClippedNewton.plan(2, 1, PLAIN_SQUARES, epsilon=0.5, delta=_DELTA, steps=1)
 
     def law(one: ClippedNewton, records: tuple[float, ...]) -> Floats:
-        # Whatever the metric is, the intercept is normal, and its mean half a clipping norm in its unit.
+        # For any metric the intercept is normal, with a mean of half a clipping norm in its unit.
         mean = math.copysign(one.clip_of(1, one.loss) / 2, records[1])
         return _coin(float(special.ndtr(mean / one.step_noise.sigma)))
 
     return law_claim(
-        *(plan, ((0.0, _FAR), (0.0, -_FAR)), "far label, d = 1"),
-        *(lambda one, records: FitSampler(one, records, False), law),
-        {"noise of steps a quarter": _quieter(plan, "step_noise", 4.0)},
+        plan,
+        ((0.0, _FAR), (0.0, -_FAR)),
+        "far label, d = 1",
+        lambda one, records: FitSampler(one, records, False),
+        law,
+        {"noise of steps a quarter": _with_less_noise(plan, "step_noise", 4.0)},
     )
 
 
@@ -81,8 +83,8 @@ def _sides() -> AuditedClaim:
     plan = ClippedNewton.plan(2, 1, PLAIN_SQUARES, epsilon=0.25, delta=_DELTA, steps=1)
 
     def law(one: ClippedNewton, records: tuple[float, ...]) -> Floats:
-        # Labels of 0: weights are noise, turned by the metric, an average over what it may be.
-        z = np.array([[math.copysign(1.0, records[0]), 0.5], [0.0, 0.5]])  # shortened
+        # Labels are 0, so weights are noise multiplied by the metric: the law averages over the metric.
+        z = np.array([[math.copysign(1.0, records[0]), 0.5], [0.0, 0.5]])  # clipped
         nodes, weights = np.polynomial.hermite_e.hermegauss(60)
         share = weights / math.sqrt(2 * math.pi)
         above, sigma = 0.0, one.moment_noise.sigma
@@ -95,9 +97,12 @@ def _sides() -> AuditedClaim:
         return _coin(above)
 
     return law_claim(
-        *(plan, ((_FAR, 0.0), (-_FAR, 0.0)), "sides, d = 1"),
-        *(lambda one, records: FitSampler(one, records, True), law),
-        {"noise of moments a fiftieth": _quieter(plan, "moment_noise", 50.0)},
+        plan,
+        ((_FAR, 0.0), (-_FAR, 0.0)),
+        "sides, d = 1",
+        lambda one, records: FitSampler(one, records, True),
+        law,
+        {"noise of moments a fiftieth": _with_less_noise(plan, "moment_noise", 50.0)},
     )
 
 
@@ -110,10 +115,13 @@ def _tied_medians() -> AuditedClaim:
         above = np.asarray(special.ndtr((one.n_records / 2 - zeros) / noise.sigma))
         return count_law(noise.dimension, above)
 
-    loud = dataclasses.replace(plan, search=_quieter(plan.search, "counts", 30.0))
+    loud = dataclasses.replace(plan, search=_with_less_noise(plan.search, "counts", 30.0))
     return law_claim(
-        *(plan, ((250.0,), (249.0,)), f"tied medians, d = {_COLUMNS}"),
-        *(lambda one, records: SearchSampler(one, int(records[0])), law),
+        plan,
+        ((250.0,), (249.0,)),
+        f"tied medians, d = {_COLUMNS}",
+        lambda one, records: SearchSampler(one, int(records[0])),
+        law,
         {"noise of counts a thirtieth": loud},
     )
 
@@ -122,7 +130,7 @@ def _coin(above: float) -> Floats:
     return np.array([1 - above, above])
 
 
-def _quieter(plan: Any, part: str, factor: float) -> Any:
+def _with_less_noise(plan: Any, part: str, factor: float) -> Any:
     noise = getattr(plan, part)
     return dataclasses.replace(plan, **{part: dataclasses.replace(noise, sigma=noise.sigma / factor)})
 

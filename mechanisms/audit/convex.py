@@ -1,13 +1,13 @@
-"""Audits of the first-order and perturbation mechanisms: one record, replaced by the worst that it may be.
+"""Audits of the first-order and perturbation mechanisms: one record, replaced by the worst possible one.
 
-Under Huber's loss with a label far out, the gradient of a record is +-G at every iterate, so the full
-sensitivity is used in every step. Records whose only feature is 0 stay out of it; records far out on one side
-shift what is released, so that a vote is decided in the tail of its noise. In one dimension every output then
-has a law that a sum or a quadrature gives:
+Under Huber's loss with an outlying label the gradient of a record is +-G at every iterate, so every step has
+the full sensitivity. Records whose only feature is 0 do not contribute; outlying records on one side shift
+the output, so that a vote is decided in the tail of its noise. In one dimension every output then has a law
+that is a sum or a quadrature:
 
 - gradient steps, full or sampled: one Gaussian, or a mixture over how often the record was sampled;
 - Frank-Wolfe steps over [-1, 1]: a weighted sum of noisy votes;
-- DP-SVRG: Gaussian given the last full gradient, over which is integrated;
+- DP-SVRG: Gaussian given the last full gradient, which is integrated out;
 - minima: monotone functions of the noise.
 
 Every plan runs by its own ``release``; a mutant is a plan with a field replaced.
@@ -51,11 +51,11 @@ from privopt.problems.convex.sets.whole_space import WholeSpace
 
 Floats = NDArray[np.float64]
 
-_FAR = 1e9  # beyond any iterate: the gradient never leaves its bound
-_WIDE = 1e5  # a set that no iterate of these audits leaves
+_FAR = 1e9  # beyond any iterate: the gradient stays at its bound
+_WIDE = 1e5  # a set that contains all iterates of these audits
 _LOSS = HuberLoss(1.0)
 _EPSILON, _DELTA = 1.0, 0.05
-# Where the event that tells a mutant is rare.
+# Probability level of rare events that distinguish a mutant.
 _SMALL_DELTA = 0.01
 
 
@@ -81,7 +81,9 @@ class Records:
 
 
 def outlier(others: int = 0, idle: int = 0) -> tuple[Records, Records]:
-    """One record far out on either side, others far out on the upper one, and idle ones."""
+    """Return one outlier on either side, ``others`` outliers on the upper side, and ``idle`` records without
+    effect.
+    """
     features = (1.0,) * (1 + others) + (0.0,) * idle
     first, second = ((s * _FAR, *(_FAR,) * others, *(0.0,) * idle) for s in (1.0, -1.0))
     return Records(features, first), Records(features, second)
@@ -101,7 +103,9 @@ class PointSampler:
 
 @dataclass(frozen=True)
 class VoteSampler:
-    """The same for Frank-Wolfe steps over [-1, 1] with rates 2 / (k + 2): the sum of the k that went up."""
+    """Sampler of Frank-Wolfe steps over [-1, 1] with rates 2 / (k + 2): the sum of the steps k that went
+    up.
+    """
 
     points: PointSampler
 
@@ -112,9 +116,9 @@ class VoteSampler:
         )
 
 
-# (plan, data) -> the probabilities of the outcomes 0, 1, ...
+# A function (plan, data) -> the probabilities of the outcomes 0, 1, ...
 Law = Callable[[Any, Records], Floats]
-# (plan, data) -> the outcomes of its releases
+# A function (plan, data) -> a sampler of the outcomes of its releases.
 Runner = Callable[[Any, Records], Sampler]
 
 
@@ -145,7 +149,7 @@ def masses(below: Floats) -> Floats:
     return law / math.fsum(law)
 
 
-def quieter(noise: Any, factor: float = 0.5) -> Any:
+def with_less_noise(noise: Any, factor: float = 0.5) -> Any:
     return dataclasses.replace(noise, sigma=noise.sigma * factor)
 
 
@@ -153,13 +157,13 @@ def quieter(noise: Any, factor: float = 0.5) -> Any:
 
 
 def _noise_halved(plan: Any) -> Any:
-    return dataclasses.replace(plan, vector_noise=quieter(plan.vector_noise))
+    return dataclasses.replace(plan, vector_noise=with_less_noise(plan.vector_noise))
 
 
 def gradient_claims(
     kind: type[FullBatchMechanism], convex_set: ConvexSet, halved: Callable[[Any], Any] = _noise_halved
 ) -> tuple[AuditedClaim, ...]:
-    """``halved`` halves the noise of a plan, and leaves its steps as long as they are."""
+    """Return claims of gradient steps; ``halved`` halves the noise of a plan and keeps its step sizes."""
     pair = outlier()
     plan = kind.plan(pair[0].facts, convex_set, epsilon=_EPSILON, delta=_DELTA, steps=2, output=Output.LAST)
     start, weights = _affine(plan)
@@ -174,7 +178,7 @@ def gradient_claims(
 
 
 def _affine(plan: FullBatchMechanism) -> tuple[float, Floats]:
-    """The last iterate is ``start`` plus the noisy gradients times ``weights``: read off from impulses."""
+    """Return start and weights: the last iterate is start plus weights times the noisy gradients."""
 
     def last(noisy: Callable[[int], float]) -> float:
         step = iter(range(plan.steps))
@@ -200,7 +204,7 @@ def _frank_wolfe_l2() -> tuple[AuditedClaim, ...]:
         down = records.slope(np.zeros(1))[0] / one.facts.n_records
         return _vote_law(float(special.ndtr(-down / one.vector_noise.sigma)), one.steps)
 
-    mutants = {"noise halved": dataclasses.replace(plan, vector_noise=quieter(plan.vector_noise))}
+    mutants = {"noise halved": dataclasses.replace(plan, vector_noise=with_less_noise(plan.vector_noise))}
     return (risk_claim(plan, pair, "outlier", _votes, law, mutants),)
 
 
@@ -211,7 +215,7 @@ def _frank_wolfe_l1() -> tuple[AuditedClaim, ...]:
     )
 
     def law(one: DPFrankWolfeL1, records: Records) -> Floats:
-        # The scores are -+ the slope, and the difference of two Gumbel variables is logistic.
+        # The scores are plus and minus the slope; the difference of two Gumbel variables is logistic.
         down = records.slope(np.zeros(1))[0] / one.facts.n_records
         return _vote_law(float(special.expit(-2 * down / one.selection.scale)), one.steps)
 
@@ -225,7 +229,7 @@ def _votes(plan: Any, records: Records) -> Sampler:
 
 
 def _vote_law(up: float, steps: int) -> Floats:
-    """The law of the sum over k = 1..T of k with probability ``up``, of 0 otherwise."""
+    """Return the law of the sum over k = 1..T of k with probability ``up``, 0 otherwise."""
     law = np.ones(1)
     for k in range(1, steps + 1):
         longer = np.zeros(law.size + k)
@@ -243,7 +247,7 @@ def _stochastic_gradient() -> tuple[AuditedClaim, ...]:
     plan = DPStochasticGradient.plan(
         pair[0].facts, epsilon=_EPSILON, delta=_DELTA, steps=2, batch=1, output=Output.LAST
     )
-    # In units of the sum of the noisy batch sums, which the last iterate is a multiple of.
+    # Edges in units of the sum of the noisy batch sums; the last iterate is a multiple of that sum.
     unit = plan.step_size / (plan.sampling * plan.facts.n_records)
     edges = np.linspace(-4, 4, 65) * plan.vector_noise.sigma * math.sqrt(plan.steps) * unit
 
@@ -257,7 +261,7 @@ def _stochastic_gradient() -> tuple[AuditedClaim, ...]:
         )
         return masses(np.asarray(below))
 
-    halved = quieter(plan.vector_noise)
+    halved = with_less_noise(plan.vector_noise)
     mutants = {
         "sensitivity C, not 2 C": dataclasses.replace(plan, vector_noise=halved),
         "everyone sampled": dataclasses.replace(plan, sampling=1.0),
@@ -266,12 +270,12 @@ def _stochastic_gradient() -> tuple[AuditedClaim, ...]:
 
 
 def _variance_reduced(kind: type[DPSVRG], rounds: tuple[int, ...]) -> tuple[AuditedClaim, ...]:
-    """Two pairs: one whose full gradients tell all, one whose batch differences would without noise."""
+    """Return two pairs: one exposed by full gradients, one exposed by noiseless batch differences."""
     pair = outlier(idle=3)
     plan = kind.plan(pair[0].facts, epsilon=_EPSILON, delta=_DELTA, rounds=rounds, batch=1)
     edges = np.linspace(-4, 4, 65) * plan.anchor_noise.sigma * plan.step_size * math.sqrt(len(rounds))
-    halved = quieter(plan.anchor_noise)
-    as_sampled = quieter(
+    halved = with_less_noise(plan.anchor_noise)
+    as_sampled = with_less_noise(
         plan.anchor_noise,
         plan.multiplier * _LOSS.lipschitz / (plan.anchor_noise.sigma * plan.facts.n_records),
     )
@@ -284,14 +288,14 @@ def _variance_reduced(kind: type[DPSVRG], rounds: tuple[int, ...]) -> tuple[Audi
 
 
 def _curved_difference(kind: type[DPSVRG]) -> AuditedClaim:
-    """A record with curvature where the iterates start, or with none.
+    """Return a pair: a record with curvature where the iterates start, or without.
 
-    At this step size the average of the two iterates is exactly the start if the record is curved, the first
-    step is shorter than the loss's threshold and the difference of its gradients carries no noise.
+    At this step size the average of the two iterates is exactly the start if the record is curved. The first
+    step is shorter than the loss's threshold, so that the difference of its gradients carries no noise.
     """
     curved, flat = Records((1.0,), (0.0,)), Records((1.0,), (_FAR,))
     planned = kind.plan(curved.facts, epsilon=_EPSILON, delta=_SMALL_DELTA, rounds=(2,), batch=1)
-    plan = dataclasses.replace(planned, step_size=3.0)  # of no influence on what is claimed
+    plan = dataclasses.replace(planned, step_size=3.0)  # irrelevant to the claim
     far = np.geomspace(3e-3, 10, 40) * plan.anchor_noise.sigma * plan.step_size
     edges = np.concatenate([-far[::-1], far])
     mutants = {"batch differences without noise": dataclasses.replace(plan, multiplier=1e-6)}
@@ -300,10 +304,10 @@ def _curved_difference(kind: type[DPSVRG]) -> AuditedClaim:
 
 
 def _svrg_law(edges: Floats, plan: DPSVRG, records: Records) -> Floats:
-    """The law of the average of the last two iterates, for rounds (1, ..., 1, 2), from the start 0.
+    """Return the law of the average of the last two iterates, for rounds (1, ..., 1, 2), from the start 0.
 
-    Exact for one epoch, or for slopes that are constant: then earlier epochs only add Gaussians. Given the
-    last full gradient, the iterate is a mixture of Gaussians, over whether the first record was sampled.
+    It is exact for one epoch, or for constant slopes, where earlier epochs only add Gaussians. Given the last
+    full gradient, the iterate is a mixture of Gaussians over whether the first record was sampled.
     """
     n, q, eta = plan.facts.n_records, plan.sampling, plan.step_size
     earlier = len(plan.rounds) - 1
@@ -340,20 +344,22 @@ def _output_perturbation() -> tuple[AuditedClaim, ...]:
         return masses(special.ndtr((edges - minimum) / one.vector_noise.sigma))
 
     mutants = {
-        "noise halved": dataclasses.replace(plan, vector_noise=quieter(plan.vector_noise)),
+        "noise halved": dataclasses.replace(plan, vector_noise=with_less_noise(plan.vector_noise)),
         "planned for twice the penalty": dataclasses.replace(lax, regularizer=penalty),
     }
     return (risk_claim(plan, pair, "outlier", binned(edges), law, mutants),)
 
 
 def _objective_perturbation() -> tuple[AuditedClaim, ...]:
-    """Two pairs: one of gradients alone, with a penalty that leaves epsilon to them, one of Hessians too."""
+    """Return two pairs: one of gradients alone, whose penalty leaves epsilon to them, and one of Hessians
+    too.
+    """
     pair = outlier()
     stiff = ObjectivePerturbation.plan(
         pair[0].facts, regularizer=ridge(200.0), epsilon=_EPSILON, delta=_SMALL_DELTA
     )
     plan = ObjectivePerturbation.plan(pair[0].facts, epsilon=_EPSILON, delta=_SMALL_DELTA)
-    # The record is curved where noise of length 3 brings the minimum.
+    # The record is curved where noise of length 3 moves the minimum.
     curved = Records((1.0,), (3 / plan.regularizer.l2,)), pair[1]
     small = ridge(plan.regularizer.l2 / 40)
 
@@ -378,7 +384,10 @@ def _objective_perturbation() -> tuple[AuditedClaim, ...]:
 
 
 def _minimum_law(edges: Floats, plan: ObjectivePerturbation, records: Records) -> Floats:
-    """The minimum lies below w iff the slope at w, tilted by b, is positive. Further noise can only blur."""
+    """Return the law of the minimum, which is below w iff the tilted slope at w is positive.
+
+    Further noise only blurs it.
+    """
     slope = records.slope(edges) / plan.facts.n_records + plan.regularizer.l2 * edges
     return masses(special.ndtr(slope / plan.sigma))
 
@@ -388,7 +397,7 @@ def _minimum_law(edges: Floats, plan: ObjectivePerturbation, records: Records) -
 
 @dataclass(frozen=True)
 class SignSampler:
-    """The sign of what a plan releases: 0 for below 0, 1 for 0, 2 for above."""
+    """Sampler of the sign of a plan's release: 0 for below 0, 1 for 0, 2 for above."""
 
     points: PointSampler
 
@@ -397,10 +406,10 @@ class SignSampler:
 
 
 def _sufficient_statistics() -> tuple[AuditedClaim, ...]:
-    """A label of B or -B beside three of B, which leave the sign to the tail of the noise; no constant.
+    """Return a pair: a label of B or -B beside three of B, so that the tail of the noise decides the sign.
 
-    The weight has the sign of the noisy mean of products, whatever the prior and the noisy mean of squares,
-    which is never taken to be 0.
+    There is no constant feature. The weight has the sign of the noisy mean of products, whatever the prior
+    and the noisy mean of squares, which is never estimated as 0.
     """
     loss = SquaredLoss(2.0)
     pair = tuple(Records((1.0,) * 4, (label, 1.0, 1.0, 1.0), loss) for label in (-1.0, 1.0))
@@ -414,7 +423,7 @@ def _sufficient_statistics() -> tuple[AuditedClaim, ...]:
     def run(one: SufficientStatistics, records: Records) -> Sampler:
         return SignSampler(PointSampler(one, records))
 
-    mutants = {"noise halved": dataclasses.replace(plan, vector_noise=quieter(plan.vector_noise))}
+    mutants = {"noise halved": dataclasses.replace(plan, vector_noise=with_less_noise(plan.vector_noise))}
     return (risk_claim(plan, (pair[0], pair[1]), "labels at either end", run, law, mutants),)
 
 

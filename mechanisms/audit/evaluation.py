@@ -37,7 +37,9 @@ class HistogramSampler:
 
 
 def _law(plan: HistogramPlan, positive: bool) -> tuple[float, ...]:
-    """P[Z > 0] = a / (1 + a) with a = exp(-rate); P[1 + Z > 0] is one minus that."""
+    """Return the law of two signs: P[Z > 0] = a / (1 + a) with a = exp(-rate); P[1 + Z > 0] is one minus
+    that.
+    """
     ratio = math.exp(-plan.steps / 2**MAX_EXPONENT)
     without, held = ratio / (1 + ratio), 1 / (1 + ratio)
     left, right = (without, held) if positive else (held, without)

@@ -1,7 +1,7 @@
-"""Audits of mechanisms for unbounded records: one record, far out on either side.
+"""Audits of mechanisms for unbounded records: one outlier, on either side.
 
-In one dimension the laws are known: a Gaussian, a mixture of Gaussians over how often the record was
-sampled, or a monotone function of a normal variable. The records that stay out of it are 0.
+In one dimension the laws are known: a Gaussian, a mixture of Gaussians over how often the record was sampled,
+or a monotone function of a normal variable. Records without an effect are 0.
 
 Neighbours: replace-one, the number of records public.
 """
@@ -37,18 +37,18 @@ from privopt.problems.convex.unclipped import PLAIN_SQUARES, UnclippedRisk, uncl
 Floats = NDArray[np.float64]
 
 _EPSILON, _DELTA = 1.0, 0.05
-# Where the event that tells a mutant is rare; its law rejects it, not the runs.
+# Probability level of rare events that distinguish a mutant; the law rejects it, not the runs.
 _SMALL_DELTA, _TINY_DELTA = 1e-3, 1e-6
 _FAR = 1e9
-# (plan, records) -> the probabilities of the bins.
+# A function (plan, records) -> the probabilities of the bins.
 Law = Callable[[Any, tuple[float, ...]], Floats]
-# (plan, records) -> the outcomes of its releases.
+# A function (plan, records) -> a sampler of the outcomes of its releases.
 Run = Callable[[Any, tuple[float, ...]], Sampler]
 
 
 @dataclass(frozen=True)
 class MeanSampler:
-    """Runs a plan's own ``release`` on records that are one number, d times; the first number released."""
+    """Sampler of a plan's ``release`` on records of d equal numbers: the first number released."""
 
     plan: Any
     records: tuple[float, ...]
@@ -57,16 +57,16 @@ class MeanSampler:
         return self.points(runs, noise)[:, 0]
 
     def points(self, runs: int, noise: NoiseSource) -> Floats:
-        """All that is released, shape (runs, d)."""
+        """Return all released numbers, shape (runs, d)."""
         X = np.repeat(np.array(self.records)[:, None], self.plan.dimension, axis=1)
         return np.array([self.plan.release(X, noise).point for _ in range(runs)])
 
 
 class DescentSampler(MeanSampler):
-    """The same for descents from 0, on features 1 and labels: there the gradient of a record y is -y."""
+    """Sampler of descents from 0 with features 1, where the gradient of a record with label y is -y."""
 
     def points(self, runs: int, noise: NoiseSource) -> Floats:
-        """All that is released, shape (runs, d)."""
+        """Return all released numbers, shape (runs, d)."""
         shape = len(self.records), self.plan.facts.dimension
         risk = UnclippedRisk(np.ones(shape), self.records, PLAIN_SQUARES)
         return np.array([self.plan.release(risk, noise).point for _ in range(runs)])
@@ -114,7 +114,7 @@ def _masses(below: Floats) -> Floats:
     return law / math.fsum(law)
 
 
-def _quieter(plan: Any) -> Any:
+def _with_less_noise(plan: Any) -> Any:
     return dataclasses.replace(
         plan, vector_noise=dataclasses.replace(plan.vector_noise, sigma=plan.vector_noise.sigma / 2)
     )
@@ -122,7 +122,7 @@ def _quieter(plan: Any) -> Any:
 
 # --- soft truncation -------------------------------------------------------------------------------------
 
-# So little blurred that a far record has the whole influence.
+# The threshold is hardly blurred, so that an outlier has its full influence.
 _SHARP = SoftTruncation(1.0, 100.0)
 
 
@@ -134,7 +134,7 @@ def _robust_mean() -> tuple[AuditedClaim, ...]:
         centre = sum(np.sign(records)) * INFLUENCE / len(records)
         return _masses(special.ndtr((edges - centre) / one.vector_noise.sigma))
 
-    mutants = {"noise halved": _quieter(plan)}
+    mutants = {"noise halved": _with_less_noise(plan)}
     pair = ((_FAR, 0.0), (-_FAR, 0.0))
     return (law_claim(plan, pair, "outlier, d = 1", _binned(MeanSampler, edges), law, mutants),)
 
@@ -151,7 +151,7 @@ def _robust_descent() -> tuple[AuditedClaim, ...]:
         return _masses(special.ndtr((edges - centre) / one.vector_noise.sigma))
 
     pair = ((_FAR, 0.0), (-_FAR, 0.0))
-    mutants = {"noise halved": _quieter(plan)}
+    mutants = {"noise halved": _with_less_noise(plan)}
     return (law_claim(plan, pair, "outlier, d = 1", _binned(DescentSampler, edges), law, mutants),)
 
 
@@ -173,7 +173,10 @@ def _robust_stochastic() -> tuple[AuditedClaim, ...]:
         return _masses(np.asarray(below))
 
     pair = ((_FAR, 0.0), (-_FAR, 0.0))
-    mutants = {"noise halved": _quieter(plan), "everyone sampled": dataclasses.replace(plan, sampling=1.0)}
+    mutants = {
+        "noise halved": _with_less_noise(plan),
+        "everyone sampled": dataclasses.replace(plan, sampling=1.0),
+    }
     return (law_claim(plan, pair, "outlier, d = 1", _binned(DescentSampler, edges), law, mutants),)
 
 
@@ -182,7 +185,7 @@ def _robust_stochastic() -> tuple[AuditedClaim, ...]:
 
 @dataclass(frozen=True)
 class PrintedTrimming(Trimming):
-    """With the scale that Algorithm 2 prints, which one outlier moves as far as it likes."""
+    """Trimmed mean with the scale printed in Algorithm 2, which one outlier can make arbitrarily large."""
 
     def sensitivity(self, ordered: Floats) -> float:
         spread = float(ordered[-1] - ordered[0]) / (self.n - 2 * self.trimmed)
@@ -190,12 +193,14 @@ class PrintedTrimming(Trimming):
 
 
 def _above(trim: Trimming, records: tuple[float, ...], sign: float = 1.0) -> Floats:
-    """The probabilities that ``sign`` times the released number exceeds 1/2, shape (1,)."""
+    """Return the probabilities that ``sign`` times the released number exceeds 1/2, shape (1,)."""
     return 1 - _below(np.array([0.5]), trim, records, sign)
 
 
 def _below(edges: Floats, trim: Trimming, records: tuple[float, ...], sign: float = 1.0) -> Floats:
-    """The same for lying below edges; the grid is far finer than they are, and nothing is clipped there."""
+    """Return the probabilities of lying below the edges; the grid is far finer, and nothing is clipped
+    there.
+    """
     ordered = trim.ordered(np.array(records))
     spread = trim.width * trim.sensitivity(ordered) / trim.noise.s
     centre = trim.low / 2 + trim.high / 2 + trim.width * trim.centre(ordered)
@@ -208,22 +213,22 @@ def count_law(dimension: int, above: Floats) -> Floats:
 
 
 def printed_scale(trim: Trimming) -> Trimming:
-    """The same plan with the scale that Algorithm 2 prints."""
+    """Return the same plan with the scale printed in Algorithm 2."""
     return PrintedTrimming(trim.n, trim.low, trim.high, trim.trimmed, trim.noise)
 
 
-def _louder(trim: Trimming, factor: float) -> Trimming:
+def _with_more_noise(trim: Trimming, factor: float) -> Trimming:
     noise = ArsinhNoise(trim.noise.t, trim.noise.s * factor)
     return dataclasses.replace(trim, noise=noise)
 
 
-# Neither one release nor a few come near a claim made by the sum of their Renyi divergences; many do.
+# One release, or a few, stay far below a claim on the sum of Renyi divergences; many approach it.
 _MANY, _FEW = 32, 8
 _MEDIANS = ((0.0, 0.0, 1.0), (0.0, 1.0, 1.0))
 
 
 def _trimmed_mean() -> tuple[AuditedClaim, ...]:
-    """Medians that one record moves across the range; and an outlier, which must not be seen."""
+    """Return a pair whose median one record moves across the range, and a pair with an outlier."""
     medians = TrimmedMean.plan(
         3, _MANY, mean_range=(0.0, 1.0), epsilon=_EPSILON, delta=_TINY_DELTA, trimmed=1
     )
@@ -232,19 +237,22 @@ def _trimmed_mean() -> tuple[AuditedClaim, ...]:
     def counts(one: TrimmedMean, records: tuple[float, ...]) -> Floats:
         return count_law(one.dimension, _above(one.trimming, records))
 
-    quieter = dataclasses.replace(medians, trimming=_louder(medians.trimming, 8.0))
+    with_less_noise = dataclasses.replace(medians, trimming=_with_more_noise(medians.trimming, 8.0))
     return (
         law_claim(
-            *(medians, _MEDIANS, f"medians, d = {_MANY}"),
-            *(lambda plan, records: CountSampler(MeanSampler(plan, records)), counts),
-            {"noise an eighth": quieter},
+            medians,
+            _MEDIANS,
+            f"medians, d = {_MANY}",
+            lambda plan, records: CountSampler(MeanSampler(plan, records)),
+            counts,
+            {"noise an eighth": with_less_noise},
         ),
         outlier_claim(far, 1e4),
     )
 
 
 def outlier_claim(plan: TrimmedMean, outlier: float) -> AuditedClaim:
-    """A trimmed mean of zeros, and of zeros and an outlier, which the scale that is printed shows."""
+    """Return a pair of trimmed means, of zeros and with an outlier, which the printed scale reveals."""
     n = plan.trimming.n
     wide = np.concatenate([-np.geomspace(60, 1e-3, 40), np.geomspace(1e-3, 60, 40)])
 
@@ -254,12 +262,12 @@ def outlier_claim(plan: TrimmedMean, outlier: float) -> AuditedClaim:
     printed = dataclasses.replace(plan, trimming=printed_scale(plan.trimming))
     pair = (0.0,) * n, (*(0.0,) * (n - 1), outlier)
     return law_claim(
-        *(plan, pair, "outlier, d = 1", _binned(MeanSampler, wide), bins), {"printed scale": printed}
+        plan, pair, "outlier, d = 1", _binned(MeanSampler, wide), bins, {"printed scale": printed}
     )
 
 
 def _trimmed_descent() -> tuple[AuditedClaim, ...]:
-    """One step from 0, of length 1: what is released is minus the noisy means of -y."""
+    """Return a pair for one step from 0 of length 1: the release is minus the noisy means of -y."""
     plan = TrimmedGradientDescent.plan(
         unclipped_facts(3, _MANY, PLAIN_SQUARES),
         epsilon=_EPSILON,
@@ -273,18 +281,21 @@ def _trimmed_descent() -> tuple[AuditedClaim, ...]:
         above = _above(one.trimming, tuple(-y for y in records), sign=-1.0)
         return count_law(one.facts.dimension, above)
 
-    # epsilon where epsilon-tilde belongs: (1/2) epsilon^2-zCDP for the whole run.
+    # epsilon in place of epsilon-tilde: (1/2) epsilon^2-zCDP for the whole run.
     printed = ArsinhNoise.within(_EPSILON**2 / 2 / _MANY, enough=plan.trimming.noise.t)
     mutants = {
-        "noise an eighth": dataclasses.replace(plan, trimming=_louder(plan.trimming, 8.0)),
+        "noise an eighth": dataclasses.replace(plan, trimming=_with_more_noise(plan.trimming, 8.0)),
         "printed budget": dataclasses.replace(
             plan, trimming=dataclasses.replace(plan.trimming, noise=printed)
         ),
     }
     return (
         law_claim(
-            *(plan, _MEDIANS, f"medians, d = {_MANY}"),
-            *(lambda one, records: CountSampler(DescentSampler(one, records)), counts),
+            plan,
+            _MEDIANS,
+            f"medians, d = {_MANY}",
+            lambda one, records: CountSampler(DescentSampler(one, records)),
+            counts,
             mutants,
         ),
     )
@@ -295,7 +306,7 @@ def _trimmed_descent() -> tuple[AuditedClaim, ...]:
 
 @dataclass(frozen=True)
 class CentreSampler:
-    """Runs a plan's own ``release``, with a record in every subset that is its own estimate."""
+    """Sampler of a plan's ``release`` with one record in every subset, which is its own estimate."""
 
     plan: SampleAggregate
     records: tuple[float, ...]
@@ -311,7 +322,7 @@ def _first(rows: Floats, labels: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class LargestDistances(SampleAggregate):
-    """With means of the largest distances, which one estimate moves as far as it likes."""
+    """Mutant with means of the largest distances, which one estimate can make arbitrarily large."""
 
     def mean_distances(self, distances: Floats) -> Floats:
         kept = np.partition(distances, -self.averaged, axis=0)[-self.averaged :]
@@ -319,8 +330,8 @@ class LargestDistances(SampleAggregate):
 
 
 @dataclass(frozen=True)
-class BriefMaximum(SampleAggregate):
-    """With a maximum that ends at m: what comes after, the diameter, is forgotten."""
+class TruncatedMaximum(SampleAggregate):
+    """Mutant with a maximum that ends at m and leaves out the diameter beyond."""
 
     def sensitivity(self, distances: Floats) -> float:
         means = self.mean_distances(distances[:, (self.subsets + 1) // 2 + 1 :])
@@ -329,7 +340,7 @@ class BriefMaximum(SampleAggregate):
         return max(grown * largest, self.gamma * NARROWEST)
 
 
-# Where one record makes or breaks a majority, and where all agree but one: the noise is small there.
+# One record decides a majority, or is the only one to disagree: there the noise is small.
 _MAJORITY, _OUTLIER, _SUBSETS = "majority", "outlier", 121
 
 
@@ -339,7 +350,7 @@ def _sample_aggregate() -> tuple[AuditedClaim, ...]:
     wide = np.concatenate([-wide[::-1], wide])
 
     def law(one: SampleAggregate, records: tuple[float, ...]) -> Floats:
-        # Subsets come in random order, so that every estimate among the best is as likely to be the centre.
+        # Subsets are in random order, so each estimate among the best is equally likely to be the centre.
         estimates = np.array(records)[:, None]
         scale = one.centre(estimates)[1]
         reach = np.sort(np.abs(estimates - estimates.T), axis=1)[:, (one.subsets + 1) // 2]
@@ -356,13 +367,13 @@ def _sample_aggregate() -> tuple[AuditedClaim, ...]:
     half = _SUBSETS // 2
     majority = (-1.0,) * (half + 2) + (1.0,) * (half - 1), (-1.0,) * (half + 1) + (1.0,) * half
     outlier = (0.0,) * _SUBSETS, (0.0,) * (_SUBSETS - 1) + (1.0,)
-    quieter = {"noise a thirtieth": dataclasses.replace(plan, gamma=plan.gamma * 30)}
+    with_less_noise = {"noise a thirtieth": dataclasses.replace(plan, gamma=plan.gamma * 30)}
     printed = {
         "means of the largest distances": changed(LargestDistances),
-        "maximum up to m": changed(BriefMaximum),
+        "maximum up to m": changed(TruncatedMaximum),
     }
     return (
-        law_claim(plan, majority, f"{_MAJORITY}, d = 1", run, law, quieter),
+        law_claim(plan, majority, f"{_MAJORITY}, d = 1", run, law, with_less_noise),
         law_claim(plan, outlier, f"{_OUTLIER}, d = 1", run, law, printed),
     )
 

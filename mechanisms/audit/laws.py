@@ -5,8 +5,8 @@
 - OPDisc and RSPM on a parity: symmetry leaves one probability, a power of a tail;
 - OPDisc and RSPM with noise in one or two dimensions: the Gaussian or Laplace measure of a polygon.
 
-The laws are those of real noise. The release rounds noise terms to multiples of 2^-20 of a loss, which moves
-a probability by about that much; calibration pays for it, audits compare at coarser scales.
+The laws are those of real noise. The release rounds noise terms to multiples of 2^-20 of a loss, which
+changes a probability by about that much; calibration accounts for it, and audits compare on coarser scales.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Floats = NDArray[np.float64]
 
 # Quadrature with k nodes is exact for polynomials of degree 2k - 1.
 _LARGEST_LATTICE = 1024
-# Half-width of the noise that is integrated, in scales: P[|noise| > 45 scales] < 1e-19 for either law.
+# Half-width of the integration range, in scales of the noise: P[|noise| > 45 scales] < 1e-19 for either law.
 _REACH = 45.0
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(20)
 
@@ -52,7 +52,7 @@ def output_law(plan: LatticeMechanism[Any], problem: DiscreteProblem) -> Floats:
     """Return the probabilities of a plan's outcomes on one data set.
 
     Outcomes are the points in lexicographic order; for OPDisc and RSPM on parities they are the two parities
-    (even, odd), which tell all: flipping an even number of coordinates is a symmetry of problem and noise, so
+    (even, odd). These suffice: flipping an even number of coordinates is a symmetry of problem and noise, so
     the law is uniform within a parity.
 
     Raises:
@@ -74,10 +74,11 @@ def output_law(plan: LatticeMechanism[Any], problem: DiscreteProblem) -> Floats:
 
 
 def wrong_parity(tail: float, dimension: int) -> float:
-    """P[the winner has the parity with more losses], from P[a coordinate's noise alone outweighs those].
+    """Return P[the winner has the parity with more losses], from the tail of one coordinate's noise.
 
-    Without losses, noise picks each level by a fair coin, so either parity wins half of the time. The wrong
-    one keeps its place if flipping even the least decided coordinate costs more than it would save.
+    ``tail`` is the probability that the noise of a coordinate alone outweighs those losses. Without losses,
+    noise picks each level with probability 1/2, so either parity wins half of the time. The wrong parity wins
+    if flipping even the least decided coordinate costs more than it would save.
     """
     return float(0.5 * tail**dimension)
 
@@ -94,9 +95,9 @@ def _decided(plan: OPDisc | GaussianRSPM, lattice: IntegerLattice, losses: int) 
     if isinstance(plan, OPDisc):
         if not isinstance(lattice, SignLattice):
             raise AuditError("the law of OPDisc on a parity is known over {-1, 1}^d")
-        # A flip moves <eta, pi(w)> by 2 |eta_j| / sqrt(d).
+        # A flip changes <eta, pi(w)> by 2 |eta_j| / sqrt(d).
         return float(special.erfc(losses * math.sqrt(lattice.dimension / 8) / plan.sigma))
-    # A flip moves sum_k eta_k loss(w, e_k) by |eta_j|.
+    # A flip changes sum_k eta_k loss(w, e_k) by |eta_j|.
     if isinstance(plan, LaplaceRSPM):
         return math.exp(-losses / plan.scale)
     return float(special.erfc(losses / (math.sqrt(2) * plan.scale)))
@@ -115,10 +116,11 @@ def _relative_weights(losses: IntArray, beta: float) -> Floats:
 
 
 def _permute_and_flip(keep: Floats) -> Floats:
-    """McKenna and Sheldon (2020): visit the points in random order, stop at w with probability keep[w].
+    """Return the law of permute-and-flip: visit points in random order, stop at w with probability keep[w].
 
-    Give each point a uniform place t in the order. Then P[w] = keep[w] E prod over v != w (1 - t keep[v]), a
-    polynomial in t of degree N - 1 with values in [0, 1]: Gauss-Legendre is exact, and nothing cancels.
+    Give each point a uniform position t in the order. Then P[w] = keep[w] E prod over v != w (1 - t keep[v]),
+    a polynomial in t of degree N - 1 with values in [0, 1]: Gauss-Legendre quadrature is exact for it,
+    without cancellation. Source: McKenna and Sheldon (2020).
     """
     nodes, weights = np.polynomial.legendre.leggauss(keep.size // 2 + 1)
     t, mass = (nodes + 1) / 2, weights / 2
@@ -129,7 +131,9 @@ def _permute_and_flip(keep: Floats) -> Floats:
 
 
 def _planar_law(plan: OPDisc | GaussianRSPM, problem: DiscreteProblem) -> Floats:
-    """P[w wins] = the measure of {eta: <eta, phi(v) - phi(w)> <= L(v) - L(w) for all v}, eta in the plane."""
+    """Return P[w wins]: the measure of {eta: <eta, phi(v) - phi(w)> <= L(v) - L(w) for all v} in the
+    plane.
+    """
     points = _points(problem.lattice)
     losses = problem.losses(points).astype(np.float64)
     scale = plan.sigma if isinstance(plan, OPDisc) else plan.scale
@@ -144,7 +148,7 @@ def _planar_law(plan: OPDisc | GaussianRSPM, problem: DiscreteProblem) -> Floats
     laplace = isinstance(plan, LaplaceRSPM)
     density = _laplace_density if laplace else _gaussian_density
     below = _laplace_below if laplace else _gaussian_below
-    # In units of the noise's scale.
+    # In units of the scale of the noise.
     return np.array([_cell(plane, losses / scale, w, density, below) for w in range(len(points))])
 
 
@@ -183,7 +187,7 @@ def _cell(
 
 
 def _corners(slope: Floats, room: Floats) -> Floats:
-    """First coordinates at which two of the lines <slope, .> = room, or one and the axis, meet."""
+    """Return first coordinates at which two of the lines <slope, .> = room, or one and the axis, meet."""
     a, b = slope.T
     cross = a[:, None] * b - a * b[:, None]
     meet = room[:, None] * b - room * b[:, None]

@@ -1,12 +1,14 @@
-"""Adversarial neighbours: pairs of small problems that differ in one record and are hard on mechanisms.
+"""Adversarial neighbours: pairs of small problems that differ in one record, on which violations are
+detectable.
 
-An audit needs data sets on which a violation is detectable. There are four kinds:
+There are four kinds:
 
-- parity: a record whose loss is the parity of w, against its complement. Every point's neighbours in the
-  lattice change sides, so noise has to hide the record in all directions at once. More records of one parity
-  around it move the loser into the tail of the noise, where its probability changes faster;
+- parity: a record whose loss is the parity of w, against its complement. The loss of every point changes
+  relative to its lattice neighbours, so noise has to hide the record in all directions at once. More records
+  of one parity move the loser into the tail of the noise, where its probability changes faster;
 - outlier: many records that agree, one of which is replaced by an extreme one that does not;
-- all-equal: every point has the same loss, so that only noise and tie-breaking decide; one record breaks it;
+- all-equal: every point has the same loss, so that only noise and tie-breaking decide; one record breaks the
+  tie;
 - duplicated: copies of two opposed records that cancel, one of which is replaced by a copy of the other kind.
 
 Neighbours: replace-one, the number of records public.
@@ -33,12 +35,12 @@ from privopt.problems.discrete.objective import UNIT
 from privopt.problems.discrete.problem import DiscreteProblem, SeparatorSet
 from privopt.problems.errors import InvalidInputError
 
-# More than any feature of the shipped data, and far from overflowing a score.
+# Larger than any feature of the shipped data, and far from overflow of a score.
 _EXTREME = 1_000_000
 
 
 class SignLattice(IntegerLattice):
-    """{-1, 1}^d: distinct points are 2 apart, and all have the same length.
+    """The lattice {-1, 1}^d, with distances of at least 2 and points of equal norm.
 
     Args:
         dimension: d >= 1.
@@ -73,7 +75,8 @@ class SignLattice(IntegerLattice):
 
 
 class ParityProblem(DiscreteProblem):
-    """Guess a parity: a point errs on a record unless the parity of its high coordinates is the record's.
+    """Problem of guessing a parity: a point errs on a record unless its number of high coordinates has that
+    parity.
 
     Args:
         labels: -1 (an even number of coordinates is high) or +1 (odd), shape (n,), n >= 1.
@@ -100,7 +103,9 @@ class ParityProblem(DiscreteProblem):
 
     @classmethod
     def separators(cls, lattice: IntegerLattice) -> SeparatorSet:
-        """One abstract record per coordinate, lost by its high level: the class of all 0/1 losses has it."""
+        """Return one abstract record per coordinate, lost by its high level: the class of all 0/1 losses has
+        it.
+        """
         _check_two_levels(lattice)
         return _thresholds(lattice)
 
@@ -124,7 +129,7 @@ class LossTable(DiscreteProblem):
         if not np.all(np.isin(self.records, (0, 1))):
             raise InvalidInputError("losses must be 0 or 1")
         self.lattice = lattice
-        # A box has a number for each of its points; the lattice may leave some out.
+        # A box numbers all of its points; the lattice may contain fewer.
         self._totals = np.zeros(lattice.box_size, dtype=np.int64)
         start = 0
         for points in lattice.batches():
@@ -146,13 +151,13 @@ class LossTable(DiscreteProblem):
 
     @classmethod
     def separators(cls, lattice: IntegerLattice) -> SeparatorSet:
-        """Per coordinate, one record for every threshold between two of its levels."""
+        """Return, per coordinate, one record for every threshold between two of its levels."""
         return _thresholds(lattice)
 
 
 @dataclass(frozen=True)
 class ParityOracle(DiscreteOracle):
-    """Minimises over a parity problem of any dimension, by dynamic programming over coordinates."""
+    """Exact minimiser of parity problems of any dimension, by dynamic programming over coordinates."""
 
     name: ClassVar[str] = "parity"
 
@@ -160,7 +165,7 @@ class ParityOracle(DiscreteOracle):
         if not isinstance(problem, ParityProblem):
             return ["only parity problems are known"]
         if task is Task.NORMALIZED and not isinstance(problem.lattice, SignLattice):
-            return ["a term in |w|^2 is known for points of one length only"]
+            return ["a term in |w|^2 is supported only if all points have the same length"]
         return []
 
     def build(self, problem: DiscreteProblem, task: Task) -> Solver:
@@ -172,7 +177,7 @@ class ParityOracle(DiscreteOracle):
         def solve(query: Query) -> Proposal:
             unary, radial = query.perturbation.unary, query.perturbation.radial
             tables = [(int(t[0]), int(t[s])) for t, s in zip(unary, spans, strict=True)]
-            # rest[j][r]: the least sum over coordinates j.. with r (mod 2) of them high.
+            # rest[j][r]: the least sum over coordinates j and later with r (mod 2) high levels.
             rest: list[tuple[float, float]] = [(0, float("inf"))]
             for a, b in reversed(tables):
                 even, odd = rest[-1]
@@ -188,7 +193,7 @@ class ParityOracle(DiscreteOracle):
 
 
 def _first(tables: list[tuple[int, int]], rest: list[tuple[float, float]], parity: int) -> list[int]:
-    """The lexicographically first choice of levels (0 low, 1 high) that attains rest[0][parity]."""
+    """Return the lexicographically first levels (0 low, 1 high) that attain rest[0][parity]."""
     chosen = []
     for (low, _), here, then in itertools.zip_longest(tables, rest[:-1], rest[1:]):
         level = 0 if low + then[parity] == here[parity] else 1
@@ -219,30 +224,33 @@ class Neighbours:
             raise AuditError("neighbours have one type, one lattice and one number of records")
 
     def change(self, points: IntArray) -> IntArray:
-        """L(D, w) - L(D', w) at points of shape (k, dimension); in {-1, 0, 1} for one replaced record."""
+        """Return L(D, w) - L(D', w) at points of shape (k, dimension); in {-1, 0, 1} for one replaced
+        record.
+        """
         return self.first.losses(points) - self.second.losses(points)
 
 
 def parity_neighbours(lattice: IntegerLattice, records: int = 1) -> Neighbours:
-    """Records of one parity, the last of which is replaced by its complement."""
+    """Return records of one parity, the last of which is replaced by its complement."""
     common = [1] * (records - 1)
     return Neighbours("parity", ParityProblem([*common, 1], lattice), ParityProblem([*common, -1], lattice))
 
 
 def singled_out_neighbours(lattice: IntegerLattice) -> Neighbours:
-    """One record: the first point is the only one without a loss, or the only one with a loss.
+    """Return one record: the first point is the only one without a loss, or the only one with a loss.
 
-    The worst case of the exponential mechanism: numerator and partition function both move all the way.
+    This is the worst case of the exponential mechanism: both the numerator and the partition function change
+    as much as possible.
     """
     first = np.zeros((1, lattice.size), dtype=np.int64)
     first[0, 0] = 1
     return Neighbours("singled out", LossTable(1 - first, lattice), LossTable(first, lattice))
 
 
-def canned_neighbours(
+def predefined_neighbours(
     problem_type: type[DiscreteProblem], lattice: IntegerLattice, records: int = 4
 ) -> tuple[Neighbours, ...]:
-    """Every canned pair that exists for a type of problem.
+    """Return every predefined pair for a type of problem.
 
     Args:
         problem_type: a type of this package; build ``Neighbours`` directly for others.
@@ -271,12 +279,12 @@ def canned_neighbours(
     return tuple(pairs)
 
 
-# One record: a row of losses, or features and a label.
+# A record: a row of losses, or features and a label.
 _Record = tuple[Any, ...]
 
 
 def _records(problem_type: type[DiscreteProblem], lattice: IntegerLattice) -> tuple[_Record, ...]:
-    """A typical record, its opposite, an extreme opposite, and one that treats all points alike."""
+    """Return a typical record, its opposite, an extreme opposite, and one with equal loss at all points."""
     d = lattice.dimension
     zeros, ones, unit = (
         np.zeros(d, dtype=np.int64),
@@ -284,10 +292,10 @@ def _records(problem_type: type[DiscreteProblem], lattice: IntegerLattice) -> tu
         np.eye(1, d, dtype=np.int64)[0],
     )
     if problem_type is ZeroOneHalfspace:
-        # A score of 0 predicts -1, whatever the weights.
+        # A score of 0 predicts -1 for all weights.
         return (unit, 1), (unit, -1), (_EXTREME * unit, -1), (zeros, 1)
     if problem_type is MonotoneConjunction:
-        # All features present: every conjunction holds.
+        # All features are present: every conjunction is true.
         return (zeros, 1), (zeros, -1), (zeros, -1), (ones, 1)
     if problem_type is MonotoneDisjunction:
         return (ones, 1), (ones, -1), (ones, -1), (zeros, 1)
@@ -296,8 +304,8 @@ def _records(problem_type: type[DiscreteProblem], lattice: IntegerLattice) -> tu
         row[0] = 0
         return (row,), (1 - row,), (1 - row,), (np.zeros_like(row),)
     raise AuditError(
-        f"no canned neighbours for {problem_type.__name__}: build Neighbours from two problems that differ "
-        f"in one record"
+        f"no predefined neighbours for {problem_type.__name__}: build Neighbours from two problems that "
+        "differ in one record"
     )
 
 
@@ -323,7 +331,7 @@ def _check_two_levels(lattice: IntegerLattice) -> None:
 
 
 def _thresholds(lattice: IntegerLattice) -> SeparatorSet:
-    """Separators of the class of all 0/1 losses: abstract records, so their features are the coordinate."""
+    """Return separators of all 0/1 losses: abstract records, so their features are the coordinate."""
     coordinate, tables = [], []
     for j, (low, high) in enumerate(zip(lattice.low.tolist(), lattice.high.tolist(), strict=True)):
         cuts = [high] if isinstance(lattice, SignLattice) else range(low + 1, high + 1)

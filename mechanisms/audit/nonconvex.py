@@ -1,7 +1,7 @@
-"""Audits of the mechanisms for non-convex risks, in the manner of ``privopt.mechanisms.audit.convex``.
+"""Audits of the mechanisms for non-convex risks, similar to ``privopt.mechanisms.audit.convex``.
 
-Langevin dynamics on a record far out are an affine function of the noise, like gradient descent. A net has
-finitely many points, whose probabilities the exponential mechanism states.
+Langevin dynamics on an outlying record are an affine function of the noise, like gradient descent. A net has
+finitely many points, with the probabilities of the exponential mechanism.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from privopt.mechanisms.audit.convex import (
     gradient_claims,
     masses,
     outlier,
-    quieter,
     risk_claim,
+    with_less_noise,
 )
 from privopt.mechanisms.audit.laws import output_law
 from privopt.mechanisms.nonconvex.constrained import DPConstrainedStationaryPoint
@@ -49,12 +49,14 @@ _EPSILON, _DELTA = 1.0, 0.05
 
 
 def _noise_halved(plan: DPLangevin) -> DPLangevin:
-    """At four times the beta, which leaves the step size as it is."""
-    return dataclasses.replace(plan, vector_noise=quieter(plan.vector_noise), beta=4 * plan.beta)
+    """Return the plan with half the noise: four times the beta, the same step size."""
+    return dataclasses.replace(plan, vector_noise=with_less_noise(plan.vector_noise), beta=4 * plan.beta)
 
 
 def _net() -> tuple[AuditedClaim, ...]:
-    """Others hold the choice at one end of an interval: the other end is worth nearly the whole claim."""
+    """Return a pair whose other records favour one end of an interval, so that the other end spends most of
+    epsilon.
+    """
     pair = outlier(others=8)
     plan = NetMechanism.plan(pair[0].facts, L2Ball(1, 1.0), epsilon=_EPSILON, alpha=0.25)
     points = plan.net.points(np.concatenate(list(plan.net.lattice.batches())))[:, 0]
@@ -70,7 +72,9 @@ def _net() -> tuple[AuditedClaim, ...]:
 
 @dataclass(frozen=True)
 class _Tilt(Loss):
-    """y sin z, or y (1 - cos z): at z = 0 all slope and no curvature, or all curvature and no slope."""
+    """Loss y sin z, or y (1 - cos z): at z = 0 only slope and no curvature, or only curvature and no
+    slope.
+    """
 
     bent: bool
 
@@ -91,10 +95,11 @@ class _Tilt(Loss):
 
 
 @dataclass(frozen=True)
-class _FirstLook:
-    """The bin of the first noisy gradient, or of the first noisy Hessian; the last but one if there is none.
+class _FirstTest:
+    """Sampler of the bin of the first noisy gradient, or of the first noisy Hessian (the last bin but one if
+    none).
 
-    A Hessian of one dimension is its own eigenvalue; DP-GD-SO sees the least (u - w)^2 H.
+    A Hessian of one dimension is its own eigenvalue; DP-GD-SO computes the least (u - w)^2 H.
     """
 
     plan: SecondOrderMechanism
@@ -114,12 +119,13 @@ class _FirstLook:
 
 
 def _second_order(kind: type[SecondOrderMechanism], convex_set: ConvexSet) -> tuple[AuditedClaim, ...]:
-    """One step and one look from 0, at a record that is all slope and at one that is all curvature."""
+    """Return two pairs for one step and one test from 0: records with only slope, and with only curvature."""
     found = []
     for bent, name in ((False, "slope up or down"), (True, "curved up or down")):
         risks = [EmpiricalRisk([[1.0]], [y], _Tilt(bent)) for y in (1.0, -1.0)]
         plan = kind.plan(
-            *(risks[0].facts, convex_set),
+            risks[0].facts,
+            convex_set,
             epsilon=_EPSILON,
             delta=_DELTA,
             steps=1,
@@ -134,12 +140,12 @@ def _second_order(kind: type[SecondOrderMechanism], convex_set: ConvexSet) -> tu
             if bent
             else {"gradient_noise": quiet}
         )
-        # What is tested for follows the noise; here it stays, so that both look equally often.
+        # The tolerances depend on the noise; they are fixed here, so that both plans test equally often.
         louder = dataclasses.replace(plan, **mutant)
         kinds = ((RELEASED, plan), (f"noise of {'Hessians' if bent else 'gradients'} quartered", louder))
         subjects = []
         for title, one in kinds:
-            seen = [_FirstLook(one, risk, bent, tuple(edges.tolist())) for risk in risks]
+            seen = [_FirstTest(one, risk, bent, tuple(edges.tolist())) for risk in risks]
             laws = [_first_law(one, bent, sign, edges) for sign in (1.0, -1.0)]
             worst = exact_epsilon(laws[0], laws[1], _DELTA)
             kept = tuple(laws[0].tolist()), tuple(laws[1].tolist())
@@ -149,7 +155,10 @@ def _second_order(kind: type[SecondOrderMechanism], convex_set: ConvexSet) -> tu
 
 
 def _first_law(plan: SecondOrderMechanism, bent: bool, sign: float, edges: Floats) -> Floats:
-    """Bins of a Gaussian; under a look, times the chance that the gradient, which is noise alone, passes."""
+    """Return the law of a binned Gaussian; for a Hessian, times the probability that the gradient passes.
+
+    The gradient is noise alone there.
+    """
     if not bent:
         return masses(special.ndtr((edges - sign) / plan.gradient_noise.sigma))
     if isinstance(plan, DPConstrainedStationaryPoint):
@@ -168,7 +177,9 @@ def _first_law(plan: SecondOrderMechanism, bent: bool, sign: float, edges: Float
 
 @dataclass(frozen=True)
 class _FirstDifference:
-    """The bin of the first noisy difference, in units of its sensitivity, signed by the step before it."""
+    """Sampler of the bin of the first noisy difference, in units of its sensitivity, with the sign of the
+    step before.
+    """
 
     plan: DPSpider
     risk: EmpiricalRisk
@@ -178,7 +189,9 @@ class _FirstDifference:
         return [self._outcome(self.plan.release(self.risk, noise)) for _ in range(runs)]
 
     def _outcome(self, released: SpiderRelease) -> int:
-        """Steps are -eta v: that from the anchor, and the next, after the first difference."""
+        """Return the outcome; steps are -eta v: first that from the anchor, then that after the first
+        difference.
+        """
         path = released.trajectory[self.plan.warm :, 0]
         first, second = np.diff(path)[:2]
         moved = -(second - first) / self.plan.step_sizes[0]
@@ -187,7 +200,7 @@ class _FirstDifference:
 
 
 def _spider() -> tuple[AuditedClaim, ...]:
-    """A pair whose gradients differ and one whose differences do, with idle records that keep steps short."""
+    """Return a pair whose gradients differ and a pair whose differences do; idle records keep steps short."""
     pair = outlier()
     plan = DPSpider.plan(pair[0].facts, epsilon=_EPSILON, delta=_DELTA, steps=2)
     edges = np.linspace(-4, 4, 65) * math.hypot(plan.warm_noise.sigma, plan.anchor_noise.sigma)
@@ -197,13 +210,13 @@ def _spider() -> tuple[AuditedClaim, ...]:
         spread = math.hypot(one.warm_noise.sigma, one.anchor_noise.sigma)
         return masses(special.ndtr((edges + slope) / spread))
 
-    quiet = {name: quieter(getattr(plan, name)) for name in ("warm_noise", "anchor_noise")}
+    quiet = {name: with_less_noise(getattr(plan, name)) for name in ("warm_noise", "anchor_noise")}
     mutants = {"noise of gradients halved": dataclasses.replace(plan, **quiet)}
     return risk_claim(plan, pair, "outlier", binned(edges), law, mutants), _curved_difference()
 
 
 def _curved_difference() -> AuditedClaim:
-    """Curved up or down at 0: a difference is +-(w+ - w) / n but for a millionth, half its sensitivity."""
+    """Return records curved up or down at 0: a difference is about +-(w+ - w) / n, half its sensitivity."""
     idle = 999
     rows = np.eye(1 + idle, 1)
     risks = [EmpiricalRisk(rows, [y, *[1.0] * idle], _Tilt(True)) for y in (1.0, -1.0)]

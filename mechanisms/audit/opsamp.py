@@ -1,7 +1,7 @@
 """Audits of OPSamp with an adversarial oracle, whose answers are as inexact as its certificate allows.
 
-On two lattice points, with gaps up to alpha allowed, the oracle answers what the record prefers whatever the
-tilt. The means then differ by the whole lattice, the noise is Laplace, and the law is known.
+On two lattice points, with gaps up to alpha allowed, the oracle answers the point that the record favours,
+whatever the tilt. The means then differ by the whole lattice, the noise is Laplace, and the law is known.
 
 Neighbours: replace-one, the number of records public.
 """
@@ -28,13 +28,13 @@ from privopt.problems.discrete.objective import UNIT
 from privopt.problems.discrete.problem import DiscreteProblem
 
 _EPSILON, _DELTA = 1.0, 1e-3
-# Far above any tilt at rate 1: whatever the oracle answers is within it.
+# Far larger than any tilt at rate 1: all answers of the oracle are within it.
 _ALPHA = 1000.0
 _LATTICE = IntegerLattice(0, 1, dimension=1)
 
 
 @dataclass(frozen=True)
-class Contrary(DiscreteOracle):
+class AdversarialOracle(DiscreteOracle):
     """Adversarial oracle: returns the point of least loss for every tilt, with a certified gap of 1000."""
 
     name: ClassVar[str] = "contrary"
@@ -62,7 +62,7 @@ class OPSampSampler:
 
     def __call__(self, runs: int, noise: NoiseSource) -> NDArray[np.float64]:
         losses = np.array([[self.prefers, 1 - self.prefers]])
-        prepared = Contrary().prepare(LossTable(losses, _LATTICE), Task.LINEAR)
+        prepared = AdversarialOracle().prepare(LossTable(losses, _LATTICE), Task.LINEAR)
         return np.array([self.plan.release(prepared, noise).point[0] for _ in range(runs)])
 
 
@@ -82,7 +82,7 @@ def _claims(plan: OPSamp, unpaid: OPSamp) -> tuple[AuditedClaim, ...]:
         return Subject(name, first, second, _EPSILON, _DELTA, worst, kept)
 
     halved = dataclasses.replace(plan.mean, sensitivity=plan.mean.sensitivity / 2)
-    # What the oracle is allowed stays; what was paid is the noise of an exact one.
+    # The mutant allows the oracle the same gap with the noise of an exact one.
     exact = dataclasses.replace(plan.mean, sensitivity=unpaid.mean.sensitivity)
     mutants = {"noise halved": halved, "alpha not paid for": exact}
     found = tuple(subject(name, dataclasses.replace(plan, mean=mean)) for name, mean in mutants.items())

@@ -1,7 +1,7 @@
 """Registry of audits: every mechanism of the package, with mutants that the audit must reject.
 
-The data sets and parameters were chosen by computing the exact laws: the true epsilon of the mechanism is as
-close to its claim as one pair of neighbours is known to bring it, and that of the mutant is well above.
+The data sets and parameters were chosen with the exact laws: the true epsilon of the mechanism is as close to
+its claim as is known for one pair of neighbours, and that of the mutant is well above.
 
 Neighbours: replace-one, the number of records public.
 """
@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from privopt.mechanisms.audit.audit import Outcome
-from privopt.mechanisms.audit.branching import leaf_claims, tree_claims
+from privopt.mechanisms.audit.branching import leaf_claims, rule_list_claims, tree_claims
 from privopt.mechanisms.audit.claims import RELEASED, AuditedClaim, Subject
 from privopt.mechanisms.audit.clipped_newton import NEWTON_AUDITS
 from privopt.mechanisms.audit.convex import RISK_AUDITS
@@ -29,8 +29,8 @@ from privopt.mechanisms.audit.neighbours import (
     ParityOracle,
     ParityProblem,
     SignLattice,
-    canned_neighbours,
     parity_neighbours,
+    predefined_neighbours,
     singled_out_neighbours,
 )
 from privopt.mechanisms.audit.nonconvex import NONCONVEX_AUDITS
@@ -53,10 +53,10 @@ from privopt.problems.discrete.lattice import IntegerLattice
 
 @dataclass(frozen=True)
 class ReleaseSampler:
-    """Runs a plan's own ``release`` on a problem; the outcome is how much the replaced record's loss changes.
+    """Sampler of a plan's ``release`` on a problem; the outcome is the change of loss of the replaced record.
 
-    That number is a function of the released point, and the one that the likelihood ratio depends on for
-    the pairs used here. The oracle is built once per call, the noise is drawn by the mechanism.
+    It is a function of the released point, and the likelihood ratio depends only on it for the pairs used
+    here. The oracle is built once per call, the noise is drawn by the mechanism.
     """
 
     plan: LatticeMechanism[Any]
@@ -109,7 +109,7 @@ def _laplace() -> tuple[AuditedClaim, ...]:
     lattice = IntegerLattice(0, 1, dimension=2)
     plan = LaplaceRSPM.plan(LossTable, lattice, epsilon=1.0)
     halved = dataclasses.replace(plan, scale=plan.scale / 2)
-    duplicated = next(p for p in canned_neighbours(LossTable, lattice) if p.name == "duplicated")
+    duplicated = next(p for p in predefined_neighbours(LossTable, lattice) if p.name == "duplicated")
     return (lattice_claim(plan, duplicated, {"noise halved": halved}),)
 
 
@@ -132,7 +132,7 @@ def _opdisc() -> tuple[AuditedClaim, ...]:
     return (lattice_claim(plan, parity_neighbours(lattice, records=2), mutants),)
 
 
-# By mechanism, one claim for each pair of neighbours. A mechanism without an entry here fails a test.
+# Claims by mechanism, one for each pair of neighbours. A test fails for a mechanism without an entry.
 AUDITS: Mapping[str, Callable[[], tuple[AuditedClaim, ...]]] = {
     ExponentialMechanism.name: _exponential,
     PermuteAndFlip.name: _permute_and_flip,
@@ -146,6 +146,7 @@ AUDITS: Mapping[str, Callable[[], tuple[AuditedClaim, ...]]] = {
     NumberMeans.name: means_claims,
     PrevalencePlan.name: prevalence_claims,
     "tree": tree_claims,
+    "rule-list": rule_list_claims,
     LeafPlan.name: leaf_claims,
     **HEAVY_TAILED_AUDITS,
     **NEWTON_AUDITS,

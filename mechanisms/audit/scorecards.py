@@ -1,15 +1,15 @@
 """Audits of the mechanisms for scorecards: one record, replaced by its opposite, with an exact law.
 
-Under Huber's loss with a small threshold the gradient of a record is +-G wherever the model may be: the full
+Under Huber's loss with a small threshold the gradient of a record is +-G for all possible models: the full
 sensitivity is used, and the weights of the model are Gaussian. There is a pair of neighbours for each of the
 two releases behind a seeded scorecard, and one for both:
 
-- a record with a feature of its own, among many that hold the other weight up: points of that feature tell
-  its weight in units of the other, and there is no choice to make;
-- a record with nothing but the constant, which a ladder of two rungs classifies either way: the model has no
-  part in the choice between them;
-- a single record, of which the sign of a weight tells as much as the threshold that is chosen for it: the
-  model is one Gaussian release, and the choice is charged as a release of bounded range beside it.
+- a record with a feature of its own, among many that fix the weight of another feature: the points of the
+  first feature reveal its weight in units of the other, and there is no choice to make;
+- a record with only the constant, which two candidate cards classify differently: the model has no part in
+  the choice between them;
+- a single record, about which the sign of a weight reveals as much as the threshold chosen for it: the model
+  is one Gaussian release, and the choice is accounted as a release of bounded range beside it.
 
 Neighbours: replace-one, the number of records public.
 """
@@ -45,26 +45,24 @@ from privopt.problems.discrete.lattice import IntegerLattice
 Floats = NDArray[np.float64]
 
 _EPSILON, _DELTA = 1.0, 0.01
-_FLAT = HuberLoss(1e-3)  # no weight of the model comes near the labels -1 and +1
+_FLAT = HuberLoss(1e-3)  # all weights of the model are far from the labels -1 and +1
 _POINTS, _OTHERS = 100, 199
-_HALF = 5  # records of either class beside the one that is replaced
-_RANGE = 2  # points that count as one outcome
-_MEANS_MU, _EDGES = (
-    1.5,
-    np.linspace(-1, 2, 61),
-)  # of means of numbers; between which they fall
-_ALONE = (3, 1)  # a record whose feature outweighs the constant, and gets 9 points or 10
+_HALF = 5  # records of either class beside the replaced one
+_RANGE = 2  # points merged into one outcome
+# Privacy level, and bin edges, for means of numbers.
+_MEANS_MU, _EDGES = 1.5, np.linspace(-1, 2, 61)
+_ALONE = (3, 1)  # a record whose feature outweighs the constant and gets 9 or 10 points
 
 
 @dataclass(frozen=True)
 class PointSampler:
-    """Runs a plan's own ``release`` on a label and other records; how many points one feature gets.
+    """Sampler of a plan's ``release`` on a label and other records: the points of one feature.
 
     Attributes:
         plan: the mechanism.
         features, label: the record that is replaced by one with the other label.
-        others: how many records (0, 1) with label +1 there are beside.
-        seen: the feature whose points are the outcome, ``width`` of them together.
+        others: number of further records (0, 1) with label +1.
+        seen: the feature whose points are the outcome, ``width`` of them merged.
     """
 
     plan: SeededScorecard
@@ -85,7 +83,7 @@ class PointSampler:
 
 @dataclass(frozen=True)
 class BothSampler:
-    """Runs a plan's own ``release`` on a single record: the points of its feature, and the rung."""
+    """Sampler of a plan's ``release`` on a single record: the points of its feature, and the chosen card."""
 
     plan: SeededScorecard
     label: int
@@ -98,7 +96,7 @@ class BothSampler:
         return [int(point[0]) * rungs + int(point[1]) for point in found]
 
 
-# (plan, label) -> probabilities of the outcomes 0, 1, ...
+# A function (plan, label) -> probabilities of the outcomes 0, 1, ...
 Law = Callable[[SeededScorecard, int], Floats]
 
 
@@ -109,7 +107,7 @@ def seeded_claims() -> tuple[AuditedClaim, ...]:
     )
     modelled = SeededScorecard.plan(numbers, epsilon=_EPSILON, delta=_DELTA, loss=_FLAT)
     assert isinstance(modelled.seed, ObjectivePerturbation)  # by the number of features
-    quieter = dataclasses.replace(modelled.seed, sigma=modelled.seed.sigma / 4)
+    with_less_noise = dataclasses.replace(modelled.seed, sigma=modelled.seed.sigma / 4)
     ladder = CardFacts(1, IntegerLattice([-_POINTS, 0], [_POINTS, 1]), ((0, 1),), True, 1.0)
     chosen = SeededScorecard.plan(ladder, epsilon=_EPSILON, delta=_DELTA, loss=_FLAT)
     hotter = dataclasses.replace(chosen.choice, beta=16 * chosen.choice.beta)
@@ -124,7 +122,7 @@ def seeded_claims() -> tuple[AuditedClaim, ...]:
         _claim(
             "a feature of its own",
             modelled,
-            (("noise of the model quartered", dataclasses.replace(modelled, seed=quieter)),),
+            (("noise of the model quartered", dataclasses.replace(modelled, seed=with_less_noise)),),
             lambda plan, label: PointSampler(plan, (1, 0), label, _OTHERS, 0, _RANGE),
             _points_law,
         ),
@@ -150,11 +148,11 @@ def seeded_claims() -> tuple[AuditedClaim, ...]:
 
 @dataclass(frozen=True)
 class MeansSampler:
-    """Runs a plan's own ``shares``: above which of ``_EDGES`` the noisy mean of one number is.
+    """Sampler of a plan's ``shares``: the bin of ``_EDGES`` that the noisy mean of one number falls into.
 
     Attributes:
         plan: the mechanism.
-        value: the number of the record that is replaced, 0 or 1; of the others one has 0 and one has 1.
+        value: the number of the replaced record, 0 or 1; of the others one has 0 and one has 1.
     """
 
     plan: NumberMeans
@@ -168,17 +166,21 @@ class MeansSampler:
 
 
 def means_claims() -> tuple[AuditedClaim, ...]:
-    """The means of numbers, and a mutant: one number goes from one end of its range to the other."""
+    """Return claims of the means of numbers, with a mutant: one number moves from one end of its range to the
+    other.
+    """
     facts = CardFacts(
         3,
         IntegerLattice(-1, 1, dimension=2),
-        *(((0, 1),), True, math.sqrt(1.25)),
+        ((0, 1),),
+        True,
+        math.sqrt(1.25),
         middle=(0.5, 0.0),
         spans=((0, 1),),
         lines=((0, 0.0, 1.0),),
     )
     plan = NumberMeans(facts, noise_at_level(_MEANS_MU, 1, 1 / 3 + 2.0**-50, 1))
-    quieter = dataclasses.replace(plan.noise, sigma=plan.noise.sigma / 4)
+    with_less_noise = dataclasses.replace(plan.noise, sigma=plan.noise.sigma / 4)
     spend = PrivacySpend.gdp(plan.level, gaussian_delta(plan.level, _EPSILON), plan.name)
 
     def subject(name: str, one: NumberMeans) -> Subject:
@@ -187,7 +189,7 @@ def means_claims() -> tuple[AuditedClaim, ...]:
         samplers = MeansSampler(one, 0), MeansSampler(one, 1)
         return Subject(name, *samplers, spend.epsilon, spend.delta, exact_epsilon(*laws, spend.delta), kept)
 
-    mutants = (subject("noise quartered", dataclasses.replace(plan, noise=quieter)),)
+    mutants = (subject("noise quartered", dataclasses.replace(plan, noise=with_less_noise)),)
     return (AuditedClaim(plan.name, "one number, n = 3", subject(RELEASED, plan), mutants),)
 
 
@@ -199,7 +201,8 @@ def _means_law(plan: NumberMeans, value: int) -> Floats:
 
 @dataclass(frozen=True)
 class CountSampler:
-    """The released share of the positive class, two records, as the noise that it has beside one of them.
+    """Sampler of the released share of the positive class in two records, as the noise relative to one of
+    them.
 
     Attributes:
         plan: the mechanism.
@@ -225,14 +228,14 @@ def prevalence_claims() -> tuple[AuditedClaim, ...]:
         samplers = CountSampler(one, 0), CountSampler(one, 1)
         return Subject(name, *samplers, _EPSILON, 0.0, exact_epsilon(*laws, 0.0), kept)
 
-    quieter = dataclasses.replace(plan, steps=2 * plan.steps)
+    with_less_noise = dataclasses.replace(plan, steps=2 * plan.steps)
     where = f"a label, n = {2 * _HALF + 1}"
-    mutants = (subject("noise halved", quieter),)
+    mutants = (subject("noise halved", with_less_noise),)
     return (AuditedClaim(plan.name, where, subject(RELEASED, plan), mutants),)
 
 
 def _count_law(plan: PrevalencePlan, label: int) -> Floats:
-    """Discrete Laplace around the count of positives, clipped to 0..n: shares beyond are told as those."""
+    """Return the law: discrete Laplace around the count of positives, clipped to 0..n."""
     noise = np.arange(-2000, 2001)
     mass = np.exp(-np.abs(noise) * plan.steps / 2.0**MAX_EXPONENT)
     n = 2 * _HALF + 1
@@ -259,10 +262,11 @@ def _claim(
 
 
 def _points_law(plan: SeededScorecard, label: int) -> Floats:
-    """The larger weight gets all points, and that multiple of the ratio of two Gaussians is rounded.
+    """Return the law of the points: the larger weight gets all, the other is a rounded ratio of two
+    Gaussians.
 
-    The minimum of a linear function, its slopes h times labels and features over n, plus l2 |w|^2 / 2 +
-    <b, w> is Gaussian with independent coordinates; so is what is added to it.
+    The minimum of a linear function, with slopes h times labels and features over n, plus l2 |w|^2 / 2 + <b,
+    w>, is Gaussian with independent coordinates; so is the noise added to it.
     """
     seed = plan.seed
     assert isinstance(seed, ObjectivePerturbation)
@@ -270,7 +274,7 @@ def _points_law(plan: SeededScorecard, label: int) -> Floats:
     spread = math.hypot(seed.sigma / l2, seed.vector_noise.sigma)
     own, other = label * slope / l2 / spread, _OTHERS * slope / l2 / spread
     nodes, weights = np.polynomial.legendre.leggauss(1000)
-    size = (other + 10) * (nodes + 1) / 2  # |other weight| / spread: there is nothing beyond
+    size = (other + 10) * (nodes + 1) / 2  # |other weight| / spread: nothing is beyond
     bell = np.exp(-((size - other) ** 2) / 2) + np.exp(-((size + other) ** 2) / 2)
     density = (other + 10) / 2 * weights * bell / math.sqrt(2 * math.pi)
     edges = np.concatenate([[-np.inf], np.arange(-_POINTS + _RANGE, _POINTS + 1, _RANGE) - 0.5, [np.inf]])
@@ -287,7 +291,7 @@ def _rung_law(plan: SeededScorecard, label: int) -> Floats:
 
 
 def _joint_law(plan: SeededScorecard, label: int) -> Floats:
-    """A weight above 0 gets 10 points, another 9; then each rung is right or wrong for the record."""
+    """Return the joint law: a positive weight gets 10 points, another 9; each candidate is right or wrong."""
     assert isinstance(plan.seed, DPGradientDescent)
     slope = plan.seed.facts.loss.lipschitz * _ALONE[0] / plan.seed.vector_noise.sigma
     law = []

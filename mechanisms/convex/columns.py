@@ -1,4 +1,4 @@
-"""Public facts of the columns behind features, and covariance estimates from noisy moments by them."""
+"""Public facts about the columns behind features, and covariances estimated with them from noisy moments."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from privopt.problems.tables.schema import Schema
 
 Floats = NDArray[np.float64]
 
-# The least share of records that a level is taken to have, and the variance of a number of which nothing is
-# known, as a part of the largest that it can have at its mean.
+# Lower limit on the share of records with a level; and the variance assumed for a numeric column before any
+# is measured, as a fraction of the largest variance possible at its mean.
 _RARE, _TYPICAL = 1e-3, 0.25
 
 
 @dataclass(frozen=True)
 class Columns:
-    """Grouping of features by column: levels of a category, or numbers.
+    """Grouping of features by column: indicators of one categorical column, or one numeric column.
 
-    Levels exclude each other, so that their covariances follow from how often they occur, which noisy moments
-    tell better; and they are of use to a model, or not, as a column.
+    At most one indicator of a category is 1, so their covariances follow from their frequencies, which noisy
+    moments estimate better; and a model uses all of them or none.
 
     Attributes:
-        parts: (first, last + 1) of features that belong together. A record has at most one of several; a
-            single feature may be a number.
-        middle: where features are measured from, shape (d,).
-        lines: (feature, lowest, highest) of each feature that is a number, as it is declared.
+        parts: (first, last + 1) of the features of each column. A part of several features is a category; a
+            part of one may be a number.
+        middle: the point that features are measured from, shape (d,).
+        lines: (feature, lowest, highest) of each numeric feature, with its declared bounds.
     """
 
     parts: tuple[tuple[int, int], ...]
@@ -41,15 +41,15 @@ class Columns:
 
     @classmethod
     def of(cls, schema: Schema) -> Self:
-        """The columns of a schema, measured from their middle."""
+        """Return the columns of a schema, measured from its middle."""
         lines = tuple(_line(start, number) for start, number in schema.numbers.items())
-        # A number and its missing level are no levels that could be shifted together.
+        # A number and the indicator of its missing values do not exclude each other: they are separate parts.
         ends = {0, *(stop for _, stop in schema.spans), *(start + 1 for start in schema.numbers)}
         return cls(tuple(itertools.pairwise(sorted(ends))), tuple(schema.middle.tolist()), lines)
 
     @property
     def features(self) -> NDArray[np.int64]:
-        """The features of all parts, in order."""
+        """Indices of the features of all parts, in order."""
         found = [np.arange(*part, dtype=np.int64) for part in self.parts]
         return np.concatenate([np.zeros(0, dtype=np.int64), *found])
 
@@ -73,20 +73,20 @@ class Columns:
 
 
 def _line(start: int, number: Numeric) -> tuple[int, float, float]:
-    """The feature of a number, and the bounds that it has by its declaration."""
+    """Return the feature of a number and its declared bounds."""
     middle, half = float(number.middle[0]), math.sqrt(number.squared_spread)
     return start, middle - half, middle + half
 
 
 def _levels(shares: Floats) -> Floats:
-    """Covariances of levels that exclude each other, from noisy shares of the records."""
-    p = np.clip(shares, _RARE, 1 - _RARE)  # all records in one level would leave it no variance
+    """Return the covariances of exclusive indicators from noisy shares of the records."""
+    p = np.clip(shares, _RARE, 1 - _RARE)  # a share of 1 would leave no variance
     p = p / max(float(np.sum(p)), 1.0)
     return np.asarray(np.diag(p) - np.outer(p, p))
 
 
 def _number(variance: float, sigma: float, squared_range: float) -> Block:
-    """The variance of a number from a noisy one, towards a typical one as far as noise hides it."""
+    """Return the variance of a number: the noisy one, shrunk towards a typical one."""
     typical = _TYPICAL * squared_range / 4
     weight = typical**2 / (typical**2 + sigma**2)
     found = weight * variance + (1 - weight) * typical

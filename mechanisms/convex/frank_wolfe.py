@@ -1,4 +1,4 @@
-"""Private Frank-Wolfe: DP-FW-L2 with noisy gradients, DP-FW-L1 with a noisy choice of a vertex.
+"""Private Frank-Wolfe: DP-FW-L2 with noisy gradients, DP-FW-L1 with a noisily selected vertex.
 
 Source: Wang and Xu (AAAI 2019) for both.
 """
@@ -13,17 +13,13 @@ from typing import ClassVar, Self
 import numpy as np
 
 from privopt.mechanisms.privacy.accounting import bounded_range_to_zcdp, zcdp_rho
-from privopt.mechanisms.privacy.gradient_noise import (
-    SelectionNoise,
-    selection_steps,
-    shared_by,
-)
-from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.mechanisms.privacy.gradient_noise import SelectionNoise, selection_steps, shared_by
 from privopt.mechanisms.privacy.parameters import check_count
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.mechanisms.risk.iteration import (
     Method,
     Output,
+    Run,
     State,
     StepClock,
     choose_output,
@@ -38,14 +34,13 @@ from privopt.mechanisms.risk.step_counts import (
     whole_steps,
 )
 from privopt.oracles.convex.registry import linear_minimizer
-from privopt.oracles.limits import Watch
 from privopt.problems.convex.regularizers import ElasticNet, Vector
 from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts, RowNorm
 from privopt.problems.convex.sets.interface import ConvexSet
 from privopt.problems.convex.sets.norm_balls import L1Ball
 
-# Size of the default l1 ball, in units of the scale of predictions over the bound on features. Five features
-# of weight 1 that are there or not make predictions of about that scale.
+# Radius of the default l1 ball, in units of the scale of predictions over the bound on features: room for
+# about five binary features of weight 1.
 _FEATURES = 5.0
 
 
@@ -93,20 +88,24 @@ class DPFrankWolfeL2(FullBatchMechanism):
 
 @dataclass(frozen=True)
 class DPFrankWolfeL1(IterativeMechanism):
-    """DP-FW-L1: a vertex s of C is chosen by noisy max of -<s, grad F(x)>; x+ = (1 - gamma) x + gamma s.
+    """DP-FW-L1: a vertex s of C is selected by noisy max of -<s, grad F(x)>; x+ = (1 - gamma) x + gamma s.
 
     No vector is noised: a step costs one gradient and one Gumbel variable per vertex, and the error grows
-    with the logarithm of their number. For sparse data a step costs the non-zeros and the vertices, never
-    n times p. The step size is as in ``DPFrankWolfeL2``. The last iterate is the default without convexity as
-    well, where Theorem 6 is about a random one at a constant step: that one had twice the excess risk, in the
-    geometric mean of 27 synthetic tasks (three losses, three shapes, three epsilons), and nowhere 5% less.
+    with the logarithm of the number of vertices. For sparse data a step takes time in the non-zeros and the
+    vertices, never in n times p. The step size is as in ``DPFrankWolfeL2``.
+
+    The last iterate is the default also for non-convex losses, although Theorem 6 is about a random iterate
+    at a constant step: the random iterate had twice the excess risk in the geometric mean of 27 synthetic
+    tasks (three losses, three shapes, three epsilons), and on no task was it better by 5%.
 
     Privacy: rho-zCDP with rho = T eps0^2 / 8 (bounded range), stated as (epsilon, delta); neighbours by
-    replacing one record, n public. Source: Wang and Xu (2019), Algorithm 4 and Theorem 6; Talwar, Thakurta
-    and Zhang (2015) for convex losses. They print eps0 = epsilon / sqrt(8 T ln(1/delta)), which needs
-    8 sqrt(rho ln(1/delta)) / epsilon times the noise, whatever T: 4.1 to 5.0 at delta = 1/n^2 (4.6 at
-    (2, 1e-3), up to 7 where delta is large and epsilon small). Against the exact root of the theorem of
-    advanced composition, which has no closed form, it is 2.6 times at (2, 1e-3) and T = 200.
+    replacing one record, n public.
+
+    Source: Wang and Xu (2019), Algorithm 4 and Theorem 6; Talwar, Thakurta and Zhang (2015) for convex
+    losses. Their eps0 = epsilon / sqrt(8 T ln(1/delta)) needs 8 sqrt(rho ln(1/delta)) / epsilon times the
+    noise used here, whatever T: 4.1 to 5.0 times at delta = 1/n^2 (4.6 at (2, 1e-3), up to 7 where delta is
+    large and epsilon small). The exact root of the theorem of advanced composition, which has no closed form,
+    needs 2.6 times this noise at (2, 1e-3) and T = 200.
     """
 
     name: ClassVar[str] = "dp-fw-l1"
@@ -120,7 +119,10 @@ class DPFrankWolfeL1(IterativeMechanism):
 
     @classmethod
     def _calibrated(cls, target: RiskTarget, steps: int | None = None, output: Output = Output.LAST) -> Self:
-        """``steps``: the theorem's choice by default. Several releases share rho evenly."""
+        """Calibrate; ``steps`` is by default that of the utility theorem.
+
+        Several releases share rho evenly.
+        """
         facts, space, regularizer = target.facts, target.convex_set, target.regularizer
         if steps is None:
             one = cls._selection(target, target.releases)
@@ -137,7 +139,7 @@ class DPFrankWolfeL1(IterativeMechanism):
 
     @staticmethod
     def _selection(target: RiskTarget, steps: int) -> SelectionNoise:
-        """The noise of so many selections, together within the budget."""
+        """Calibrate the noise of ``steps`` selections to the whole budget."""
         return selection_steps(
             target.epsilon,
             target.delta,
@@ -149,14 +151,14 @@ class DPFrankWolfeL1(IterativeMechanism):
 
     @classmethod
     def refusals(cls, facts: RiskFacts, convex_set: ConvexSet, regularizer: ElasticNet) -> list[str]:
-        """Sets without a finite list of vertices, too."""
+        """Also refuse sets without a finite list of vertices."""
         kind = type(convex_set).__name__
-        endless = [f"needs a set with finitely many vertices, got {kind}"] * (convex_set.vertex_count is None)
-        return [*super().refusals(facts, convex_set, regularizer), *endless]
+        reason = [f"needs a set with finitely many vertices, got {kind}"] * (convex_set.vertex_count is None)
+        return [*super().refusals(facts, convex_set, regularizer), *reason]
 
     @classmethod
     def default_set(cls, facts: RiskFacts) -> ConvexSet:
-        """An l1 ball: for rows with features of up to R, of the scale of predictions over R."""
+        """Return an l1 ball; for linf rows its radius fits five typical binary features of weight 1."""
         if facts.norm == "linf":
             return L1Ball(facts.dimension, _FEATURES * prediction_scale(facts) / facts.row_norm)
         return L1Ball(facts.dimension, super().default_set(facts).radius)
@@ -172,28 +174,28 @@ class DPFrankWolfeL1(IterativeMechanism):
     def step_sizes(self) -> tuple[float, float]:
         return self._rate()(0), self._rate()(self.steps - 1)
 
-    def _run(
-        self, risk: EmpiricalRisk, start: Vector, source: NoiseSource | None, watch: Watch
-    ) -> tuple[Vector, None]:
-        rate, l2, steps = self._rate(), self.regularizer.l2, self._drawn_steps(source)
+    def _run(self, risk: EmpiricalRisk, run: Run) -> tuple[Vector, None]:
+        rate, l2, source = self._rate(), self.regularizer.l2, run.source
+        steps = self._drawn_steps(source)
 
         def step(k: int, _state: State, x: Vector, g: Vector) -> State:
             scores = self.convex_set.vertex_scores(-(g + l2 * x))
             best = int(np.argmax(scores)) if source is None else self.selection.choose(scores, source)
             return (1 - rate(k)) * x + rate(k) * self.convex_set.vertex(best)
 
-        clock = StepClock(watch, steps)
-        iterates = noisy_iteration(Method(start, step), risk.gradient, lambda g: g, steps, clock)
-        return choose_output(iterates, self.output, start), None
+        clock = StepClock(run.watch, steps)
+        iterates = noisy_iteration(Method(run.start, step), risk.gradient, lambda g: g, steps, clock)
+        return choose_output(iterates, self.output, run.start), None
 
 
 def frank_wolfe_steps(
     facts: RiskFacts, convex_set: ConvexSet, regularizer: ElasticNet, output: Output, noise: float
 ) -> int:
-    """T of Frank-Wolfe steps whose gap suffers noise * sqrt(T) each: against 2 C/T, or sqrt(2 B C / T).
+    """Return T of steps whose gap suffers noise * sqrt(T) each, against 2 C/T or sqrt(2 B C / T).
 
-    C is the curvature over steps of the length of the radius. The constant of the proofs, for steps right
-    through the set (Jaggi 2013), is 4 times that: it would pay, in noise, for steps that gain nothing.
+    The first bound is for the last iterate, the second for a random one. C is the curvature over steps as
+    long as the radius. The constant of the proofs, for steps across the whole set (Jaggi 2013), is 4 times
+    that, and would choose more steps, hence more noise, without any gain.
     """
     curvature = ridged_smoothness(facts, convex_set, regularizer)
     if output is Output.LAST:
@@ -204,7 +206,7 @@ def frank_wolfe_steps(
 def frank_wolfe_rate(
     facts: RiskFacts, convex_set: ConvexSet, regularizer: ElasticNet, output: Output, steps: int
 ) -> Callable[[int], float]:
-    """Step sizes: 2/(k + 2) for the last iterate, otherwise constant, sqrt(2 B / (C T)) and at most 1."""
+    """Return step sizes: 2/(k + 2) for the last iterate, otherwise the constant min(1, sqrt(2 B / (C T)))."""
     if output is Output.LAST:
         return lambda k: 2 / (k + 2)
     curvature = ridged_smoothness(facts, convex_set, regularizer)

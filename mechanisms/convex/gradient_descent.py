@@ -46,9 +46,9 @@ class DPGradientDescent(FullBatchMechanism):
 class DPProximalGradient(FullBatchMechanism):
     """DP-PGD: x+ = argmin over u in C of <grad F(x) + noise, u> + |u - x|^2 / (2 gamma) + r(u).
 
-    gamma = 1/(2L). Privacy: see ``FullBatchMechanism``. Source: Wang and Xu (2019), Algorithm 1 and
-    Theorem 2. Their step 3 prints a noise variance with L for the Lipschitz constant and rho^2 for rho,
-    which is too little noise for rho > 1; it is not used here.
+    gamma = 1/(2L). Privacy: see ``FullBatchMechanism``. Source: Wang and Xu (2019), Algorithm 1 and Theorem
+    2. The noise variance printed in their step 3 has L in place of the Lipschitz constant and rho^2 in place
+    of rho, which is too little noise for rho > 1; it is not used here.
     """
 
     name = "dp-pgd"

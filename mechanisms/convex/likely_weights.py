@@ -1,6 +1,6 @@
-"""Empirical Bayes linear models from noisy moments: post-processing of one release, at no privacy cost.
+"""Empirical Bayes linear models from noisy moments: post-processing of one release, without privacy cost.
 
-The inputs of these functions are released or public, and so is the noise in them.
+The inputs of these functions are released or public, and so is the variance of the noise in them.
 """
 
 from __future__ import annotations
@@ -16,19 +16,22 @@ from scipy.special import expit
 
 Floats = NDArray[np.float64]
 
-# Parts of the labels' variance that a model is taken to explain, and shares of the blocks that it needs.
+# Grid of hyperparameters: fractions of the labels' variance explained by the model, and shares of non-zero
+# blocks.
 _EXPLAINED, _SHARES = np.geomspace(1e-4, 1, 25)[:, None], np.array([0.02, 0.05, 0.1, 0.2, 0.4, 0.7, 1.0])
-# The variance of a feature of which nothing is known, as a part of the largest that all can have on average;
-# and how far below the mean one is taken to be at most.
+# Prior variance of a feature, as a fraction of the largest possible average variance; and the lower limit of
+# a feature's variance relative to the mean of all.
 _TYPICAL, _LEAST = 0.25, 0.05
-# Scores of a logistic model vary by no more than this: noise makes larger ones too sure of themselves.
+# Largest standard deviation of logistic scores: larger estimates come from noise and give overconfident
+# models.
 _MOST_SPREAD = 1.5
-_NODES, _DENSITY = np.polynomial.hermite_e.hermegauss(41)  # of a standard normal number
+# Gauss-Hermite quadrature for the standard normal law.
+_NODES, _DENSITY = np.polynomial.hermite_e.hermegauss(41)
 _DENSITY = _DENSITY / np.sum(_DENSITY)
 
 
 class Likely(NamedTuple):
-    """A linear model, and the variance of its predictions: as it is likely to be, and two deviations more."""
+    """Linear model, the estimated variance of its predictions, and that plus two standard deviations."""
 
     weights: Floats
     explained: float
@@ -36,11 +39,11 @@ class Likely(NamedTuple):
 
 
 class Block(NamedTuple):
-    """Features that belong together.
+    """Features whose weights are zero or non-zero together.
 
     Attributes:
-        covariances: of them, shape (k, k), positive semidefinite, as they are taken to be.
-        hidden: the variance that noise leaves each variance with.
+        covariances: estimated covariances of the features, shape (k, k), positive semidefinite.
+        hidden: posterior variance of each estimated variance, due to the noise.
     """
 
     covariances: Floats
@@ -48,11 +51,11 @@ class Block(NamedTuple):
 
 
 def towards_mean(noisy: Floats, sigma: float) -> tuple[Floats, float]:
-    """Numbers of one kind, moved to their mean as far as noise explains their spread; and what part stays.
+    """Shrink noisy numbers towards their mean by empirical Bayes; return them and the factor on deviations.
 
     Args:
         noisy: shape (d,), each with independent noise.
-        sigma: its standard deviation.
+        sigma: standard deviation of the noise.
     """
     mean = float(np.mean(noisy))
     spread = max(float(np.mean((noisy - mean) ** 2)) - sigma**2, 0.0)
@@ -61,15 +64,15 @@ def towards_mean(noisy: Floats, sigma: float) -> tuple[Floats, float]:
 
 
 def likely_blocks(noisy: Floats, sigma: float, largest: float) -> list[Block]:
-    """Features each by itself, from noisy variances, shape (d,): none is taken far below the mean of all.
+    """Make a block of every feature from noisy variances, shape (d,), shrunk towards their mean.
 
-    Each is two standard deviations more than it is likely to be: too small a one makes a wild weight, too
-    large a one a modest one.
+    Each block has the posterior mean plus two standard deviations: an underestimated variance inflates a
+    weight, an overestimated one only shrinks it.
 
     Args:
-        noisy: with noise of ``sigma`` each.
-        sigma: the noise.
-        largest: what their mean is at most.
+        noisy: variances with noise.
+        sigma: standard deviation of the noise of each.
+        largest: upper bound on the mean variance.
     """
     typical = _TYPICAL * largest
     known = typical**2 / (typical**2 + sigma**2 / len(noisy))
@@ -82,15 +85,16 @@ def likely_blocks(noisy: Floats, sigma: float, largest: float) -> list[Block]:
 
 
 def likely_covariances(A: Floats, blocks: list[Block], sigma: float) -> tuple[Floats, Floats]:
-    """Covariances of all features: within blocks as given, others shrunk to 0 by their typical size.
+    """Estimate the covariances of all features: within blocks as given, between blocks shrunk to 0.
 
     Args:
-        A: noisy, shape (d, d), symmetric: noise of sigma / sqrt 2 beside the diagonal.
+        A: noisy covariances, shape (d, d), symmetric; off-diagonal noise has standard deviation sigma / sqrt
+            2.
         blocks: all features, in order.
-        sigma: the noise.
+        sigma: standard deviation of the noise.
 
     Returns:
-        a positive semidefinite matrix, and the variances that noise leaves its entries with, a posteriori.
+        a positive semidefinite matrix, and the posterior variances of its entries.
     """
     sizes = [len(block.covariances) for block in blocks]
     number = np.repeat(np.arange(len(blocks)), sizes)
@@ -100,7 +104,7 @@ def likely_covariances(A: Floats, blocks: list[Block], sigma: float) -> tuple[Fl
         found[start:stop, start:stop] = block.covariances
     if len(blocks) == 1:
         return found, hidden
-    # Squared correlations of mean size tau beside noise: A_ij^2 = tau A_ii A_jj + sigma^2 / 2.
+    # tau is the mean squared correlation, by moments: E A_ij^2 = tau A_ii A_jj + sigma^2 / 2.
     scales = np.outer(np.diag(found), np.diag(found))
     tau = float(np.sum((A**2 - sigma**2 / 2)[~within]) / np.sum(scales[~within]))
     tau = min(max(tau, 0.0), 1.0)
@@ -112,19 +116,19 @@ def likely_covariances(A: Floats, blocks: list[Block], sigma: float) -> tuple[Fl
 def likely_weights(
     A: Floats, b: Floats, blocks: list[Block], noises: list[float], sigma: float, variance: float
 ) -> Likely:
-    """The posterior mean of w in b = A w + noise, shape (d,).
+    """Return the posterior mean of w in b = A w + noise, shape (d,).
 
-    A priori a block's weights are 0, or Gaussian with one variance for all blocks. That variance and the
-    share of blocks that are not 0 are averaged over by how likely they make b, each block read by itself; as
-    likely, beforehand, as all of them is that the model is 0 (empirical Bayes).
+    A priori the weights of a block are 0, or Gaussian with one variance for all blocks. This variance and the
+    share of non-zero blocks are averaged over a grid, weighted by their marginal likelihood of b, with blocks
+    taken as independent; the model w = 0 has half of the prior probability (empirical Bayes).
 
     Args:
         A: noisy covariances of features, as ``likely_covariances`` takes them.
         b: noisy covariances of features with labels, shape (d,).
         blocks: all features, in order.
-        noises: the variance of the noise of b in each block, > 0.
-        sigma: the noise of A.
-        variance: of the labels, a bound: what a model can explain.
+        noises: variance of the noise of b in each block, > 0.
+        sigma: standard deviation of the noise of A.
+        variance: bound on the variance of the labels, hence on that of predictions.
     """
     sizes = [len(block.covariances) for block in blocks]
     ends = np.cumsum([0, *sizes]).tolist()
@@ -140,7 +144,7 @@ def likely_weights(
 
 
 def least_squares(A: Floats, b: Floats) -> Likely:
-    """The shortest w with A w = b, for exact moments."""
+    """Return the shortest w with A w = b, for exact moments."""
     values, vectors = np.linalg.eigh((A + A.T) / 2)
     kept = values > 1e-12 * max(values.max(initial=0.0), 1e-300)
     weights = vectors[:, kept] @ ((vectors.T @ b)[kept] / values[kept])
@@ -149,16 +153,16 @@ def least_squares(A: Floats, b: Floats) -> Likely:
 
 
 def logistic_scale(share: float, explained: float, at_most: float) -> tuple[float, float]:
-    """The mean score of a logistic model, and what least squares of labels 0 and 1 are to be multiplied with.
+    """Return the mean score of a logistic model and the factor from least-squares weights to its weights.
 
-    Of normal scores the logistic model has the share of ones, and the covariance with labels, that were
-    seen: by Stein's lemma a multiple of least squares is its minimum (Erdogdu, Bayati and Dicker 2016). For
-    a small covariance that is one Newton step from the best constant model.
+    Least squares is fitted to labels 0 and 1. If scores are normal, the logistic minimum is a multiple of it
+    by Stein's lemma (Erdogdu, Bayati and Dicker 2016); the factor is found by matching the share of ones and
+    the covariance with labels. For a small covariance that is one Newton step from the best constant model.
 
     Args:
-        share: of ones, strictly between 0 and 1.
-        explained: the variance of predictions of least squares.
-        at_most: what that may be as well: scores vary less than what is seen asks for, if they must.
+        share: share of ones, strictly between 0 and 1.
+        explained: variance of the least-squares predictions.
+        at_most: upper estimate of that variance; the standard deviation of scores is limited accordingly.
     """
     if explained <= 0:
         return math.log(share / (1 - share)), 1 / (share * (1 - share))
@@ -180,7 +184,7 @@ def logistic_scale(share: float, explained: float, at_most: float) -> tuple[floa
 def _likely_priors(
     seen: list[Floats], blocks: list[Block], noises: list[float], variance: float
 ) -> list[Floats]:
-    """A Gaussian prior for the weights of each block, as covariance, that shrinks as the average does."""
+    """Return the covariance of the Gaussian prior of each block that shrinks as the grid average does."""
     trace = sum(float(np.trace(block.covariances)) for block in blocks)
     priors = _EXPLAINED * variance / (_SHARES * trace)
     bases = [np.linalg.eigh(block.covariances) for block in blocks]
@@ -191,7 +195,7 @@ def _likely_priors(
         unused = -0.5 * float(np.sum(np.log(noise) + squares / noise))
         spread = priors[..., None] * values**2 + noise
         used = -0.5 * np.sum(np.log(spread) + squares / spread, axis=-1)
-        with np.errstate(divide="ignore"):  # a share of all blocks leaves none unused
+        with np.errstate(divide="ignore"):  # a share of 1 leaves no block unused
             both = np.logaddexp(unused + np.log1p(-_SHARES), used + np.log(_SHARES))
         gains.append(used + np.log(_SHARES) - both)
         total, nothing = total + both, nothing + unused
@@ -200,7 +204,7 @@ def _likely_priors(
     likely /= np.sum(likely) + total.size * np.exp(nothing - best)
     found = []
     for (values, vectors), noise, gain in zip(bases, noises, gains, strict=True):
-        # What stays of b over the covariance's square; of which prior, that is s / (s values^2 + noise).
+        # kept is the averaged factor s / (s values^2 + noise); it is solved for the variance s of the prior.
         squares = values**2
         kept = np.sum((likely * np.exp(gain))[..., None] * _shrinkage(priors, squares, noise), axis=(0, 1))
         own = kept * noise / np.maximum(1 - kept * squares, 1e-12)

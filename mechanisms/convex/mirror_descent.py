@@ -167,7 +167,7 @@ class DPAcceleratedMirrorDescent(FullBatchMechanism):
         cls, facts: RiskFacts, convex_set: ConvexSet, regularizer: ElasticNet, output: Output, mu: float
     ) -> int:
         # With A_T = sum of alpha = T^2 / (8 L'), the bound is V / A_T + T sigma^2 E|xi|_*^2 / (4 L') for
-        # sigma = sqrt(T) / mu: a third of the noise from the long steps, two thirds from the short ones.
+        # sigma = sqrt(T) / mu: a third of the noise term from mirror steps, two thirds from gradient steps.
         smoothness = ridged_smoothness(facts, convex_set, regularizer)
         far = math.sqrt(2 * farthest_divergence(facts, convex_set))
         return whole_steps(2 * math.sqrt(smoothness * far * mu / dual_noise(convex_set)))

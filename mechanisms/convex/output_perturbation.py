@@ -1,7 +1,7 @@
 """Output perturbation of ridge-regularised convex risks: a certified minimum, then noise.
 
-The release is a function of a minimum, so it requires a certificate that the minimum is as good as the plan
-assumed, and fails closed without one. The failure itself and the running time are outside the guarantee.
+What is released is a function of a minimum. Without a certificate that the minimum is as good as the plan
+assumed, nothing is released. The fact of a failure and the running time are outside the guarantee.
 """
 
 from __future__ import annotations
@@ -10,18 +10,15 @@ from dataclasses import dataclass
 from typing import ClassVar, Self
 
 from privopt.mechanisms.convex.penalties import gradient_tolerance, output_penalty
-from privopt.mechanisms.privacy.gradient_noise import (
-    VectorNoise,
-)
-from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.mechanisms.privacy.gradient_noise import VectorNoise
+from privopt.mechanisms.risk.iteration import Run
 from privopt.mechanisms.risk.mechanism import RiskMechanism, RiskTarget
 from privopt.oracles.convex.registry import projector
 from privopt.oracles.convex.smooth import SmoothCertificate, minimize_ridge
-from privopt.oracles.limits import Watch
 from privopt.problems.convex.regularizers import ElasticNet, Vector
 from privopt.problems.convex.risk import EmpiricalRisk
 
-# Gradient norm that the solver must prove, in units of G / n: its share of the sensitivity is that share.
+# Gradient norm that the solver must prove, in units of G / n; the same fraction is added to the sensitivity.
 _OUTPUT_TOLERANCE = 1e-3
 
 
@@ -33,8 +30,8 @@ class OutputPerturbation(RiskMechanism):
     public. Exact minima of neighbours are within 2 G / (n l2) (Chaudhuri, Monteleoni and Sarwate 2011); a
     minimum with gradient norm at most ``tolerance`` adds tolerance / l2 on either side.
 
-    A penalty l2 = 0 in the plan is replaced by the one that balances its bias against the noise
-    (``output_penalty``); ``regularizer`` tells which.
+    A penalty l2 = 0 in the plan is replaced by the one whose bias balances the noise (``output_penalty``);
+    ``regularizer`` holds the value in use.
     """
 
     name: ClassVar[str] = "output-perturbation"
@@ -61,12 +58,10 @@ class OutputPerturbation(RiskMechanism):
     def noise(self) -> dict[str, float]:
         return {"sigma": self.vector_noise.sigma, "sensitivity": self.vector_noise.sensitivity}
 
-    def _run(
-        self, risk: EmpiricalRisk, start: Vector, source: NoiseSource | None, watch: Watch
-    ) -> tuple[Vector, SmoothCertificate]:
-        """Run, or raise CertificateError and release nothing if the minimum is not certified."""
-        answer = minimize_ridge(risk, self.regularizer.l2, self.tolerance, watch=watch)
+    def _run(self, risk: EmpiricalRisk, run: Run) -> tuple[Vector, SmoothCertificate]:
+        """Release the minimum, or raise CertificateError and release nothing if it is not certified."""
+        answer = minimize_ridge(risk, self.regularizer.l2, self.tolerance, watch=run.watch)
         w = answer.require(self.tolerance)
-        if source is not None:
-            w = self.vector_noise.add(w, source)
+        if run.source is not None:
+            w = self.vector_noise.add(w, run.source)
         return projector(self.convex_set)(w), answer.certificate

@@ -1,4 +1,4 @@
-"""DP-SGD on Poisson batches."""
+"""DP-SGD: noisy gradient steps on Poisson batches."""
 
 from __future__ import annotations
 
@@ -10,14 +10,7 @@ from privopt.mechanisms.privacy.gradient_noise import VectorNoise
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.parameters import check_count
 from privopt.mechanisms.privacy.poisson import poisson_batch
-from privopt.mechanisms.risk.iteration import (
-    Method,
-    Output,
-    Perturb,
-    StepClock,
-    choose_output,
-    noisy_iteration,
-)
+from privopt.mechanisms.risk.iteration import Method, Output, Run, StepClock, choose_output, noisy_iteration
 from privopt.mechanisms.risk.mechanism import IterativeMechanism, RiskTarget
 from privopt.mechanisms.risk.sampling import (
     MOST_SAMPLED_STEPS,
@@ -29,7 +22,6 @@ from privopt.mechanisms.risk.sampling import (
 )
 from privopt.mechanisms.risk.step_counts import euclidean_steps, typical_distance
 from privopt.oracles.convex.prox import prox_step
-from privopt.oracles.limits import Watch
 from privopt.problems.convex.regularizers import Vector
 from privopt.problems.convex.risk import EmpiricalRisk
 
@@ -39,13 +31,13 @@ class DPStochasticGradient(IterativeMechanism):
     """DP-SGD: x+ = prox of x - eta (sum over a Poisson batch of gradients + noise) / (q n).
 
     Privacy: (epsilon, delta)-differential privacy, neighbours by replacing one record, n public. One record
-    contributes at most G without any clipping, because the loss is Lipschitz and rows are clipped; privacy
-    amplification by Poisson sampling, composed as privacy loss distributions.
+    contributes at most G without clipping of gradients, because the loss is Lipschitz and rows are clipped.
+    Poisson sampling amplifies privacy; steps are composed as privacy loss distributions.
 
-    Defaults: at equal privacy T sampled steps carry the noise of T full ones, so T is that of DP-GD, though
-    up to 5000, and a batch is as small as it can be without costing accuracy (``balanced_batch``). The step
-    size minimises the bound D^2 / (2 eta T) + eta V, V the variance of a noisy step, up to 1 / (L + l2); for
-    convex losses iterates are averaged with weights 1, 2, ..., which forgets the start.
+    Defaults: at equal privacy T sampled steps carry the noise of T full ones, so T is that of DP-GD, at most
+    5000, and the batch is the smallest that does not cost accuracy (``balanced_batch``). The step size
+    minimises the bound D^2 / (2 eta T) + eta V, V the variance of a noisy step, up to 1 / (L + l2). For
+    convex losses iterates are averaged with weights 1, 2, ..., which reduces the influence of the start.
 
     Source: Abadi et al. (2016); Bassily, Smith and Thakurta (2014); the average: Shamir and Zhang (2013).
     """
@@ -66,7 +58,10 @@ class DPStochasticGradient(IterativeMechanism):
         output: Output | None = None,
         batch: int | None = None,
     ) -> Self:
-        """``batch``: the expected batch size q n. Releases are accounted as one sequence of steps."""
+        """Calibrate; ``batch`` is the expected batch size q n.
+
+        Several releases are accounted as one sequence.
+        """
         facts, space, regularizer = target.facts, target.convex_set, target.regularizer
         longest = 1 / (facts.smoothness + regularizer.l2)
         if steps is None:
@@ -94,18 +89,16 @@ class DPStochasticGradient(IterativeMechanism):
     def step_sizes(self) -> tuple[float, float]:
         return self.step_size, self.step_size
 
-    def _run(
-        self, risk: EmpiricalRisk, start: Vector, source: NoiseSource | None, watch: Watch
-    ) -> tuple[Vector, None]:
+    def _run(self, risk: EmpiricalRisk, run: Run) -> tuple[Vector, None]:
         n, q, eta = self.facts.n_records, self.sampling, self.step_size
         step = prox_step(self.convex_set, self.regularizer)
-        draw = source or NoiseSource()  # batches are random with or without noise
+        draw = run.source or NoiseSource()  # batches are random even in a fit without noise
 
         def gradient(x: Vector) -> Vector:
             return risk.gradient_sum(x, poisson_batch(n, q, draw))
 
-        method = Method(start, lambda _k, _state, x, g: step(x - (eta / (q * n)) * g, eta))
-        steps = self._drawn_steps(source)
-        perturb: Perturb = (lambda g: g) if source is None else self.vector_noise.adder(source, steps)
-        iterates = noisy_iteration(method, gradient, perturb, steps, StepClock(watch, steps))
-        return choose_output(iterates, self.output, start), None
+        method = Method(run.start, lambda _k, _state, x, g: step(x - (eta / (q * n)) * g, eta))
+        steps = self._drawn_steps(run.source)
+        perturb = run.perturbation(self.vector_noise, steps)
+        iterates = noisy_iteration(method, gradient, perturb, steps, StepClock(run.watch, steps))
+        return choose_output(iterates, self.output, run.start), None

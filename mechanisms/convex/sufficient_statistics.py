@@ -1,4 +1,4 @@
-"""Sufficient statistics perturbation: one release of noisy second moments, and a linear model from them."""
+"""Sufficient statistics perturbation: a linear model from one release of noisy second moments."""
 
 from __future__ import annotations
 
@@ -22,8 +22,7 @@ from privopt.mechanisms.convex.likely_weights import (
     towards_mean,
 )
 from privopt.mechanisms.privacy.gradient_noise import VectorNoise, gaussian_releases
-from privopt.mechanisms.privacy.noise import NoiseSource
-from privopt.mechanisms.risk.iteration import StepClock
+from privopt.mechanisms.risk.iteration import Run, StepClock
 from privopt.mechanisms.risk.mechanism import RiskMechanism, RiskTarget
 from privopt.oracles.limits import Watch
 from privopt.problems.convex.losses import LogisticLoss, Loss, SquaredLoss
@@ -32,43 +31,46 @@ from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts
 from privopt.problems.convex.sets.interface import ConvexSet
 from privopt.problems.convex.sets.whole_space import WholeSpace
 
-# A matrix of moments is noised in every entry, and held in memory.
+# Limit on the features: the matrix of moments is held in memory, with noise in every entry.
 MOST_FEATURES = 1000
-# The noise of the mean label that is aimed at, in units of the labels' bound, as far as the constant feature
-# can bring it about, from half to several times the bound on the other features. The share of a class may
-# be known less well: what tells records apart is in the other features.
+# The constant feature is scaled so that the mean label has about this noise, in units of the labels' bound;
+# the scale stays between these multiples of the bound on the other features. The share of a class may be
+# noisier: classes are told apart by the other features.
 _LEAST_OFFSET = 0.5
 _MEAN_NOISE, _MOST_OFFSET = 0.03, 4.0
 _SHARE_NOISE, _MOST_OFFSET_OF_CLASSES = 0.1, 2.0
-# The least variance that labels are taken to have, as a part of the square of their bound; and that of
-# numbers, as a part of the largest at their mean, at which they would lie at both ends of their range.
+# Lower limit on the variance of labels, in units of the square of their bound; and the variance assumed for
+# numeric labels, as a fraction of the largest possible at their mean.
 _LEAST_VARIANCE, _NUMBERS_VARIANCE = 0.05, 0.25
-_BLOCK = 1 << 16  # numbers of a block of rows that are looked at together
+_NORMS = 1e-60, 1e60
+_BLOCK = 1 << 16  # numbers in a block of rows that is processed at once
 
 
 @dataclass(frozen=True)
 class SufficientStatistics(RiskMechanism):
-    """The means of x x' and of x y with Gaussian noise; then the linear model that is likely given them.
+    """The means of x x' and of x y with Gaussian noise, and the linear model estimated from them.
 
-    What follows the release is post-processing and costs nothing: least squares of the labels on the centred
-    rows, shrunk as much as the noise asks for. Means, variances and covariances move to what is typical of
-    them all, as far as noise explains how they differ; a weight is 0 a priori, or Gaussian, with chance and
-    variance averaged by how likely they make the noisy moments (``likely_weights``, empirical Bayes), so that
-    where noise hides everything the model is the noisy mean. For the logistic loss the least squares fit of
-    labels -1 and +1, whose ranking it is, is scaled to be the minimum for normal scores (``logistic_scale``).
+    Everything after the release is post-processing without privacy cost: least squares of the labels on the
+    centred rows with shrinkage adapted to the noise. Means, variances and covariances are shrunk towards
+    typical values of all columns; the prior of a weight is 0 or Gaussian, with probability and variance
+    averaged by marginal likelihood (``likely_weights``, empirical Bayes). If the noise hides everything, the
+    model is the noisy mean. For the logistic loss least squares is fitted to the labels -1 and +1 and scaled
+    to the logistic minimum for normal scores (``logistic_scale``); the ranking is that of least squares.
 
     Privacy: mu-GDP, one Gaussian release, stated as (epsilon, delta); neighbours by replacing one record, n
-    public. With z = (x, o), |z| <= r, o constant, and |y| <= B, what is released is the mean of
-    (z z', (r / B) z y), the triangle above the diagonal times sqrt 2 so that its norm is Frobenius'; its
-    l2 sensitivity is at most (3 / sqrt 2) r^2 / n. Proof: for norms a >= b and cos = c the squared change is
-    at most a^4 + b^4 - 2 a^2 b^2 c^2 + r^2 (a^2 + b^2 + 2 a b |c|), as it is convex in the labels, so that
-    these are -B or B. It grows with b: with x = b / a, at a = r (a smaller a only makes the last term weigh
-    more), its derivative is a^3 (4 x^3 - 4 x c^2 + 2 x + 2 |c|) >= 0. At a = b = r it is
-    2 r^4 (1 - c^2 + 1 + |c|) <= 2 r^4 (9/4), with equality at |c| = 1/2.
+    public. With z = (x, o), |z| <= r, o constant, and |y| <= B, the release is the mean of (z z', (r / B) z
+    y), where entries above the diagonal are multiplied by sqrt 2 so that the norm of the triangle is the
+    Frobenius norm. Its l2 sensitivity is at most (3 / sqrt 2) r^2 / n.
+
+    Proof: for norms a >= b and cos = c the squared change is at most a^4 + b^4 - 2 a^2 b^2 c^2 + r^2 (a^2 +
+    b^2 + 2 a b |c|): it is convex in the labels, so that its maximum is at labels -B and B. It grows with a
+    and b. For x = b / a the derivative in b, at a = r (a smaller a only gives the last term more weight), is
+    a^3 (4 x^3 - 4 x c^2 + 2 x + 2 |c|) >= 0. At a = b = r it is 2 r^4 (1 - c^2 + 1 + |c|) <= 2 r^4 (9/4),
+    with equality at |c| = 1/2.
 
     Attributes:
-        columns: what is public about the columns that features come from, for reading noisy moments; models
-            have weights for their parts alone. None: features are alike.
+        columns: public facts about the columns behind the features, used to interpret noisy moments; only
+            their features have weights. None: all features are treated alike.
 
     Source: Vu and Slavkovic (2009); Wang (2018), AdaSSP, for a private penalty in place of empirical Bayes.
     """
@@ -86,7 +88,9 @@ class SufficientStatistics(RiskMechanism):
         facts = target.facts
         offset = _offset(facts, target.mu)
         n, r = facts.n_records, math.hypot(_feature_norm(facts), offset)
-        # Sums of at most n products, each of a record's two numbers, in any order.
+        if not _NORMS[0] <= r <= _NORMS[1]:  # fourth powers are taken of it
+            raise ArithmeticError(f"moments of rows of norm {r:.3g}")
+        # Rounding of sums of at most n products of two numbers of a record, in any order.
         rounding = 2 * math.sqrt(2) * r * r * (n + facts.dimension + 8) * 2.0**-52
         sensitivity = (3 / math.sqrt(2) * r * r / n + rounding) * (1 + 1e-12 + n * 2.0**-51)
         noise, spend = gaussian_releases(
@@ -102,12 +106,12 @@ class SufficientStatistics(RiskMechanism):
 
     @classmethod
     def refusals(cls, facts: RiskFacts, convex_set: ConvexSet, regularizer: ElasticNet) -> list[str]:
-        """Every reason why the mechanism cannot take the combination."""
+        """Return every reason why the mechanism cannot take the combination."""
         reasons = []
         if not isinstance(facts.loss, LogisticLoss | SquaredLoss):
             reasons.append(f"takes the squared and the logistic loss, not {type(facts.loss).__name__}")
         if not isinstance(convex_set, WholeSpace) or regularizer != NO_REGULARIZER:
-            reasons.append("takes neither a set nor a penalty: it shrinks by what the noise asks for")
+            reasons.append("takes neither a set nor a penalty: its shrinkage follows from the noise")
         if facts.dimension > MOST_FEATURES:
             reasons.append(f"takes up to {MOST_FEATURES:,} features, not {facts.dimension:,}")
         return reasons
@@ -118,18 +122,16 @@ class SufficientStatistics(RiskMechanism):
 
     @property
     def _label_weight(self) -> float:
-        """r / B: what x y is multiplied with."""
+        """r / B, the factor of x y."""
         return math.hypot(_feature_norm(self.facts), self.offset) / label_bound(self.facts.loss)
 
-    def _run(
-        self, risk: EmpiricalRisk, start: Vector, source: NoiseSource | None, watch: Watch
-    ) -> tuple[Vector, None]:
-        A, b = moments(risk, self.offset, watch)
+    def _run(self, risk: EmpiricalRisk, run: Run) -> tuple[Vector, None]:
+        A, b = moments(risk, self.offset, run.watch)
         p, entries, weight = len(b), _entries(self.facts), self._label_weight
         scale = np.where(np.eye(p, dtype=bool), 1.0, math.sqrt(2)).ravel()[entries]
-        if source is None:
+        if run.source is None:
             return self._model(A, b, 0.0), None
-        noisy = self.vector_noise.add(np.concatenate([A.ravel()[entries] * scale, weight * b]), source)
+        noisy = self.vector_noise.add(np.concatenate([A.ravel()[entries] * scale, weight * b]), run.source)
         A = np.zeros((p, p))
         A.ravel()[entries] = noisy[: entries.size] / scale
         A = A + A.T - np.diag(np.diag(A))
@@ -138,7 +140,7 @@ class SufficientStatistics(RiskMechanism):
         return self._model(A, noisy[entries.size :] / weight, self.vector_noise.sigma), None
 
     def _model(self, A: Vector, b: Vector, sigma: float) -> Vector:
-        """Weights in the units of the risk, from moments with noise of standard deviation sigma."""
+        """Return weights in the units of the risk, from moments with noise of standard deviation sigma."""
         bound, constant = label_bound(self.facts.loss), self.facts.constant
         classes, used, weights = isinstance(self.facts.loss, LogisticLoss), self._used, np.zeros(len(b))
         label, hidden, means, kept = 0.0, 0.0, np.zeros(len(used)), 0.0
@@ -150,7 +152,7 @@ class SufficientStatistics(RiskMechanism):
         found = self._solved(centred, b[used] - means * label, means, label, sigma, of_means)
         middle, scale = label, 1.0
         if classes:
-            # Labels -1 and +1 are twice those of 0 and 1.
+            # Labels -1 and +1 have twice the spread of labels 0 and 1.
             least = max(1 / (self.facts.n_records + 2), min(hidden / self._label_weight / 2, 0.25))
             share = float(np.clip((1 + label) / 2, least, 1 - least))
             middle, scale = logistic_scale(share, found.explained / 4, found.at_most / 4)
@@ -162,47 +164,48 @@ class SufficientStatistics(RiskMechanism):
     def _solved(
         self, A: Vector, b: Vector, means: Vector, label: float, sigma: float, of_means: float
     ) -> Likely:
-        """Weights of least squares, from noisy covariances of features, A, and of them with labels, b.
+        """Solve least squares with noisy covariances A of features and b of features with labels.
 
-        ``of_means`` is the variance that noisy means have brought into b.
+        ``of_means`` is the variance that noisy means add to b.
         """
         if sigma == 0 or not len(b):
             return least_squares(A, b)
         bound = label_bound(self.facts.loss)
         variance = max(bound**2 - label**2, _LEAST_VARIANCE * bound**2)
         noise = (sigma / self._label_weight) ** 2 + of_means
-        # Whatever noise made of it: a feature varies at least as its covariance with labels asks for.
+        # By Cauchy-Schwarz the variance of a feature is at least its squared covariance with the labels over
+        # theirs.
         varied = np.maximum(np.diag(A), (b**2 - noise) / variance)
         blocks = self._blocks(varied, means, sigma)
         if isinstance(self.facts.loss, SquaredLoss):
             variance *= _NUMBERS_VARIANCE
-        drawn = variance / self.facts.n_records  # of drawing records at all
+        drawn = variance / self.facts.n_records  # sampling variance of the records
         noises = [noise + drawn * float(np.mean(np.diag(block.covariances))) for block in blocks]
         return likely_weights(A, b, blocks, noises, sigma, variance)
 
     @property
     def _used(self) -> NDArray[np.int64]:
-        """The features that may have weights, without the constant one."""
+        """Indices of the features that may have weights, without the constant feature."""
         if self.columns is not None:
             return self.columns.features
         return np.arange(self.facts.dimension - bool(self.facts.constant), dtype=np.int64)
 
     def _blocks(self, variances: Vector, means: Vector, sigma: float) -> list[Block]:
-        """Estimated covariances of each block of features, in order."""
+        """Estimate the covariances of each block of features, in order."""
         if self.columns is not None:
             return self.columns.blocks(variances, means, sigma)
         return likely_blocks(variances, sigma, _feature_norm(self.facts) ** 2 / len(means))
 
 
 def label_bound(loss: Loss) -> float:
-    """B: labels are clipped to [-B, B]. Public: 1 for classes, half the range that a squared loss is for."""
+    """Return B, to which labels are clipped: 1 for classes, half the range of a squared loss. Public."""
     return loss.threshold / 2 if isinstance(loss, SquaredLoss) else 1.0
 
 
 def moments(risk: EmpiricalRisk, offset: float, watch: Watch) -> tuple[Vector, Vector]:
-    """The means of z z', shape (p, p), and of z y, shape (p,), z = (features, offset). Not private.
+    """Return the means of z z', shape (p, p), and of z y, shape (p,), z = (features, offset). Not private.
 
-    Features are shortened to their public norm, without the constant one, and labels clipped to their bound.
+    Rows are clipped to the public norm of the features, without the constant one, and labels to their bound.
 
     Raises:
         UnfinishedDrawError: a limit was reached.
@@ -216,7 +219,7 @@ def moments(risk: EmpiricalRisk, offset: float, watch: Watch) -> tuple[Vector, V
 
 
 def _moment_sums(risk: EmpiricalRisk, offset: float) -> Vector:
-    """Sums of z z', but for its last row, and below them of z y, shape (p + 1, p)."""
+    """Return sums of z z', without its last row, and below them sums of z y, shape (p + 1, p)."""
     facts = risk.facts
     d, bound = facts.dimension - bool(facts.constant), label_bound(facts.loss)
     longest = _feature_norm(facts) * (1 - (d + 16) * 2.0**-52)
@@ -240,13 +243,15 @@ def _moment_sums(risk: EmpiricalRisk, offset: float) -> Vector:
 
 
 def _feature_norm(facts: RiskFacts) -> float:
-    """A bound on the l2 norm of a row without the constant feature."""
+    """Return a bound on the l2 norm of a row without the constant feature."""
     constant = facts.constant / facts.row_norm_l2
     return facts.row_norm_l2 * math.sqrt(max((1 - constant) * (1 + constant), 1e-6))
 
 
 def _offset(facts: RiskFacts, mu: float) -> float:
-    """The value of the constant feature. A larger one gives less noise in the mean label, more in the rest.
+    """Return the value of the constant feature.
+
+    A larger one trades noise in the mean label for noise elsewhere.
 
     The mean label has noise of (3 / sqrt 2) B sqrt(1 + (norm / offset)^2) / (n mu).
     """
@@ -261,7 +266,7 @@ def _offset(facts: RiskFacts, mu: float) -> float:
 
 
 def _entries(facts: RiskFacts) -> Any:
-    """Flat indices of the upper triangle of a (p, p) matrix, without its last entry, which is public."""
+    """Return flat indices of a (p, p) upper triangle without the last entry, which is public."""
     p = facts.dimension
     flat = np.ravel_multi_index(np.triu_indices(p), (p, p))
     return flat[:-1] if facts.constant else flat

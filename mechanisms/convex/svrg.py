@@ -17,12 +17,7 @@ from privopt.mechanisms.privacy.noise import MAX_EXPONENT, NoiseSource
 from privopt.mechanisms.privacy.parameters import check_count
 from privopt.mechanisms.privacy.poisson import poisson_batch, poisson_multiplier, sampled_noise
 from privopt.mechanisms.privacy.spend import PrivacySpend
-from privopt.mechanisms.risk.iteration import (
-    Method,
-    Output,
-    StepClock,
-    noisy_iteration,
-)
+from privopt.mechanisms.risk.iteration import Method, Output, Run, StepClock, noisy_iteration
 from privopt.mechanisms.risk.mechanism import RiskMechanism, RiskTarget
 from privopt.mechanisms.risk.sampling import (
     MOST_SAMPLED_STEPS,
@@ -34,7 +29,6 @@ from privopt.mechanisms.risk.sampling import (
 )
 from privopt.mechanisms.risk.step_counts import euclidean_steps, loss_range, typical_distance
 from privopt.oracles.convex.prox import prox_step
-from privopt.oracles.limits import Watch
 from privopt.problems.convex.regularizers import ElasticNet, Vector
 from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts
 from privopt.problems.convex.sets.interface import ConvexSet
@@ -49,13 +43,14 @@ class DPSVRG(RiskMechanism):
 
     Privacy: (epsilon, delta)-differential privacy, neighbours by replacing one record, n public. x and the
     anchor are private already, so the bound min(2 G, L |x - anchor|) on one record's difference is public,
-    and the noise follows it down as the iterates converge. The full gradients take ``anchor_share`` of
-    mu^2; the batches, composed with them as privacy loss distributions, the rest.
+    and the noise decreases with it as the iterates converge. The full gradients take ``anchor_share`` of
+    mu^2; the batches take the rest and are composed with them as privacy loss distributions.
 
-    Defaults: eta = 1/(2 L) and m = 8 L / l2, which batches of at least 32 allow in the convergence condition,
-    but no more than their noise allows (``quiet_rounds``); more epochs make up for it. They need strong
-    convexity: with them, a penalty l2 = 0 is replaced by that of ``objective_penalty``, since an anchor's
-    noise is a random linear term of its epoch's objective. ``regularizer`` and ``noise`` tell which.
+    Defaults: eta = 1/(2 L) and m = 8 L / l2, which the convergence condition allows for batches of at least
+    32, but no more inner steps than the noise permits (``permitted_rounds``); more epochs make up for it. The
+    convergence needs strong convexity: by default, a penalty l2 = 0 is replaced by that of
+    ``objective_penalty``, since an anchor's noise is a random linear term of its epoch's objective.
+    ``regularizer`` and ``noise`` hold the value in use.
 
     Risk: ``dp-sgd`` is ahead, by this calculation. The noise of the last anchor tilts all of its epoch and is
     averaged with nothing. With E anchors its variance is E / ``anchor_share`` times the one that T noisy
@@ -91,10 +86,10 @@ class DPSVRG(RiskMechanism):
         """Calibrate to a target.
 
         Args:
-            target: what is asked for.
-            rounds: inner steps of each epoch; by default the theorem's, as long as noise allows.
-            batch: the expected batch size q n; by default such that all inner steps together read the data
-                about as often as the full gradients do, and not so small that the noise would suffer
+            target: risk, set, penalty and budget of the plan.
+            rounds: inner steps of each epoch; by default those of the theorem, within what the noise permits.
+            batch: the expected batch size q n. By default all inner steps together read the data about as
+                often as the full gradients do, but the batch is large enough for the noise
                 (``private_batch``). Several releases are accounted together.
         """
         facts, space, regularizer, share = target.facts, target.convex_set, target.regularizer, target.mu
@@ -125,7 +120,7 @@ class DPSVRG(RiskMechanism):
 
     @property
     def steps(self) -> int:
-        """Anchors and inner steps."""
+        """Number of anchors and inner steps."""
         return len(self.rounds) + sum(self.rounds)
 
     @property
@@ -146,18 +141,18 @@ class DPSVRG(RiskMechanism):
     def _theorem(
         cls, facts: RiskFacts, convex_set: ConvexSet, regularizer: ElasticNet, mu: float
     ) -> tuple[ElasticNet, tuple[int, ...]]:
-        """The penalty and the inner steps of each epoch, by default."""
+        """Return the default penalty and the default inner steps of each epoch."""
         l2 = regularizer.l2 or objective_penalty(facts, convex_set, 1 / (mu * math.sqrt(cls.anchor_share)))
         regularizer = ElasticNet(regularizer.l1, l2)
-        # An epoch halves the distance from the minimum, until the noise of the anchors remains.
+        # An epoch halves the distance from the minimum, down to the noise of the anchors.
         signal = 2 * l2 * loss_range(facts, convex_set) * mu**2 / facts.dimension
-        # But epochs are short where noise is large, and should go as far together as gradient descent would.
+        # Where noise is large, epochs are short; together they should go as far as gradient descent would.
         rate, batches = cls._default_step_size(facts), mu * math.sqrt(1 - cls.anchor_share)
         steps = euclidean_steps(facts, convex_set, regularizer, mu, 1 / facts.smoothness)
         far = noise_growth(facts, batches, rate) * (steps / (rate * facts.smoothness)) ** 2
         epochs = max(1.0, math.log(min(max(signal, 1.0), 1e300)), min(far, steps))
         longest = math.ceil(min(8 * facts.smoothness / l2, MOST_SAMPLED_STEPS))
-        return regularizer, quiet_rounds((1,) * math.ceil(epochs), facts, batches, rate, longest)
+        return regularizer, permitted_rounds((1,) * math.ceil(epochs), facts, batches, rate, longest)
 
     @classmethod
     def _default_step_size(cls, facts: RiskFacts) -> float:
@@ -166,13 +161,12 @@ class DPSVRG(RiskMechanism):
     def _next_start(self, _last: Vector, average: Vector) -> Vector:
         return average
 
-    def _run(
-        self, risk: EmpiricalRisk, start: Vector, source: NoiseSource | None, watch: Watch
-    ) -> tuple[Vector, None]:
-        draw = source or NoiseSource()  # batches are random with or without noise
+    def _run(self, risk: EmpiricalRisk, run: Run) -> tuple[Vector, None]:
+        source = run.source
+        draw = source or NoiseSource()  # batches are random even in a fit without noise
         step = prox_step(self.convex_set, self.regularizer)
-        x = anchor = start
-        clock = StepClock(watch, sum(self.rounds))
+        x = anchor = run.start
+        clock = StepClock(run.watch, sum(self.rounds))
         p, noise = self.facts.dimension, None
         if source is not None:
             noise = source.discrete_gaussian_vectors(MAX_EXPONENT, p, sum(self.rounds))
@@ -196,12 +190,12 @@ class DPSVRG(RiskMechanism):
         source: NoiseSource,
         noise: Iterator[NDArray[np.int64]] | None,
     ) -> Callable[[Vector], Vector]:
-        """x -> the estimate of grad F(x) - grad F(anchor) from a batch, with a draw of the noise, if any."""
+        """Return x -> an estimate of grad F(x) - grad F(anchor) from a batch, noisy unless noise is None."""
         facts, q = self.facts, self.sampling
 
         def estimate(x: Vector) -> Vector:
             if np.array_equal(x, anchor):
-                return np.zeros_like(x)  # every difference is exactly 0, whoever is sampled
+                return np.zeros_like(x)  # every record's difference is exactly 0
             total = risk.difference_sum(x, anchor, poisson_batch(facts.n_records, q, source))
             if noise is not None:
                 bound = difference_bound(facts, x, anchor)
@@ -225,15 +219,15 @@ class DPSVRGPlusPlus(DPSVRG):
     def _theorem(
         cls, facts: RiskFacts, convex_set: ConvexSet, regularizer: ElasticNet, mu: float
     ) -> tuple[ElasticNet, tuple[int, ...]]:
-        # An epoch halves the excess risk, until what the noise costs over that distance remains.
+        # An epoch halves the excess risk, down to the cost of the noise over that distance.
         noise = math.sqrt(facts.dimension) / mu * typical_distance(facts, convex_set)
         epochs = math.ceil(math.log2(max(2.0, loss_range(facts, convex_set) / noise)))
         shape = tuple(2**s for s in range(1, epochs + 1))
         rate, batches = cls._default_step_size(facts), mu * math.sqrt(1 - cls.anchor_share)
         longest = MOST_SAMPLED_STEPS
-        if regularizer.l2 > 0:  # with a penalty even gradient descent needs no more steps than that
+        if regularizer.l2 > 0:  # with a penalty, gradient descent itself needs no more steps than this
             longest = euclidean_steps(facts, convex_set, regularizer, mu, rate, MOST_SAMPLED_STEPS)
-        return regularizer, quiet_rounds(shape, facts, batches, rate, longest)
+        return regularizer, permitted_rounds(shape, facts, batches, rate, longest)
 
     @classmethod
     def _default_step_size(cls, facts: RiskFacts) -> float:
@@ -244,13 +238,13 @@ class DPSVRGPlusPlus(DPSVRG):
 
 
 def difference_bound(facts: RiskFacts, x: Vector, anchor: Vector) -> float:
-    """The largest effect of a record on a computed batch sum of grad f(x) - grad f(anchor).
+    """Return the largest effect of a record on a computed batch sum of grad f(x) - grad f(anchor).
 
-    2 G; or L |x - anchor| and what rounding adds, which does not vanish with the distance. With
-    u = (d + 4) 2^-53: a computed |x - anchor| is off by a share of u, and the prediction for a row by u |x|
-    times its length, hence the gradient by u L |x| (both are taken twice); a slope itself, and those of up to
-    n other rows in another place, by 2^-50 of their bound at either point (taken 8 times). What sums of n
-    terms of such a size are off by is in ``sum_share``.
+    It is 2 G, or L |x - anchor| plus a rounding error that does not vanish with the distance. With u = (d +
+    4) 2^-53: a computed |x - anchor| has relative error u; the prediction for a row has the error u |x| times
+    its length, hence the gradient u L |x| (both are taken twice); a slope itself, and those of up to n other
+    rows evaluated in another order, have 2^-50 of their bound at either point (taken 8 times). The rounding
+    of sums of n such terms is in ``sum_share``.
     """
     unit = (facts.dimension + 4) * 2.0**-52
     lengths = float(np.linalg.norm(x) + np.linalg.norm(anchor))
@@ -260,24 +254,24 @@ def difference_bound(facts: RiskFacts, x: Vector, anchor: Vector) -> float:
 
 
 def noise_growth(facts: RiskFacts, mu: float, eta: float) -> float:
-    """Growth of log E |x - anchor|^2 by the noise of M batches in m steps, as a multiple of m M.
+    """Return the growth of log E |x - anchor|^2 by the noise of M batches in m steps, divided by m M.
 
-    Noise of a batch is a multiple of |x - anchor|, so it feeds on itself. By the central limit theorem noise
-    for M batches, together mu-GDP with mu in units of the sensitivity of the mean gradient, is
-    L |x - anchor| sqrt(M) / (G mu) per coordinate, of which a step adds eta times.
+    The noise of a batch is proportional to |x - anchor|, so it is self-amplifying. By the central limit
+    theorem the noise for M batches, together mu-GDP with mu in units of the sensitivity of the mean gradient,
+    is L |x - anchor| sqrt(M) / (G mu) per coordinate, of which a step adds eta times.
     """
     return facts.dimension * (eta * facts.smoothness / (facts.gradient_bound * mu)) ** 2
 
 
-def quiet_rounds(
+def permitted_rounds(
     shape: tuple[int, ...], facts: RiskFacts, mu: float, eta: float, longest: int = MOST_SAMPLED_STEPS
 ) -> tuple[int, ...]:
-    """Inner steps of epochs in the proportions of ``shape``, as many as the noise of their batches allows.
+    """Return inner steps per epoch in the proportions of ``shape``, as many as the noise permits.
 
-    It multiplies the expected |x - anchor|^2 by up to e in the longest epoch: see ``noise_growth``.
+    The noise may multiply the expected |x - anchor|^2 by e in the longest epoch: see ``noise_growth``.
 
     Args:
-        longest: the most steps of the longest epoch. All together have at most 5000 or so.
+        longest: limit on the steps of the longest epoch. All epochs together have at most about 5000.
     """
     quiet = 1 / math.sqrt(noise_growth(facts, mu, eta) * max(shape) * sum(shape))
     unit = min(quiet, longest / max(shape), MOST_SAMPLED_STEPS / sum(shape))
@@ -293,6 +287,6 @@ def _svrg_step(
 def _check_rounds(rounds: tuple[int, ...]) -> tuple[int, ...]:
     if not isinstance(rounds, tuple | list) or not rounds:
         raise PrivacyParameterError(
-            f"rounds must be a tuple of numbers of steps, one for each epoch, got {rounds!r}"
+            f"rounds must be a tuple of positive integers, the inner steps of each epoch, got {rounds!r}"
         )
     return tuple(check_count(m, "rounds") for m in rounds)

@@ -5,14 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Self
 
+import numpy as np
+
 from privopt.mechanisms.discrete.exponential import ExponentialMechanism
 from privopt.problems.arguments import told
 from privopt.problems.discrete.branching import MOST_LEVELS, BranchingProblem
 from privopt.problems.discrete.branching_effort import BranchingEffort
 from privopt.problems.discrete.cost_matrix import CostMatrix
+from privopt.problems.discrete.lattice import IntArray
 from privopt.problems.errors import InvalidInputError
 
-# With up to so many predicates "auto" is four levels, otherwise three. The prior makes a choice by data
+# Up to this number of predicates "auto" has four levels, otherwise three. The prior makes a private choice
 # unnecessary: on eight public tables it was within .003 of the best public rule for the depth at any epsilon.
 _FEW_PREDICATES = 60
 
@@ -22,14 +25,15 @@ class BranchingPlan:
     """The plan of a tree or a rule list, made without data.
 
     Privacy: that of the exponential mechanism, whose plan it holds: the prior is the uniform distribution on
-    the lattice, so it is fixed before data, and so are the levels.
+    the lattice, in which as many values stand for a predicate as it weighs, so it is fixed before data, and
+    so are the levels.
 
     Attributes:
-        levels: the most predicates that a prediction takes.
-        choice: the draw.
-        costs: of errors.
-        effort: of counting and summing.
-        reason: why so many levels.
+        levels: the largest number of predicates in a prediction.
+        choice: the plan of the draw.
+        costs: costs of errors.
+        effort: effort of counting and summing.
+        reason: the reason for the number of levels.
     """
 
     levels: int
@@ -42,7 +46,7 @@ class BranchingPlan:
     def plan(
         cls,
         kind: type[BranchingProblem],
-        predicates: int,
+        weights: IntArray,
         rows: int,
         *,
         epsilon: float,
@@ -54,17 +58,18 @@ class BranchingPlan:
 
         Args:
             kind: trees or rule lists.
-            predicates: how many there are.
-            rows: how many rows there can be.
-            epsilon: of the draw.
-            costs: of errors.
+            weights: weights of the predicates in the prior, public whole numbers >= 1, shape (p,).
+            rows: largest possible number of rows.
+            epsilon: epsilon of the draw.
+            costs: costs of errors.
             max_levels: 1 to 4, or "auto".
-            root_splits: whether a model that says the same of all records is left out.
+            root_splits: whether constant models are excluded.
 
         Raises:
-            InvalidInputError: another number of levels, or more work or memory than there is.
+            InvalidInputError: another number of levels, or more work or memory than the limits.
             PrivacyParameterError: epsilon out of range.
         """
+        predicates = len(weights)
         if max_levels == "auto":
             levels, reason = _levels(predicates, rows, costs.classes)
         else:
@@ -75,13 +80,14 @@ class BranchingPlan:
                 f"{levels} level(s) over {predicates} predicates take {' and '.join(effort.refusals)}. To "
                 "do: fewer levels, or a schema with fewer columns, bins or categories"
             )
-        lattice = kind.domain(predicates, levels, costs.classes, root_splits=root_splits)
+        values = int(np.sum(weights))
+        lattice = kind.domain(values, levels, costs.classes, root_splits=root_splits)
         choice = ExponentialMechanism.plan(kind, lattice, epsilon=epsilon, loss_bound=costs.largest)
         return cls(levels, choice, costs, effort, reason)
 
 
 def _levels(predicates: int, rows: int, classes: int) -> tuple[int, str]:
-    """The most levels of "auto" that are within reach, and why."""
+    """Return the largest number of levels for "auto" within the limits, and the reason."""
     usual = MOST_LEVELS if predicates <= _FEW_PREDICATES else MOST_LEVELS - 1
     few = "at most" if predicates <= _FEW_PREDICATES else "more than"
     reason = f"the schema has {predicates} predicates, {few} {_FEW_PREDICATES}"

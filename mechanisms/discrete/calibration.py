@@ -18,8 +18,11 @@ Neighbours: replace-one, number of records public, throughout.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
+from types import MappingProxyType
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,9 +59,6 @@ REFUTED_RSPM = (
 
 # Share added to every bound for rounding; the special functions used have relative errors of at most 1e-11.
 _ROUNDING = 1e-9
-
-# Addition to b in RSPM for drawing weights as doubles; see ``calibrate_rspm``.
-_DRAW_SLACK = 4 / UNIT
 
 # How far noise goes, in scales, but for a probability below 2^-128 in 10^4 numbers; the last, in 10^8.
 _GAUSSIAN_REACH, _LAPLACE_REACH, EXPONENTIAL_REACH = 14.0, 100.0, 110.0
@@ -122,9 +122,8 @@ def calibrate_opdisc(
 def calibrate_rspm(
     epsilon: float,
     delta: float,
+    counts: SeparatorCounts,
     *,
-    binary: int,
-    ternary: int,
     loss_bound: int = 1,
     calibration: str = "sound",
 ) -> Calibration:
@@ -135,8 +134,9 @@ def calibrate_rspm(
 
     Rounding real weights to the fixed-point grid costs nothing: every shift is a whole number of units of
     loss, hence of grid steps, so rounding eta + s is rounding eta and then adding s. But weights are drawn
-    as doubles, off by a relative 2^-51 and so, below the limit on terms, by less than a grid step. That is
-    at most 4 steps for the two weights of a coordinate before and after a shift: b grows by 4 steps.
+    as doubles, off by a relative 2^-51 and so, below the limit on terms, by less than a grid step. Two points
+    that differ in a coordinate may differ on all its k separators: b grows by 2 k steps, one for each weight
+    before and after a shift.
 
     Privacy: (epsilon, delta)-differential privacy, replace-one, if the answer is an exact argmin.
 
@@ -145,25 +145,26 @@ def calibrate_rspm(
     """
     bound = check_count(loss_bound, "loss_bound")
     if _is_printed(calibration):
-        scale = printed_rspm_sigma(epsilon, delta, binary + 2 * ternary) * bound
+        scale = printed_rspm_sigma(epsilon, delta, counts.separators) * bound
         return Calibration(scale, _refuted(epsilon, delta, "rspm", REFUTED_RSPM))
-    per_unit = rspm_sigma(epsilon, delta, binary=binary, ternary=ternary) / LOSS_DIFFERENCE
-    scale = per_unit * (LOSS_DIFFERENCE * bound + _DRAW_SLACK)
+    per_unit = rspm_sigma(epsilon, delta, counts) / LOSS_DIFFERENCE
+    scale = per_unit * (LOSS_DIFFERENCE * bound + counts.slack)
     scale = within_terms(scale, _GAUSSIAN_REACH)
     return Calibration(scale, PrivacySpend.approximate(epsilon, delta, "rspm"))
 
 
-def calibrate_rspm_laplace(epsilon: float, *, separators: int, loss_bound: int = 1) -> Calibration:
-    """Laplace noise of scale 2 B m / epsilon on each of m separators' weights, for losses in [0, B].
+def calibrate_rspm_laplace(epsilon: float, counts: SeparatorCounts, *, loss_bound: int = 1) -> Calibration:
+    """Laplace noise of scale 2 B m / epsilon on the separators' weights, for losses in [0, B].
 
-    All shifts have entries in {-2 B, 0, 2 B}, so |s_w|_1 <= 2 B m, and the density of eta changes by a factor
-    of at most exp(2 B m / scale) whatever the winner: Neel, Roth and Wu (2018), where B = 1. Rounding as in
-    ``calibrate_rspm``.
+    m is the number of separators that a shift moves, at most two of an ordered coordinate. Entries of shifts
+    are in {-2 B, 0, 2 B}, so |s_w|_1 <= 2 B m, and the density of eta changes by a factor of at most
+    exp(2 B m / scale) whatever the winner: Neel, Roth and Wu (2018), where B = 1 and m counts all separators.
+    Rounding as in ``calibrate_rspm``.
 
     Privacy: epsilon-differential privacy (pure), replace-one, if the answer is an exact argmin.
     """
-    shift = LOSS_DIFFERENCE * check_count(loss_bound, "loss_bound") + _DRAW_SLACK
-    scale = shift * check_count(separators, "separators") / check_epsilon(epsilon)
+    shift = LOSS_DIFFERENCE * check_count(loss_bound, "loss_bound") + counts.slack
+    scale = shift * check_count(counts.shifted, "separators") / check_epsilon(epsilon)
     scale = within_terms(scale, _LAPLACE_REACH)
     return Calibration(scale, PrivacySpend.pure(epsilon, "rspm-laplace"))
 
@@ -188,25 +189,60 @@ def normalized_dof(lattice: IntegerLattice) -> int:
     return int(np.count_nonzero(lattice.low < lattice.high)) + 1
 
 
-def separator_counts(separators: SeparatorSet) -> tuple[int, int]:
-    """The numbers (binary, ternary) of separator coordinates, for ``rspm_sigma``.
+class SeparatorCounts(NamedTuple):
+    """Numbers of coordinates by how their separators are ordered; every other separator counts as binary.
 
-    A coordinate with two separators and three patterns of losses is ternary; every other separator counts as
-    binary, which is always valid.
+    Attributes:
+        binary: coordinates with one separator.
+        ternary: with two separators and three patterns of losses.
+        longer: with k >= 3 ordered separators, as {k: coordinates}: in some order of the k + 1 patterns of
+            losses exactly one separator changes from each to the next, a different one each time.
     """
-    binary, ternary = 0, 0
+
+    binary: int
+    ternary: int
+    longer: Mapping[int, int] = MappingProxyType({})
+
+    @property
+    def separators(self) -> int:
+        """m, the number of separators."""
+        return self.binary + 2 * self.ternary + sum(k * n for k, n in self.longer.items())
+
+    @property
+    def shifted(self) -> int:
+        """The largest number of separators that a shift s_w moves: two of an ordered coordinate."""
+        return self.binary + 2 * self.ternary + 2 * sum(self.longer.values())
+
+    @property
+    def slack(self) -> float:
+        """Addition to b for drawing weights as doubles; see ``calibrate_rspm``."""
+        return 2 * max([2, *self.longer]) / UNIT
+
+
+def separator_counts(separators: SeparatorSet) -> SeparatorCounts:
+    """Count the coordinates of a separator set by how their separators are ordered."""
+    binary, ternary, longer = 0, 0, dict[int, int]()
     for j in np.unique(separators.coordinate).tolist():
         own = np.flatnonzero(separators.coordinate == j)
-        patterns = np.unique(np.stack([separators.loss_tables[k] for k in own.tolist()]), axis=1).shape[1]
+        tables = np.stack([separators.loss_tables[k] for k in own.tolist()])
+        patterns = np.unique(tables, axis=1).shape[1]
         if own.size == 2 and patterns == 3:
             ternary += 1
+        elif own.size >= 3 and _ordered(tables):
+            longer[own.size] = longer.get(own.size, 0) + 1
         else:
             binary += int(own.size)
-    return binary, ternary
+    return SeparatorCounts(binary, ternary, longer)
 
 
-def rspm_delta(epsilon: float, sigma: float, *, binary: int, ternary: int) -> float:
-    """Upper bound on the delta of Gaussian RSPM for losses in [0, 1], by the exact law of the worst shift.
+def _ordered(tables: NDArray[np.int64]) -> bool:
+    """Whether separators of shape (k, levels) are thresholds on the level, one between any two neighbours."""
+    changes = np.diff(tables, axis=1) != 0
+    return bool(np.all(changes.sum(axis=0) == 1) and np.all(changes.sum(axis=1) == 1))
+
+
+def rspm_delta(epsilon: float, sigma: float, counts: SeparatorCounts) -> float:
+    """Upper bound on the delta of Gaussian RSPM for losses in [0, 1], by the law of the worst shift.
 
     The losses phi on separators of different coordinates do not interact, so s_w can be chosen, and the
     maximum in Z taken, coordinate by coordinate. With x = eta / sigma, a = 2 / sigma:
@@ -214,7 +250,10 @@ def rspm_delta(epsilon: float, sigma: float, *, binary: int, ternary: int) -> fl
     - binary: phi in {0, 1}, s = +-2, so Z_j = a |x| + a^2 / 2;
     - ternary: phi in {(0,1), (1,0), (1,1)} up to flips. s = (-2, 0), (0, -2) and (2, 2) satisfy the condition
       (for instance (0,1) less (1,0) or (1,1) is (-1,1) or (-1,0), at least 2 against (-2,0)), so
-      Z_j = a^2/2 + a max(-x1, -x2, x1 + x2 + a/2).
+      Z_j = a^2/2 + a max(-x1, -x2, x1 + x2 + a/2);
+    - k ordered separators: up to flips phi = (1, .., 1, 0, .., 0), and any other v differs from w in the
+      last 1 or in the first 0. So s is 2 there, -2 here and 0 elsewhere, one of the two at the ends:
+      Z_j = a^2/2 + a max(-x1, xk, max_i (x_i - x_(i+1)) + a/2). Its tail is at most the sum of the tails.
 
     Z is the sum of independent Z_j = a X_j + a^2/2. The law of each X_j is rounded up on a fine grid, then
     spread to a coarse one so that the mean of exp(-a X_j) is kept; (1 - exp(epsilon - Z))_+ is convex in each
@@ -222,28 +261,44 @@ def rspm_delta(epsilon: float, sigma: float, *, binary: int, ternary: int) -> fl
     transform of the exponentially tilted law, so that rounding errors are small against the tail.
     """
     a = LOSS_DIFFERENCE / sigma
-    parts = [(n, law) for n, law in ((binary, _binary_tail()), (ternary, _ternary_tail(_round_up(a)))) if n]
-    count = binary + ternary
+    tails: list[tuple[int, Callable[[], Floats]]] = [
+        (counts.binary, _binary_tail),
+        (counts.ternary, lambda: _ternary_tail(_round_up(a))),
+        *((n, partial(_ordered_tail, k, _round_up(a))) for k, n in counts.longer.items()),
+    ]
+    parts = [(n, tail()) for n, tail in tails if n]
+    count = sum(n for n, _ in parts)
     threshold = (epsilon - count * a * a / 2) / a
-    laws = [(n, _coarse_law(tail, a)) for n, tail in parts]
     beyond = sum(n * float(tail[-1]) for n, tail in parts)
+    if beyond >= 1:  # nothing on the grid is left to compute with
+        return 1.0
+    laws = [(n, _coarse_law(tail, a)) for n, tail in parts]
     return min(1.0, (_tail_expectation(laws, a, threshold) + beyond) * (1 + _ROUNDING))
 
 
-def rspm_sigma(epsilon: float, delta: float, *, binary: int, ternary: int) -> float:
+def rspm_sigma(epsilon: float, delta: float, counts: SeparatorCounts) -> float:
     """Nearly the smallest sigma with ``rspm_delta`` <= delta; never smaller than needed.
 
     For losses in [0, 1]; for losses in [0, B] it is B times as much. For m = 2 ternary separators this is 0.6
     to 0.7 times ``sound_sigma`` with shift 2 sqrt(m), dof m, the general bound.
     """
     epsilon, delta = check_epsilon(epsilon), check_delta(delta)
-    if binary < 0 or ternary < 0 or check_count(binary + ternary, "the number of coordinates") < 1:
-        raise PrivacyParameterError("binary and ternary must be whole numbers >= 0, not both 0")
-    start = 2 * (binary + 2 * ternary) / epsilon
+    if (
+        min(counts.binary, counts.ternary) < 0
+        or check_count(counts.separators, "the number of separators") < 1
+    ):
+        raise PrivacyParameterError("numbers of coordinates must be whole and >= 0, and not all 0")
+    start = 2 * counts.shifted / epsilon
 
     def delta_at(sigma: float) -> float:
-        return rspm_delta(epsilon, sigma, binary=binary, ternary=ternary)
+        return rspm_delta(epsilon, sigma, counts)
 
+    # With noise that hides everything only the mass beyond the grid is left.
+    if (least := delta_at(1e9 * max(start, 1.0))) > delta:
+        raise PrivacyParameterError(
+            f"delta = {delta:.3g} is below {least:.2g}, the least that is computed for Gaussian noise on "
+            f"{counts.separators} separators: use a larger delta, or rspm-laplace, which is pure"
+        )
     return smallest_below(delta_at, delta, start=start)
 
 
@@ -326,6 +381,17 @@ def _ternary_tail(a: float) -> Floats:
     above = special.ndtr(-np.maximum(t + y, -t)) * special.ndtr(t)
     tail = special.ndtr(-t) * (2 - special.ndtr(-t)) + both + above + special.ndtr(-12.0)
     return np.asarray(np.minimum(1.0, tail * (1 + _ROUNDING)))
+
+
+@lru_cache(maxsize=32)
+def _ordered_tail(k: int, a: float) -> Floats:
+    """A bound on P[max(-x1, xk, max_i (x_i - x_(i+1)) + a/2) > t] on the fine grid, x standard normal.
+
+    The k - 1 differences have variance 2.
+    """
+    t = _fine_grid()
+    ends, between = special.ndtr(-t), special.ndtr((a / 2 - t) / math.sqrt(2))
+    return np.asarray(np.minimum(1.0, (2 * ends + (k - 1) * between) * (1 + _ROUNDING)))
 
 
 def _coarse_law(tail: Floats, a: float) -> Floats:

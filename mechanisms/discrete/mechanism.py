@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -12,8 +13,9 @@ import numpy as np
 
 from privopt.mechanisms.discrete.calibration import Calibration
 from privopt.mechanisms.errors import PlanMismatchError, PrivacyParameterError
-from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.mechanisms.privacy.noise import NoiseSource, checked_source
 from privopt.mechanisms.privacy.parameters import check_count, check_delta
+from privopt.mechanisms.privacy.reliance import relying_on, spent
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.mechanisms.registry import Family
 from privopt.oracles.certificate import Certificate
@@ -21,7 +23,7 @@ from privopt.oracles.draw.interface import Law, PreparedGibbs
 from privopt.oracles.limits import Limits
 from privopt.oracles.minimize.interface import PreparedOracle
 from privopt.oracles.task import Task
-from privopt.oracles.vetting import standing
+from privopt.oracles.vetting import outside_code
 from privopt.problems.arguments import told
 from privopt.problems.discrete.lattice import IntArray, IntegerLattice, check_lattice
 from privopt.problems.discrete.objective import Perturbation
@@ -67,6 +69,7 @@ class Target(NamedTuple):
     epsilon: float
     delta: float
     calibration: str
+    lipschitz: float = math.inf
 
 
 @dataclass(frozen=True)
@@ -108,13 +111,18 @@ class LatticeMechanism(ABC, Generic[Prepared]):
                 mechanisms), or a calibration that the mechanism does not have.
             InvalidInputError: the mechanism needs a separator set, and the lattice has none.
         """
-        check_lattice(lattice)
-        check_delta(delta, zero_allowed=True)
         bound = largest_loss(problem_type, loss_bound)
-        noise = cls._calibrated(Target(problem_type, lattice, bound, epsilon, delta, calibration))
+        return cls._planned(Target(problem_type, lattice, bound, epsilon, delta, calibration))
+
+    @classmethod
+    def _planned(cls, target: Target) -> Self:
+        check_lattice(target.lattice)
+        check_delta(target.delta, zero_allowed=True)
+        noise = cls._calibrated(target)
         build: Callable[..., Self] = cls
         spend = dataclasses.replace(noise.spend, mechanism=cls.name)  # whoever shares a calibration
-        return build(problem_type, lattice, spend, bound, noise.scale)
+        made = build(target.problem_type, target.lattice, spend, target.loss_bound, noise.scale)
+        return dataclasses.replace(made, spend=relying_on(spend, made))
 
     @classmethod
     @abstractmethod
@@ -182,20 +190,39 @@ class LatticeMechanism(ABC, Generic[Prepared]):
         oracle: PreparedOracle | PreparedGibbs,
         proof: Certificate | None,
     ) -> Release:
-        spend = dataclasses.replace(self.spend, insecure_seed=source.insecure_seed)
-        return Release(np.array(point), relying_on(spend, self, oracle), self.noise, oracle.name, proof)
+        spend = relying_on(spent(self, source), self, answering(oracle))
+        return Release(np.array(point), spend, self.noise, oracle.name, proof)
 
 
-def relying_on(spend: PrivacySpend, mechanism: object, oracle: Any) -> PrivacySpend:
-    """A spend that names the outside code its claim relies on, and whether a conformance kit passed it."""
-    answers = (
-        oracle.solver if isinstance(oracle, PreparedOracle) else type(getattr(oracle, "sampler", oracle))
-    )
-    parts = (("mechanism", type(mechanism)), ("oracle", getattr(oracle, "maker", None) or answers))
-    for what, code in parts:
-        if (known := standing(code, what)) is not None:
-            spend = spend.relying_on(known.words, checked=known.passed)
-    return spend
+@dataclass(frozen=True)
+class PerturbedMinimizer(LatticeMechanism[PreparedOracle]):
+    """The certified minimiser of the loss plus a random linear term."""
+
+    @abstractmethod
+    def _perturbation(self, source: NoiseSource) -> Perturbation:
+        """Draw the random term."""
+
+    def release(
+        self, oracle: PreparedOracle, noise: NoiseSource | None = None, limits: Limits | None = None
+    ) -> Release:
+        """Draw the random term, call the oracle once, and require a certified argmin.
+
+        Raises:
+            PlanMismatchError: the oracle was prepared for another problem or task.
+            CertificateError: no certified argmin; nothing is released.
+        """
+        self.check_oracle(oracle)
+        source = checked_source(noise)
+        return self.certified_argmin(oracle, self._perturbation(source), source, limits)
+
+
+def answering(oracle: Any) -> tuple[str, Any]:
+    """Return the role and the class or function that the answers of an oracle rely on, for ``relying_on``."""
+    if isinstance(oracle, PreparedOracle | PreparedGibbs):
+        if oracle.maker is not None:
+            return "oracle", oracle.maker
+        return "oracle", oracle.solver if isinstance(oracle, PreparedOracle) else type(oracle.sampler)
+    return "oracle", outside_code(oracle)
 
 
 def check_planned(

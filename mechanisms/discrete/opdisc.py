@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from privopt.mechanisms.discrete.calibration import Calibration, calibrate_opdisc, normalized_dof
-from privopt.mechanisms.discrete.mechanism import LatticeMechanism, Release, Target
-from privopt.mechanisms.privacy.noise import NoiseSource, checked_source
-from privopt.oracles.limits import Limits
-from privopt.oracles.minimize.interface import PreparedOracle
+from privopt.mechanisms.discrete.mechanism import PerturbedMinimizer, Target, largest_loss
+from privopt.mechanisms.errors import PlanMismatchError
+from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.mechanisms.privacy.parameters import check_positive
 from privopt.oracles.task import Task
 from privopt.problems.discrete.lattice import IntegerLattice
 from privopt.problems.discrete.objective import Perturbation, rounding_slack
+from privopt.problems.discrete.problem import DiscreteProblem
 
 
 @dataclass(frozen=True)
-class OPDisc(LatticeMechanism[PreparedOracle]):
+class OPDisc(PerturbedMinimizer):
     """argmin over w of L(D, w) - <eta, pi(w)>, eta ~ N(0, sigma^2 I), pi(w) = (w/D, sqrt(1 - |w|^2/D^2)).
+
+    Losses are bounded, as 0/1 losses are, or Lipschitz, as hinge and absolute losses are.
 
     Privacy, with calibration="sound": (epsilon, delta)-differential privacy, neighbours by replacing one
     record, n and the lattice public; the answer must be the certified, lexicographically first argmin.
@@ -33,6 +37,38 @@ class OPDisc(LatticeMechanism[PreparedOracle]):
     question: ClassVar[Task] = Task.NORMALIZED
 
     sigma: float
+    lipschitz: float = math.inf
+
+    @classmethod
+    def plan(
+        cls,
+        problem_type: type[DiscreteProblem],
+        lattice: IntegerLattice,
+        *,
+        epsilon: float,
+        delta: float = 0.0,
+        calibration: str = "sound",
+        loss_bound: int | None = None,
+        lipschitz: float = math.inf,
+    ) -> Self:
+        """Calibrate to public facts; see ``LatticeMechanism.plan``.
+
+        ``lipschitz`` is a bound G on |l(w) - l(v)| / |w - v| for the loss l of a record. One record then
+        changes the difference of two points' losses by at most 2 G |w - v|. The noise needed is largest at
+        the least distance of two points, so it is set by the smaller of G times that and ``loss_bound``.
+        """
+        slope = check_positive(lipschitz, "lipschitz") if lipschitz != math.inf else lipschitz
+        bound = largest_loss(problem_type, loss_bound)
+        target = Target(problem_type, lattice, bound, epsilon, delta, calibration, slope)
+        return dataclasses.replace(cls._planned(target), lipschitz=slope)
+
+    def check_problem(self, problem: DiscreteProblem) -> None:
+        super().check_problem(problem)
+        if problem.record_lipschitz > self.lipschitz < math.inf:
+            raise PlanMismatchError(
+                f"this plan was made for losses with Lipschitz constant {self.lipschitz:g}; here it is "
+                f"{problem.record_lipschitz:g}. To do: plan with lipschitz={problem.record_lipschitz:g}"
+            )
 
     @classmethod
     def default_lattice(cls, dimension: int) -> IntegerLattice:
@@ -49,7 +85,7 @@ class OPDisc(LatticeMechanism[PreparedOracle]):
             squared_radius=lattice.max_squared_norm,
             dof=normalized_dof(lattice),
             separation=lattice.separation,
-            loss_difference=2.0 * target.loss_bound,
+            loss_difference=2.0 * min(target.loss_bound, target.lipschitz * lattice.separation),
             slack=rounding_slack(lattice.dimension + 1),
             calibration=target.calibration,
         )
@@ -58,16 +94,6 @@ class OPDisc(LatticeMechanism[PreparedOracle]):
     def noise(self) -> dict[str, float]:
         return {"sigma": self.sigma}
 
-    def release(
-        self, oracle: PreparedOracle, noise: NoiseSource | None = None, limits: Limits | None = None
-    ) -> Release:
-        """Draw eta, call the oracle once, and require a certified argmin.
-
-        Raises:
-            PlanMismatchError: the oracle was prepared for another problem or task.
-            CertificateError: no certified argmin; nothing is released.
-        """
-        self.check_oracle(oracle)
-        source = checked_source(noise)
+    def _perturbation(self, source: NoiseSource) -> Perturbation:
         eta = source.gaussian(self.sigma, self.lattice.dimension + 1)
-        return self.certified_argmin(oracle, Perturbation.normalized(self.lattice, eta), source, limits)
+        return Perturbation.normalized(self.lattice, eta)

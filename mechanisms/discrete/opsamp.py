@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
 import numpy as np
 
 from privopt.mechanisms.discrete.calibration import EXPONENTIAL_REACH, within_terms
-from privopt.mechanisms.discrete.mechanism import check_planned, largest_loss
+from privopt.mechanisms.discrete.mechanism import answering, check_planned, largest_loss
 from privopt.mechanisms.errors import PlanMismatchError
 from privopt.mechanisms.privacy.noise import NoiseSource, checked_source
 from privopt.mechanisms.privacy.perturbed_leader import AveragedRelease, TiltedMean, Vector
+from privopt.mechanisms.privacy.reliance import relying_on, spent
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.oracles.limits import Limits
 from privopt.oracles.minimize.interface import PreparedOracle
@@ -130,5 +130,5 @@ class OPSamp:
 
         source = checked_source(noise)
         point, gap = self.mean.ask(answer, source, workers)
-        spend = dataclasses.replace(self.spend, insecure_seed=source.insecure_seed)
+        spend = relying_on(spent(self, source), self, answering(oracle))
         return AveragedRelease(point, spend, self.noise, gap)

@@ -14,15 +14,14 @@ from privopt.mechanisms.discrete.calibration import (
     calibrate_rspm_laplace,
     separator_counts,
 )
-from privopt.mechanisms.discrete.mechanism import LatticeMechanism, Release, Target, check_calibration
-from privopt.mechanisms.privacy.noise import NoiseSource, checked_source
-from privopt.oracles.limits import Limits
-from privopt.oracles.minimize.interface import PreparedOracle
+from privopt.mechanisms.discrete.mechanism import PerturbedMinimizer, Target, check_calibration
+from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.oracles.task import Task
+from privopt.problems.discrete.objective import Perturbation
 
 
 @dataclass(frozen=True)
-class GaussianRSPM(LatticeMechanism[PreparedOracle]):
+class GaussianRSPM(PerturbedMinimizer):
     """argmin over w of L(D, w) + sum_k eta_k loss(w, e_k), eta ~ N(0, sigma^2 I), e_1..e_m a separator set.
 
     Privacy, with calibration="sound": (epsilon, delta)-differential privacy, neighbours by replacing one
@@ -39,30 +38,24 @@ class GaussianRSPM(LatticeMechanism[PreparedOracle]):
 
     @classmethod
     def _calibrated(cls, target: Target) -> Calibration:
-        problem_type, lattice, bound, epsilon, delta, calibration = target
-        binary, ternary = separator_counts(problem_type.separators(lattice))
+        counts = separator_counts(target.problem_type.separators(target.lattice))
         return calibrate_rspm(
-            epsilon, delta, binary=binary, ternary=ternary, loss_bound=bound, calibration=calibration
+            target.epsilon,
+            target.delta,
+            counts,
+            loss_bound=target.loss_bound,
+            calibration=target.calibration,
         )
 
     @property
     def noise(self) -> dict[str, float]:
         return {"sigma": self.scale}
 
-    def release(
-        self, oracle: PreparedOracle, noise: NoiseSource | None = None, limits: Limits | None = None
-    ) -> Release:
-        """Weight the separators at random, call the oracle once, and require a certified argmin.
-
-        Raises:
-            PlanMismatchError: the oracle was prepared for another problem or task.
-            CertificateError: no certified argmin; nothing is released.
-        """
-        self.check_oracle(oracle)
-        source = checked_source(noise)
+    def _perturbation(self, source: NoiseSource) -> Perturbation:
+        """Weight the separators at random."""
         separators = self.problem_type.separators(self.lattice)
         eta = self._draw(source, separators.size)
-        return self.certified_argmin(oracle, separators.weighted(eta), source, limits)
+        return separators.weighted(eta)
 
     def _draw(self, source: NoiseSource, size: int) -> NDArray[np.float64]:
         return source.gaussian(self.scale, size)
@@ -73,8 +66,9 @@ class LaplaceRSPM(GaussianRSPM):
     """RSPM with Laplace weights of scale 2 B m / epsilon, B the largest loss of a record.
 
     Privacy: epsilon-differential privacy (pure), neighbours by replacing one record, n and the lattice
-    public. Moving every weight by 2 B toward the winner keeps it the winner on any neighbour, and costs a
-    density ratio of at most exp(2 B m / scale) whichever the winner is; no bad set is needed.
+    public. Moving m weights by 2 B toward the winner, those of the separators next to it in every coordinate,
+    keeps it the winner on any neighbour, and costs a density ratio of at most exp(2 B m / scale) whichever
+    the winner is; no bad set is needed.
 
     Source: Neel, Roth and Wu (2018), Theorem 7.
     """
@@ -83,11 +77,9 @@ class LaplaceRSPM(GaussianRSPM):
 
     @classmethod
     def _calibrated(cls, target: Target) -> Calibration:
-        separators = target.problem_type.separators(target.lattice)
+        counts = separator_counts(target.problem_type.separators(target.lattice))
         check_calibration(target.calibration, cls.name, ("sound",))
-        return calibrate_rspm_laplace(
-            target.epsilon, separators=separators.size, loss_bound=target.loss_bound
-        )
+        return calibrate_rspm_laplace(target.epsilon, counts, loss_bound=target.loss_bound)
 
     @property
     def noise(self) -> dict[str, float]:

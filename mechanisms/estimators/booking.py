@@ -93,7 +93,7 @@ def is_booked(error: BaseException) -> bool:
     return any(_STAYS in note for note in getattr(error, "__notes__", ()))
 
 
-def read_off(ledger: object, records: Unread[Content], undeclared: Sequence[str]) -> Content:
+def read_unbooked(ledger: object, records: Unread[Content], undeclared: Sequence[str]) -> Content:
     """Read the records without a booking, to infer facts that were not declared.
 
     Raises:
@@ -101,7 +101,7 @@ def read_off(ledger: object, records: Unread[Content], undeclared: Sequence[str]
     """
     if ledger is not None:
         raise InvalidInputError(
-            f"declare {' and '.join(undeclared)}: with a ledger nothing is read off the records, as a fit "
+            f"declare {' and '.join(undeclared)}: with a ledger nothing is inferred from records, as a fit "
             "is booked before they are read"
         )
     return records._read()

@@ -46,8 +46,8 @@ Node = Leaf | Branch
 
 def branches_of(kind: type[BranchingProblem], point: IntArray, predicates: Predicates) -> Node:
     """The model that a point of a lattice stands for, pruned, with leaves numbered in reading order."""
-    values = point.tolist()
-    decoded = _rules(values, 0, len(predicates)) if kind is RuleList else _tree(values, 0, len(predicates))
+    values, asked = point.tolist(), predicates.values.tolist()
+    decoded = _rules(values, 0, asked) if kind is RuleList else _tree(values, 0, asked)
     known = {k: np.ones(column.n_codes, dtype=bool) for k, column in enumerate(predicates.coarse.columns)}
     return _numbered(_pruned(decoded, predicates, known), count())
 
@@ -69,22 +69,23 @@ def leaf_numbers(node: Node, table: PredicateTable) -> IntArray:
     return np.where(here, leaf_numbers(node.then, table), leaf_numbers(node.otherwise, table))
 
 
-def _tree(values: list[int], node: int, p: int) -> Node:
+def _tree(values: list[int], node: int, asked: list[int]) -> Node:
     inner = len(values) // 2
-    if node < inner and values[node] < p:
-        sides = (_tree(values, 2 * node + side, p) for side in (1, 2))
-        return Branch(values[node], True, *sides)
+    if node < inner and values[node] < len(asked):
+        sides = (_tree(values, 2 * node + side, asked) for side in (1, 2))
+        return Branch(asked[values[node]], True, *sides)
     while node < inner:
         node = 2 * node + 1
     return Leaf(values[node])
 
 
-def _rules(values: list[int], place: int, p: int) -> Node:
+def _rules(values: list[int], place: int, asked: list[int]) -> Node:
     rules = len(values) // 2
-    if place == rules or values[place] >= 2 * p:
+    if place == rules or values[place] >= 2 * len(asked):
         return Leaf(values[rules + place])
-    question, negated = divmod(values[place], 2)
-    return Branch(question, negated == 0, Leaf(values[rules + place]), _rules(values, place + 1, p))
+    value, negated = divmod(values[place], 2)
+    rest = _rules(values, place + 1, asked)
+    return Branch(asked[value], negated == 0, Leaf(values[rules + place]), rest)
 
 
 def _pruned(node: Node, predicates: Predicates, known: dict[int, Bools]) -> Node:

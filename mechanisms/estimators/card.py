@@ -129,10 +129,10 @@ class Card:
             return ""
         only = self.names[int(fewest > self.threshold)]
         return (
-            f"This rule says {only} of every record: points go from {number(fewest)} to {number(most)}. They "
-            "still rank records"
-            + (", and the risks tell how likely each is." if self.risks is not None else ".")
-            + " For a rule that tells them apart, weigh the rarer class more (class_weight)."
+            f"This rule predicts {only} for every record: points go from {number(fewest)} to {number(most)}. "
+            "They still rank records"
+            + (", and the risks show how likely each class is." if self.risks is not None else ".")
+            + " A larger weight of the rarer class (class_weight) may help."
         )
 
     def without_negative_points(self) -> Card:
@@ -179,7 +179,7 @@ class Card:
         return [f"{number(math.floor(edges[0]))} or fewer", *middle, f"{last} or more"]
 
     def to_markdown(self) -> str:
-        """Tables in Markdown."""
+        """Return the tables in Markdown."""
         lines = [f"**{markdown_cell(self.rule)}**", ""]
         if self.warning:
             lines += [markdown_cell(self.warning), ""]
@@ -269,5 +269,5 @@ def _shifted(column: CardColumn, by: int) -> CardColumn:
 
 
 def markdown_cell(text: str) -> str:
-    """Text in a Markdown table."""
+    """Escape text for a Markdown table."""
     return text.replace("\\", "\\\\").replace("|", "\\|").replace("\n", " ").replace("<", "&lt;")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -15,15 +15,19 @@ from privopt.mechanisms.estimators.booking import Unread
 from privopt.mechanisms.estimators.labels import checked_labels, class_indices, public_classes
 from privopt.mechanisms.estimators.public_facts import declared_schema
 from privopt.problems.errors import InvalidInputError
+from privopt.problems.parts import Parts, Whole
 from privopt.problems.tables.counted import CountedRecords
-from privopt.problems.tables.engines import EngineCount, is_engine_table
 from privopt.problems.tables.frames import Table
 from privopt.problems.tables.partitions import parts_of, rows_of_parts
 from privopt.problems.tables.schema import IntegerFeatures, Schema
+from privopt.problems.tables.sources import is_engine_table
+
+if TYPE_CHECKING:
+    from privopt.problems.tables.engines import EngineCount
 
 _UNDECLARED = (
-    "records that are counted where they are need a declared schema and declared classes: nothing is read "
-    "off them, and regression needs a table in memory"
+    "records counted by an engine or workers need a declared schema and declared classes: nothing is "
+    "inferred from them, and regression needs a table in memory"
 )
 # Data frames with at least this many records are counted before a linear model is fitted, at the cost of a
 # few passes over them. Tables with a column of more codes are not: hardly any two of their records are equal.
@@ -45,6 +49,33 @@ def unread_counts(
         InvalidInputError: schema or classes are not declared, or differ from those of counted records; also
             as ``EngineCount.of``.
     """
+    found = _to_count(X, y, schema, classes)
+    if found is None:
+        return None
+    if isinstance(found, CountedRecords):
+        return Unread(found.n_records, lambda: found)
+    return Unread(found.n_records, found.counted)
+
+
+def unread_count_parts(
+    X: Any, y: Any, schema: Schema | dict[str, Any] | str | Path | None, classes: Sequence[Any] | None
+) -> Unread[Parts] | None:
+    """As ``unread_counts``, for what sums over records: parts are ``CountedRecords``.
+
+    There is one part, unless the distinct records of a table in an engine do not fit in memory with their
+    features: then blocks of them do.
+    """
+    found = _to_count(X, y, schema, classes)
+    if found is None:
+        return None
+    if isinstance(found, CountedRecords):
+        return Unread(found.n_records, lambda: Whole(found))
+    return Unread(found.n_records, found.parts)
+
+
+def _to_count(
+    X: Any, y: Any, schema: Schema | dict[str, Any] | str | Path | None, classes: Sequence[Any] | None
+) -> EngineCount | CountedRecords | None:
     counted = X if isinstance(X, CountedRecords) else None
     if counted is None and not is_engine_table(X):
         return None
@@ -52,12 +83,13 @@ def unread_counts(
         raise InvalidInputError(_UNDECLARED)
     facts, known = declared_schema(schema), public_classes(classes, np.array([])).tolist()
     if counted is None:
-        engine = EngineCount.of(X, facts, y, known)
-        return Unread(engine.n_records, engine.counted)
+        from privopt.problems.tables.engines import EngineCount  # with a table that needs it
+
+        return EngineCount.of(X, facts, y, known)
     if y is not None:
         raise InvalidInputError("records that were counted hold their labels: leave y out")
     check_counted_by(counted, facts, known)
-    return Unread(counted.n_records, lambda: counted)
+    return counted
 
 
 def check_counted_by(counted: CountedRecords, schema: Schema, classes: Sequence[Any]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -12,16 +13,18 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from privopt.mechanisms.estimators.booking import Unread, booked, unread_table
-from privopt.mechanisms.estimators.counting import check_number, unread_counts
+from privopt.mechanisms.estimators.counting import check_number, unread_count_parts
 from privopt.mechanisms.estimators.labels import checked_labels, class_indices
-from privopt.mechanisms.estimators.lone_scores import check_lone_scores, is_own
 from privopt.mechanisms.estimators.predictions import for_workers
+from privopt.mechanisms.estimators.rowwise import check_rowwise_scores, is_own
 from privopt.mechanisms.evaluation.bins import ScoreBins, bins_of
+from privopt.mechanisms.evaluation.classes import ClassEvaluation
 from privopt.mechanisms.evaluation.histogram import HistogramPlan, held_in
 from privopt.mechanisms.evaluation.intervals import Target, check_interval
+from privopt.mechanisms.evaluation.leaves import LeafPlan
 from privopt.mechanisms.evaluation.metrics import Evaluation
 from privopt.mechanisms.privacy.noise import NoiseSource
-from privopt.problems.arrays import record_counts
+from privopt.problems.arrays import record_counts, tallied
 from privopt.problems.errors import InvalidInputError
 from privopt.problems.parts import Parts, Whole
 from privopt.problems.tables.counted import CountedRecords
@@ -43,14 +46,18 @@ def evaluate(
     confidence: float = 0.95,
     ledger: Ledger | str | Path | None = None,
     insecure_seed: int | None = None,
-) -> Evaluation:
+) -> Evaluation | ClassEvaluation:
     """Release confusion matrix, accuracy, balanced accuracy, ROC, AUC and calibration, with intervals.
+
+    For a model of this package with more than two classes: the confusion matrix, accuracy, balanced accuracy,
+    and recall and precision of each class.
 
     Use records that were not used in ``fit``: on training records the estimates are optimistic.
 
     Privacy: epsilon-differential privacy (pure), neighbours by replacing one record; their number and the
     model are public. One histogram of (bin of score, class) is released, with exact integer noise on its
-    counts (``HistogramPlan``); bins are fixed by the model, the number of records and epsilon. The guarantee
+    counts (``HistogramPlan``); bins are fixed by the model, the number of records and epsilon. Of several
+    classes it is one of (predicted class, class), of which a record moves two counts, too. The guarantee
     is for the records in X: if ``fit`` read them too, its spend is added.
 
     A record changes at most two counts only if the score of a row does not depend on other rows, on rows
@@ -84,45 +91,100 @@ def evaluate(
     check_interval(target, confidence)
     check_is_fitted(model)
     classes = getattr(model, "classes_", None)
-    if classes is None or len(classes) != 2 or not hasattr(model, "decision_function"):
-        more = classes is not None and len(classes) > 2
+    more = classes is not None and len(classes) > 2
+    if classes is None or not hasattr(model, "decision_function") or (more and not is_own(model)):
         raise InvalidInputError(
             "evaluate takes a classifier of two classes with a decision_function; "
             f"{type(model).__name__} has {'no' if classes is None else len(classes)} classes"
             + (". To do: fit and evaluate one class against all others, as two labels" if more else "")
         )
+    if len(classes) > 2:
+        return _evaluate_classes(
+            model,
+            X,
+            y,
+            epsilon=epsilon,
+            target=target,
+            confidence=confidence,
+            ledger=ledger,
+            seed=insecure_seed,
+        )
     check = None
     if not is_own(model):
-        check = check_lone_scores(model, schema or getattr(model, "schema_", None))
-    given = _unread_scores(model, X, y, classes)
+        check = check_rowwise_scores(model, schema or getattr(model, "schema_", None))
+    given = _unread(model, X, y, _scored)
     n = given.n_records
     bins = bins_of(model, n, epsilon)
     plan, source = HistogramPlan.plan(bins, epsilon=epsilon), NoiseSource(insecure_seed)
     if check is not None:
         plan = replace(plan, spend=plan.spend.relying_on(f"scores: {check.words}", checked=check.made))
     with booked(ledger, plan.spend_with(source), given) as table:
-        held = np.sum(table.each(partial(_held, bins=bins)), axis=0)
+        held = np.sum(table.each(partial(_score_counts, bins=bins)), axis=0)
         check_number(int(np.sum(held)), n)
         histogram = plan.release_counts(held, source)
     predicted = tuple(model.risks_at(bins.centres).tolist()) if hasattr(model, "risks_at") else None
     return Evaluation(histogram, (classes[0], classes[1]), predicted, target, confidence)
 
 
-def _unread_scores(model: Any, X: Any, y: Any, classes: Any) -> Unread[Parts]:
+def _unread(model: Any, X: Any, y: Any, score: Callable[..., Any]) -> Unread[Parts]:
     """Wrap records as unread; they are scored when they are read, in parts on their workers."""
+    classes = model.classes_
     schema = getattr(model, "schema_", None)
-    counted = unread_counts(X, y, schema, classes)
+    counted = unread_count_parts(X, y, schema, classes)
     if counted is not None:
-        return counted.then(lambda records: Whole(_scored((records, None), model, classes)))
+        return counted.then(lambda parts: parts.made(lambda c: score((c, None), model, classes)))
     parts = parts_of(X, y)
     if parts is not None:
-        score = partial(_scored, model=for_workers(model), classes=classes)
-        return Unread(rows_of_parts(X, parts), lambda: parts.made(score))
+        on_workers = partial(score, model=for_workers(model), classes=classes)
+        return Unread(rows_of_parts(X, parts), lambda: parts.made(on_workers))
     table = unread_table(X, y, schema)
     features = getattr(model, "n_features_in_", None)
     if schema is None and None not in (features, table.n_columns) and features != table.n_columns:
         raise InvalidInputError(f"X has {table.n_columns} features, and the model was fitted to {features}")
-    return table.then(lambda pair: Whole(_scored(pair, model, classes)))
+    return table.then(lambda pair: Whole(score(pair, model, classes)))
+
+
+def _evaluate_classes(
+    model: Any,
+    X: Any,
+    y: Any,
+    *,
+    epsilon: float,
+    target: Target,
+    confidence: float,
+    ledger: Ledger | str | Path | None,
+    seed: int | None,
+) -> ClassEvaluation:
+    """Release the confusion matrix of a model of several classes."""
+    size = len(model.classes_)
+    given = _unread(model, X, y, _predicted)
+    n, plan, source = given.n_records, LeafPlan.plan(epsilon), NoiseSource(seed)
+    with booked(ledger, replace(plan.spend, insecure_seed=source.insecure_seed), given) as table:
+        held = np.sum(table.each(partial(_confusion_counts, size=size)), axis=0)
+        check_number(int(np.sum(held)), n)
+        histogram = plan.release_counts(held.reshape(size, size), source)
+    return ClassEvaluation(histogram, tuple(model.classes_.tolist()), target, confidence)
+
+
+class _Predicted(NamedTuple):
+    """Predicted and true classes of the rows of a part, and the number of records of each row."""
+
+    predicted: NDArray[np.int64]
+    true: NDArray[np.int64]
+    counts: NDArray[np.int64]
+
+
+def _predicted(pair: tuple[Any, Any], model: Any, classes: Any) -> _Predicted:
+    X, y = pair
+    predicted = class_indices(np.asarray(model.predict(X)), classes)
+    if isinstance(X, CountedRecords):
+        return _Predicted(predicted, X.label, X.counts)
+    n = len(predicted)
+    return _Predicted(predicted, class_indices(checked_labels(y, n), classes), record_counts(None, n))
+
+
+def _confusion_counts(part: _Predicted, size: int) -> NDArray[np.int64]:
+    return tallied(size * part.predicted + part.true, part.counts, size * size)
 
 
 class _Scored(NamedTuple):
@@ -142,5 +204,5 @@ def _scored(pair: tuple[Any, Any], model: Any, classes: Any) -> _Scored:
     return _Scored(scores, positive, record_counts(None, len(scores)))
 
 
-def _held(part: _Scored, bins: ScoreBins) -> NDArray[np.int64]:
+def _score_counts(part: _Scored, bins: ScoreBins) -> NDArray[np.int64]:
     return held_in(bins, *part)

@@ -85,7 +85,7 @@ def public_classes(declared: Sequence[Any] | None, labels: NDArray[Any]) -> NDAr
         InvalidInputError: not a list of texts, or of integers or booleans that are exact as floats.
     """
     if declared is None:
-        leak("classes were read off the labels, which is not private; pass classes=(negative, positive)")
+        leak("classes were inferred from the labels, which is not private; pass classes=(negative, positive)")
         classes = np.unique(labels)
     else:
         if isinstance(declared, str | bytes) or not isinstance(declared, Sequence | np.ndarray | pd.Series):

@@ -1,4 +1,4 @@
-"""Base class of private linear models: fit (one release per target vector), score, save and load.
+"""Base class of private linear models: targets, scores, saving and loading.
 
 Neighbours: replace-one, number of records public, throughout.
 """
@@ -6,59 +6,34 @@ Neighbours: replace-one, number of records public, throughout.
 from __future__ import annotations
 
 import json
-import math
 from abc import abstractmethod
-from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
-from scipy.sparse.linalg import norm as sparse_norm
 from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from privopt.mechanisms.convex.columns import Columns
-from privopt.mechanisms.convex.sufficient_statistics import SufficientStatistics
-from privopt.mechanisms.estimators.booking import BookedEstimator, Unread, booked, read_off, unread_table
-from privopt.mechanisms.estimators.counting import check_number, counted_here, encoded, unread_counts
+from privopt.mechanisms.estimators.booking import BookedEstimator
+from privopt.mechanisms.estimators.counting import encoded
 from privopt.mechanisms.estimators.labels import check_label_range, distinct_classes
 from privopt.mechanisms.estimators.prepared import (
-    Outline,
-    Prepared,
     Targets,
-    constant_feature,
-    outline_of,
-    risk_facts,
-    risk_of,
-    schema_norm,
     shortened,
-    with_constant,
 )
-from privopt.mechanisms.estimators.public_facts import declared_schema, leak, public_delta
 from privopt.mechanisms.estimators.saved import check_whole_model, read_model
 from privopt.mechanisms.estimators.validation import as_table, validated
-from privopt.mechanisms.estimators.weights import ClassWeights
-from privopt.mechanisms.privacy.accounting import gaussian_mu
-from privopt.mechanisms.privacy.noise import NoiseSource
-from privopt.mechanisms.privacy.parameters import check_epsilon, check_positive
+from privopt.mechanisms.privacy.parameters import check_positive
 from privopt.mechanisms.privacy.spend import PrivacySpend
-from privopt.mechanisms.risk.choice import Choice, choose_risk_mechanism, natural_norm
-from privopt.mechanisms.risk.mechanism import RiskMechanism
-from privopt.oracles.limits import Limits, check_limits
-from privopt.problems.arguments import check_type, told
-from privopt.problems.convex.parsing import parse_regularizer, parse_set
-from privopt.problems.convex.regularizers import ElasticNet
-from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts, RowNorm
-from privopt.problems.convex.sets.interface import ConvexSet
+from privopt.oracles.limits import Limits
+from privopt.problems.arguments import told
+from privopt.problems.convex.risk import RowNorm
 from privopt.problems.errors import InvalidInputError, PrivOptError
 from privopt.problems.files import write_atomically
-from privopt.problems.parts import Parts, Whole
 from privopt.problems.tables.counted import CountedRecords
-from privopt.problems.tables.partitions import is_dask, parts_of, rows_of_parts
 from privopt.problems.tables.schema import Schema
 
 _MODEL_FORMAT = "privopt-linear/1"
@@ -67,17 +42,12 @@ Floats = NDArray[np.float64]
 
 
 class PrivateLinearModel(BookedEstimator, BaseEstimator):  # type: ignore[misc]
-    """Base class of private linear models; subclasses define targets and losses."""
+    """Base class of private linear models; subclasses define targets and fits."""
 
     epsilon: float
     delta: float | str
     mechanism: str | type[Any]
     schema: Schema | dict[str, Any] | str | Path | None
-    data_norm: float | None
-    norm: RowNorm | None
-    convex_set: ConvexSet | str | None
-    regularizer: ElasticNet | str
-    fit_intercept: bool
     steps: int | None
     limits: Limits | None
     insecure_seed: int | None
@@ -96,94 +66,6 @@ class PrivateLinearModel(BookedEstimator, BaseEstimator):  # type: ignore[misc]
     def _declared_targets(self) -> Targets:
         """Return the targets without label vectors, from declared facts."""
 
-    def fit(self, X: Any, y: Any = None) -> Self:
-        """Fit the model.
-
-        Args:
-            X: records, shape (n, d): an array, a data frame of numbers, or a scipy.sparse matrix, which is
-                never densified. With a schema, a table with its columns. With declared classes too, an Ibis
-                table, which is grouped in its database engine, or ``CountedRecords``. A Dask array or data
-                frame, whose partitions are summed on their workers. If all public facts are declared, a
-                memory-mapped file, which is read in blocks.
-            y: labels, shape (n,), for Dask a collection with the partitions of X; of an Ibis table the name
-                of the label column; of counted records None.
-
-        Raises:
-            InvalidInputError: invalid data (a ``ValueError``); nothing was released.
-            PrivacyParameterError: invalid epsilon or delta, or a mechanism that does not support the loss,
-                set or penalty.
-            BudgetExceededError: the ledger refused the spend; no record was read.
-            LostPartsError: the cluster that holds the records failed; nothing was released, and the spend
-                reserved in the ledger stays spent.
-            OracleError: a limit was reached, or, for the perturbation mechanisms, there is no certified
-                minimum; nothing was released, and the spend reserved in the ledger stays spent.
-        """
-        check_limits(self.limits)
-        check_type(self.fit_intercept, bool | np.bool_, "fit_intercept must be True or False")
-        if not isinstance(self.norm, str | None) or self.norm not in (None, "l2", "linf"):
-            raise InvalidInputError(f'norm must be "l2", "linf" or None, got {told(self.norm)}')
-        schema = None if self.schema is None else declared_schema(self.schema)
-        given, in_memory = self._given(X, y, schema)
-        seen = self._outline(given, schema)
-        if seen.records == 0:
-            raise InvalidInputError("no records: at least one row is needed")
-        if seen.records < 2:
-            raise InvalidInputError("n_samples = 1: a private fit needs at least 2 records")
-        weights = self._class_weights(seen.targets, check_epsilon(self.epsilon))
-        # The plan depends on public facts only.
-        choice = self._choice(seen, schema, weights)
-        planned = partial(self._planned, choice, seen, schema, weights.rest)
-        plan = planned(weights.expected)
-        if not (plan.by_sums or in_memory):
-            raise InvalidInputError(
-                f"{plan.name} picks records one by one, which a table in parts does not give: use "
-                'mechanism="auto", dp-gd or objective-perturbation, say, or a table in memory'
-            )
-        source = NoiseSource(self.insecure_seed)
-        note = f"one-vs-rest: {plan.spend.note}" if seen.releases > 1 else plan.spend.note
-        spend = weights.whole(replace(plan.spend, insecure_seed=source.insecure_seed, note=note))
-        with booked(self.ledger, spend, given) as table:
-            read = outline_of(table)
-            check_number(read.records, seen.records)
-            self._know_columns(read)
-            clock, carried = (self.limits or Limits()).start(), weights.expected
-            if weights.plan is not None and read.held is not None:
-                # Plan again with the same budget, for the released class weights.
-                carried = weights.release(read.held, source)
-                plan = planned(carried)
-            risks = (risk_of(table, k, carried, plan.facts) for k in range(seen.releases))
-            releases = [plan.release(risk, source, limits=clock.rest) for risk in risks]
-        self._keep(releases, plan, choice.reason, seen.targets, schema)
-        self.row_bound_ = None if self.data_norm is None else (seen.bound, self._row_norm)
-        coef, intercept = self._of_records(np.stack([release.point for release in releases]), seen, schema)
-        return self._set(coef, intercept + seen.targets.centre, spend)
-
-    @property
-    def _row_norm(self) -> RowNorm:
-        """The norm of the bound on rows: declared, or the natural norm of the mechanism."""
-        return natural_norm(self.mechanism) if self.norm is None else self.norm
-
-    def _know_columns(self, seen: Outline) -> None:
-        """Set scikit-learn's attributes for the columns of the table."""
-        self.n_features_in_ = seen.columns
-        self.__dict__.pop("feature_names_in_", None)
-        if seen.names:
-            self.feature_names_in_ = np.array(seen.names, dtype=object)
-
-    def _own_constant(self, schema: Schema | None) -> bool:
-        """Return whether a constant feature is appended to rows, as the schema has none."""
-        return bool(self.fit_intercept) and not (schema is not None and schema.intercept)
-
-    def _facts(self, seen: Outline, schema: Schema | None, carried: Floats | None) -> RiskFacts:
-        """Return the public facts of the risk, with class weights in the loss."""
-        loss = seen.targets.weighted(carried).loss
-        facts = risk_facts(
-            seen.records, seen.columns, loss, seen.bound, self._row_norm, self._own_constant(schema)
-        )
-        if schema is not None and schema.intercept and seen.bound >= 1:
-            return replace(facts, constant=1.0)
-        return facts
-
     def _keep(
         self, releases: list[Any], plan: Any, reason: str, targets: Targets, schema: Schema | None
     ) -> None:
@@ -194,161 +76,6 @@ class PrivateLinearModel(BookedEstimator, BaseEstimator):  # type: ignore[misc]
         if targets.classes is not None:
             self.classes_ = targets.classes
         self.label_range_, self.schema_ = targets.label_range, schema
-
-    def _of_records(self, points: Floats, seen: Outline, schema: Schema | None) -> tuple[Floats, Floats]:
-        """Transform fitted points to weights and intercepts of the original (uncentred) features."""
-        d, own = seen.columns, self._own_constant(schema)
-        coef, intercept = points[:, :d], np.zeros(len(points))
-        if own:
-            intercept = points[:, d] * constant_feature(seen.bound, self._row_norm)
-        if seen.middle is not None:
-            shift = coef @ seen.middle
-            if own:
-                intercept = intercept - shift
-            else:
-                coef[:, -1] -= shift
-        return coef, intercept
-
-    def _undeclared(self, schema: Schema | None) -> list[str]:
-        """Return the names of undeclared facts, which would be inferred from the records."""
-        undeclared = {
-            "schema or data_norm": schema is None and self.data_norm is None,
-            "classes": getattr(self, "classes", ()) is None,
-            "label_range": getattr(self, "label_range", ()) is None,
-        }
-        return [name for name, lacking in undeclared.items() if lacking]
-
-    def _given(self, X: Any, y: Any, schema: Schema | None) -> tuple[Unread[Parts], bool]:
-        """Return the unread table as parts of type ``Prepared``, and whether it is in memory.
-
-        Without a ledger, undeclared facts are inferred, for which the table is read at once.
-        """
-        counted = unread_counts(X, y, schema, getattr(self, "classes", None))
-        if counted is not None:
-            return counted.then(lambda records: Whole(self._prepared(records, None, schema))), True
-        lacking = self._undeclared(schema)
-        columns = [column.name for column in schema.columns] if schema is not None else []
-        # If facts are undeclared, a memory-mapped file is treated as a table in memory, with its warnings.
-        parts = parts_of(X, y, columns) if is_dask(X) or is_dask(y) or not lacking else None
-        if parts is not None:
-            return self._given_parts(X, parts, schema), False
-        given = unread_table(X, y, schema, partial(validated, self)).then(
-            lambda pair: self._whole(pair[0], pair[1], schema)
-        )
-        if not lacking:
-            return given, True
-        table = read_off(self.ledger, given, lacking)
-        return Unread(given.n_records, lambda: table, given.n_columns), True
-
-    def _given_parts(self, X: Any, parts: Parts, schema: Schema | None) -> Unread[Parts]:
-        if lacking := self._undeclared(schema):
-            raise InvalidInputError(
-                f"declare {' and '.join(lacking)}: nothing is read off a table that lies in parts"
-            )
-        own = {"ledger": None, "limits": None, "schema": None}  # not sent to workers
-        worker = type(self)(**{**self.get_params(deep=False), **own})
-        prepare = partial(_prepared_part, worker=worker, schema=schema)
-        columns = int(X.shape[1]) if X.ndim == 2 else 1
-        return Unread(rows_of_parts(X, parts), lambda: parts.made(prepare), columns)
-
-    def _whole(self, X: Any, y: Any, schema: Schema | None) -> Parts:
-        counted = counted_here(X, y, schema, getattr(self, "classes", None))
-        return Whole(self._prepared(X if counted is None else counted, y, schema))
-
-    def _outline(self, given: Unread[Parts], schema: Schema | None) -> Outline:
-        """Return the outline for a plan: from declared facts, or from a table read to infer them."""
-        if self._undeclared(schema):
-            return outline_of(read_off(None, given, ()))
-        targets = self._declared_targets()
-        middle, bound = self._public_norm(None, schema)
-        columns = given.n_columns if schema is None else schema.n_features
-        assert columns is not None
-        return Outline(given.n_records, targets.releases, None, targets, columns, (), middle, bound)
-
-    def _prepared(self, X: Any, y: Any, schema: Schema | None, part: bool = False) -> Prepared:
-        """Validate and encode records in memory.
-
-        Rows of a ``part`` are neither scaled to the norm bound nor extended by the constant feature; the
-        risk of the part does both. ``outline_of_part`` checks that they are finite.
-        """
-        counts = coded = None
-        if isinstance(X, CountedRecords):
-            y, counts = X.labels, X.counts
-            coded = X.coded if self.data_norm is None else None  # without data_norm no row is rescaled
-        if coded is not None:
-            X = coded
-        else:
-            X = as_table(X) if schema is None else encoded(schema, X)
-            X = validated(
-                *(self, X), accept_sparse="csr", dtype=[np.float64, np.float32], ensure_all_finite=not part
-            )
-        rows, d = X.shape
-        targets = self._targets_of(y, rows)
-        middle, bound = self._public_norm(X, schema)
-        if middle is not None and coded is not None:
-            X = coded.mapped(lambda table: table - middle)
-        elif middle is not None:
-            X -= middle  # in place: the encoded table is a copy
-        if self.data_norm is not None and not part:
-            X = shortened(X, bound, self._row_norm)
-        if not part and self._own_constant(schema):
-            X = with_constant(X, constant_feature(bound, self._row_norm))
-        names = () if coded is not None else tuple(getattr(self, "feature_names_in_", ()))
-        return Prepared(X, targets, counts, d, names, middle, bound)
-
-    def _class_weights(self, targets: Targets, epsilon: float) -> ClassWeights:
-        """Return the class weights and their share of epsilon; by default equal weights and no share."""
-        return ClassWeights(np.ones(1), None, epsilon, epsilon)
-
-    def _planned(
-        self, choice: Choice, seen: Outline, schema: Schema | None, epsilon: float, carried: Floats
-    ) -> RiskMechanism:
-        facts, delta = self._facts(seen, schema, carried), public_delta(self.delta, seen.records)
-        plan = choice.plan(facts, epsilon=epsilon, delta=delta, steps=self.steps, releases=seen.releases)
-        # For centred features, sufficient statistics can use the columns that the features encode.
-        measured = seen.middle is not None and facts.constant > 0
-        if isinstance(plan, SufficientStatistics) and schema is not None and measured:
-            return replace(plan, columns=Columns.of(schema))
-        return plan
-
-    def _public_norm(self, X: Any, schema: Schema | None) -> tuple[Floats | None, float]:
-        """Return the centre subtracted from rows (None for 0), and a bound on the norm of centred rows.
-
-        A schema determines the middle of each column. Centring reduces the norm bound by up to half, and the
-        noise with it. It requires an intercept, which makes the models equivalent, and no convex set, as a
-        set constrains the weights of uncentred rows.
-        """
-        if self.data_norm is not None:
-            return None, check_positive(self.data_norm, "data_norm")
-        if schema is not None:
-            if (
-                self._row_norm == "l2"
-                and self.convex_set is None
-                and (self.fit_intercept or schema.intercept)
-            ):
-                return schema.middle, schema.spread
-            return None, schema_norm(schema, self._row_norm)
-        leak("data_norm, the bound on row norms, was read off the data, which is not private; declare it")
-        norms = sparse_norm if sp.issparse(X) else np.linalg.norm
-        largest = float(np.max(norms(X, np.inf if self._row_norm == "linf" else 2, axis=1)))
-        return None, largest or 1.0
-
-    def _choice(self, seen: Outline, schema: Schema | None, weights: ClassWeights) -> Choice:
-        facts, space, penalty = self._facts(seen, schema, weights.expected), self.convex_set, self.regularizer
-        mu = gaussian_mu(weights.rest, public_delta(self.delta, seen.records)) / math.sqrt(seen.releases)
-        if isinstance(space, str):
-            space = parse_set(space, facts.dimension)
-        if isinstance(penalty, str):
-            penalty = parse_regularizer(penalty)
-        if not isinstance(penalty, ElasticNet):
-            raise InvalidInputError(
-                f'a regularizer is text such as "l2:0.1" or an ElasticNet, got {told(penalty)}'
-            )
-        if not isinstance(space, ConvexSet | None):
-            raise InvalidInputError(
-                f'convex_set must be text such as "l2:1" or a ConvexSet, got {told(space)}'
-            )
-        return choose_risk_mechanism(self.mechanism, facts, space, penalty, mu=mu)
 
     def _set(self, coef: Floats, intercept: Floats, spend: PrivacySpend) -> Self:
         self.coef_, self.intercept_, self.spend_ = coef, intercept, spend
@@ -453,18 +180,6 @@ class PrivateLinearModel(BookedEstimator, BaseEstimator):  # type: ignore[misc]
         tags.input_tags.sparse = True
         tags.non_deterministic = True  # noise from the operating system: two fits differ
         return tags
-
-
-def risk_of_table(model: PrivateLinearModel, X: Any, y: Any) -> EmpiricalRisk:
-    """Return the unweighted empirical risk of the first label vector, as ``fit`` builds it. Not private."""
-    schema = None if model.schema is None else declared_schema(model.schema)
-    table = read_off(None, model._given(X, y, schema)[0], ())
-    return risk_of(table, 0, None, model._facts(outline_of(table), schema, None))
-
-
-def _prepared_part(pair: tuple[Any, Any], worker: PrivateLinearModel, schema: Schema | None) -> Prepared:
-    """Prepare one part of a table on its worker; ``worker`` is an estimator with public facts only."""
-    return worker._prepared(*pair, schema, part=True)
 
 
 def _checked_weights(weights: object, intercept: object) -> tuple[Floats, Floats]:

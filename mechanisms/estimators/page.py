@@ -39,7 +39,7 @@ $rows
 $interval: it includes the noise that was added for privacy.</p>
 </section>""")
 _QUALITY = Template("""<section id="quality">
-<h2>How well it tells apart</h2>
+<h2>Accuracy</h2>
 <div class="two">$curve
 <div><table><thead><tr><th></th><th>estimate</th><th>$interval</th></tr></thead>
 <tbody>
@@ -145,12 +145,12 @@ def _risks(card: Card) -> str:
 
 
 def for_experts(spend: PrivacySpend) -> str:
-    """The spend in the field's words."""
+    """Return the spend in technical terms, for the page."""
     return f"For experts: {spend}" + (f". In detail: {spend.note}" if spend.note else "")
 
 
 def quality(evaluation: Evaluation, seen: bool, noun: str = "card") -> str:
-    """The section with the numbers and the ROC curve of an evaluation."""
+    """Return the section with the metrics and the ROC curve of an evaluation."""
     rows = [
         f'<tr><td>{escape(NAMES[name])}</td><td class="n">{_decimal(found.value)}</td>'
         f'<td class="n">{found.low:.2f} to {found.high:.2f}</td></tr>'
@@ -158,11 +158,11 @@ def quality(evaluation: Evaluation, seen: bool, noun: str = "card") -> str:
         if name in _SHOWN
     ]
     source = (
-        f"From {evaluation.histogram.n_records:,} records. Were any of them among those that the {noun} "
-        "was made from, expect a little less on new ones"
+        f"From {evaluation.histogram.n_records:,} records. If any of them were training records of the "
+        f"{noun}, expect a little less on new ones"
     )
     if seen:
-        source = f"From the records that the {noun} was made from: on new ones expect a little less"
+        source = f"From the training records of the {noun}: on new ones expect a little less"
     interval = f"{evaluation.confidence:.0%} interval"
     return _QUALITY.substitute(
         curve=_roc(evaluation, noun), interval=interval, rows="\n".join(rows), source=source
@@ -190,20 +190,20 @@ def promises(
     seen: bool,
     noun: str = "card",
 ) -> list[str]:
-    """The guarantee in plain words."""
+    """Return the guarantee in plain words."""
     lines = [_promise(spend, noun)]
     if n_records is not None:
-        lines.append(f"The {noun} was made from {n_records:,} records. Their number is taken as known.")
+        lines.append(f"The {noun} was fitted to {n_records:,} records. Their number is treated as public.")
     if evaluation is not None and not seen:
         lines.append(
-            "The figures on how well it tells apart are a release of their own, with epsilon = "
-            f"{evaluation.spend.epsilon:g} for the records that they are from. For a record that the {noun} "
-            "was made from as well, the two add up."
+            "The accuracy figures are a release of their own, with epsilon = "
+            f"{evaluation.spend.epsilon:g} for the evaluated records. For a training record of the {noun} "
+            "among them the two add up."
         )
     lines.append(
-        f"Not promised: that the {noun} is right about a person, or that nothing can be learned about people "
-        "in general. What holds whether or not one person's record is there is what a "
-        f"{'scorecard' if noun == 'card' else noun} is for."
+        f"Not guaranteed: that the {noun} is right about a person, or that nothing can be learned about "
+        "people in general. Facts that do not depend on one person's record are the purpose of a "
+        f"{'scorecard' if noun == 'card' else noun}."
     )
     return lines
 
@@ -219,13 +219,13 @@ def _promise(spend: PrivacySpend, noun: str) -> str:
     slack = ""
     if spend.delta:
         rare = f"one in {int(1 / spend.delta):,}" if spend.delta > 1e-15 else f"{spend.delta:.2g}"
-        slack = f", but for a chance of {rare}"
-    weak = " That is a weak promise: epsilon is large." if spend.epsilon > _LARGE else ""
+        slack = f", except with probability {rare}"
+    weak = " That is a weak guarantee: epsilon is large." if spend.epsilon > _LARGE else ""
     if spend.claim == "not checked":
-        weak += f" Nobody has checked all of the code behind that promise: {spend.note}."
+        weak += f" Not all of the code behind this guarantee has been checked: {spend.note}."
     return (
         f"This {noun} is differentially private with epsilon = {spend.epsilon:g}. Had the record of one "
-        f"person been any other, each possible {noun} would have come out with a chance at most {times} as "
-        f"large or as small{slack}. So the {noun} shifts the odds between any two values of one record by "
+        f"person been any other, each possible {noun} would have resulted with a probability at most {times} "
+        f"as large or as small{slack}. So the {noun} shifts the odds between any two values of one record by "
         f"that factor at most, for whoever reads it, whatever else they know.{weak}"
     )

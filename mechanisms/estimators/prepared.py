@@ -94,13 +94,14 @@ def _outline(part: Prepared) -> Outline:
 
 
 def outline_of_part(part: Prepared) -> Outline:
-    """Return the outline of a part after a check for finite features.
+    """Return the outline of a part after a check for finite features; those of counted records are.
 
     Raises:
         InvalidInputError: a feature is not finite.
     """
     try:
-        assert_all_finite(part.features, input_name="X")
+        if part.counts is None:
+            assert_all_finite(part.features, input_name="X")
     except ValueError as error:
         raise InvalidInputError(without_values(error)) from None
     return _outline(part)
@@ -134,7 +135,9 @@ def risk_of(table: Parts, number: int, weights: Floats | None, facts: RiskFacts)
 
 def _risk_in_memory(part: Prepared, number: int, weights: Floats | None, facts: RiskFacts) -> EmpiricalRisk:
     return EmpiricalRisk(
-        *(part.features, part.targets.weighted(weights).labels[number], facts.loss),
+        part.features,
+        part.targets.weighted(weights).labels[number],
+        facts.loss,
         row_norm=facts.row_norm,
         norm=facts.norm,
         constant=facts.constant,
@@ -142,7 +145,9 @@ def _risk_in_memory(part: Prepared, number: int, weights: Floats | None, facts: 
     )
 
 
-def _risk_of_part(part: Prepared, number: int, weights: Floats | None, facts: RiskFacts) -> PartRisk:
+def _risk_of_part(part: Prepared, number: int, weights: Floats | None, facts: RiskFacts) -> EmpiricalRisk:
+    if part.counts is not None:  # counted records, prepared as a whole table of them is
+        return _risk_in_memory(part, number, weights, facts)
     return PartRisk(part.features, part.targets.weighted(weights).labels[number], facts, part.bound)
 
 

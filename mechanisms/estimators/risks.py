@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Self
 
-from privopt.mechanisms.evaluation.bins import ScoreBins, card_bins
+from privopt.mechanisms.evaluation.bins import ScoreBins, risk_bins
 from privopt.mechanisms.evaluation.histogram import HistogramPlan, ScoreHistogram
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.parameters import check_epsilon
@@ -57,7 +57,7 @@ class CardBudget:
         return cls(epsilon, card, risks)
 
     def whole(self, card: PrivacySpend, what: str = "the points") -> PrivacySpend:
-        """What card and risks cost together; ``what`` the first of them is."""
+        """Cost of a card and its risks together; ``what`` names the first of them."""
         if not self.risks:
             return card
         note = f"{what} at epsilon = {card.epsilon:.4g}, the risks at {self.risks:.4g}"
@@ -72,6 +72,6 @@ class CardBudget:
         """Release the counts by score and class of a released card, or None without a budget for risks."""
         if not self.risks:
             return None
-        plan = HistogramPlan.plan(card_bins(schema, points, table.n_records, self.risks), epsilon=self.risks)
+        plan = HistogramPlan.plan(risk_bins(schema, points, table.n_records, self.risks), epsilon=self.risks)
         scores = table.X @ points / schema.denominator
         return plan.release(scores, table.y > 0, source, table.counts)

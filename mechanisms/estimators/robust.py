@@ -5,7 +5,6 @@ Neighbours: replace-one, number of records public, throughout.
 
 from __future__ import annotations
 
-import dataclasses
 import warnings
 from collections.abc import Sequence
 from functools import partial
@@ -17,10 +16,10 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import Tags
 
-from privopt.mechanisms.estimators.booking import Unread, booked, read_off, unread_table
-from privopt.mechanisms.estimators.counting import check_number, encoded
-from privopt.mechanisms.estimators.linear import LinearClassifier, LinearRegressor, Probabilities
+from privopt.mechanisms.estimators.booking import Unread, booked, read_unbooked, unread_table
+from privopt.mechanisms.estimators.counting import check_number, encoded, unread_counts
 from privopt.mechanisms.estimators.linear_model import PrivateLinearModel
+from privopt.mechanisms.estimators.linear_predictors import LinearClassifier, LinearRegressor, Probabilities
 from privopt.mechanisms.estimators.predictions import by_parts
 from privopt.mechanisms.estimators.prepared import Targets
 from privopt.mechanisms.estimators.public_facts import declared_schema, public_delta
@@ -29,6 +28,7 @@ from privopt.mechanisms.heavy_tails.clipped_newton import ClippedNewton
 from privopt.mechanisms.heavy_tails.measured_descent import MeasuredDescent
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.parameters import check_epsilon
+from privopt.mechanisms.privacy.reliance import spent
 from privopt.mechanisms.registry import ROBUST_FITS
 from privopt.oracles.limits import Limits, check_limits
 from privopt.problems.convex.losses import Labels, LogisticLoss, Loss
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 
-_AUTO = "it was the most accurate at equal privacy of those measured, and wants no public bound"
+_AUTO = "it was the most accurate at equal privacy of those measured, and needs no public bounds"
 
 
 def choose_robust(
@@ -69,6 +69,20 @@ def choose_robust(
     return plan, _AUTO if name == "auto" else "it was asked for"
 
 
+def in_random_order(counts: NDArray[np.int64], source: NoiseSource) -> NDArray[np.int64]:
+    """Return the row of every counted record, the records in uniformly random order, shape (n,).
+
+    Mechanisms may depend on the positions of records: proofs are for tables that differ in one place. Sorted
+    counts that differ in one record differ in many places. In random order they are as private as a table: an
+    order of the one corresponds to one of the other, equally likely, that differs from it in one place.
+    """
+    rows = np.repeat(np.arange(len(counts)), counts)
+    keys = source.bits(len(rows))
+    while len(np.unique(keys)) < len(rows):  # ties would prefer an order
+        keys = source.bits(len(rows))
+    return rows[np.argsort(keys)]
+
+
 class _PrivateRobustModel(PrivateLinearModel):
     """Base of robust linear models, which fit without public bounds."""
 
@@ -77,8 +91,9 @@ class _PrivateRobustModel(PrivateLinearModel):
 
         Args:
             X: records, shape (n, d): an array, or a data frame of numbers. With a schema, a table with its
-                columns.
-            y: labels, shape (n,).
+                columns. A classifier with a schema and declared classes takes an Ibis table, or
+                ``CountedRecords``, too; their records are put in random order in memory.
+            y: labels, shape (n,); of an Ibis table the name of the label column; of counted records None.
 
         Raises:
             InvalidInputError: invalid data (a ``ValueError``); nothing was released.
@@ -88,25 +103,27 @@ class _PrivateRobustModel(PrivateLinearModel):
         """
         check_limits(self.limits)
         schema = None if self.schema is None else declared_schema(self.schema)
-        if isinstance(X, CountedRecords):
-            raise InvalidInputError("medians of columns need a table in memory, not counts of records")
         if is_dask(X):
             raise InvalidInputError("medians of columns need a table in memory, not partitions: X.compute()")
         if sp.issparse(X):
             raise InvalidInputError("sparse matrices are not taken: medians of columns are subtracted")
-        given = unread_table(X, y, schema, partial(validated, self))
+        source = NoiseSource(self.insecure_seed)
+        given = self._unread(X, y, schema)
         n, d = given.n_records, given.n_columns if schema is None else schema.n_features
         assert d is not None
         if n < 2:
             raise InvalidInputError("n_samples = 1: a private fit needs at least 2 records")
-        table = given.then(lambda pair: self._read(pair[0], pair[1], schema))
+        table = given.then(lambda pair: self._read(pair[0], pair[1], schema, source))
         if getattr(self, "classes", ()) is None:
-            X, targets = read_off(self.ledger, table, ["classes"])
+            X, targets = read_unbooked(self.ledger, table, ["classes"])
             table = Unread(n, lambda: (X, targets))
         else:
             targets = self._declared_targets()
         plan, reason = choose_robust(
-            *(self.mechanism, n, d, targets.loss),
+            self.mechanism,
+            n,
+            d,
+            targets.loss,
             epsilon=check_epsilon(self.epsilon),
             delta=public_delta(self.delta, n),
             steps=self.steps,
@@ -115,14 +132,8 @@ class _PrivateRobustModel(PrivateLinearModel):
         )
         numbers = d - (0 if schema is None else len(schema.flags)) + (targets.loss.labels is Labels.REAL)
         if plan.search is None and numbers:  # depends on public facts: n, epsilon and the columns
-            warnings.warn(
-                f"{n} records are too few at epsilon = {self.epsilon:g} to find units of {numbers} columns "
-                "of numbers privately: they are taken as they are, which goes wrong where they are not about "
-                "1. Divide by units that you know, or declare bounds, to a linear model that is not robust",
-                stacklevel=2,
-            )
-        source = NoiseSource(self.insecure_seed)
-        spend = dataclasses.replace(plan.spend, insecure_seed=source.insecure_seed)
+            _warn_of_units(n, self.epsilon, numbers)
+        spend = spent(plan, source)
         with booked(self.ledger, spend, table) as (X, read):
             check_number(len(X), n)
             releases = plan.release(X, read.labels, source, self.limits)
@@ -130,9 +141,20 @@ class _PrivateRobustModel(PrivateLinearModel):
         points = np.stack([release.point for release in releases])
         return self._set(points[:, :d], points[:, d], spend)
 
-    def _read(self, X: Any, y: Any, schema: Schema | None) -> tuple[Floats, Targets]:
+    def _unread(self, X: Any, y: Any, schema: Schema | None) -> Unread[Any]:
+        """Wrap records and labels as unread; counted records hold their labels."""
+        counted = unread_counts(X, y, schema, getattr(self, "classes", None))
+        if counted is not None:
+            return counted.then(lambda records: (records, None))
+        return unread_table(X, y, schema, partial(validated, self))
+
+    def _read(self, X: Any, y: Any, schema: Schema | None, source: NoiseSource) -> tuple[Floats, Targets]:
         """Validate and encode features and labels."""
-        X = as_table(X) if schema is None else encoded(schema, X)
+        if isinstance(X, CountedRecords):
+            rows = in_random_order(X.counts, source)
+            X, y = encoded(X.schema, X)[rows], X.labels[rows]
+        else:
+            X = as_table(X) if schema is None else encoded(schema, X)
         X = validated(self, X, dtype=np.float64)
         return X, self._targets_of(y, len(X))
 
@@ -145,6 +167,15 @@ class _PrivateRobustModel(PrivateLinearModel):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = False  # medians of columns are subtracted
         return tags
+
+
+def _warn_of_units(n: int, epsilon: float, numbers: int) -> None:
+    warnings.warn(
+        f"{n} records are too few at epsilon = {epsilon:g} to find units of {numbers} columns of numbers "
+        "privately: they are taken as they are, which goes wrong where they are not about 1. Divide by units "
+        "that you know, or declare bounds, to a linear model that is not robust",
+        stacklevel=3,
+    )
 
 
 class PrivateRobustRegression(LinearRegressor, _PrivateRobustModel):

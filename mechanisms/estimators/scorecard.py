@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
@@ -18,9 +19,10 @@ from sklearn.utils import Tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from privopt.mechanisms.discrete.mechanism import Release, relying_on
-from privopt.mechanisms.estimators.booking import BookedEstimator, Unread, booked, read_off, unread_table
+from privopt.mechanisms.discrete.mechanism import Release, answering
+from privopt.mechanisms.estimators.booking import BookedEstimator, Unread, booked, read_unbooked, unread_table
 from privopt.mechanisms.estimators.card import Card, card_of
+from privopt.mechanisms.estimators.columns import labelled_columns, refuse_columns
 from privopt.mechanisms.estimators.counting import (
     check_counted_by,
     check_number,
@@ -28,7 +30,7 @@ from privopt.mechanisms.estimators.counting import (
     unread_counts,
     unread_part_counts,
 )
-from privopt.mechanisms.estimators.labels import checked_labels, class_indices, public_classes
+from privopt.mechanisms.estimators.labels import class_indices, public_classes
 from privopt.mechanisms.estimators.predictions import ScoredClassifier, by_parts
 from privopt.mechanisms.estimators.public_facts import declared_schema, public_delta
 from privopt.mechanisms.estimators.risks import CardBudget
@@ -40,6 +42,7 @@ from privopt.mechanisms.evaluation.histogram import ScoreHistogram
 from privopt.mechanisms.evaluation.risk import RiskTable
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.parameters import check_count
+from privopt.mechanisms.privacy.reliance import relying_on
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.mechanisms.registry import MECHANISMS
 from privopt.mechanisms.scorecards.card_plan import CardPlan, plan_card
@@ -47,7 +50,7 @@ from privopt.mechanisms.scorecards.effort import MOST_WORK
 from privopt.oracles.certificate import Certificate
 from privopt.oracles.draw.interface import GibbsOracle
 from privopt.oracles.errors import CertificateError, UnfinishedDrawError
-from privopt.oracles.limits import Limits, check_limits
+from privopt.oracles.limits import Limits, check_limits, started
 from privopt.oracles.minimize.interface import DiscreteOracle
 from privopt.problems.arguments import check_type
 from privopt.problems.arrays import tallied
@@ -57,7 +60,6 @@ from privopt.problems.discrete.lattice import IntegerLattice
 from privopt.problems.errors import InvalidInputError, PrivOptError
 from privopt.problems.files import write_atomically
 from privopt.problems.tables.counted import CountedRecords
-from privopt.problems.tables.frames import columns_of
 from privopt.problems.tables.partitions import is_dask
 from privopt.problems.tables.schema import Schema
 
@@ -194,10 +196,8 @@ class PrivateHalfspaceClassifier(BookedEstimator, ScoredClassifier, BaseEstimato
         budget, n = CardBudget.of(self.epsilon, self.risk_share), given.n_records
         weights = ClassWeights.of(self.class_weight, self.prevalence, classes, budget.card)
         planned = self._planned(schema, n, weights)
-        planned.check_oracle()
         plan, costs, source = planned.plan, _costs(weights), NoiseSource(self.insecure_seed)
-        card = weights.whole(replace(plan.spend, insecure_seed=source.insecure_seed))
-        spend = budget.whole(card)
+        spend = replace(_spend(planned, weights, budget), insecure_seed=source.insecure_seed)
         with booked(self.ledger, spend, given) as records, _searching(plan.name, self.limits):
             check_number(records.n_records, n)
             if weights.plan is not None:  # plan again, for the released costs
@@ -205,9 +205,11 @@ class PrivateHalfspaceClassifier(BookedEstimator, ScoredClassifier, BaseEstimato
                 plan = (planned := self._planned(schema, n, weights, costs)).plan
             table = (records.features.X, 2 * records.label - 1)
             problem = ZeroOneHalfspace(*table, plan.lattice, costs, records.counts)
+            clock = started(self.limits)  # preparing, compiling included, takes its part of the time
             oracle = planned.prepare(problem, records.coded)
             release = replace(
-                plan.release(oracle, source, self.limits), spend=relying_on(spend, plan, oracle)
+                plan.release(oracle, source, clock.rest),
+                spend=relying_on(spend, plan, answering(oracle)),
             )
             histogram = budget.histogram(schema, release.point, problem, source)
         self.target_ = _label_name(y)
@@ -221,12 +223,12 @@ class PrivateHalfspaceClassifier(BookedEstimator, ScoredClassifier, BaseEstimato
             PrivOptError: an argument that ``fit`` would refuse before it reads records.
         """
         if self.schema is None:
-            raise InvalidInputError("a plan needs a declared schema, there being no data to read facts off")
+            raise InvalidInputError("a plan needs a declared schema: there are no data to infer one from")
         schema, budget = declared_schema(self.schema), CardBudget.of(self.epsilon, self.risk_share)
         classes = np.array([0, 1]) if self.classes is None else np.asarray(self.classes)
         weights = ClassWeights.of(self.class_weight, self.prevalence, classes, budget.card)
         planned = self._planned(schema, check_count(n_records, "n_records"), weights)
-        return replace(planned, spend=budget.whole(weights.whole(planned.plan.spend)))
+        return replace(planned, spend=_spend(planned, weights, budget))
 
     def _planned(self, schema: Schema, n: int, weights: ClassWeights, costs: Costs | None = None) -> CardPlan:
         return plan_card(
@@ -248,10 +250,10 @@ class PrivateHalfspaceClassifier(BookedEstimator, ScoredClassifier, BaseEstimato
             raise InvalidInputError("X is sparse: a scorecard reads tables or dense arrays, X.toarray() say")
         counted = (unread_part_counts if is_dask(X) else unread_counts)(X, y, self.schema, self.classes)
         declared = None if self.schema is None else declared_schema(self.schema)
-        table = unread_table(X, y, declared, self._refuse) if counted is None else None
+        table = unread_table(X, y, declared, partial(refuse_columns, self)) if counted is None else None
         if undeclared := [name for name in ("schema", "classes") if getattr(self, name) is None]:
             assert table is not None
-            X, labels = self._validated(*read_off(self.ledger, table, undeclared))
+            X, labels = labelled_columns(self, *read_unbooked(self.ledger, table, undeclared))
             facts = self._public_schema(X), self._public_classes(labels)
             return _Given(*facts, Unread(len(labels), lambda: _counted(X, labels, *facts)))
         schema, classes = self._public_schema(None), self._public_classes(np.array([]))
@@ -264,20 +266,7 @@ class PrivateHalfspaceClassifier(BookedEstimator, ScoredClassifier, BaseEstimato
         if isinstance(X, CountedRecords):
             check_counted_by(X, schema, classes.tolist())
             return X
-        return _counted(*self._validated(X, y), schema, classes)
-
-    def _refuse(self, X: NDArray[Any]) -> None:
-        if self.schema is None:
-            validated(self, X)
-        columns_of(X)
-
-    def _validated(self, X: Any, y: ArrayLike) -> tuple[Any, NDArray[Any]]:
-        X = as_table(X)
-        if self.schema is None and not isinstance(X, pd.DataFrame):
-            X, y = validated(self, X, y, dtype=np.float64)
-        else:
-            validated(self, X, skip_check_array=True)
-        return X, checked_labels(y, len(columns_of(X)[0][1]))
+        return _counted(*labelled_columns(self, X, y), schema, classes)
 
     def _public_classes(self, labels: NDArray[Any]) -> NDArray[Any]:
         classes = public_classes(self.classes, labels)
@@ -438,7 +427,15 @@ class PrivateHalfspaceClassifier(BookedEstimator, ScoredClassifier, BaseEstimato
         Raises:
             InvalidInputError: an invalid file.
         """
-        model = read_model(path, _MODEL_FORMAT)
+        return cls.from_dict(read_model(path, _MODEL_FORMAT), path)
+
+    @classmethod
+    def from_dict(cls, model: dict[str, Any], path: object = "the model") -> Self:
+        """Read ``to_dict`` back; ``path`` names the file in errors.
+
+        Raises:
+            InvalidInputError: anything else.
+        """
         try:
             spend, schema = PrivacySpend.from_dict(model["spend"]), Schema.from_dict(model["schema"])
             weights, oracle = np.array(model["weights"], dtype=np.int64), str(model["oracle"])
@@ -476,6 +473,12 @@ def _counted(X: Any, labels: NDArray[Any], schema: Schema, classes: NDArray[Any]
     return CountedRecords.of(schema, schema.codes(X), classes.tolist(), class_indices(labels, classes))
 
 
+def _spend(planned: CardPlan, weights: ClassWeights, budget: CardBudget) -> PrivacySpend:
+    """Return the spend of a whole fit, and what the claim relies on: booked before records are read."""
+    whole = budget.whole(weights.whole(planned.plan.spend))
+    return relying_on(whole, planned.plan, answering(planned.check_oracle()))
+
+
 def _label_name(y: Any) -> str:
     """Return the name of the label column of a data frame or database table, or ""."""
     name = y if isinstance(y, str) else getattr(y, "name", None)
@@ -495,7 +498,7 @@ def _searching(mechanism: str, limits: Limits | None) -> Iterator[None]:
     except (UnfinishedDrawError, CertificateError) as error:
         if mechanism in MECHANISMS and limits is not None and limits.seconds is not None:
             error.add_note(
-                "How long a search takes depends on the records. Sure to end: fewer or coarser columns, or "
+                "The time of a search depends on the records. Always terminate: fewer or coarser columns, or "
                 'mechanism="seeded" (--mechanism seeded), rspm for up to some 40 features, or a linear model '
                 "(--loss logistic)"
             )

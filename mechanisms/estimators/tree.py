@@ -6,6 +6,7 @@ import json
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
@@ -21,10 +22,11 @@ from sklearn.utils.validation import check_is_fitted
 from privopt.mechanisms.discrete.branching import BranchingPlan
 from privopt.mechanisms.discrete.mechanism import Release
 from privopt.mechanisms.discrete.preparation import prepare_oracle
-from privopt.mechanisms.estimators.booking import BookedEstimator, Unread, booked, read_off, unread_table
+from privopt.mechanisms.estimators.booking import BookedEstimator, Unread, booked, read_unbooked, unread_table
 from privopt.mechanisms.estimators.branches import Node, branches_of, leaf_numbers, leaves_of
+from privopt.mechanisms.estimators.columns import labelled_columns, refuse_columns
 from privopt.mechanisms.estimators.counting import check_number, unread_counts, unread_part_counts
-from privopt.mechanisms.estimators.labels import checked_labels, class_indices, distinct_classes
+from privopt.mechanisms.estimators.labels import class_indices, distinct_classes
 from privopt.mechanisms.estimators.predictions import ScoredClassifier, by_parts
 from privopt.mechanisms.estimators.public_facts import declared_schema
 from privopt.mechanisms.estimators.risks import CardBudget
@@ -37,7 +39,7 @@ from privopt.mechanisms.evaluation.leaves import LeafHistogram, LeafPlan, LeafRi
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.parameters import check_count
 from privopt.mechanisms.privacy.spend import PrivacySpend
-from privopt.oracles.limits import Limits, check_limits
+from privopt.oracles.limits import Limits, check_limits, started
 from privopt.problems.arguments import check_type
 from privopt.problems.arrays import record_counts, tallied
 from privopt.problems.discrete.branching import BranchingProblem
@@ -49,23 +51,22 @@ from privopt.problems.discrete.tree import DecisionTree
 from privopt.problems.errors import InvalidInputError, PrivOptError
 from privopt.problems.files import write_atomically
 from privopt.problems.tables.counted import CountedRecords
-from privopt.problems.tables.engines import is_engine_table
-from privopt.problems.tables.frames import columns_of
 from privopt.problems.tables.partitions import is_dask
 from privopt.problems.tables.predicates import Predicates
 from privopt.problems.tables.schema import Schema
+from privopt.problems.tables.sources import is_engine_table
 
 if TYPE_CHECKING:
     from privopt.mechanisms.privacy.ledger import Ledger
 
-# What draws trees and rule lists.
+# Oracle that draws trees and rule lists.
 _ORACLE = "branching"
-# Tables in memory are counted first where so many records share a row at least, by public facts.
+# Tables in memory are counted first if at least this many records share a row, by public facts.
 _SHARED = 4
 
 
 class _Rows(NamedTuple):
-    """Records by predicates; ``counts`` None: a row each."""
+    """Records by predicates; ``counts`` is None if each row is one record."""
 
     table: PredicateTable
     label: IntArray
@@ -89,10 +90,10 @@ class TreePlan:
     """Plan of a fit, made without data.
 
     Attributes:
-        plan: of the draw.
-        spend: what the whole fit costs.
-        predicates: how many there are.
-        seconds: processor time that counting and summing take, roughly, without compiling (once, 7 s).
+        plan: the plan of the draw.
+        spend: the privacy spend of the whole fit.
+        predicates: number of predicates.
+        seconds: approximate processor time of counting and summing, without compilation (once, 7 s).
         memory: bytes of its tables.
     """
 
@@ -130,14 +131,14 @@ class _PrivateBranchingClassifier(BookedEstimator, ScoredClassifier, BaseEstimat
 
         Args:
             X: records, shape (n, columns): a data frame, whose columns are found by name, or an array with
-                columns in the schema's order. Or an Ibis table, which its engine groups: only counts come
-                back; a Dask data frame or array, which its workers count; or ``CountedRecords``.
+                columns in the schema's order. Or an Ibis table, which its engine groups so that only counts
+                are returned; a Dask data frame or array, which its workers count; or ``CountedRecords``.
             y: labels, shape (n,), for Dask a collection with the partitions of X; of an Ibis table the name
                 of the label column; of counted records None.
 
         Raises:
-            InvalidInputError: unusable data (a ``ValueError``), or more work or memory than there is; nothing
-                was released.
+            InvalidInputError: unusable data (a ``ValueError``), or more work or memory than the limits;
+                nothing was released.
             PrivacyParameterError: epsilon out of range.
             BudgetExceededError: the ledger refused; nothing was read.
             UnfinishedDrawError: a limit was reached; nothing was released.
@@ -145,7 +146,7 @@ class _PrivateBranchingClassifier(BookedEstimator, ScoredClassifier, BaseEstimat
         check_limits(self.limits)
         given = self._given(X, y)
         n = given.records.n_records
-        # The plan is complete before a single feature is looked at.
+        # The plan is complete before any record is read.
         budget = CardBudget.of(self.epsilon, self.risk_share)
         weights = ClassWeights.of(self.class_weight, self.prevalence, given.classes, budget.card)
         plan = self._plan(given.predicates, n, weights, weights.expected)
@@ -167,11 +168,12 @@ class _PrivateBranchingClassifier(BookedEstimator, ScoredClassifier, BaseEstimat
     def _released(
         self, plan: BranchingPlan, rows: _Rows, budget: CardBudget, given: _Given, source: NoiseSource
     ) -> tuple[Release, LeafHistogram | None]:
-        """Draw, and count records by leaf and class, if that is paid for."""
+        """Draw a model, and count records by leaf and class if there is a risk share."""
         costs = plan.costs
         problem = self._kind(rows.table, rows.label, plan.choice.lattice, costs, rows.counts)
+        clock = started(self.limits)  # preparing, compiling included, takes its part of the time
         oracle = prepare_oracle(_ORACLE, plan.choice, problem)
-        release = plan.choice.release(oracle, source, self.limits)
+        release = plan.choice.release(oracle, source, clock.rest)
         if not budget.risks:
             return release, None
         branches = branches_of(self._kind, release.point, given.predicates)
@@ -181,15 +183,14 @@ class _PrivateBranchingClassifier(BookedEstimator, ScoredClassifier, BaseEstimat
         return release, counted
 
     def plan(self, n_records: int) -> TreePlan:
-        """What ``fit`` would do with so many records: levels and why, noise, spend, seconds, memory. No data.
+        """Plan a fit of ``n_records`` without data: levels and reason, noise, spend, running time, memory.
 
         Raises:
-            InvalidInputError: without a declared schema and classes there is nothing to plan from; or more
-                work or memory than there is.
-            PrivOptError: what else ``fit`` would refuse before it looks at the records.
+            InvalidInputError: no schema or classes are declared; or more work or memory than the limits.
+            PrivOptError: other errors that ``fit`` would raise before it reads records.
         """
         if self.schema is None:
-            raise InvalidInputError("a plan needs a declared schema, there being no data to read facts off")
+            raise InvalidInputError("a plan needs a declared schema: there are no data to infer one from")
         predicates = Predicates.of(declared_schema(self.schema))
         classes = distinct_classes((0, 1) if self.classes is None else self.classes, np.array([]))
         budget = CardBudget.of(self.epsilon, self.risk_share)
@@ -204,13 +205,13 @@ class _PrivateBranchingClassifier(BookedEstimator, ScoredClassifier, BaseEstimat
     ) -> BranchingPlan:
         return BranchingPlan.plan(
             self._kind,
-            len(predicates),
+            predicates.weights,
             min(n, len(costs) * predicates.most_rows),
             epsilon=weights.rest,
             costs=CostMatrix.of_weights(costs),
             max_levels=self._max_levels,
-            # Where errors are weighed so that all classes count alike, the same answer for everybody is
-            # never worth having, and it would swallow small budgets.
+            # If errors are weighted so that all classes count equally, a constant prediction has no value,
+            # but small budgets would often select it.
             root_splits=isinstance(self.class_weight, str),
         )
 
@@ -221,13 +222,13 @@ class _PrivateBranchingClassifier(BookedEstimator, ScoredClassifier, BaseEstimat
             )
         schema = None if self.schema is None else declared_schema(self.schema)
         predicates = None if schema is None else Predicates.of(schema)
-        # Engines and workers count as far as predicates tell records apart.
+        # Engines and workers count records by predicates.
         facts = schema if predicates is None or isinstance(X, CountedRecords) else predicates.coarse
         counted = (unread_part_counts if is_dask(X) else unread_counts)(X, y, facts, self.classes)
-        table = unread_table(X, y, schema, self._refuse) if counted is None else None
+        table = unread_table(X, y, schema, partial(refuse_columns, self)) if counted is None else None
         if undeclared := [name for name in ("schema", "classes") if getattr(self, name) is None]:
             assert table is not None
-            X, labels = self._validated(*read_off(self.ledger, table, undeclared))
+            X, labels = labelled_columns(self, *read_unbooked(self.ledger, table, undeclared))
             known = Predicates.of(Schema.infer(X)) if predicates is None else predicates
             classes = distinct_classes(self.classes, labels)
             return _Given(known, classes, Unread(len(labels), lambda: _rows(X, labels, known, classes)))
@@ -241,20 +242,7 @@ class _PrivateBranchingClassifier(BookedEstimator, ScoredClassifier, BaseEstimat
     def _read(self, pair: tuple[Any, Any], predicates: Predicates, classes: NDArray[Any]) -> _Rows:
         if isinstance(pair[0], CountedRecords):
             return _counted_rows(pair[0], predicates)
-        return _rows(*self._validated(*pair), predicates, classes)
-
-    def _refuse(self, X: NDArray[Any]) -> None:
-        if self.schema is None:
-            validated(self, X)
-        columns_of(X)
-
-    def _validated(self, X: Any, y: ArrayLike) -> tuple[Any, NDArray[Any]]:
-        X = as_table(X)
-        if self.schema is None and not isinstance(X, pd.DataFrame):
-            X, y = validated(self, X, y, dtype=np.float64)
-        else:
-            validated(self, X, skip_check_array=True)
-        return X, checked_labels(y, len(columns_of(X)[0][1]))
+        return _rows(*labelled_columns(self, *pair), predicates, classes)
 
     def _set(
         self,
@@ -275,7 +263,7 @@ class _PrivateBranchingClassifier(BookedEstimator, ScoredClassifier, BaseEstimat
 
     @property
     def card_(self) -> TreeCard:
-        """The model to print: ``to_markdown``, ``to_dict``, ``to_svg``; and its page."""
+        """The model for printing: ``to_markdown``, ``to_dict``, ``to_svg``; and its page."""
         check_is_fitted(self)
         n = None if self.histogram_ is None else self.histogram_.n_records
         return TreeCard(
@@ -290,22 +278,23 @@ class _PrivateBranchingClassifier(BookedEstimator, ScoredClassifier, BaseEstimat
         )
 
     def to_sql(self, table: str = "records") -> str:
-        """A SELECT statement that adds leaf, prediction and, with risks, the risk of each class to all rows.
+        """Return a SELECT statement that adds leaf, prediction and, with risks, the risk of each class to
+        all rows.
 
-        It agrees with ``predict``; what it adds is NULL where that refuses a record.
+        It agrees with ``predict``; the added values are NULL for records that ``predict`` refuses.
         """
         check_is_fitted(self)
         return tree_statement(self.predicates_, self.branches_, self.classes_.tolist(), self.risk_, table)
 
     @by_parts
     def apply(self, X: Any) -> IntArray:
-        """The number of the leaf of each record, in reading order, shape (n,)."""
+        """Return the number of the leaf of each record, in reading order, shape (n,)."""
         check_is_fitted(self)
         return leaf_numbers(self.branches_, self._table(X))
 
     @by_parts
     def predict(self, X: Any) -> NDArray[Any]:
-        """Labels, shape (n,).
+        """Return labels, shape (n,).
 
         With a declared schema, columns of data frames are found by name, in any order, and further ones are
         ignored. With an inferred one they must be those of ``fit``, in that order, as scikit-learn has it.
@@ -316,17 +305,17 @@ class _PrivateBranchingClassifier(BookedEstimator, ScoredClassifier, BaseEstimat
 
     @by_parts
     def decision_function(self, X: Any) -> NDArray[np.float64]:
-        """Scores, shape (n,) for two classes, otherwise (n, classes): the predicted class above the others.
+        """Return scores, shape (n,) for two classes, otherwise (n, classes), largest for the predicted class.
 
-        Without risks the prediction alone; with them records rank by prediction first, then by risk. Of two
-        classes the second is predicted exactly where the score is > 0.
+        Without risks scores follow the prediction alone; with risks records are ranked by prediction first,
+        then by risk. Of two classes the second is predicted exactly where the score is > 0.
         """
         check_is_fitted(self)
         return np.asarray(self._leaf_scores()[leaf_numbers(self.branches_, self._table(X))])
 
     @property
     def score_edges(self) -> tuple[float, ...]:
-        """Between the scores that records can have, for two classes: edges of bins, 0 among them."""
+        """Bin edges between the possible scores, for two classes, 0 among them."""
         known = np.unique(self._leaf_scores())
         return tuple(sorted({0.0, *((known[1:] + known[:-1]) / 2).tolist()}))
 
@@ -343,9 +332,9 @@ class _PrivateBranchingClassifier(BookedEstimator, ScoredClassifier, BaseEstimat
     @available_if(lambda self: self.__dict__.get("risk_", self.risk_share or None) is not None)  # type: ignore[untyped-decorator]
     @by_parts
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Risks, shape (n, classes): the share of each class in a record's leaf, from ``risk_``.
+        """Return risks, shape (n, classes): the share of each class in a record's leaf, from ``risk_``.
 
-        Not a rule: the label is the leaf's, whatever the risks. There only with a ``risk_share``.
+        The predicted label is the leaf's, whatever the risks. Available only with a ``risk_share``.
         """
         check_is_fitted(self)
         assert self.risk_ is not None
@@ -353,14 +342,16 @@ class _PrivateBranchingClassifier(BookedEstimator, ScoredClassifier, BaseEstimat
 
     @available_if(lambda self: self.__dict__.get("risk_") is not None)  # type: ignore[untyped-decorator]
     def risks_at(self, scores: ArrayLike) -> NDArray[np.float64]:
-        """The risk of the second of two classes at scores of ``decision_function``, of the nearest leaf."""
+        """Return the risk of the second of two classes at scores of ``decision_function``, of the nearest
+        leaf.
+        """
         assert self.risk_ is not None
         known = self._leaf_scores()
         nearest = np.argmin(np.abs(np.ravel(scores)[:, None] - known[None, :]), axis=1)
         return np.asarray(self.risk_.shares[nearest, 1])
 
     def __getattr__(self, name: str) -> Any:
-        """What is not there; of risks, what they take."""
+        """Raise AttributeError; for risks that were not released, with the remedy."""
         if name in ("predict_proba", "risks_at"):
             raise AttributeError(
                 f"this {self._noun} has no risks, and no {name}: they are counted privately, for a share of "
@@ -383,9 +374,9 @@ class _PrivateBranchingClassifier(BookedEstimator, ScoredClassifier, BaseEstimat
         return self.predicates_.table(self.predicates_.coarse.codes(X))
 
     def save(self, path: str | Path) -> None:
-        """Write the model as JSON: the drawn point, schema, classes and spend. Nothing that is not private.
+        """Write the model as JSON: the drawn point, schema, classes and spend; nothing that is not private.
 
-        ``model`` is for people: it repeats what point, schema and classes say.
+        ``model`` is for readers of the file: it repeats the content of point, schema and classes.
         """
         write_atomically(path, json.dumps(self.to_dict(), indent=2) + "\n")
 
@@ -412,13 +403,21 @@ class _PrivateBranchingClassifier(BookedEstimator, ScoredClassifier, BaseEstimat
         Raises:
             InvalidInputError: not such a file.
         """
-        model = read_model(path, cls.file_format)
+        return cls.from_dict(read_model(path, cls.file_format), path)
+
+    @classmethod
+    def from_dict(cls, model: dict[str, Any], path: object = "the model") -> Self:
+        """Read ``to_dict`` back; ``path`` names the file in errors.
+
+        Raises:
+            InvalidInputError: anything else.
+        """
         try:
             spend, schema = PrivacySpend.from_dict(model["spend"]), Schema.from_dict(model["schema"])
             predicates, levels = Predicates.of(schema), check_count(model["levels"], "levels")
             classes = distinct_classes(tuple(model["classes"]), np.array([]))
             point = np.array(model["point"], dtype=np.int64)
-            if not cls._kind.domain(len(predicates), levels, len(classes)).contains(point):
+            if not cls._kind.domain(len(predicates.values), levels, len(classes)).contains(point):
                 raise InvalidInputError("the point is none of the schema's domain")
             release = Release(point, spend, dict(model["noise"]), _ORACLE)
             fitted = cls(spend.epsilon, schema=schema, classes=tuple(model["classes"]))
@@ -437,57 +436,58 @@ class _PrivateBranchingClassifier(BookedEstimator, ScoredClassifier, BaseEstimat
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        # Noise from the operating system: two fits differ, and on a handful of records noise wins.
+        # The noise is not reproducible, and on few records it dominates.
         tags.non_deterministic = True
         tags.classifier_tags.poor_score = True
         return tags
 
 
 class PrivateTreeClassifier(_PrivateBranchingClassifier):
-    """A decision tree over cuts, categories and missing values, drawn under differential privacy.
+    """Decision tree over cuts, categories and missing values, drawn under differential privacy.
 
-    Every tree of up to ``max_depth`` levels has the probability that the exponential mechanism gives it: a
-    prior, which halves with every further branch, times exp(-beta times its costs on the records). The draw
-    is exact; nothing is grown greedily, and no budget is split over levels.
+    Every tree of up to ``max_depth`` levels has its probability under the exponential mechanism: a prior,
+    which halves with every further branch, times exp(-beta times its costs on the records). The draw is
+    exact, without greedy growth or a budget split over levels.
 
     Privacy: epsilon-differential privacy (pure) for the fitted tree and its risks, for data sets that differ
     by *replacing one record*; n, the schema and the classes are public. See ``spend_``. For tables in memory
-    the work follows from public facts. Outside the guarantee: running time as far as it depends on how many
-    distinct records are counted first, whether fitting failed, and training accuracy.
+    the work follows from public facts. Outside the guarantee: running time as far as it depends on the number
+    of distinct records that are counted first, whether fitting failed, and training accuracy.
 
     Args:
         epsilon: privacy budget, > 0 and finite.
-        max_depth: the most questions that a prediction takes, 1 to 4; "auto": 4 for schemas with up to 60
-            predicates, otherwise 3, or as many as are within reach.
+        max_depth: the largest number of questions in a prediction, 1 to 4; "auto": 4 for schemas with up to
+            60 predicates, otherwise 3, or the largest number within the limits.
         schema: a ``Schema``, a dict, or a path to a TOML or JSON file. Numbers are compared with 7 evenly
-            spread cuts, binned numbers with their edges, categories one by one. None infers bounds and
-            categories from the data, which is *not* private: a ``PrivacyLeakWarning`` says so.
-        classes: the labels, two or more; for two (negative, positive). None reads them off the data, with the
-            same warning.
-        class_weight: None; a dict of weights of the classes, what an error on them costs. Their ratios count,
-            rounded to small whole numbers (``CostMatrix``), and noise follows the largest. Or "balanced",
-            which weighs classes by the inverse of their share; the tree then has one branch at least.
-        prevalence: shares for "balanced", *public* numbers: of the second of two classes, or of each. None:
-            they are released first, at a twentieth of epsilon.
-        risk_share: the share of epsilon, in [0, 1), that pays for the shares of the classes in each leaf
-            (``LeafPlan``). ``predict_proba`` reads them; 0: there are none. 0.1 is a good choice.
+            spread cuts, and amounts, whose range starts near 0, with 4 smaller ones; binned numbers with
+            their edges, so declare custom cuts as a binned column; categories one by one. None infers bounds
+            and categories from the data, which is *not* private: a ``PrivacyLeakWarning`` says so.
+        classes: the labels, two or more; for two (negative, positive). None infers them from the data, with
+            the same warning.
+        class_weight: None; a dict of class weights, the costs of errors. Their ratios count, rounded to small
+            whole numbers (``CostMatrix``), and the noise is calibrated to the largest. Or "balanced", which
+            weighs classes by their inverse frequencies; the tree then has one branch at least.
+        prevalence: class frequencies for "balanced", *public* numbers: of the second of two classes, or of
+            each. None: they are released first, at a twentieth of epsilon.
+        risk_share: the share of epsilon, in [0, 1), for the shares of the classes in each leaf
+            (``LeafPlan``), which ``predict_proba`` needs; 0: none. 0.1 is a good choice.
         limits: time limit, progress callback and cancellation of the draw.
         ledger: a ``Ledger``, its path or URL: the spend is booked before a record is read, and stays booked
-            whatever becomes of the fit; no overdrafts.
+            also if the fit fails; no overdrafts.
         insecure_seed: reproducible noise for tests and demonstrations. *Voids the guarantee.*
 
     Attributes:
         classes_: the labels.
         schema_: the schema in use.
-        target_: the name of the label column, "" where the labels came without one.
+        target_: the name of the label column, "" if the labels have no name.
         branches_: the tree, pruned; ``card_`` prints it.
-        spend_: what the fit cost, risks and prevalence included.
-        risk_: the ``LeafRisks``, or None; ``histogram_`` is what they were made of.
+        spend_: the privacy spend of the fit, risks and prevalence included.
+        risk_: the ``LeafRisks``, or None; ``histogram_`` holds their noisy counts.
         release_: the drawn point of the lattice of ``DecisionTree.domain``.
 
     References:
         McSherry, Talwar: Mechanism design via differential privacy (FOCS 2007); Chipman, George, McCulloch:
-        Bayesian CART model search (JASA 1998), for the prior.
+            Bayesian CART model search (JASA 1998), for the prior.
     """
 
     _kind = DecisionTree
@@ -517,15 +517,15 @@ class PrivateTreeClassifier(_PrivateBranchingClassifier):
 
 
 class PrivateRuleListClassifier(_PrivateBranchingClassifier):
-    """A list of rules, if ... then, else if ... then, else, drawn under differential privacy.
+    """Rule list (if ... then, else if ... then, else), drawn under differential privacy.
 
-    Every list of up to ``max_rules`` rules, each about one column, has the probability that the exponential
-    mechanism gives it, as trees have theirs: see ``PrivateTreeClassifier``, whose privacy statement, other
-    arguments and attributes are the same.
+    Every list of up to ``max_rules`` rules, each about one column, has its probability under the exponential
+    mechanism, as for trees: see ``PrivateTreeClassifier``, whose privacy statement, other arguments and
+    attributes are the same.
 
     Args:
         epsilon: privacy budget, > 0 and finite.
-        max_rules: the most rules, 1 to 4, or "auto" as ``max_depth``.
+        max_rules: the largest number of rules, 1 to 4, or "auto" as ``max_depth``.
         schema, classes, class_weight, prevalence, risk_share: as for trees.
         limits, ledger, insecure_seed: as for trees.
     """
@@ -557,7 +557,9 @@ class PrivateRuleListClassifier(_PrivateBranchingClassifier):
 
 
 def _rows(X: Any, labels: NDArray[Any], predicates: Predicates, classes: NDArray[Any]) -> _Rows:
-    """The records of a table in memory by predicates; counted first where many are alike, by public facts."""
+    """Return the records of a table in memory by predicates; counted first if many share a row, by public
+    facts.
+    """
     index = class_indices(labels, classes)
     codes = predicates.coarse.codes(X)
     if _SHARED * len(classes) * predicates.most_rows > len(index):
@@ -567,7 +569,7 @@ def _rows(X: Any, labels: NDArray[Any], predicates: Predicates, classes: NDArray
 
 
 def _counted_rows(counted: CountedRecords, predicates: Predicates) -> _Rows:
-    """Counted records by predicates.
+    """Return counted records by predicates.
 
     Raises:
         InvalidInputError: records that were counted by another schema.
@@ -582,6 +584,6 @@ def _counted_rows(counted: CountedRecords, predicates: Predicates) -> _Rows:
 
 
 def _label_name(y: Any) -> str:
-    """The name that labels come with: of a column of a data frame, or of a table in an engine."""
+    """Return the name of the labels: of a column of a data frame, or of a table in an engine."""
     name = y if isinstance(y, str) else getattr(y, "name", None)
     return name if isinstance(name, str) else ""

@@ -1,4 +1,4 @@
-"""A tree or a rule list to print: in lines, Markdown, JSON and as a picture."""
+"""Printable trees and rule lists: lines of text, Markdown, JSON and a picture."""
 
 from __future__ import annotations
 
@@ -8,19 +8,29 @@ from html import escape
 from textwrap import wrap
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from privopt.mechanisms.estimators.branches import Branch, Leaf, Node, leaves_of
 from privopt.mechanisms.estimators.card import markdown_cell
 from privopt.mechanisms.evaluation.leaves import LeafRisks
 from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.problems.discrete.predicates import Bools
 from privopt.problems.tables.predicates import Predicates
 
-# The picture, in its own units: a phone shows about as many pixels.
+# Sizes of the picture in its own units, about the pixels of a phone.
 _WIDTH, _STEP, _LINE, _PAD, _PILL = 420, 18, 16, 7, 120
-_LETTER = 6.6  # the width of one, about
+_LETTER, _BOLD_LETTER = 6.6, 7.8  # approximate widths of a character
+
+
+# Colours of the picture where no style sheet says otherwise, of classes in order.
+_INK, _SOFT, _COLOURS = "#1c2430", "#5b6675", ("#cfdfea", "#e9cbbf", "#e8e3f3", "#e5efdc")
+
+# By column, which of its codes a record can have.
+Codes = dict[int, Bools]
 
 
 class Row(NamedTuple):
-    """A line of a printed model: how far it is indented, a condition, and what follows from it."""
+    """Line of a printed model: indentation, a condition, and its consequence."""
 
     depth: int
     condition: str
@@ -29,17 +39,17 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class TreeCard:
-    """A tree or a rule list in words.
+    """A released tree or rule list for printing.
 
     Attributes:
         branches: the model.
-        predicates: what it asks.
+        predicates: the predicates of its questions.
         classes: the labels.
         is_list: whether it is a rule list.
         risks: shares of the classes by leaf, or None.
-        spend: what it cost.
-        n_records: where it is known.
-        target: the name of the label column, "" where it is not known.
+        spend: the privacy spend of the model, its risks included.
+        n_records: the number of training records, or None if unknown.
+        target: the name of the label column, or "" if unknown.
     """
 
     branches: Node
@@ -69,41 +79,49 @@ class TreeCard:
 
     @property
     def warning(self) -> str:
-        """What to know of a model that says the same of every record; empty for others."""
+        """A warning if the model predicts the same class for every record; otherwise empty."""
         labels = {leaf.label for leaf in leaves_of(self.branches)}
         if len(labels) > 1:
             return ""
         return (
-            f"This {self.noun} says {self.names[labels.pop()]} of every record. For one that tells them "
-            "apart, weigh the rarer class more (class_weight)."
+            f"This {self.noun} predicts {self.names[labels.pop()]} for every record. A larger weight of the "
+            "rarer class (class_weight) may help."
         )
 
     def rows(self) -> list[Row]:
-        """The model line by line."""
+        """Return the model line by line."""
         if isinstance(self.branches, Leaf):
             return [Row(0, "every record", self.branches)]
-        return list(self._list_rows() if self.is_list else self._tree_rows(self.branches, 0))
+        return list(self._list_rows() if self.is_list else self._tree_rows(self.branches, 0, {}))
 
-    def _tree_rows(self, node: Branch, depth: int) -> Iterator[Row]:
+    def _condition(self, node: Branch, answer: bool, known: Codes) -> tuple[str, Codes]:
+        """One side of a branch in words, and the codes of each column that are still possible there."""
+        asked = self.predicates.questions[node.question]
+        possible = known.get(asked.column, np.ones(len(asked.truths), dtype=bool))
+        return asked.text(answer, possible), {**known, asked.column: possible & (asked.truths == answer)}
+
+    def _tree_rows(self, node: Branch, depth: int, known: Codes) -> Iterator[Row]:
         for answer, child in ((node.answer, node.then), (not node.answer, node.otherwise)):
-            leaf = child if isinstance(child, Leaf) else None
-            yield Row(depth, self.predicates.questions[node.question].text(answer), leaf)
+            condition, here = self._condition(node, answer, known)
+            yield Row(depth, condition, child if isinstance(child, Leaf) else None)
             if isinstance(child, Branch):
-                yield from self._tree_rows(child, depth + 1)
+                yield from self._tree_rows(child, depth + 1, here)
 
     def _list_rows(self) -> Iterator[Row]:
         node, word = self.branches, "if"
+        known: Codes = {}
         while isinstance(node, Branch):
             rule, answer, rest = node.then, node.answer, node.otherwise
-            if isinstance(rule, Branch):  # what follows a rule that was dropped stands on the other side
+            if isinstance(rule, Branch):  # the branch of a dropped rule is on the other side
                 rule, answer, rest = rest, not answer, rule
             assert isinstance(rule, Leaf)
-            yield Row(0, f"{word} {self.predicates.questions[node.question].text(answer)}", rule)
+            yield Row(0, f"{word} {self._condition(node, answer, known)[0]}", rule)
+            known = self._condition(node, not answer, known)[1]
             node, word = rest, "else if"
         yield Row(0, "otherwise", node)
 
     def _says(self, leaf: Leaf) -> str:
-        """A prediction, and how likely it is to be right."""
+        """Describe a prediction and the probability that it is right."""
         if self.risks is None:
             return self.names[leaf.label]
         share, low, high = (
@@ -112,38 +130,42 @@ class TreeCard:
         return f"{self.names[leaf.label]} ({share:.1%}, {low:.1%} to {high:.1%})"
 
     def lines(self) -> list[str]:
-        """Plain text, indented."""
+        """Return indented plain text."""
         return [
             "  " * row.depth + row.condition + ("" if row.leaf is None else f": {self.names[row.leaf.label]}")
             for row in self.rows()
         ]
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready."""
+        """Return a dictionary for JSON."""
         return {
             "kind": self.noun,
             "classes": list(self.classes),
             **({"target": self.target} if self.target else {}),
-            "model": self._nested(self.branches),
+            "model": self._nested(self.branches, {}),
             "risks": None if self.risks is None else self.risk_rows(),
             "spend": self.spend.to_dict(),
         }
 
-    def _nested(self, node: Node) -> dict[str, Any]:
+    def _nested(self, node: Node, known: Codes) -> dict[str, Any]:
         if isinstance(node, Leaf):
             return {"leaf": node.number, "prediction": self.classes[node.label]}
         question = self.predicates.questions[node.question]
+        condition, then = self._condition(node, node.answer, known)
+        otherwise = self._condition(node, not node.answer, known)[1]
         return {
             "column": question.name,
             "kind": question.kind,
             "value": question.value,
-            "if": question.text(node.answer),
-            "then": self._nested(node.then),
-            "otherwise": self._nested(node.otherwise),
+            "if": condition,
+            "then": self._nested(node.then, then),
+            "otherwise": self._nested(node.otherwise, otherwise),
         }
 
     def risk_rows(self) -> list[dict[str, Any]]:
-        """Leaf, prediction, share of the records, share of each class with its interval, JSON-ready."""
+        """Return leaf, prediction, share of the records, and share of each class with its interval, for
+        JSON.
+        """
         assert self.risks is not None
         risks = self.risks
         return [
@@ -166,7 +188,7 @@ class TreeCard:
         ]
 
     def to_markdown(self) -> str:
-        """A nested list in Markdown; with risks, what each prediction's share is."""
+        """Return a nested list in Markdown; with risks, the share of each prediction."""
         lines = [markdown_cell(self.warning), ""] if self.warning else []
         for row in self.rows():
             says = "" if row.leaf is None else f": **{markdown_cell(self._says(row.leaf))}**"
@@ -181,7 +203,9 @@ class TreeCard:
         return "\n".join(lines) + "\n"
 
     def to_svg(self) -> str:
-        """The model as a picture: an outline, a line for each branch, predictions at the right."""
+        """Return the model as an SVG picture: an outline, a line for each branch, predictions at the
+        right.
+        """
         parts, top, open_at = [], 4.0, list[float]()
         for row in self.rows():
             left = _PAD + _STEP * row.depth
@@ -192,7 +216,8 @@ class TreeCard:
             if row.depth:
                 start, middle = open_at[row.depth - 1], top + height / 2
                 x = left - _STEP / 2
-                parts.append(f'<path d="M{x:g} {start:g} V{middle:g} H{left:g}" class="twig"/>')
+                line = f'd="M{x:g} {start:g} V{middle:g} H{left:g}" fill="none" stroke="{_SOFT}"'
+                parts.append(f'<path class="twig" {line}/>')
             spans = "".join(
                 f'<tspan x="{left + 4:g}" dy="{_LINE if k else 0}">{escape(line)}</tspan>'
                 for k, line in enumerate(text)
@@ -205,23 +230,27 @@ class TreeCard:
         body = "\n".join(parts)
         return (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {top + 4:g}" role="img" '
-            f'class="tree" aria-label="{escape(self.noun)}">\n{body}\n</svg>'
+            f'class="tree" font-family="sans-serif" font-size="12" fill="{_INK}" '
+            f'aria-label="{escape(self.noun)}">\n{body}\n</svg>'
         )
 
     def _pill(self, leaf: Leaf, top: float, height: float) -> str:
-        """A prediction, with a bar of its share."""
+        """Draw a prediction, with a bar of its share."""
         x, y, h = _WIDTH - _PILL, top + 3, height - 6
         bar = ""
         if self.risks is not None:
             wide = (_PILL - 4) * float(self.risks.shares[leaf.number, leaf.label])
-            bar = f'<rect x="{x:g}" y="{y + h - 4:g}" width="{wide:.1f}" height="4" class="share"/>'
+            bar = f'<rect x="{x:g}" y="{y + h - 4:g}" width="{wide:.1f}" height="4" class="share" '
+            bar += f'fill="{_INK}" opacity="0.55"/>'
         share = "" if self.risks is None else f" {self.risks.shares[leaf.number, leaf.label]:.0%}"
-        name = self.names[leaf.label]
-        most = int((_PILL - 12) / _LETTER) - len(share)
+        label = self.classes[leaf.label]
+        name = label if isinstance(label, str) else self.names[leaf.label]
+        most = int((_PILL - 12) / _BOLD_LETTER) - len(share)
         shown = name if len(name) <= most else name[: max(1, most - 1)] + "\N{HORIZONTAL ELLIPSIS}"
         return (
             f'<rect x="{x:g}" y="{y:g}" width="{_PILL - 4}" height="{h:g}" rx="5" '
-            f'class="leaf c{leaf.label % 4}"/>'
-            f'{bar}<text x="{x + 6:g}" y="{y + h / 2 + 4:g}" class="says">{escape(shown + share)}'
+            f'class="leaf c{leaf.label % 4}" fill="{_COLOURS[leaf.label % 4]}"/>'
+            f'{bar}<text x="{x + 6:g}" y="{y + h / 2 + 4:g}" class="says" font-weight="600">'
+            f"{escape(shown + share)}"
             f"<title>{escape(self._says(leaf))}</title></text>"
         )

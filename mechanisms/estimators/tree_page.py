@@ -1,4 +1,4 @@
-"""A tree or a rule list as one self-contained HTML page: for a screen, a phone and paper."""
+"""Trees and rule lists as self-contained HTML pages for screens, phones and print."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from privopt.mechanisms.estimators.tree_card import TreeCard
 from privopt.mechanisms.evaluation.metrics import Evaluation
 
 _RISKS = Template("""<section id="risks">
-<h2>How often it is so</h2>
+<h2>Class shares by prediction</h2>
 <table><thead><tr><th>prediction</th><th class="wide">records</th>$heads</tr></thead>
 <tbody>
 $rows
@@ -24,13 +24,13 @@ brackets its $interval, which includes the noise that was added for privacy.</p>
 def tree_page(
     card: TreeCard, evaluation: Evaluation | None = None, *, seen: bool = False, title: str = ""
 ) -> str:
-    """The page: the picture, risks, how well it tells apart, what is guaranteed. Costs nothing.
+    """Render a tree or rule list as HTML: picture, risks, accuracy and privacy guarantee; no privacy cost.
 
     Args:
-        card: what to print.
-        evaluation: a released one, for numbers and the ROC curve.
-        seen: whether ``evaluation`` is known to be about the records that the model was made from.
-        title: a heading; the label column, where its name is known, and the last class by default.
+        card: the model to print.
+        evaluation: a released evaluation, for metrics and the ROC curve.
+        seen: whether ``evaluation`` is known to use the training records.
+        title: a heading; by default the name of the label column, if known, and the last class.
     """
     files = resources.files("privopt.mechanisms.estimators")
     page, style = ((files / name).read_text("utf-8") for name in ("tree.html", "page.css"))

@@ -35,9 +35,10 @@ def tree_statement(
         InvalidInputError: text that no statement can hold.
     """
     nothing = points_expression(predicates.coarse, [0] * predicates.coarse.n_features)
-    leaf = f"CASE WHEN (\n  {nothing}\n) = 0 THEN {_nested(branches, predicates, '  ')} END"
-    alias = f"privopt_{hashlib.sha256(leaf.encode()).hexdigest()[:16]}"
     leaves = list(leaves_of(branches))
+    reached = leaf_expression(branches, predicates, [str(leaf.number) for leaf in leaves])
+    leaf = f"CASE WHEN (\n  {nothing}\n) = 0 THEN {reached} END"
+    alias = f"privopt_{hashlib.sha256(leaf.encode()).hexdigest()[:16]}"
     cases = [f"WHEN {leaf.number} THEN {literal(classes[leaf.label])}" for leaf in leaves]
     added = {"leaf": alias, "prediction": f"CASE {alias} {' '.join(cases)} END"}
     if risks is not None:
@@ -51,14 +52,17 @@ def tree_statement(
     return f"SELECT {named}\nFROM (\n{inner}\n) AS scored\n"
 
 
-def _nested(node: Node, predicates: Predicates, indent: str) -> str:
+def leaf_expression(node: Node, predicates: Predicates, values: Sequence[str], indent: str = "  ") -> str:
+    """Return SQL for the value of a record's leaf, by the number of the leaf; no records are refused."""
     if isinstance(node, Leaf):
-        return str(node.number)
+        return values[node.number]
     asked = predicates.questions[node.question]
     column = predicates.coarse.columns[asked.column]
     kind, has_level = plain_column(column)
     answers = asked.truths.astype(int).tolist()
     answers = answers[: len(kind.feature_names)] + answers[-1:] * has_level  # "any other" is no feature
     holds = f"{points_of_column(column, answers)} = {int(node.answer)}"
-    then, otherwise = (_nested(child, predicates, indent + "  ") for child in (node.then, node.otherwise))
+    then, otherwise = (
+        leaf_expression(child, predicates, values, indent + "  ") for child in (node.then, node.otherwise)
+    )
     return f"CASE WHEN {holds}\n{indent}THEN {then}\n{indent}ELSE {otherwise} END"

@@ -14,8 +14,8 @@ from sklearn.utils.validation import validate_data
 
 from privopt.problems.arrays import check_unmasked
 from privopt.problems.errors import InvalidInputError, InvalidTypeError
-from privopt.problems.tables.engines import is_engine_table
 from privopt.problems.tables.frames import as_pandas
+from privopt.problems.tables.sources import is_engine_table
 
 _NOT_NUMBERS = "{} holds text where numbers are needed; declare a schema, or convert the column"
 
@@ -68,11 +68,14 @@ def as_table(X: Any) -> Any:
     """Convert a dict of columns or another library's data frame to pandas; return anything else unchanged.
 
     Raises:
-        InvalidInputError: a dict whose values are not columns of one length.
+        InvalidInputError: a dict whose values are not columns of one length; columns of the same name, which
+            older versions of scikit-learn take.
         SchemaError: a data frame that cannot be converted to pandas.
     """
     if not is_engine_table(X):
         X = as_pandas(X)
+    if isinstance(X, pd.DataFrame) and not X.columns.is_unique:
+        raise InvalidInputError("X: columns need distinct names")
     if not isinstance(X, Mapping) or sp.issparse(X):
         return X
     for values in X.values():

@@ -21,6 +21,10 @@ Floats = NDArray[np.float64]
 # Models without a schema: bins cover log-odds up to this.
 _FAR = 8.0
 _FEWEST, _MOST = 8, 64
+# A table of risks has rows only of bins whose records outnumber the noise of their counts (``supported``): by
+# four deviations of the noise of two counts, 16 / epsilon records for small epsilon. More bins than have room
+# for that only add noise to the sum of positives.
+_OF_A_ROW, _FEWEST_OF_RISKS = 16, 2
 # Bins reach as far as if a number had at most this many grid points: on finer grids records usually lie near
 # one end of the range.
 _OF_A_NUMBER = 40
@@ -128,7 +132,19 @@ def card_bins(schema: Schema, points: NDArray[np.int64], n_records: int, epsilon
 
     Integer scores get bins of whole numbers of points, one each if there are few.
     """
-    law, most = score_law(schema, points), _most(n_records, epsilon)
+    return _bins_of_points(schema, points, _most(n_records, epsilon))
+
+
+def risk_bins(schema: Schema, points: NDArray[np.int64], n_records: int, epsilon: float) -> ScoreBins:
+    """Bins for the table of risks of a scorecard: as ``card_bins``, with fewer bins under small budgets."""
+    room = round(n_records * epsilon / _OF_A_ROW)
+    most = max(_FEWEST_OF_RISKS, min(_most(n_records, epsilon), room))
+    return _bins_of_points(schema, points, most)
+
+
+def _bins_of_points(schema: Schema, points: NDArray[np.int64], most: int) -> ScoreBins:
+    """Return about ``most`` bins of the usual scores, each a whole number of points if scores are."""
+    law = score_law(schema, points)
     within = np.array(points)
     numbers = list(schema.numbers)
     within[numbers] = np.clip(within[numbers], -_OF_A_NUMBER, _OF_A_NUMBER)

@@ -175,11 +175,14 @@ class Intervals:
         return float(self.target == "population")
 
     def _critical(self, weights: Floats, variance: float) -> float:
-        """The critical value: the normal quantile, corrected for the excess kurtosis of the noise."""
+        """The critical value: the normal quantile, corrected for the excess kurtosis of the noise.
+
+        sum c_i (Z_i - mean(Z)) = sum (c_i - mean(c)) Z_i: a number added to all weights changes nothing.
+        """
         z = float(stats.norm.isf((1 - self.confidence) / 2))
         if variance <= 0 or not self._variance:
             return z
-        fourth = self.histogram.fourth_cumulant * float(np.sum(weights**4))
+        fourth = self.histogram.fourth_cumulant * float(np.sum((weights - np.mean(weights)) ** 4))
         return max(z, z + (z**3 - 3 * z) / 24 * fourth / variance**2)
 
 

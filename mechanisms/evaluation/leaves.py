@@ -98,7 +98,11 @@ class LeafPlan:
         """
         cells = shape[1] * leaf + label
         held = tallied(cells, record_counts(counts, len(leaf)), shape[0] * shape[1]).reshape(shape)
-        noisy = held + noise.discrete_laplace(MAX_EXPONENT, shape, steps=self.steps)
+        return self.release_counts(held, noise)
+
+    def release_counts(self, held: Ints, noise: NoiseSource) -> LeafHistogram:
+        """Add noise to counts of all records by leaf and class, shape (leaves, K). Costs ``spend``."""
+        noisy = held + noise.discrete_laplace(MAX_EXPONENT, held.shape, steps=self.steps)
         spend = replace(self.spend, insecure_seed=noise.insecure_seed)
         return LeafHistogram(noisy, int(np.sum(held)), self.steps, spend)
 

@@ -93,7 +93,7 @@ class Evaluation:
         """Records by true class (rows) and predicted class (columns): whole numbers that sum to n."""
         cells, counts = _Cells.of(self.histogram), self.histogram.fitted
         groups = (cells.true_negative, cells.false_positive, cells.false_negative, cells.true_positive)
-        table = _whole(np.array([counts[g].sum() for g in groups]), self.histogram.n_records)
+        table = whole_counts(np.array([counts[g].sum() for g in groups]), self.histogram.n_records)
         names = [str(c) for c in self.classes]
         return pd.DataFrame(
             table.reshape(2, 2),
@@ -262,7 +262,7 @@ def _area(roc: pd.DataFrame) -> float:
     return float(np.trapezoid(tpr, fpr))
 
 
-def _whole(counts: Floats, n: int) -> NDArray[np.int64]:
+def whole_counts(counts: Floats, n: int) -> NDArray[np.int64]:
     """Project onto counts >= 0 with sum n, then round by largest remainders."""
     counts = counts.astype(np.float64)
     while np.any(counts < 0):

@@ -1,1 +1,1 @@
-"""Private means and minimisers for records that nothing bounds."""
+"""Private means and linear models of unbounded, possibly heavy-tailed records."""

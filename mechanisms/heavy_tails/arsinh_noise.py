@@ -42,8 +42,8 @@ from numpy.typing import NDArray
 from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.mechanisms.privacy.parameters import check_positive, largest
 
-# Where |y| >= 20 the second function is below 1e-7, and the first within 1e-15 of 1, its limit, and far below
-# its maximum. Between points of the grid either moves by less than 4 * 1e-4.
+# For |y| >= 20 the second function is below 1e-7, far below its maximum, and the first is within 1e-15 of its
+# limit 1. Between grid points either function changes by less than 4 * 1e-4.
 _GRID = np.linspace(0.0, 20.0, 100_001)
 _BETWEEN = 4 * 2e-4 / 2
 
@@ -53,7 +53,7 @@ class ArsinhNoise:
     """Parameters of arsinh-normal noise: the smoothness of S and the scale of the noise relative to it.
 
     Attributes:
-        t: the smoothness: S moves by at most e^t.
+        t: the smoothness: S changes by a factor of at most e^t between neighbours.
         s: the noise is (S/s) sinh(Y).
     """
 
@@ -66,17 +66,20 @@ class ArsinhNoise:
 
     @property
     def rho(self) -> float:
-        """One release is rho-zCDP, rounded up."""
+        """rho of the zero-concentrated privacy of one release, rounded up."""
         return lipschitz(self.t, self.s) ** 2 / 2 * (1 + 1e-12)
 
     @classmethod
     def as_printed(cls, epsilon: float) -> Self:
-        """t = epsilon^2 / 16, s = epsilon / 4, for epsilon^2/2-zCDP: safe for epsilon <= 1, and loose."""
+        """Return the noise of the paper, t = epsilon^2 / 16 and s = epsilon / 4, for epsilon^2/2-zCDP.
+
+        It is private for epsilon <= 1, with more noise than needed.
+        """
         return cls(epsilon**2 / 16, epsilon / 4)
 
     @classmethod
     def within(cls, rho: float, *, enough: float) -> Self:
-        """The largest s at rho, where t takes half of the budget, or ``enough`` if that is less.
+        """Return the noise with the largest s at rho; t takes half of the budget, at most ``enough``.
 
         Raises:
             PrivacyParameterError: rho out of range.
@@ -91,7 +94,7 @@ class ArsinhNoise:
 
 
 def lipschitz(t: float, s: float) -> float:
-    """A bound on the Lipschitz constant of the privacy loss in y: stretches up to e^t, shifts up to s."""
+    """Bound the Lipschitz constant of the privacy loss in y, for stretches up to e^t and shifts up to s."""
     stretched, shifted = _slopes()
     grown = s * math.exp(t)
     steepest = float(np.max(t * stretched + grown * shifted)) + (t + grown) * _BETWEEN
@@ -100,7 +103,7 @@ def lipschitz(t: float, s: float) -> float:
 
 @cache
 def _slopes() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """sqrt(1 + v^2) |(v H)'| and sqrt(1 + v^2) |H'| at v = sinh(y), over the grid."""
+    """Return sqrt(1 + v^2) |(v H)'| and sqrt(1 + v^2) |H'| at v = sinh(y), over the grid."""
     y, tanh = _GRID, np.tanh(_GRID)
     stretched = y * (1 - tanh**2) + tanh * (3 - 2 * tanh**2)
     shifted = (2 - tanh**2 - (y + tanh) * tanh) / np.cosh(y)

@@ -1,8 +1,7 @@
-"""Linear models of records that nothing bounds: private units, private moments, clipped Newton steps."""
+"""Linear models of unbounded records: private units, private second moments, clipped Newton steps."""
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,49 +12,47 @@ from numpy.typing import NDArray
 
 from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.mechanisms.heavy_tails.column_search import ColumnSearch
-from privopt.mechanisms.heavy_tails.unbounded import UnboundedFit
-from privopt.mechanisms.heavy_tails.units import FARTHEST, OFFSET, sought
+from privopt.mechanisms.heavy_tails.unbounded import UnboundedFacts, UnboundedFit
+from privopt.mechanisms.heavy_tails.units import FARTHEST, OFFSET, searched_columns
 from privopt.mechanisms.privacy.accounting import gaussian_mu
 from privopt.mechanisms.privacy.gradient_noise import VectorNoise, noise_at_level, shared_by
-from privopt.mechanisms.privacy.noise import NoiseSource, checked_source
+from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.parameters import check_count
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.mechanisms.risk.iteration import Perturb, StepClock
-from privopt.mechanisms.risk.mechanism import RealRelease
 from privopt.oracles.limits import Limits, started
-from privopt.problems.arguments import check_type
-from privopt.problems.convex.losses import Labels, LogisticLoss, Loss, SquaredLoss
+from privopt.problems.convex.losses import Labels, Loss
 
 Floats = NDArray[np.float64]
 
 # Chosen on synthetic tables: normal, t, log-normal and Pareto features and noise, 3,000 to 60,000 records.
 _STEPS, _STEP_LENGTH = 10, 1.5
-_MOMENTS = 0.3  # of mu^2, of what the search for units leaves
-# Of gradients, in units of the root of the dimension: residuals are in units of the labels, and where labels
-# are classes slopes are at most 1.
+_MOMENTS = 0.3  # share of mu^2, of what the search for units leaves
+# Clipping norm of gradients over the square root of the dimension. Residuals are in units of the labels; for
+# classes slopes are at most 1.
 _CLIP_NUMBERS, _CLIP_CLASSES = 0.2, 0.3
-MOST_FEATURES = 1000  # a matrix of moments is noised in every entry, and held in memory
+MOST_FEATURES = 1000  # limit: the matrix of moments is held in memory, with noise in every entry
 
 
 @dataclass(frozen=True)
 class ClippedNewton(UnboundedFit):
-    """Newton steps with a private metric, along means of gradients that are each clipped to a public norm.
+    """Private Newton steps with a private metric and gradients that are clipped to a public norm.
 
-    1. A search by noisy counts for the median and a tail quantile of every column, of numeric labels too, and
-       for the length of rows (``ColumnSearch``). Where there are too few records for it, columns are taken as
-       they are.
-    2. The second moments of rows of norm at most 1, with noise, once; pulled towards a multiple of the
-       identity as far as they are noise. Gradients are turned by the inverse root.
-    3. T steps: every turned gradient is clipped to a fixed norm in units of the labels' scale, so that large
-       residuals count by their sign, as in Huber's regression; the mean has Gaussian noise.
+    1. Noisy counts find the median and a tail quantile of every column (also of numeric labels) and of the
+       length of rows (``ColumnSearch``). Where there are too few records for it, columns are not rescaled.
+    2. The second moments of rows of norm at most 1 are released once, with noise, and shrunk towards a
+       multiple of the identity by the share of noise in them. Gradients are multiplied by the inverse square
+       root.
+    3. T steps: every transformed gradient is clipped to a fixed norm in units of the labels' scale, so that
+       of large residuals only the sign counts, as in Huber regression; the mean has Gaussian noise.
 
-    No magnitude is declared. Where noise is symmetric the model is that of least squares; where it is skewed,
-    predictions lie between the median and the mean.
+    No bounds are declared. Where the noise of labels is symmetric, the model estimates that of least squares;
+    where it is skewed, predictions lie between the median and the mean.
 
-    Privacy: mu-GDP, stated as (epsilon, delta), whatever the records hold; neighbours by replacing one
-    record, n and the classes public. Adaptive Gaussian releases, whose squared levels add up. Step 2: for
-    norms of at most r the squared change of x x' is at most 2 r^4, as <x x', y y'> >= 0. Step 3: twice the
-    clipping norm over n.
+    Privacy: mu-GDP, stated as (epsilon, delta), for all records without bounds; neighbours by replacing one
+    record, n and the classes public. All steps are adaptive Gaussian releases, whose squared levels add up.
+    Step 2: for norms of at most r the squared change of x x' is at most 2 r^4, as <x x', y y'> >= 0. Step 3:
+    twice the clipping norm over n.
 
     Source: for the steps, clipping as in Abadi et al. (2016) and the analysis of heavy tails by Asi, Liu and
     Tian (2024); the metric as in AdaSSP (Wang 2018); searches after Bun and Steinke (2019). The combination
@@ -63,63 +60,33 @@ class ClippedNewton(UnboundedFit):
 
     Attributes:
         steps: T of each release.
-        moment_noise: on the moments.
-        step_noise: on the mean gradient.
-        spend: the claim.
+        moment_noise: noise on the moments.
+        step_noise: noise on the mean gradient.
     """
 
     name: ClassVar[str] = "clipped-newton"
-    noised: ClassVar[str] = "counts, once the moments of rows, and the mean clipped gradient of every step"
+    noised: ClassVar[str] = (
+        "counts; the second moments of rows, once; the mean clipped gradient of every step"
+    )
 
     steps: int
     moment_noise: VectorNoise
     step_noise: VectorNoise
-    spend: PrivacySpend
 
     @classmethod
-    def plan(
-        cls,
-        n_records: int,
-        dimension: int,
-        loss: Loss,
-        *,
-        epsilon: float,
-        delta: float,
-        steps: int | None = None,
-        releases: int = 1,
-        flags: tuple[int, ...] = (),
-    ) -> Self:
-        """Calibrate to public facts.
-
-        Args:
-            n_records: n.
-            dimension: d.
-            loss: a ``SquaredLoss``, whose threshold is not used, or ``LogisticLoss()``.
-            epsilon, delta: the target.
-            steps: T; 10 by default.
-            releases: how many label vectors will be fitted.
-            flags: features that are 0 or 1 whatever the records, as a schema says: their unit is 1, and
-                the search asks about the others alone.
-
-        Raises:
-            PrivacyParameterError: a parameter out of range, another loss, or more than 1,000 features.
-        """
-        n, d = check_count(n_records, "n_records"), check_count(dimension, "dimension")
-        check_type(loss, SquaredLoss | LogisticLoss, f"{cls.name} takes the squared and the logistic loss")
+    def _calibrated(cls, facts: UnboundedFacts, epsilon: float, delta: float, steps: int | None) -> Self:
+        n, d, loss, releases, flags = facts
         if d > MOST_FEATURES:
             raise PrivacyParameterError(f"{cls.name} takes up to {MOST_FEATURES:,} features, not {d:,}")
-        runs, steps = (
-            check_count(releases, "releases"),
-            check_count(_STEPS if steps is None else steps, "steps"),
-        )
+        steps = check_count(_STEPS if steps is None else steps, "steps")
         mu, p = gaussian_mu(epsilon, delta), d + 1
-        search = ColumnSearch.within(n, len(sought(d, flags)) + (loss.labels is Labels.REAL), mu)
+        search = ColumnSearch.within(n, len(searched_columns(d, flags)) + (loss.labels is Labels.REAL), mu)
         left = (mu if search is None else math.sqrt(mu**2 - search.level**2)) * (1 - 1e-9)
         rows = 1 + OFFSET**2
         moments = noise_at_level(
             left * math.sqrt(_MOMENTS),
             1,
-            # Sums of n products, each of a record's two numbers, in any order.
+            # Rounding of sums of n products of two numbers of a record, in any order.
             rows * (math.sqrt(2) / n + 4 * (n + d + 16) * 2.0**-52) * (1 + 1e-12),
             p * (p + 1) // 2 - 1,
             n,
@@ -127,28 +94,32 @@ class ClippedNewton(UnboundedFit):
         clip = cls.clip_of(d, loss)
         gradients = noise_at_level(
             left * math.sqrt(1 - _MOMENTS),
-            steps * runs,
+            steps * releases,
             2 * clip * (1 / n + math.sqrt(p) * (n + 16) * 2.0**-52) * (1 + 1e-12),
             p,
             n,
         )
-        levels = (0.0 if search is None else search.level, moments.level(1), gradients.level(steps * runs))
+        levels = (
+            0.0 if search is None else search.level,
+            moments.level(1),
+            gradients.level(steps * releases),
+        )
         level = math.hypot(*levels) * (1 + 1e-12)
         if level > mu:
             raise PrivacyParameterError("the calibrated noise does not meet its own target: report this")
-        note = shared_by(runs, "units and moments in common")
+        note = shared_by(releases, "units and moments in common")
         spend = PrivacySpend(epsilon, delta, "gdp", cls.name, level=level, note=note)
-        return cls(n, d, loss, runs, search, flags, steps, moments, gradients, spend)
+        return cls(n, d, loss, releases, search, flags, spend, steps, moments, gradients)
 
     @staticmethod
     def clip_of(dimension: int, loss: Loss) -> float:
-        """The norm that turned gradients are clipped to."""
+        """Return the norm that transformed gradients are clipped to."""
         share = _CLIP_NUMBERS if loss.labels is Labels.REAL else _CLIP_CLASSES
         return share * math.sqrt(dimension + 1)
 
     @property
     def noise(self) -> dict[str, float]:
-        """The public parameters of the noise; sigma is that of the mean gradient."""
+        """Public parameters of the noise; sigma is that of the mean gradient."""
         counts = {} if self.search is None else {"counts_sigma": self.search.counts.sigma}
         return {
             "sigma": self.step_noise.sigma,
@@ -157,52 +128,34 @@ class ClippedNewton(UnboundedFit):
             **counts,
         }
 
-    def release(
-        self,
-        X: Floats,
-        labels: Sequence[Floats],
-        noise: NoiseSource | None = None,
-        limits: Limits | None = None,
-    ) -> list[RealRelease]:
-        """Weights and intercept, shape (d + 1,), for each vector of labels. Costs ``spend`` together.
-
-        Args:
-            X: shape (n, d), finite.
-            labels: as many vectors of shape (n,) as were planned: numbers, or -1 and +1.
-            noise: where randomness comes from; the operating system by default.
-            limits: time limit, progress and cancellation. A run that they stop releases nothing.
-
-        Raises:
-            PlanMismatchError: another shape, or another number of label vectors.
-            UnfinishedDrawError: a limit was reached.
-        """
-        X, ys = self._checked(X, labels)
-        source, clock = checked_source(noise), StepClock(started(limits), 2 + self.steps * self.releases)
+    def _points(
+        self, X: Floats, labels: Sequence[Floats], source: NoiseSource, limits: Limits | None
+    ) -> list[Floats]:
+        clock = StepClock(started(limits), 2 + self.steps * self.releases)
         clock.tick()
-        units = self._units(X, ys[0], source)
+        units = self._units(X, labels[0], source)
         rows = units.rows(X)
         clock.tick()
-        turn = self._turn(rows, source)
-        turned = rows @ turn
-        spend = dataclasses.replace(self.spend, insecure_seed=source.insecure_seed)
-        targets = [(y - units.label_centre) / units.label_scale for y in ys]
+        preconditioner = self._preconditioner(rows, source)
+        transformed = rows @ preconditioner
+        targets = [(y - units.label_centre) / units.label_scale for y in labels]
         noisy = self.step_noise.adder(source, self.steps * self.releases)
-        points = [units.raw(turn @ self._descend(turned, y, noisy, clock)) for y in targets]
-        return [RealRelease(point, spend, self.noise) for point in points]
+        return [units.raw(preconditioner @ self._descend(transformed, y, noisy, clock)) for y in targets]
 
-    def _turn(self, rows: Floats, source: NoiseSource) -> Floats:
-        """The inverse root of the moments, shape (p, p): what makes gradients of all directions alike."""
+    def _preconditioner(self, rows: Floats, source: NoiseSource) -> Floats:
+        """Return the preconditioner: the inverse square root of the private moments, shape (p, p)."""
         p = self.dimension + 1
         upper = np.triu_indices(p)
-        double = np.where(upper[0] == upper[1], 1.0, math.sqrt(2))  # the norm is Frobenius'
+        # The norm of the released triangle is the Frobenius norm of the matrix.
+        double = np.where(upper[0] == upper[1], 1.0, math.sqrt(2))
         exact = (rows.T @ rows / self.n_records)[upper] * double
-        noisy = np.append(self.moment_noise.add(exact[:-1], source), OFFSET**2)  # the last is public
+        noisy = np.append(self.moment_noise.add(exact[:-1], source), OFFSET**2)  # the last entry is public
         A = np.zeros((p, p))
         A[upper] = noisy / double
         return self.metric(A + np.triu(A, 1).T)
 
     def metric(self, noisy: Floats) -> Floats:
-        """The inverse root of noisy moments, shape (p, p), less what of their spread is noise."""
+        """Return the inverse square root of noisy moments, shape (p, p), after shrinkage for the noise."""
         p, sigma = len(noisy), self.moment_noise.sigma
         values, vectors = np.linalg.eigh(noisy)
         middle = max(float(np.mean(values)), sigma)

@@ -16,36 +16,36 @@ from privopt.mechanisms.privacy.parameters import check_count
 
 Floats = NDArray[np.float64]
 
-# Halvings of the public grids below: of centres, of scales, of one length.
+# Halving steps on the public grids below: for centres, for scales, for lengths.
 CENTRE_ROUNDS, SCALE_ROUNDS, LENGTH_ROUNDS = 16, 9, 6
-# Where all but about as many distances as a scale may leave are 0, a search may end anywhere below these,
-# with nothing near: a column is left out if too few distances lie between half and eight times its scale,
-# asked thrice.
+# If all but about a fraction ``share`` of the distances are 0, the search for a scale may end at any value
+# below the others. So a column is rejected if too few distances lie between half of its scale and eight times
+# its scale, by three noisy counts.
 _CHECKS, _NEAR, _TOO_FEW = 3, (0.5, 8.0), 0.5
-# The probability that a search for scales takes a wrong turn where nothing is beyond a number.
+# Probability that noise misleads a search for a scale where no distance is beyond a threshold.
 _LOST = 1e-3
 COUNT_ROUNDS = CENTRE_ROUNDS + SCALE_ROUNDS + _CHECKS
-_SHARES = (0.2, 0.5)  # of mu^2
-_BLOCK = 1 << 20  # numbers that are compared at a time
+_SHARES = (0.2, 0.5)  # shares of mu^2
+_BLOCK = 1 << 20  # numbers compared in one block
 
 
 @dataclass(frozen=True)
 class ColumnSearch:
-    """Medians of columns, a tail quantile of their distances from them, and one of a length of each row.
+    """Private medians of columns, tail quantiles of the distances from them, and one of the lengths of rows.
 
-    Every question is "how many records are beyond this number?", or lie between two, asked of all columns
-    at once and answered with Gaussian noise; which number comes next depends on noisy answers alone. The
-    grids are public: centres are floats with 8 binary digits, scales powers of sqrt 2 from 2^-128 to 2^128,
-    lengths powers of 2^(1/4) from 2^-6 to 2^10.
+    Every query counts the records beyond a threshold, or between two, in all columns at once, and is answered
+    with Gaussian noise; the next threshold depends on noisy answers alone. The grids are public: centres are
+    floats with 8 binary digits, scales powers of sqrt 2 from 2^-128 to 2^128, lengths powers of 2^(1/4) from
+    2^-6 to 2^10.
 
-    Privacy: mu-GDP with mu = ``level``, whatever the columns hold; neighbours by replacing one record, n
-    public. One record moves a count by at most 1, and so the counts of c columns by sqrt(c) in l2; adaptively
-    chosen Gaussian releases compose (Dong, Roth and Su 2022, corollary 3.3).
+    Privacy: mu-GDP with mu = ``level``, for columns without bounds; neighbours by replacing one record, n
+    public. One record changes a count by at most 1, hence the counts of c columns by sqrt(c) in l2;
+    adaptively chosen Gaussian releases compose (Dong, Roth and Su 2022, corollary 3.3).
 
     Attributes:
         n_records: n.
-        counts: noise on the counts of all columns, 28 times.
-        lengths: noise on the count of lengths, 6 times.
+        counts: noise on the counts of all columns, in 28 queries.
+        lengths: noise on the count of lengths, in 6 queries.
     """
 
     n_records: int
@@ -54,7 +54,7 @@ class ColumnSearch:
 
     @classmethod
     def plan(cls, n_records: int, columns: int, mu: float) -> ColumnSearch:
-        """The same noise on every count, mu-GDP together.
+        """Calibrate equal noise on all counts, mu-GDP together.
 
         Raises:
             PrivacyParameterError: a parameter out of range.
@@ -69,24 +69,24 @@ class ColumnSearch:
 
     @classmethod
     def within(cls, n_records: int, columns: int, mu: float) -> ColumnSearch | None:
-        """The search that takes a fifth of mu^2, or half of it, if there are enough records for either."""
+        """Return a search with a fifth or half of mu^2, or None if there are too few records for either."""
         plans = (cls.plan(n_records, columns, mu * math.sqrt(share)) for share in _SHARES)
         return next((plan for plan in plans if plan.usable), None)
 
     @property
     def level(self) -> float:
-        """mu."""
+        """The privacy level mu of all queries together."""
         counts = self.counts.level(COUNT_ROUNDS)
         return math.hypot(counts, self.lengths.level(LENGTH_ROUNDS)) * (1 + 1e-12)
 
     @property
     def rank(self) -> float:
-        """The least number of records beyond a threshold: noise hides fewer."""
+        """Least number of records beyond a threshold that noisy counts can tell from none."""
         return -float(ndtri(_LOST / SCALE_ROUNDS / self.counts.dimension)) * self.counts.sigma
 
     @property
     def usable(self) -> bool:
-        """True if there are enough records for useful noisy counts."""
+        """Whether there are enough records for useful noisy counts."""
         return self.rank < 0.45 * self.n_records
 
     def centres(self, columns: Floats, source: NoiseSource) -> Floats:
@@ -101,9 +101,9 @@ class ColumnSearch:
         return _halved(lower, centre_grid, -end, end, CENTRE_ROUNDS)
 
     def scales(self, distances: Floats, share: Floats, source: NoiseSource) -> Floats:
-        """Private thresholds that ``share`` of each column of distances, shape (n, c), are beyond.
+        """Return private thresholds exceeded by ``share`` of each column of distances, shape (n, c).
 
-        0 for a column whose distances are nearly all 0, or for which the search went astray.
+        It is 0 for a column whose distances are nearly all 0, or whose search failed.
         """
         ranks = np.maximum(share * self.n_records, self.rank)
         noisy = self.counts.adder(source, SCALE_ROUNDS)
@@ -116,11 +116,11 @@ class ColumnSearch:
         again = self.counts.adder(source, _CHECKS)
         beyond, far = (_count(distances, end * found, np.greater) for end in _NEAR)
         near = np.mean([again(beyond - far) for _ in range(_CHECKS)], axis=0)
-        usual = (found > 2.0**-127.4) & (near > _TOO_FEW * ranks)  # the lowest end is 2^-127.5
+        usual = (found > 2.0**-127.4) & (near > _TOO_FEW * ranks)  # the lowest grid point is 2^-127.5
         return np.where(usual, found, 0.0)
 
     def length(self, lengths: Floats, share: float, source: NoiseSource) -> float:
-        """A private threshold that ``share`` of some lengths, shape (n,), are beyond."""
+        """Return a private threshold exceeded by ``share`` of the lengths, shape (n,)."""
         rank = max(share * self.n_records, self.rank)
         noisy = self.lengths.adder(source, LENGTH_ROUNDS)
 
@@ -132,7 +132,7 @@ class ColumnSearch:
 
 
 def centre_grid(index: NDArray[np.int64]) -> Floats:
-    """Numbers of 8 binary digits by rank, 0 for 0: sign, exponent, 7 more digits."""
+    """Return the float with 8 binary digits of a given rank (0 for rank 0): sign, exponent, 7 more digits."""
     exponent, digits = np.divmod(np.minimum(np.abs(index), 32639), 128)
     size = np.ldexp(1 + digits / 128, exponent - 127)
     return np.asarray(np.where(index == 0, 0.0, np.sign(index) * size))
@@ -145,7 +145,7 @@ def _halved(
     high: NDArray[np.int64],
     rounds: int,
 ) -> Floats:
-    """The upper ends of intervals of 2^rounds steps that are halved until one is left."""
+    """Bisect intervals of 2^rounds grid steps down to one, and return their upper ends."""
     for _ in range(rounds):
         middle = (low + high) // 2
         down = lower(grid(middle))

@@ -1,4 +1,4 @@
-"""Base of noisy descents on unbounded records: public guesses, and the iteration."""
+"""Base of noisy gradient descent on unbounded records: parameters for accuracy, and the iteration."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from privopt.mechanisms.risk.iteration import (
     Method,
     Output,
     Perturb,
+    Run,
     StepClock,
     choose_output,
     noisy_iteration,
@@ -23,7 +24,6 @@ from privopt.mechanisms.risk.iteration import (
 from privopt.mechanisms.risk.mechanism import SteppedMechanism
 from privopt.mechanisms.risk.step_counts import mirror_steps, whole_steps
 from privopt.oracles.convex.prox import prox_step
-from privopt.oracles.limits import Watch
 from privopt.problems.convex.regularizers import ElasticNet, Vector
 from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts
 from privopt.problems.convex.sets.interface import ConvexSet
@@ -34,12 +34,12 @@ _MOST_STEPS = 200
 
 @dataclass(frozen=True)
 class Descent:
-    """Public guesses that steps depend on. Only accuracy does.
+    """Public guesses about the risk for step sizes and thresholds; they affect accuracy only.
 
     Attributes:
-        smoothness: L of the population risk; steps have length 1/L.
-        distance: how far the minimum is from the start.
-        failure: the probability for which thresholds are chosen, in (0, 0.5).
+        smoothness: L of the population risk; step sizes are 1/L.
+        distance: distance of the minimum from the start.
+        failure: the failure probability for which thresholds are chosen, in (0, 0.5).
     """
 
     smoothness: float = 1.0
@@ -51,15 +51,15 @@ class Descent:
         check_positive(self.distance, "distance")
 
     def truncation(self, n: int, moment: float, sigma: float) -> SoftTruncation:
-        """The one that balances bias, deviation and noise of ``sigma`` for a scale of 1."""
+        """Return the truncation that balances bias, deviation and noise of ``sigma`` at scale 1."""
         spread = sigma * -float(special.ndtri(self.failure / 2))
         return SoftTruncation.balanced(n, moment, self.failure, spread)
 
     def steps(self, wanted: int | None, convex_set: ConvexSet, regularizer: ElasticNet, error: float) -> int:
-        """T: as asked, or where the bound of the optimisation meets that of the noise.
+        """Return T: as asked, or where the bounds on optimisation error and on noise are equal.
 
         Args:
-            error: the l2 length of the error of one gradient, for T = 1; it grows as sqrt(T).
+            error: l2 norm of the error of one gradient for T = 1; it grows as sqrt(T).
         """
         if wanted is not None:
             return check_count(wanted, "steps")
@@ -79,10 +79,10 @@ class RobustDescent(SteppedMechanism):
 
     @classmethod
     def refusals(cls, facts: RiskFacts, convex_set: ConvexSet, regularizer: ElasticNet) -> list[str]:
-        """Facts of records that are clipped, too."""
+        """Also refuse facts of clipped records."""
         reasons = super().refusals(facts, convex_set, regularizer)
         if facts != unclipped_facts(facts.n_records, facts.dimension, facts.loss):
-            reasons.append(f"takes records that are not clipped, got {facts}")
+            reasons.append(f"takes records without clipping, got {facts}")
         return reasons
 
     def _find_oracles(self) -> None:
@@ -95,14 +95,14 @@ class RobustDescent(SteppedMechanism):
 
     def _records(self, risk: EmpiricalRisk) -> UnclippedRisk:
         if not isinstance(risk, UnclippedRisk):
-            raise PlanMismatchError(f"{self.name} wants an UnclippedRisk, got an {type(risk).__name__}")
+            raise PlanMismatchError(f"{self.name} needs an UnclippedRisk, got {type(risk).__name__}")
         return risk
 
     def _iterate(
-        self, gradient: Callable[[Vector], Vector], perturb: Perturb, start: Vector, watch: Watch
-    ) -> Vector:
+        self, gradient: Callable[[Vector], Vector], perturb: Perturb, run: Run
+    ) -> tuple[Vector, None]:
         l2, eta = self.regularizer.l2, self.step_sizes[0]
         step = prox_step(self.convex_set, ElasticNet(l1=self.regularizer.l1))
-        method = Method(start, lambda _k, _state, x, g: step(x - eta * (g + l2 * x), eta))
-        iterates = noisy_iteration(method, gradient, perturb, self.steps, StepClock(watch, self.steps))
-        return choose_output(iterates, Output.LAST, start)
+        method = Method(run.start, lambda _k, _state, x, g: step(x - eta * (g + l2 * x), eta))
+        iterates = noisy_iteration(method, gradient, perturb, self.steps, StepClock(run.watch, self.steps))
+        return choose_output(iterates, Output.LAST, run.start), None

@@ -1,4 +1,4 @@
-"""Fresh copies of an estimator for every call, made before data are seen: calls share no state."""
+"""Copies of an estimator for every call, made before the data are seen, so that calls share no state."""
 
 from __future__ import annotations
 
@@ -21,22 +21,21 @@ Estimator = Callable[[Vector, Vector], Vector]
 
 @dataclass(frozen=True)
 class FreshCopies:
-    """An estimator as it was before data, unpickled anew for every call.
+    """An estimator, pickled before it sees data and unpickled anew for every call.
 
-    A copy takes what the estimator holds: attributes, fitted models, generators, variables of closures. It
-    starts from the state at the time of the call to ``of``, and is thrown away after its answer. The global
-    random states of Python and NumPy, which many estimators draw from, are set from a seed for each call and
-    put back.
+    A copy includes what the estimator holds: attributes, fitted models, generators, variables of closures. It
+    has the state of the time of the call to ``of`` and is discarded after its answer. The global random
+    states of Python and NumPy, which many estimators use, are seeded for each call and restored.
 
-    No copy can hold what lies outside the estimator: variables and default arguments of an imported module,
-    class attributes, files, random states of other libraries. An estimator must not write there.
+    A copy cannot include what lies outside the estimator: variables and default arguments of an imported
+    module, class attributes, files, random states of other libraries. An estimator must not write there.
     """
 
     pickled: bytes
 
     @classmethod
     def of(cls, estimator: Estimator) -> Self:
-        """Pickle an estimator, and see that a copy can be made.
+        """Pickle an estimator, and check that it can be copied.
 
         Raises:
             InvalidTypeError: it is not callable.
@@ -46,23 +45,23 @@ class FreshCopies:
         try:
             made = cls(cloudpickle.dumps(estimator))
             cloudpickle.loads(made.pickled)
-        except Exception as error:  # whatever its own methods raise
+        except Exception as error:  # its own methods may raise anything
             raise InvalidInputError(
-                "the estimator cannot be pickled, and every subset needs a copy of it made before data "
+                "the estimator cannot be pickled, and every subset needs a copy of it made beforehand "
                 f"({type(error).__name__}: {error}). To do: make locks, connections and open files inside "
                 "its __call__"
             ) from error
         return made
 
     def __call__(self, seed: int, rows: Vector, labels: Vector) -> object:
-        """The answer of a fresh copy."""
+        """Return the answer of a new copy."""
         with _random_states(seed):
             return cloudpickle.loads(self.pickled)(rows, labels)
 
 
 @contextmanager
 def _random_states(seed: int) -> Iterator[None]:
-    """The global generators of Python and NumPy, seeded inside and put back after."""
+    """Seed the global generators of Python and NumPy, and restore them on exit."""
     python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002
     random.seed(seed)
     np.random.seed(seed)  # noqa: NPY002

@@ -1,8 +1,7 @@
-"""The descents of Wang, Xiao, Devadas and Xu (2020) where no moment, no range is known: in private units."""
+"""The descents of Wang, Xiao, Devadas and Xu (2020) without declared moments or ranges, in private units."""
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,71 +12,55 @@ from privopt.mechanisms.heavy_tails.descent import Descent, RobustDescent
 from privopt.mechanisms.heavy_tails.robust_descent import RobustGradientDescent
 from privopt.mechanisms.heavy_tails.robust_stochastic import RobustStochasticGradient
 from privopt.mechanisms.heavy_tails.trimmed_descent import TrimmedGradientDescent
-from privopt.mechanisms.heavy_tails.unbounded import UnboundedFit
-from privopt.mechanisms.heavy_tails.units import Floats, sought
+from privopt.mechanisms.heavy_tails.unbounded import UnboundedFacts, UnboundedFit
+from privopt.mechanisms.heavy_tails.units import Floats, searched_columns
 from privopt.mechanisms.privacy.accounting import gaussian_epsilon, gaussian_mu
 from privopt.mechanisms.privacy.gradient_noise import shared_by
-from privopt.mechanisms.privacy.noise import NoiseSource, checked_source
-from privopt.mechanisms.privacy.parameters import check_count
+from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.spend import PrivacySpend
-from privopt.mechanisms.risk.mechanism import RealRelease
 from privopt.oracles.limits import Limits, started
-from privopt.problems.convex.losses import Labels, Loss
+from privopt.problems.convex.losses import Labels
 from privopt.problems.convex.regularizers import NO_REGULARIZER
 from privopt.problems.convex.sets.norm_balls import L2Ball
 from privopt.problems.convex.unclipped import PLAIN_SQUARES, UnclippedRisk, unclipped_facts
 
-# Features have a size of about 1 in their units, labels too: so have gradients, whose moments and means are
-# guessed to be at most this.
+# In private units features and labels have magnitude about 1, and so have gradients: guessed bounds on the
+# moments and means of gradients.
 _MOMENT, _RANGE, _RADIUS = 2.0, (-2.0, 2.0), 5.0
 _GUESS = Descent(smoothness=2.0)
 
 
 @dataclass(frozen=True)
 class MeasuredDescent(UnboundedFit):
-    """A search for units, and in them a descent along robust means: Algorithms 3 and 4, nothing declared.
+    """A private search for units, and descent along robust means in them: Algorithms 3 and 4.
 
     Privacy: (epsilon, delta)-differential privacy, neighbours by replacing one record, n public: the search
     spends part of epsilon and half of delta, the descent the rest (basic composition).
 
     Attributes:
-        descent: in these units, of weights with the intercept's.
-        spend: the claim.
+        descent: the plan in private units, for the weights and the intercept.
     """
 
     kind: ClassVar[type[Any]]
     name: ClassVar[str]
 
     descent: RobustDescent
-    spend: PrivacySpend
 
     @classmethod
-    def plan(
-        cls,
-        n_records: int,
-        dimension: int,
-        loss: Loss,
-        *,
-        epsilon: float,
-        delta: float,
-        steps: int | None = None,
-        releases: int = 1,
-        flags: tuple[int, ...] = (),
-    ) -> Self:
-        """Calibrate to public facts. The arguments are those of ``ClippedNewton.plan``.
-
-        Raises:
-            PrivacyParameterError: a parameter out of range.
-        """
-        n, d = check_count(n_records, "n_records"), check_count(dimension, "dimension")
+    def _calibrated(cls, facts: UnboundedFacts, epsilon: float, delta: float, steps: int | None) -> Self:
+        n, d, loss, releases, flags = facts
         numbers = loss.labels is Labels.REAL
-        search = ColumnSearch.within(n, len(sought(d, flags)) + numbers, gaussian_mu(epsilon, delta / 2))
+        search = ColumnSearch.within(
+            n, len(searched_columns(d, flags)) + numbers, gaussian_mu(epsilon, delta / 2)
+        )
         spent = 0.0 if search is None else gaussian_epsilon(search.level, delta / 2)
-        facts = unclipped_facts(n, d + 1, PLAIN_SQUARES if numbers else loss)
+        risk = unclipped_facts(n, d + 1, PLAIN_SQUARES if numbers else loss)
         options: dict[str, Any] = {} if steps is None else {"steps": steps}
         public = {"mean_range": _RANGE} if cls.kind is TrimmedGradientDescent else {"moment": _MOMENT}
         descent = cls.kind.plan(
-            *(facts, L2Ball(d + 1, _RADIUS), NO_REGULARIZER),
+            risk,
+            L2Ball(d + 1, _RADIUS),
+            NO_REGULARIZER,
             epsilon=(epsilon - spent) * (1 - 1e-12),
             delta=delta if search is None else delta / 2,
             descent=_GUESS,
@@ -88,7 +71,7 @@ class MeasuredDescent(UnboundedFit):
         spend = PrivacySpend.approximate(
             epsilon, delta, cls.name, note=shared_by(releases, "units in common")
         )
-        return cls(n, d, facts.loss, releases, search, flags, descent, spend)
+        return cls(n, d, risk.loss, releases, search, flags, spend, descent)
 
     @property
     def steps(self) -> int:
@@ -100,47 +83,39 @@ class MeasuredDescent(UnboundedFit):
 
     @property
     def noise(self) -> dict[str, float]:
-        """The public parameters of the noise."""
+        """Public parameters of the noise."""
         counts = {} if self.search is None else {"counts_sigma": self.search.counts.sigma}
         return {**self.descent.noise, **counts}
 
-    def release(
-        self,
-        X: Floats,
-        labels: Sequence[Floats],
-        noise: NoiseSource | None = None,
-        limits: Limits | None = None,
-    ) -> list[RealRelease]:
-        """As ``ClippedNewton.release``."""
-        X, ys = self._checked(X, labels)
-        source, watch = checked_source(noise), started(limits)
-        units, root = self._units(X, ys[0], source), math.sqrt(self.dimension)
-        rows = units.rows(X) * root  # of length 1 at most: their numbers, of a size of about 1
-        spend = dataclasses.replace(self.spend, insecure_seed=source.insecure_seed)
-        found = []
-        for y in ys:
+    def _points(
+        self, X: Floats, labels: Sequence[Floats], source: NoiseSource, limits: Limits | None
+    ) -> list[Floats]:
+        watch = started(limits)
+        units, root = self._units(X, labels[0], source), math.sqrt(self.dimension)
+        rows = units.rows(X) * root  # rows of length at most 1 have entries of magnitude about 1 / sqrt d
+        points = []
+        for y in labels:
             risk = UnclippedRisk(rows, (y - units.label_centre) / units.label_scale, self.loss)
-            point = self.descent.release(risk, source, limits=watch.rest).point
-            found.append(RealRelease(units.raw(point * root), spend, self.noise))
-        return found
+            points.append(units.raw(self.descent.release(risk, source, limits=watch.rest).point * root))
+        return points
 
 
 class MeasuredRobustDescent(MeasuredDescent):
-    """Algorithm 4: see ``RobustGradientDescent``."""
+    """Algorithm 4 in private units: see ``RobustGradientDescent``."""
 
     kind = RobustGradientDescent
     name = RobustGradientDescent.name
 
 
 class MeasuredRobustStochastic(MeasuredDescent):
-    """Algorithm 4 on batches: see ``RobustStochasticGradient``."""
+    """Algorithm 4 on Poisson batches, in private units: see ``RobustStochasticGradient``."""
 
     kind = RobustStochasticGradient
     name = RobustStochasticGradient.name
 
 
 class MeasuredTrimmedDescent(MeasuredDescent):
-    """Algorithm 3, corrected: see ``TrimmedGradientDescent``."""
+    """Algorithm 3, corrected, in private units: see ``TrimmedGradientDescent``."""
 
     kind = TrimmedGradientDescent
     name = TrimmedGradientDescent.name

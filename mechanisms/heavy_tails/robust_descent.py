@@ -9,24 +9,22 @@ from typing import ClassVar, Self
 from privopt.mechanisms.heavy_tails.descent import Descent, RobustDescent
 from privopt.mechanisms.heavy_tails.truncation import SoftTruncation
 from privopt.mechanisms.privacy.gradient_noise import VectorNoise
-from privopt.mechanisms.privacy.noise import NoiseSource
-from privopt.mechanisms.risk.iteration import Perturb
+from privopt.mechanisms.risk.iteration import Run
 from privopt.mechanisms.risk.mechanism import RiskTarget
-from privopt.oracles.limits import Watch
 from privopt.problems.convex.regularizers import Vector
 from privopt.problems.convex.risk import EmpiricalRisk
 
 
 @dataclass(frozen=True)
 class RobustGradientDescent(RobustDescent):
-    """Each coordinate of the gradient by the smoothed soft truncation, Gaussian noise, a projected step.
+    """Gradient descent with private robust means: soft truncation of each coordinate, Gaussian noise.
 
-    Privacy: mu-GDP, stated as (epsilon, delta), whatever the records hold; neighbours by replacing one
+    Privacy: mu-GDP, stated as (epsilon, delta), for all records without bounds; neighbours by replacing one
     record, n public. A record contributes at most 2 sqrt(2)/3 s/n per coordinate and step; T adaptive steps
     are one Gaussian release. For epsilon = rho + 2 sqrt(rho log(1/delta)) the noise at the printed scale is
-    never more than the printed sigma^2 = 8 v d T / (9 log(1/failure) n rho).
+    at most the printed sigma^2 = 8 v d T / (9 log(1/failure) n rho).
 
-    Without noise it is the robust gradient descent of Holland (2019): ``without_noise``.
+    ``without_noise`` is the robust gradient descent of Holland (2019).
 
     Source: Wang, Xiao, Devadas and Xu (2020), Algorithm 4. Different here: the scale
     (``SoftTruncation.balanced``), the noise (exact Gaussian accounting), and the number of steps.
@@ -51,16 +49,16 @@ class RobustGradientDescent(RobustDescent):
 
         Args:
             target: its facts are of ``unclipped_facts``.
-            moment: v: each coordinate of a record's gradient has a second moment of at most v. Public; only
+            moment: v, a bound on the second moment of each coordinate of a record's gradient. Public; only
                 accuracy depends on it.
-            steps: T; by default where optimisation and noise balance, up to 200.
+            steps: T; by default where the bounds on optimisation error and noise are equal, up to 200.
             descent: public guesses for step sizes.
-            truncation: in place of the one that balances bias, deviation and noise.
+            truncation: overrides the truncation that balances bias, deviation and noise.
         """
         descent = descent or Descent()
         space, regularizer = target.convex_set, target.regularizer
         n, d = target.facts.n_records, target.facts.dimension
-        # The standard deviation of the noise for s = 1 and T = 1.
+        # Standard deviation of the noise for s = 1 and T = 1.
         unit = SoftTruncation(1.0, 1.0).sensitivity(n, d) / target.mu
 
         def fitting(steps: int) -> SoftTruncation:
@@ -76,12 +74,7 @@ class RobustGradientDescent(RobustDescent):
     def noise(self) -> dict[str, float]:
         return {"sigma": self.vector_noise.sigma, "scale": self.truncation.scale}
 
-    def _run(
-        self, risk: EmpiricalRisk, start: Vector, source: NoiseSource | None, watch: Watch
-    ) -> tuple[Vector, None]:
+    def _run(self, risk: EmpiricalRisk, run: Run) -> tuple[Vector, None]:
         soft, records = self.truncation, self._records(risk)
-        perturb: Perturb = (lambda g: g) if source is None else self.vector_noise.adder(source, self.steps)
-        point = self._iterate(
-            lambda w: records.soft_gradient(w, soft.scale, soft.beta), perturb, start, watch
-        )
-        return point, None
+        perturb = run.perturbation(self.vector_noise, self.steps)
+        return self._iterate(lambda w: records.soft_gradient(w, soft.scale, soft.beta), perturb, run)

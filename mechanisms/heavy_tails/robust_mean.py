@@ -1,8 +1,7 @@
-"""A private mean of vectors of which only second moments are bounded."""
+"""A private mean of vectors with bounded second moments."""
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from dataclasses import dataclass
 from typing import ClassVar, Self
@@ -11,16 +10,16 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
-from privopt.mechanisms.errors import PlanMismatchError
+from privopt.mechanisms.heavy_tails.records import planned_records
 from privopt.mechanisms.heavy_tails.truncation import SoftTruncation
 from privopt.mechanisms.privacy.accounting import gaussian_mu
 from privopt.mechanisms.privacy.gradient_noise import VectorNoise, gaussian_releases
 from privopt.mechanisms.privacy.noise import NoiseSource, checked_source
 from privopt.mechanisms.privacy.parameters import check_count
+from privopt.mechanisms.privacy.reliance import spent
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.mechanisms.registry import Family
 from privopt.mechanisms.risk.mechanism import RealRelease
-from privopt.problems.arrays import as_reals
 from privopt.problems.convex.regularizers import Vector
 
 
@@ -28,20 +27,20 @@ from privopt.problems.convex.regularizers import Vector
 class RobustMean:
     """Private mean: soft truncation of every number at a public scale, and Gaussian noise on the mean.
 
-    Privacy: mu-GDP, stated as (epsilon, delta), whatever the records hold; neighbours by replacing one
-    record, n public. That moments are below ``moment`` is needed for accuracy alone.
+    Privacy: mu-GDP, stated as (epsilon, delta), for all records without bounds; neighbours by replacing one
+    record, n public. The bound ``moment`` is needed for accuracy alone.
 
     Source: Catoni and Giulini (2017); Holland (2019); Wang, Xiao, Devadas and Xu (2020), Theorem 6. Different
-    here: the scale knows about the noise (``SoftTruncation.balanced``), and the noise is that of one Gaussian
-    release, which is less than their zCDP asks for.
+    here: the scale takes the noise into account (``SoftTruncation.balanced``), and the noise is that of one
+    Gaussian release, which is less than their zCDP accounting needs.
 
     Attributes:
         n_records: number of records.
         dimension: number of columns.
         moment: v, the public bound on the second moment (not centred) of every coordinate.
-        truncation: where it sets in.
+        truncation: the soft truncation.
         vector_noise: the noise.
-        spend: the claim.
+        spend: the privacy claim.
     """
 
     family: ClassVar[Family] = Family.MEAN
@@ -72,9 +71,9 @@ class RobustMean:
             n_records: n.
             dimension: d.
             moment: v: each coordinate has E x^2 <= v. Public.
-            epsilon, delta: the target.
-            failure: the probability for which the scale is chosen, in (0, 0.5).
-            truncation: in place of the one that balances bias, deviation and noise.
+            epsilon, delta: the privacy target.
+            failure: the failure probability for which the scale is chosen, in (0, 0.5).
+            truncation: overrides the truncation that balances bias, deviation and noise.
 
         Raises:
             PrivacyParameterError: a parameter out of range.
@@ -85,7 +84,9 @@ class RobustMean:
             quantile = -float(special.ndtri(failure / 4)) if 0 < failure < 1 else math.nan
             truncation = SoftTruncation.balanced(n, moment, failure, unit * quantile)
         noise, spend = gaussian_releases(
-            *(epsilon, delta, cls.name),
+            epsilon,
+            delta,
+            cls.name,
             steps=1,
             releases=1,
             sensitivity=truncation.sensitivity(n, d),
@@ -96,41 +97,36 @@ class RobustMean:
 
     @property
     def noise(self) -> dict[str, float]:
-        """The public parameters of the noise."""
+        """Public parameters of the noise."""
         return {"sigma": self.vector_noise.sigma, "scale": self.truncation.scale}
 
     def error_bound(self, failure: float = 0.05) -> float:
-        """Bound on the error of a released coordinate, except with probability ``failure``.
+        """Bound the error of a released coordinate, except with probability ``failure``.
 
-        Half of ``failure`` for the records, which are independent with second moments of at most ``moment``,
-        half for the noise.
+        Half of ``failure`` is for the records, assumed independent with second moments of at most ``moment``;
+        half is for the noise.
         """
         spread = -float(special.ndtri(failure / 4)) * self.vector_noise.sigma
         return self.truncation.deviation(self.n_records, self.moment, failure / 2) + spread
 
     def release(self, X: ArrayLike, noise: NoiseSource | None = None) -> RealRelease:
-        """The private mean of the rows. Costs ``spend``.
+        """Return the private mean of the rows. Costs ``spend``.
 
         Args:
             X: shape (n_records, dimension), finite.
 
         Raises:
             PlanMismatchError: another shape.
-            InvalidInputError: NaN or infinity, or what is no number.
+            InvalidInputError: NaN, infinity, or values that are not numbers.
         """
         source = checked_source(noise)
         point = self.vector_noise.add(self.without_noise(X), source)
-        spend = dataclasses.replace(self.spend, insecure_seed=source.insecure_seed)
+        spend = spent(self, source)
         return RealRelease(point, spend, self.noise)
 
     def without_noise(self, X: ArrayLike) -> Vector:
-        """The robust mean itself. NOT private."""
-        from privopt.problems.convex.soft_truncation import soft_mean  # with numba, which takes a while
+        """Return the robust mean without noise. NOT private."""
+        from privopt.problems.convex.soft_truncation import soft_mean  # imports numba, which is slow
 
-        rows = np.ascontiguousarray(as_reals(X, "records of shape (n, d)"))
-        if rows.shape != (self.n_records, self.dimension):
-            raise PlanMismatchError(
-                f"this plan was made for {self.n_records} records of {self.dimension} numbers, the data have "
-                f"shape {rows.shape}: plan again for it"
-            )
+        rows = np.ascontiguousarray(planned_records(X, self.n_records, self.dimension))
         return soft_mean(rows, self.truncation.scale, self.truncation.beta)

@@ -12,10 +12,9 @@ from privopt.mechanisms.privacy.gradient_noise import VectorNoise
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.parameters import check_count
 from privopt.mechanisms.privacy.poisson import poisson_batch
-from privopt.mechanisms.risk.iteration import Perturb
+from privopt.mechanisms.risk.iteration import Run
 from privopt.mechanisms.risk.mechanism import RiskTarget
 from privopt.mechanisms.risk.sampling import sampled_releases, sum_share
-from privopt.oracles.limits import Watch
 from privopt.problems.convex.regularizers import Vector
 from privopt.problems.convex.risk import EmpiricalRisk
 from privopt.problems.convex.truncation import INFLUENCE
@@ -26,7 +25,9 @@ _BATCH = 1000
 
 @dataclass(frozen=True)
 class RobustStochasticGradient(RobustDescent):
-    """Stochastic version: x+ = prox of x - eta (sum over a Poisson batch of soft gradients + noise) / (q n).
+    """Robust gradient descent on Poisson batches.
+
+    x+ = prox of x - eta (sum over a Poisson batch of softly truncated gradients + noise) / (q n).
 
     Privacy: (epsilon, delta)-differential privacy, neighbours by replacing one record, n public;
     amplification by Poisson sampling, composed as privacy loss distributions.
@@ -51,7 +52,7 @@ class RobustStochasticGradient(RobustDescent):
         descent: Descent | None = None,
         truncation: SoftTruncation | None = None,
     ) -> Self:
-        """``batch``: the expected batch size q n. The others are those of ``RobustGradientDescent``."""
+        """Calibrate; ``batch`` is the expected batch size q n, the rest as for ``RobustGradientDescent``."""
         descent, facts = descent or Descent(), target.facts
         n, d = facts.n_records, facts.dimension
         q = min(1.0, check_count(batch, "batch") / n)
@@ -67,16 +68,14 @@ class RobustStochasticGradient(RobustDescent):
         sigma = self.vector_noise.sigma / (self.sampling * self.facts.n_records)
         return {"sigma": sigma, "q": self.sampling, "scale": self.truncation.scale}
 
-    def _run(
-        self, risk: EmpiricalRisk, start: Vector, source: NoiseSource | None, watch: Watch
-    ) -> tuple[Vector, None]:
+    def _run(self, risk: EmpiricalRisk, run: Run) -> tuple[Vector, None]:
         soft, expected = self.truncation, self.sampling * self.facts.n_records
         records = self._records(risk)
-        draw = source or NoiseSource()  # batches are random with or without noise
+        draw = run.source or NoiseSource()  # batches are random even in a fit without noise
 
         def gradient(w: Vector) -> Vector:
             batch = poisson_batch(self.facts.n_records, self.sampling, draw)
             return records.soft_gradient_sum(w, batch, soft.scale, soft.beta)
 
-        perturb: Perturb = (lambda g: g) if source is None else self.vector_noise.adder(source, self.steps)
-        return self._iterate(gradient, lambda g: perturb(g) / expected, start, watch), None
+        perturb = run.perturbation(self.vector_noise, self.steps)
+        return self._iterate(gradient, lambda g: perturb(g) / expected, run)

@@ -1,8 +1,7 @@
-"""Sample and aggregate: any estimator on disjoint subsets, a centre of its answers, Gaussian noise."""
+"""Sample and aggregate: an estimator on disjoint subsets, a centre of its answers, Gaussian noise."""
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from dataclasses import dataclass
 from typing import ClassVar, Self
@@ -23,6 +22,7 @@ from privopt.mechanisms.privacy.parameters import (
     check_positive,
     largest,
 )
+from privopt.mechanisms.privacy.reliance import spent
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.mechanisms.risk.mechanism import RealRelease
 from privopt.oracles.convex.erm import RiskMinimizer
@@ -31,9 +31,10 @@ from privopt.problems.convex.losses import Loss
 from privopt.problems.convex.regularizers import Vector
 from privopt.problems.convex.unclipped import PLAIN_SQUARES
 
-# (1 + g) times the diameter, in radii, for the largest g: the noise is no wider than that over gamma.
+# Upper bound on S: (1 + g) times the diameter, in radii, for the largest g; hence the noise is at most this
+# over gamma.
 _WIDEST = 8.0
-# Radii that lengths and their squares can be divided by.
+# Range of radii for which lengths and their squares neither overflow nor underflow.
 _RADII = (1e-100, 1e100)
 
 
@@ -41,39 +42,41 @@ _RADII = (1e-100, 1e100)
 class SampleAggregate:
     """The centre of estimates on m disjoint random subsets, plus Gaussian noise in proportion to S.
 
-    r_i(t) is the distance from the i-th estimate to its t-th nearest one (itself the first), and the
-    diameter 2R for t > m; rho(t) the mean of the q smallest r_i(t). The centre is the estimate with the
-    smallest r_i(t0), t0 = floor((m + 1) / 2) + 1.
+    r_i(t) is the distance from the i-th estimate to its t-th nearest one (itself the first), and the diameter
+    2R for t > m; rho(t) is the mean of the q smallest r_i(t). The centre is the estimate with the smallest
+    r_i(t0), t0 = floor((m + 1) / 2) + 1.
 
     Privacy: (epsilon, delta)-differential privacy for any estimator whose answer depends on its own subset
     alone, neighbours by replacing one record, n public. Every subset gets a copy of the estimator made before
-    data were seen (``FreshCopies``, which says what a copy cannot ensure: no state in modules, classes,
-    files). With S = (1 + g) max over k of rho(t0 + 1 + k) e^(-B k), g = (q + 1) / (q - 1), the
-    noise is S / gamma, gamma = epsilon / (5 sqrt(2 log(2/delta))), for log g + B = beta = epsilon / (4 (d +
-    log(2/delta))) (Nissim, Raskhodnikova and Smith 2007, Lemma 2.7 with normal noise). Those keep their claim
-    for epsilon up to 2 or so; of a larger one they get the part for which ``keeps_its_claim``.
+    data were seen (``FreshCopies`` says which state a copy cannot include: modules, classes, files). With S =
+    (1 + g) max over k of rho(t0 + 1 + k) e^(-B k) and g = (q + 1) / (q - 1), the noise is S / gamma, gamma =
+    epsilon / (5 sqrt(2 log(2/delta))), for log g + B = beta = epsilon / (4 (d + log(2/delta))) (Nissim,
+    Raskhodnikova and Smith 2007, Lemma 2.7 with normal noise). These formulas are proved for epsilon up to
+    about 2; for a larger epsilon the noise is calibrated to the largest part of it that ``is_private``
+    verifies.
 
-    *Proof.* One record moves one estimate. An unmoved i has r'_i(t) <= r_i(t + 1). Of the q smallest r_i(t +
-    1) at most one moves; in its place comes an unmoved estimate within r0 of that unmoved one of the others
-    which has the smallest r0 = r_i(t + 1): there are t of them, t >= q, and each has r'_j(t) <= 2 r0. So
-    rho'(t) <= (1 + 2 / (q - 1)) rho(t + 1) = g rho(t + 1), and S' <= g e^B S. Balls around both centres hold
-    t0 - 1 unmoved estimates each, more than half of the m - 1, so they share one, and the centres are no
-    farther apart than rho(t0) + rho'(t0) <= (1 + g) rho(t0 + 1) <= S; likewise S'.
+    *Proof.* One record changes one estimate. An unchanged i has r'_i(t) <= r_i(t + 1). Of the q smallest
+    r_i(t + 1) at most one belongs to the changed estimate. Let r0 be the smallest r_i(t + 1) among the
+    others: t unchanged estimates lie within r0 of it, t >= q, and each of them has r'_j(t) <= 2 r0; one of
+    them replaces the changed estimate. So rho'(t) <= (1 + 2 / (q - 1)) rho(t + 1) = g rho(t + 1), and S' <= g
+    e^B S. Balls around both centres hold t0 - 1 unchanged estimates each, more than half of the m - 1, so
+    they share one, and the centres are no farther apart than rho(t0) + rho'(t0) <= (1 + g) rho(t0 + 1) <= S;
+    likewise S'.
 
     Source: Wang, Xiao, Devadas and Xu (2020), Algorithm 1, after Nissim et al. Different here: subsets are
-    disjoint (as drawn there, a record is in up to sqrt(m) of them, and moves as many estimates); the maximum
-    over k goes on beyond m, with the diameter, without which S is not smooth; and the means are of the
-    *smallest* distances: one estimate moves the largest as far as it likes.
+    disjoint (as drawn there, a record is in up to sqrt(m) of them and changes as many estimates); the maximum
+    over k continues beyond m, with the diameter, without which S is not smooth; and rho is the mean of the
+    *smallest* distances, because one estimate can make the largest arbitrarily large.
 
     Attributes:
         n_records: n.
         dimension: d.
         subsets: m.
-        radius: R: estimates are brought into the ball of that radius. Public.
+        radius: R: estimates are projected onto the ball of that radius. Public.
         averaged: q.
         decay: B.
         gamma: the noise is S / gamma per coordinate.
-        spend: the claim.
+        spend: the privacy claim.
     """
 
     name: ClassVar[str] = "sample-aggregate"
@@ -104,12 +107,12 @@ class SampleAggregate:
             n_records: n.
             dimension: d.
             subsets: m; each gets n/m records, one more or less.
-            radius: R, a bound on the l2 norm of estimates; longer ones are shortened.
-            epsilon, delta: the target.
+            radius: R, a bound on the l2 norm of estimates; longer ones are projected onto the ball.
+            epsilon, delta: the privacy target.
 
         Raises:
-            PrivacyParameterError: a parameter out of range; epsilon at most 2d/sqrt(m), where the noise
-                would bury everything; or too few subsets for the proof.
+            PrivacyParameterError: a parameter out of range; epsilon at most 2d/sqrt(m), where the noise would
+                exceed the signal; or too few subsets for the proof.
         """
         n, d, m = (
             check_count(value, name)
@@ -121,11 +124,11 @@ class SampleAggregate:
         if epsilon <= 2 * d / math.sqrt(m):
             raise PrivacyParameterError(
                 f"epsilon = {epsilon:g} is at most 2 d / sqrt(m) = {2 * d / math.sqrt(m):.3g}: the noise "
-                f"would bury the estimate. Use more than {math.ceil((2 * d / epsilon) ** 2)} subsets"
+                f"would exceed the estimate. Use more than {math.ceil((2 * d / epsilon) ** 2)} subsets"
             )
         if not _RADII[0] <= radius <= _RADII[1]:
             raise PrivacyParameterError(f"radius must be from {_RADII[0]:g} to {_RADII[1]:g}, got {radius!r}")
-        part = min(epsilon, largest(lambda x: keeps_its_claim(x, epsilon, delta, d), start=epsilon))
+        part = min(epsilon, largest(lambda x: is_private(x, epsilon, delta, d), start=epsilon))
         beta, gamma = _smooth_noise(part, delta, d)
         averaged = math.ceil(1 / math.tanh(beta / 4) + 1e-9)  # log((q + 1) / (q - 1)) <= beta / 2
         if averaged > (m + 1) // 2 + 1:
@@ -139,7 +142,7 @@ class SampleAggregate:
 
     @property
     def noise(self) -> dict[str, float]:
-        """The public parameters of the noise."""
+        """Public parameters of the noise."""
         return {"gamma": self.gamma, "decay": self.decay, "averaged": self.averaged, "subsets": self.subsets}
 
     def release(
@@ -150,19 +153,18 @@ class SampleAggregate:
         noise: NoiseSource | None = None,
         workers: int = 1,
     ) -> RealRelease:
-        """Estimate on every subset, in parallel; find the centre; add noise. Costs ``spend``.
+        """Estimate on every subset in parallel, find the centre, add noise. Costs ``spend``.
 
         Args:
             X, y: shapes (n_records, features), (n_records,).
-            estimator: a function (rows, labels) -> estimate, which must keep nothing outside itself from one
-                call to the next; or a loss, whose empirical risk is minimised then. Where it fails, or
-                returns something else than ``dimension`` finite numbers, the origin takes the place of its
-                answer.
-            workers: processes.
+            estimator: a function (rows, labels) -> estimate without state outside itself; or a loss, whose
+                empirical risk is minimised. Where it fails, or returns anything but ``dimension`` finite
+                numbers, the origin replaces its answer.
+            workers: number of processes.
 
         Raises:
             PlanMismatchError: another number of records.
-            InvalidInputError: what is no number; an estimator that cannot be copied.
+            InvalidInputError: values that are not numbers; an estimator that cannot be copied.
         """
         ask = FreshCopies.of(RiskMinimizer(estimator) if isinstance(estimator, Loss) else estimator)
         rows, labels = (
@@ -176,37 +178,37 @@ class SampleAggregate:
         source = checked_source(noise)
         order = np.argsort(source.uniform(self.n_records), kind="stable")
         parts, seeds = np.array_split(order, self.subsets), source.integers(2**32, self.subsets).tolist()
-        # Larger parts would go to workers through files.
+        # joblib would pass larger parts to workers through files.
         answers = joblib.Parallel(n_jobs=check_count(workers, "workers"), max_nbytes=None)(
             joblib.delayed(_answer)(ask, seed, rows[part], labels[part], self.dimension)
             for seed, part in zip(seeds, parts, strict=True)
         )
         point = self._noisy(self.shortened(np.array(answers)), source)
-        spend = dataclasses.replace(self.spend, insecure_seed=source.insecure_seed)
+        spend = spent(self, source)
         return RealRelease(point, spend, self.noise)
 
     def shortened(self, estimates: Vector) -> Vector:
-        """Brought into the ball, in units of its radius."""
+        """Return the estimates projected onto the ball, in units of its radius."""
         lengths = np.linalg.norm(estimates / self.radius, axis=1, keepdims=True)
         return np.asarray(estimates / self.radius / np.maximum(1.0, lengths))
 
     def centre(self, estimates: Vector) -> tuple[Vector, float]:
-        """The centre of m points of the unit ball, and S. Not private."""
+        """Return the centre of m points of the unit ball, and S. Not private."""
         distances = np.sort(cdist(estimates, estimates), axis=1)
         majority = (self.subsets + 1) // 2 + 1
         best = int(np.argmin(distances[:, majority - 1]))
         return estimates[best], self.sensitivity(distances)
 
     def sensitivity(self, distances: Vector) -> float:
-        """S, from the sorted distances of every estimate; at least gamma * 2^-16, a constant."""
-        first = (self.subsets + 1) // 2 + 1  # of t0 + 1, counted from 0
+        """Return S from the sorted distances of every estimate; at least gamma * 2^-16, a constant."""
+        first = (self.subsets + 1) // 2 + 1  # index of t0 + 1, from 0
         means = np.append(self.mean_distances(distances[:, first:]), 2.0)
         farthest = float(np.max(means * np.exp(-self.decay * np.arange(means.size))))
         grown = 1 + (self.averaged + 1) / (self.averaged - 1)
         return max(grown * farthest * (1 + 1e-9), self.gamma * NARROWEST)
 
     def mean_distances(self, distances: Vector) -> Vector:
-        """rho(t): of every column, the mean of the q smallest."""
+        """Return rho(t): for each column, the mean of the q smallest."""
         kept = np.partition(distances, self.averaged - 1, axis=0)[: self.averaged]
         return np.asarray(np.mean(kept, axis=0))
 
@@ -216,12 +218,12 @@ class SampleAggregate:
 
 
 def _smooth_noise(epsilon: float, delta: float, dimension: int) -> tuple[float, float]:
-    """beta and gamma: how far log S may move between neighbours, and the noise is S / gamma."""
+    """Return beta, a bound on the change of log S between neighbours, and gamma: the noise is S / gamma."""
     log = math.log(2 / delta)
     return epsilon / (4 * (dimension + log)), epsilon / (5 * math.sqrt(2 * log))
 
 
-def keeps_its_claim(part: float, epsilon: float, delta: float, dimension: int) -> bool:
+def is_private(part: float, epsilon: float, delta: float, dimension: int) -> bool:
     """Check a sufficient condition for (epsilon, delta)-privacy of noise planned for ``part``.
 
     In units of the noise on one data set, neighbours see N(0, I) and N(s, r^2 I), |s| <= gamma, |log r| <=
@@ -231,8 +233,8 @@ def keeps_its_claim(part: float, epsilon: float, delta: float, dimension: int) -
 
         (e^2l - 1) |z|^2 / 2 - d l + e^2l (gamma sqrt(2 L) + gamma^2 / 2),
 
-    whose first part is convex in l and so largest at 0 or beta. The quarter of delta pays for what rounding
-    does to events; what it does to epsilon is added.
+    whose first part is convex in l and so largest at 0 or beta. The remaining quarter of delta covers the
+    effect of rounding on events; its effect on epsilon is added.
     """
     beta, gamma = _smooth_noise(part, delta, dimension)
     log = math.log(2 / delta)
@@ -249,7 +251,7 @@ def keeps_its_claim(part: float, epsilon: float, delta: float, dimension: int) -
 def _answer(ask: FreshCopies, seed: int, rows: Vector, labels: Vector, dimension: int) -> Vector:
     try:
         found = np.asarray(ask(seed, rows, labels), dtype=np.float64)
-    except Exception:  # which subset failed would tell something about it
+    except Exception:  # which subset failed is private information
         return np.zeros(dimension)
     usable = found.shape == (dimension,) and bool(np.all(np.isfinite(found)))
     return np.clip(found, -1e150, 1e150) if usable else np.zeros(dimension)

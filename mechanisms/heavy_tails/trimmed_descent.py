@@ -1,4 +1,4 @@
-"""Heavy-tailed DP-SCO with known mean range: descent along private trimmed means of gradients."""
+"""Heavy-tailed DP-SCO with means in a known range: descent along private trimmed means of gradients."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ import numpy as np
 from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.mechanisms.heavy_tails.descent import Descent, RobustDescent
 from privopt.mechanisms.heavy_tails.trimming import Trimming
-from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.parameters import check_count
 from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.mechanisms.risk.iteration import Run
 from privopt.mechanisms.risk.mechanism import RiskTarget
-from privopt.oracles.limits import Watch
 from privopt.problems.convex.regularizers import Vector
 from privopt.problems.convex.risk import EmpiricalRisk
 
@@ -23,12 +22,12 @@ _STEPS = 20
 
 @dataclass(frozen=True)
 class TrimmedGradientDescent(RobustDescent):
-    """Trimmed, clamped means of each coordinate of the gradient, arsinh-normal noise, a projected step.
+    """Gradient descent with private trimmed means: clamped, each coordinate, with arsinh-normal noise.
 
     Privacy: (epsilon, delta)-differential privacy through zCDP: d T means, each with its share of rho;
-    neighbours by replacing one record, n public. Printed are two things that do not hold
-    (experiments/docs/errata.md, 4 and 5): a scale that leaks, and epsilon / sqrt(d T) for each mean, which
-    composes to several times epsilon.
+    neighbours by replacing one record, n public. Two statements of the paper are wrong
+    (experiments/docs/errata.md, 4 and 5): the scale of the noise depends on the data, and epsilon / sqrt(d T)
+    for each mean composes to several times epsilon.
 
     Source: Wang, Xiao, Devadas and Xu (2020), Algorithm 3, corrected.
     """
@@ -51,9 +50,10 @@ class TrimmedGradientDescent(RobustDescent):
 
         Args:
             target: its facts are of ``unclipped_facts``.
-            mean_range: (a, b), where the mean of every coordinate of the gradient is, over W. Public.
+            mean_range: (a, b), an interval that contains the mean of every coordinate of the gradient over W.
+                Public.
             steps: T.
-            trimmed: how many records are left out at either end; by default what the budget suggests.
+            trimmed: number of records left out at either end; by default chosen for the budget.
             descent: public guesses for step sizes.
         """
         facts, (low, high) = target.facts, mean_range
@@ -75,12 +75,12 @@ class TrimmedGradientDescent(RobustDescent):
         noise = self.trimming.noise
         return {"t": noise.t, "s": noise.s, "trimmed": self.trimming.trimmed}
 
-    def _run(
-        self, risk: EmpiricalRisk, start: Vector, source: NoiseSource | None, watch: Watch
-    ) -> tuple[Vector, None]:
-        records, trim = self._records(risk), self.trimming
+    def _run(self, risk: EmpiricalRisk, run: Run) -> tuple[Vector, None]:
+        records, trim, source = self._records(risk), self.trimming, run.source
         if not isinstance(records.X, np.ndarray):
-            raise PrivacyParameterError(f"{self.name} sorts columns: it takes no sparse matrices")
+            raise PrivacyParameterError(
+                f"{self.name} sorts columns: it takes dense arrays, not sparse matrices"
+            )
 
         def gradient(w: Vector) -> Vector:
             slopes = records.slopes(w)
@@ -90,5 +90,5 @@ class TrimmedGradientDescent(RobustDescent):
                     return trim.release(columns, source)
                 return np.array([trim.estimate(column) for column in columns])
 
-        # The noise of a mean depends on its records: it is added where they are.
-        return self._iterate(gradient, lambda g: g, start, watch), None
+        # The noise depends on the records, so ``gradient`` adds it.
+        return self._iterate(gradient, lambda g: g, run)

@@ -2,37 +2,36 @@
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from privopt.mechanisms.errors import PlanMismatchError
+from privopt.mechanisms.heavy_tails.records import planned_records
 from privopt.mechanisms.heavy_tails.trimming import Trimming
 from privopt.mechanisms.privacy.noise import NoiseSource, checked_source
 from privopt.mechanisms.privacy.parameters import check_count
+from privopt.mechanisms.privacy.reliance import spent
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.mechanisms.registry import Family
 from privopt.mechanisms.risk.mechanism import RealRelease
-from privopt.problems.arrays import as_reals
 
 
 @dataclass(frozen=True)
 class TrimmedMean:
     """Each coordinate's trimmed mean, clamped to [low, high], plus arsinh-normal noise.
 
-    Privacy: (epsilon, delta)-differential privacy through zCDP, whatever the records hold; neighbours by
-    replacing one record, n public. The scale of the noise is the *exact* smooth sensitivity; the one that is
-    printed depends on the largest record and leaks it (experiments/docs/errata.md, 4).
+    Privacy: (epsilon, delta)-differential privacy through zCDP, for all records without bounds; neighbours by
+    replacing one record, n public. The scale of the noise is the *exact* smooth sensitivity; the scale
+    printed in the paper depends on the largest record and reveals it (experiments/docs/errata.md, 4).
 
     Source: Bun and Steinke (2019), Proposition 5; Wang, Xiao, Devadas and Xu (2020), Algorithm 2, corrected.
 
     Attributes:
         dimension: d; the budget is shared evenly among coordinates.
-        trimming: of each coordinate.
-        spend: the claim.
+        trimming: the trimmed mean of each coordinate.
+        spend: the privacy claim.
     """
 
     family: ClassVar[Family] = Family.MEAN
@@ -58,9 +57,9 @@ class TrimmedMean:
         Args:
             n_records: n.
             dimension: d.
-            mean_range: (low, high), where the mean of every coordinate is known to be. Public.
-            epsilon, delta: the target.
-            trimmed: how many numbers are left out at either end; by default what the budget suggests.
+            mean_range: (low, high), an interval that contains the mean of every coordinate. Public.
+            epsilon, delta: the privacy target.
+            trimmed: number of values left out at either end; by default chosen for the budget.
 
         Raises:
             PrivacyParameterError: a parameter out of range.
@@ -73,24 +72,19 @@ class TrimmedMean:
 
     @property
     def noise(self) -> dict[str, float]:
-        """The public parameters of the noise."""
+        """Public parameters of the noise."""
         noise = self.trimming.noise
         return {"t": noise.t, "s": noise.s, "trimmed": self.trimming.trimmed}
 
     def release(self, X: ArrayLike, noise: NoiseSource | None = None) -> RealRelease:
-        """The private mean of the rows of X, shape (n_records, dimension). Costs ``spend``.
+        """Return the private mean of the rows of X, shape (n_records, dimension). Costs ``spend``.
 
         Raises:
             PlanMismatchError: another shape.
-            InvalidInputError: what is no number.
+            InvalidInputError: values that are not numbers.
         """
-        columns = as_reals(X, "records of shape (n, d)").astype(np.float64, copy=False)
-        if columns.shape != (self.trimming.n, self.dimension):
-            raise PlanMismatchError(
-                f"this plan was made for {self.trimming.n} records of {self.dimension} numbers, the data "
-                f"have shape {columns.shape}: plan again for it"
-            )
+        records = planned_records(X, self.trimming.n, self.dimension).astype(np.float64, copy=False)
         source = checked_source(noise)
-        point = self.trimming.release(columns.T, source)
-        spend = dataclasses.replace(self.spend, insecure_seed=source.insecure_seed)
+        point = self.trimming.release(records.T, source)
+        spend = spent(self, source)
         return RealRelease(point, spend, self.noise)

@@ -19,18 +19,18 @@ from privopt.mechanisms.privacy.parameters import check_count
 
 Floats = NDArray[np.float64]
 
-# The share of epsilon that may go to the rounding of what is released.
+# Largest share of epsilon that rounding of the released number may take.
 _MOST_ROUNDING = 0.05
-_FARTHEST = 1e100  # of numbers, in widths: beyond, they are as good as infinite
+_FARTHEST = 1e100  # limit on numbers, in widths: larger ones have the effect of infinity
 
 
 @dataclass(frozen=True)
 class Trimming:
-    """Leave out the m smallest and the m largest of n numbers, average, clamp to [low, high], add noise.
+    """Trimmed mean: drop the m smallest and m largest of n numbers, average, clamp to [low, high], add noise.
 
     Attributes:
-        n: how many numbers.
-        low, high: where the mean is known to be. Public.
+        n: number of values.
+        low, high: interval that contains the mean. Public.
         trimmed: m, 1 <= m < n/2.
         noise: arsinh-normal noise.
     """
@@ -53,11 +53,11 @@ class Trimming:
         releases: int,
         trimmed: int | None = None,
     ) -> Self:
-        """For so many adaptively chosen means that are (epsilon, delta)-private together.
+        """Calibrate ``releases`` adaptively chosen means that are (epsilon, delta)-private together.
 
-        Each is rho / releases-zCDP (Bun and Steinke 2016 for the sum). ``trimmed`` is by default so large
-        that the clamping, which sets in after m changes, adds 1/n of the width to the smooth sensitivity,
-        but at most n/4.
+        Each is rho / releases-zCDP (Bun and Steinke 2016 for the sum). The default for ``trimmed`` is so
+        large that the clamping, which sets in after m changes, adds 1/n of the width to the smooth
+        sensitivity, but at most n/4.
 
         Raises:
             PrivacyParameterError: parameters out of range, or so many releases that rounding costs 5% of
@@ -68,7 +68,7 @@ class Trimming:
         if not (math.isfinite(low) and math.isfinite(high) and low < high):
             raise PrivacyParameterError(f"a mean range needs finite low < high, got {low!r} and {high!r}")
         check_count(releases, "releases")
-        # Noise is widest, and its rounding worst, where t takes its half of the least that is left.
+        # The noise and its rounding are largest if t takes half of the smallest possible remainder.
         least = _share(epsilon, delta, releases, _MOST_ROUNDING * epsilon)
         lost = releases * rounding(1 / ArsinhNoise.within(least, enough=math.inf).s)
         if lost > _MOST_ROUNDING * epsilon:
@@ -90,59 +90,58 @@ class Trimming:
         return self.high - self.low
 
     def centre(self, ordered: Floats) -> float:
-        """The trimmed mean of sorted, centred numbers, clamped to +-1/2. Not private. All in widths."""
+        """Return the trimmed mean of sorted, centred numbers, clamped to +-1/2, in widths. Not private."""
         return float(np.clip(np.mean(ordered[self.trimmed : self.n - self.trimmed]), -0.5, 0.5))
 
     def sensitivity(self, ordered: Floats) -> float:
-        """A t-smooth upper bound on the local sensitivity of ``centre`` as it is computed, in widths.
+        """Return a t-smooth upper bound on the local sensitivity of ``centre`` as it is computed, in widths.
 
-        That is the exact smooth sensitivity (``smooth_sensitivity``), grown for the rounding of the mean,
+        It is the exact smooth sensitivity (``smooth_sensitivity``), increased for the rounding of the mean,
         and at least s * 2^-16, which is a constant.
         """
         exact = smooth_sensitivity(ordered, self.trimmed, self.noise.t, 1.0)
         return max(exact * (1 + self.n * 2.0**-44), self.noise.s * NARROWEST)
 
     def ordered(self, values: Floats) -> Floats:
-        """Numbers sorted, in widths from the middle of the range; NaN counts as the middle."""
+        """Return the numbers sorted, in widths from the middle of the range; NaN counts as the middle."""
         middle = self.low / 2 + self.high / 2
         with np.errstate(over="ignore", invalid="ignore"):
             scaled = (values - middle) / self.width
         return np.sort(np.clip(np.nan_to_num(scaled, nan=0.0), -_FARTHEST, _FARTHEST))
 
     def estimate(self, values: Floats) -> float:
-        """The clamped trimmed mean itself. NOT private."""
+        """Return the clamped trimmed mean without noise. NOT private."""
         return self.low / 2 + self.high / 2 + self.width * self.centre(self.ordered(values))
 
     def release(self, columns: Iterable[Floats], source: NoiseSource) -> Floats:
-        """The noisy means of some columns of n numbers, on a public grid."""
+        """Return the noisy means of columns of n numbers, on a public grid."""
         found = []
         for column in columns:
             ordered = self.ordered(column)
             found.append((self.centre(ordered), self.sensitivity(ordered)))
         centres, scales = np.array(found).T
-        # sinh(40) is 10^17: beyond it the result is clipped anyway.
+        # sinh(40) is 10^17: the result is clipped anyway.
         y = np.clip(source.gaussian(1.0, len(found)), -40.0, 40.0)
         noisy = on_grid(centres + scales / self.noise.s * np.sinh(y))
         return np.asarray(self.low / 2 + self.high / 2 + self.width * noisy)
 
 
 def _share(epsilon: float, delta: float, releases: int, lost: float) -> float:
-    """rho of each of so many releases, when rounding costs ``lost`` (``grid.rounding``)."""
+    """Return rho of each of ``releases`` releases when rounding costs ``lost`` (``grid.rounding``)."""
     return zcdp_rho(epsilon - lost, delta * math.exp(-lost / 2)) / releases
 
 
 def smooth_sensitivity(ordered: Floats, m: int, t: float, width: float) -> float:
-    """max over k of e^(-kt) LS_k, for the mean of sorted numbers without m at either end, clamped to
-    ``width``.
+    """Return max over k of e^(-kt) LS_k for the trimmed mean of sorted numbers, clamped to ``width``.
 
-    LS_k, the largest effect of one change after k others, is for k >= m the width: then a changed record is
-    not trimmed. For k < m, with l of the k + 1 changed records pushed to the far left and the others to the
-    far right, the window of n - 2m numbers gains x_q and loses x_p, where p = m - l and q = n - m + k - l
-    (counted from 0): LS_k = min(width, max (x_q - x_p) / (n - 2m)) over such pairs. For a larger p the best
-    q is no smaller: from x_q' - x_p >= e^(t (q' - q)) (x_q - x_p) follows the same for p' > p. So pairs are
-    searched by halving, in O(m log m).
+    LS_k is the largest effect of one change after k others. For k >= m it is the width, because a changed
+    record need not be trimmed then. For k < m, with l of the k + 1 changed records pushed to the far left and
+    the others to the far right, the window of n - 2m numbers gains x_q and loses x_p, where p = m - l and q =
+    n - m + k - l (counted from 0): LS_k = min(width, max (x_q - x_p) / (n - 2m)) over such pairs. For a
+    larger p the best q is no smaller: from x_q' - x_p >= e^(t (q' - q)) (x_q - x_p) follows the same for p' >
+    p. So pairs are found by divide and conquer, in O(m log m).
     """
-    from privopt.problems.convex.windows import best_window  # with numba, which takes a while
+    from privopt.problems.convex.windows import best_window  # imports numba, which is slow
 
     n = ordered.size
     cap = width * (n - 2 * m)

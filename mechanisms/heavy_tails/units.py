@@ -15,8 +15,8 @@ from privopt.mechanisms.privacy.noise import NoiseSource
 Floats = NDArray[np.float64]
 
 OFFSET = 0.5  # the constant feature, beside rows of norm at most 1
-FARTHEST = 1e100  # of numbers, in their units: their squares can be added
-# Shares of records beyond the units of rows and of labels.
+FARTHEST = 1e100  # limit on numbers, in their units: squares must not overflow
+# Tail probabilities that define the units of rows and of labels.
 _LONG_ROWS, _FAR_LABELS = 0.1, 0.25
 
 
@@ -26,8 +26,8 @@ class Units:
 
     Attributes:
         centres, scales: of features, shape (d,); a column of scale 0 is left out.
-        row_norm: rows are shortened to it, and divided by it.
-        label_centre, label_scale: of labels that are numbers.
+        row_norm: rows are clipped to it, and divided by it.
+        label_centre, label_scale: of numeric labels.
     """
 
     centres: Floats
@@ -37,8 +37,8 @@ class Units:
     label_scale: float = 1.0
 
     @classmethod
-    def as_they_are(cls, dimension: int) -> Self:
-        """Columns as they come, where there are too few records for a search."""
+    def unscaled(cls, dimension: int) -> Self:
+        """Return units that leave columns unscaled, for too few records for a search."""
         return cls(np.zeros(dimension), np.ones(dimension), math.sqrt(dimension))
 
     @classmethod
@@ -50,16 +50,16 @@ class Units:
         source: NoiseSource,
         flags: tuple[int, ...] = (),
     ) -> Self:
-        """Private units: costs what the search does.
+        """Search for private units, at the cost of the search.
 
         Args:
-            search: for as many columns as X has without its flags (``sought``), and the labels.
+            search: planned for the columns of X that are not flags (``searched_columns``), and the labels.
             X: shape (n, d), finite.
-            y: labels that are numbers, shape (n,), or None.
-            source: where randomness comes from.
-            flags: columns of X that are 0 or 1, as is public: they stay as they are.
+            y: numeric labels, shape (n,), or None.
+            source: source of randomness.
+            flags: columns of X publicly known to be binary: they are not rescaled.
         """
-        d, asked = X.shape[1], sought(X.shape[1], flags)
+        d, asked = X.shape[1], searched_columns(X.shape[1], flags)
         numbers = y is not None
         columns = X[:, asked] if y is None else np.column_stack([X[:, asked], y])
         found = search.centres(columns, source)
@@ -75,22 +75,22 @@ class Units:
         return cls(centres, scales, longest, *label)
 
     def rows(self, X: Floats) -> Floats:
-        """Rows of norm at most 1 in these units with the constant feature, shape (n, d + 1)."""
+        """Return rows of norm at most 1 in these units with the constant feature, shape (n, d + 1)."""
         rows = _scaled(X, self.centres, self.scales)
         lengths = np.linalg.norm(rows, axis=1, keepdims=True)
         short = rows / np.maximum(lengths * (1 + (rows.shape[1] + 16) * 2.0**-52), self.row_norm)
         return np.column_stack([short, np.full(len(rows), OFFSET)])
 
     def raw(self, weights: Floats) -> Floats:
-        """Weights of the features as they came, and the intercept, from those of ``rows``."""
+        """Convert weights of ``rows`` to weights of the original features and the intercept."""
         inverse = np.divide(1.0, self.scales, out=np.zeros_like(self.scales), where=self.scales > 0)
         slopes = weights[:-1] * inverse / self.row_norm * self.label_scale
         middle = weights[-1] * OFFSET * self.label_scale + self.label_centre
         return np.append(slopes, middle - float(slopes @ self.centres))
 
 
-def sought(dimension: int, flags: tuple[int, ...]) -> list[int]:
-    """The columns whose units are not public. One at least: a search asks about something."""
+def searched_columns(dimension: int, flags: tuple[int, ...]) -> list[int]:
+    """Return the columns without public units, at least one, since a search needs a column."""
     return [j for j in range(dimension) if j not in flags] or [0]
 
 

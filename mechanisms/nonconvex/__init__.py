@@ -1,1 +1,1 @@
-"""Private minimisers of risks that are not convex: Langevin dynamics, nets, approximate local minima."""
+"""Private minimisers of non-convex risks: Langevin dynamics, nets, approximate local minima."""

@@ -1,8 +1,7 @@
-"""DP-GLD: gradient Langevin dynamics whose own diffusion is the privacy noise."""
+"""DP-GLD: gradient Langevin dynamics, where the diffusion itself is the privacy noise."""
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from dataclasses import dataclass
 from typing import ClassVar, Self
@@ -12,6 +11,7 @@ import numpy as np
 from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.mechanisms.privacy.noise import NoiseSource, checked_source
 from privopt.mechanisms.privacy.parameters import check_count, check_positive
+from privopt.mechanisms.privacy.reliance import spent
 from privopt.mechanisms.risk.iteration import Method, Output, StepClock, noisy_iteration
 from privopt.mechanisms.risk.mechanism import FullBatchMechanism, RealRelease, RiskTarget
 from privopt.mechanisms.risk.step_counts import loss_range, whole_steps
@@ -24,15 +24,14 @@ from privopt.problems.convex.sets.whole_space import WholeSpace
 
 @dataclass(frozen=True)
 class EnergyTrace:
-    """Diagnostics of a run from iterates and noisy gradients alone: as private as the release.
+    """Diagnostics of a run, computed from iterates and noisy gradients alone: as private as the release.
 
     Attributes:
         norms: |w_k|_2 for k = 1, ..., shape (steps + 1,).
-        energy: an unbiased estimate of F^r(w_k) - F^r(w_1) up to the curvature of the path, shape (steps +
+        energy: an unbiased estimate of F^r(w_k) - F^r(w_1), up to the curvature of the path, shape (steps +
             1,): the noisy gradients integrated along the path by the trapezoid rule. A step follows the noise
-            of its own gradient, which makes that product low by eta sigma^2 d on average; that is added
-            again.
-        deviation: the standard deviation of the noise in ``energy``, shape (steps + 1,), to first order.
+            of its own gradient, which biases the product by -eta sigma^2 d; this is corrected.
+        deviation: standard deviation of the noise in ``energy``, shape (steps + 1,), to first order.
     """
 
     norms: Vector
@@ -42,7 +41,7 @@ class EnergyTrace:
 
 @dataclass(frozen=True)
 class LangevinRelease(RealRelease):
-    """A released point, and the trace of the run that led to it."""
+    """A released point and the diagnostics of its run."""
 
     trace: EnergyTrace | None = None
 
@@ -52,21 +51,21 @@ class DPLangevin(FullBatchMechanism):
     """DP-GLD: w+ = w - eta (grad F(w) + l2 w) + sqrt(2 eta / beta) xi, xi standard normal.
 
     Noise of standard deviation sigma on each coordinate of the mean gradient moves w by eta sigma, which is
-    the diffusion of temperature 1/beta at eta = 2 / (beta sigma^2): given the privacy, (T, beta) fix the
-    step size, and more steps follow the same T eta units of time more closely. As eta goes to 0 the law of w
-    tends, with time, to one of density proportional to exp(-beta F^r(w)).
+    the diffusion of temperature 1/beta at eta = 2 / (beta sigma^2). So at given privacy (T, beta) fix the
+    step size, and more steps discretise the same time T eta more finely. As eta goes to 0, the law of w
+    tends, with time, to the density proportional to exp(-beta F^r(w)).
 
-    By default beta is what the theory asks for, at least d over the range of the loss, growing as (n
-    mu)^(2/3), mu the budget in GDP (the exponent that balances Theorem 3 for a constant C); T is the least
-    for which eta <= 1 / (2 (L + l2)), the discretisation being off by about eta (L + l2) / 2. Where that
-    takes more than ``MOST_STEPS`` steps, or T is given, beta is raised to what T steps allow: colder than
-    asked for, at the same privacy.
+    The default beta is that of the theory, at least d over the range of the loss, growing as (n mu)^(2/3), mu
+    the budget in GDP (the exponent that balances Theorem 3 for a constant C). The default T is the least with
+    eta <= 1 / (2 (L + l2)); the discretisation error is about eta (L + l2) / 2. If that takes more than
+    ``MOST_STEPS`` steps, or T is given, beta is raised to the value that T steps allow: a lower temperature
+    at the same privacy.
 
     Privacy: as ``FullBatchMechanism``; the whole path, ``EnergyTrace`` included, is covered.
 
     Source: Wang, Chen and Xu (2019), Algorithm 1 (last iterate: Theorem 2; random iterate: Theorem 3). Their
-    listing forgets the regulariser of their equation (1), which is here; it is (lambda / 2) |w|^2. Their step
-    size c n^2 epsilon^2 / (L^2 beta T log(1/delta)) with a constant c is replaced by the exact one.
+    listing omits the regulariser of their equation (1), which is included here as (lambda / 2) |w|^2. Their
+    step size c n^2 epsilon^2 / (L^2 beta T log(1/delta)) with a constant c is replaced by the exact one.
 
     Attributes:
         beta: the inverse temperature.
@@ -75,7 +74,7 @@ class DPLangevin(FullBatchMechanism):
     name: ClassVar[str] = "dp-gld"
     takes_set: ClassVar[bool] = False
     takes_l1: ClassVar[bool] = False
-    instead: ClassVar[str] = "a ridge keeps its iterates near 0"
+    instead: ClassVar[str] = "a ridge penalty keeps its iterates bounded"
 
     beta: float
 
@@ -99,7 +98,7 @@ class DPLangevin(FullBatchMechanism):
         facts, regularizer = target.facts, target.regularizer
         # eta = 2 (mu / sensitivity)^2 / (beta T), so T eta beta is fixed by the budget.
         stable, reach = _stable(facts, regularizer), 2 * (target.mu / facts.sensitivity) ** 2
-        wanted = coldness(facts, target.mu) if beta is None else check_positive(beta, "beta")
+        wanted = default_beta(facts, target.mu) if beta is None else check_positive(beta, "beta")
         steps = whole_steps(reach / (wanted * stable)) if steps is None else check_count(steps, "steps")
         if beta is None:
             wanted = max(wanted, reach / (steps * stable))
@@ -118,12 +117,12 @@ class DPLangevin(FullBatchMechanism):
     def _default_steps(
         cls, facts: RiskFacts, convex_set: ConvexSet, regularizer: ElasticNet, output: Output, mu: float
     ) -> int:
-        wanted = coldness(facts, mu * facts.sensitivity)
+        wanted = default_beta(facts, mu * facts.sensitivity)
         return whole_steps(2 * mu**2 / (wanted * _stable(facts, regularizer)))
 
     @property
     def step_size(self) -> float:
-        """eta."""
+        """The step size eta."""
         return 2 / (self.beta * self.vector_noise.sigma**2)
 
     @property
@@ -145,7 +144,7 @@ class DPLangevin(FullBatchMechanism):
         start: Vector | None = None,
         limits: Limits | None = None,
     ) -> LangevinRelease:
-        """Run once on the data; see ``RiskMechanism.release``. The trace ends where the run ends."""
+        """Run once on the data; see ``RiskMechanism.release``. The trace covers the whole run."""
         self._check(risk)
         source = checked_source(noise)
         first, steps = self._start(start), self._drawn_steps(source)
@@ -158,7 +157,7 @@ class DPLangevin(FullBatchMechanism):
 
         clock = StepClock(started(limits), steps)
         path += noisy_iteration(self._method(first), risk.gradient, perturb, steps, clock)
-        spend = dataclasses.replace(self.spend, insecure_seed=source.insecure_seed)
+        spend = spent(self, source)
         trace = self._trace(np.stack(path), np.array(gradients).reshape(steps, first.size))
         return LangevinRelease(self._chosen(path), spend, self.noise, trace=trace)
 
@@ -169,7 +168,7 @@ class DPLangevin(FullBatchMechanism):
         return path[-1]
 
     def _trace(self, path: Vector, gradients: Vector) -> EnergyTrace:
-        """g_k is at w_k: the last iterate has none, its step is judged by the gradient before it."""
+        """Integrate the gradients along the path; the last step is judged by the gradient before it."""
         sigma, eta, d = self.vector_noise.sigma, self.step_size, path.shape[1]
         moves, slopes = np.diff(path, axis=0), gradients + self.regularizer.l2 * path[:-1]
         before = np.sum(slopes * moves, axis=1) + eta * sigma**2 * d
@@ -181,12 +180,12 @@ class DPLangevin(FullBatchMechanism):
 
 
 def _stable(facts: RiskFacts, regularizer: ElasticNet) -> float:
-    """The step size that is aimed at; four times as much diverges."""
+    """Return the target step size, a quarter of the smallest one that diverges."""
     return 1 / (2 * (facts.smoothness + regularizer.l2))
 
 
-def coldness(facts: RiskFacts, mu: float) -> float:
-    """The theory's inverse temperature, per unit of loss: max(d, (n mu)^(2/3)) over the range of the loss."""
+def default_beta(facts: RiskFacts, mu: float) -> float:
+    """Return the default inverse temperature: max(d, (n mu)^(2/3)) over the range of the loss."""
     scale = loss_range(facts, WholeSpace(facts.dimension))
     cold: float = (facts.n_records * mu) ** (2 / 3)
     return max(float(facts.dimension), cold) / scale

@@ -1,4 +1,4 @@
-"""The exponential mechanism on a net of a ball."""
+"""The exponential mechanism on an alpha-net of a ball."""
 
 from __future__ import annotations
 
@@ -11,13 +11,12 @@ import numpy as np
 from privopt.mechanisms.discrete.exponential import ExponentialMechanism
 from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.mechanisms.privacy.gradient_noise import shared_by
-from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.parameters import check_positive
 from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.mechanisms.risk.iteration import Run
 from privopt.mechanisms.risk.mechanism import RiskMechanism, RiskTarget
 from privopt.mechanisms.risk.step_counts import typical_distance
 from privopt.oracles.convex.smooth import SmoothCertificate
-from privopt.oracles.limits import Limits, Watch
 from privopt.oracles.select import gibbs_oracle
 from privopt.problems.convex.regularizers import ElasticNet, Vector
 from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts
@@ -27,9 +26,11 @@ from privopt.problems.convex.sets.whole_space import WholeSpace
 from privopt.problems.discrete.lattice import IntArray
 from privopt.problems.nonconvex.net import LOSS_UNITS, BallNet, NetProblem, loss_spread
 
-# Losses of one record at one point, over the whole net: what a default takes, and what is refused.
+# Number of loss evaluations, of one record at one point each: the limit for defaults, and the limit above
+# which a net is refused.
 _USUAL_WORK = 2e7
 _MOST_WORK = 2e10
+_MOST_UNITS = 2.0**60
 
 
 @dataclass(frozen=True)
@@ -37,21 +38,21 @@ class NetMechanism(RiskMechanism):
     """A point w of an alpha-net of a ball, drawn with probability proportional to exp(-beta n F^r(w)).
 
     beta = epsilon / (2 Delta), Delta the ``loss_spread`` of one record. With probability 1 - q the objective
-    at the released point is within ``excess(q)`` of its minimum over the ball, convex or not; the work grows
-    as (radius / alpha)^d, so this is for a few dimensions.
+    at the released point is within ``excess(q)`` of its minimum over the ball, convex or not. The running
+    time grows as (radius / alpha)^d, so this is for a few dimensions.
 
-    The set is an l2 ball, by default the one that holds the minimiser of the penalised risk, |w| <= G / l2,
-    or one of twice the typical size of weights if that is smaller. alpha is by default Delta d / (n epsilon
-    G), about what privacy costs anyway, or coarser where that would take more than 2e7 losses.
+    The set is an l2 ball. By default it contains the minimiser of the penalised risk, |w| <= G / l2, or has
+    twice the typical norm of weights if that is smaller. The default alpha is Delta d / (n epsilon G), about
+    the error due to privacy, or coarser where that would take more than 2e7 losses.
 
-    Privacy: epsilon-differential privacy (pure), neighbours by replacing one record, n public: that of
-    ``ExponentialMechanism``, which this runs on ``NetProblem`` with any oracle that draws. The released
-    point is a function of integers.
+    Privacy: epsilon-differential privacy (pure), neighbours by replacing one record, n public. This is the
+    guarantee of ``ExponentialMechanism``, which runs here on ``NetProblem`` with any oracle that draws. The
+    released point is a function of integers.
 
     Source: Wang, Chen and Xu (2019), Theorem 4, with the net and all constants worked out.
 
     Attributes:
-        net: where points are drawn from.
+        net: the net.
         draw: the exponential mechanism.
         oracle: name of the oracle that draws.
     """
@@ -71,11 +72,11 @@ class NetMechanism(RiskMechanism):
 
         Args:
             target: its set is an ``L2Ball``, or the whole space for the default ball.
-            alpha: every point of the ball has one of the net within alpha.
-            oracle: who draws, a name of ``privopt.oracles.registry.GIBBS``.
+            alpha: every point of the ball is within alpha of a point of the net.
+            oracle: name of the oracle that draws, in ``privopt.oracles.registry.GIBBS``.
 
         Raises:
-            PrivacyParameterError: a net that takes too much work: the message says how much.
+            PrivacyParameterError: a net that is too large; the message says how large.
         """
         facts, regularizer = target.facts, target.regularizer
         epsilon, together = target.epsilon, target.releases
@@ -83,7 +84,14 @@ class NetMechanism(RiskMechanism):
         spread = loss_spread(facts, ball.size)
         if alpha is None:
             wanted = spread * facts.dimension * together / (facts.n_records * epsilon * facts.gradient_bound)
-            alpha = _affordable(facts, ball.size, min(wanted, ball.size))
+            alpha = _affordable_alpha(facts, ball.size, min(wanted, ball.size))
+        # The penalty of the farthest point, in units of losses; on the net all sums are 64-bit integers.
+        penalty = facts.n_records * regularizer.l2 / 2 * ball.size**2 / spread * LOSS_UNITS
+        if not facts.n_records * LOSS_UNITS + penalty <= _MOST_UNITS:
+            raise PrivacyParameterError(
+                f"{facts.n_records:,} records with a penalty l2:{regularizer.l2:.3g} over a ball of radius "
+                f"{ball.size:.3g} leave the range of 64-bit sums: fewer records, a smaller penalty or ball"
+            )
         net = BallNet(facts.dimension, ball.size, check_positive(alpha, "alpha"))
         if (work := net.size_bound * facts.n_records) > _MOST_WORK:
             raise PrivacyParameterError(
@@ -107,30 +115,27 @@ class NetMechanism(RiskMechanism):
         return self.draw.beta * LOSS_UNITS / loss_spread(self.facts, self.net.radius)
 
     def excess(self, failure: float) -> float:
-        """With probability 1 - failure, F^r at the point is at most so much above its minimum over the ball.
+        """Bound F^r at the point above its minimum over the ball, with probability 1 - failure.
 
-        alpha (G + l2 radius) for the net, (ln N + ln(1 / failure)) / (beta n) for the draw (McSherry and
-        Talwar 2007), and a unit for rounding at either point.
+        The sum of alpha (G + l2 radius) for the net, (ln N + ln(1 / failure)) / (beta n) for the draw
+        (McSherry and Talwar 2007), and a unit for rounding at either point.
         """
         slope = self.facts.gradient_bound + self.regularizer.l2 * self.net.radius
         drawn = (math.log(self.net.size_bound) - math.log(failure)) / (self.beta * self.facts.n_records)
         unit = loss_spread(self.facts, self.net.radius) / LOSS_UNITS
         return self.net.alpha * slope + drawn + 2 * unit
 
-    def _run(
-        self, risk: EmpiricalRisk, start: Vector, source: NoiseSource | None, watch: Watch
-    ) -> tuple[Vector, SmoothCertificate | None]:
+    def _run(self, risk: EmpiricalRisk, run: Run) -> tuple[Vector, SmoothCertificate | None]:
         problem = NetProblem(risk, self.net, self.regularizer.l2)
-        if source is None:
+        if run.source is None:
             return self.net.points(_best(problem)[None, :])[0], None
-        left = Limits(watch.remaining, watch.limits.on_progress, watch.limits.cancelled)
         prepared = gibbs_oracle(self.oracle).prepare(problem, self.draw.question)
-        drawn = self.draw.release(prepared, source, left)
+        drawn = self.draw.release(prepared, run.source, run.watch.rest)
         return self.net.points(drawn.point[None, :])[0], None
 
 
 def _best(problem: NetProblem) -> IntArray:
-    """The point with the least loss, the first of several."""
+    """Return the first point with the least loss."""
     blocks = [(points, problem.losses(points)) for points in problem.lattice.batches(1 << 12)]
     points, losses = min(blocks, key=lambda block: int(block[1].min()))
     return np.asarray(points[int(losses.argmin())])
@@ -142,13 +147,13 @@ def _ball(facts: RiskFacts, convex_set: ConvexSet, regularizer: ElasticNet) -> L
     if not isinstance(convex_set, WholeSpace):
         raise PrivacyParameterError(f"net takes an l2 ball, got {type(convex_set).__name__}: use l2:SIZE")
     usual = 2 * typical_distance(facts, convex_set)
-    # Of the penalised risk, grad F(w) + l2 w = 0 at the minimiser, so |w| <= G / l2.
+    # At the minimiser of the penalised risk grad F(w) + l2 w = 0, so |w| <= G / l2.
     sure = facts.gradient_bound / regularizer.l2 if regularizer.l2 > 0 else math.inf
     return L2Ball(facts.dimension, min(usual, sure))
 
 
-def _affordable(facts: RiskFacts, radius: float, alpha: float) -> float:
-    """alpha, or the least multiple by a power of 2^(1/8) whose net takes no more than the usual work."""
+def _affordable_alpha(facts: RiskFacts, radius: float, alpha: float) -> float:
+    """Return alpha, or its least multiple by a power of 2^(1/8) whose net takes at most the default work."""
     while (
         alpha < radius and BallNet(facts.dimension, radius, alpha).size_bound * facts.n_records > _USUAL_WORK
     ):

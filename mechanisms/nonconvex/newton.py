@@ -1,4 +1,4 @@
-"""A noisy cubic Newton method: few steps, each with a noisy gradient and a noisy Hessian."""
+"""Noisy cubic Newton method: few steps, each with a noisy gradient and a noisy Hessian."""
 
 from __future__ import annotations
 
@@ -10,11 +10,9 @@ import numpy as np
 from scipy.linalg import eigvalsh
 
 from privopt.mechanisms.nonconvex.second_order import CurvatureTest, Search, SecondOrderMechanism
-from privopt.mechanisms.privacy.noise import NoiseSource
-from privopt.mechanisms.risk.iteration import StepClock
+from privopt.mechanisms.risk.iteration import Run, StepClock
 from privopt.mechanisms.risk.step_counts import SPREAD, whole_steps
 from privopt.oracles.indefinite.cubic import cubic_step
-from privopt.oracles.limits import Watch
 from privopt.problems.convex.regularizers import ElasticNet, Vector
 from privopt.problems.convex.risk import RiskFacts
 from privopt.problems.convex.sets.interface import ConvexSet
@@ -25,22 +23,24 @@ from privopt.problems.nonconvex.interface import TwiceDifferentiableRisk
 class DPCubicNewton(SecondOrderMechanism):
     """w+ = w + argmin over s of <g, s> + <s, (H + h I) s>/2 + r |s|^3/6, g and H the noisy derivatives at w.
 
-    A step leaves a saddle at once, along the least eigenvector, and is as long as curvature lets it be, so T
-    is by default some 20 to 50 where gradient descent wants hundreds: noise is that much less. h = sigma_H
-    sqrt(2 d) is the typical largest eigenvalue of the noise of H, and keeps steps short where noise hides how
-    flat F is. r is rho / m^(3/2), as if rows spread evenly over m = min(d, 100) directions: rho itself, which
-    would make every step of a noiseless run descend, makes them needlessly short. The rule for T, the share
-    of Hessians, h and r were chosen on synthetic tasks; none matters for privacy or for what is claimed.
+    A step leaves a saddle at once, along the eigenvector of the least eigenvalue, and its length adapts to
+    curvature. So the default T is some 20 to 50 where gradient descent needs hundreds, with accordingly less
+    noise. h = sigma_H sqrt(2 d) is the typical largest eigenvalue of the noise of H; it keeps steps short
+    where noise hides the curvature of F. r is rho / m^(3/2), as if rows were spread evenly over m = min(d,
+    100) directions: r = rho, with which every step of a noiseless run descends, makes steps needlessly short.
+    The rule for T, the share of Hessians, h and r were chosen on synthetic tasks; none matters for privacy or
+    for the guarantee on the point.
 
-    Every iterate has a noisy gradient and a noisy Hessian, so that any may be shown to be an alpha-SOSP, as
-    in ``DPStationaryPoint``; the last that is, is returned.
+    Every iterate has a noisy gradient and a noisy Hessian, so each is tested for an alpha-SOSP as in
+    ``DPStationaryPoint``; the last one that passes is returned.
 
     Privacy: see ``SecondOrderMechanism``, with as many Hessians as gradients.
 
     Source: Ganesh, Haghifam, Steinke and Thakurta (2023), who bound the cubic method of Nesterov and Polyak
     (2006) under strong convexity. Differences: exact accounting; no convexity; h, r and the test. Their
-    second method noises the step instead of the Hessian ("double noise"), with a floor on eigenvalues that
-    its sensitivity rests on; the error is of the same order, and a noisy Hessian is a certificate as well.
+    second method adds noise to the step instead of the Hessian ("double noise"), and its sensitivity depends
+    on a lower bound on eigenvalues; the error is of the same order, and a noisy Hessian is a certificate as
+    well.
     """
 
     name: ClassVar[str] = "dp-newton"
@@ -51,43 +51,42 @@ class DPCubicNewton(SecondOrderMechanism):
     def _default_steps(
         cls, facts: RiskFacts, space: ConvexSet, regularizer: ElasticNet, mu: float, failure: float
     ) -> int:
-        """Five for every factor e by which a gradient may exceed its noise, mu being per unit of noise.
+        """Return five steps for every factor e by which a gradient may exceed its noise.
 
-        Where a loss has exponential tails, each step goes about one unit further, and divides gradients by e.
+        mu is per unit of noise. Where a loss has exponential tails, each step adds about one unit and divides
+        gradients by e.
         """
         return whole_steps(max(10.0, 5 * math.log(max(1.0, mu * facts.gradient_bound))))
 
-    def _slow_curvature(self) -> float:
-        """None: a step sees the least eigenvalue."""
+    def _inescapable_curvature(self) -> float:
+        """Return 0: a step uses the least eigenvalue, so noise alone limits the test."""
         return 0.0
 
     @property
     def damping(self) -> float:
-        """h."""
+        """The damping h added to the Hessian."""
         return self.hessian_noise.vector.sigma * math.sqrt(2 * self.facts.dimension)
 
     @property
-    def bend(self) -> float:
-        """r."""
+    def cubic_coefficient(self) -> float:
+        """The coefficient r of the cubic term."""
         spread = float(min(self.facts.dimension, SPREAD))
         return self.facts.hessian_lipschitz / (spread * math.sqrt(spread))
 
-    def _search(
-        self, risk: TwiceDifferentiableRisk, start: Vector, source: NoiseSource | None, watch: Watch
-    ) -> Search:
-        noisy, gradient = source is not None, self._gradients(risk, source)
-        damped = self.damping * noisy * np.eye(start.size)
-        clock = StepClock(watch, self.steps)
-        trajectory, gradients, tests = [start], list[Vector](), list[CurvatureTest]()
-        for k in range(min(self.steps, self.tests)):  # equal, by the plan; no Hessian that is not paid for
+    def _search(self, risk: TwiceDifferentiableRisk, run: Run) -> Search:
+        noisy, gradient = run.source is not None, self._gradients(risk, run)
+        damped = self.damping * noisy * np.eye(run.start.size)
+        clock = StepClock(run.watch, self.steps)
+        trajectory, gradients, tests = [run.start], list[Vector](), list[CurvatureTest]()
+        for k in range(min(self.steps, self.tests)):  # equal by the plan; no Hessian is unpaid
             clock.tick()
             w = trajectory[-1]
             gradients.append(gradient(w))
-            H = self._noisy_hessian(risk, w, source)
+            H = self._noisy_hessian(risk, w, run)
             least = float(eigvalsh(H, subset_by_index=[0, 0])[0])
-            tests.append(CurvatureTest(k, least, least, least >= self._curved(noisy)))
-            trajectory.append(w + cubic_step(H + damped, gradients[-1], self.bend))
+            tests.append(CurvatureTest(k, least, least, least >= self._eigenvalue_threshold(noisy)))
+            trajectory.append(w + cubic_step(H + damped, gradients[-1], self.cubic_coefficient))
         for k in reversed(range(len(tests))):
-            if tests[k].passed and float(np.linalg.norm(gradients[k])) <= self._flat(noisy):
+            if tests[k].passed and float(np.linalg.norm(gradients[k])) <= self._gradient_threshold(noisy):
                 return Search(trajectory[k], True, trajectory, gradients, tuple(tests))
         return Search(trajectory[-1], False, trajectory, gradients, tuple(tests))

@@ -1,4 +1,4 @@
-"""Base of private searches for approximate local minima: noise, one budget, and claims."""
+"""Base of private searches for approximate local minima: noise, budget, and certified tests."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from scipy import stats
 
 from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.mechanisms.privacy.accounting import gaussian_mu
-from privopt.mechanisms.privacy.gradient_noise import VectorNoise, noise_at_level, shared_by
+from privopt.mechanisms.privacy.gradient_noise import VectorNoise, noise_at_level
 from privopt.mechanisms.privacy.noise import NoiseSource, checked_source
 from privopt.mechanisms.privacy.parameters import check_count, check_positive
-from privopt.mechanisms.privacy.spend import PrivacySpend
-from privopt.mechanisms.risk.iteration import Perturb
+from privopt.mechanisms.privacy.reliance import spent
+from privopt.mechanisms.risk.iteration import Perturb, Run
 from privopt.mechanisms.risk.mechanism import RealRelease, RiskTarget, SteppedMechanism
 from privopt.mechanisms.risk.step_counts import MOST_STEPS, loss_range, whole_steps
 from privopt.oracles.convex.smooth import SmoothCertificate
-from privopt.oracles.limits import Limits, Watch, started
+from privopt.oracles.limits import Limits, started
 from privopt.problems.convex.regularizers import ElasticNet, Vector
 from privopt.problems.convex.risk import RiskFacts
 from privopt.problems.convex.sets.interface import ConvexSet
@@ -32,18 +32,18 @@ from privopt.problems.nonconvex.interface import TwiceDifferentiableRisk
 class MatrixNoise:
     """Gaussian noise on a symmetric matrix of known Frobenius sensitivity.
 
-    The diagonal, and sqrt(2) times the upper triangle, are a vector whose l2 norm is the Frobenius norm of
-    the matrix; that vector is noised. So an entry beside the diagonal has noise of variance sigma^2 / 2, and
-    the noise as a matrix is a Gaussian orthogonal ensemble: its largest eigenvalue exceeds sigma (sqrt(2 d)
-    + t) with probability at most exp(-t^2 / 2), as its mean is at most sigma sqrt(2 d) (Davidson and Szarek
-    2001) and it moves by at most the Frobenius norm of a change.
+    The diagonal, and sqrt(2) times the upper triangle, form a vector whose l2 norm is the Frobenius norm of
+    the matrix; noise is added to that vector. So an off-diagonal entry has noise of variance sigma^2 / 2, and
+    the noise as a matrix is a Gaussian orthogonal ensemble: its largest eigenvalue exceeds sigma (sqrt(2 d) +
+    t) with probability at most exp(-t^2 / 2), as its mean is at most sigma sqrt(2 d) (Davidson and Szarek
+    2001) and it is 1-Lipschitz in the Frobenius norm.
     """
 
     vector: VectorNoise
     dimension: int
 
     def add(self, matrix: Vector, source: NoiseSource) -> Vector:
-        """The matrix with noise, symmetric; shape (d, d)."""
+        """Return the symmetric matrix plus noise, shape (d, d)."""
         above = np.triu_indices(self.dimension, 1)
         packed = np.concatenate([np.diagonal(matrix), math.sqrt(2) * matrix[above]])
         noisy = self.vector.add(packed, source)
@@ -52,20 +52,20 @@ class MatrixNoise:
         return np.asarray(made + np.triu(made, 1).T)
 
     def spectral_tail(self, failure: float) -> float:
-        """Tail bound: the largest eigenvalue of the noise exceeds it with probability at most ``failure``."""
+        """Return a bound that the largest eigenvalue of the noise exceeds with probability <= ``failure``."""
         room = math.sqrt(2 * self.dimension) + math.sqrt(-2 * math.log(failure))
         return self.vector.sigma * room
 
 
 @dataclass(frozen=True)
 class CurvatureTest:
-    """One look at a noisy Hessian.
+    """One test of a noisy Hessian.
 
     Attributes:
-        step: at which iterate, from 0.
-        curvature: the least curvature that was found, from noisy quantities alone.
-        bound: a proved lower bound on it; equal where it is an eigenvalue.
-        passed: whether it is small enough in size.
+        step: index of the iterate, from 0.
+        curvature: the least curvature found, from noisy quantities alone.
+        bound: a proved lower bound on it; equal for an eigenvalue.
+        passed: whether the negative curvature is small enough.
     """
 
     step: int
@@ -81,15 +81,14 @@ class CurvatureTest:
 
 @dataclass(frozen=True)
 class LocalMinimumRelease(RealRelease):
-    """A released point, whether it passed, and the way to it: all of it covered by ``spend``.
+    """A released point, whether it passed the test, and the trajectory: all of it covered by ``spend``.
 
     Attributes:
-        found: whether ``point`` passed the test; if not, it is the last iterate, and nothing is claimed of
-            it.
-        alpha: what was tested for.
+        found: whether ``point`` passed the test. If not, it is the last iterate, without a guarantee.
+        alpha: the tested tolerance on gradients.
         trajectory: all iterates up to the point, shape (k, p).
-        gradients: the noisy gradients at them that were asked for, shape (k, p) or (k - 1, p).
-        tests: every Hessian that was looked at.
+        gradients: the noisy gradients computed at them, shape (k, p) or (k - 1, p).
+        tests: the tests of all Hessians computed.
     """
 
     found: bool = False
@@ -101,7 +100,7 @@ class LocalMinimumRelease(RealRelease):
 
 @dataclass(frozen=True)
 class Search:
-    """Result of a run, before it is a release."""
+    """Result of a run, before it becomes a release."""
 
     point: Vector
     found: bool
@@ -112,21 +111,21 @@ class Search:
 
 @dataclass(frozen=True)
 class SecondOrderMechanism(SteppedMechanism):
-    """A search for a point that gradients and Hessians, both noised, show to be nearly a local minimum.
+    """Search for a point that noisy gradients and Hessians certify as an approximate local minimum.
 
     Privacy: mu-GDP, stated as (epsilon, delta); neighbours by replacing one record, n public. T gradients of
-    sensitivity 2 G / n spend (1 - hessian_share) mu^2, ``tests`` Hessians of Frobenius sensitivity 2 M_F / n
-    the rest, M_F the bound on one record's Hessian: M for linear models, whose Hessians have rank one
-    (sqrt(d) M, which is always true, is more). All are adaptive Gaussian releases, so they compose exactly
-    (Dong, Roth and Su 2022). The Hessians that are not used are paid for all the same.
+    sensitivity 2 G / n spend (1 - hessian_share) mu^2. ``tests`` Hessians of Frobenius sensitivity 2 M_F / n
+    spend the rest, where M_F bounds one record's Hessian: M for linear models, whose Hessians have rank one
+    (sqrt(d) M always holds but is larger). All are adaptive Gaussian releases, so they compose exactly (Dong,
+    Roth and Su 2022). Unused Hessians are paid for as well.
 
     Attributes:
-        alpha, gamma: what points are tested for, gradients and curvature; ``failure`` bounds the probability
-            that any point that passes fails it.
-        usual_share, usual_tests: of the class: the defaults of the next two; None: a Hessian every step.
-        tests: the most Hessians that a run looks at.
-        failure: of the noise being larger than the tests allow for, in all.
-        hessian_share: the part of mu^2 that goes to Hessians.
+        alpha, gamma: tolerances of the test, on gradients and on negative curvature; ``failure`` bounds the
+            probability that any point that passes violates them.
+        usual_share, usual_tests: class defaults of the next two; None: a Hessian every step.
+        tests: the most Hessians that a run computes.
+        failure: probability that the noise exceeds the tail bounds, over the whole run.
+        hessian_share: the part of mu^2 for Hessians.
         gradient_noise, hessian_noise: the noise.
     """
 
@@ -160,16 +159,16 @@ class SecondOrderMechanism(SteppedMechanism):
 
         Args:
             target, steps: see ``FullBatchMechanism``.
-            alpha: what to look for; the least that the noise lets pass, by default.
-            gamma: the negative curvature that is let pass, sqrt(rho alpha) for an alpha-SOSP; by default less
-                if the steps leave less behind, and more where noise hides that.
-            tests: how many Hessians to pay for, by default ``usual_tests``; looks are spread over the steps.
-            hessian_share: the part of mu^2 that goes to Hessians, in (0, 1); by default ``usual_share``.
-            failure: the allowed probability of a false claim, in (0, 1).
+            alpha: tolerance on the gradient; by default the least that the noise permits.
+            gamma: accepted negative curvature, sqrt(rho alpha) for an alpha-SOSP; by default less if T steps
+                escape weaker curvature, and more where noise hides it.
+            tests: number of Hessians to pay for, by default ``usual_tests``; tests are spread over the steps.
+            hessian_share: the part of mu^2 for Hessians, in (0, 1); by default ``usual_share``.
+            failure: allowed probability that a found point violates the tolerances, in (0, 1).
 
         Raises:
-            PrivacyParameterError: parameters out of range, or an alpha that the noise drowns: the message
-                says which would do.
+            PrivacyParameterError: parameters out of range, or an alpha below the noise: the message says
+                which values are possible.
         """
         facts, space, regularizer = target.facts, target.convex_set, target.regularizer
         hessian_share = cls.usual_share if hessian_share is None else hessian_share
@@ -177,7 +176,7 @@ class SecondOrderMechanism(SteppedMechanism):
             if not 0 < check_positive(value, name) < 1:
                 raise PrivacyParameterError(f"{name} must lie in (0, 1), got {value!r}")
         together = target.releases
-        mu = gaussian_mu(target.epsilon, target.delta) * (1 - 1e-12)  # the sum of two squares is rounded
+        mu = gaussian_mu(target.epsilon, target.delta) * (1 - 1e-12)  # rounding of the sum of two squares
         for_gradients, for_hessians = mu * math.sqrt(1 - hessian_share), mu * math.sqrt(hessian_share)
         if steps is None:
             each = for_gradients / math.sqrt(together) / facts.sensitivity
@@ -188,8 +187,7 @@ class SecondOrderMechanism(SteppedMechanism):
         frobenius = facts.hessian_sensitivity * (1 + 1e-12)
         entries = noise_at_level(for_hessians, tests * together, frobenius, d * (d + 1) // 2, facts.n_records)
         level = math.hypot(gradients.level(steps * together), entries.level(tests * together))
-        note = shared_by(together, f"{level / math.sqrt(together):.4g}-GDP each")
-        spend = PrivacySpend(target.epsilon, target.delta, "gdp", cls.name, level=level, note=note)
+        spend = target.gdp_spend(cls.name, level)
         made = cls(
             facts,
             space,
@@ -204,11 +202,11 @@ class SecondOrderMechanism(SteppedMechanism):
             gradient_noise=gradients,
             hessian_noise=MatrixNoise(entries, d),
         )
-        return made._aiming(alpha, gamma)
+        return made._with_tolerances(alpha, gamma)
 
     @classmethod
     def refusals(cls, facts: RiskFacts, convex_set: ConvexSet, regularizer: ElasticNet) -> list[str]:
-        """Losses whose Hessian is not known to be Lipschitz, too."""
+        """Also refuse losses whose Hessian has no known Lipschitz constant."""
         reasons = super().refusals(facts, convex_set, regularizer)
         if not math.isfinite(facts.hessian_lipschitz) or facts.hessian_lipschitz == 0:
             loss = type(facts.loss).__name__
@@ -217,14 +215,14 @@ class SecondOrderMechanism(SteppedMechanism):
 
     @classmethod
     def _checked_tests(cls, steps: int, tests: int | None) -> int:
-        """The number of Hessians paid for, at most the number of steps."""
+        """Return the number of Hessians paid for, at most the number of steps."""
         looks = (cls.usual_tests or steps) if tests is None else check_count(tests, "tests")
         if cls.usual_tests is None and looks < steps:
             raise PrivacyParameterError(f"{cls.name} looks at a Hessian every step: tests is {steps}")
         return min(steps, looks)
 
-    def _aiming(self, alpha: float | None, gamma: float | None) -> Self:
-        """The same plan, looking for alpha and gamma, or for what its noise lets pass."""
+    def _with_tolerances(self, alpha: float | None, gamma: float | None) -> Self:
+        """Return the plan with the tolerances alpha and gamma, by default those that its noise permits."""
         steep, curved, usual = self._floors()
         alpha = usual if alpha is None else alpha
         if check_positive(alpha, "alpha") <= steep:
@@ -234,7 +232,7 @@ class SecondOrderMechanism(SteppedMechanism):
             )
         if gamma is None:
             gamma = math.sqrt(self.facts.hessian_lipschitz * alpha)
-            gamma = max(2 * curved, min(gamma, self._slow_curvature()))
+            gamma = max(2 * curved, min(gamma, self._inescapable_curvature()))
         elif check_positive(gamma, "gamma") <= curved:
             raise PrivacyParameterError(
                 f"gamma = {gamma:.4g} is lost in the noise of Hessians, below {curved:.4g} at best: "
@@ -246,7 +244,7 @@ class SecondOrderMechanism(SteppedMechanism):
     def _default_steps(
         cls, facts: RiskFacts, space: ConvexSet, regularizer: ElasticNet, mu: float, failure: float
     ) -> int:
-        """T at which descent, |grad F|^2 <= 2 M B / T for its best step, meets the tail of the noise.
+        """Return T at which descent, |grad F|^2 <= 2 M B / T for its best step, reaches its noise.
 
         mu is per unit of noise: sigma = sqrt(T) / mu, whose tail is taken at the cap on T.
         """
@@ -255,18 +253,16 @@ class SecondOrderMechanism(SteppedMechanism):
         return whole_steps(math.sqrt(gain) / tail)
 
     def _floors(self) -> tuple[float, float, float]:
-        """The alpha and the gamma up to which nothing can pass, and an alpha at which small gradients do."""
+        """Return the lower limits of alpha and gamma, and an alpha at which small gradients pass."""
         return self.gradient_tail, self.hessian_tail, 3 * self.gradient_tail
 
     @abstractmethod
-    def _slow_curvature(self) -> float:
-        """The negative curvature that T steps are too few to leave behind."""
+    def _inescapable_curvature(self) -> float:
+        """Return the negative curvature that T steps are too few to escape."""
 
     @abstractmethod
-    def _search(
-        self, risk: TwiceDifferentiableRisk, start: Vector, source: NoiseSource | None, watch: Watch
-    ) -> Search:
-        """Run; without a source, without noise."""
+    def _search(self, risk: TwiceDifferentiableRisk, run: Run) -> Search:
+        """Run the search."""
 
     @property
     def noise(self) -> dict[str, float]:
@@ -284,42 +280,40 @@ class SecondOrderMechanism(SteppedMechanism):
 
     @property
     def gradient_tail(self) -> float:
-        """Bound on the l2 norm of all gradients' noise, except with half of ``failure``."""
+        """Bound on the norm of all gradients' noise, violated with probability at most failure / 2."""
         share = self.failure / (2 * self.steps)
         return self.gradient_noise.sigma * math.sqrt(float(stats.chi2.isf(share, self.facts.dimension)))
 
     @property
     def hessian_tail(self) -> float:
-        """Bound on the largest eigenvalue of all Hessians' noise, except with half of ``failure``."""
+        """Bound on the eigenvalues of all Hessians' noise, violated with probability at most failure / 2."""
         return self.hessian_noise.spectral_tail(self.failure / (2 * self.tests))
 
-    def _flat(self, noisy: bool) -> float:
-        """Up to what length a gradient shows that the exact one is at most alpha."""
+    def _gradient_threshold(self, noisy: bool) -> float:
+        """Return the noisy gradient norm up to which the exact norm is certified to be at most alpha."""
         return self.alpha - self.gradient_tail * noisy
 
-    def _curved(self, noisy: bool) -> float:
-        """From what least eigenvalue on a Hessian shows that the exact one is at least -gamma."""
+    def _eigenvalue_threshold(self, noisy: bool) -> float:
+        """Return the noisy least eigenvalue from which the exact one is certified to be at least -gamma."""
         return -self.gamma + self.hessian_tail * noisy
 
     @property
-    def patience(self) -> int:
-        """Steps between two looks at Hessians, so that there are no more than ``tests``."""
+    def test_interval(self) -> int:
+        """Steps between two tests of Hessians, so that there are at most ``tests``."""
         return -(-self.steps // self.tests)
 
-    def _gradients(self, risk: TwiceDifferentiableRisk, source: NoiseSource | None) -> Perturb:
-        """w -> the noisy gradient of the penalised risk, for T steps; without a source, without noise."""
-        add: Perturb = (lambda g: g) if source is None else self.gradient_noise.adder(source, self.steps)
+    def _gradients(self, risk: TwiceDifferentiableRisk, run: Run) -> Perturb:
+        """Return w -> the noisy gradient of the penalised risk, for T steps."""
+        add = run.perturbation(self.gradient_noise, self.steps)
         return lambda w: np.asarray(add(risk.gradient(w)) + self.regularizer.l2 * w)
 
-    def _noisy_hessian(self, risk: TwiceDifferentiableRisk, w: Vector, source: NoiseSource | None) -> Vector:
+    def _noisy_hessian(self, risk: TwiceDifferentiableRisk, w: Vector, run: Run) -> Vector:
         exact = risk.hessian(w)
-        H = exact if source is None else self.hessian_noise.add(exact, source)
+        H = exact if run.source is None else self.hessian_noise.add(exact, run.source)
         return np.asarray(H + self.regularizer.l2 * np.eye(len(H)))
 
-    def _run(
-        self, risk: TwiceDifferentiableRisk, start: Vector, source: NoiseSource | None, watch: Watch
-    ) -> tuple[Vector, SmoothCertificate | None]:
-        return self._search(risk, start, source, watch).point, None
+    def _run(self, risk: TwiceDifferentiableRisk, run: Run) -> tuple[Vector, SmoothCertificate | None]:
+        return self._search(risk, run).point, None
 
     def release(
         self,
@@ -328,13 +322,15 @@ class SecondOrderMechanism(SteppedMechanism):
         start: Vector | None = None,
         limits: Limits | None = None,
     ) -> LocalMinimumRelease:
-        """Run once on the data; see ``RiskMechanism.release``. The start may be a saddle."""
+        """Run once on the data; see ``RiskMechanism.release``. The start may be a saddle point."""
         self._check(risk)  # type: ignore[arg-type]  # it looks at the facts alone
-        source = checked_source(noise)
-        done = self._search(risk, self._start(start), source, started(limits))
-        spend = dataclasses.replace(self.spend, insecure_seed=source.insecure_seed)
+        source, fresh = checked_source(noise), self._fresh()
+        done = fresh._search(risk, Run(fresh._start(start), source, started(limits)))
+        spend = spent(self, source)
         return LocalMinimumRelease(
-            *(done.point, spend, self.noise),
+            done.point,
+            spend,
+            self.noise,
             found=done.found,
             alpha=self.alpha,
             trajectory=np.stack(done.trajectory),

@@ -1,4 +1,4 @@
-"""DP-GD that returns its trajectory, and the selection of an approximate second-order stationary point."""
+"""DP-GD with its trajectory, and the selection of an approximate second-order stationary point."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ import numpy as np
 from scipy.linalg import eigvalsh
 
 from privopt.mechanisms.nonconvex.second_order import CurvatureTest, Search, SecondOrderMechanism
-from privopt.mechanisms.privacy.noise import NoiseSource
-from privopt.mechanisms.risk.iteration import StepClock
-from privopt.oracles.limits import Watch
+from privopt.mechanisms.risk.iteration import Run, StepClock
 from privopt.problems.convex.regularizers import Vector
 from privopt.problems.nonconvex.interface import TwiceDifferentiableRisk
 
@@ -21,30 +19,35 @@ from privopt.problems.nonconvex.interface import TwiceDifferentiableRisk
 class DPStationaryPoint(SecondOrderMechanism):
     """Noisy gradient descent, w+ = w - (grad F(w) + noise) / M, and the last iterate that passes a test.
 
-    w is an alpha-SOSP if |grad F(w)| <= alpha and the least eigenvalue of the Hessian is at least -sqrt(rho
-    alpha). An iterate passes if its noisy gradient is at most alpha - t_g long and its noisy Hessian has no
-    eigenvalue below -gamma + t_H, the tails t_g, t_H of the noise at the stated ``failure``: with probability
-    1 - failure what passes is an alpha-SOSP, with gamma for sqrt(rho alpha), whatever the data. The noise
-    of the gradients carries iterates away from saddles. All T steps are made, and the trajectory is searched
-    from its end: it is the start that may be near a saddle. A Hessian is looked at only where the gradient
-    has passed, and at most every T / tests steps. None found is an answer: the last iterate, marked.
+    w is an alpha-SOSP (second-order stationary point) if |grad F(w)| <= alpha and the least eigenvalue of the
+    Hessian is at least -sqrt(rho alpha). An iterate passes if its noisy gradient has norm at most alpha - t_g
+    and its noisy Hessian has no eigenvalue below -gamma + t_H, where t_g, t_H are tail bounds of the noise at
+    the stated ``failure``. So with probability 1 - failure an iterate that passes is an alpha-SOSP, with
+    gamma for sqrt(rho alpha), for any data. The noise of the gradients moves iterates away from saddles. All
+    T steps are made, and the trajectory is searched from its end, because its start may be near a saddle. A
+    Hessian is computed only where the gradient has passed, and at most every T / tests steps. If no iterate
+    passes, the last one is returned and marked.
 
-    By default alpha is the least at which small gradients are sure to pass, 3 t_g. gamma is the curvature
-    that T steps leave behind (near a saddle of curvature -gamma noise grows by 1 + gamma/M a step), at most
-    sqrt(rho alpha), but at least 2 t_H, what noisy Hessians can tell from 0.
+    The default alpha is 3 t_g, the least at which small gradients surely pass. The default gamma is the
+    curvature that T steps cannot escape (near a saddle of curvature -gamma noise grows by 1 + gamma/M a
+    step), at most sqrt(rho alpha), but at least 2 t_H, the smallest that noisy Hessians can distinguish from
+    0.
 
     Privacy: see ``SecondOrderMechanism``; the trajectory is part of the release.
 
     Source: Wang, Chen and Xu (2019), Algorithms 4 and 5 (theorems 7 and 8). Differences: they return the
-    first iterate that passes, and near the start that may be the saddle itself; one noisy gradient serves
-    both the step and the test; Hessians are capped; tests allow for their noise, so that what passes is
-    certain; Frobenius sensitivities are those of one record.
+    first iterate that passes, which near the start may be the saddle itself; one noisy gradient serves both
+    the step and the test; the number of Hessians is limited; tests allow for their noise, so that a pass is a
+    guarantee; Frobenius sensitivities are those of one record.
     """
 
     name: ClassVar[str] = "dp-sosp"
 
-    def _slow_curvature(self) -> float:
-        """Noise of eta sigma grows by 1 + gamma/M a step, to where curvature has changed: about M/rho."""
+    def _inescapable_curvature(self) -> float:
+        """Return the curvature below which noise of eta sigma does not grow to about M/rho in T steps.
+
+        It grows by 1 + gamma/M a step; at a distance of about M/rho the curvature has changed.
+        """
         grown = self.smoothness**2 / (self.facts.hessian_lipschitz * self.gradient_noise.sigma)
         return self.smoothness * math.log1p(grown) / self.steps
 
@@ -52,23 +55,24 @@ class DPStationaryPoint(SecondOrderMechanism):
     def step_sizes(self) -> tuple[float, float]:
         return 1 / self.smoothness, 1 / self.smoothness
 
-    def _search(
-        self, risk: TwiceDifferentiableRisk, start: Vector, source: NoiseSource | None, watch: Watch
-    ) -> Search:
-        noisy, gradient = source is not None, self._gradients(risk, source)
-        clock = StepClock(watch, self.steps)
-        trajectory, gradients, tests = [start], list[Vector](), list[CurvatureTest]()
+    def _search(self, risk: TwiceDifferentiableRisk, run: Run) -> Search:
+        noisy, gradient = run.source is not None, self._gradients(risk, run)
+        clock = StepClock(run.watch, self.steps)
+        trajectory, gradients, tests = [run.start], list[Vector](), list[CurvatureTest]()
         for _ in range(self.steps):
             clock.tick()
             gradients.append(gradient(trajectory[-1]))
             trajectory.append(trajectory[-1] - gradients[-1] / self.smoothness)
-        looked = self.steps + self.patience
+        looked = self.steps + self.test_interval
         for k in reversed(range(self.steps)):
-            if float(np.linalg.norm(gradients[k])) <= self._flat(noisy) and k <= looked - self.patience:
+            if (
+                float(np.linalg.norm(gradients[k])) <= self._gradient_threshold(noisy)
+                and k <= looked - self.test_interval
+            ):
                 looked = k
-                H = self._noisy_hessian(risk, trajectory[k], source)
+                H = self._noisy_hessian(risk, trajectory[k], run)
                 least = float(eigvalsh(H, subset_by_index=[0, 0])[0])
-                tests.append(CurvatureTest(k, least, least, least >= self._curved(noisy)))
+                tests.append(CurvatureTest(k, least, least, least >= self._eigenvalue_threshold(noisy)))
                 if tests[-1].passed:
                     return Search(trajectory[k], True, trajectory, gradients, tuple(tests))
         return Search(trajectory[-1], False, trajectory, gradients, tuple(tests))

@@ -22,17 +22,17 @@ from privopt.mechanisms.privacy.parameters import (
     smallest_below,
 )
 
-# SciPy is imported by what computes with it: a ledger of plain sums opens without.
+# SciPy is imported in the functions that use it, so that a ledger with the rule "basic" opens without it.
 Floats = NDArray[np.float64]
 
-# Number of steps of the sum over a bounded range, and a relative bound on its rounding error: a step is a
-# difference of numbers thousands of times as large, and a tail's argument, of at most some 40, has relative
-# error 1e-14.
+# Number of cells of the sum over a bounded range, and a relative bound on its rounding error: a term is a
+# difference of numbers thousands of times as large, and the argument of a tail, at most about 40, has
+# relative error 1e-14.
 _RANGE_CELLS, _RANGE_ROUNDING = 4096, 1e-9
 # exp, erfcx and ndtr are accurate to a few units in the last place; this bound is a hundred of them.
 _ULPS = 2e-14
-# Every delta of a Gaussian has 1e-300 added to it, for numbers that underflow; smaller deltas than this, to
-# which that would matter, are not computed.
+# Every delta of a Gaussian is increased by 1e-300, for terms that underflow; deltas small enough for that to
+# matter are refused.
 _LEAST_DELTA = 1e-290
 
 
@@ -54,23 +54,23 @@ def _gaussian_deltas(mu: float, epsilon: Floats) -> tuple[Floats, Floats]:
     from scipy import special
 
     near, far = epsilon / mu - mu / 2, epsilon / mu + mu / 2
-    with np.errstate(over="ignore"):  # products beyond floats are capped as infinities
+    with np.errstate(over="ignore"):  # products that overflow are capped like infinities
         square, product = np.minimum(near * near, 1400.0), np.minimum(np.abs(near) * far, 1e200)
     weight = np.exp(-0.5 * square) / 2
     tail = weight * special.erfcx(np.maximum(near, 0.0) / math.sqrt(2))
     first = np.where(near > 0, tail, special.ndtr(-near))
     second = weight * special.erfcx(far / math.sqrt(2))
-    # near is rounded in units of far, from which it may be a small difference.
+    # near may be a small difference of large numbers; its rounding error is relative to far.
     error = _ULPS * (1 + product) * (first + second) + 1e-300
     return np.maximum(first - second, 0.0), error
 
 
 def _check_gaussian_delta(delta: float) -> float:
-    """Check delta as ``check_delta`` does, and that it is well above the underflow of Gaussian deltas."""
+    """Check delta as ``check_delta`` does, and that it is far above the underflow of Gaussian deltas."""
     if (checked := check_delta(delta)) < _LEAST_DELTA:
         raise PrivacyParameterError(
             f"delta = {delta!r} is too small for Gaussian noise, whose delta is computed in doubles: "
-            f"at least {_LEAST_DELTA:g}, or a mechanism of pure privacy"
+            f"at least {_LEAST_DELTA:g}, or use a mechanism of pure privacy"
         )
     return checked
 
@@ -93,11 +93,13 @@ def zcdp_epsilon(rho: float, delta: float) -> float:
     """Return an epsilon such that rho-zCDP implies (epsilon, delta), rounded up.
 
     Canonne, Kamath and Steinke (2020), proposition 12: every order a > 1 gives
-    a rho + log(1 / (a delta)) / (a - 1) + log(1 - 1/a). A grid search over a can only lose tightness.
+    a rho + log(1 / (a delta)) / (a - 1) + log(1 - 1/a). Every a is valid, so a grid search only loses
+    tightness.
     """
     rho, delta = check_positive(rho, "rho"), check_delta(delta)
     # The best a - 1 lies near sqrt(log(1/delta) / rho), and is small only where delta is large.
-    excess = math.sqrt(-math.log(delta) / rho) * np.geomspace(1e-3, 1e3, 601)
+    middle = min(max(math.sqrt(-math.log(delta) / rho), 1e-150), 1e150)
+    excess = middle * np.geomspace(1e-3, 1e3, 601)
     for _ in range(3):
         values = _zcdp_epsilons(rho, delta, excess)
         best = int(np.argmin(values))
@@ -108,10 +110,9 @@ def zcdp_epsilon(rho: float, delta: float) -> float:
 
 def _zcdp_epsilons(rho: float, delta: float, excess: Floats) -> Floats:
     order = 1 + excess
-    values: NDArray[np.float64] = (
-        order * rho - (math.log(delta) + np.log(order)) / excess - np.log1p(1 / excess)
-    )
-    return values
+    with np.errstate(over="ignore"):  # to infinity, which is a bound as well
+        values = order * rho - (math.log(delta) + np.log(order)) / excess - np.log1p(1 / excess)
+    return np.where(np.isnan(values), np.inf, values)  # what is no number bounds nothing
 
 
 def zcdp_rho(epsilon: float, delta: float) -> float:
@@ -121,21 +122,22 @@ def zcdp_rho(epsilon: float, delta: float) -> float:
 
 
 def pure_to_zcdp(epsilon: float) -> float:
-    """rho = epsilon^2 / 2 of an epsilon-DP release: Bun and Steinke (2016), proposition 3.3."""
+    """Return rho = epsilon^2 / 2 of an epsilon-DP release: Bun and Steinke (2016), proposition 3.3."""
     return check_epsilon(epsilon) ** 2 / 2
 
 
 def pure_to_gdp(epsilon: float) -> float:
-    """The least mu for which every epsilon-DP release is mu-GDP: 2 Phi^-1(e^epsilon / (1 + e^epsilon)), up.
+    """Return the least mu for which every epsilon-DP release is mu-GDP, rounded up.
 
-    The trade-off curve of epsilon-DP is two straight lines that meet on the diagonal, at 1 / (1 + e^epsilon).
-    The curve of mu-GDP is convex and has the same ends; with this mu it passes through that point as well, so
-    it lies below both chords: Dong, Roth and Su (2022), section 2, for the two curves.
+    mu = 2 Phi^-1(e^epsilon / (1 + e^epsilon)). The trade-off curve of epsilon-DP is two straight lines that
+    meet on the diagonal, at 1 / (1 + e^epsilon). The curve of mu-GDP is convex and has the same ends; with
+    this mu it passes through that point as well, so it lies below both chords: Dong, Roth and Su (2022),
+    section 2, for the two curves.
     """
     from scipy import special
 
     epsilon = check_epsilon(epsilon)
-    if epsilon < 1:  # where 1 / (1 + e^epsilon) would lose the digits of epsilon
+    if epsilon < 1:  # 1 / (1 + e^epsilon) would lose digits of epsilon
         mu = 2 * math.sqrt(2) * float(special.erfinv(math.tanh(epsilon / 2)))
     else:
         mu = -2 * float(special.ndtri_exp(special.log_expit(-epsilon)))
@@ -143,10 +145,10 @@ def pure_to_gdp(epsilon: float) -> float:
 
 
 def bounded_range_to_zcdp(epsilon: float) -> float:
-    """rho = epsilon^2 / 8 of an epsilon-bounded-range release: Cesar and Rogers (2021), lemma 3.4.
+    """Return rho = epsilon^2 / 8 of an epsilon-bounded-range release: Cesar and Rogers (2021), lemma 3.4.
 
-    Exponential mechanism and report-noisy-max with Gumbel noise are of bounded range (Durfee and Rogers
-    2019); noisy max with Laplace noise and permute-and-flip are not.
+    The exponential mechanism and report-noisy-max with Gumbel noise have bounded range (Durfee and Rogers
+    2019); noisy max with Laplace noise and permute-and-flip have not.
     """
     return check_epsilon(epsilon) ** 2 / 8
 
@@ -154,21 +156,22 @@ def bounded_range_to_zcdp(epsilon: float) -> float:
 def beside_range_delta(mu: float, width: float, epsilon: float) -> float:
     """Return delta at ``epsilon`` >= 0 of a mu-GDP release followed by one of bounded range ``width``, up.
 
-    A release has bounded range w if, for neighbours, the logarithm of its probabilities' ratio lies in an
+    A release has bounded range w if, for neighbours, the logarithm of its likelihood ratio lies in an
     interval of width w. Let h(x) be the largest delta at x of such a release, L the loss of mu-GDP, a normal
     variable with mean mu^2 / 2 and variance mu^2. Then delta <= E h(epsilon - L):
 
-    - For the first release's outcome y of loss l(y) what follows adds at most h(epsilon - l(y)), as it has
-      range w whatever y is. h(log c) is a largest convex function of c, hence convex, so r h(epsilon - log r)
-      is convex in r (a perspective): the mean over y is an f-divergence, and of all mu-GDP releases that of
-      two Gaussians is the largest (Dong, Roth and Su 2022, theorem 2.10: all others are made from them).
+    - For an outcome y of the first release with loss l(y), the second release adds at most h(epsilon - l(y)),
+      as it has range w for every y. h(log c) is a maximum of convex functions of c, hence convex, so r
+      h(epsilon - log r) is convex in r (a perspective): the mean over y is an f-divergence, and of all mu-GDP
+      releases that of two Gaussians has the largest (Dong, Roth and Su 2022, theorem 2.10: all others are
+      post-processings of them).
     - The ratio r lies in [e^(t-w), e^t] for a t in [0, w], and has the mean 1 under the neighbour. The mean
-      of (r - e^x)+, convex in r, is largest when r takes the two ends alone, which makes it
-      (1 - e^(t-w)) (1 - e^(x-t)) / (1 - e^-w) for |x| <= w; t = (x + w) / 2 is worst (Dong, Durfee and
-      Rogers 2020). So h(x) = (1 - e^((x-w)/2))^2 / (1 - e^-w) there, 0 above, and 1 - e^x below.
+      of (r - e^x)+, convex in r, is largest when r takes the two ends alone, which makes it (1 - e^(t-w)) (1
+      - e^(x-t)) / (1 - e^-w) for |x| <= w; t = (x + w) / 2 is worst (Dong, Durfee and Rogers 2020). So h(x) =
+      (1 - e^((x-w)/2))^2 / (1 - e^-w) there, 0 above, and 1 - e^x below.
 
-    By parts it is e^-w gaussian_delta(epsilon + w) plus the integral of -h'(x) P[L > epsilon - x] over
-    |x| <= w, of which steps are summed that lie above it.
+    Integration by parts gives e^-w gaussian_delta(epsilon + w) plus the integral of -h'(x) P[L > epsilon - x]
+    over |x| <= w, which is bounded by an upper Riemann sum.
     """
     from scipy import special
 

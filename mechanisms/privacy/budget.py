@@ -8,7 +8,7 @@ a sequence fixed in advance see ``compose``, which takes the best.
 Sums are exact (``Spent``): a spend is a double, an integer over a power of two, and so is every sum. A
 decision from stored sums is therefore identical to one from the whole history.
 
-Conversions are imported lazily, so that a ledger of plain sums opens without NumPy.
+Conversions are imported lazily, so that a ledger with the rule "basic" opens without NumPy.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from privopt.problems.arguments import check_type, told
 
 RULES = ("basic", "zcdp", "gdp")
 # Relative tolerance, so that ten spends of 0.1 fit a budget of 1. Spends and budgets are doubles, within
-# 2^-53 of decimals: what a budget affords in decimals it affords in doubles with a tolerance of 2^-52.
+# 2^-53 of decimals: whatever fits in decimals fits in doubles with a tolerance of 2^-52.
 _ROUNDING = 1 + Fraction(1, 1 << 52)
 # Relative tolerance for sums of squares; the conversions keep a larger margin of their own.
 _CONVERTED = 1 + Fraction(1, 10**15)
 _TINY, _HUGE = 1e-300, sys.float_info.max  # smallest and largest value of a square
-_VAST = 1e300  # a larger rho or mu^2 is itself stated as the epsilon
+_VAST = 1e300  # for a larger rho or mu^2, this is also the stated epsilon
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ class Budget:
 
     @property
     def _converted(self) -> float:
-        """The part of delta reserved for the conversion of rho or mu to a pair."""
+        """Return the part of delta reserved for the conversion of rho or mu to a pair."""
         return {"basic": 0.0, "zcdp": self.delta / 2, "gdp": self.delta}[self.rule]
 
 
@@ -170,18 +170,19 @@ def require_guaranteed(spend: PrivacySpend) -> None:
         raise PrivacyParameterError(f"expected a PrivacySpend, got {told(spend)}")
     if not spend.adds_up:
         raise PrivacyParameterError(
-            f"{spend.mechanism} guarantees nothing that could be added up: its claim is {spend.claim!r}"
+            f"{spend.mechanism} guarantees nothing that could be composed: its claim is {spend.claim!r}"
             + ("" if spend.insecure_seed is None else ", its noise is reproducible")
         )
 
 
 def _require_gdp(spends: Iterable[PrivacySpend]) -> None:
     # Approximate releases would need a delta reserved in advance: whether a later release spends mu or delta
-    # may depend on earlier results, and the better of several budgets, chosen afterwards, is not a budget.
+    # may depend on earlier results, and choosing the better of several accounts afterwards is not a valid
+    # composition.
     wrong = sorted({f"{s.mechanism} ({s.notion})" for s in spends if s.notion not in ("gdp", "pure")})
     if wrong:
         raise PrivacyParameterError(
-            f"the rule 'gdp' adds up GDP and pure releases only, not {', '.join(wrong)}: use a mechanism "
+            f"the rule 'gdp' composes GDP and pure releases only, not {', '.join(wrong)}: use a mechanism "
             "that is one Gaussian release, such as dp-gd, or a ledger with the rule 'basic' or 'zcdp'"
         )
 
@@ -213,7 +214,7 @@ def _total(spent: Spent, rule: str, delta: float) -> Total:
     return Total(gaussian_epsilon(math.sqrt(strength), delta), deltas, rule)
 
 
-@lru_cache(maxsize=64)  # cached: a search of some milliseconds, equal for all bookings
+@lru_cache(maxsize=64)  # cached: a search takes milliseconds, and all bookings have the same
 def _limit(epsilon: float, delta: float, rule: str) -> float:
     from privopt.mechanisms.privacy.accounting import gaussian_mu, zcdp_rho
 
@@ -229,7 +230,7 @@ def _double(exact: Fraction) -> float:
 
 
 def _own_delta(spend: PrivacySpend) -> float:
-    """Return the delta of an approximate release; that of zCDP and GDP belongs to a conversion only."""
+    """Return the delta of an approximate release; under zCDP and GDP delta belongs to a conversion only."""
     return spend.delta if spend.notion == "approximate" else 0.0
 
 

@@ -27,7 +27,7 @@ from privopt.problems.convex.sets.interface import ConvexSet
 from privopt.problems.convex.sets.norm_balls import L1Ball
 from privopt.problems.convex.sets.simplex import Simplex
 
-# Covers the rounding of the few operations that turn mu into sigma.
+# Covers the rounding of the few operations that compute sigma from mu.
 _INFLATION = 1 + 1e-12
 
 
@@ -54,7 +54,7 @@ class VectorNoise:
         return lambda vector: self.add_drawn(vector, next(draws))
 
     def level(self, steps: int) -> float:
-        """mu of the Gaussian differential privacy of ``steps`` adaptively chosen releases."""
+        """Return mu of the Gaussian differential privacy of ``steps`` adaptively chosen releases."""
         one = DiscreteGaussianRelease(self.sensitivity, self.sigma, self.dimension).mu
         return math.sqrt(steps) * one * (1 + 2.0**-50)
 
@@ -62,13 +62,13 @@ class VectorNoise:
 def gaussian_steps(
     epsilon: float, delta: float, *, steps: int, sensitivity: float, dimension: int, n_records: int = 1
 ) -> VectorNoise:
-    """Noise for ``steps`` adaptively chosen full-batch releases, together (epsilon, delta)-private.
+    """Calibrate noise for ``steps`` adaptively chosen full-batch releases, together (epsilon, delta)-private.
 
     Each is mu-GDP on the grid (``DiscreteGaussianRelease``), and they compose to sqrt(steps) * mu (Dong, Roth
     and Su 2022, corollary 3.3): see ``VectorNoise.level``.
 
     Raises:
-        PrivacyParameterError: a parameter outside its range, or one that leaves nothing on the grid.
+        PrivacyParameterError: a parameter outside its range, or one that leaves no privacy loss on the grid.
     """
     mu = gaussian_mu(epsilon, delta)
     return noise_at_level(mu, check_count(steps, "steps"), sensitivity, dimension, n_records)
@@ -77,9 +77,9 @@ def gaussian_steps(
 def noise_at_level(
     mu: float, steps: int, sensitivity: float, dimension: int, n_records: int = 1
 ) -> VectorNoise:
-    """Noise for ``steps`` adaptively chosen releases, together mu-GDP; as ``gaussian_steps``."""
-    # Replacing n records one after the other moves a release by n * sensitivity at most, and all of that is
-    # to fit into 2^60 grid steps of sigma 2^-30: otherwise it would be refused for what the records are.
+    """Calibrate noise for ``steps`` adaptively chosen releases, together mu-GDP; as ``gaussian_steps``."""
+    # Replacing all n records moves a release by at most n * sensitivity, which must fit into 2^60 grid steps
+    # of sigma 2^-30; otherwise a release could be refused depending on the records.
     if not n_records * (mu / math.sqrt(steps)) <= 2.0 ** (60 - MAX_EXPONENT):
         raise PrivacyParameterError(
             f"mu = {mu:.3g} (GDP) in {steps} steps leaves too little noise for the 64-bit grid of a release "
@@ -110,7 +110,7 @@ def gaussian_releases(
     dimension: int,
     n_records: int = 1,
 ) -> tuple[VectorNoise, PrivacySpend]:
-    """Noise for several releases of ``steps`` steps each, and their total spend.
+    """Calibrate noise for several releases of ``steps`` steps each, and their total spend.
 
     Under adaptive composition they are one sequence of ``releases`` * ``steps`` steps.
     """
@@ -123,7 +123,7 @@ def gaussian_releases(
 
 
 def shared_by(releases: int, each: str) -> str:
-    """A note for spends that several releases share; none for one."""
+    """Return a note for a spend that several releases share; empty for one release."""
     return "" if releases == 1 else f"{releases} releases share it, {each}"
 
 
@@ -144,18 +144,19 @@ class SelectionNoise:
         return 2 * self.sensitivity / self.step_epsilon
 
     def choose(self, scores: Vector, source: NoiseSource) -> int:
-        """The index of the largest noisy score."""
+        """Return the index of the largest noisy score."""
         return int(np.argmax(scores + self.scale * source.gumbel(scores.size)))
 
 
 def selection_steps(
     epsilon: float, delta: float, *, steps: int, facts: RiskFacts, convex_set: ConvexSet, l2: float = 0.0
 ) -> SelectionNoise:
-    """Noise for ``steps`` adaptively chosen selections of a vertex, together (epsilon, delta)-private.
+    """Calibrate noise for ``steps`` adaptively chosen selections of a vertex, together (epsilon,
+    delta)-private.
 
-    One record moves <s, grad F> by at most min(|s|_1 Delta_inf, |s|_2 Delta_2), and what is computed,
-    <s, grad F + l2 x> for x in C, by its rounding as well. Bounded range: Durfee and Rogers (2019), Cesar and
-    Rogers (2021).
+    One record changes <s, grad F> by at most min(|s|_1 Delta_inf, |s|_2 Delta_2), and the computed value <s,
+    grad F + l2 x>, x in C, by its rounding as well. Bounded range: Durfee and Rogers (2019), Cesar and Rogers
+    (2021).
     """
     exact = min(facts.sensitivity_linf * convex_set.l1_radius, facts.sensitivity * convex_set.radius)
     products = 1 if isinstance(convex_set, L1Ball | Simplex) else facts.dimension

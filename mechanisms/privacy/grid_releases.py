@@ -19,25 +19,26 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class DiscreteGaussianRelease:
-    """A plan to release a sum of real vectors, one per record, without floating-point leaks.
+    """Release of a sum of real vectors, one per record, without floating-point leaks: discrete Gaussian
+    noise.
 
     Contributions are rounded to multiples of grid = sigma / 2**30 and summed as integers; exact discrete
-    Gaussian noise of standard deviation 2**30 grid steps is added; the total leaves as a multiple of the
-    grid. Rounding moves each coordinate of a difference of two contributions by at most one grid step,
-    which is the difference between ``sensitivity`` and ``grid_sensitivity``.
+    Gaussian noise of standard deviation 2**30 grid steps is added; the total is released as a multiple of the
+    grid. Rounding moves each coordinate of a difference of two contributions by at most one grid step, which
+    is the difference between ``sensitivity`` and ``grid_sensitivity``.
 
     Privacy, neighbours by replacing one record, n public: one release is mu-GDP with mu = ``mu``, which is
-    grid_sensitivity / sigma and the 60th bit after it, hence also mu^2/2-zCDP. A *sampled* sum has no such
-    theorem: it is within total variation ``distance_to_gaussian`` of a rounded Gaussian one, and
-    (1 + exp(epsilon)) times that distance is to be added to delta.
+    grid_sensitivity / sigma increased by a relative 2^-60, hence also mu^2/2-zCDP. A *sampled* sum has no
+    such theorem: it is within total variation ``distance_to_gaussian`` of a rounded Gaussian one, and (1 +
+    exp(epsilon)) times that distance is to be added to delta.
 
-    Proof. Let p_j be the discrete Gaussian of parameter s, z_m = Phi^-1(sum of p_j over j < m), and
-    D = (1 + s^-2) / s, s >= 2. Then z_(m+1) - z_m <= D for all m: let q_j be the normal mass of the cell
-    [z_m + (j - m) D, z_m + (j - m + 1) D], so that p and q agree on {j < m} and on {j >= m}. As a function of
-    the centre c of a cell, (log q)'' = -1 + Var, the variance of a law on an interval of length D, at most
-    D^2 / 4; hence q_j^2 / (q_(j-1) q_(j+1)) >= exp(D^2 (1 - D^2/4)) >= exp(s^-2) = p_j^2 / (p_(j-1) p_(j+1)),
-    and log(p/q) is convex. Were p_m > q_m, some later p_j < q_j, for they have equal sums; then log(p/q)
-    falls there and p_i > q_i for all i < m, which have equal sums as well. So p_m <= q_m: the claim.
+    Proof. Let p_j be the discrete Gaussian of parameter s, z_m = Phi^-1(sum of p_j over j < m), and D = (1 +
+    s^-2) / s, s >= 2. Then z_(m+1) - z_m <= D for all m: let q_j be the normal mass of the cell [z_m + (j -
+    m) D, z_m + (j - m + 1) D], so that p and q agree on {j < m} and on {j >= m}. As a function of the centre
+    c of a cell, (log q)'' = -1 + Var, the variance of a law on an interval of length D, at most D^2 / 4;
+    hence q_j^2 / (q_(j-1) q_(j+1)) >= exp(D^2 (1 - D^2/4)) >= exp(s^-2) = p_j^2 / (p_(j-1) p_(j+1)), and
+    log(p/q) is convex. Were p_m > q_m, some later p_j < q_j, for they have equal sums; then log(p/q) falls
+    there and p_i > q_i for all i < m, which have equal sums as well. So p_m <= q_m: the claim.
     The best tests of X against X + k are thresholds (monotone likelihood ratio). That at m has level a with
     Phi^-1(1 - a) = z_m and misses with probability Phi(z_(m-k)) >= Phi(Phi^-1(1 - a) - k D); between
     thresholds the trade-off is linear, that of k D-GDP convex. So a shift by k is |k| D-GDP, and coordinates
@@ -75,10 +76,10 @@ class DiscreteGaussianRelease:
     def distance_to_gaussian(self) -> float:
         """Bound on the total variation distance to a rounded continuous Gaussian.
 
-        With f the normal density of standard deviation s = 2**30 grid steps: the integral of f over the
-        cell around a grid point differs from f at the point by at most 1/24 of the largest second
-        derivative in the cell. Summed over cells and halved that is at most (|D2 f|_1 + |D3 f|_1) / 48,
-        below 1 / (32 s**2) per coordinate; the normaliser of the discrete law adds less than exp(-19 s**2).
+        With f the normal density of standard deviation s = 2**30 grid steps: the integral of f over the cell
+        around a grid point differs from f at the point by at most 1/24 of the largest second derivative in
+        the cell. Summed over cells and halved that is at most (|D2 f|_1 + |D3 f|_1) / 48, below 1 / (32 s**2)
+        per coordinate; the normaliser of the discrete law adds less than exp(-19 s**2).
         """
         return self.dimension / 32 * 4.0**-MAX_EXPONENT
 
@@ -93,13 +94,13 @@ class DiscreteGaussianRelease:
         return self.add(contributions, noise.discrete_gaussian(MAX_EXPONENT, self.dimension))
 
     def add(self, contributions: ArrayLike, drawn: Ints) -> Floats:
-        """``release`` with a fresh draw from ``NoiseSource.discrete_gaussian(MAX_EXPONENT, dimension)``."""
+        """Release with a fresh draw from ``NoiseSource.discrete_gaussian(MAX_EXPONENT, dimension)``."""
         return np.asarray((_steps(contributions, self.grid, self.dimension) + drawn) * self.grid)
 
 
 @dataclass(frozen=True)
 class DiscreteLaplaceRelease:
-    """As ``DiscreteGaussianRelease``, with exact discrete Laplace noise and sensitivity in l1.
+    """Release like ``DiscreteGaussianRelease``, with exact discrete Laplace noise and sensitivity in l1.
 
     Privacy: epsilon-differential privacy (pure) with epsilon = ``epsilon``, neighbours by replacing one
     record, n public: a shift of the sum by k grid steps in l1 changes the probability of any outcome by a
@@ -148,17 +149,17 @@ def _check_release(sensitivity: float, name: str, width: float, dimension: int) 
     check_positive(sensitivity, "sensitivity")
     check_positive(width, name)
     check_count(dimension, "dimension")
-    if _grid(width) < sys.float_info.min:  # too few digits: the noise would not be as wide
+    if _grid(width) < sys.float_info.min:  # too few digits: rounding would change the width of the noise
         raise PrivacyParameterError(f"{name} = {width:g} is too small for a grid: rescale the data")
 
 
 def _grid(width: float) -> float:
-    """The grid step for a noise scale."""
+    """Return the grid step for a noise scale."""
     return width * 2.0**-MAX_EXPONENT
 
 
 def _steps(contributions: ArrayLike, grid: float, dimension: int) -> Ints:
-    """The sum of the rows, each rounded to the grid, in grid steps."""
+    """Return the sum of the rows, each rounded to the grid, in grid steps."""
     rows = np.asarray(contributions, dtype=np.float64)
     if rows.ndim != 2 or rows.shape[1] != dimension:
         raise PrivacyParameterError(f"expected shape (n, {dimension}), got {rows.shape}")
@@ -171,15 +172,15 @@ def _steps(contributions: ArrayLike, grid: float, dimension: int) -> Ints:
     return np.asarray((steps.astype(np.int64) + more.astype(np.int64)).sum(axis=0))
 
 
-# Multiplying by it splits a double into two halves of 26 bits, whose products are exact (Dekker 1971).
+# Multiplication by this splits a double into two halves of 26 bits with exact products (Dekker 1971).
 _SPLIT = 2.0**27 + 1
 
 
 def _rest(rows: Floats, steps: Floats, grid: float) -> Floats:
-    """rows - steps * grid, rounded once: below 2^8 grid steps, for fewer than 2^60 steps.
+    """Return rows - steps * grid, rounded once: below 2^8 grid steps, for fewer than 2^60 steps.
 
     A quotient of 2^60 has an error of up to 2^7 before it is rounded; this remainder corrects it. Rounded
-    again, rows are within 1/2 + 2^-44 grid steps of a multiple of the grid, however large they are.
+    again, rows are within 1/2 + 2^-44 grid steps of a multiple of the grid, whatever their size.
     """
     product = steps * grid
     high, low = _halves(steps)

@@ -2,7 +2,7 @@
 
 Continuous draws are for discrete outputs (an argmin over a lattice), where the low bits of a double never
 leave the mechanism. A *released real vector* must use ``grid_releases``: the low bits of a sum with
-floating-point noise can reveal the number that it was added to (Mironov 2012).
+floating-point noise can reveal the exact number before noise (Mironov 2012).
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ Words = NDArray[np.uint64]
 _CHUNK = 1 << 17
 # Squares of numbers below 2**30 fit in int64.
 MAX_EXPONENT = 30
-# Coordinates of noise drawn in advance; larger batches are hardly faster.
+# Number of noise coordinates drawn in advance; larger batches are hardly faster.
 _DRAWN_AHEAD = 1 << 14
-# The number of forks between the original process and this one.
+# Number of forks between the original process and this one.
 _forks = 0
 
 
@@ -47,7 +47,7 @@ def checked_source(noise: NoiseSource | None) -> NoiseSource:
     """Return the given source, by default one that uses the operating system's generator.
 
     Raises:
-        InvalidTypeError: something else.
+        InvalidTypeError: not a ``NoiseSource``.
     """
     return NoiseSource() if noise is None else check_type(noise, NoiseSource, "noise must be a NoiseSource")
 
@@ -65,8 +65,8 @@ class NoiseSource:
     delta. The remaining error is the rounding of each draw, a few units in the last place.
 
     Args:
-        insecure_seed: makes the draws reproducible and thereby *void of privacy*, for tests and
-            for reproducing figures. Such a source cannot be copied, pickled or used in a forked child.
+        insecure_seed: makes the draws reproducible and the release *without privacy*: for tests and for
+            reproducing figures. Such a source cannot be copied, pickled or used in a forked child.
 
     Raises:
         PrivacyParameterError: a seed that is not an integer >= 0.
@@ -100,7 +100,7 @@ class NoiseSource:
         return NoiseSource, ()
 
     def bits(self, n: int) -> Words:
-        """``n`` uniform 64-bit words."""
+        """Return ``n`` uniform 64-bit words."""
         if self._stream is not None:
             if os.getpid() != self._process:
                 raise NoiseSourceError(
@@ -114,34 +114,36 @@ class NoiseSource:
         return words
 
     def uniform(self, size: Size = 1) -> Floats:
-        """Uniform in the open interval (0, 1): a real uniform rounded down to 53 significant bits."""
+        """Draw from the open interval (0, 1): a real uniform rounded down to 53 significant bits."""
         return self._fractions(size)[0]
 
     def exponential(self, size: Size = 1) -> Floats:
-        """Exponential with mean 1, fine near 0 and in the tail."""
+        """Draw exponentials with mean 1, with full relative precision near 0 and in the tail."""
         near, upper = self._fractions(size)
         near *= 0.5
         return np.where(upper, -np.log(near), -np.log1p(-near))
 
     def laplace(self, scale: float, size: Size = 1) -> Floats:
-        """Laplace with mean 0 and density exp(-|x|/scale) / (2 scale)."""
+        """Draw from Laplace with mean 0 and density exp(-|x|/scale) / (2 scale)."""
         near, negative = self._fractions(size)
         magnitude = -check_positive(scale, "scale") * np.log(near)
         return np.where(negative, -magnitude, magnitude)
 
     def gumbel(self, size: Size = 1) -> Floats:
-        """Standard Gumbel (maximum): -log of an exponential."""
+        """Draw from the standard Gumbel law of maxima: -log of an exponential."""
         return -np.log(self.exponential(size))
 
     def gaussian(self, scale: float, size: Size = 1) -> Floats:
-        """Normal with mean 0 and standard deviation ``scale``, by inversion of the nearer tail."""
+        """Draw from the normal law with mean 0 and standard deviation ``scale``, by inversion of the
+        nearer tail.
+        """
         near, upper = self._fractions(size)
         near *= 0.5
         lower_tail = check_positive(scale, "scale") * special.ndtri(near)
         return np.where(upper, -lower_tail, lower_tail)
 
     def integers(self, n: int, size: Size = 1) -> Ints:
-        """Exactly uniform on {0, ..., n - 1}, 1 <= n <= 2**62, by rejection."""
+        """Draw exactly uniform integers in {0, ..., n - 1}, 1 <= n <= 2**62, by rejection."""
         if check_count(n, "n") > 1 << 62:
             raise PrivacyParameterError("integers are drawn up to 2**62")
         if n & (n - 1) == 0:
@@ -153,7 +155,7 @@ class NoiseSource:
         return (words % np.uint64(n)).astype(np.int64).reshape(size)
 
     def discrete_laplace(self, exponent: int, size: Size = 1, *, steps: int = 1) -> Ints:
-        """Exact discrete Laplace on the integers: P[x] ~ exp(-|x| steps / 2**exponent), steps >= 1.
+        """Draw from the exact discrete Laplace law: P[x] ~ exp(-|x| steps / 2**exponent), steps >= 1.
 
         Canonne, Kamath and Steinke (2020), algorithm 2, in integer arithmetic only: their s is ``steps``.
         """
@@ -161,7 +163,7 @@ class NoiseSource:
         return _until_accepted(lambda n: self._try_laplace(scale_bits, n, steps), size)
 
     def discrete_gaussian(self, exponent: int, size: Size = 1) -> Ints:
-        """Exact discrete Gaussian on the integers: P[x] ~ exp(-x**2 / 2**(2 exponent + 1)).
+        """Draw from the exact discrete Gaussian law: P[x] ~ exp(-x**2 / 2**(2 exponent + 1)).
 
         Canonne, Kamath and Steinke (2020), algorithm 3, in integer arithmetic only. The parameter sigma is
         2**exponent, 0 <= exponent <= 30; other standard deviations follow from the choice of a grid.
@@ -170,13 +172,13 @@ class NoiseSource:
         return _until_accepted(lambda n: self._try_gaussian(sigma_bits, n), size)
 
     def discrete_gaussian_vectors(self, exponent: int, dimension: int, count: int) -> Iterator[Ints]:
-        """Generate ``count`` vectors of ``discrete_gaussian``, drawn in batches to save overhead.
+        """Yield ``count`` vectors of ``discrete_gaussian``, drawn in batches for speed.
 
-        They are for one run of one mechanism: draws that wait must neither be kept for another run nor
-            shared.
+        They are for one run of one mechanism: pending draws must neither be kept for another run nor shared.
 
         Raises:
-            NoiseSourceError: the process was forked after the draws were made: its parent has the same ones.
+            NoiseSourceError: the process was forked after the draws were made, so its parent has the same
+                draws.
         """
         at_once = max(1, _DRAWN_AHEAD // check_count(dimension, "dimension"))
         began = _forks
@@ -189,10 +191,10 @@ class NoiseSource:
                 yield vector
 
     def _fractions(self, size: Size) -> tuple[Floats, NDArray[np.bool_]]:
-        """A uniform in (0, 1) with 53 significant bits, and a fair coin independent of it.
+        """Return a uniform in (0, 1) with 53 significant bits, and an independent fair coin.
 
-        One word gives the coin (1 bit), the mantissa (52) and the start of the exponent, which is
-        geometric (11); the one word in 2048 that leaves the exponent open is continued.
+        One word gives the coin (1 bit), the mantissa (52) and the start of the exponent, which is geometric
+        (11); for one word in 2048 the exponent needs more bits.
         """
         words = self.bits(math.prod(_shape(size)))
         coin = (words >> np.uint64(63)).astype(bool)
@@ -209,9 +211,9 @@ class NoiseSource:
         return np.ldexp(mantissa.astype(np.float64), -53 - shift).reshape(size), coin.reshape(size)
 
     def _accept_exp(self, numerator: Ints, bits: int) -> NDArray[np.bool_]:
-        """Bernoulli(exp(-numerator / 2**bits)), exactly; numerator >= 0, 0 <= bits <= 61.
+        """Draw from Bernoulli(exp(-numerator / 2**bits)), exactly; numerator >= 0, 0 <= bits <= 61.
 
-        exp(-(k + f)) = exp(-1)^k exp(-f): the whole part is a run of k coins of bias exp(-1).
+        exp(-(k + f)) = exp(-1)^k exp(-f): the integer part is a run of k coins of bias exp(-1).
         """
         whole = numerator >> bits
         accepted = self._accept_fraction(numerator & ((1 << bits) - 1), bits)
@@ -225,10 +227,10 @@ class NoiseSource:
         return accepted
 
     def _accept_fraction(self, numerator: Ints, bits: int) -> NDArray[np.bool_]:
-        """Bernoulli(exp(-f)) for f = numerator / 2**bits <= 1: algorithm 1 of the same paper.
+        """Draw from Bernoulli(exp(-f)) for f = numerator / 2**bits <= 1: algorithm 1 of the same paper.
 
-        Count coins of bias f/1, f/2, f/3, ... until one fails; accept if the count is even.
-        A coin of bias f/k is a coin of bias f and a coin of bias 1/k, both integer comparisons.
+        Count coins of bias f/1, f/2, f/3, ... until one fails; accept if the count is even. A coin of bias
+        f/k is a coin of bias f and a coin of bias 1/k, both integer comparisons.
         """
         accepted = np.ones(numerator.shape, dtype=bool)
         running = np.arange(numerator.size)
@@ -255,7 +257,7 @@ class NoiseSource:
             high[running] += 1
         magnitude = (low + (high << bits)) // steps
         negative = self.integers(2, low.size) == 1
-        kept = ~(negative & (magnitude == 0))  # zero has one sign
+        kept = ~(negative & (magnitude == 0))  # accept zero with one sign only
         return np.asarray(np.where(negative, -magnitude, magnitude)[kept])
 
     def _try_gaussian(self, bits: int, n: int) -> Ints:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.problems.arguments import check_real
@@ -14,12 +15,12 @@ _DOUBLINGS = 1100
 _OUT_OF_REACH = "no noise level reaches the requested privacy"
 # Bisection stops at this relative width; callers' tolerances are far coarser.
 _RELATIVE_WIDTH = 1e-10
-# Secant steps between logarithms: the first, the longest, and how many.
+# Secant steps between logarithms: length of the first, largest length, and number.
 _SECANT, _LONGEST_MOVE, _SECANT_STEPS = 0.1, 2.0, 20
 
 
 def check_positive(value: float, name: str) -> float:
-    """``value`` as a float, if it is a finite number > 0."""
+    """Return ``value`` as a float, if it is a finite number > 0."""
     number = _number(value, name)
     if not (math.isfinite(number) and number > 0):
         raise PrivacyParameterError(f"{name} must be finite and > 0, got {value!r}")
@@ -27,12 +28,12 @@ def check_positive(value: float, name: str) -> float:
 
 
 def check_epsilon(epsilon: float) -> float:
-    """``epsilon`` as a float, if it is finite and > 0."""
+    """Return ``epsilon`` as a float, if it is finite and > 0."""
     return check_positive(epsilon, "epsilon")
 
 
 def check_delta(delta: float, *, zero_allowed: bool = False) -> float:
-    """``delta`` as a float, if 0 < delta < 1, or delta = 0 where that is allowed (pure privacy)."""
+    """Return ``delta`` as a float, if 0 < delta < 1, or delta = 0 where allowed (pure privacy)."""
     number = _number(delta, "delta")
     if zero_allowed and number == 0:
         return 0.0
@@ -43,11 +44,27 @@ def check_delta(delta: float, *, zero_allowed: bool = False) -> float:
 
 
 def check_count(value: int, name: str) -> int:
-    """``value`` as an int, if it is a whole number >= 1."""
+    """Return ``value`` as an int, if it is a whole number >= 1."""
     number = _number(value, name)
     if not (number >= 1 and math.isfinite(number) and number == math.floor(number)):
         raise PrivacyParameterError(f"{name} must be a whole number >= 1, got {value!r}")
     return int(value)
+
+
+@contextmanager
+def within_doubles(name: str) -> Iterator[None]:
+    """Refuse public parameters for which the arithmetic of a plan leaves the range of doubles.
+
+    Raises:
+        PrivacyParameterError: it did: what a release would compute is no number either.
+    """
+    try:
+        yield
+    except ArithmeticError as error:
+        raise PrivacyParameterError(
+            f"{name}: numbers of this plan leave the range of doubles ({error}). To do: bounds on rows, sets "
+            "or means and penalties nearer to 1, in other units say; a less extreme epsilon or delta"
+        ) from error
 
 
 def smallest(
@@ -102,7 +119,8 @@ def largest(satisfied: Callable[[float], bool], *, start: float = 1.0) -> float:
 
 
 def smallest_below(value: Callable[[float], float], bound: float, *, start: float = 1.0) -> float:
-    """``smallest`` for the test ``value(x) <= bound``, with fewer calls if ``value`` > 0 is smooth.
+    """Approximate ``smallest`` for the test ``value(x) <= bound`` with fewer calls, for a smooth
+    ``value`` > 0.
 
     Secant steps between logarithms find the start; the returned value has passed the test.
     """
@@ -122,12 +140,12 @@ def smallest_below(value: Callable[[float], float], bound: float, *, start: floa
                 break
             now = excess(x)
     except (ArithmeticError, ValueError):
-        pass  # a value of 0, or one that does not change
+        pass  # a value of 0, or a constant
     return smallest(lambda x: value(x) <= bound, start=begin, ratio=ratio)
 
 
 def largest_below(value: Callable[[float], float], bound: float, *, start: float = 1.0) -> float:
-    """``largest`` for the test ``value(x) <= bound``: see ``smallest_below``."""
+    """Approximate ``largest`` for the test ``value(x) <= bound``: see ``smallest_below``."""
     return 1 / smallest_below(lambda t: value(1 / t), bound, start=1 / start)
 
 

@@ -5,16 +5,16 @@ the domain within a box of widths D_1..D_d, and sigma_j independent exponential 
 x(sigma) be within alpha of the minimum of f - <sigma, w>, and x' likewise for f'; y = x(sigma + c e_i), y' =
 x'(sigma + c e_i).
 
-*Tilts push upwards.* From the optimality of x' at sigma and of y' at sigma + c e_i: y'_i >= x'_i - 2 alpha /
-c. From these two and the optimality of x: c (y'_i - x_i) >= h(x') - h(x) - 3 alpha. With f and f' exchanged,
-the same for y. So min(y_i, y'_i) >= max(x_i, x'_i) - (L |x - x'|_1 + 3 alpha) / c.
+*A larger tilt increases its coordinate.* From the optimality of x' at sigma and of y' at sigma + c e_i: y'_i
+>= x'_i - 2 alpha / c. From these two and the optimality of x: c (y'_i - x_i) >= h(x') - h(x) - 3 alpha. With
+f and f' exchanged, the same for y. So min(y_i, y'_i) >= max(x_i, x'_i) - (L |x - x'|_1 + 3 alpha) / c.
 
-*Tilts that are higher by c are not rare.* For u within [lo, lo + D_i], memorylessness gives
-E u(sigma) - lo >= q (E u(sigma + c e_i) - lo), q = exp(-eta c). With u = min(x_i, x'_i), and the sum over i,
+*Tilts that are larger by c have comparable density.* For u within [lo, lo + D_i], memorylessness gives E
+u(sigma) - lo >= q (E u(sigma + c e_i) - lo), q = exp(-eta c). With u = min(x_i, x'_i), and the sum over i,
 
     S = E |x - x'|_1 <= (1 - q) sum D_i + q d (L S + 3 alpha) / c,
 
-which is solved for S, and holds for every c > q d L: the best one is taken. (The lemma of Suggala and
+which is solved for S, and holds for every c > q d L: the best c is taken. (The lemma of Suggala and
 Netrapalli 2019 that Neel et al. 2020 cite gives 250 eta G d^2 D + alpha / (10 G), with L = 2G: c = 100 d L
 and looser steps. Here it is 8 eta G d^2 D at alpha = 0.)
 
@@ -22,8 +22,8 @@ and looser steps. Here it is 8 eta G d^2 D at alpha = 0.)
 independent |x - x'|_1, each in [0, sum D_i] with mean at most S. By Chernoff's bound it exceeds v sum D_i
 with probability at most exp(-m kl(v, S / sum D_i)). So lambda = v sum D_i, with that probability delta, is a
 bound on the l1 sensitivity, and Laplace noise of scale lambda / epsilon makes the mean (epsilon,
-delta)-private. (The printed 4 D gamma bounds every coordinate's deviation, where the sum over coordinates is
-needed.)
+delta)-private. (The 4 D gamma in the paper bounds the deviation of every coordinate, where the sum over
+coordinates is needed.)
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ from privopt.mechanisms.privacy.spend import PrivacySpend
 
 Vector = NDArray[np.float64]
 
-# Default numbers of answers stop here.
+# Largest default number of answers.
 _MOST_DRAWS = 5000
-# Of the l1 diameter: covers the rounding of the mean.
+# Share of the l1 diameter that covers the rounding of the mean.
 _ROUNDING = 1e-13
 
 
@@ -66,8 +66,8 @@ class AveragedRelease:
     Attributes:
         point: shape (dimension,).
         spend: the privacy spend.
-        noise: the public parameters.
-        worst_gap: the largest gap that a certificate left.
+        noise: the public parameters of the noise.
+        worst_gap: the largest gap among the certificates.
     """
 
     point: Vector
@@ -82,14 +82,14 @@ class AveragedRelease:
 
 @dataclass(frozen=True)
 class TiltedMean:
-    """Plan of a release: the mean of answers to randomly tilted questions, plus Laplace noise.
+    """Plan to release the mean of minimisers of randomly tilted objectives, plus Laplace noise.
 
     Attributes:
         epsilon, delta: the claim.
         rate: eta of the exponential tilts.
         draws: m.
-        alpha: the largest gap that a certificate may leave.
-        sensitivity: lambda, in l1, but for probability delta.
+        alpha: the largest accepted gap of a certificate.
+        sensitivity: lambda, in l1, except with probability delta.
         dimension: d.
     """
 
@@ -121,7 +121,7 @@ class TiltedMean:
             widths: of the box around the domain, shape (d,).
             lipschitz: G: one record's loss is G-Lipschitz in l1.
             n_records: n; with G it bounds the cost of noise on the point.
-            epsilon, delta: the target.
+            epsilon, delta: the privacy target.
             alpha: the largest gap of an accepted answer, >= 0, in units of the sum of the losses.
             slack: a bound on the difference between the solved objective and the stated one.
             rate: eta; by default the one that minimises the bound on the total cost of tilts and noise.
@@ -151,7 +151,7 @@ class TiltedMean:
 
     @property
     def noise(self) -> dict[str, float]:
-        """The public parameters of the noise."""
+        """Public parameters of the noise."""
         return {
             "rate": self.rate,
             "draws": self.draws,
@@ -171,18 +171,18 @@ class TiltedMean:
         )
 
     def tilts(self, source: NoiseSource) -> Vector:
-        """sigma of every question, shape (draws, dimension); all drawn before any is asked."""
+        """Draw all tilts before the first query, shape (draws, dimension)."""
         return source.exponential((self.draws, self.dimension)) / self.rate
 
     def ask(
         self, answer: Callable[[Vector], tuple[Vector, float]], source: NoiseSource, workers: int = 1
     ) -> tuple[Vector, float]:
-        """The noisy mean of the answers, and the largest gap.
+        """Return the noisy mean of the answers, and the largest gap.
 
         Args:
-            answer: tilt -> (point, gap), raising an error for a gap above ``alpha``: then nothing is
+            answer: tilt -> (point, gap); it raises an error for a gap above ``alpha``, and then nothing is
                 released.
-            workers: threads.
+            workers: number of threads.
         """
         questions = self.tilts(source)
         parallel = joblib.Parallel(n_jobs=check_count(workers, "workers"), prefer="threads")
@@ -192,7 +192,7 @@ class TiltedMean:
 
 
 def mean_distance(widths: Vector, lipschitz: float, rate: float, alpha: float) -> float:
-    """S: a bound on E |x - x'|_1 between neighbours, for answers within alpha of the minimum."""
+    """Return S, a bound on E |x - x'|_1 between neighbours, for answers within alpha of the minimum."""
     d, whole, change = len(widths), float(np.sum(widths)), 2 * lipschitz
     steps = d * change * np.geomspace(1.0, 1e6, 2001)
     q = np.exp(-rate * steps)
@@ -205,7 +205,7 @@ def mean_distance(widths: Vector, lipschitz: float, rate: float, alpha: float) -
 def _sensitivity(
     widths: Vector, lipschitz: float, rate: float, alpha: float, delta: float, draws: int | None
 ) -> tuple[int, float]:
-    """m, and lambda."""
+    """Return m and lambda."""
     whole = float(np.sum(widths))
     p = mean_distance(widths, lipschitz, rate, alpha) / whole
     log = -math.log(delta)
@@ -218,5 +218,5 @@ def _sensitivity(
 
 
 def _divergence(v: float, p: float) -> float:
-    """kl between coins of bias v and p, rounded down."""
+    """Return the kl divergence between Bernoulli laws of v and p, rounded down."""
     return float(rel_entr(v, p) + rel_entr(1 - v, 1 - p)) * (1 - 1e-12)

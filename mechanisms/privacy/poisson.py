@@ -1,17 +1,17 @@
 """Calibration of noise for Poisson-sampled batches, by privacy loss distributions under replace-one.
 
 Every record joins a batch independently with probability q, and noise of standard deviation z * C covers
-contributions of norm at most C. Replacing a record moves the sum by up to 2 C when the record is sampled;
-the dominating pair is (1-q) N(0) + q N(C) against (1-q) N(0) + q N(-C), in any dimension. (Given the other
+contributions of norm at most C. Replacing a record moves the sum by up to 2 C when the record is sampled; the
+dominating pair is (1-q) N(0) + q N(C) against (1-q) N(0) + q N(-C), in any dimension. (Given the other
 records the pair is (1-q) N(0) + q N(x) against (1-q) N(0) + q N(x'). By advanced joint convexity (Balle,
-Barthe and Gaboardi 2018) its delta is q E[(1 - a R)_+], a and b functions of q and epsilon, with
-R = (1-b) N(0)/N(x) + b N(x')/N(x) under N(x): a sum of two lognormal variables of mean 1 whose logs have
-standard deviations of at most C and 2 C. In convex order it is largest at the largest deviations and perfect
+Barthe and Gaboardi 2018) its delta is q E[(1 - a R)_+], a and b functions of q and epsilon, with R = (1-b)
+N(0)/N(x) + b N(x')/N(x) under N(x): a sum of two lognormal variables of mean 1 whose logs have standard
+deviations of at most C and 2 C. In convex order it is largest at the largest deviations and perfect
 correlation, that is at x' = -x.)
 
-dp-accounting's distributions call that REPLACE_ONE with standard deviation z; ``loss_composition`` adds their
-losses up, since its own composition is off by about steps * 2^-53 in delta. (Its Renyi accountant means
-z = sigma / 2C by the same words; it is not used, and the version is pinned.)
+dp-accounting's distributions call this REPLACE_ONE with standard deviation z. Their losses are composed by
+``loss_composition``, because dp-accounting's own composition has an error of about steps * 2^-53 in delta.
+(In its Renyi accountant the same name means z = sigma / 2C; it is not used, and the version is pinned.)
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from privopt.mechanisms.privacy.loss_composition import LossLaw, composed_delta
 from privopt.mechanisms.privacy.noise import MAX_EXPONENT, NoiseSource
 from privopt.mechanisms.privacy.parameters import check_count, check_delta, check_epsilon
 
-# Cell widths of the distributions. Their rounding is pessimistic, so a coarse one is valid and fast; it
-# brings the search within a few percent of the answer, and the fine one finishes it.
+# Cell widths of the distributions. Their rounding is pessimistic, so a coarse one is valid and fast; the
+# search starts with it, within a few percent of the answer, and ends with the fine one.
 _COARSE, _FINE = 1e-3, 1e-4
 _COARSE_TOLERANCE, _TOLERANCE = 1e-2, 2e-3
 _MOST_EPSILON = 1e4
@@ -49,18 +49,20 @@ def poisson_epsilon(
     full_steps: int = 0,
     interval: float = _FINE,
 ) -> float:
-    """epsilon of ``steps`` sampled Gaussian releases and ``full_steps`` on all records, rounded up.
+    """Return epsilon of ``steps`` sampled and ``full_steps`` full-batch Gaussian releases, rounded up.
 
     Args:
         z: noise of the sampled releases, in units of the bound on one contribution.
         q: sampling probability, 0 < q <= 1.
-        steps: their number.
-        delta: the target.
+        steps: number of sampled releases.
+        delta: the privacy target.
         full_z: noise of the releases on all records, in the same units.
-        full_steps: their number.
+        full_steps: number of releases on all records.
         interval: cells of the distributions; smaller is tighter and slower.
     """
     releases = _releases(z, q, steps, full_z, full_steps, interval)
+    if math.fsum(count * law.infinite for law, count in releases) > delta:
+        return math.inf  # as ``composed_delta`` is at least that at every epsilon
 
     def fits(epsilon: float) -> bool:
         return composed_delta(releases, epsilon) <= delta
@@ -93,12 +95,12 @@ def poisson_multiplier(
     full_z: float = math.inf,
     full_steps: int = 0,
 ) -> float:
-    """The smallest z (to two parts in a thousand, on the safe side) with ``poisson_epsilon`` <= epsilon.
+    """Return the smallest z (within 0.2%, rounded up) with ``poisson_epsilon`` <= epsilon.
 
-    Searched from above: the distribution of a far too small z would not fit in memory.
+    The search starts from above: the distribution of a far too small z would not fit in memory.
 
     Args:
-        coordinates: how many numbers are noised on the grid in all; their distance from continuous
+        coordinates: number of coordinates that get noise on the grid; their distance from continuous
             Gaussians is paid out of delta.
 
     Raises:
@@ -138,7 +140,8 @@ def poisson_multiplier(
 
 
 def continuous_delta(epsilon: float, delta: float, *, coordinates: int) -> float:
-    """The delta that remains after paying for ``coordinates`` discrete instead of continuous Gaussians.
+    """Return the delta that remains after paying for ``coordinates`` discrete instead of continuous
+    Gaussians.
 
     Raises:
         PrivacyParameterError: less than half remains.
@@ -163,7 +166,7 @@ def _bisect(fits: Callable[[float], bool], low: float, high: float, tolerance: f
 
 
 def sampled_noise(z: float, bound: float, dimension: int) -> VectorNoise:
-    """Grid noise worth z * bound for contributions of norm at most ``bound``.
+    """Return grid noise of width z * bound for contributions of norm at most ``bound``.
 
     With and without a record, rounded sums differ by at most bound + sqrt(dimension) grid steps.
     """
@@ -172,7 +175,7 @@ def sampled_noise(z: float, bound: float, dimension: int) -> VectorNoise:
 
 
 def poisson_batch(n: int, q: float, source: NoiseSource) -> NDArray[np.int64]:
-    """Sorted indices of a Poisson sample of 0..n-1, by geometric gaps (linear in the sample size)."""
+    """Return sorted indices of a Poisson sample of 0..n-1, by geometric gaps (linear in the sample size)."""
     if q >= 1:
         return np.arange(n)
     rate = -math.log1p(-q)
@@ -189,7 +192,7 @@ def poisson_batch(n: int, q: float, source: NoiseSource) -> NDArray[np.int64]:
 
 @lru_cache(maxsize=8)
 def _sampled(z: float, q: float, interval: float) -> LossLaw:
-    # Slow to import, and needed by few.
+    # Imported here: it is slow to import, and few plans need it.
     from dp_accounting import NeighboringRelation
     from dp_accounting.pld import privacy_loss_distribution as pld
 
@@ -199,6 +202,6 @@ def _sampled(z: float, q: float, interval: float) -> LossLaw:
         value_discretization_interval=interval,
         neighboring_relation=NeighboringRelation.REPLACE_ONE,
     )
-    # The pair is symmetric: one law serves both directions. Its fields are the pinned version's own.
+    # The pair is symmetric: one law serves both directions. The fields are private to the pinned version.
     law: Any = found._pmf_remove.to_dense_pmf()
     return LossLaw(np.asarray(law._probs), law._lower_loss, law._discretization, law._infinity_mass)

@@ -1,9 +1,9 @@
-"""Gaussian noise whose shift depends on the noise: the privacy of whatever reads the noise before it answers.
+"""Privacy of Gaussian noise whose shift between neighbours depends on the noise itself.
 
-Output on D under eta equals output on D' under eta + s, where s follows eta with |s| <= c. Comparing the
-densities at eta and eta + s bounds delta by E[(1 - exp(epsilon - Z))_+] with Z the largest
+The output on D under eta equals the output on D' under eta + s, where s depends on eta with |s| <= c.
+Comparing the densities at eta and eta + s bounds delta by E[(1 - exp(epsilon - Z))_+] with Z the largest
 (<eta, s> + |s|^2 / 2) / sigma^2, and here <eta, s> <= c |eta|, |eta| / sigma a chi variable in the dimensions
-that s can point to. OPDisc and objective perturbation are calibrated by it.
+that s can have. OPDisc and objective perturbation are calibrated by it.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ from privopt.mechanisms.privacy.parameters import (
 
 # Cells of the Riemann sum: more cells tighten the bound, any number is valid.
 _CELLS = 4096
-# Share added to the bound for rounding; the special functions used are good to 1e-11 and better.
+# Relative increase of the bound for rounding; the special functions used are accurate to 1e-11 or better.
 _ROUNDING = 1e-9
 
 
 def shift_delta(epsilon: float, sigma: float, shift: float, dof: int) -> float:
-    """Upper bound on E[(1 - exp(epsilon - (c sigma chi + c^2/2) / sigma^2))_+], chi ~ chi(dof), c = shift.
+    """Bound E[(1 - exp(epsilon - (c sigma chi + c^2/2) / sigma^2))_+] from above, chi ~ chi(dof), c = shift.
 
-    The delta of a Gaussian perturbation with |s_w| <= c, by <eta, s_w> <= c |eta|. Integrated by parts it is
-    the integral of P[chi > t] against the increments of 1 - min(1, exp(epsilon - a^2/2 - a t)), where
-    a = c / sigma. P[chi > t] decreases, so its value at the left end of a cell can only make the sum larger:
-    the quadrature errs upward by construction, whatever the grid.
+    It is the delta of a Gaussian perturbation with |s_w| <= c, by <eta, s_w> <= c |eta|. Integrated by parts
+    it is the integral of P[chi > t] against the increments of 1 - min(1, exp(epsilon - a^2/2 - a t)), where a
+    = c / sigma. P[chi > t] decreases, so its value at the left end of a cell can only make the sum larger:
+    the quadrature is an upper bound by construction, on any grid.
 
     Shapes: all scalars. epsilon >= 0, the others > 0.
     """
     a = shift / sigma
     threshold = (epsilon - a * a / 2) / a
     start = max(threshold, 0.0)
-    # Beyond the median of chi the tail falls faster than a Gaussian's; the rest is added at the end.
+    # Beyond the median of chi the tail decreases faster than a Gaussian's; the rest is added at the end.
     t = np.linspace(start, max(start, math.sqrt(dof)) + 8.0, _CELLS + 1)
     squares = t * t / 2
     tail = np.exp(-squares) if dof == 2 else special.gammaincc(dof / 2, squares)
@@ -51,7 +51,7 @@ def shift_delta(epsilon: float, sigma: float, shift: float, dof: int) -> float:
 
 
 def sound_sigma(epsilon: float, delta: float, shift: float, dof: int) -> float:
-    """Nearly the smallest sigma with ``shift_delta`` <= delta; never smaller than needed."""
+    """Return nearly the smallest sigma with ``shift_delta`` <= delta; never smaller than needed."""
     epsilon, delta = check_epsilon(epsilon), check_delta(delta)
     check_positive(shift, "shift")
     check_count(dof, "dof")

@@ -18,7 +18,7 @@ NEIGHBOURS = "replace-one"
 
 @dataclass(frozen=True)
 class PrivacySpend:
-    """The privacy of one release, neighbours by replacing one record, the number of records public.
+    """Privacy of one release, neighbours by replacing one record, the number of records public.
 
     ``epsilon`` and ``delta`` always hold a valid pair. A release with a proof in zCDP or GDP also keeps rho
     or mu, from which sequences of releases compose more tightly.
@@ -30,9 +30,9 @@ class PrivacySpend:
         mechanism: name of the mechanism.
         level: rho of zCDP, mu of GDP, None under the other notions.
         neighbours: always "replace-one".
-        claim: "proved"; "not checked" if it relies on code outside this package that no kit of ours has
-            passed; or "printed: refuted" for a calibration that is a paper's and is wrong.
-        note: whose claim it is, and why it fails; must be given for a claim that is not proved.
+        claim: "proved"; "not checked" if it relies on code outside this package that none of our conformance
+            checks has tested; or "printed: refuted" for the calibration of a paper that is wrong.
+        note: source of the claim, and why it fails; required for a claim that is not proved.
         insecure_seed: the seed, if the noise was reproducible; the guarantee is void then.
 
     Raises:
@@ -58,7 +58,7 @@ class PrivacySpend:
         if (self.delta == 0) != (self.notion == "pure"):
             raise PrivacyParameterError(f"delta = {self.delta:g} does not fit the notion {self.notion!r}")
         if (self.level is not None) != (self.notion in ("zcdp", "gdp")):
-            raise PrivacyParameterError("level is the rho of zCDP or the mu of GDP, and of nothing else")
+            raise PrivacyParameterError("level is the rho of zCDP or the mu of GDP; other notions have none")
         if self.level is not None:
             object.__setattr__(self, "level", check_positive(self.level, "level"))
             self._check_pair(self.level)
@@ -88,7 +88,9 @@ class PrivacySpend:
         return self.claim != "printed: refuted" and self.insecure_seed is None
 
     def relying_on(self, what: str, *, checked: bool) -> Self:
-        """Add ``what``, outside code relied on, to the note; unless ``checked``, the claim is weakened."""
+        """Add ``what``, external code that the claim relies on, to the note; unless ``checked``, weaken
+        the claim.
+        """
         claim = "not checked" if self.claim == "proved" and not checked else self.claim
         return replace(self, claim=claim, note="; ".join(filter(None, (self.note, what))))
 
@@ -119,7 +121,7 @@ class PrivacySpend:
         return cls(epsilon, delta, notion, mechanism, level=level, note=note)
 
     def to_dict(self) -> dict[str, Any]:
-        """A JSON-ready dictionary; ``from_dict`` reads it back to an equal spend."""
+        """Return a JSON-ready dictionary; ``from_dict`` reads it back to an equal spend."""
         return asdict(self)
 
     @classmethod
@@ -142,9 +144,9 @@ class PrivacySpend:
         return f"{self.mechanism}: {pair} ({self.neighbours}; {self.claim}{voided})"
 
 
-@lru_cache(maxsize=64)  # every release checks the spend of its plan again
+@lru_cache(maxsize=64)  # cached, as every release checks the spend of its plan again
 def _implied_epsilon(notion: str, level: float, delta: float) -> float:
-    # Imported here, with NumPy: pure and approximate spends have nothing to convert.
+    # Imported here, with NumPy: pure and approximate spends need no conversion.
     from privopt.mechanisms.privacy.accounting import gaussian_epsilon, zcdp_epsilon
 
     return zcdp_epsilon(level, delta) if notion == "zcdp" else gaussian_epsilon(level, delta)

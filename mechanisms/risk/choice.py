@@ -17,14 +17,14 @@ from privopt.problems.convex.risk import RiskFacts, RowNorm
 from privopt.problems.convex.sets.interface import ConvexSet
 from privopt.problems.convex.sets.whole_space import WholeSpace
 
-# More are a slip: a pass over the smallest table takes some microseconds.
+# A larger number is probably a mistake: a pass over the smallest table takes some microseconds.
 _MOST_STEPS_ASKED = 10_000_000
 # Largest number of features at which Newton steps certify a minimum cheaply.
 _LOW_DIMENSION = 512
-# Classes are left to noisy moments up to so many n mu per feature, then to gradient descent: what was most
-# accurate on synthetic tables of categories and numbers, for a mu that all mechanisms are given. (Noisy
-# moments rank records best up to a few hundred; from here on probabilities of the others are better.) With
-# few features moments hold out longer, up to so many n mu for all of them.
+# For classification, noisy moments are used up to this n mu per feature, then gradient descent: the most
+# accurate choice on synthetic tables of categories and numbers, at equal mu. (Noisy moments rank records best
+# up to a few hundred; from here on the other mechanisms have better probabilities.) With few features moments
+# are better for longer, up to this n mu for all features.
 _SMALL_BUDGET, _MODEST_BUDGET, _FOR_ALL = 40, 60, 1_500
 
 
@@ -40,12 +40,13 @@ class Choice:
     def plan(
         self, facts: RiskFacts, *, epsilon: float, delta: float, steps: int | None, releases: int = 1
     ) -> RiskMechanism:
-        """Calibrate; the penalty of objective perturbation, if there is none, follows its noise.
+        """Calibrate; a default penalty of objective perturbation depends on its noise.
 
         ``releases`` runs share the budget, in the notion in which the mechanism composes best.
 
         Raises:
-            PrivacyParameterError: steps of a mechanism that takes none, or what the mechanism refuses.
+            PrivacyParameterError: steps for a mechanism without steps, or parameters that the mechanism
+                refuses.
         """
         if steps is not None and check_count(steps, "steps") > _MOST_STEPS_ASKED:
             raise PrivacyParameterError(
@@ -61,7 +62,7 @@ class Choice:
 
 
 def natural_norm(mechanism: str | type[Any]) -> RowNorm:
-    """The row norm that determines the noise of a mechanism; l2 for "auto"."""
+    """Return the row norm that determines the noise of a mechanism; l2 for "auto"."""
     return (
         "l2"
         if isinstance(mechanism, str) and mechanism == "auto"
@@ -77,7 +78,8 @@ def choose_risk_mechanism(
     *,
     mu: float,
 ) -> Choice:
-    """A mechanism by name, or a class, or for "auto" one that fits the public facts; with default sets.
+    """Return the mechanism of a name or class, or for "auto" one that fits the public facts; with default
+    sets.
 
     ``mu`` is the budget of one release, as Gaussian differential privacy.
 
@@ -90,7 +92,7 @@ def choose_risk_mechanism(
     kind = RISK_MECHANISMS.named(name)
     space: ConvexSet = kind.default_set(facts) if convex_set is None else convex_set
     if convex_set is None and not isinstance(space, WholeSpace):
-        reason += f"; it wants a bounded set, by default {space}"
+        reason += f"; it needs a bounded set, by default {space}"
     return Choice(kind, space, regularizer, reason)
 
 
@@ -114,7 +116,7 @@ def _fitting(
         if budget <= _MODEST_BUDGET * p:
             return "dp-gd", (
                 "at a modest budget for so many features and records it was the most accurate of those "
-                "measured: few steps are a penalty, and its noise is accounted exactly"
+                "measured: few steps act as regularisation, and its noise is accounted exactly"
             )
     if not low and smooth and (convex_set is None or convex_set.vertex_count is not None):
         return "dp-fw-l1", (

@@ -9,12 +9,14 @@ from enum import Enum
 
 import numpy as np
 
+from privopt.mechanisms.privacy.gradient_noise import VectorNoise
+from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.oracles.certificate import Status
 from privopt.oracles.errors import UnfinishedDrawError
 from privopt.oracles.limits import Watch
 from privopt.problems.convex.regularizers import Vector
 
-State = Vector  # shape (p,), or (2, p) where a method keeps two points
+State = Vector  # shape (p,), or (2, p) for methods that keep two points
 Perturb = Callable[[Vector], Vector]
 
 
@@ -25,6 +27,25 @@ class Output(Enum):
     AVERAGE = "average"
     WEIGHTED = "weighted"
     RANDOM = "random"
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of a mechanism.
+
+    Attributes:
+        start: the first iterate.
+        source: source of the noise; None for a run without noise.
+        watch: the limits.
+    """
+
+    start: Vector
+    source: NoiseSource | None
+    watch: Watch
+
+    def perturbation(self, noise: VectorNoise, steps: int) -> Perturb:
+        """Return a function that adds fresh noise in each of ``steps`` steps; none in a run without noise."""
+        return (lambda vector: vector) if self.source is None else noise.adder(self.source, steps)
 
 
 @dataclass(frozen=True)
@@ -63,7 +84,7 @@ class StepClock:
 
         Raises:
             UnfinishedDrawError: a limit was reached. Iterates so far are not released: their number depends
-                on running time, and that on the records.
+                on running time, and thus on the records.
         """
         if (reason := self.watch.stop()) is not None:
             remedy = "raise the time limit, or take fewer steps (steps=...)"
@@ -83,7 +104,7 @@ def noisy_iteration(
     steps: int,
     clock: StepClock | None = None,
 ) -> Iterator[Vector]:
-    """Iterates x_2, ..., x_{steps+1} of a method with noisy gradients."""
+    """Yield the iterates x_2, ..., x_{steps+1} of a method with noisy gradients."""
     state = method.start
     for k in range(steps):
         if clock is not None:
@@ -94,9 +115,9 @@ def noisy_iteration(
 
 
 def choose_output(iterates: Iterator[Vector], output: Output, first: Vector) -> Vector:
-    """The last of the iterates (``first`` if there are none), their average, or that with weights 1, 2, ...
+    """Return the last iterate (``first`` if there is none), the average, or that with weights 1, 2, ...
 
-    The weights forget where the iteration began, and still average noise (Lacoste-Julien, Schmidt and Bach
+    The weights reduce the influence of the start, and still average noise (Lacoste-Julien, Schmidt and Bach
     2012; Shamir and Zhang 2013).
     """
     last, total, weight, k = first, np.zeros_like(first), 0, 0

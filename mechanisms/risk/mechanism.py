@@ -1,4 +1,4 @@
-"""What a private minimiser of a risk is, and what those on the full batch share.
+"""Private minimisers of a risk, and the base of those on the full batch.
 
 Every plan is made from public facts: noise and cost are fixed before data. The papers' noise is not used (its
 constants are unspecified, or wrong: see ``DPProximalGradient``); T steps on the full batch are accounted as
@@ -19,33 +19,24 @@ import numpy as np
 
 from privopt.mechanisms.errors import PlanMismatchError, PrivacyParameterError
 from privopt.mechanisms.privacy.accounting import gaussian_mu
-from privopt.mechanisms.privacy.gradient_noise import (
-    VectorNoise,
-    gaussian_releases,
-)
+from privopt.mechanisms.privacy.gradient_noise import VectorNoise, gaussian_releases, shared_by
 from privopt.mechanisms.privacy.noise import NoiseSource, checked_source
-from privopt.mechanisms.privacy.parameters import check_count, check_delta, check_epsilon
+from privopt.mechanisms.privacy.parameters import check_count, check_delta, check_epsilon, within_doubles
+from privopt.mechanisms.privacy.reliance import fresh_copy, relying_on, spent
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.mechanisms.registry import Family
-from privopt.mechanisms.risk.iteration import (
-    Method,
-    Output,
-    Perturb,
-    StepClock,
-    choose_output,
-    noisy_iteration,
-)
+from privopt.mechanisms.risk.iteration import Method, Output, Run, StepClock, choose_output, noisy_iteration
 from privopt.mechanisms.risk.sets import check_facts, check_regularizer, checked_set, default_start
 from privopt.mechanisms.risk.step_counts import typical_distance
 from privopt.oracles.convex.smooth import SmoothCertificate
-from privopt.oracles.limits import Limits, Watch, started
+from privopt.oracles.limits import Limits, started
 from privopt.problems.convex.regularizers import NO_REGULARIZER, ElasticNet, Vector
 from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts, RowNorm
 from privopt.problems.convex.sets.interface import ConvexSet
 from privopt.problems.convex.sets.norm_balls import L2Ball
 from privopt.problems.convex.sets.whole_space import WholeSpace
 
-# Size of a default ball, in units of ``typical_distance``: twice, so that the guess lies well inside.
+# Radius of a default ball, in units of ``typical_distance``.
 _ROOM = 2.0
 
 
@@ -57,9 +48,9 @@ class RealRelease:
 
     Attributes:
         point: the parameter, shape (dimension,).
-        spend: what the releases of the plan cost, this one and any that share its budget.
+        spend: total cost of the releases of the plan, which share it.
         noise: the public parameters of the noise.
-        certificate: the evidence for the minimum that was perturbed, where there is one.
+        certificate: the evidence for the perturbed minimum, if any.
     """
 
     point: Vector
@@ -74,14 +65,14 @@ class RealRelease:
 
 @dataclass(frozen=True)
 class RiskTarget:
-    """What a plan is asked for: public facts, a set, a penalty and a budget, all checked.
+    """Target of a plan: public facts, a set, a penalty and a budget, all checked.
 
     Attributes:
-        facts: what is public about the data.
+        facts: public facts about the data.
         convex_set: C.
         regularizer: r.
         epsilon, delta: the budget.
-        releases: how many runs share it.
+        releases: number of runs that share it.
     """
 
     facts: RiskFacts
@@ -96,8 +87,15 @@ class RiskTarget:
         """The budget of one release, as Gaussian differential privacy."""
         return gaussian_mu(self.epsilon, self.delta) / math.sqrt(self.releases)
 
+    def gdp_spend(self, name: str, level: float) -> PrivacySpend:
+        """Return the cost of all releases of mechanism ``name``, together ``level``-GDP."""
+        note = shared_by(self.releases, f"{level / math.sqrt(self.releases):.4g}-GDP each")
+        return PrivacySpend(self.epsilon, self.delta, "gdp", name, level=level, note=note)
+
     def gaussian(self, name: str, *, steps: int, sensitivity: float) -> tuple[VectorNoise, PrivacySpend]:
-        """Noise for so many full-batch steps a run, and what all runs of mechanism ``name`` cost."""
+        """Calibrate noise for ``steps`` full-batch steps a run, and the cost of all runs of mechanism
+        ``name``.
+        """
         return gaussian_releases(
             self.epsilon,
             self.delta,
@@ -111,20 +109,19 @@ class RiskTarget:
 
 @dataclass(frozen=True)
 class RiskMechanism(ABC):
-    """A private minimiser of F + r over C. An instance is a plan: noise and spend, fixed before data.
+    """Private minimiser of F + r over C. An instance is a plan: noise and spend, fixed before data.
 
-    Of the class, as data: ``name`` and ``noised``, what it is called and what it adds noise to; ``by_sums``,
-    whether it asks for sums over all records alone, which parts of a table add up to, or picks records one by
-    one; ``natural_norm``, the norm of rows that its noise depends on; and what it takes: ``takes_steps`` (a
-    number of them can be chosen), ``takes_set`` (otherwise the whole space alone), ``wants_bounded_set`` (it
-    has a default one: ``default_set``), ``takes_l1`` (a penalty), ``convex_only`` (losses), with the
-    mechanisms to use ``instead``.
+    Class attributes: ``name``; ``noised``, the noised quantity; ``by_sums``, whether it needs only sums over
+    all records, which parts of a table can add up, or samples single records; ``natural_norm``, the norm of
+    rows that determines its noise; and its requirements: ``takes_steps`` (their number can be chosen),
+    ``takes_set`` (otherwise the whole space alone), ``wants_bounded_set`` (with a default: ``default_set``),
+    ``takes_l1`` (a penalty), ``convex_only`` (losses), with the mechanisms to use ``instead``.
 
     Attributes:
-        facts: what is public about the data.
+        facts: public facts about the data.
         convex_set: C.
         regularizer: r.
-        spend: the claim.
+        spend: the privacy claim.
     """
 
     family: ClassVar[Family] = Family.RISK
@@ -159,14 +156,14 @@ class RiskMechanism(ABC):
         """Calibrate to public facts.
 
         Args:
-            facts: what is public about the data.
+            facts: public facts about the data.
             convex_set: C; ``default_set`` by default.
             regularizer: r.
-            epsilon, delta: the target; pure mechanisms do not use delta.
-            releases: how many times ``release`` will be called, on the same records with whatever labels:
-                ``spend`` is what all of them cost together.
-            options: those of the class, by name: the arguments of its ``_calibrated``, such as ``steps``, and
-                ``output``, which iterate is returned.
+            epsilon, delta: the privacy target; pure mechanisms do not use delta.
+            releases: number of calls of ``release``, on the same records with arbitrary labels; ``spend`` is
+                the cost of all of them together.
+            options: options of the class, by name: the arguments of its ``_calibrated``, such as ``steps``,
+                and ``output``, the iterate to return.
 
         Raises:
             PrivacyParameterError: parameters out of range, an option that the class does not have, or a
@@ -175,9 +172,12 @@ class RiskMechanism(ABC):
         """
         cls._check_options(options)
         target = cls.target(facts, convex_set, regularizer, epsilon=epsilon, delta=delta, releases=releases)
-        made = cls._calibrated(target, **options)
-        made._find_oracles()
-        return made
+        with within_doubles(cls.name):
+            made = cls._calibrated(target, **options)
+            made._find_oracles()
+            made._check_numbers()
+        made._fresh()
+        return dataclasses.replace(made, spend=relying_on(made.spend, made))
 
     @classmethod
     def target(
@@ -190,7 +190,7 @@ class RiskMechanism(ABC):
         delta: float,
         releases: int,
     ) -> RiskTarget:
-        """What a plan is asked for, checked; arguments and errors are those of ``plan``."""
+        """Return the checked target of a plan; arguments and errors are those of ``plan``."""
         check_facts(facts)
         check_regularizer(regularizer)
         space = cls.default_set(facts) if convex_set is None else checked_set(convex_set, facts.dimension)
@@ -209,14 +209,29 @@ class RiskMechanism(ABC):
     @classmethod
     @abstractmethod
     def _calibrated(cls, target: RiskTarget, *args: Any, **options: Any) -> Self:
-        """The plan for a target; a subclass names its options."""
+        """Return the plan for a target; a subclass names its options."""
 
     def _find_oracles(self) -> None:  # noqa: B027
-        """Look up the oracles of a release: one that does not exist is refused now, not on the data."""
+        """Look up the oracles of a release, so that a missing one is an error before data are read."""
+
+    def _fresh(self) -> Self:
+        """The plan for one release: an outside set that keeps state carries none of it to the next."""
+        convex_set = fresh_copy(self.convex_set)
+        return self if convex_set is self.convex_set else dataclasses.replace(self, convex_set=convex_set)
+
+    def _check_numbers(self) -> None:
+        """Compute the numbers that a release uses, and refuse what is no number.
+
+        Raises:
+            ArithmeticError: a number of the noise or a step size leaves the range of doubles.
+        """
+        sizes = self.schedule.get("step_sizes") or ()
+        if not np.all(np.isfinite([*self.noise.values(), *sizes])):
+            raise ArithmeticError("infinite noise, or an infinite step")
 
     @classmethod
     def refusals(cls, facts: RiskFacts, convex_set: ConvexSet, regularizer: ElasticNet) -> list[str]:
-        """Every reason why the mechanism cannot take the combination."""
+        """Return every reason why the mechanism cannot take the combination."""
         kind, loss = type(convex_set).__name__, type(facts.loss).__name__
         reasons = {
             f"takes no constraint, got {kind}": not (cls.takes_set or isinstance(convex_set, WholeSpace)),
@@ -228,7 +243,7 @@ class RiskMechanism(ABC):
 
     @classmethod
     def default_set(cls, facts: RiskFacts) -> ConvexSet:
-        """The set where none is named: the whole space, or a ball that holds weights of a typical size."""
+        """Return the default set: the whole space, or a ball that contains weights of typical size."""
         space = WholeSpace(facts.dimension)
         if not cls.wants_bounded_set:
             return space
@@ -236,24 +251,26 @@ class RiskMechanism(ABC):
 
     @classmethod
     def usual_penalty(cls, target: RiskTarget) -> ElasticNet:
-        """The regularizer for this budget: the given one, unless the mechanism has a default of its own."""
+        """Return the regularizer for this budget: the given one, unless the mechanism has a default of
+        its own.
+        """
         return target.regularizer
 
     @property
     @abstractmethod
     def noise(self) -> dict[str, float]:
-        """The public parameters of the noise."""
+        """Public parameters of the noise."""
 
     @property
     def schedule(self) -> dict[str, Any]:
-        """The number of steps, their first and last size, and which iterate is returned; may be empty."""
+        """The number of steps, the first and last step size, and the returned iterate; may be empty."""
         return {}
 
     @abstractmethod
-    def _run(
-        self, risk: EmpiricalRisk, start: Vector, source: NoiseSource | None, watch: Watch
-    ) -> tuple[Vector, SmoothCertificate | None]:
-        """The output; without a source, of the same algorithm without noise. And its certificate, if any."""
+    def _run(self, risk: EmpiricalRisk, run: Run) -> tuple[Vector, SmoothCertificate | None]:
+        """Run the algorithm, without noise if there is no source; return the output and its certificate,
+        if any.
+        """
 
     def release(
         self,
@@ -262,31 +279,37 @@ class RiskMechanism(ABC):
         start: Vector | None = None,
         limits: Limits | None = None,
     ) -> RealRelease:
-        """Run once on the data. Costs ``spend``, whatever happens; a plan for several shares it among them.
+        """Run once on the data.
 
-        Nothing counts releases: those beyond the ones that were planned are not paid for.
+        Costs ``spend``, whatever happens; a plan for several releases shares it among them.
+
+        Releases are not counted: those beyond the planned number are not paid for.
 
         Args:
             risk: the data; its facts must be the plan's.
-            noise: where randomness comes from; the operating system by default.
+            noise: source of randomness; the operating system by default.
             start: the first iterate, in C. Public: not from the same data without paying for it.
-            limits: time limit, progress and cancellation. A run that they stop releases nothing.
+            limits: time limit, progress and cancellation. A run that is stopped releases nothing.
 
         Raises:
             PlanMismatchError: the plan was made for other facts.
-            UnfinishedDrawError, CertificateError: a limit was reached. That it was, like the running time,
-                is outside the guarantee.
+            UnfinishedDrawError, CertificateError: a limit was reached. That fact, like the running time, is
+                outside the guarantee.
         """
         self._check(risk)
-        source = checked_source(noise)
-        point, proof = self._run(risk, self._start(start), source, started(limits))
-        spend = dataclasses.replace(self.spend, insecure_seed=source.insecure_seed)
+        source, fresh = checked_source(noise), self._fresh()
+        point, proof = fresh._run(risk, Run(fresh._start(start), source, started(limits)))
+        spend = spent(self, source)
         return RealRelease(point, spend, self.noise, proof)
 
     def without_noise(self, risk: EmpiricalRisk, start: Vector | None = None) -> Vector:
-        """The same algorithm with no noise at all, the last iterate in place of a random one. NOT private."""
+        """Run the same algorithm without noise, with the last iterate in place of a random one.
+
+        NOT private.
+        """
         self._check(risk)
-        return self._run(risk, self._start(start), None, Limits().start())[0]
+        fresh = self._fresh()
+        return fresh._run(risk, Run(fresh._start(start), None, Limits().start()))[0]
 
     def _check(self, risk: EmpiricalRisk) -> None:
         if risk.facts != self.facts:
@@ -300,7 +323,7 @@ class RiskMechanism(ABC):
 
 @dataclass(frozen=True)
 class SteppedMechanism(RiskMechanism):
-    """A mechanism of noisy steps, whose number can be chosen.
+    """Mechanism of noisy steps, whose number can be chosen.
 
     Attributes:
         steps: T, the number of noisy steps that are paid for.
@@ -312,7 +335,7 @@ class SteppedMechanism(RiskMechanism):
 
     @property
     def step_sizes(self) -> tuple[float, float] | None:
-        """The first and the last step size; None where a step is as long as curvature lets it be."""
+        """The first and the last step size; None if steps adapt to curvature."""
         return None
 
     @property
@@ -322,10 +345,10 @@ class SteppedMechanism(RiskMechanism):
 
 @dataclass(frozen=True)
 class IterativeMechanism(SteppedMechanism):
-    """Steps of which any iterate, or their average, may be returned.
+    """Mechanism of steps of which any iterate, or their average, may be returned.
 
     Attributes:
-        output: which iterate is returned. For ``RANDOM``, R is drawn first, uniformly from 1..T, and the
+        output: the iterate to return. For ``RANDOM``, R is drawn first, uniformly from 1..T, and the
             iteration stops at x_R: the same law at half the work.
     """
 
@@ -337,13 +360,15 @@ class IterativeMechanism(SteppedMechanism):
 
     @classmethod
     def _default_output(cls, facts: RiskFacts, regularizer: ElasticNet) -> Output:
-        """Last under strong convexity, average under convexity, otherwise random."""
+        """Return the last iterate under strong convexity, the average under convexity, otherwise a random
+        one.
+        """
         if facts.loss.convex:
             return Output.LAST if regularizer.l2 > 0 else Output.AVERAGE
         return Output.RANDOM
 
     def _drawn_steps(self, source: NoiseSource | None) -> int:
-        """How many steps to run: for a random iterate R - 1, which lead from x_1 to x_R."""
+        """Return the number of steps to run: for a random iterate R - 1, which lead from x_1 to x_R."""
         if source is None or self.output is not Output.RANDOM:
             return self.steps
         return int(source.integers(self.steps)[0])
@@ -351,7 +376,7 @@ class IterativeMechanism(SteppedMechanism):
 
 @dataclass(frozen=True)
 class FullBatchMechanism(IterativeMechanism):
-    """Noise on the mean gradient of all records, every step.
+    """Mechanism with noise on the mean gradient of all records, every step.
 
     Privacy: mu-GDP with mu = sqrt(T) * sensitivity / sigma, stated as (epsilon, delta); neighbours by
     replacing one record, n public. The l2 sensitivity of the mean gradient is 2 G / n (plus rounding); T
@@ -362,7 +387,7 @@ class FullBatchMechanism(IterativeMechanism):
 
     @classmethod
     def _calibrated(cls, target: RiskTarget, steps: int | None = None, output: Output | None = None) -> Self:
-        """``steps``: by default the theorem's, up to ``MOST_STEPS``; ``output``: what the theory is about."""
+        """Calibrate; ``steps`` and ``output`` are by default those of the theorem, at most ``MOST_STEPS``."""
         facts, space, regularizer = target.facts, target.convex_set, target.regularizer
         output = output or cls._default_output(facts, regularizer)
         if steps is None:
@@ -384,17 +409,14 @@ class FullBatchMechanism(IterativeMechanism):
     def _default_steps(
         cls, facts: RiskFacts, convex_set: ConvexSet, regularizer: ElasticNet, output: Output, mu: float
     ) -> int:
-        """The theorem's T, given mu per unit of noise: sigma = sqrt(T) / mu."""
+        """Return the theorem's T, given mu per unit of noise: sigma = sqrt(T) / mu."""
 
     @abstractmethod
     def _method(self, start: Vector) -> Method:
-        """The algorithm."""
+        """Return the algorithm."""
 
-    def _run(
-        self, risk: EmpiricalRisk, start: Vector, source: NoiseSource | None, watch: Watch
-    ) -> tuple[Vector, None]:
-        method = self._method(start)
-        steps = self._drawn_steps(source)
-        perturb: Perturb = (lambda g: g) if source is None else self.vector_noise.adder(source, steps)
-        iterates = noisy_iteration(method, risk.gradient, perturb, steps, StepClock(watch, steps))
+    def _run(self, risk: EmpiricalRisk, run: Run) -> tuple[Vector, None]:
+        method, steps = self._method(run.start), self._drawn_steps(run.source)
+        perturb = run.perturbation(self.vector_noise, steps)
+        iterates = noisy_iteration(method, risk.gradient, perturb, steps, StepClock(run.watch, steps))
         return choose_output(iterates, self.output, method.point(method.start)), None

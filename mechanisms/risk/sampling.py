@@ -1,6 +1,6 @@
 """Poisson batches: default sizes, and bounds on the contribution of a record.
 
-Batch sizes, like everything else in a plan, come from public facts; the size of an actual batch is random and
+Batch sizes, like everything else in a plan, depend on public facts; the size of an actual batch is random and
 never released.
 """
 
@@ -27,35 +27,36 @@ _PASSES = 20
 
 
 def sum_share(facts: RiskFacts) -> float:
-    """The factor by which a record's effect on a computed batch sum exceeds its own term, for equal bounds.
+    """Return the factor by which a record's effect on a computed batch sum exceeds its own term, for
+    equal bounds.
 
-    Two sums of up to n terms are each off by n times ``rounding``, which pays for the slopes of rows that
-    membership in a batch moves as well.
+    Two sums of up to n terms each have an error of n times ``rounding``, which includes the effect of
+    membership in a batch on the computed slopes of other rows.
     """
     return 1 + facts.n_records * 2 * facts.rounding
 
 
 def record_bound(facts: RiskFacts) -> float:
-    """The largest contribution of a record to a computed sum: G plus rounding."""
+    """Return the largest contribution of a record to a computed sum: G plus rounding."""
     return facts.gradient_bound * sum_share(facts)
 
 
 def private_batch(facts: RiskFacts, steps: int, mu: float) -> int:
-    """The least expected batch size at which sampling costs no privacy, for T steps that are mu-GDP together.
+    """Return the least expected batch size without a privacy cost of sampling, for T steps, mu-GDP together.
 
     By the central limit theorem the multiplier z is about 2 q sqrt(T) / mu (Bu, Dong, Long and Su 2020),
-    which makes the noise of the mean gradient that of T full steps, whatever q. From z = 2 on that holds to
-    a percent or so; below 1 more noise is needed.
+    which makes the noise of the mean gradient that of T full steps, for any q. From z = 2 on that is accurate
+    to about 1%; below 1 more noise is needed.
     """
     return math.ceil(_MULTIPLIER / 2 * facts.n_records * mu / math.sqrt(steps))
 
 
 def balanced_batch(facts: RiskFacts, steps: int, mu: float) -> int:
-    """The least expected batch size that costs neither privacy nor accuracy, for T steps.
+    """Return the least expected batch size without a cost in privacy or accuracy, for T steps.
 
-    The variance of sampling, with gradients of typical length, should be at most a quarter of the noise's,
-    which is 2 G sqrt(T) / (n mu) per coordinate; but for this the steps need not pass over the data more
-    than 20 times.
+    The variance of sampling, with gradients of typical length, should be at most a quarter of that of the
+    noise, which is 2 G sqrt(T) / (n mu) per coordinate; but the steps need not pass over the data more than
+    20 times for this.
     """
     n, p = facts.n_records, facts.dimension
     variance = p * steps * (2 * facts.gradient_bound / (n * mu)) ** 2
@@ -64,12 +65,14 @@ def balanced_batch(facts: RiskFacts, steps: int, mu: float) -> int:
 
 
 def typical_gradient(facts: RiskFacts) -> float:
-    """A guess, for accuracy only: slopes are half their bound, as those of the logistic loss begin."""
+    """Return a guess of gradient norms, for accuracy only: slopes at half their bound, as of the logistic
+    loss at 0.
+    """
     return facts.gradient_bound / 2
 
 
 def sampling_rate(facts: RiskFacts, batch: int | None, default: int) -> float:
-    """q: the share of records that a batch has, on average; ``batch`` records, or the default size."""
+    """Return q, the expected share of the records in a batch: ``batch`` records, or the default size."""
     expected = max(_LEAST_BATCH, default) if batch is None else check_count(batch, "batch")
     return min(1.0, expected / facts.n_records)
 
@@ -77,7 +80,9 @@ def sampling_rate(facts: RiskFacts, batch: int | None, default: int) -> float:
 def sampled_releases(
     target: RiskTarget, name: str, q: float, steps: int, bound: float
 ) -> tuple[VectorNoise, PrivacySpend]:
-    """Noise for ``steps`` Poisson batches a run, a record adding at most ``bound``; what all runs cost."""
+    """Calibrate noise for ``steps`` Poisson batches a run with contributions up to ``bound``; return the
+    cost.
+    """
     together = steps * target.releases
     z = poisson_multiplier(
         target.epsilon,

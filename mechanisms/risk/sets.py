@@ -1,4 +1,4 @@
-"""Sets of weights: checks before a plan, and where iterations start."""
+"""Sets of weights: checks before a plan, and the first iterate."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from privopt.problems.convex.sets.simplex import Simplex
 
 
 def check_facts(facts: RiskFacts) -> None:
-    """Refuse what is no ``RiskFacts``, and losses with a kink.
+    """Check the type of facts, and refuse losses with a kink.
 
     Raises:
         PrivacyParameterError: a loss with a kink.
@@ -32,7 +32,7 @@ def check_facts(facts: RiskFacts) -> None:
 
 
 def checked_set(convex_set: ConvexSet, dimension: int) -> ConvexSet:
-    """The set, if its dimension is that of the weights.
+    """Return the set, if its dimension is that of the weights.
 
     Raises:
         PrivacyParameterError: another dimension.
@@ -47,9 +47,10 @@ def checked_set(convex_set: ConvexSet, dimension: int) -> ConvexSet:
 
 
 def default_start(convex_set: ConvexSet) -> Vector:
-    """A public first iterate: the centre of a simplex or a hull, otherwise the point of C nearest to 0.
+    """Return a public first iterate: the centre of a simplex or a hull, otherwise the point of C nearest
+    to 0.
 
-    Where there is no projection, as for a set of one's own with only ``lmo_formula``: an extreme point.
+    For a set without projection, such as a custom set with only ``lmo_formula``: an extreme point.
     """
     if isinstance(convex_set, Simplex):
         return np.full(convex_set.dimension, convex_set.size / convex_set.dimension)
@@ -67,5 +68,5 @@ def default_start(convex_set: ConvexSet) -> Vector:
 
 
 def check_regularizer(regularizer: object) -> None:
-    """Raise InvalidTypeError for what is no ``ElasticNet``."""
+    """Raise InvalidTypeError unless the argument is an ``ElasticNet``."""
     check_type(regularizer, ElasticNet, "regularizer must be an ElasticNet")

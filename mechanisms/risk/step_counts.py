@@ -1,6 +1,6 @@
-"""Default numbers of steps: the theorems' choices, with the constants that their proofs give.
+"""Default numbers of steps: those of the theorems, with the constants of their proofs.
 
-From public facts alone. They influence accuracy only, and no privacy statement depends on them.
+They depend on public facts alone and influence accuracy only; no privacy statement depends on them.
 """
 
 from __future__ import annotations
@@ -26,26 +26,30 @@ SPREAD = 100
 
 
 def prediction_scale(facts: RiskFacts) -> float:
-    """The scale of predictions on which the slope of the loss changes; 4 for the logistic loss. Public.
+    """Return the scale of predictions on which the slope of the loss changes; 4 for the logistic loss.
 
-    The bound on slopes over the bound on curvature, in the unit of predictions.
+    Public.
+
+    It is the bound on slopes over the bound on curvature, in the unit of predictions.
     """
     return facts.loss.lipschitz / facts.loss.smoothness
 
 
 def typical_distance(facts: RiskFacts, convex_set: ConvexSet) -> float:
-    """A public guess at |w* - x_1|, for step counts: no bound, and nothing private depends on it.
+    """Return a public guess at |w* - x_1| for step counts. It is not a bound, and no privacy depends on it.
 
-    Rows of norm R that spread evenly over m directions make predictions of about |w| R / sqrt(m). Those are
-    of the loss's own scale at |w| = scale * sqrt(m) / R; m is taken as the dimension, but at most 100. (With
-    m = 1, rows along w*, steps would be too few by far for real tables.)
+    Rows of norm R spread evenly over m directions give predictions of about |w| R / sqrt(m). These reach the
+    scale of the loss at |w| = scale * sqrt(m) / R; m is taken as the dimension, but at most 100. (With m = 1,
+    rows along w*, there would be far too few steps for real tables.)
     """
     spread = prediction_scale(facts) * math.sqrt(min(facts.dimension, SPREAD)) / facts.row_norm_l2
-    return max(min(spread, convex_set.radius), 1e-150)  # above 0 for a set of one point, too
+    return max(min(spread, convex_set.radius), 1e-150)  # above 0 also for a set of one point
 
 
 def loss_range(facts: RiskFacts, convex_set: ConvexSet) -> float:
-    """A guess at F(x_1) - min F: the gain of moving predictions by their scale, or as far as C allows."""
+    """Return a guess at F(x_1) - min F: the gain of moving predictions by their scale, or as far as C
+    allows.
+    """
     within = facts.loss.lipschitz * prediction_scale(facts)
     if isinstance(convex_set, WholeSpace):
         return within
@@ -57,16 +61,19 @@ def loss_range(facts: RiskFacts, convex_set: ConvexSet) -> float:
 
 
 def dual_noise(convex_set: ConvexSet) -> float:
-    """sqrt(E |xi|_{C*}^2) for standard normal xi, at most sqrt(G_C^2 + |C|_2^2) (Gaussian concentration)."""
+    """Return sqrt(E |xi|_{C*}^2) for standard normal xi, at most sqrt(G_C^2 + |C|_2^2) (Gaussian
+    concentration).
+    """
     return math.hypot(gaussian_width(convex_set).value, convex_set.radius)
 
 
 def mirror_steps(divergence: float, gamma: float, noise: float) -> float:
-    """T at which both terms of the bound for (projected, mirror) descent on convex losses are equal.
+    """Return T at which both terms of the bound for (projected, mirror) descent on convex losses are equal.
 
     E F(average) - F(w*) <= V / (gamma T) + gamma sigma^2 E|xi|_*^2, where sigma grows as sqrt(T): V is the
     divergence of w* from the start, gamma the step size, ``noise`` the root of sigma^2 E|xi|_*^2 for T = 1.
-    Fewer steps stop short, more only add noise (Nemirovski, Juditsky, Lan and Shapiro 2009, section 2.3).
+    Fewer steps leave optimisation error, more only add noise (Nemirovski, Juditsky, Lan and Shapiro 2009,
+    section 2.3).
     """
     return math.sqrt(divergence) / (gamma * noise)
 
@@ -79,10 +86,10 @@ def euclidean_steps(
     gamma: float,
     most: int = MOST_STEPS,
 ) -> int:
-    """T of gradient steps in l2, of size gamma; fewer under strong convexity, and never more than ``most``.
+    """Return T of gradient steps in l2 of size gamma, fewer under strong convexity, at most ``most``.
 
     Without convexity the average squared gradient is at most 4 B / (gamma T) + sigma^2 p (Wang and Xu 2019,
-    theorem 2): where both are equal.
+    theorem 2); T makes both terms equal.
     """
     noise = math.sqrt(facts.dimension) / mu
     if not facts.loss.convex:
@@ -90,7 +97,7 @@ def euclidean_steps(
     distance = typical_distance(facts, convex_set)
     steps = mirror_steps(distance**2 / 2, gamma, noise)
     if gamma * regularizer.l2 > 0:
-        # The distance shrinks by 1 - gamma l2 per step, until noise of gamma sigma^2 p / l2 remains.
+        # The distance shrinks by 1 - gamma l2 per step, down to noise of gamma sigma^2 p / l2.
         signal = min(regularizer.l2 * distance / noise, 1e300)
         decades = max(1.0, 2 * math.log(max(1.0, signal)))
         steps = min(steps, decades / (gamma * regularizer.l2))
@@ -98,7 +105,7 @@ def euclidean_steps(
 
 
 def farthest_divergence(facts: RiskFacts, convex_set: ConvexSet) -> float:
-    """V from the start to a farthest point of C, in its natural geometry."""
+    """Return V from the start to a farthest point of C, in its natural geometry."""
     far = linear_minimizer(convex_set)(-np.eye(1, facts.dimension)[0]).point
     return natural_geometry(convex_set).divergence(far, default_start(convex_set))
 
@@ -168,10 +175,16 @@ def _vertex_curvature(facts: RiskFacts, convex_set: ConvexSet) -> float:
 
 
 def ridged_smoothness(facts: RiskFacts, convex_set: ConvexSet, regularizer: ElasticNet) -> float:
-    """Smoothness of F plus the ridge in the Minkowski norm of C."""
+    """Return the smoothness of F plus the ridge in the Minkowski norm of C."""
     return facts.smoothness_in(convex_set) + regularizer.l2 * convex_set.radius**2
 
 
 def whole_steps(steps: float, most: int = MOST_STEPS) -> int:
-    """A number of steps of at most ``most``: with more, the theory gains little and the user waits."""
+    """Return a number of steps of at most ``most``: more gain little and take long.
+
+    Raises:
+        ArithmeticError: ``steps`` is NaN, as where numbers leave the range of doubles.
+    """
+    if math.isnan(steps):
+        raise ArithmeticError("no number of steps")
     return max(1, math.ceil(min(steps, most)))

@@ -84,8 +84,18 @@ class CardFacts:
         box, asked = bounded(lattice, schema), point_constraints(schema)
         check_forced(schema, asked, max_columns)
         return cls(
-            *(n_records, box, known.parts, schema.intercept, norm, schema.denominator, costs, middle, asked),
-            *(schema.spans, known.lines, max_columns),
+            n_records,
+            box,
+            known.parts,
+            schema.intercept,
+            norm,
+            schema.denominator,
+            costs,
+            middle,
+            asked,
+            schema.spans,
+            known.lines,
+            max_columns,
         )
 
     @property

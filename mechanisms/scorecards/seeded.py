@@ -11,11 +11,12 @@ import numpy as np
 
 from privopt.mechanisms.convex.sufficient_statistics import MOST_FEATURES, SufficientStatistics
 from privopt.mechanisms.discrete.exponential import ExponentialMechanism
-from privopt.mechanisms.discrete.mechanism import Release
+from privopt.mechanisms.discrete.mechanism import Release, answering
 from privopt.mechanisms.errors import PlanMismatchError, PrivacyParameterError
 from privopt.mechanisms.privacy.accounting import beside_range_delta, gaussian_delta, mu_beside_range
 from privopt.mechanisms.privacy.noise import NoiseSource, checked_source
 from privopt.mechanisms.privacy.parameters import check_delta, check_epsilon
+from privopt.mechanisms.privacy.reliance import relying_on, spent
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.mechanisms.registry import Family
 from privopt.mechanisms.risk.choice import choose_risk_mechanism
@@ -24,7 +25,7 @@ from privopt.mechanisms.scorecards.facts import CardFacts
 from privopt.mechanisms.scorecards.rounding import candidate_cards
 from privopt.mechanisms.scorecards.units import Floats, NumberMeans, Units
 from privopt.oracles.draw.interface import GibbsOracle
-from privopt.oracles.limits import Limits, Watch, started
+from privopt.oracles.limits import Limits, started
 from privopt.problems.convex.coded import CodedRows
 from privopt.problems.convex.losses import LogisticLoss, Loss
 from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts
@@ -125,8 +126,11 @@ class SeededScorecard:
         )
         mu = mu_beside_range(epsilon, delta, choice.width)
         risk = RiskFacts(
-            *(facts.n_records, facts.lattice.dimension, loss or LogisticLoss()),
-            *(facts.row_norm, "l2"),
+            facts.n_records,
+            facts.lattice.dimension,
+            loss or LogisticLoss(),
+            facts.row_norm,
+            "l2",
             constant=1.0 if facts.intercept and facts.row_norm >= 1 else 0.0,
         )
         means: NumberMeans | None = None
@@ -136,21 +140,7 @@ class SeededScorecard:
             seed: RiskMechanism = _moments(facts, risk, epsilon, own)
         else:
             seed = _seed(model, risk, rest, delta, mu)
-        if seed.spend.level is None or seed.spend.notion != "gdp":
-            claims = (
-                f"a model at epsilon = {seed.spend.epsilon:.4g} ({seed.name}), its rounding at {left:.4g}"
-            )
-        else:
-            first = 0.0 if means is None else means.level
-            together = math.hypot(seed.spend.level, first) * (1 + 1e-12)
-            if beside_range_delta(together, choice.width, epsilon) > delta:
-                raise PrivacyParameterError("the calibrated model does not meet its own target: report this")
-            claims = (
-                f"a model at {seed.spend.level:.4g}-GDP ({seed.name}), its rounding of bounded range "
-                f"{choice.width:.4g}"
-            )
-            if means is not None:
-                claims = f"means of {len(facts.lines)} numbers at {first:.4g}-GDP, {claims}"
+        claims = _claims(facts, seed.spend, choice, means, (epsilon, delta))
         spend = PrivacySpend.approximate(epsilon, delta, cls.name, note=claims)
         return cls(facts, seed, choice, spend, means)
 
@@ -220,20 +210,51 @@ class SeededScorecard:
                 else units.features(features)
             )
         risk = EmpiricalRisk(
-            *(features, table.y, facts.loss),
+            features,
+            table.y,
+            facts.loss,
             row_norm=facts.row_norm,
             norm=facts.norm,
             constant=facts.constant,
             counts=table.counts,
         )
-        weights = self.seed.release(risk, source, limits=_left(clock)).point
+        weights = self.seed.release(risk, source, limits=clock.rest).point
         if self.facts.middle:
             weights = units.weights(weights)
         domain = CandidateCards(table, *candidate_cards(weights, self.facts))
         oracle = data.oracle.prepare(domain, self.choice.question)
-        chosen = self.choice.release(oracle, source, _left(clock))
-        spend = dataclasses.replace(self.spend, insecure_seed=source.insecure_seed)
+        chosen = self.choice.release(oracle, source, clock.rest)
+        spend = relying_on(spent(self, source), self, answering(data.oracle))
         return Release(domain.card(chosen.point), spend, self.noise, oracle.name)
+
+
+def _claims(
+    facts: CardFacts,
+    seed: PrivacySpend,
+    choice: ExponentialMechanism,
+    means: NumberMeans | None,
+    target: tuple[float, float],
+) -> str:
+    """Describe the claims of the parts.
+
+    Raises:
+        PrivacyParameterError: the calibrated parts do not meet the target, (epsilon, delta).
+    """
+    if seed.level is None or seed.notion != "gdp":
+        left = choice.spend.epsilon
+        return f"a model at epsilon = {seed.epsilon:.4g} ({seed.mechanism}), its rounding at {left:.4g}"
+    epsilon, delta = target
+    first = 0.0 if means is None else means.level
+    together = math.hypot(seed.level, first) * (1 + 1e-12)
+    if beside_range_delta(together, choice.width, epsilon) > delta:
+        raise PrivacyParameterError("the calibrated model does not meet its own target: report this")
+    claims = (
+        f"a model at {seed.level:.4g}-GDP ({seed.mechanism}), "
+        f"its rounding of bounded range {choice.width:.4g}"
+    )
+    if means is not None:
+        claims = f"means of {len(facts.lines)} numbers at {first:.4g}-GDP, {claims}"
+    return claims
 
 
 def _moments_do(facts: CardFacts, mu: float) -> bool:
@@ -273,9 +294,3 @@ def points_lattice(low: int, high: int, dimension: int, intercept: bool, columns
         most = columns * max(abs(low), abs(high))
         lows[-1], highs[-1] = -most, most
     return IntegerLattice(lows, highs)
-
-
-def _left(clock: Watch) -> Limits:
-    """Return the limits with the remaining time."""
-    left = clock.remaining
-    return clock.limits if left is None else dataclasses.replace(clock.limits, seconds=max(left, 1e-9))

@@ -27,6 +27,7 @@ from privopt.oracles.conformance import (
     RandomStates,
     Tally,
     described,
+    findings,
 )
 from privopt.oracles.convex.interface import LinearMinimizer, Projector
 from privopt.oracles.convex.quadratic import PreparedQuadratic, QuadraticAnswer, QuadraticOracle
@@ -83,7 +84,7 @@ def check_linear_minimizer(
     Raises:
         ConformanceError: listing every kind of failure, or that nothing could be checked at all.
     """
-    return _report(_name(build), build, _LINEAR_CHECKS, instances, tolerance)
+    return _report(_name(build), build, _LINEAR_CHECKS, instances, tolerance, lambda lmo, g: lmo(g).value)
 
 
 def check_projector(
@@ -103,6 +104,7 @@ def check_projector(
         _PROJECTION_CHECKS,
         set_instances() if instances is None else instances,
         tolerance,
+        lambda projection, x: projection(x).tolist(),
     )
 
 
@@ -121,7 +123,10 @@ def check_quadratic_oracle(
     def build(convex_set: ConvexSet) -> list[PreparedQuadratic]:
         return [oracle.prepare(convex_set, H) for H in _quadratics(convex_set.dimension)]
 
-    return _report(oracle.name, build, _QUADRATIC_CHECKS, instances, tolerance)
+    def ask(prepared: list[PreparedQuadratic], g: Vector) -> object:
+        return prepared[1].minimize(g).point.tolist()
+
+    return _report(oracle.name, build, _QUADRATIC_CHECKS, instances, tolerance, ask)
 
 
 @dataclass(frozen=True, eq=False)
@@ -311,6 +316,17 @@ def _purity(case: _Case[Built], answer: Callable[[Vector], object]) -> Iterator[
     yield from (("", finding) for finding in states.touched())
 
 
+def _in_turn(cases: Iterable[_Case[Built]], ask: Callable[[Built, Vector], object]) -> Iterator[Finding]:
+    """Oracles built for different sets answer in turn what each answers alone: none keeps another's data."""
+    asked = [(case, list(case.questions())) for case in cases]
+    alone = [[ask(case.built, x) for _, x in questions] for case, questions in asked]
+    for number in range(min((len(questions) for _, questions in asked), default=0)):
+        for (case, questions), answers in zip(asked, alone, strict=True):
+            where, x = questions[number]
+            if ask(case.built, x) != answers[number]:
+                yield f"{case.instance.name}, {where}", "after questions about other sets, another answer"
+
+
 def _refusals(case: _Case[Built], ask: Callable[[Vector], object]) -> Iterator[Finding]:
     p = case.instance.convex_set.dimension
     bad = {"a NaN": np.full(p, np.nan), "infinity": np.full(p, np.inf), "another dimension": np.ones(p + 1)}
@@ -343,8 +359,9 @@ def _report(
     checks: Iterable[Callable[[_Case[Built]], Iterator[Finding]]],
     instances: Iterable[SetInstance] | None,
     tolerance: float,
+    ask: Callable[[Built, Vector], object],
 ) -> ConformanceReport:
-    tally = Tally()
+    tally, cases = Tally(), list[_Case[Built]]()
 
     def made(instance: SetInstance) -> _Case[Built]:
         return _Case(instance, build(instance.convex_set), tolerance)
@@ -352,7 +369,9 @@ def _report(
     for instance in set_instances() if instances is None else instances:
         for case in tally.built(instance.name, partial(made, instance)):
             tally.check_all(instance.name, checks, case)
+            cases.append(case)
     if tally.passed or tally.failures:
+        tally.note("all sets", "independence", findings(partial(_in_turn, ask=ask), cases))
         found = list(_empty_sets(build))
         tally.failures += found
         tally.passed += [] if found else ["empty polytope: refusal"]

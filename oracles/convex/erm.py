@@ -1,4 +1,4 @@
-"""Empirical risk minimisers of linear models, for whoever wants an estimate and no certificate."""
+"""Empirical risk minimisers of linear models, for estimates without a certificate."""
 
 from __future__ import annotations
 

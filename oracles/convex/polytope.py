@@ -17,6 +17,8 @@ from privopt.problems.convex.sets.hull import ConvexHull
 from privopt.problems.convex.sets.polytope import Polytope
 from privopt.problems.errors import InfeasibleDomainError
 
+_NUMERICAL_TROUBLE = 4  # a status of scipy.optimize.linprog
+
 
 @dataclass(frozen=True)
 class PolytopeMinimizer:
@@ -36,13 +38,18 @@ class PolytopeMinimizer:
         """
         c, box = self.polytope, self.polytope.box
         bounds = list(zip(box.low.tolist(), box.high.tolist(), strict=True))
-        result: Any = linprog(checked(g, c.dimension), A_ub=c.A, b_ub=c.b, bounds=bounds, method="highs")
+        slope, scale = checked(g, c.dimension), np.ones(len(c.b))
+        result: Any = linprog(slope, A_ub=c.A, b_ub=c.b, bounds=bounds, method="highs")
+        if result.status == _NUMERICAL_TROUBLE:  # rows of very different scales: again, with rows of length 1
+            scale = 1 / np.maximum(np.linalg.norm(c.A, axis=1), np.finfo(float).tiny)
+            rows = c.A * scale[:, None]
+            result = linprog(slope, A_ub=rows, b_ub=c.b * scale, bounds=bounds, method="highs")
         if result.status == 2:
             raise InfeasibleDomainError("empty polytope: no point satisfies all constraints")
         if result.x is None or result.status != 0:
             raise SolverFailedError(f"HiGHS could not minimise over the polytope: {result.message}")
         point = np.clip(result.x, box.low, box.high)
-        multipliers = np.maximum(-result.ineqlin.marginals, 0.0)
+        multipliers = np.maximum(-result.ineqlin.marginals * scale, 0.0)
         return LinearAnswer(point, float(point @ g), c.lower_bound(g, multipliers), c.violation(point))
 
 

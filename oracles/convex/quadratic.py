@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import singledispatch
-from typing import ClassVar, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -99,6 +99,12 @@ class Proposal(Protocol):
 
     @property
     def point(self) -> Vector: ...
+    @property
+    def status(self) -> Status: ...
+    @property
+    def steps(self) -> int: ...
+    @property
+    def raw_status(self) -> str: ...
 
 
 P = TypeVar("P", bound=Proposal)
@@ -139,31 +145,26 @@ class QuadraticOracle(ABC):
         least, largest = float(eigenvalues[0]), float(np.max(np.abs(eigenvalues)))
         if least < -len(matrix) * 1e-15 * largest:
             reasons.append(f"the quadratic is not convex: its smallest eigenvalue is {least:.3g}")
-        if not np.isfinite(convex_set.radius):
-            reasons.append("the set is unbounded, so there may be no minimum")
-        if reasons:
-            raise UnsupportedProblemError(
-                f"oracle {self.name!r} cannot minimise this quadratic over {type(convex_set).__name__}: "
-                + "; ".join(reasons)
-            )
+        refuse(self.name, convex_set, reasons)
         minimize = linear_minimizer(convex_set)
         if isinstance(convex_set, Polytope):
             minimize(np.zeros(convex_set.dimension))  # an empty set is refused now
-        return PreparedQuadratic(self.name, convex_set, matrix, minimize, self.build(convex_set, matrix))
+        return PreparedQuadratic(self.name, convex_set, matrix, self.build(convex_set, matrix), minimize)
 
 
 @dataclass(frozen=True, eq=False)
-class PreparedQuadratic:
-    """A solver built for one set and one H, which certifies each of its answers."""
+class Prepared(ABC, Generic[P]):
+    """A solver built for one set and one H, whose answers are checked."""
+
+    kind: ClassVar[type[Any]]
 
     name: str
     convex_set: ConvexSet
     H: Vector
-    linear: LinearMinimizer
-    solver: QuadraticSolver
+    solver: Callable[[Vector, Watch], P]
 
     def minimize(self, g: ArrayLike, limits: Limits | None = None) -> QuadraticAnswer:
-        """Minimise <w, H w>/2 + <g, w> over C, with a certificate; see ``QuadraticAnswer.require``.
+        """Minimise <w, H w>/2 + <g, w>, with a certificate; see ``QuadraticAnswer.require``.
 
         Args:
             g: shape (p,), finite.
@@ -174,15 +175,13 @@ class PreparedQuadratic:
             SolverFailedError: the solver broke down, or returned something that is not a point.
         """
         watch = started(limits)
-        slope, proposal, point = asked(
-            *(self.name, self.solver, QuadraticProposal), g, self.convex_set.dimension, watch
-        )
+        slope, proposal, point = asked(self.name, self.solver, self.kind, g, self.convex_set.dimension, watch)
         curved = self.H @ point
         return QuadraticAnswer(
             point=point,
             value=float(point @ (curved / 2 + slope)),
-            bound=self._lowest(curved + slope, proposal.multipliers) - float(point @ curved) / 2,
-            violation=violation(self.convex_set, point),
+            bound=self._bound(proposal, point, curved, slope),
+            violation=max(violation(self.convex_set, point), self._beyond(point)),
             status=proposal.status,
             oracle=self.name,
             raw_status=proposal.raw_status,
@@ -190,11 +189,42 @@ class PreparedQuadratic:
             seconds=watch.seconds,
         )
 
-    def _lowest(self, slope: Vector, multipliers: Vector | None) -> float:
-        """A lower bound on <slope, w> over C. f(z) - <H z + g, z> is -<z, H z>/2, for the caller."""
+    @abstractmethod
+    def _bound(self, proposal: P, point: Vector, curved: Vector, slope: Vector) -> float:
+        """Return a lower bound on the minimum; ``curved`` is H times the point, ``slope`` is g."""
+
+    def _beyond(self, point: Vector) -> float:
+        """Return by how much the point violates constraints beside the set, in units of w."""
+        return 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class PreparedQuadratic(Prepared[QuadraticProposal]):
+    """A solver for convex quadratics, which certifies each of its answers."""
+
+    kind: ClassVar[type[Any]] = QuadraticProposal
+
+    linear: LinearMinimizer
+
+    def _bound(self, proposal: QuadraticProposal, point: Vector, curved: Vector, slope: Vector) -> float:
+        """The tangent at the point, minimised over C; f(z) - <H z + g, z> is -<z, H z>/2."""
+        tangent, multipliers = curved + slope, proposal.multipliers
         if multipliers is not None and isinstance(self.convex_set, Polytope):
-            return self.convex_set.lower_bound(slope, np.maximum(multipliers, 0.0))
-        return self.linear(slope).bound
+            lowest = self.convex_set.lower_bound(tangent, np.maximum(multipliers, 0.0))
+        else:
+            lowest = self.linear(tangent).bound
+        return lowest - float(point @ curved) / 2
+
+
+def refuse(name: str, convex_set: ConvexSet, reasons: list[str]) -> None:
+    """Raise UnsupportedProblemError with every reason, an unbounded set among them."""
+    if not np.isfinite(convex_set.radius):
+        reasons = [*reasons, "the set is unbounded, so there may be no minimum"]
+    if reasons:
+        raise UnsupportedProblemError(
+            f"oracle {name!r} cannot minimise this quadratic over {type(convex_set).__name__}: "
+            + "; ".join(reasons)
+        )
 
 
 def asked(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -135,35 +135,9 @@ def minimize_ridge(
 
     w = np.zeros(len(tilt))
     value, gradient, status = math.inf, np.full(len(tilt), math.inf), Status.HEURISTIC
-    dense = len(tilt) <= _DENSE_HESSIAN
     try:
-        if not dense:
-            w = _lbfgs(objective, w, tolerance)
-        value, gradient = objective(w)
-        inverse: Vector = np.zeros((0, 0))
-        age = 0
-        for _ in range(_NEWTON_STEPS):
-            if np.linalg.norm(gradient) <= tolerance / 4:
-                break
-            if dense and age == 0:
-                curved = risk.hessian(w) + l2 * np.eye(len(w))
-                inverse = np.asarray(np.linalg.inv(curved), dtype=np.float64)
-            direction = -inverse @ gradient if dense else _newton_direction(risk, w, l2, gradient)
-            for _ in range(1 if age else _HALVINGS):
-                following = objective(w + direction)
-                if np.linalg.norm(following[1]) < np.linalg.norm(gradient):
-                    break
-                direction = direction / 2
-            else:
-                if age == 0:
-                    break  # as small as rounding allows
-                age = 0
-                continue
-            change = following[1] - gradient
-            w, (value, gradient) = w + direction, following
-            age = (age + 1) % _KEPT if dense and direction @ change > 0 else 0
-            if age:
-                inverse = _learnt(inverse, direction, change)
+        for iterate in _newton_iterates(objective, risk, l2, tolerance):
+            w, value, gradient = iterate
     except _Stopped:
         status = watch.stop() or Status.INTERRUPTED
     sizes = float(np.linalg.norm(gradient)) + 2.0**-50 * (
@@ -173,6 +147,43 @@ def minimize_ridge(
     if norm <= tolerance:
         status = Status.OPTIMAL
     return SmoothAnswer(w, SmoothCertificate(status, value, norm, l2, watch.seconds))
+
+
+def _newton_iterates(
+    objective: Callable[[Vector], tuple[float, Vector]], risk: EmpiricalRisk, l2: float, tolerance: float
+) -> Iterator[tuple[Vector, float, Vector]]:
+    """Yield iterates with values and gradients, until the gradient is small, or rounding allows no less."""
+    w = np.zeros(risk.facts.dimension)
+    dense = len(w) <= _DENSE_HESSIAN
+    if not dense:
+        w = _lbfgs(objective, w, tolerance)
+    value, gradient = objective(w)
+    yield w, value, gradient
+    inverse: Vector = np.zeros((0, 0))
+    age = 0  # steps since the Hessian was computed
+    for _ in range(_NEWTON_STEPS):
+        if np.linalg.norm(gradient) <= tolerance / 4:
+            return
+        if dense and age == 0:
+            curved = risk.hessian(w) + l2 * np.eye(len(w))
+            inverse = _inverse(curved)
+        direction = -inverse @ gradient if dense else _newton_direction(risk, w, l2, gradient)
+        for _ in range(1 if age else _HALVINGS):
+            following = objective(w + direction)
+            if np.linalg.norm(following[1]) < np.linalg.norm(gradient):
+                break
+            direction = direction / 2
+        else:
+            if age == 0:
+                return  # as small as rounding allows
+            age = 0
+            continue
+        change = following[1] - gradient
+        w, (value, gradient) = w + direction, following
+        yield w, value, gradient
+        age = (age + 1) % _KEPT if dense and direction @ change > 0 else 0
+        if age:
+            inverse = _learnt(inverse, direction, change)
 
 
 def _rounding(risk: EmpiricalRisk, w: Vector) -> float:
@@ -189,6 +200,14 @@ def _lbfgs(objective: Callable[[Vector], tuple[float, Vector]], start: Vector, t
         objective, start, jac=True, method="L-BFGS-B", options=options
     )
     return np.asarray(found.x)
+
+
+def _inverse(curved: Vector) -> Vector:
+    """The inverse of a Hessian, or on its range where it is singular in doubles. It gives steps alone."""
+    try:
+        return np.asarray(np.linalg.inv(curved), dtype=np.float64)
+    except np.linalg.LinAlgError:
+        return np.asarray(np.linalg.pinv(curved, hermitian=True), dtype=np.float64)
 
 
 def _learnt(inverse: Vector, step: Vector, change: Vector) -> Vector:

@@ -123,13 +123,14 @@ class _BranchingSampler(Sampler):
 
         A mass of no level is a mean of K exponentials, each right to 1.5 roundoffs and what its argument, at
         most ``LARGEST_EXPONENT``, is rounded by. One of a level more is a sum of two products for each of p
-        predicates, each with the errors of its factors, of two scalings and of another exponential.
+        predicates, each with the errors of its factors, of its weight, of two scalings and of another
+        exponential.
         """
         p, labels = len(self.problem.table), self.problem.costs.classes
         exponential = LARGEST_EXPONENT + 4
         mass = exponential + labels
         for _ in range(1, self.problem.levels):
-            mass = 2 * mass + exponential + 4 * p + 8
+            mass = 2 * mass + exponential + 5 * p + 8
         places = self.problem.lattice.dimension
         magnitude = beta * self.problem.largest_loss + math.log(self.problem.lattice.box_size)
         error = chain_error(places, UNIT_ROUNDOFF * (2 * mass + 8), 2 * magnitude)
@@ -192,16 +193,18 @@ class _Rings(Arrivals):
         point[-1] = self._label(block)
 
     def _asked(self, point: IntArray, place: int, block: Block, level: int) -> int | None:
-        """Draw a coordinate; what it asks, or None where it stops."""
+        """Draw a coordinate; ``ways`` times the predicate it asks plus the way, or None where it stops."""
         stop_if_asked(self._request.watch, self.places)
         self.places += 1
         masses = self._law.choices(block, level)
-        ways = self._law.problem.ways * len(self._law.problem.table)
+        problem = self._law.problem
+        ways, values = problem.ways, problem.table.values
         drawn = race(self._request.random, self._law.scores(masses))
-        if drawn < ways:
+        if drawn < ways * len(values):
             point[place] = drawn
-            return drawn
-        point[place] = ways + uniform_below(self._request.random, ways)
+            return ways * int(values[drawn // ways]) + drawn % ways
+        stops = ways * len(values)
+        point[place] = stops + uniform_below(self._request.random, stops)
         return None
 
     def _label(self, block: Block) -> int:

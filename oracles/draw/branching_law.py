@@ -80,7 +80,8 @@ class BranchingLaw:
             asked: called between parts of the work, with the number of blocks that are done.
         """
         numbers, most = SetNumbers(len(problem.table), problem.levels), problem.levels
-        tables = Tables(losses, numbers.starts, numbers.binomials, block_starts(numbers), beta)
+        weights = problem.table.shares.astype(np.float64)
+        tables = Tables(losses, numbers.starts, numbers.binomials, block_starts(numbers), beta, weights)
         levels = tuple(no_masses(int(tables.blocks[most - max(d, 1) + 1])) for d in range(most))
         law = cls(problem, numbers, tables, levels)
         done = 0
@@ -122,7 +123,6 @@ class BranchingLaw:
         Values of its coordinate, in order, of which those that stop are one, the last; without it at a root
         that has to branch.
         """
-        np.arange(len(self.problem.table))
         rest_true, rest_false = self._sides(block, level - 1)
         if self.one_sided:
             true, false = self._sides(block, 0)
@@ -130,6 +130,10 @@ class BranchingLaw:
             ways = Masses(*(np.stack(columns, axis=1).ravel() for columns in zip(*pairs, strict=True)))
         else:
             ways = _times(rest_true, rest_false)
+        of_values = (
+            np.arange(len(ways.mean)).reshape(-1, self.problem.ways)[self.problem.table.values].ravel()
+        )
+        ways = Masses(ways.smallest[of_values], ways.mean[of_values], ways.excess[of_values])
         if self.problem.root_splits and level == self.problem.levels:
             return _scaled(ways, 1.0 / len(ways.mean))
         stop = _leaf(self._leaf_losses(block)[None, :], self.tables.beta)

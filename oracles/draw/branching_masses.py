@@ -7,9 +7,9 @@ the mean s of exp(-beta (L - m)), and the mean u of (L - m) exp(-beta (L - m)). 
 smaller than the share of the best model, and a summand below exp(-``LARGEST_EXPONENT``) of the largest is
 dropped: that is far below a rounding of s. No draw is made from what is dropped here.
 
-With Z_0 the mass of the models that stop, and p predicates,
+With Z_0 the mass of the models that stop, and predicates of the weights w_g with the sum w,
 
-    Z_d(S) = Z_0(S) / 2 + (1 / 2 p) sum over g of Z'(S and g) Z_{d-1}(S and not g),
+    Z_d(S) = Z_0(S) / 2 + (1 / 2 w) sum over g of w_g Z'(S and g) Z_{d-1}(S and not g),
 
 where Z' is Z_{d-1} for trees; for rule lists it is Z_0, and both sides take their turn. A conjunction that
 asks for both sides of a predicate has a mass of 1. Imports numba.
@@ -47,6 +47,7 @@ class Tables(NamedTuple):
         starts, binomials: of the numbers of sets, as ``SetNumbers`` has them.
         blocks: where the blocks of the sets of each size begin.
         beta: inverse temperature.
+        weights: of the predicates, shape (p,).
     """
 
     losses: IntArray
@@ -54,6 +55,7 @@ class Tables(NamedTuple):
     binomials: IntArray
     blocks: IntArray
     beta: float
+    weights: FloatArray
 
 
 def block_starts(numbers: SetNumbers) -> IntArray:
@@ -81,12 +83,13 @@ def leaf_and_one_level(first: int, stop: int, size: int, tables: Tables, leaf: M
         _elements(r, size, binomials, elements)
         _signed(elements, size, -1, tables, here)
         base = tables.blocks[size] + r * masks
+        again = _weight(elements, size, tables.weights)
         for mask in range(masks):
             m, s, u = _leaf(here[mask], beta)
             leaf.smallest[base + mask], leaf.mean[base + mask], leaf.excess[base + mask] = m, s, u
             # What is asked again splits nothing off.
             one.smallest[base + mask] = m
-            one.mean[base + mask], one.excess[base + mask] = size * s, size * u
+            one.mean[base + mask], one.excess[base + mask] = again * s, again * u
         for g in range(p):
             place = _place(elements, size, g)
             if place < 0:
@@ -96,10 +99,10 @@ def leaf_and_one_level(first: int, stop: int, size: int, tables: Tables, leaf: M
             for mask in range(masks):
                 for k in range(labels):
                     false[k] = here[mask, k] - true[mask, k]
-                a, b = _leaf(true[mask], beta), _leaf(false, beta)
-                _add(one, base + mask, a[0] + b[0], a[1] * b[1], a[1] * b[2] + a[2] * b[1], beta)
+                a, b, w = _leaf(true[mask], beta), _leaf(false, beta), tables.weights[g]
+                _add(one, base + mask, a[0] + b[0], w * a[1] * b[1], w * (a[1] * b[2] + a[2] * b[1]), beta)
         for mask in range(masks):
-            _half_stops(one, base + mask, leaf, p, beta)
+            _half_stops(one, base + mask, leaf, tables.weights, beta)
 
 
 @njit(cache=True, nogil=True)
@@ -117,10 +120,10 @@ def one_level_more(
     for r in range(first, stop):
         _elements(r, size, binomials, elements)
         base = tables.blocks[size] + r * masks
+        half = 0.5 * _weight(elements, size, tables.weights)
         for mask in range(masks):
             x = base + mask
             out.smallest[x], out.mean[x], out.excess[x] = rest.smallest[x], 0.0, 0.0
-            half = 0.5 * size
             _add(out, x, rest.smallest[x], half * rest.mean[x], half * rest.excess[x], beta)
             _add(out, x, side.smallest[x], half * side.mean[x], half * side.excess[x], beta)
         for g in range(p):
@@ -135,10 +138,10 @@ def one_level_more(
             for mask in range(masks):
                 no = below + (mask & ((1 << place) - 1)) + ((mask >> place) << (place + 1))
                 yes = no + (1 << place)
-                _add_both(out, base + mask, side, rest, yes, no, beta)
-                _add_both(out, base + mask, side, rest, no, yes, beta)
+                _add_both(out, base + mask, side, rest, yes, no, tables.weights[g], beta)
+                _add_both(out, base + mask, side, rest, no, yes, tables.weights[g], beta)
         for mask in range(masks):
-            _half_stops(out, base + mask, leaf, p, beta)
+            _half_stops(out, base + mask, leaf, tables.weights, beta)
 
 
 @njit(cache=True, nogil=True)
@@ -150,6 +153,15 @@ def _elements(number: int, size: int, binomials: IntArray, into: IntArray) -> No
             e -= 1
         into[t - 1] = e
         left -= binomials[e, t]
+
+
+@njit(cache=True, nogil=True)
+def _weight(elements: IntArray, size: int, weights: FloatArray) -> float:
+    """The weight of a set: of what asks again about a predicate that its blocks know."""
+    total = 0.0
+    for t in range(size):
+        total += weights[elements[t]]
+    return total
 
 
 @njit(cache=True, nogil=True)
@@ -233,16 +245,17 @@ def _add(out: Masses, x: int, m: int, s: float, u: float, beta: float) -> None:
 
 
 @njit(cache=True, nogil=True)
-def _add_both(out: Masses, x: int, side: Masses, rest: Masses, a: int, b: int, beta: float) -> None:
-    """Add half of the mass of ``side`` on one block and ``rest`` on another."""
-    s = 0.5 * side.mean[a] * rest.mean[b]
-    u = 0.5 * (side.excess[a] * rest.mean[b] + side.mean[a] * rest.excess[b])
+def _add_both(out: Masses, x: int, side: Masses, rest: Masses, a: int, b: int, w: float, beta: float) -> None:
+    """Add half of the mass of ``side`` on one block and ``rest`` on another, ``w`` times."""
+    s = 0.5 * w * side.mean[a] * rest.mean[b]
+    u = 0.5 * w * (side.excess[a] * rest.mean[b] + side.mean[a] * rest.excess[b])
     _add(out, x, side.smallest[a] + rest.smallest[b], s, u, beta)
 
 
 @njit(cache=True, nogil=True)
-def _half_stops(out: Masses, x: int, leaf: Masses, p: int, beta: float) -> None:
-    """Of a sum over the predicates make the mean, half of which stops instead."""
-    out.mean[x] /= 2 * p
-    out.excess[x] /= 2 * p
+def _half_stops(out: Masses, x: int, leaf: Masses, weights: FloatArray, beta: float) -> None:
+    """Of a weighted sum over the predicates make the mean, half of which stops instead."""
+    whole = 2 * weights.sum()
+    out.mean[x] /= whole
+    out.excess[x] /= whole
     _add(out, x, leaf.smallest[x], 0.5 * leaf.mean[x], 0.5 * leaf.excess[x], beta)

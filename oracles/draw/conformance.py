@@ -264,16 +264,20 @@ def _partitions(case: _Case) -> Iterator[tuple[str, IntArray]]:
 
 
 def _check_independence(case: _Case) -> Iterator[Finding]:
-    """Check that draws are independent, with two temperatures in turn and draws from another data set."""
+    """Check that draws are independent, with two temperatures in turn and draws from related data in turn."""
     source, n = case.source(), 4 * (case.few // 2)
     betas = [case.beta, case.beta, case.beta / 2, case.beta / 2]
-    prepared = case.prepare()
+    prepared, sessions = case.prepare(), _related(case)
     schedule = [betas[i % 4] for i in range(n)]
-    drawn = case.drawn(prepared, schedule[: n // 2], source)
-    other = _with_labels_exchanged(case.problem)
-    if not case.oracle.refusals(other, case.kind):
-        case.oracle.prepare(other, case.kind).draw(case.beta, source)
+    drawn, related = case.drawn(prepared, schedule[: n // 2], source), dict[str, list[IntArray]]()
+    for _ in range(case.few // 10):
+        for name, session in sessions.items():
+            related.setdefault(name, []).append(session.drawn(session.prepared, [session.beta] * 10, source))
     drawn = np.concatenate((drawn, case.drawn(prepared, schedule[n // 2 :], source)))
+    for name, found in related.items():
+        session = sessions[name]
+        wrong = _against_law(session, session.beta, np.concatenate(found))
+        yield from ((f"with {name}", finding) for finding in wrong)
     at = np.arange(n)
     for beta in sorted(set(betas)):
         own = np.array(schedule) == beta
@@ -287,6 +291,18 @@ def _check_independence(case: _Case) -> Iterator[Finding]:
         ):
             now, before = drawn[chosen], drawn[at[chosen] - lag]
             yield from ((where, wrong) for wrong in _against_independence(case, now, before, law))
+
+
+def _related(case: _Case) -> dict[str, _Case]:
+    """The same oracle prepared for tables that a careless cache takes for the same one."""
+    problem, found = case.problem, {"labels exchanged": _with_labels_exchanged(case.problem)}
+    if not isinstance(problem, BranchingProblem):
+        found["rows in another order"] = problem.with_records(problem.X[::-1], problem.y)
+    return {
+        name: _Case(case.oracle, DrawInstance(name, other), case.kind, case.seed)
+        for name, other in found.items()
+        if not case.oracle.refusals(other, case.kind)
+    }
 
 
 def _against_independence(case: _Case, now: IntArray, before: IntArray, law: FloatArray) -> Iterator[str]:
@@ -498,7 +514,7 @@ def _with_labels_exchanged(problem: DrawnProblem) -> DrawnProblem:
     if isinstance(problem, BranchingProblem):
         labels = problem.costs.classes - 1 - problem.y
         return type(problem)(problem.table, labels, problem.lattice, problem.costs)
-    return type(problem)(problem.X, -problem.y, problem.lattice, problem.costs)
+    return problem.with_records(problem.X, -problem.y)
 
 
 def _other(law: Law) -> Law:

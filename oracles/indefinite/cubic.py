@@ -20,7 +20,8 @@ def cubic_step(H: Vector, g: Vector, rho: float) -> Vector:
     d, Q = np.linalg.eigh(H)
     c, shift = Q.T @ g, max(0.0, -float(d[0]))
     gaps, slope = d + shift, float(np.linalg.norm(c))
-    tiny = 1e-15 * (float(np.max(np.abs(d))) + math.sqrt(rho * slope)) + 1e-300
+    middle = math.sqrt(rho) * math.sqrt(slope)  # the product may leave the range of doubles
+    tiny = 1e-15 * (float(np.max(np.abs(d))) + middle) + 1e-300
 
     def excess(t: float) -> float:
         """|s| - 2 r / rho at r = shift + t, where no digits of the least gap are lost."""
@@ -32,5 +33,5 @@ def cubic_step(H: Vector, g: Vector, rho: float) -> Vector:
             rest = float(s[1:] @ s[1:])
             s[0] = math.copysign(math.sqrt(max(0.0, (2 * shift / rho) ** 2 - rest)), -c[0])
         return np.asarray(Q @ s)
-    high = tiny + math.sqrt(rho * slope)  # there |s| <= slope / t <= 2 t / rho
+    high = tiny + middle  # there |s| <= slope / t <= 2 t / rho
     return np.asarray(Q @ (-c / (gaps + float(brentq(excess, tiny, high, xtol=1e-300, rtol=1e-14)))))

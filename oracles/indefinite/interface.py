@@ -13,17 +13,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from privopt.oracles.certificate import Status
-from privopt.oracles.convex.quadratic import QuadraticAnswer, asked, symmetric
-from privopt.oracles.convex.quantities import violation
+from privopt.oracles.convex.quadratic import Prepared, refuse, symmetric
 from privopt.oracles.convex.registry import linear_minimizer
-from privopt.oracles.errors import SolverFailedError, UnsupportedProblemError
-from privopt.oracles.limits import Limits, Watch, started
+from privopt.oracles.errors import SolverFailedError
+from privopt.oracles.limits import Watch
 from privopt.problems.convex.regularizers import Vector
 from privopt.problems.convex.sets.interface import ConvexSet
 from privopt.problems.errors import InfeasibleDomainError, InvalidInputError
@@ -106,62 +105,32 @@ class IndefiniteOracle(ABC):
                 f"a half-space in {cut.normal.size} dimensions for a set in {convex_set.dimension}"
             )
         reasons = self.refusals(convex_set, matrix, cut)
-        if not np.isfinite(convex_set.radius):
-            reasons.append("the set is unbounded, so there may be no minimum")
-        if reasons:
-            raise UnsupportedProblemError(
-                f"oracle {self.name!r} cannot minimise this quadratic over {type(convex_set).__name__}: "
-                + "; ".join(reasons)
-            )
+        refuse(self.name, convex_set, reasons)
         if cut is not None and linear_minimizer(convex_set)(cut.normal).bound > cut.offset:
             raise InfeasibleDomainError(
                 f"no point of the {type(convex_set).__name__} lies in the half-space of offset {cut.offset:g}"
             )
-        return PreparedIndefinite(self.name, convex_set, matrix, cut, self.build(convex_set, matrix, cut))
+        return PreparedIndefinite(self.name, convex_set, matrix, self.build(convex_set, matrix, cut), cut)
 
 
 @dataclass(frozen=True, eq=False)
-class PreparedIndefinite:
-    """A solver built for one set, one H and one half-space; checks each of its answers."""
+class PreparedIndefinite(Prepared[IndefiniteProposal]):
+    """A solver for indefinite quadratics, over a set and a half-space."""
 
-    name: str
-    convex_set: ConvexSet
-    H: Vector
+    kind: ClassVar[type[Any]] = IndefiniteProposal
+
     cut: HalfSpace | None
-    solver: IndefiniteSolver
 
-    def minimize(self, g: ArrayLike, limits: Limits | None = None) -> QuadraticAnswer:
-        """Minimise <w, H w>/2 + <g, w> globally, with a certificate; see ``QuadraticAnswer.require``.
-
-        Args:
-            g: shape (p,), finite.
-            limits: time limit and cancellation; a solver that stops early returns its best point.
-
-        Raises:
-            InvalidInputError: g of another shape, or not finite.
-            SolverFailedError: the solver broke down, or returned something that is not a point.
-        """
-        watch = started(limits)
-        slope, proposal, point = asked(
-            *(self.name, self.solver, IndefiniteProposal), g, self.convex_set.dimension, watch
-        )
+    def _bound(self, proposal: IndefiniteProposal, point: Vector, curved: Vector, slope: Vector) -> float:
         if np.isnan(proposal.bound):
             raise SolverFailedError(f"oracle {self.name!r} returned no bound")
-        beyond = 0.0
-        if self.cut is not None:  # in units of w
-            normal = self.cut.normal
-            beyond = float(normal @ point - self.cut.offset) / float(np.linalg.norm(normal))
-        return QuadraticAnswer(
-            point=point,
-            value=float(point @ (self.H @ point / 2 + slope)),
-            bound=float(proposal.bound),
-            violation=max(violation(self.convex_set, point), beyond),
-            status=proposal.status,
-            oracle=self.name,
-            raw_status=proposal.raw_status,
-            steps=proposal.steps,
-            seconds=watch.seconds,
-        )
+        return float(proposal.bound)
+
+    def _beyond(self, point: Vector) -> float:
+        if self.cut is None:
+            return 0.0
+        normal = self.cut.normal
+        return float(normal @ point - self.cut.offset) / float(np.linalg.norm(normal))
 
 
 def scale_of(H: Vector, g: Vector, radius: float) -> float:

@@ -45,7 +45,9 @@ class ScipOracle(IndefiniteOracle):
         try:
             import pyscipopt  # noqa: F401
         except ImportError as error:
-            raise MissingSolverError("oracle 'scip' needs PySCIPOpt: pip install pyscipopt") from error
+            raise MissingSolverError(
+                "oracle 'scip' needs PySCIPOpt. To do: pip install 'privopt[scip]'"
+            ) from error
 
     def refusals(self, convex_set: ConvexSet, H: Vector, cut: HalfSpace | None) -> list[str]:
         if isinstance(convex_set, L2Ball):

@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
+from typing import Any
 
 import numpy as np
 from numpy.random import Generator
@@ -35,15 +36,18 @@ from privopt.oracles.limits import Limits, Progress
 from privopt.oracles.minimize.interface import DiscreteOracle, PreparedOracle
 from privopt.oracles.task import Task
 from privopt.problems.discrete.conjunction import MonotoneConjunction, MonotoneDisjunction
-from privopt.problems.discrete.costs import Costs
+from privopt.problems.discrete.costs import EQUAL_COSTS, Costs
 from privopt.problems.discrete.halfspace import ZeroOneHalfspace
 from privopt.problems.discrete.lattice import IntArray, IntegerLattice
+from privopt.problems.discrete.lipschitz import AbsoluteRegression, HingeHalfspace
 from privopt.problems.discrete.objective import UNIT, Perturbation, from_fixed, levels
 from privopt.problems.errors import InfeasibleDomainError, InvalidInputError
 
 # Numbers of consecutive questions to a prepared oracle: with 250 a fault in every hundredth shows at least
 # twice. On large instances there are fewer, with minima spread over the whole lattice.
 _MANY, _SEVERAL = 250, 5
+# The perturbation that related sessions are asked about, too: any arithmetic takes it.
+_TIES = "integer tables with ties"
 
 
 @dataclass(frozen=True)
@@ -175,9 +179,7 @@ def _check_optimality(case: _Case) -> Iterator[Finding]:
 def _check_scaling(case: _Case) -> Iterator[Finding]:
     """Three copies of every record and three times the perturbation: three times the value."""
     problem = case.instance.problem
-    tripled = type(problem)(
-        np.repeat(problem.X, 3, axis=0), np.repeat(problem.y, 3), problem.lattice, problem.costs
-    )
+    tripled = problem.with_records(np.repeat(problem.X, 3, axis=0), np.repeat(problem.y, 3))
     if case.oracle.refusals(tripled, case.instance.task):
         return
     prepared = case.oracle.prepare(tripled, case.instance.task)
@@ -195,16 +197,42 @@ def _check_scaling(case: _Case) -> Iterator[Finding]:
 
 
 def _check_independence(case: _Case) -> Iterator[Finding]:
-    """Answers do not depend on history: A, B, A again, with another data set prepared in between."""
-    problem = case.instance.problem
+    """Answers follow from the problem and the question alone: A, B, A again, in sessions on related data.
+
+    Each question goes to all sessions in turn, so an oracle that answers from an earlier question, or from
+    data that it was prepared for before, gives some of them another's answer.
+    """
     (name, a), *others = case.instance.perturbations.items()
-    yield from ((f"first {name}", w) for w in case.wrong(case.prepared.minimize(a), a))
-    for other, b in others:
-        yield from ((f"{other} after {name}", w) for w in case.wrong(case.prepared.minimize(b), b))
-    flipped = type(problem)(problem.X, -problem.y, problem.lattice, problem.costs)
-    if not case.oracle.refusals(flipped, case.instance.task):
-        case.oracle.prepare(flipped, case.instance.task).minimize(a)
-    yield from ((f"{name} again", w) for w in case.wrong(case.prepared.minimize(a), a))
+    sessions = [("", case), *_related(case)]
+    turns = [(f"first {name}", a, sessions)]
+    turns += [
+        (f"{other} after {name}", b, sessions[::-1] if other == _TIES else sessions[:1])
+        for other, b in others
+    ]
+    turns += [(f"{name} again", a, sessions)]
+    for where, question, asked in turns:
+        for whose, session in asked:
+            answer = session.prepared.minimize(question)
+            wrong = (*session.wrong(answer, question), *session.unfinished(answer))
+            yield from ((f"{where}{whose}", finding) for finding in wrong)
+
+
+def _related(case: _Case) -> Iterator[tuple[str, _Case]]:
+    """The same oracle prepared for tables that a careless cache takes for the same one."""
+    problem = case.instance.problem
+    tables = {
+        ", labels exchanged": problem.with_records(problem.X, -problem.y),
+        ", rows in another order": problem.with_records(problem.X[::-1], problem.y),
+    }
+    costs = getattr(problem, "costs", EQUAL_COSTS)
+    if costs.false_negative != costs.false_positive:
+        swapped = Costs(costs.false_positive, costs.false_negative)
+        kind: Any = type(problem)
+        tables[", costs exchanged"] = kind(problem.X, problem.y, problem.lattice, swapped)
+    for name, table in tables.items():
+        if not case.oracle.refusals(table, case.instance.task):
+            instance = replace(case.instance, problem=table)
+            yield name, _Case(case.oracle, instance, case.tolerance / UNIT)
 
 
 def _check_limits(case: _Case) -> Iterator[Finding]:
@@ -405,6 +433,10 @@ def _problems(rng: Generator) -> Iterator[tuple[str, DataProblem]]:
     labels = rng.choice([-1, 1], 30)
     yield "conjunction", MonotoneConjunction(binary, labels)
     yield "disjunction", MonotoneDisjunction(binary, labels)
+    ball = IntegerLattice([-2, -2, 0], [2, 1, 3], radius=3.0)
+    features = rng.integers(-6, 7, (12, 3))
+    yield "hinge loss", HingeHalfspace(features, rng.choice([-1, 1], 12), ball, norm=7.5, largest=5)
+    yield "absolute loss", AbsoluteRegression(features, rng.integers(-9, 10, 12), ball, norm=7.5, largest=8)
     few = IntegerLattice([0, 0, 1, 0, 0], 1, radius=2**0.5)
     yield "conjunction of at most two features", MonotoneConjunction(binary, labels, few)
 
@@ -429,6 +461,6 @@ def _perturbations(lattice: IntegerLattice, task: Task, rng: Generator) -> dict[
         "no perturbation": Perturbation.zero(lattice),
         "noise": noise(3.0),
         "large noise": noise(1e4),
-        "integer tables with ties": tables(UNIT, 1),
+        _TIES: tables(UNIT, 1),
         "grid steps": tables(1, 2),
     }

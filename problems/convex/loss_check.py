@@ -13,6 +13,8 @@ from privopt.problems.errors import PrivOptError
 _TOLERANCE = 1e-6  # relative error allowed in declared constants and in derivatives
 _STEP = 1e-4
 
+Grid = NDArray[np.float64]
+
 
 class LossCheckError(PrivOptError):
     """A loss violates its declared constants or derivatives. The message lists every violation."""
@@ -57,23 +59,22 @@ def _dependences(loss: Loss, reach: float) -> list[str]:
     return problems
 
 
-def _contradictions(loss: Loss, grid: NDArray[np.float64], label: float) -> list[str]:
+def _contradictions(loss: Loss, grid: Grid, label: float) -> list[str]:
     y = np.full_like(grid, label)
     value, slope, curvature = loss.value(grid, y), loss.slope(grid, y), loss.curvature(grid, y)
     if not all(a.shape == grid.shape and np.all(np.isfinite(a)) for a in (value, slope, curvature)):
         return ["value, slope or curvature is not finite or has the wrong shape"]
+    return [*_wrong_derivatives(loss, grid, y), *_exceeded_bounds(loss, grid, y)]
+
+
+def _wrong_derivatives(loss: Loss, grid: Grid, y: Grid) -> list[str]:
+    """Compare slope and curvature with differences of the value and the slope."""
+    value, slope, curvature = loss.value(grid, y), loss.slope(grid, y), loss.curvature(grid, y)
     problems = []
-    outside = np.any(value < -_TOLERANCE) or np.any(value > loss.value_range * (1 + _TOLERANCE))
-    if np.isfinite(loss.value_range) and outside:
-        problems.append(
-            f"value_range is declared {loss.value_range:.8g}, but values reach from {np.min(value):.8g} to "
-            f"{np.max(value):.8g}"
-        )
-    scale = 1 + np.abs(slope)
     # A central difference of a function whose derivative is M-Lipschitz is off by at most M h / 2.
     rise = (loss.value(grid + _STEP, y) - loss.value(grid - _STEP, y)) / (2 * _STEP)
     slack = loss.smoothness * _STEP + 1e-11 * (1 + np.abs(value)) / _STEP
-    if np.any(np.abs(rise - slope) > slack + _TOLERANCE * scale):
+    if np.any(np.abs(rise - slope) > slack + _TOLERANCE * (1 + np.abs(slope))):
         problems.append("slope is not the derivative of value")
     left, right = ((loss.slope(grid + s, y) - slope) / s for s in (-_STEP, _STEP))
     bend = np.maximum(np.abs(left - curvature), np.abs(right - curvature))
@@ -81,6 +82,19 @@ def _contradictions(loss: Loss, grid: NDArray[np.float64], label: float) -> list
     smooth = np.abs(left - right) < 1e-3
     if np.any(bend[smooth] > 5e-3 * (1 + np.abs(curvature[smooth]))):
         problems.append("curvature is not the derivative of slope")
+    return problems
+
+
+def _exceeded_bounds(loss: Loss, grid: Grid, y: Grid) -> list[str]:
+    """Compare the declared range, constants and convexity with the values on the grid."""
+    value, slope, curvature = loss.value(grid, y), loss.slope(grid, y), loss.curvature(grid, y)
+    label, problems = float(y[0]), []
+    outside = np.any(value < -_TOLERANCE) or np.any(value > loss.value_range * (1 + _TOLERANCE))
+    if np.isfinite(loss.value_range) and outside:
+        problems.append(
+            f"value_range is declared {loss.value_range:.8g}, but values reach from {np.min(value):.8g} to "
+            f"{np.max(value):.8g}"
+        )
     steepest = _maximum(lambda z: np.abs(loss.slope(z, np.full_like(z, label))), grid)
     if steepest > loss.lipschitz * (1 + _TOLERANCE):
         problems.append(f"lipschitz is declared {loss.lipschitz:.8g}, but |slope| reaches {steepest:.8g}")
@@ -98,12 +112,12 @@ def _contradictions(loss: Loss, grid: NDArray[np.float64], label: float) -> list
             f"curvature_lipschitz is declared {loss.curvature_lipschitz:.8g}, but the curvature changes at "
             f"{bends:.8g}"
         )
-    if loss.convex and np.any(np.diff(slope) < -1e-12 * scale[1:]):
+    if loss.convex and np.any(np.diff(slope) < -1e-12 * (1 + np.abs(slope[1:]))):
         problems.append("it is declared convex, but its slope decreases")
     return problems
 
 
-def _maximum(f: Callable[[RealArray], RealArray], grid: NDArray[np.float64]) -> float:
+def _maximum(f: Callable[[RealArray], RealArray], grid: Grid) -> float:
     """The largest value of f on the grid and on finer grids around the best point."""
     for _ in range(3):
         values = f(grid)
@@ -112,7 +126,7 @@ def _maximum(f: Callable[[RealArray], RealArray], grid: NDArray[np.float64]) -> 
     return float(max(np.max(values), np.max(f(grid))))
 
 
-def _grid(reach: float) -> NDArray[np.float64]:
+def _grid(reach: float) -> Grid:
     far = np.geomspace(reach, 1e4 * reach, 50)[1:]
     return np.concatenate([-far[::-1], np.linspace(-reach, reach, 24_001), far])
 

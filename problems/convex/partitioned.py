@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from mmap import mmap
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
@@ -74,8 +73,7 @@ class PartitionedRisk(EmpiricalRisk):
 class PartRisk(EmpiricalRisk):
     """The risk of one part. A constant feature may be left out of X: its sums are computed directly.
 
-    Row norms are computed and clipped whenever the risk is made, never reused from an earlier pass. Rows of a
-    memory-mapped file are copied first, because another process may write to the file in between.
+    Row norms are computed and clipped whenever the risk is made, never reused from an earlier pass.
 
     Args:
         X: rows, dense or CSR, float32 or float64, a record each; with or without the constant feature. Not
@@ -91,7 +89,9 @@ class PartRisk(EmpiricalRisk):
     def __init__(self, X: Any, y: Any, facts: RiskFacts, longest: float) -> None:
         self._bound, self._beside = longest, X.shape[1] < facts.dimension
         super().__init__(
-            *(_in_memory(X).astype(np.float64, copy=False), y, facts.loss),
+            X.astype(np.float64, copy=False),
+            y,
+            facts.loss,
             row_norm=facts.row_norm,
             norm=facts.norm,
             constant=facts.constant,
@@ -160,11 +160,3 @@ class _Answer(NamedTuple):
 
 def _answer(part: EmpiricalRisk, task: Callable[[EmpiricalRisk], Vector]) -> _Answer:
     return _Answer(part.facts.n_records, part.mark, task(part))
-
-
-def _in_memory(X: Any) -> Any:
-    """X itself, or a copy if it lies in a memory-mapped file."""
-    owner = X
-    while isinstance(owner, np.ndarray):
-        owner = owner.base
-    return np.array(X) if isinstance(owner, mmap) else X

@@ -188,8 +188,10 @@ def mark_of(X: Any, y: RealArray) -> int:
     Source: the hash NH of Black, Halevi, Krawczyk, Krovetz and Rogaway (1999), with public keys.
 
     Args:
-        X, y: C-contiguous or CSR, and C-contiguous, of one dtype, shapes (n, d) and (n,).
+        X, y: C-contiguous, CSR or coded rows, and C-contiguous, of one dtype, shapes (n, d) and (n,).
     """
+    if isinstance(X, CodedRows):  # the codes tell rows apart
+        X = np.ascontiguousarray(X.codes.astype(y.dtype))
     words, odd = f"u{y.itemsize}", np.arange(1, 2 * X.shape[1] + 3, dtype=np.uint64)
     keys = (odd * np.uint64(0x9E3779B97F4A7C15) >> np.uint64(32) | np.uint64(1)).reshape(2, -1)
     if isinstance(X, sp.csr_array):

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
+from mmap import mmap
 from typing import Any, Literal
 
 import numpy as np
@@ -153,7 +154,8 @@ class EmpiricalRisk:
     Args:
         X: dense (rows, d) array or scipy.sparse matrix, rows >= 1, a record each unless there are counts.
             float32 and float64 are used as they are when C-contiguous (CSR without duplicates if sparse),
-            anything else is converted. Not copied: do not write to it.
+            anything else is converted. Not copied: do not write to it. A memory-mapped file, which another
+            process may write to between the passes, is copied into memory.
         y: labels as the loss requires them, shape (rows,).
         loss: the loss.
         row_norm: public norm bound to which rows are clipped, > 0.
@@ -178,7 +180,7 @@ class EmpiricalRisk:
         constant: float = 0.0,
         counts: ArrayLike | None = None,
     ) -> None:
-        self.X = _matrix(X)
+        self.X = _in_memory(_matrix(X))
         self._counted = counts is not None
         if _is_coded(self.X) and not self._counted:
             raise InvalidInputError("coded rows are distinct records: counts are needed")
@@ -460,6 +462,18 @@ def _matrix(X: Any) -> Any:
     if matrix.ndim != 2 or 0 in matrix.shape:
         raise InvalidInputError(f"expected features of shape (n, d), n >= 1, d >= 1, got {matrix.shape}")
     return matrix
+
+
+def _in_memory(X: Any) -> Any:
+    """X itself, or a copy if it lies in a memory-mapped file: rows are measured once and summed later."""
+    held = (X.data, X.indices, X.indptr) if _is_sparse(X) else (X,)
+    return X.copy() if any(map(_is_mapped, held)) else X
+
+
+def _is_mapped(array: Any) -> bool:
+    while isinstance(array, np.ndarray | memoryview):
+        array = array.base if isinstance(array, np.ndarray) else array.obj
+    return isinstance(array, mmap)
 
 
 def _norms(block: Any, norm: RowNorm) -> Vector:

@@ -1,15 +1,12 @@
 """Smoothed soft truncation: the influence of one record on a robust mean (Catoni and Giulini 2017).
 
-With phi(x) = x - x^3/6 for |x| <= sqrt 2 and +-2 sqrt(2)/3 beyond, and Z standard normal,
-
-    E phi(a + b Z) = a (1 - b^2/2) - a^3/6 + C(a, b),
-
-where the correction C has a closed form. As it is printed it loses every digit where |a| is large: terms of
-the size of a^3 cancel. Here the expectation is computed from truncated moments where b <= 1, and otherwise
-from an integral over [0, sqrt 2] of a positive function; both are good to about 1e-14.
+With phi(x) = x - x^3/6 for |x| <= sqrt 2 and +-2 sqrt(2)/3 beyond, and Z standard normal, E phi(a + b Z)
+has a closed form. As it is printed it loses every digit where |a| is large: terms of the size of a^3 cancel.
+Here the expectation is computed from truncated moments where b <= 1, and otherwise from an integral over
+[0, sqrt 2] of a positive function; both are good to about 1e-14.
 
 In the estimator of Holland (2019) b = |a| / sqrt(beta), so a record's influence is a function of a alone.
-Nearly all records have |a| so small that the correction is below the last bit, and then it is a polynomial.
+Nearly all records have |a| so small that it is the polynomial a (1 - b^2/2) - a^3/6 to the last bit.
 
 Kernels are compiled at first use: import this module where a pass is run.
 """
@@ -41,44 +38,11 @@ _WEIGHTS = _weights * EDGE / 2 * (_NODES - _NODES**3 / 6) * _INVERSE_ROOT
 _REORDERED = {"reassoc", "contract", "nsz"}
 
 
-def smoothed_truncation(a: ArrayLike, b: ArrayLike) -> Vector:
-    """E phi(a + b Z), elementwise; b >= 0. Between -2 sqrt(2)/3 and 2 sqrt(2)/3.
-
-    Raises:
-        InvalidInputError: NaN or infinity, or b < 0.
-    """
-    return _elementwise(a, b, corrected=False)
-
-
-def correction(a: ArrayLike, b: ArrayLike) -> Vector:
-    """C(a, b) = E phi(a + b Z) - a (1 - b^2/2) + a^3/6, elementwise; b >= 0.
-
-    Raises:
-        InvalidInputError: NaN or infinity, or b < 0.
-    """
-    return _elementwise(a, b, corrected=True)
-
-
 def influence(a: ArrayLike, beta: float) -> Vector:
     """E phi(a + a Z / sqrt(beta)), elementwise: a record's share in the robust mean, in units of its
     scale."""
     values = np.asarray(a, dtype=np.float64)
     return np.asarray(_influences(np.atleast_1d(values).ravel(), beta).reshape(values.shape))
-
-
-def _elementwise(a: ArrayLike, b: ArrayLike, *, corrected: bool) -> Vector:
-    first, second = np.broadcast_arrays(np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64))
-    if not (np.all(np.isfinite(first)) and np.all(np.isfinite(second)) and np.all(second >= 0)):
-        raise InvalidInputError("a and b must be finite, and b >= 0")
-    return np.asarray(_each(first.ravel(), second.ravel(), corrected).reshape(first.shape))
-
-
-@njit(cache=True)
-def _each(a: Vector, b: Vector, corrected: bool) -> Vector:
-    found = np.empty_like(a)
-    for i in range(a.size):
-        found[i] = _correction(a[i], b[i]) if corrected else _smoothed(a[i], b[i])
-    return found
 
 
 @njit(cache=True)
@@ -139,23 +103,6 @@ def _integral(a: float, b: float) -> float:
         z = (x - a) / b
         total -= _WEIGHTS[k] * math.exp(-0.5 * z * z) * math.expm1(-2 * (a / b) * (x / b))
     return total / b
-
-
-@njit(cache=True)
-def _correction(a: float, b: float) -> float:
-    if b == 0.0 or b > 1:
-        return _smoothed(a, b) - a * (1 - b * b / 2) + a**3 / 6
-    near, far = (EDGE - a) / b, (EDGE + a) / b
-    f_near, f_far = _upper(near), _upper(far)
-    e_near, e_far = math.exp(-0.5 * near * near), math.exp(-0.5 * far * far)
-    # near and far may be infinite where b is tiny: their exponentials are 0 then, and so are the products.
-    p_near, p_far = (near if e_near > 0 else 0.0), (far if e_far > 0 else 0.0)
-    t1 = INFLUENCE * (f_near - f_far)
-    t2 = -(a - a**3 / 6) * (f_near + f_far)
-    t3 = b * _INVERSE_ROOT * (1 - a * a / 2) * (e_far - e_near)
-    t4 = a * b * b / 2 * (f_far + f_near + _INVERSE_ROOT * (p_far * e_far + p_near * e_near))
-    t5 = b**3 / 6 * _INVERSE_ROOT * ((2 + p_near**2) * e_near - (2 + p_far**2) * e_far)
-    return t1 + t2 + t3 + t4 + t5
 
 
 @njit(cache=True)

@@ -25,7 +25,7 @@ COVERTYPE_CLASSES = (
     "Krummholz",
 )  # labelled 1 to 7
 
-# Public bounds by unit and region, not read off the records: elevations of the Colorado Front Range in
+# Public bounds by unit and region, not inferred from the records: elevations of the Colorado Front Range in
 # metres, angles in degrees, distances across a study area of 10 km in metres, hillshade indices in one
 # byte. What is larger is clipped.
 _QUANTITATIVE = {

@@ -22,30 +22,30 @@ _ENTRIES = 1 << 22
 
 
 class BranchingProblem(DiscreteProblem):
-    """Choose where to branch and what to predict; add up what wrong predictions cost.
+    """Problem of choosing predicates to branch on and labels to predict, at the least cost of errors.
 
-    A point of the lattice holds one coordinate for every place where a model can branch, then one for every
-    label. The first says which predicate is asked, or that the model stops there. Half of the values of a
-    coordinate stop, and what lies behind does not matter then, so the *uniform* distribution over the lattice
-    is the prior of Chipman, George and McCulloch (1998) with a constant probability of splitting: stop with
-    probability 1/2, otherwise any predicate. A law over points of the lattice is a law over models with that
-    prior, and simple models need not be chosen by hand.
+    A point of the lattice has one coordinate for every node where a model can branch, then one for every
+    label. A node's coordinate is the predicate, or means that the model stops there. Half of the values of a
+    coordinate stop, and the coordinates below are irrelevant then, so the *uniform* distribution over the
+    lattice is the prior of Chipman, George and McCulloch (1998) with a constant splitting probability: stop
+    with probability 1/2, otherwise any predicate. A law over points of the lattice is a law over models with
+    that prior, which favours simple models.
 
     Args:
         X: truth values, shape (rows, p), p >= 1, or a ``PredicateTable``. Copied.
         y: the class of each row, 0 to K - 1, shape (rows,). Copied.
-        lattice: one that ``domain`` makes. A public input: it says how large models can be.
+        lattice: a result of ``domain``. A public input: it limits the size of models.
         costs: K x K; 1 for every error between two classes by default. A public input.
-        counts: how many records each row stands for, shape (rows,); None: one each.
+        counts: the number of records that each row stands for, shape (rows,); None: one each.
 
     Raises:
-        InvalidInputError: wrong shapes, other labels, a lattice that ``domain`` does not make for so many
-            predicates and classes, counts that are none.
+        InvalidInputError: wrong shapes, other labels, a lattice that ``domain`` does not return for so many
+            predicates and classes, or invalid counts.
     """
 
     levels: int
     root_splits: bool
-    # Values of the coordinate of a place, for each predicate: as many ask it as stop.
+    # Number of values of a node's coordinate per predicate: as many ask it as stop.
     ways: ClassVar[int]
 
     def __init__(
@@ -68,17 +68,17 @@ class BranchingProblem(DiscreteProblem):
     @classmethod
     @abstractmethod
     def places(cls, levels: int) -> tuple[int, int]:
-        """How many places to branch at, and how many labels, a model of so many levels has."""
+        """Return the number of nodes to branch at, and of labels, in a model of ``levels`` levels."""
 
     @classmethod
     def domain(
         cls, predicates: int, levels: int, classes: int = 2, *, root_splits: bool = False
     ) -> IntegerLattice:
-        """All models of up to so many levels.
+        """Return all models of up to ``levels`` levels.
 
         Args:
-            predicates: p >= 1.
-            levels: the most predicates that a prediction can take, 1 to 4.
+            predicates: p >= 1; of weighted predicates the sum of their weights.
+            levels: the largest number of predicates in a prediction, 1 to 4.
             classes: K >= 2.
             root_splits: whether every model branches at least once.
 
@@ -98,10 +98,11 @@ class BranchingProblem(DiscreteProblem):
         return IntegerLattice(np.zeros_like(high), high)
 
     def _shape(self, lattice: IntegerLattice) -> tuple[int, bool]:
-        """The levels that a lattice was made for, and whether its models branch at least once."""
+        """Return the number of levels of a lattice, and whether its models branch at least once."""
         for levels in range(1, MOST_LEVELS + 1):
             for root_splits in (False, True):
-                made = self.domain(len(self.table), levels, self.costs.classes, root_splits=root_splits)
+                width = int(np.sum(self.table.shares))
+                made = self.domain(width, levels, self.costs.classes, root_splits=root_splits)
                 if made == lattice:
                     return levels, root_splits
         raise InvalidInputError(
@@ -125,7 +126,9 @@ class BranchingProblem(DiscreteProblem):
     def losses(self, points: IntArray) -> IntArray:
         chosen = np.asarray(points, dtype=np.int64)
         total, price = np.zeros(len(chosen), dtype=np.int64), self.costs.matrix
+        values = self.table.values
         for rows, truths in self.table.blocks():
+            truths = truths[:, values]
             size = max(1, _ENTRIES // len(truths))
             for start in range(0, len(chosen), size):
                 part = slice(start, start + size)
@@ -136,7 +139,12 @@ class BranchingProblem(DiscreteProblem):
     @classmethod
     @abstractmethod
     def predictions(cls, points: IntArray, truths: Bools) -> IntArray:
-        """The classes that models predict for rows of truth values; shape (models, rows)."""
+        """Return the predicted classes of models for rows; shape (models, rows).
+
+        Args:
+            points: the models, shape (models, dimension).
+            truths: the truth value for each value of a coordinate, shape (rows, sum of the weights).
+        """
 
 
 def _class_numbers(y: ArrayLike, rows: int, classes: int) -> IntArray:

@@ -6,12 +6,14 @@ import math
 from dataclasses import dataclass
 from typing import Self
 
-# Per second and thread, measured on one core of a server: words that are intersected and counted, and pairs
-# of blocks that are weighed.
-_WORDS_PER_SECOND, _PAIRS_PER_SECOND = 3.0e9, 2.1e7
-# Truth values that are read and packed in a second.
+# Speeds per second and thread, measured on one core of a server: words intersected and counted, and pairs of
+# blocks weighed.
+_WORDS_PER_SECOND, _PAIRS_PER_SECOND = 3.0e9, 1.5e7
+# Truth values read and packed per second.
 _PACKED_PER_SECOND = 4e8
-# What is refused: more processor time, or more bytes.
+# Seconds that a fit of any size takes.
+_ALWAYS = 0.08
+# Limits on processor time and bytes.
 MOST_SECONDS, MOST_MEMORY = 600.0, 4e9
 
 
@@ -33,7 +35,7 @@ class BranchingEffort:
 
     @classmethod
     def of(cls, predicates: int, levels: int, rows: int, classes: int) -> Self:
-        """For so many predicates, levels, rows and classes."""
+        """Return the effort for these numbers of predicates, levels, rows and classes."""
         sets = [math.comb(predicates, s) for s in range(levels + 1)]
         blocks = [n << s for s, n in enumerate(sets)]
         masses = sum(sum(blocks[: levels - d + 1]) for d in range(1, levels + 1)) + sum(blocks[:levels])
@@ -46,7 +48,7 @@ class BranchingEffort:
 
     @property
     def refusals(self) -> list[str]:
-        """Why it is out of reach; empty if it is not."""
+        """Return the reasons why it is out of reach; empty if it is not."""
         reasons = []
         if self.seconds > MOST_SECONDS:
             reasons.append(f"some {self.seconds:.3g} s of work, more than {MOST_SECONDS:.3g}")
@@ -56,7 +58,6 @@ class BranchingEffort:
 
     @property
     def seconds(self) -> float:
-        """Processor time, roughly, without the time that compiling takes once."""
-        return (
-            self.packed / _PACKED_PER_SECOND + self.words / _WORDS_PER_SECOND + self.pairs / _PAIRS_PER_SECOND
-        )
+        """Approximate processor time, without compilation."""
+        read = self.packed / _PACKED_PER_SECOND
+        return _ALWAYS + read + self.words / _WORDS_PER_SECOND + self.pairs / _PAIRS_PER_SECOND

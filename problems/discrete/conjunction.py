@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -11,11 +11,11 @@ from privopt.problems.arrays import record_counts
 from privopt.problems.discrete.costs import EQUAL_COSTS, Costs
 from privopt.problems.discrete.halfspace import integer_matrix, sign_labels
 from privopt.problems.discrete.lattice import IntArray, IntegerLattice
-from privopt.problems.discrete.problem import DiscreteProblem, SeparatorSet
+from privopt.problems.discrete.problem import RowProblem, SeparatorSet
 from privopt.problems.errors import InvalidInputError
 
 
-class MonotoneConjunction(DiscreteProblem):
+class MonotoneConjunction(RowProblem):
     """Choose a set of features (w in {0, 1}^d); predict +1 exactly when all chosen features are 1.
 
     The empty set predicts +1 for everybody.
@@ -54,14 +54,6 @@ class MonotoneConjunction(DiscreteProblem):
         self.costs, self.record_loss_bound = costs, costs.largest
         self.counts = record_counts(counts, len(self.X), costs.largest)
 
-    @property
-    def n_records(self) -> int:
-        return int(np.sum(self.counts))
-
-    @property
-    def n_rows(self) -> int:
-        return len(self.X)
-
     def predict(self, w: IntArray) -> IntArray:
         """Predictions -1 or +1 for all rows, shape (rows,)."""
         return self._predictions(np.asarray(w, dtype=np.int64)[None, :])[:, 0]
@@ -81,6 +73,9 @@ class MonotoneConjunction(DiscreteProblem):
     @staticmethod
     def _label(hit: np.typing.NDArray[np.bool_]) -> IntArray:
         return np.where(hit, -1, 1).astype(np.int64)
+
+    def with_records(self, X: ArrayLike, y: ArrayLike) -> Self:
+        return type(self)(X, y, self.lattice, self.costs)
 
     @classmethod
     def separators(cls, lattice: IntegerLattice) -> SeparatorSet:

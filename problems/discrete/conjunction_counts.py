@@ -1,10 +1,10 @@
-"""How many records of each class satisfy every conjunction of a few predicates.
+"""Counts of the records of each class that satisfy every conjunction of a few predicates.
 
 Records are sorted by class and packed into bit sets, one bit a record; a conjunction is an intersection, and
 its count a number of bits. Rows that stand for several records are packed once for every binary digit of
-their count, and weigh what the digit does: the same integers as if each record had its own row.
+their count, with the weight of the digit: the same integers as if each record had its own row.
 
-Sets of predicates a < b < c < ... are numbered a + C(b, 2) + C(c, 3) + ..., apart from sets of other sizes
+Sets of predicates a < b < c < ... are numbered a + C(b, 2) + C(c, 3) + ..., separately for each size
 (``SetNumbers``). Imports numba.
 """
 
@@ -28,22 +28,22 @@ from privopt.problems.discrete.lattice import IntArray
 
 Words = NDArray[np.uint64]
 
-# Words of each predicate that are intersected at a time: those of some hundred predicates stay in cache.
+# Words of each predicate intersected at a time: those of some hundred predicates stay in cache.
 _BLOCK = 512
-# Words of a segment between two looks at the clock.
+# Words of a segment between two checks of the clock.
 _BETWEEN_LOOKS = 1 << 13
 
 
 @dataclass(frozen=True)
 class SetNumbers:
-    """The numbering of sets of up to ``largest`` out of ``predicates``."""
+    """Numbering of sets of up to ``largest`` out of ``predicates``."""
 
     predicates: int
     largest: int
 
     @cached_property
     def starts(self) -> IntArray:
-        """Where the sets of each size begin, and after them the end; shape (largest + 2,)."""
+        """Starts of the sets of each size, and their end; shape (largest + 2,)."""
         sizes = (math.comb(self.predicates, s) for s in range(self.largest + 1))
         return np.array(list(accumulate(sizes, initial=0)), dtype=np.int64)
 
@@ -55,7 +55,7 @@ class SetNumbers:
 
     @property
     def size(self) -> int:
-        """How many sets there are."""
+        """The number of sets."""
         return int(self.starts[-1])
 
     def number(self, elements: IntArray) -> IntArray:
@@ -70,15 +70,16 @@ class SetNumbers:
 def conjunction_counts(
     problem: BranchingProblem, threads: int, asked: Callable[[int], None] = lambda done: None
 ) -> IntArray:
-    """Records of each class by the conjunctions of up to ``problem.levels`` predicates; shape (sets, K).
+    """Return the records of each class in conjunctions of up to ``problem.levels`` predicates; shape
+    (sets, K).
 
     The work depends on the numbers of predicates, levels, records and classes alone, unless rows stand for
     several records: then on the binary digits of their counts, too.
 
     Args:
         problem: the records.
-        threads: how many to use.
-        asked: called between parts of the work, with the number of words that are done.
+        threads: number of threads.
+        asked: called between parts of the work, with the number of finished words.
     """
     numbers = SetNumbers(len(problem.table), problem.levels)
     counts = np.zeros((numbers.size, problem.costs.classes), dtype=np.int64)
@@ -95,12 +96,6 @@ def conjunction_counts(
                 done += stop - start
             counts[:, segment.label] += segment.weight * found
     return counts
-
-
-def counting_work(predicates: int, levels: int, records: int, classes: int) -> float:
-    """Words that are intersected for so many records that are rows of their own."""
-    words = records // 64 + classes
-    return float(words * sum(math.comb(predicates, s) for s in range(1, levels + 1)))
 
 
 class _Segment(NamedTuple):

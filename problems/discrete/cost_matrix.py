@@ -1,4 +1,4 @@
-"""Costs of predicting one class where another is right: public whole numbers, for any number of classes."""
+"""Costs of misclassification: public integers, for any number of classes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from privopt.problems.discrete.lattice import IntArray
 from privopt.problems.errors import InvalidInputError
 
-# The common multiple that ratios of weights are rounded to is at most this.
+# Limit on the common multiple to which ratios of weights are rounded.
 _FINEST = 10
 # Keeps sums over billions of records within 64 bits, and sensitivities within reason.
 _LARGEST = 100_000
@@ -19,14 +19,14 @@ _LARGEST = 100_000
 
 @dataclass(frozen=True)
 class CostMatrix:
-    """``rows[y][k]`` is what a record of class y costs that is predicted to be of class k.
+    """Misclassification costs: ``rows[y][k]`` is the cost of predicting class k for a record of class y.
 
-    Public inputs: choose them before looking at the data. Replacing a record moves a loss by at most
+    Public inputs: choose them before looking at the data. Replacing a record changes a loss by at most
     ``largest``, and mechanisms calibrate to that.
 
     Raises:
-        InvalidInputError: not a square of whole numbers from 0 to 100,000 with zeros on the diagonal, or
-            nothing that costs anything.
+        InvalidInputError: not a square of whole numbers from 0 to 100,000 with zeros on the diagonal, or no
+            positive cost.
     """
 
     rows: tuple[tuple[int, ...], ...]
@@ -45,7 +45,7 @@ class CostMatrix:
 
     @classmethod
     def equal(cls, classes: int) -> Self:
-        """1 for every error."""
+        """Return the matrix with cost 1 for every error."""
         return cls(1 - np.eye(classes, dtype=np.int64))
 
     @classmethod
@@ -58,7 +58,7 @@ class CostMatrix:
         ratios = ratios / np.min(ratios)
         multiples = [np.maximum(np.rint(m * ratios), 1) for m in range(1, _FINEST + 1)]
         off = [float(np.max(np.abs(found / (m * ratios) - 1))) for m, found in enumerate(multiples, 1)]
-        # Not worth a larger multiple: what only rounding of the ratios themselves makes better.
+        # A larger multiple is not worth it if it only improves on the rounding of the ratios themselves.
         best = next(found for found, by in zip(multiples, off, strict=True) if by <= min(off) + 1e-9)
         whole = best.astype(np.int64) // np.gcd.reduce(best.astype(np.int64))
         return cls(whole[:, None] * (1 - np.eye(len(whole), dtype=np.int64)))
@@ -75,5 +75,5 @@ class CostMatrix:
 
     @property
     def largest(self) -> int:
-        """The most that one record can cost."""
+        """The largest cost of one record."""
         return max(max(row) for row in self.rows)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -10,14 +11,14 @@ from numpy.typing import ArrayLike, NDArray
 from privopt.problems.arrays import check_unmasked, record_counts
 from privopt.problems.discrete.costs import EQUAL_COSTS, Costs
 from privopt.problems.discrete.lattice import IntArray, IntegerLattice, check_lattice
-from privopt.problems.discrete.problem import DiscreteProblem, SeparatorSet
+from privopt.problems.discrete.problem import ScoreProblem, SeparatorSet
 from privopt.problems.errors import InvalidInputError
 
 # Scores are sums of feature * weight; below this bound int64 cannot wrap.
 _SCORE_LIMIT = 1 << 61
 
 
-class ZeroOneHalfspace(DiscreteProblem):
+class ZeroOneHalfspace(ScoreProblem):
     """Choose integer weights w; predict +1 exactly when <w, x> > 0; the loss is the total cost of errors.
 
     Features are integers: rational features are brought to a common denominator first (``Schema`` does
@@ -57,63 +58,75 @@ class ZeroOneHalfspace(DiscreteProblem):
         if int(reach @ largest) >= _SCORE_LIMIT:
             raise InvalidInputError("scores could exceed 64-bit integers: use a coarser common denominator")
 
-    @property
-    def n_records(self) -> int:
-        return int(np.sum(self.counts))
-
-    @property
-    def n_rows(self) -> int:
-        return len(self.X)
-
-    def losses(self, points: IntArray) -> IntArray:
-        weights = np.ascontiguousarray(np.asarray(points, dtype=np.int64).T)
-        total = np.zeros(weights.shape[1], dtype=np.int64)
-        rows = max(1, (1 << 22) // max(1, weights.shape[1]))
-        for start in range(0, len(self.X), rows):
-            block = slice(start, start + rows)
-            positive, actual, counts = self.X[block] @ weights > 0, self.y[block] > 0, self.counts[block]
-            total += self.costs.false_negative * _held(~positive[actual], counts[actual])
-            total += self.costs.false_positive * _held(positive[~actual], counts[~actual])
-        return total
+    def _losses_of_scores(self, scores: IntArray, rows: slice) -> IntArray:
+        positive, actual, counts = scores > 0, self.y[rows] > 0, self.counts[rows]
+        missed = self.costs.false_negative * _held(~positive[actual], counts[actual])
+        return missed + self.costs.false_positive * _held(positive[~actual], counts[~actual])
 
     def predict(self, w: IntArray) -> IntArray:
         """Predictions -1 or +1 for all rows, shape (rows,)."""
         return np.where(self.X @ np.asarray(w, dtype=np.int64) > 0, 1, -1).astype(np.int64)
 
+    def with_records(self, X: ArrayLike, y: ArrayLike) -> Self:
+        return type(self)(X, y, self.lattice, self.costs)
+
     @classmethod
     def separators(cls, lattice: IntegerLattice) -> SeparatorSet:
-        """The records +-e_j with label +1: at most 2d of them, for lattices within {-1, 0, 1}^d.
+        """Records with label +1 whose losses tell any two points of the lattice apart.
 
-        w and 2w classify every record alike, so a lattice that contains both has no separator set; wider
-        lattices are refused.
+        Within {-1, 0, 1}^d they are +-e_j, at most 2d. Over a wider lattice w and 2w classify every record
+        alike unless a coordinate is fixed at a nonzero value, so that the points are threshold functions
+        1{<w, x> > t}: then one record lies between any two neighbouring values of a coordinate.
+
+        Raises:
+            InvalidInputError: no such set exists.
         """
-        if np.any(lattice.low < -1) or np.any(lattice.high > 1):
+        wide = bool(np.any(lattice.low < -1) or np.any(lattice.high > 1))
+        fixed = np.flatnonzero((lattice.low == lattice.high) & (lattice.low != 0))
+        if wide and not len(fixed):
             raise InvalidInputError(
                 f"no separator set for halfspaces over {lattice}: w and 2w classify every record alike. "
                 f"Use a lattice within {{-1, 0, 1}}^d (lattice=(-1, 1); on the command line --lattice=-1:1), "
-                f"or a mechanism that needs no separators, such as exponential"
+                f"one with the weight of a constant feature fixed (a threshold function), or a mechanism "
+                f"that needs no separators, such as exponential"
             )
-        # (e_j, +1) is an error iff w_j <= 0; (-e_j, +1) is an error iff w_j >= 0. A record on which all
-        # values of w_j have the same loss separates nothing and is left out.
-        records: list[IntArray] = []
-        coordinate: list[int] = []
-        tables: list[IntArray] = []
-        for j, (low, high) in enumerate(zip(lattice.low.tolist(), lattice.high.tolist(), strict=True)):
-            values = np.arange(low, high + 1)
-            for sign in (1, -1):
-                table = (sign * values <= 0).astype(np.int64)
-                known = [t for k, t in zip(coordinate, tables, strict=True) if k == j]
-                if table.min() != table.max() and not any(np.array_equal(table, 1 - t) for t in known):
-                    records.append(sign * np.eye(1, lattice.dimension, j, dtype=np.int64)[0])
-                    coordinate.append(j)
-                    tables.append(table)
+        found = list(_between_values(lattice, int(fixed[0])) if wide else _unit_records(lattice))
+        records = [record for record, _, _ in found]
         return SeparatorSet(
             lattice,
-            np.array(records, dtype=np.int64).reshape(len(tables), lattice.dimension),
-            np.ones(len(tables), dtype=np.int64),
-            np.array(coordinate, dtype=np.int64),
-            tuple(tables),
+            np.array(records, dtype=np.int64).reshape(len(found), lattice.dimension),
+            np.ones(len(found), dtype=np.int64),
+            np.array([j for _, j, _ in found], dtype=np.int64),
+            tuple(table for _, _, table in found),
         )
+
+
+def _unit_records(lattice: IntegerLattice) -> Iterator[tuple[IntArray, int, IntArray]]:
+    """The records +-e_j that separate a lattice within {-1, 0, 1}^d, with coordinate and losses.
+
+    (e_j, +1) is an error iff w_j <= 0; (-e_j, +1) is an error iff w_j >= 0. A record on which all values of
+    w_j have the same loss separates nothing and is left out.
+    """
+    for j, (low, high) in enumerate(zip(lattice.low.tolist(), lattice.high.tolist(), strict=True)):
+        known: list[IntArray] = []
+        for sign in (1, -1):
+            table = (sign * np.arange(low, high + 1) <= 0).astype(np.int64)
+            if table.min() != table.max() and not any(np.array_equal(table, 1 - t) for t in known):
+                known.append(table)
+                yield sign * np.eye(1, lattice.dimension, j, dtype=np.int64)[0], j, table
+
+
+def _between_values(lattice: IntegerLattice, fixed: int) -> Iterator[tuple[IntArray, int, IntArray]]:
+    """A record between any two neighbouring values of a coordinate: an error iff w_j is at most the smaller.
+
+    With c the weight that is fixed, 2|c| e_j - sign(c) (2k + 1) e_fixed has the score |c| (2 w_j - 2k - 1).
+    """
+    c = int(lattice.low[fixed])
+    for j, (low, high) in enumerate(zip(lattice.low.tolist(), lattice.high.tolist(), strict=True)):
+        for k in range(low, high):
+            record = np.zeros(lattice.dimension, dtype=np.int64)
+            record[j], record[fixed] = 2 * abs(c), -(2 * k + 1) * (1 if c > 0 else -1)
+            yield record, j, (np.arange(low, high + 1) <= k).astype(np.int64)
 
 
 def _held(true: NDArray[np.bool_], counts: IntArray) -> IntArray:

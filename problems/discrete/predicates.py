@@ -1,4 +1,4 @@
-"""Truth values of public predicates, one bit for each row: what trees and rule lists branch on."""
+"""Truth values of public predicates, one bit per row, on which trees and rule lists branch."""
 
 from __future__ import annotations
 
@@ -14,21 +14,24 @@ from privopt.problems.errors import InvalidInputError
 
 Bools = NDArray[np.bool_]
 
-# Truth values that are unpacked at a time.
+# Number of truth values unpacked at a time.
 _BLOCK = 1 << 22
 
 
 @dataclass(frozen=True, eq=False)
 class PredicateTable:
-    """The truth values of p predicates on a number of rows, packed.
+    """Packed truth values of p predicates on a number of rows.
 
     Attributes:
         bits: shape (p, ceil(rows / 8)), the first row in the lowest bit of the first byte.
-        rows: how many rows there are, >= 1.
+        rows: number of rows, >= 1.
+        weights: weights of the predicates in the prior of models, whole and >= 1, shape (p,); None: 1 each.
+            They are public: the number of values of a coordinate that stand for a predicate.
     """
 
     bits: NDArray[np.uint8]
     rows: int
+    weights: NDArray[np.int64] | None = None
 
     @classmethod
     def of(cls, truths: ArrayLike) -> Self:
@@ -48,21 +51,33 @@ class PredicateTable:
         return cls.from_columns(table.T.astype(bool), len(table))
 
     @classmethod
-    def from_columns(cls, columns: Iterable[Bools], rows: int) -> Self:
+    def from_columns(
+        cls, columns: Iterable[Bools], rows: int, weights: NDArray[np.int64] | None = None
+    ) -> Self:
         """Pack predicates one by one, shape (rows,) each."""
         packed = [np.packbits(column, bitorder="little") for column in columns]
-        return cls(np.stack(packed), rows)
+        return cls(np.stack(packed), rows, weights)
 
     def __len__(self) -> int:
         """p, the number of predicates."""
         return len(self.bits)
 
+    @property
+    def shares(self) -> NDArray[np.int64]:
+        """The weight of each predicate, shape (p,)."""
+        return np.ones(len(self), dtype=np.int64) if self.weights is None else self.weights
+
+    @property
+    def values(self) -> NDArray[np.int64]:
+        """The predicate that each value of a coordinate stands for, shape (sum of the weights,)."""
+        return np.repeat(np.arange(len(self)), self.shares)
+
     def column(self, predicate: int) -> Bools:
-        """The truth values of one predicate, shape (rows,)."""
+        """Return the truth values of one predicate, shape (rows,)."""
         return np.unpackbits(self.bits[predicate], count=self.rows, bitorder="little").astype(bool)
 
     def blocks(self) -> Iterator[tuple[slice, Bools]]:
-        """The table in blocks of rows: which rows, and their truth values, shape (rows of the block, p)."""
+        """Yield the table in blocks: rows, and their truth values, shape (rows of the block, p)."""
         size = 8 * max(1, _BLOCK // (8 * len(self)))
         for start in range(0, self.rows, size):
             stop = min(start + size, self.rows)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from privopt.problems.arguments import check_type
 from privopt.problems.discrete.lattice import IntArray, IntegerLattice
@@ -23,6 +26,8 @@ class DiscreteProblem(ABC):
     """
 
     record_loss_bound: int = 1
+    # G, if |l(w) - l(v)| <= G |w - v| for the loss l of a record: OPDisc can be calibrated to it.
+    record_lipschitz: float = math.inf
     lattice: IntegerLattice
 
     @property
@@ -54,6 +59,10 @@ class DiscreteProblem(ABC):
         """
         raise InvalidInputError(f"{cls.__name__} has no separator set: use a mechanism that draws")
 
+    def with_records(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """The same problem, with the same public inputs, over other records."""
+        raise NotImplementedError(f"{type(self).__name__} is not made from X and y")
+
     def loss(self, w: IntArray) -> int:
         """The exact loss at one point."""
         return int(self.losses(np.asarray(w, dtype=np.int64)[None, :])[0])
@@ -65,6 +74,45 @@ class DiscreteProblem(ABC):
     def value(self, w: IntArray, perturbation: Perturbation) -> int:
         """The exact fixed-point objective at one point, as a Python integer."""
         return int(self.values(np.asarray(w, dtype=np.int64)[None, :], perturbation)[0])
+
+
+class RowProblem(DiscreteProblem):
+    """Problem over rows of integers, each of which stands for a number of records.
+
+    Attributes:
+        X: the rows, shape (rows, d).
+        y: their labels, shape (rows,).
+        counts: the number of records that each row stands for, shape (rows,).
+    """
+
+    X: IntArray
+    y: IntArray
+    counts: IntArray
+
+    @property
+    def n_records(self) -> int:
+        return int(np.sum(self.counts))
+
+    @property
+    def n_rows(self) -> int:
+        return len(self.X)
+
+
+class ScoreProblem(RowProblem):
+    """Problem whose losses depend on the score <w, x> of a row."""
+
+    def losses(self, points: IntArray) -> IntArray:
+        weights = np.ascontiguousarray(np.asarray(points, dtype=np.int64).T)
+        total = np.zeros(weights.shape[1], dtype=np.int64)
+        rows = max(1, (1 << 22) // max(1, weights.shape[1]))
+        for start in range(0, len(self.X), rows):
+            block = slice(start, start + rows)
+            total += self._losses_of_scores(self.X[block] @ weights, block)
+        return total
+
+    @abstractmethod
+    def _losses_of_scores(self, scores: IntArray, rows: slice) -> IntArray:
+        """Sum the losses of some rows, from their scores at k points, shape (rows, k); shape (k,)."""
 
 
 @dataclass(frozen=True, eq=False)

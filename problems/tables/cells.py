@@ -161,7 +161,7 @@ def _texts(values: NDArray[Any], markers: Markers) -> Numbers:
     try:
         return _written_numbers(pa.array(values, type=pa.large_string()), markers)
     except (UnicodeEncodeError, pa.ArrowException):  # lone surrogates, which Arrow cannot encode
-        return _one_by_one([_as_written(v, markers) for v in values.tolist()])
+        return _one_by_one([written_number(v, markers) for v in values.tolist()])
 
 
 def _reals(values: NDArray[Any], markers: Markers) -> Numbers:
@@ -194,7 +194,8 @@ def _as_float(value: Any) -> float | None:
         return None
 
 
-def _as_written(text: str, markers: Markers) -> float | None:
+def written_number(text: str, markers: Markers) -> float | None:
+    """Parse a text as ``number_in``; markers that a column declares are missing, too."""
     found = number_in(text)
     return math.nan if found is None and _word(text) in markers.words else found
 
@@ -209,7 +210,7 @@ def _written_numbers(texts: Any, markers: Markers) -> Numbers:
     rows = np.flatnonzero(np.asarray(pc.and_(pc.invert(usual), pc.is_valid(texts))))
     if len(rows):
         rest = texts.take(pa.array(rows)).dictionary_encode()
-        known = _one_by_one([_as_written(text, markers) for text in rest.dictionary.to_pylist()])
+        known = _one_by_one([written_number(text, markers) for text in rest.dictionary.to_pylist()])
         place = np.asarray(rest.indices)
         values[rows], unreadable[rows] = known.values[place], known.unreadable[place]
     return Numbers(values, unreadable)

@@ -1,18 +1,16 @@
-"""Tables in engines: a schema becomes a query that groups there, and only counts come back.
+"""Counting of records inside a SQL engine: a schema becomes a GROUP BY query, and only counts come back.
 
-The layer over engines is Ibis (https://ibis-project.org), an optional dependency; DuckDB is embedded. What
-``Schema.codes`` does with arrays is said in expressions: numbers are doubles that are compared with
-thresholds, which are exact in every engine (integers over powers of two), so ties fall where they fall in
-memory. A value that a declaration refuses gets a code of its own, which is looked for in the counts: no value
-comes back.
+Engines are accessed by Ibis (https://ibis-project.org), an optional dependency; DuckDB is embedded. The query
+expresses what ``Schema.codes`` does with arrays: numbers are doubles that are compared with thresholds, which
+are exact in every engine (integers over powers of two), so ties are decided as in memory. A value that a
+declaration refuses gets a code of its own, which is looked up in the counts: no value comes back.
 """
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Self
 
 import numpy as np
@@ -20,37 +18,30 @@ import pandas as pd
 
 from privopt.problems.discrete.lattice import IntArray
 from privopt.problems.errors import InvalidInputError, SchemaError
+from privopt.problems.parts import Blocks, Parts, Whole
 from privopt.problems.tables.counted import CountedRecords, pack, unpack
-from privopt.problems.tables.expressions import REFUSED, Cell, column_code, label_code
+from privopt.problems.tables.expressions import REFUSED, Cell, column_code, feature_cell, label_code
 from privopt.problems.tables.frames import missing_columns
+from privopt.problems.tables.row_by_row import check_expression
 from privopt.problems.tables.schema import Schema
 from privopt.problems.tables.sources import ibis_library, unquoted
 from privopt.problems.tables.values import Refused
 
-# A column of numbers is one comparison after the other: as many as this, halving.
+# Largest number of sequential comparisons for a numeric column; with more thresholds the search is binary.
 _MOST_CODES = 4096
-# Steps of Ibis expressions by which a row depends on several records.
-_MIXING = (
-    "JoinChain", "Aggregate", "Reduction", "WindowFunction", "Analytic", "Limit", "Sample", "Distinct",
-    "Intersection", "Difference", "ScalarSubquery", "InSubquery", "ExistsSubquery",
-)  # fmt: skip
-# Numbers in the features of all distinct records, 8 bytes each: more do not shrink, and may not fit.
-_MOST_NUMBERS = 1 << 26
-
-
-def is_engine_table(table: object) -> bool:
-    """Return whether a table is an Ibis table; Ibis is not imported."""
-    return type(table).__module__.partition(".")[0] == "ibis"
+# Numbers in memory, 8 bytes each: of the features of all distinct records, or of the keys of as many records
+# as a table of mostly distinct rows has; and of the features of a block of it.
+_MOST_NUMBERS, _BLOCK_NUMBERS = 1 << 26, 1 << 24
 
 
 def count_records(
     table: Any, schema: Schema, target: str, classes: Sequence[Any], *, written: bool = False
 ) -> CountedRecords:
-    """Group the records of an Ibis table by the schema and their class, where they are.
+    """Group the records of an Ibis table by the codes of a schema and their class, inside the engine.
 
-    What comes back is what ``CountedRecords.of`` counts in memory. Columns are found by name; they must be
-    booleans, integers, floats, decimals of up to 15 digits, or text. This reads the records, and no ledger
-    knows: estimators and ``evaluate``, which take the table itself, book first.
+    The result is what ``CountedRecords.of`` counts in memory. Columns are found by name; they must be
+    booleans, integers, floats, decimals of up to 15 digits, or text. This reads the records without a booking
+    in a ledger; estimators and ``evaluate``, which take the table itself, book first.
 
     Args:
         table: an Ibis table, or an expression that is one.
@@ -60,7 +51,7 @@ def count_records(
         written: whether classes are given as text for any type of labels, "1" for 1 and for 1.0.
 
     Raises:
-        SchemaError, InvalidInputError: a column or a value that the declaration refuses, and more distinct
+        SchemaError, InvalidInputError: a column or a value that the declaration refuses, or more distinct
             records than fit in memory. No value is quoted.
     """
     return EngineCount.of(table, schema, target, classes, written=written).counted()
@@ -68,13 +59,14 @@ def count_records(
 
 @dataclass(frozen=True, eq=False)
 class EngineCount:
-    """``count_records`` in two steps: whether a declaration fits a table's columns, and then its records.
+    """Two steps of ``count_records``: check the declaration against a table's columns, then count the
+    records.
 
     Attributes:
         table: an Ibis table.
         schema, classes: the declarations.
         keys: expressions to group by, as ``pack`` makes them of numbers below ``sizes``.
-        most: the largest number of distinct records that fit in memory.
+        most: the largest number of distinct records that fit in memory with their features.
     """
 
     table: Any
@@ -88,17 +80,17 @@ class EngineCount:
     def of(
         cls, table: Any, schema: Schema, target: str, classes: Sequence[Any], *, written: bool = False
     ) -> Self:
-        """The first step, which reads no record; arguments as for ``count_records``.
+        """Check the columns without reading a record; arguments as for ``count_records``.
 
         Raises:
-            SchemaError, InvalidInputError: a column that is not there, or of a type that the declaration
+            SchemaError, InvalidInputError: a column that does not exist, or of a type that the declaration
                 refuses.
         """
         if not isinstance(target, str):
             raise InvalidInputError("y is the name of the label column, where X is a table in an engine")
         if not isinstance(table, ibis_library().Table):
             raise InvalidInputError(f"an Ibis table is needed, not {type(table).__name__}")
-        _check_row_by_row(table)
+        check_expression(table)
         if len(set(classes)) < max(len(classes), 2):
             raise InvalidInputError("at least 2 different classes are needed, each of them once")
         names = list(table.columns)
@@ -116,7 +108,7 @@ class EngineCount:
                     f'by; declare a coarser step, or bins (kind = "binned")'
                 )
             sizes.append(column.n_codes + len(REFUSED))
-            codes.append(column_code(Cell(table[column.name], f"column {column.name!r}", engine), column))
+            codes.append(column_code(feature_cell(table[column.name], column, engine), column))
         most = max(1, _MOST_NUMBERS // schema.n_features)
         keys = pack([c.cast("int64") for c in codes], sizes)
         return cls(table, schema, tuple(classes), tuple(keys), tuple(sizes), most)
@@ -132,66 +124,91 @@ class EngineCount:
             return int(self.table.count().execute())
 
     def counted(self) -> CountedRecords:
-        """The second step.
+        """Count the records.
 
         Raises:
             SchemaError, InvalidInputError: a value that the declaration refuses, or more distinct records
-                than fit in memory. No value is quoted.
+                than fit in memory with their features. No value is quoted.
         """
-        keys, counts = _grouped(self.table, self.keys, self.most)
-        if len(counts) > self.most:
-            raise SchemaError(
-                f"more than {self.most} distinct records: they do not fit in memory. Declare coarser steps "
-                "or bins for the columns with the most values"
-            )
-        found = unpack(keys, self.sizes)
-        _check_refused(found[0], len(self.classes), _label_refused)
-        for code, column in zip(found[1:], self.schema.columns, strict=True):
-            _check_refused(code, column.n_codes, column.refusal)
+        keys, counts = self._grouped(self.most)
         return CountedRecords.from_keys(self.schema, self.classes, keys, counts, self.sizes)
 
+    def parts(self) -> Parts:
+        """The second step, for sums over records: ``CountedRecords``, several if there are too many for one.
 
-def _check_row_by_row(table: Any) -> None:
-    """Raise InvalidInputError if a step of an expression can make several rows depend on one record.
+        Distinct records that do not fit in memory with their features are held as keys, 8 bytes for some 20
+        columns; blocks of them, ordered by their keys, become ``CountedRecords`` when they are used.
 
-    Neighbours are tables that differ in one row of the *expression*: where a row is made of several records,
-    or a record enters several rows, that is no longer one person's.
-    """
-    operations = importlib.import_module("ibis.expr.operations")
-    found = table.op().find(tuple(getattr(operations, name) for name in _MIXING if hasattr(operations, name)))
-    if found:
-        raise InvalidInputError(
-            f"the table is an expression with a step that mixes rows ({type(found[0]).__name__}): joins, "
-            "windows, aggregations, limits and subqueries let one record into several rows, while privacy is "
-            "for one row. Where every row stands for one record anyhow, store the result as a table first"
-        )
+        Raises:
+            SchemaError, InvalidInputError: as ``counted``, for keys in place of features.
+        """
+        keys, counts = self._grouped(max(self.most, _MOST_NUMBERS // (len(self.keys) + 1)))
+        if len(counts) <= self.most:
+            return Whole(CountedRecords.from_keys(self.schema, self.classes, keys, counts, self.sizes))
+        order = np.lexsort(list(keys)[::-1])
+        arrays = (*(key[order] for key in keys), counts[order])
+        rows = max(1, _BLOCK_NUMBERS // self.schema.n_features)
+        make = partial(_counted_block, schema=self.schema, classes=self.classes, sizes=self.sizes)
+        return Blocks(arrays, rows).made(make)
+
+    def _grouped(self, most: int) -> tuple[list[IntArray], IntArray]:
+        """Return the keys and the counts of the distinct records, up to ``most``."""
+        keys, counts = _grouped(self.table, self.keys, most)
+        if len(counts) > most:
+            raise SchemaError(
+                f"more than {most} distinct records: they do not fit in memory. To do: declare fewer "
+                "columns, or coarser steps or bins for those with the most values; a linear model, which "
+                "adds records up in parts, takes more of them than a scorecard or a tree"
+            )
+        self._check_values(keys)
+        return keys, counts
+
+    def _check_values(self, keys: Sequence[IntArray]) -> None:
+        """Raise the error of the first column that holds a refused value."""
+        own = [len(self.classes), *(column.n_codes for column in self.schema.columns)]
+        found: list[set[int]] = [set() for _ in own]
+        for block in Blocks(tuple(keys), _BLOCK_NUMBERS // len(own)).each(tuple):
+            for codes, n, refused in zip(unpack(block, self.sizes), own, found, strict=True):
+                refused.update((codes[codes >= n] - n).tolist())
+        refusals = [_label_refused, *(column.refusal for column in self.schema.columns)]
+        for refused, refusal in zip(found, refusals, strict=True):
+            if refused:
+                raise refusal(REFUSED[min(refused)])
+
+
+def _counted_block(
+    block: tuple[IntArray, ...], schema: Schema, classes: tuple[Any, ...], sizes: tuple[int, ...]
+) -> CountedRecords:
+    *keys, counts = block
+    return CountedRecords.from_keys(schema, classes, keys, counts, sizes)
 
 
 def rows_of(table: Any, names: Sequence[str], size: int) -> Iterator[pd.DataFrame]:
     """Yield ``size`` rows at a time of columns of an Ibis table, in the engine's order; None if missing.
 
-    Values are what ``count_records`` compares: numbers of single precision are doubles, where a driver may
-    read the decimal that they print as, and text of PostgreSQL's char(n) has no blanks that fill it up.
+    Values are those that ``count_records`` compares: numbers of single precision are doubles, where a driver
+    may read the decimal that they print as, and text of PostgreSQL's char(n) has no trailing blanks.
 
     Raises:
-        SchemaError: a column that is not there.
+        SchemaError: a column that does not exist.
         InvalidInputError: an engine that cannot be read in parts (Spark).
     """
     if lacking := [name for name in names if name not in table.columns]:
         raise SchemaError(f"missing from the table: {missing_columns(lacking, list(table.columns))}")
-    exact = {name: _as_counted(table[name]) for name in names}
+    backend = table.get_backend()
+    exact = {name: _as_counted(table[name], backend.name) for name in names}
     with unquoted():
-        cursor = table.get_backend().raw_sql(ibis_library().to_sql(table.select(**exact)))
+        cursor = backend.raw_sql(ibis_library().to_sql(table.select(**exact)))
     if not hasattr(cursor, "fetchmany"):
         raise InvalidInputError("this engine is not read in parts: bring records here by X.to_pandas()")
     while rows := _next(cursor, size):
         yield pd.DataFrame(rows, columns=list(names), dtype=object)
 
 
-def _as_counted(value: Any) -> Any:
+def _as_counted(value: Any, engine: str) -> Any:
     if value.type().is_float32():
         return value.cast("float64")
-    return value + "" if value.type().is_string() else value
+    return value + "" if value.type().is_string() and engine == "postgres" else value
 
 
 def _next(cursor: Any, size: int) -> list[Any]:
@@ -206,12 +223,6 @@ def _grouped(table: Any, keys: Sequence[Any], most: int) -> tuple[list[IntArray]
         found = query.limit(most + 1).to_pyarrow()
     columns = [found[name].to_numpy().astype(np.int64) for name in (*named, "privopt_n")]
     return columns[:-1], columns[-1]
-
-
-def _check_refused(codes: IntArray, own: int, refusal: Any) -> None:
-    for k, reason in enumerate(REFUSED):
-        if bool(np.any(codes == own + k)):
-            raise refusal(reason)
 
 
 def _label_refused(reason: Refused) -> InvalidInputError:

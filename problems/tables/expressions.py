@@ -1,7 +1,7 @@
 """Codes of cells as expressions of a SQL engine, equal to those of ``Column.code`` for arrays.
 
 Numbers are doubles that are compared with thresholds, which are exact in every engine (integers over powers
-of two), so ties fall where they fall in memory. A value that a declaration refuses gets a code of its own.
+of two), so ties are decided as in memory. A value that a declaration refuses gets a code of its own.
 """
 
 from __future__ import annotations
@@ -15,33 +15,40 @@ from typing import Any
 import numpy as np
 
 from privopt.problems.errors import InvalidInputError, SchemaError
-from privopt.problems.tables.cells import Markers
+from privopt.problems.tables.cells import Markers, written_number
 from privopt.problems.tables.columns import Binned, Categorical, Column, Number, Numeric
 from privopt.problems.tables.missing import plain_column
 from privopt.problems.tables.sources import ibis_library
 from privopt.problems.tables.values import Refused
 
-# Up to so many thresholds are compared with one after the other, more by halves.
+# Largest number of thresholds compared sequentially; with more the search is binary.
 _IN_A_ROW = 8
-# Below it integers are doubles: comparing the one or the other is the same.
+# Integers below this are doubles: comparisons as integers and as doubles agree.
 _WHOLE = 1 << 53
-# Positions on a grid are computed to within this, and too low by more than that.
+# Bounds on the error of computed grid positions: less than the first, or below by more than the second.
 _POSITION_ERROR, _LOW = 2.0**-12, 2.0**-10
-# Codes of what is refused come after a column's own.
+# Codes of refused values come after a column's own.
 REFUSED = tuple(Refused)
-# Where decimals become the nearest doubles: by text in DuckDB, which divides by powers of ten otherwise.
+# Engines in which a cast of decimals to text gives the nearest doubles; DuckDB divides by powers of ten
+# otherwise.
 _ANY_DECIMALS = ("duckdb", "postgres", "sqlite", "pyspark")
-_SHORT_DECIMALS = 15  # digits; such a decimal is a quotient of two integers that doubles hold
+_SHORT_DECIMALS = 15  # digits; such a decimal is a quotient of two integers that doubles represent
 
 
 class Cell:
-    """A column of an engine, and what is known of its type.
+    """A column of an engine, and the facts known from its type.
+
+    Args:
+        value: the column.
+        where: its name, for errors.
+        engine: the name of its Ibis backend.
+        markers: missing-value markers of a numeric column of features; None for labels.
 
     Raises:
-        SchemaError: a type whose values mean other things in other places, such as times.
+        SchemaError: a type whose values have different meanings in different engines, such as times.
     """
 
-    def __init__(self, value: Any, where: str, engine: str) -> None:
+    def __init__(self, value: Any, where: str, engine: str, markers: Markers | None = None) -> None:
         kind = value.type()
         self.where, self.text = where, kind.is_string()
         if not (
@@ -57,46 +64,48 @@ class Cell:
             raise SchemaError(f"{where}: {kind} has more than {_SHORT_DECIMALS} digits; cast it to a double")
         self.kind, self.engine = kind, engine
         self.raw = value
+        if engine == "sqlite" and markers is not None and not self.text:
+            self.raw = _parsed_text(value, markers)
         self.value = _exact_text(value, engine) if self.text else value
 
     @property
     def missing(self) -> Any:
-        """NULL or NaN."""
+        """Return whether the value is NULL or NaN."""
         gaps = self.raw.isnull()
         if self.engine == "sqlite":
             return gaps
-        if self.kind.is_decimal() and self.engine == "postgres":  # the one engine whose decimals may be none
+        if (
+            self.kind.is_decimal() and self.engine == "postgres"
+        ):  # the only engine with decimals that are not a number
             return gaps | self.number.isnan()
         return gaps | self.raw.isnan() if self.kind.is_floating() else gaps
 
     def markers(self, declared: Markers) -> list[Any]:
-        """The missing-value markers of the column's type."""
-        if self.text or self.kind.is_boolean():
-            return sorted(declared.texts) if self.text else []
-        fractions = self.kind.is_floating() or self.kind.is_decimal()
+        """Return the missing-value markers of the column's type."""
+        if self.text:
+            return sorted(declared.texts)
+        fractions = self.engine == "sqlite" or self.kind.is_floating() or self.kind.is_decimal()
         return [m for m in sorted(declared.numbers) if fractions or (m.is_integer() and abs(m) < _WHOLE)]
 
     @property
     def misplaced(self) -> Any | None:
-        """Values of another type than the column's, which SQLite allows."""
+        """Return whether a cell is neither text nor a number as its column is, which SQLite allows."""
         if self.engine != "sqlite":
             return None
-        if self.kind.is_boolean():
-            return ~self.raw.cast("int64").isin([0, 1])
-        real = self.kind.is_floating() or self.kind.is_decimal()
-        kinds = {"text": self.text, "integer": not self.text, "real": real}
-        return ~self.raw.typeof().isin([kind for kind, allowed in kinds.items() if allowed])
+        return ~self.raw.typeof().isin(["text"] if self.text else ["integer", "real"])
 
     @property
     def plain(self) -> Any:
         """The value, as a number if it is a boolean: not all engines convert those."""
-        return (
-            ibis_library().ifelse(self.raw, _literal(1), _literal(0)) if self.kind.is_boolean() else self.raw
-        )
+        if not self.kind.is_boolean():
+            return self.raw
+        if self.engine == "sqlite":  # where booleans are numbers, any of them
+            return self.raw.cast("float64")
+        return ibis_library().ifelse(self.raw, _literal(1), _literal(0))
 
     @cached_property
     def number(self) -> Any:
-        """The value as a double, the nearest one."""
+        """Return the value as the nearest double."""
         if self.is_long and self.engine == "duckdb":
             return self.raw.cast("string").cast("float64")
         return self.plain.cast("float64")
@@ -121,13 +130,22 @@ class Cell:
         """Return whether the value equals ``known``, as in Python."""
         if self.text:
             return self.value == _exact_literal(known, self.engine)
-        if self.kind.is_floating() or self.kind.is_decimal():
+        if self.kind.is_floating() or self.kind.is_decimal() or not float(known).is_integer():
             return self.number == _double(float(known))
         return self.plain == int(known)
 
 
+def feature_cell(value: Any, column: Column, engine: str) -> Cell:
+    """A column of features in an engine; errors as ``Cell``."""
+    plain, _ = plain_column(column)
+    assert isinstance(plain, Number | Categorical)
+    return Cell(value, f"column {column.name!r}", engine, plain.markers)
+
+
 def column_code(cell: Cell, column: Column) -> Any:
-    """The code of a cell, as ``column.code`` has it; of a refused one, a code beyond the column's own."""
+    """Return the code of a cell, as ``column.code`` has it; of a refused one, a code beyond the column's
+    own.
+    """
     plain, _ = plain_column(column)
     own = column.n_codes
     gap = _refused(own, Refused.MISSING) if column.gap is None else column.gap
@@ -144,11 +162,13 @@ def column_code(cell: Cell, column: Column) -> Any:
 
 
 def _whole(cell: Cell, gap: int, unreadable: int, inner: Any) -> Any:
-    """``inner``, where there is a value of the right type; codes of missing ones, and of other types."""
+    """Return ``inner`` where there is a value of the right type; the codes of missing cells and of other
+    types.
+    """
     ibis = ibis_library()
     if (wrong := cell.misplaced) is not None:
         inner = ibis.ifelse(wrong, _literal(unreadable), inner)
-    # Plain integers are of 32 bits to most engines, and keys are products; one of 64 makes all of them so.
+    # Plain integers have 32 bits in most engines, and keys are products; one of 64 bits widens all of them.
     return ibis.ifelse(cell.missing, ibis.literal(gap, "int32").cast("int64"), inner)
 
 
@@ -173,11 +193,12 @@ def _grid_position(cell: Cell, column: Number, reached: int, cuts: Sequence[floa
     """Compute the number of cuts that a cell has reached; None for cuts that are not on an exact grid.
 
     Cut j, from 0, has to be (a + j b) / d for integers a, b and d; that is checked here for each of them, in
-    the arithmetic of engines: integers below 2^53 are doubles, and their quotient is the double next to it.
-    The number of cuts that x reaches is k = floor(p), p = (x d - a) / b + 1, for x between bounds around all
-    cuts. In doubles p - 1/2 - 2^-10 is off by less than 2^-12. So q, which an engine makes of it by rounding,
-    is k - 1 or k, and by truncating as well, where it is not negative; where it is, k = 0 and both -1 and 0
-    will do. The next cut, computed exactly, tells which: k = q + [x >= cut q].
+    the arithmetic of engines: integers below 2^53 are doubles, and their quotient is the nearest double. The
+    number of cuts that x reaches is k = floor(p), p = (x d - a) / b + 1, for x between bounds around all
+    cuts. In doubles p - 1/2 - 2^-10 has an error below 2^-12. So the integer q, which an engine makes of it
+    by rounding, is k - 1 or k, and by truncation as well, where it is not negative; where it is, k = 0 and
+    both -1 and 0 are correct. A comparison with the next cut, computed exactly, decides: k = q + [x >= cut
+    q].
     """
     grid = _grid(column, reached, cuts)
     if grid is None:
@@ -196,7 +217,7 @@ def _grid_position(cell: Cell, column: Number, reached: int, cuts: Sequence[floa
 
 
 def _grid(column: Number, reached: int, cuts: Sequence[float]) -> tuple[int, int, int] | None:
-    """Integers a, b and d, b and d positive, such that cut j is (a + j b) / d in doubles."""
+    """Return integers a, b and d, b and d positive, such that cut j is (a + j b) / d in doubles."""
     if len(cuts) <= _IN_A_ROW:
         return None
     if isinstance(column, Numeric):
@@ -214,7 +235,7 @@ def _grid(column: Number, reached: int, cuts: Sequence[float]) -> tuple[int, int
 
 
 def _counted_cuts(cell: Cell, reached: int, cuts: Sequence[float]) -> Any:
-    """``reached`` and how many of the increasing ``cuts`` a cell has reached."""
+    """Return ``reached`` and the number of the increasing ``cuts`` that a cell has reached."""
     if len(cuts) <= _IN_A_ROW:
         steps = [(cell.below(cut), _literal(reached + k)) for k, cut in enumerate(cuts)]
         return _first_of(steps, _literal(reached + len(cuts)))
@@ -229,7 +250,7 @@ def _category_code(cell: Cell, column: Categorical, own: int) -> Any:
         raise column.refusal(Refused.KIND)
     if cell.is_long:
         raise SchemaError(
-            f"{cell.where}: categories are compared exactly, and the table in the engine holds "
+            f"{cell.where}: categories are compared exactly, and the column of the table holds "
             f"{cell.kind}; cast it to integers in a view"
         )
     other = len(column.categories) if column.outside == "ignore" else _refused(own, Refused.OUTSIDE)
@@ -268,7 +289,7 @@ def _matched(cell: Cell, known: Sequence[Sequence[Any]], other: int) -> Any:
     for place, values in enumerate(known):
         for value in values:
             places.setdefault(value, place)
-    if not cell.text and any(abs(value) >= _WHOLE for value in places):  # no doubles that order them
+    if not cell.text and any(abs(value) >= _WHOLE for value in places):  # not doubles, which have an order
         return _among(cell, list(places.items()), other, len(places))
     order = sorted(places.items(), key=lambda item: item[0].encode() if cell.text else item[0])
     return _among(cell, order, other, _IN_A_ROW)
@@ -309,17 +330,30 @@ def _double(value: float) -> Any:
     return x
 
 
+def _parsed_text(value: Any, markers: Markers) -> Any:
+    """Parse texts in a numeric column of SQLite as ``cells`` does; those that are no numbers stay text."""
+    ibis = ibis_library()
+
+    def parsed(text: str) -> float | str:
+        found = written_number(text, markers)
+        return text if found is None else found
+
+    kind = value.type()
+    parse = ibis.udf.scalar.python(parsed, name="privopt_number", signature=(("string",), kind))
+    return ibis.ifelse(value.typeof() == "text", parse(value.cast("string")), value)
+
+
 def _exact_text(value: Any, engine: str) -> Any:
-    """Text to be compared byte by byte: a column can have a collation that takes "a" for "A"."""
+    """Return text for comparison byte by byte: a column can have a collation that treats "a" as "A"."""
     if engine == "duckdb":
         return _duckdb_bytes()(value)
     if engine == "postgres":
-        return _postgres_bytes()(value + "", "UTF8")  # an enumeration, too, becomes text
+        return _postgres_bytes()(value + "", "UTF8")  # an enumeration also becomes text
     return value.cast("binary") if engine in ("sqlite", "pyspark") else value
 
 
 def _exact_literal(text: str, engine: str) -> Any:
-    if "\0" in text and engine in ("sqlite", "postgres"):  # which end text, or a statement, there
+    if "\0" in text and engine in ("sqlite", "postgres"):  # characters that end text, or a statement, there
         raise SchemaError(
             f"{text!r} holds a NUL, and cannot be looked for in {engine}: rename it in the table"
         )

@@ -24,7 +24,7 @@ def check_distinct(where: str, names: Sequence[str]) -> None:
     """Raise SchemaError if two columns have the same name."""
     if twice := [i for i, name in enumerate(names) if name and name in names[:i]]:
         places = f"columns {names.index(names[twice[0]]) + 1} and {twice[0] + 1}"
-        raise SchemaError(f"{where}: columns need distinct names; {places} are named alike")
+        raise SchemaError(f"{where}: columns need distinct names; {places} have the same name")
 
 
 def missing_columns(missing: Sequence[str], there: Sequence[str]) -> str:

@@ -16,7 +16,7 @@ from privopt.problems.tables.schema import Schema
 _FINE = 1000  # largest number of grid points of a numeric column that values are drawn from
 
 
-def made_up_rows(schema: Schema, n_rows: int, seed: int = 0) -> pd.DataFrame:
+def synthetic_rows(schema: Schema, n_rows: int, seed: int = 0) -> pd.DataFrame:
     """Draw a table of ``n_rows`` rows that the schema accepts. Public: no record is read.
 
     Columns are independent and uniform on declared values, bounds of numeric columns included. One value in

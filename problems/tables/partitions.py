@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
@@ -14,12 +15,17 @@ from typing import Any, Self
 import numpy as np
 
 from privopt.problems.arguments import told
-from privopt.problems.errors import InvalidInputError, PrivOptError
+from privopt.problems.errors import InvalidInputError, PrivOptError, missing
 from privopt.problems.parts import Blocks, Parts
+from privopt.problems.tables.row_by_row import check_graph
 
 _ALIGNED = (
     "X and y need the same partitions: take both from one data frame, or rechunk one array as the other is"
 )
+
+
+# How often a cluster that has not answered is asked for its workers, and how long it may have none; seconds.
+_LOOK, _PATIENCE = 2.0, 120.0
 
 
 class LostPartsError(PrivOptError):
@@ -92,7 +98,9 @@ class DaskParts(Parts):
         """
         if not (is_dask(X) and is_dask(y)):
             raise InvalidInputError("X and y must both be Dask collections, or neither")
+        _dask()  # says so if it is not installed
         rows, labels = _lengths(X), _lengths(y)
+        check_graph(_simplified(X), _simplified(y))
         if rows and labels and rows != labels:
             if sum(rows) != sum(labels):
                 raise InvalidInputError(f"X has {sum(rows)} rows and y has {sum(labels)}")
@@ -112,7 +120,12 @@ class DaskParts(Parts):
         asked = [_dask().delayed(_told)(task, piece) for piece in self.pieces]
         lost = ""
         try:
-            answers = _dask().compute(*asked)
+            answers = _answers(asked)
+        except _NoWorkersError:
+            raise LostPartsError(
+                f"the Dask cluster has had no workers for {_PATIENCE:g} seconds: start some, and fit again. "
+                "Nothing was released"
+            ) from None
         except Exception as error:  # of any type, and errors of a file reader can quote cells
             lost = type(error).__name__
         if lost:  # raised here, the error has no context that quotes them
@@ -127,7 +140,7 @@ class DaskParts(Parts):
 
     def made(self, make: Callable[[Any], Any]) -> DaskParts:
         pieces = [_dask().delayed(_told)(make, piece) for piece in self.pieces]
-        return DaskParts(tuple(_dask().persist(*pieces) if _has_cluster() else pieces))
+        return DaskParts(tuple(pieces if _client() is None else _dask().persist(*pieces)))
 
 
 def lazily(X: Any, function: Callable[[Any], Any], dtype: Any, columns: Sequence[int] = ()) -> Any:
@@ -149,7 +162,10 @@ def computed(*values: Any) -> tuple[Any, ...]:
     """Compute Dask collections together; return other values unchanged."""
     if not any(map(is_dask, values)):
         return values
-    return tuple(_dask().compute(*values))
+    try:
+        return tuple(_answers(values))
+    except _NoWorkersError:
+        raise LostPartsError(f"the Dask cluster has had no workers for {_PATIENCE:g} seconds") from None
 
 
 def _pieces(collection: Any, columns: Sequence[str] = ()) -> list[Any]:
@@ -162,7 +178,12 @@ def _pieces(collection: Any, columns: Sequence[str] = ()) -> list[Any]:
         collection = collection[list(columns)]
     # Only the named columns are read from files. Dask's graph optimization is off: it would fuse files into
     # one partition, more of them the fewer the columns, and the partitions of X and y would not match.
-    return list(collection.simplify().to_delayed(optimize_graph=False))
+    return list(_simplified(collection).to_delayed(optimize_graph=False))
+
+
+def _simplified(collection: Any) -> Any:
+    """Return a data frame as it is computed, without columns that nothing needs; an array unchanged."""
+    return collection if _is_array(collection) else collection.simplify()
 
 
 def _is_array(collection: Any) -> bool:
@@ -186,22 +207,68 @@ def _lengths(collection: Any) -> list[int]:
 
 def _dask() -> Any:
     """Import Dask, typed as Any."""
-    import dask
-    import dask.array
-
+    try:
+        import dask
+        import dask.array
+    except ImportError as error:
+        raise missing("a table in partitions", "Dask", "dask") from error
     return dask
 
 
-def _has_cluster() -> bool:
-    """Return whether this process has a default client of a Dask cluster."""
-    distributed = sys.modules.get("distributed")
+def _client() -> Any | None:
+    """Return the client of a Dask cluster that is the default of this process, if there is one."""
+    distributed: Any = sys.modules.get("distributed")
     if distributed is None:
-        return False
+        return None
     try:
-        distributed.default_client()
+        return distributed.default_client()
     except ValueError:
-        return False
-    return True
+        return None
+
+
+class _NoWorkersError(Exception):
+    """A cluster that stays without workers."""
+
+
+def _answers(asked: Sequence[Any]) -> Sequence[Any]:
+    """Compute Dask collections together. A cluster without workers would be waited for without end.
+
+    Raises:
+        _NoWorkersError: there were no workers for ``_PATIENCE`` seconds.
+    """
+    client = _client()
+    if client is None:
+        return tuple(_dask().compute(*asked))
+    answers = client.compute(list(asked))  # futures, and whatever is no collection as it is
+    futures = [answer for answer in answers if hasattr(answer, "release")]
+    try:
+        _wait(client, futures)
+        return tuple(client.gather(answers))
+    finally:
+        for future in futures:
+            future.release()
+
+
+def _wait(client: Any, futures: Sequence[Any]) -> None:
+    """Wait for futures as long as there are workers."""
+    distributed: Any = sys.modules["distributed"]
+    alone = 0.0
+    while True:
+        try:
+            distributed.wait(futures, timeout=_LOOK)
+            return
+        except distributed.TimeoutError:
+            # A scheduler that does not answer is given up by Dask itself.
+            is_alone = client.status == "running" and not client.scheduler_info()["workers"]
+            alone = alone + _LOOK if is_alone else 0.0
+        if alone == _LOOK:
+            warnings.warn(
+                f"the Dask cluster has no workers: waiting up to {_PATIENCE:g} seconds for one",
+                UserWarning,
+                stacklevel=2,
+            )
+        if alone >= _PATIENCE:
+            raise _NoWorkersError
 
 
 def _pair(X: Any, y: Any) -> tuple[Any, Any] | _Refused | None:

@@ -9,10 +9,11 @@ import re
 import warnings
 import zlib
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,7 +22,10 @@ import pyarrow.parquet
 
 from privopt.problems.arguments import as_path
 from privopt.problems.errors import SchemaError
+from privopt.problems.tables.cells import read_numbers
 from privopt.problems.tables.frames import check_distinct
+
+_FLOAT = r"(?i:[+-]?(([0-9]+(\.[0-9]*)?|\.[0-9]+)(e[+-]?[0-9]+)?|inf(inity)?))"
 
 
 def read_table(path: str | Path, text: Collection[str] = ()) -> pd.DataFrame:
@@ -29,8 +33,8 @@ def read_table(path: str | Path, text: Collection[str] = ()) -> pd.DataFrame:
 
     CSV files are UTF-8 and separated by commas; by semicolons or tabs if the header holds no comma. Blanks
     after a separator are no part of a cell. Only empty cells count as missing: "NA", "None" and "?" stay
-    text, which a schema may read as missing. Empty lines are skipped, except where there is one column: there
-    each is an empty cell.
+    text, which a schema may declare as missing. Empty lines are skipped; in a table of one column each is an
+    empty cell.
 
     Columns in ``text`` hold the cells as they are written, for a schema to convert one by one. Any other
     column of a CSV file holds numbers, the nearest 64-bit ones, if all of its cells are numbers; else text.
@@ -106,25 +110,55 @@ def _csv_header(file: Path) -> tuple[str, list[str]]:
 
 def _read_csv(file: Path, text: Collection[str]) -> pd.DataFrame:
     separator, header = _csv_header(file)
-    if set(header) <= set(text) and (found := _read_unquoted(file, separator, header)) is not None:
-        return found
+    frame = _read_unquoted(file, separator, header)
+    if frame is None:
+        frame = _read_quoted(file, separator, header)
+    for name in set(frame.columns) - set(text):
+        frame[name] = _numbers_if_all(frame[name])
+    return frame
+
+
+def _numbers_if_all(cells: pd.Series[Any]) -> pd.Series[Any]:
+    """Convert text to numbers or truth values if all cells are such or empty; else return it unchanged.
+
+    pandas would do so when it reads a file, but before 3.1 it takes -2^63 beside an empty cell as missing.
+    """
+    texts = pc.ascii_trim_whitespace(pa.array(cells, type=pa.large_string(), from_pandas=True))
+    if isinstance(texts, pa.ChunkedArray):
+        texts = texts.combine_chunks()
+    if not texts.null_count and _all_match(texts, "[+-]?[0-9]+"):
+        for whole in (pa.int64(), pa.uint64()):
+            with suppress(pa.ArrowInvalid):  # beyond the type: the next one, or the nearest floats
+                return pd.Series(np.asarray(pc.cast(pc.replace_substring_regex(texts, r"^\+", ""), whole)))
+    if _all_match(texts, _FLOAT):
+        return pd.Series(read_numbers(texts).values)
+    if _all_match(texts, "(?i:true|false)"):
+        return pd.Series(np.asarray(pc.equal(pc.ascii_lower(texts), "true")))
+    return cells
+
+
+def _all_match(texts: Any, pattern: str) -> bool:
+    """Return whether all texts match; nothing is said of a column without rows."""
+    found = pc.match_substring_regex(texts, f"^({pattern})$")
+    return len(texts) > 0 and pc.all(found, min_count=0).as_py() is not False
+
+
+def _read_quoted(file: Path, separator: str, header: list[str]) -> pd.DataFrame:
+    """Read all cells as text by pandas; check the number of cells of each line."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)  # pandas warns of cells beyond the header
             frame = pd.read_csv(
-                file, sep=separator, dtype=dict.fromkeys(text, str), index_col=False,
-                keep_default_na=False, na_values=[""], low_memory=False, encoding="utf-8-sig",
-                skipinitialspace=True, skip_blank_lines=len(header) > 1,
-                # Other parsers shift integers by an ulp as soon as one cell of their column is not an
-                # integer.
-                float_precision="round_trip",
+                file, sep=separator, dtype=str, index_col=False, keep_default_na=False, na_values=[""],
+                low_memory=False, encoding="utf-8-sig", skipinitialspace=True,
+                skip_blank_lines=len(header) > 1,
             )  # fmt: skip
     except (pd.errors.ParserError, pd.errors.ParserWarning) as error:
         _check_lines(file, separator, len(header))
         open_quote = re.search(r"EOF inside string starting at row (\d+)", str(error))
         where = f"; the quote that opens in record {open_quote[1]} is never closed" if open_quote else ""
         raise SchemaError(f"{file}: damaged, or not a CSV file{where}") from None
-    if frame.iloc[:, -1].isna().any():  # as after a line that is too short
+    if frame.iloc[:, -1].isna().any():  # for example after a line that is too short
         _check_lines(file, separator, len(header))
     return frame
 

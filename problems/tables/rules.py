@@ -18,7 +18,7 @@ class PointRule:
     Attributes:
         monotone: "rising": points do not decrease in the bins or numbers; "falling": they do not increase;
             None: no constraint. The missing level is not constrained.
-        points: (low, high), integer bounds on the points of each level; None: the mechanism's own.
+        points: (low, high), integer bounds on the points of each level; None: the mechanism's default.
     """
 
     monotone: Literal["rising", "falling"] | None = None

@@ -127,9 +127,9 @@ class Schema:
             if twice:
                 raise SchemaError(f"{kind} names must be distinct; declared more than once: {twice}")
         if unknown := sorted(set(rules or {}) - {c.name for c in self.columns}):
-            raise SchemaError(f"rules for columns that are not declared: {unknown}")
-        wishes = tuple((rules or {}).get(c.name, PointRule()) for c in self.columns)
-        object.__setattr__(self, "rules", wishes)
+            raise SchemaError(f"constraints on points of columns that are not declared: {unknown}")
+        constraints = tuple((rules or {}).get(c.name, PointRule()) for c in self.columns)
+        object.__setattr__(self, "rules", constraints)
         if self.denominator * max(c.reach for c in self.columns) >= FEATURE_LIMIT:
             raise SchemaError(
                 "the common denominator of all columns is too large for exact 64-bit arithmetic; "
@@ -280,7 +280,7 @@ class Schema:
             SchemaError: no records, or a column of text with more than 1000 distinct ones.
         """
         warnings.warn(
-            "bounds and categories are read off the data, which no privacy budget pays for; "
+            "bounds and categories are inferred from the data, which no privacy budget covers; "
             "declare a Schema from public facts instead",
             PrivacyLeakWarning,
             stacklevel=2,
@@ -300,7 +300,7 @@ class Schema:
         try:
             return cls(columns, intercept)
         except SchemaError:  # its message quotes names
-            raise SchemaError("no schema can be read off this table; declare one") from None
+            raise SchemaError("no schema can be inferred from this table; declare one") from None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the declaration as plain numbers, strings, lists and dicts, for ``from_dict``."""
@@ -422,8 +422,11 @@ def _draft(number: int, name: str, values: Any) -> Column:
         holes = bool(np.any(np.isnan(x)))
         try:
             column = _draft_numeric(name, finite)
-        except (SchemaError, ValueError):  # messages that quote the name and the bounds, or no finite number
-            raise SchemaError(f"{where}: no bounds can be read off these numbers; declare it") from None
+        except (
+            SchemaError,
+            ValueError,
+        ):  # the messages quote the name and the bounds, or there is no finite number
+            raise SchemaError(f"{where}: no bounds can be inferred from these numbers; declare it") from None
     else:
         holes = text_missing
         if not texts:

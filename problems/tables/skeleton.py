@@ -20,22 +20,22 @@ from privopt.problems.tables.sources import is_engine_address, open_table
 
 
 class Held(Enum):
-    """The content of a column, as its type declares it."""
+    """Type of a column's content, as declared by the table."""
 
     NUMBERS = "numbers"
     TEXT = "text"
     TRUTH = "true or false"
     OPEN = "numbers or text: a CSV file does not tell"
-    OTHER = "what no kind of column reads"
+    OTHER = "a type that no kind of column reads"
 
 
 _HEAD = """\
 # The skeleton of a schema, from names and types of columns; no value was read. Fill in what you know from a
-# form, a code book or common sense, never from the records: what is read off them is a leak.
+# form, a code book or common sense, never from the records: facts inferred from them are a privacy leak.
 #
-# edges increase; what lies beyond the first or last one counts to the outer bin.
-# categories are all there are, as the table writes them; outside = "ignore" gives others no points, without
-# it they are refused. Codes that are numbers: kind = "categorical", categories = [1, 2, 3].
+# edges increase; values beyond the first or last edge belong to the outer bin.
+# categories lists all values, as the table writes them; outside = "ignore" gives other values no points,
+# without it they are refused. Codes that are numbers: kind = "categorical", categories = [1, 2, 3].
 # Numbers with points in proportion: kind = "numeric", low = 0, high = 100, step = 5, and no edges.
 # missing_level = true gives missing values points of their own; without it they are refused.
 # Delete columns that should have no points: identifiers, names, what is known only after the label."""

@@ -5,18 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from glob import glob
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
-
-import pyarrow.parquet
 
 from privopt.problems.errors import InvalidInputError
 from privopt.problems.tables.frames import check_distinct
 
-# What does not fit in memory is refused: DuckDB would write it to files that anybody may read.
+# DuckDB's temporary files are readable by others, so a computation that does not fit in memory is refused.
 _NO_FILES = {"temp_directory": ""}
 _INSTALL = "pip install 'privopt[engines]'"
-_DENIED = "42501"  # what PostgreSQL calls insufficient privilege
+_NEEDED = f"tables in engines need Ibis and DuckDB: {_INSTALL}"
+_DENIED = "42501"  # PostgreSQL's code for insufficient privilege
+
+
+def is_engine_table(table: object) -> bool:
+    """Return whether a table is an Ibis table; Ibis is not imported."""
+    return type(table).__module__.partition(".")[0] == "ibis"
 
 
 def is_engine_address(data: str) -> bool:
@@ -54,7 +59,7 @@ def open_table(data: str, name: str | None = None) -> Any:
         raise InvalidInputError(f"--table {name!r}: the database at that address is called {own!r}")
     try:
         return connection.table(table, database=place[-1] if place else None)
-    except Exception as error:  # every driver has its own
+    except Exception as error:  # every driver has its own error types
         raise InvalidInputError(_without_table(error, kind, name)) from None
 
 
@@ -76,7 +81,7 @@ def _without_connection(ibis: Any, error: Exception, kind: str) -> str:
     text = str(error).lower()
     if kind not in ("postgres", "postgresql") and not hasattr(ibis.backends, kind) and kind not in _engines():
         return f"no engine is called {kind!r}; known are {', '.join(_engines())}"
-    if isinstance(error, ImportError):
+    if isinstance(error, ImportError | AttributeError):  # Ibis has no attribute for what it cannot import
         return f"the driver for {kind} is not installed: {_INSTALL}, or pip install 'ibis-framework[{kind}]'"
     if "password" in text or "authentication" in text or ("role" in text and "does not exist" in text):
         return f"the {kind} server refused the user or the password"
@@ -125,7 +130,7 @@ def unquoted() -> Iterator[None]:
     """Replace errors of an engine, which can quote cells, by InvalidInputError, which does not."""
     try:
         yield
-    except Exception as error:  # every driver has its own
+    except Exception as error:  # every driver has its own error types
         raise InvalidInputError(_without_answer(error)) from None
 
 
@@ -139,7 +144,7 @@ def _without_answer(error: Exception) -> str:
         return f"the connection to the engine was lost, or it gave up ({found}): is the server running?"
     return (
         f"the engine could not read the table ({found}): does every value fit the type of its column, and "
-        "the grouping into memory? What a view computes may fail as well"
+        "the grouping into memory? The expressions of a view can fail as well"
     )
 
 
@@ -152,15 +157,18 @@ def ibis_library() -> Any:
     try:
         import ibis
     except ImportError:
-        raise InvalidInputError(f"tables in engines need Ibis and DuckDB: {_INSTALL}") from None
+        raise InvalidInputError(_NEEDED) from None
     return ibis
 
 
 def _parquet(ibis: Any, data: str) -> Any:
     if not data.lower().endswith(".parquet"):
         raise InvalidInputError(f"{data}: patterns of files end in .parquet")
+    if find_spec("duckdb") is None:
+        raise InvalidInputError(_NEEDED)
     try:
-        # By the names and types of all files: by the first one's, 0.9 in another becomes 1, and "7" a number.
+        # Types are those of all files: by the first file alone, 0.9 in another would become 1, and "7" a
+        # number.
         options = {"union_by_name": True, "hive_partitioning": False}
         table = ibis.duckdb.connect(**_NO_FILES).read_parquet(data, **options)
     except Exception as error:
@@ -168,6 +176,8 @@ def _parquet(ibis: Any, data: str) -> Any:
             f"{data}: no Parquet files that can be read together ({type(error).__name__})"
         ) from None
     if any(name.removesuffix("_1") in table.columns for name in table.columns if name.endswith("_1")):
+        import pyarrow.parquet  # where it is used: estimators import this module, and need no files
+
         for file in glob(data, recursive=True):  # DuckDB renames the second of two columns of one name
             check_distinct(file, pyarrow.parquet.read_schema(file).names)
     return table

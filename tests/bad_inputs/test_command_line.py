@@ -77,7 +77,7 @@ fti --data t.csv | No such command 'fti'
 {FIT} --epsilon nan | epsilon must be finite and > 0
 {FIT} --epsilon inf | epsilon must be finite and > 0
 {FIT} --epsilon one | Invalid value for '--epsilon'
-{FIT} --mechanism opdisc --delta soon | --delta wants a number in (0, 1) or auto
+{FIT} --mechanism opdisc --delta soon | --delta must be a number in (0, 1) or auto
 {FIT} --mechanism opdisc --delta 1 | delta must satisfy
 {FIT} --mechanism opdisc --delta -1 | delta must satisfy
 {FIT} --mechanism opdisc --delta nan | delta must satisfy
@@ -87,10 +87,10 @@ fti --data t.csv | No such command 'fti'
 {FIT} --oracle magic | 'magic'
 {FIT} --oracle pulp-highs | needs a sampler
 {FIT} --calibration printed | seeded has the calibration(s) sound
-{FIT} --lattice 1 | --lattice wants LOW:HIGH
-{FIT} --lattice a:b | --lattice wants LOW:HIGH
-{FIT} --lattice 1:2:3:4 | --lattice wants LOW:HIGH
-{FIT} --lattice 0.5:1 | --lattice wants LOW:HIGH
+{FIT} --lattice 1 | --lattice must be LOW:HIGH
+{FIT} --lattice a:b | --lattice must be LOW:HIGH
+{FIT} --lattice 1:2:3:4 | --lattice must be LOW:HIGH
+{FIT} --lattice 0.5:1 | --lattice must be LOW:HIGH
 {FIT} --lattice 1:-1 | LOW = 1 is above HIGH = -1
 {FIT} --lattice=-1:1:-2 | radius must be >= 0
 {FIT} --lattice=-1:1:nan | radius must be >= 0
@@ -99,14 +99,18 @@ fti --data t.csv | No such command 'fti'
 {FIT} --time-limit -1 | time limit must be > 0
 {FIT} --time-limit nan | time limit must be > 0
 {FIT} --insecure-seed -1 | insecure_seed must be >= 0
-{FIT} --data-norm 1 | --data-norm: only linear models have that; add --loss logistic
-{FIT} --set l1:1 | --set: only linear models have that
-{FIT} --steps 3 --norm linf | --steps, --norm: only linear models have that
-{FIT} --regularizer l2:1 | --regularizer: only linear models have that
-{FIT} --label-range 0:1 | --label-range: only linear models have that
-{FIT} --mechanism opdisc --loss logistic | belong to linear models
-{LINEAR} --lattice 0:1 | --lattice belong to scorecards
-{LINEAR} --oracle native | --oracle belong to scorecards
+{FIT} --data-norm 1 | --data-norm belongs to linear models; name the model with --model
+{FIT} --set l1:1 | --set: scorecards (the default) do not take it
+{FIT} --steps 3 --norm linf | --steps, --norm: scorecards (the default) do not take them
+{FIT} --regularizer l2:1 | --regularizer belongs to linear models
+{FIT} --label-range 0:1 | --label-range belongs to linear models
+{FIT} --mechanism opdisc --loss logistic | scorecards (mechanism opdisc) do not take it
+{LINEAR} --lattice 0:1 | linear models (--loss) do not take it; --lattice belongs to scorecards
+{LINEAR} --model linear --max-depth 2 | --max-depth belongs to decision trees and rule lists
+{LINEAR} --model card | --loss: scorecards (--model card) do not take it
+{FIT} --model linear --mechanism rspm | mechanism rspm: linear models (--model linear) take auto, dp-gd
+{FIT} --model lineal | did you mean 'linear'?
+{LINEAR} --oracle native | --oracle belongs to scorecards
 {LINEAR} --loss magic | a loss is logistic
 {LINEAR} --loss huber | a loss is logistic
 {LINEAR} --loss huber:x | a loss is logistic
@@ -131,13 +135,14 @@ fti --data t.csv | No such command 'fti'
 {LINEAR} --mechanism dp-gd --steps 100000000000 | more than 10,000,000, which would run for days
 {LINEAR} --mechanism objective-perturbation --steps 5 | has no option steps
 {LINEAR} --delta 0 | delta must satisfy
-{LINEAR} --robust --loss sigmoid | --robust takes --loss logistic or squared
+{LINEAR} --robust --loss sigmoid | robust linear models take --loss logistic or squared
 {LINEAR} --robust --loss squared | --classes belongs to classification
-{LINEAR} --robust --data-norm 1 --set l2:1 | --set, --data-norm: records of unknown size have none
-{LINEAR} --robust --mechanism dp-gd | dp-gd wants bounds on records
-{LINEAR} --robust --lattice 0:1 | --lattice belong to scorecards
+{LINEAR} --robust --data-norm 1 --set l2:1 | --set, --data-norm: robust linear models (--robust) do not
+{LINEAR} --robust --mechanism dp-gd | robust linear models (--robust) take auto, clipped-newton
+{LINEAR} --robust --lattice 0:1 | --lattice belongs to scorecards
+{LINEAR} --robust --model linear | --robust belongs to robust linear models
 {LINEAR} --mechanism clipped-newton --steps 0 | steps must be a whole number >= 1
-{LINEAR} --robust --class-weight balanced | not with --robust
+{LINEAR} --robust --class-weight balanced | --class-weight: robust linear models (--robust) do not take it
 {LINEAR} --time-limit 0 | time limit must be > 0
 {FIT} --data no.csv | no such file
 {FIT} --data . | that is a folder
@@ -149,7 +154,7 @@ fti --data t.csv | No such command 'fti'
 {FIT} --data empty.csv | the first line must hold the names of the columns
 {FIT} --data header.csv | no records
 {FIT} --data noheader.csv | is the first line of the file its header?
-{FIT} --data twice.csv | columns 1 and 2 are named alike
+{FIT} --data twice.csv | columns 1 and 2 have the same name
 {FIT} --data short.csv | line 12: 2 cells where the header has 3
 {FIT} --data long.csv | line 12: 4 cells where the header has 3
 {FIT} --data quote.csv | line 12: 2 cells where the header has 3
@@ -164,7 +169,7 @@ fti --data t.csv | No such command 'fti'
 {FIT} --data label.csv | labels outside the declared classes 'well', 'ill'
 {FIT} --data upper.csv | (column 3 of the table has a similar name)
 {LINEAR} --data one.csv | a private fit needs at least 2 records
-{FIT} --data adult23:x | wants a seed >= 0
+{FIT} --data adult23:x | needs a seed >= 0
 {FIT} --target sate | no column 'sate' (column 3
 {FIT} --target age | it declares 'age', which is the label
 {FIT} --classes well | exactly 2 different classes
@@ -229,6 +234,8 @@ predict card.json t.csv --output pipe | that is no regular file
 predict card.json t.csv --output no/p.csv | its folder does not exist
 calibrate | Missing argument
 calibrate magic --epsilon 1 | unknown mechanism 'magic'
+calibrate auto --epsilon 1 --dimension 3 | unknown mechanism 'auto'
+calibrate seeded --epsilon 1 --dimension 3 | unknown mechanism 'seeded'
 calibrate opdisc --epsilon 1 --dimension 3 | needs --delta
 calibrate opdisc --epsilon 1 --delta 1e-6 | needs --dimension
 calibrate opdisc --epsilon 1 --delta 1e-6 --dimension 0 | --dimension must be >= 1
@@ -244,7 +251,7 @@ calibrate dp-gd --epsilon 1 --dimension 0 --records 5 | at least 1 is needed
 calibrate dp-gd --epsilon 1 --dimension 3 --records 50 --steps 100000000000 | more than 10,000,000
 calibrate dp-gd --epsilon 1 --dimension 3 --records 50 --loss huber:x | a loss is
 calibrate dp-gd --epsilon 0 --dimension 3 --records 50 | epsilon must be finite and > 0
-audit | name one mechanism, or say --all
+audit | name one mechanism, or use --all
 audit magic | no audit of 'magic'
 audit exponential --runs 0 | Invalid value for '--runs'
 audit exponential --runs 800 --journal t.csv | it holds something else, which stays as it is

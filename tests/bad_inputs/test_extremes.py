@@ -11,7 +11,7 @@ import pytest
 
 from privopt.mechanisms.discrete.exponential import ExponentialMechanism, PermuteAndFlip
 from privopt.mechanisms.errors import PrivacyParameterError
-from privopt.mechanisms.estimators.linear import PrivateLinearRegression
+from privopt.mechanisms.estimators.bounded_linear import PrivateLinearRegression
 from privopt.mechanisms.estimators.scorecard import PrivateHalfspaceClassifier
 from privopt.mechanisms.heavy_tails.clipped_newton import ClippedNewton
 from privopt.mechanisms.privacy.accounting import gaussian_epsilon, gaussian_mu, mu_beside_range

@@ -1,4 +1,4 @@
-"""What was public before the rooms were regrouped (commit 8b7f67a) still is, under the same names."""
+"""Names that were public before the rooms were regrouped (commit 8b7f67a) still are."""
 
 from __future__ import annotations
 

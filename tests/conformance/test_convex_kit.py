@@ -118,9 +118,18 @@ def stateful(convex_set: ConvexSet) -> Projector:
     return project
 
 
+class LastSet:
+    """Projects onto the set that it was built for last."""
+
+    def __call__(self, convex_set: ConvexSet) -> Projector:
+        self.right = projector(convex_set)
+        return lambda x: self.right(x)
+
+
 @pytest.mark.parametrize(
     ("build", "finding"),
     [
+        (LastSet(), "all sets: independence"),
         (scaled_to_the_gauge, "a point of the set is nearer"),
         (a_step_inside, "when projected again"),
         (rounded, "misses the set|is nearer"),

@@ -74,7 +74,7 @@ def test_peak_memory_is_that_of_the_process_alone() -> None:
     )
     run = subprocess.run([sys.executable, "-c", fresh], capture_output=True, text=True, check=True)
     before, after = map(float, run.stdout.split())
-    assert 80 <= after - before < 100
+    assert 64 <= after - before < 96  # memory that imports have freed is used again
     if sys.platform == "linux":
         assert peak_megabytes() - before > ballast.nbytes / 2**20 - 60
 
@@ -90,9 +90,9 @@ def quiet() -> Console:
 
 
 def test_the_benchmark_of_draws_runs_resumes_and_writes_its_page(tmp_path: Path) -> None:
-    first = draws.run(tmp_path, PLAN[:1], quiet())
+    first = draws.study(small=True).run(tmp_path, PLAN[:1], quiet())
     assert first["finished"].all()
-    rows = draws.run(tmp_path, PLAN, quiet())
+    rows = draws.study(small=True).run(tmp_path, PLAN, quiet())
     assert len(rows) == 4
     pd.testing.assert_frame_equal(rows.iloc[:2], first)  # not done again
     page = (tmp_path / "exact-draws.md").read_text()
@@ -100,7 +100,7 @@ def test_the_benchmark_of_draws_runs_resumes_and_writes_its_page(tmp_path: Path)
     assert "| exponential | OPDisc's ball | 1 | gibbs-elimination |" in page
     assert (tmp_path / "exact-draws.png").read_bytes().startswith(b"\x89PNG")
     complete = (tmp_path / "exact-draws.csv").read_text()
-    draws.run(tmp_path, PLAN, quiet())
+    draws.study(small=True).run(tmp_path, PLAN, quiet())
     assert (tmp_path / "exact-draws.csv").read_text() == complete
 
 
@@ -136,8 +136,8 @@ def test_the_default_run_asks_what_it_promises() -> None:
 
 def test_scaling_runs_resumes_and_writes_its_page(tmp_path: Path) -> None:
     plan = [scaling.Unit((), "opdisc", 1.0, 5.0), scaling.Unit((), "exponential", 1.0, 5.0)]
-    scaling.run(tmp_path, plan[:1], quiet())
-    rows = scaling.run(tmp_path, plan, quiet())
+    scaling.STUDY.run(tmp_path, plan[:1], quiet())
+    rows = scaling.STUDY.run(tmp_path, plan, quiet())
     assert rows["status"].tolist() == ["solved"] * 2
     assert rows["levels"].tolist() == [5, 3]  # |w_j| <= floor(sqrt 6); {-1, 0, 1}
     assert rows["gap"][0] == 0
@@ -208,7 +208,7 @@ def test_ctrl_c_keeps_what_is_finished(tmp_path: Path) -> None:
         process.send_signal(signal.SIGINT)
         out, _ = process.communicate(timeout=300)
     assert process.returncode == 0
-    assert "goes on from here" in out
+    assert "the same command resumes" in out
     assert "**Not all is there yet.**" in (tmp_path / "exact-draws.md").read_text()
     assert len(pd.read_csv(kept)) >= 1
 

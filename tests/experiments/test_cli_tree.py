@@ -30,6 +30,7 @@ def run(*words: str) -> Any:
     return CliRunner().invoke(app, list(words))
 
 
+PLAN = ("--schema", "s.toml", "--records")
 FIT = ("fit", "--data", "t.csv", "--target", "state", "--schema", "s.toml", "--classes", "well,ill")
 
 
@@ -74,8 +75,8 @@ def test_a_plan_needs_no_data(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--model", "forest"), "there are card, tree, rules"),
-        (("--model", "tree", "--mechanism", "exponential"), "trees and rule lists"),
+        (("--model", "forest"), "there are card, linear, robust, tree, rules"),
+        (("--model", "tree", "--mechanism", "exponential"), "decision trees (--model tree) do not take it"),
         (("--model", "tree", "--lattice=-1:1"), "--lattice"),
         (("--model", "tree", "--loss", "logistic"), "--loss"),
         (("--max-depth", "2"), "--max-depth belongs to"),
@@ -86,3 +87,36 @@ def test_what_does_not_fit_together_is_refused(words: tuple[str, ...], said: str
     found = run(*FIT, "--epsilon", "1", *words)
     assert found.exit_code != 0
     assert said in (found.output + str(found.exception))
+
+
+def test_a_card_and_a_tree_together(folder: Path) -> None:
+    found = run(*FIT, "--epsilon", "20", "--model", "additive", "--save", "m.json", "--json", "r.json")
+    assert found.exit_code == 0, found.output
+    assert json.loads(Path("r.json").read_text())["epsilon"] == 20
+    assert run("predict", "m.json", "t.csv", "--output", "p.csv").exit_code == 0
+    assert set(pd.read_csv("p.csv")["prediction"]) == {"ill", "well"}
+    for name in ("m.html", "m.md"):
+        assert run("card", "m.json", "--output", name).exit_code == 0
+        assert "state = ill" in Path(name).read_text()
+    assert run("card", "m.json", "--output", "m.sql", "--table", "patients").exit_code == 0
+    assert 'FROM "patients"' in Path("m.sql").read_text()
+    refused = run("card", "m.json", "--output", "m.svg")
+    assert ".html, .md, .json or .sql" in str(refused.exception)
+    planned = run("plan", *PLAN, "400", "--epsilon", "1", "--model", "additive")
+    assert "tree: levels: " in planned.output
+
+
+@pytest.mark.parametrize(("records", "model"), [("400", "tree"), ("10000000", "card")])
+def test_a_plan_says_which_model_is_chosen_and_why(records: str, model: str, folder: Path) -> None:
+    found = run("plan", *PLAN, records, "--epsilon", "1", "--model", "auto", "--json")
+    assert found.exit_code == 0, found.output
+    report = json.loads(found.output)
+    assert report["model"] == model
+    assert "records times epsilon" in report["model_reason"]
+
+
+def test_a_fit_takes_the_model_that_the_plan_names(folder: Path) -> None:
+    found = run(*FIT, "--epsilon", "20", "--model", "auto", "--save", "m.json")
+    assert found.exit_code == 0, found.output
+    assert "model: tree (records times epsilon are 8e+03" in found.output
+    assert json.loads(Path("m.json").read_text())["format"].startswith("privopt-tree")

@@ -50,9 +50,9 @@ def test_a_run_goes_on_where_it_stopped(tmp_path: Path, monkeypatch: pytest.Monk
         return list(feasible.work(unit))
 
     monkeypatch.setattr(feasible, "isolated", isolated)
-    lines = feasible.run(tmp_path, [unit], Console(quiet=True))
+    lines = feasible.STUDY.run(tmp_path, [unit], Console(quiet=True))
     assert set(lines["model"]) == {feasible.CARD, feasible.LINEAR, feasible.FREE}
-    again = feasible.run(tmp_path, [unit, replace(unit, run=1)], Console(quiet=True))
+    again = feasible.STUDY.run(tmp_path, [unit, replace(unit, run=1)], Console(quiet=True))
     assert asked == [unit, replace(unit, run=1)]
     assert len(again) == 2 * len(lines)
     page = (tmp_path / "feasible.md").read_text()

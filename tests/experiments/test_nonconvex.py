@@ -22,7 +22,9 @@ def test_the_page_is_complete_and_a_second_run_adds_nothing(
     for part in little:
         object.__setattr__(part, "draws", 1)
     monkeypatch.setattr(nonconvex, "parts", lambda quick: iter(little))
-    text = nonconvex.run(tmp_path, True, Console(quiet=True))
+    study = nonconvex.study()
+    study.run(tmp_path, nonconvex.draws(True), Console(quiet=True))
+    text = (tmp_path / "nonconvex.md").read_text("utf-8")
     rows = pd.read_csv(tmp_path / "nonconvex.csv")
     assert set(rows["part"]) == {"saddle", "excess", "later", "regression", "speed"}
     left = rows[rows["measure"] == "left"].set_index("mechanism")["value"]
@@ -33,5 +35,5 @@ def test_the_page_is_complete_and_a_second_run_adds_nothing(
     for picture in ("trajectories", "escape", "excess"):
         assert f"](nonconvex-{picture}.png)" in text
         assert (tmp_path / f"nonconvex-{picture}.png").read_bytes().startswith(b"\x89PNG")
-    nonconvex.run(tmp_path, True, Console(quiet=True))
+    study.run(tmp_path, nonconvex.draws(True), Console(quiet=True))
     assert len(pd.read_csv(tmp_path / "nonconvex.csv")) == len(rows)

@@ -20,6 +20,7 @@ from matplotlib.text import Text
 from privopt.experiments.reproduce import neel2020_figure1 as neel
 from privopt.experiments.reproduce import (
     neel2020_opsamp,
+    neel2020_spacing,
     runner,
     wang2017,
     wang_xiao2020,
@@ -103,7 +104,7 @@ def test_what_the_page_shows_is_measured_again(name: str) -> None:
     figure = reproduction(name)
     if figure.measured_by is not None:
         pytest.skip("draws what another figure measured")
-    shown = runner.frame(figure, DOCS / "figures", True)
+    shown = figure.study(True).kept(DOCS / "figures").frame
     cell = figure.cells(True)[0]
     again = pd.DataFrame([Line.of(cell, point) for point in figure.compute(cell, True)])
     keys = ["panel", "curve", "level", "measure", "at"]
@@ -129,13 +130,12 @@ def test_an_interrupted_run_goes_on_where_it_stopped(toy: Reproduction, tmp_path
 
     with pytest.raises(KeyboardInterrupt):
         runner.measure([toy], tmp_path, True, 1, interrupt)
-    kept = runner.results(toy, tmp_path, True)
-    assert [c for c in CELLS if c not in runner.missing(toy, kept, True)] == seen
+    assert [c for c in CELLS if c not in toy.study(True).missing(tmp_path, CELLS)] == seen
     runner.measure([toy], tmp_path, True, 1, lambda _, cell: seen.append(cell))
     assert seen == CELLS
-    frame = runner.frame(toy, tmp_path, True)
+    frame = toy.study(True).kept(tmp_path).frame
     assert frame["value"].tolist() == [p.value for c in CELLS for p in compute(c, True)]
-    assert runner.frame(toy, tmp_path, False).empty  # quick results are no others
+    assert toy.study(False).kept(tmp_path).frame.empty  # quick results are no others
 
 
 def test_a_cell_that_fails_is_told_and_the_others_are_kept(toy: Reproduction, tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ def test_a_cell_that_fails_is_told_and_the_others_are_kept(toy: Reproduction, tm
         patch.setattr(runner, "reproduction", lambda name: figure)
         failures = runner.measure([figure], tmp_path, True, 1, lambda *_: None)
     assert failures == {"toy, a panel: one, 2": "no such level"}
-    assert len(runner.frame(figure, tmp_path, True)) == 10
+    assert len(figure.study(True).kept(tmp_path).frame) == 10
 
 
 def test_other_processes_measure_what_this_one_does(tmp_path: Path) -> None:
@@ -157,7 +157,7 @@ def test_other_processes_measure_what_this_one_does(tmp_path: Path) -> None:
     cell = figure.cells(True)[0]
     small = replace(figure, cells=lambda quick: [cell])
     assert runner.measure([small], tmp_path, True, 2, lambda *_: None) == {}
-    found = runner.frame(small, tmp_path, True)
+    found = small.study(True).kept(tmp_path).frame
     assert found["value"].tolist() == pytest.approx([p.value for p in figure.compute(cell, True)], rel=1e-5)
 
 
@@ -304,7 +304,7 @@ def test_an_impatient_oracle_counts_questions_and_keeps_the_largest_gap() -> Non
     tilt = Perturbation.linear(lattice, [0.5, 0.25])
     assert prepared.minimize(tilt).certificate.gap == 0
     for polls, gap in ((1, 4.0), (2, 3.0), (9, 0.0)):
-        oracle = neel2020_opsamp.Impatient(prepared, polls)
+        oracle = neel2020_opsamp.StoppedOracle(prepared, polls)
         assert [oracle.minimize(tilt).certificate.gap for _ in range(2)] == [gap, gap]
         assert oracle.worst == gap
 
@@ -327,6 +327,47 @@ def test_verdicts_on_opsamp_follow_what_was_measured() -> None:
         assert found[-1].agreement is agreement
         assert found[-2].agreement is Agreement.YES
         assert found[0].agreement is Agreement.FAILS
+
+
+def test_verdicts_on_spacings_follow_what_was_measured() -> None:
+    """A constant model, and bounds that say no more than one, are no agreement."""
+    fig = neel2020_spacing
+
+    def verdicts(ours: float, rival: float, bound: float, growing: float) -> list[Verdict]:
+        lines = []
+        for curve, excess in ((fig.OPDISC, ours), (fig.RSPM, rival)):
+            for panel, name, value in (
+                ("d = 2", curve, excess),
+                ("d = 2", curve + fig.PRINTED, excess),
+                (fig.GROWING, curve, growing),
+                (fig.CONVEX, fig.OPSAMP, growing),
+            ):
+                places = [(run, fig.EXCESS, value + 1e-6 * run) for run in range(3)]
+                for run, measure, at in (*places, (0, fig.BOUND, bound), (0, fig.CONSTANT, 0.2)):
+                    lines.append(Line(panel, name, 1.0, run, 1.0, measure, at))
+        return list(fig.verdicts(pd.DataFrame(lines)))
+
+    good = [v.agreement for v in verdicts(0.01, 0.05, 0.1, 0.01)]
+    assert good[1:] == [Agreement.YES, Agreement.HOLDS, *[Agreement.YES] * 3]
+    behind = [v.agreement for v in verdicts(0.05, 0.01, 0.1, 0.01)]
+    assert behind[1:3] == [Agreement.NO, Agreement.FAILS]
+    constant = [v.agreement for v in verdicts(0.2, 0.21, 0.1, 0.2)]
+    assert constant[1:] == [Agreement.NO, Agreement.FAILS, *[Agreement.NO] * 3]
+    vacuous = [v.agreement for v in verdicts(0.01, 0.05, 5.0, 0.01)]
+    assert vacuous[3:] == [Agreement.NO] * 3
+
+
+def test_thresholds_over_a_spaced_lattice_are_those_of_the_paper() -> None:
+    """1{<w, x> >= 1} with w = v / k, and as many separators as 2 / tau a coordinate."""
+    k, d = 3, 2
+    lattice = neel2020_spacing.lattice(d, k)
+    points = np.concatenate(list(lattice.batches()))
+    assert np.all(np.linalg.norm(points[:, :d] / k, axis=1) <= 1)
+    table = neel2020_spacing.records(d, 500)
+    predicted = (points[:, :d] / k) @ table.X.T >= 1 - 1e-12
+    errors = (predicted != (table.y > 0)) @ table.counts
+    assert np.array_equal(neel2020_spacing._problem(d, k, 500).losses(points), errors)
+    assert ZeroOneHalfspace.separators(lattice).size == 2 * k * d
 
 
 def test_the_noise_of_the_papers() -> None:

@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from rich.console import Console
 
 from privopt.experiments import scorecards
+from privopt.experiments.workbench.figures import save
 
 
 def small() -> tuple[pd.DataFrame, Any]:
@@ -33,25 +35,21 @@ def test_declared_schemas_hold_all_records() -> None:
 
 def test_every_model_is_measured_on_the_other_half(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     frame, y = small()
-
-    def only(root: Path | None) -> Any:
-        yield "small", frame, y, scorecards.declared(frame)
-
-    monkeypatch.setattr(scorecards, "tables", only)
+    found = [("small", frame, y, scorecards.declared(frame))]
     monkeypatch.setattr(scorecards, "SEARCHED", (20.0,))
     monkeypatch.setattr(scorecards, "EPSILONS", (20.0,))
-    found = scorecards.measured(None, 1, tmp_path)
-    assert len(found) == 1 + 8 + 3
-    assert found.loc[found["model"] == "not private", "auc"].item() > 0.8
-    assert found.loc[found["model"] == "card (auto)", "auc"].item() > 0.7
-    page = scorecards.page(found)
-    ended = [name for name in scorecards.LATTICE_MECHANISMS if found.set_index("model").auc.notna()[name]]
+    study, cells = scorecards.study(found, tmp_path), scorecards.cells(found, tmp_path, 1)
+    assert [cell[2] for cell in cells] == ["private", "searches"]
+    lines = study.run(tmp_path, cells, Console(quiet=True))
+    assert len(lines) == 1 + 8 + 3
+    assert lines.loc[lines["model"] == "not private", "auc"].item() > 0.8
+    assert lines.loc[lines["model"] == "card (auto)", "auc"].item() > 0.7
+    page = (tmp_path / "scorecards.md").read_text()
+    ended = [name for name in scorecards.LATTICE_MECHANISMS if lines.set_index("model").auc.notna()[name]]
     assert "exponential" in ended  # a small lattice
     assert page.count("| small | 200 | 7 |") == 4 * (8 + len(ended)) + 3 + len(ended)
-    assert "## A card beside the best linear model" in page
     # What is done is not done again.
-    monkeypatch.setattr(scorecards.Split, "private", None)
-    assert len(scorecards.measured(None, 1, tmp_path)) == len(found)
+    assert study.missing(tmp_path, cells) == []
 
 
 def test_features_of_fasterrisk_are_binary() -> None:
@@ -64,12 +62,8 @@ def test_features_of_fasterrisk_are_binary() -> None:
     assert np.array_equal(binary[1][:, -1], test[:, 2])
 
 
-def test_first_fits_are_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scorecards, "ROWS", (200, 100_000))
-    monkeypatch.setattr(scorecards, "WIDTHS", (50,))
-    assert min(scorecards.first_fit(200, 50)) > 0
-    found = pd.DataFrame(
-        {"rows": [200, 100_000], "features": [50, 50], "seconds": [1.0, 2.0], "core seconds": [1.0, 3.0]}
-    )
-    scorecards.picture(found, tmp_path / "speed.png")
+def test_first_fits_are_drawn(tmp_path: Path) -> None:
+    lines = [scorecards.FirstFit(100_000, 50, 1.0, 2.0), *scorecards.first_fit(200, 50)]
+    assert min(lines[1].seconds, lines[1].core_seconds) > 0
+    save(scorecards.picture(pd.DataFrame(lines)), tmp_path / "speed.png")
     assert (tmp_path / "speed.png").stat().st_size > 5_000

@@ -174,7 +174,7 @@ def definitions() -> dict[str, tuple[str, ...]]:
 
 @functools.cache
 def _spans(path: str, source: bytes) -> dict[str, list[tuple[int, int]]]:
-    """Where each function, class and constant of a module stands: first byte and the one after the last."""
+    """Positions of the functions, classes and constants of a module, as bytes: start and end."""
     result: dict[str, list[tuple[int, int]]] = {}
     starts = line_starts(source)
 

@@ -133,7 +133,7 @@ def sample(path: str, size: int, seed: int) -> list[Mutant]:
 
 
 def known(jobs: Sequence[Job], whatever_tests: bool = False) -> dict[str, str]:
-    """What became of jobs that were run before, by key; of what lived, if its tests are the same."""
+    """Outcomes of jobs that were run before, by key; of mutants that lived, if the tests are the same."""
     records: dict[str, tuple[str, str]] = {}
     if RESULTS.exists():
         for line in RESULTS.read_text().splitlines():
@@ -251,7 +251,7 @@ def page(rows: dict[str, Counter[str]], alive: Sequence[Job], given: argparse.Na
     """The page of the documentation, of what is known of the tree as it stands."""
     asked = "".join(f" --module {name}" for name in given.module)
     lines = [
-        "# Mutants",
+        "# Mutation testing",
         "",
         "What becomes of one-place changes of the source: *killed* by a failing test, judged *equivalent* "
         "for a reason that `tests/mutation/equivalent.toml` states, or *alive*. The first line is the list "

@@ -8,13 +8,14 @@ import shutil
 import tempfile
 import tomllib
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.mutation.mutate import ROOT, definitions, located, modules, mutants, read
-from tests.mutation.reach import files_of_tests
+from tests.mutation.reach import Recorder, files_of_tests
 from tests.mutation.run import Job, carry_out, known, sample
 
 HERE = Path(__file__).parent
@@ -132,3 +133,23 @@ def test_a_fault_is_killed_by_the_test_that_sees_it_and_by_no_other(
         jobs = [Job(fault, (tests.relative_to(ROOT).as_posix(),)) for fault in faults]
         carry_out(jobs, workers=1, effort=60.0)
         assert [known(jobs)[job.mutant.key] for job in jobs] == [fate, fate]
+
+
+def test_the_recorder_notes_the_functions_that_a_test_calls(request: pytest.FixtureRequest) -> None:
+    """Methods and functions by their qualified names, what they call in other modules as well; no others."""
+    from privopt.mechanisms.privacy import budget, spend
+
+    path, other = "mechanisms/privacy/budget.py", "mechanisms/privacy/spend.py"
+    own = [budget.Budget.__post_init__, budget.Budget.within, budget.Budget.cost]
+    functions = {path: own, other: [spend.PrivacySpend.pure.__func__]}
+    for function in (*own, *functions[other]):
+        request.addfinalizer(functools.partial(setattr, function, "__code__", function.__code__))
+    recorder = Recorder(functions)
+    around = recorder.pytest_runtest_protocol(request.node)
+    next(around)
+    budget.Budget(1.0).cost(spend.PrivacySpend.pure(0.1, "test"))
+    with suppress(StopIteration):
+        next(around)
+    seconds, called = recorder.reached[request.node.nodeid]
+    assert called == [f"{path}::Budget.__post_init__", f"{path}::Budget.cost", f"{other}::PrivacySpend.pure"]
+    assert seconds >= 0

@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import functools
 import gc
+import importlib
 import os
 import signal
 import sys
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from types import CodeType, FunctionType
+from types import FunctionType
 from typing import Any, TypeVar
 
 import pytest
 
-from tests.mutation.mutate import ROOT, Mutant, read
-from tests.mutation.reach import Patience, Reached, Recorder, keep
+from tests.mutation.mutate import ROOT, Mutant, modules, read
+from tests.mutation.reach import Patience, Reached, Recorder, codes, keep
 
 Job = TypeVar("Job")
 
@@ -52,12 +53,16 @@ class Warm:
             raise pytest.UsageError("some tests cannot be collected, without any mutant")
         items = {item.nodeid: item for item in session.items}
         files = [[i for i in session.items if i.nodeid.startswith(f"{f}::")] for f in self.unknown]
+        for path in modules():  # also those that tests import when they run
+            if not path.startswith("experiments/"):
+                name = path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+                importlib.import_module(f"privopt.{name}")
         functions, caches = _living()
         gc.freeze()
 
         def record(file: Sequence[pytest.Item]) -> int:
             def work() -> int:
-                recorder = Recorder()
+                recorder = Recorder(functions, most=self.patience / 3)
                 session.config.pluginmanager.register(recorder)
                 session.config.option.maxfail = 10**6
                 end = time.process_time() + self.patience
@@ -99,8 +104,8 @@ def swap(mutant: Mutant, functions: Iterable[FunctionType]) -> bool:
     """Put a mutant into live functions of its module; False if its change is in none of them."""
     where = mutant.function
     file = str(ROOT / mutant.path)
-    old = list(_codes(compile(read(mutant.path), file, "exec", dont_inherit=True)))
-    new = list(_codes(compile(mutant.source(), file, "exec", dont_inherit=True)))
+    old = list(codes(compile(read(mutant.path), file, "exec", dont_inherit=True)))
+    new = list(codes(compile(mutant.source(), file, "exec", dont_inherit=True)))
     alike = [(c.co_qualname, c.co_freevars) for c in old] == [(c.co_qualname, c.co_freevars) for c in new]
     if where is None or not alike:
         return False
@@ -115,15 +120,6 @@ def swap(mutant: Mutant, functions: Iterable[FunctionType]) -> bool:
             function.__code__ = changed[function.__code__]
             found = True
     return found
-
-
-def _codes(code: CodeType) -> Iterator[CodeType]:
-    """The code of every function in a module, outer ones first."""
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            if constant.co_flags & 0x2:  # new locals: a function, and no body of a class
-                yield constant
-            yield from _codes(constant)
 
 
 def _living() -> tuple[dict[str, list[FunctionType]], list[Any]]:

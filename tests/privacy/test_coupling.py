@@ -1,4 +1,4 @@
-"""What one record is read as never depends on another: columns and labels, whatever holds them."""
+"""Reading of one record never depends on another: columns and labels, whatever holds them."""
 
 from __future__ import annotations
 

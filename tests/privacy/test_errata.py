@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from pathlib import Path
 
@@ -19,7 +20,9 @@ PAGE = Path(errata.__file__).parent / "docs" / "errata.md"
 
 
 # Table 6 searches over convolutions of loss distributions, which takes a minute.
-@pytest.mark.parametrize("number", [1, 2, 3, 4, 5, pytest.param(6, marks=pytest.mark.slow), 7, 8, 9, 10, 11])
+@pytest.mark.parametrize(
+    "number", [1, 2, 3, 4, 5, pytest.param(6, marks=pytest.mark.slow), 7, 8, 9, 10, 11, 12]
+)
 def test_page_shows_the_computed_table(number: int) -> None:
     shown = errata.DEMONSTRATIONS[number - 1]()
     assert shown.number == number
@@ -93,3 +96,17 @@ def test_scale_epsilon_is_a_bound_from_real_events(ratio: float) -> None:
             if p > delta and q > 0:
                 best = max(best, math.log((p - delta) / q))
     assert errata._scale_epsilon(ratio, delta) == pytest.approx(best, rel=1e-2)
+
+
+def test_together_loss_is_that_of_permute_and_flip_over_all_orders() -> None:
+    # Each order of four splits, run as the code does: one with score 0, three with score 1/2.
+    epsilon, chances, total = 0.4, 0.0, 0.0
+    for noise in range(-400, 401):
+        weight = math.exp(-epsilon / 2 * abs(noise))
+        n = max(1, 2 + noise)
+        accepted = math.exp(-epsilon / 2 * 0.5 / (2 * 2 * n / (n + 1) ** 2))
+        orders = list(itertools.permutations(range(4)))
+        # The first split is accepted by chance; any other has the highest score and is accepted at once.
+        chances += weight * sum(accepted for order in orders if order[0] == 0) / len(orders)
+        total += weight
+    assert errata.together_loss(epsilon) == pytest.approx(math.log(1 / 4 / (chances / total)), rel=1e-9)

@@ -27,9 +27,9 @@ def prevalence(source: NoiseSource) -> np.ndarray:
 
 
 def aggregate(source: NoiseSource) -> np.ndarray:
-    plan = SampleAggregate.plan(2000, 3, subsets=2000, radius=1.0, epsilon=1.0, delta=1e-2)
-    rows = np.random.default_rng(0).uniform(-0.5, 0.5, (2000, 3))
-    return plan.release(rows, np.zeros(2000), lambda X, y: X[0], source).point
+    plan = SampleAggregate.plan(500, 3, subsets=500, radius=1.0, epsilon=1.0, delta=1e-2)
+    rows = np.random.default_rng(0).uniform(-0.5, 0.5, (500, 3))
+    return plan.release(rows, np.zeros(500), lambda X, y: X[0], source).point
 
 
 def robust(source: NoiseSource) -> np.ndarray:

@@ -241,10 +241,10 @@ def test_opdisc_plans_spend_their_claim(epsilon: float, delta: float, d: int) ->
 def test_gaussian_rspm_plans_spend_their_claim(epsilon: float, delta: float, d: int) -> None:
     lattice = IntegerLattice(-1, 1, dimension=d)
     plan: Any = MECHANISMS["rspm"].plan(ZeroOneHalfspace, lattice, epsilon=epsilon, delta=delta)
-    binary, ternary = separator_counts(ZeroOneHalfspace.separators(lattice))
+    counts = separator_counts(ZeroOneHalfspace.separators(lattice))
 
     def holds(e: float) -> bool:
-        return rspm_delta(e, plan.scale, binary=binary, ternary=ternary) <= delta
+        return rspm_delta(e, plan.scale, counts) <= delta
 
     assert 0.99 * epsilon <= smallest(holds, start=epsilon, width=1e-3) <= epsilon * (1 + 2e-3)
     more: Any = MECHANISMS["rspm"].plan(

@@ -202,7 +202,7 @@ TABLE = LossTable([[0, 1, 1, 0]], LATTICE)
 
 
 def draw(name: str, epsilon: float, error: float, lost: float = 0.0) -> DrawRequest | None:
-    """What is asked for a release from an oracle of that exactness; None if the release is refused."""
+    """Request to an oracle of that exactness; None if the release is refused."""
     plan: Any = MECHANISMS[name].plan(LossTable, LATTICE, epsilon=epsilon)
     asked: list[DrawRequest] = []
     source = NoiseSource()

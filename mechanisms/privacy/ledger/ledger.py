@@ -1,17 +1,19 @@
 """Durable privacy budgets in a database: reserve, run, commit.
 
 A ledger is an SQLite file, or tables in a PostgreSQL database that a team shares. It holds named budgets. A
-release is booked atomically in all addressed budgets: ``ledger.db#adult/cardiology/ana`` addresses three,
+release is booked atomically in all addressed budgets: ``ledger.db#adult/cardiology/ana`` addresses three:
 that of the data, the team's share of it, and the analyst's.
 
 A reservation is on disk before the release may run and counts as spent from then on, whether or not the
-release finished; only ``cancel``, for a failure before any record was read, takes it back, and never one of
-``spending``, whose release starts at once. Whatever cannot be trusted refuses all further spending: rows of
-the trail that are gone, altered or in another order, sums that were altered, totals other than those that
-were created, an older copy of a file. Each booking checks what it decides by, in a time that does not grow
-with the history; ``verify`` and whatever shows the history check all of it, and they alone find an older row
-of sums that was put back whole, with its own hash. Not noticed is what nobody could notice who sees the
-database alone: all of it, and the head beside a file, replaced by older copies or computed anew.
+release finishes. Only ``cancel``, for a failure before any record was read, reverts it, and never a
+reservation of ``spending``, whose release starts at once.
+
+Any sign of tampering refuses all further spending: missing, altered or reordered rows of the trail, altered
+sums, totals other than those at creation, an older copy of a file. Each booking checks the data that it
+depends on, in time independent of the length of the history. ``verify``, and all functions that show the
+history, check everything; only they detect an older row of sums that was restored with its own hash.
+Undetectable is a replacement of everything, the database and the head beside a file, by older or recomputed
+data.
 """
 
 from __future__ import annotations
@@ -67,14 +69,14 @@ class Ledger:
     """Privacy budgets in a database, which processes may share; bookings are serialised.
 
     Args:
-        address: a path, or the URL ``postgresql://USER@HOST/DATABASE``, and behind a ``#`` the budgets that
-            are meant, if there are several: ``ledger.db#adult``, ``ledger.db#adult/cardiology,ana``. What
-            stands before a ``/`` contains what stands behind it, and is booked too.
+        address: a path, or the URL ``postgresql://USER@HOST/DATABASE``, followed by a ``#`` and names of
+            budgets if there are several: ``ledger.db#adult``, ``ledger.db#adult/cardiology,ana``. The budget
+            before a ``/`` contains the one after it, and is booked too.
 
-    Pickles leave out the password of a URL; where they are read ``~/.pgpass`` or ``PGPASSWORD`` has it.
+    Pickles leave out the password of a URL; after unpickling ``~/.pgpass`` or ``PGPASSWORD`` provides it.
 
-    A ledger of an older version, a file of JSON lines, is taken over: a database stands in its place then,
-    with its history; a copy of the file stays beside it, ``NAME.old``, from which nothing can be spent.
+    A ledger of an older version, a file of JSON lines, is migrated: a database with its history replaces it;
+    a copy of the file stays beside it, ``NAME.old``, from which nothing can be spent.
 
     Raises:
         LedgerError: no such ledger, or no such budget in it.
@@ -89,7 +91,7 @@ class Ledger:
         with self._store.reading() as book:
             accounts = book.accounts(self._address.applying)
         for account in accounts:
-            account.budget.within(account.spent)  # conversions are imported now, not while others wait
+            account.budget.within(account.spent)  # import conversions now, not while others wait
 
     @classmethod
     def create(
@@ -103,16 +105,16 @@ class Ledger:
         """Create a budget, and a ledger if there is none at that address; see ``Budget``.
 
         Args:
-            address: as above, with at most one name; the first may go without, and is "main". A budget
-                "adult/ana" is made within "adult", which must be there.
-            epsilon: what may be spent in total, > 0.
-            delta: the same, in [0, 1).
+            address: as above, with at most one name; the first budget may have none, and is "main". A budget
+                "adult/ana" is created within "adult", which must exist.
+            epsilon: the total epsilon, > 0.
+            delta: the total delta, in [0, 1).
             rule: "basic", "zcdp" or "gdp".
 
         Raises:
             PrivacyParameterError: an invalid budget.
-            LedgerError: there is such a budget, the ledger cannot be written, or its tables in a server are
-                owned by another role.
+            LedgerError: the budget exists, the ledger cannot be written, or its tables in a server are owned
+                by another role.
         """
         place, budget = Address.of(address), Budget(epsilon, delta, rule)
         if len(place.names) > 1:
@@ -246,8 +248,8 @@ class Ledger:
         """Record that the release finished; the spend is unchanged.
 
         Raises:
-            LedgerError: no open reservation of that name in the budgets that are meant. The release is to be
-                withheld: it may not be paid for.
+            LedgerError: no open reservation of that name in the addressed budgets. Withhold the release: it
+                may not be paid for.
         """
         with self._store.booking() as book:
             self._reserved(book, identifier, "commit")
@@ -257,8 +259,8 @@ class Ledger:
         """Cancel a reservation. *Only* if the release failed before it read any record.
 
         Raises:
-            LedgerError: no open reservation of that name in the budgets that are meant, no reason given, or
-                one of ``spending``, whose release has started.
+            LedgerError: no open reservation of that name in the addressed budgets, no reason given, or a
+                reservation of ``spending``, whose release has started.
         """
         if not (isinstance(reason, str) and reason.strip()):
             raise LedgerError("a cancellation needs a reason: how is it known that no record was read?")
@@ -275,11 +277,11 @@ class Ledger:
 
     @contextmanager
     def spending(self, spend: PrivacySpend) -> Iterator[str]:
-        """``with ledger.spending(plan.spend): release`` reserves, runs and commits.
+        """Reserve, run and commit: ``with ledger.spending(plan.spend): release``.
 
         After an exception the reservation stays, and cannot be cancelled: the failure may itself depend on
-        the data. It stays, too, when the database does not answer any more at the end: what was released is
-        paid for, so this is a warning. Errors are those of ``reserve`` and ``commit``.
+        the data. It stays, too, if the database does not answer at the end: the release is paid for, so this
+        is a warning. Errors are those of ``reserve`` and ``commit``.
         """
         identifier = self._reserve(spend, {"started": True})
         yield identifier
@@ -291,9 +293,9 @@ class Ledger:
     def move(self, address: str | os.PathLike[str]) -> Ledger:
         """Move the whole ledger to an empty place, such as from a file to a server's database.
 
-        Its trail goes along, row by row, verified here before and there afterwards. This ledger is closed
-        first, for good: it still shows its history, and books nothing. After an interruption nobody can spend
-        anywhere until the same move is asked for again, which completes it.
+        Its trail is copied row by row, verified before and after. This ledger is closed first, for good: it
+        still shows its history, and books nothing. After an interruption no booking is possible in either
+        place until the same move is repeated, which completes it.
 
         Args:
             address: of the place, without names of budgets.
@@ -346,9 +348,9 @@ class Ledger:
     def _stands(self, identifier: str) -> bool:
         """Return whether a reservation was committed although the connection broke before the answer."""
         found = False
-        with suppress(LedgerUnavailableError), self._store.settled() as book:  # which waits for that commit
+        with suppress(LedgerUnavailableError), self._store.settled() as book:  # waits for that commit
             found = book.reserved(identifier) is not None
-        return found  # what was seen is there, however this connection ended
+        return found  # the query succeeded, however the connection ended
 
     def _reserved(self, book: Book, identifier: object, action: str) -> dict[str, Any]:
         """Return the content of an open reservation in exactly the addressed budgets.
@@ -368,7 +370,7 @@ class Ledger:
         return content
 
     def _meant(self, book: Book) -> list[Account]:
-        """The names of all budgets in which a release is booked."""
+        """Return the names of all budgets in which a release is booked."""
         book.require_open()
         accounts = book.accounts(self._address.applying)
         if not self._address.names and len(accounts) != 1:

@@ -2,8 +2,8 @@
 
 The last row of the source names the target and closes the source to bookings. Then all rows are copied
 unchanged, hashes included, in one transaction, followed by a row that names the source. Between the two
-transactions nobody can spend in either place. Repeating the same move completes it; a move to any other place
-is refused.
+transactions no booking is possible in either place. Repeating the same move completes it; a move to any other
+place is refused.
 """
 
 from __future__ import annotations

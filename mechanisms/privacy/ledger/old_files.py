@@ -1,12 +1,13 @@
-"""Ledgers of older versions, files of JSON lines: read, and taken over into a database.
+"""Ledgers of older versions, files of JSON lines: reading, and migration to a database.
 
-Such a file holds a header with the budget, then "reserve", "commit" and "cancel" entries; beside it stood its
-head, ``NAME.head``: how many bytes it had and their SHA-256. Whatever is irregular refuses, as it always did.
+Such a file holds a header with the budget, then "reserve", "commit" and "cancel" entries. The head beside it,
+``NAME.head``, holds the number of its bytes and their SHA-256. Any irregularity is an error, as it was in the
+older versions.
 
-Taking over makes the database aside and moves it to the place of the file in one step, while a lock keeps
-older versions out; whoever waits for the lock finds the database, which older versions refuse to read. A kill
-at any moment leaves the one or the other. A copy of the file stays, ``NAME.old``, closed by a last line that
-every version refuses: nothing can be spent twice.
+Migration creates the database under another name and renames it to the file in one step, under a lock that
+keeps older versions out; a process that waits for the lock finds the database, which older versions refuse to
+read. A crash at any moment leaves either the file or the database. A copy of the file stays, ``NAME.old``,
+closed by a last line that every version refuses: nothing can be spent twice.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _CLOSED = "taken over"
 
 @dataclass(frozen=True)
 class OldLedger:
-    """What a file holds: its budget, and its entries one by one."""
+    """Content of a file: its budget, and its entries in order."""
 
     content: bytes
     version: int
@@ -44,16 +45,16 @@ class OldLedger:
 
 
 def is_old_ledger(start: bytes) -> bool:
-    """Whether a file that begins so is, or was, a ledger of an older version."""
+    """Return whether a file that begins so is, or was, a ledger of an older version."""
     return b'"privopt_ledger"' in start.split(b"\n")[0]
 
 
 def take_over(path: Path) -> None:
-    """Put a database into the place of a ledger of an older version, with its whole history.
+    """Replace a ledger of an older version by a database with its whole history.
 
     Raises:
         LedgerCorruptError: it cannot be read in full, or its head does not fit.
-        LedgerError: it was taken over before, or the folder cannot be written.
+        LedgerError: it was migrated before, or the folder cannot be written.
     """
     real = path.resolve()
     aside = real.with_name(f"{real.name}.{uuid.uuid4().hex}.new")
@@ -70,7 +71,7 @@ def take_over(path: Path) -> None:
             _sync_folder(real.parent)
         except OSError as error:
             raise LedgerError(
-                f"{path} is an older version's, and cannot be taken over: {error.strerror}"
+                f"{path} is an older version's, and cannot be migrated: {error.strerror}"
             ) from error
         finally:
             for left in (aside, HeadFile.beside(str(aside)).path):
@@ -82,10 +83,10 @@ def read_old(path: Path, content: bytes) -> OldLedger:
 
     Raises:
         LedgerCorruptError: anything irregular.
-        LedgerError: a copy that stayed when a ledger was taken over.
+        LedgerError: the copy that stayed after a migration.
     """
-    # Without its last newline, as some editors leave it, a line is whole if it is an object: no shorter
-    # part of it is one.
+    # Without its last newline, which some editors remove, a line is complete if it is a JSON object: no
+    # proper prefix of an object is one.
     whole = content if content.endswith(b"\n") else content + b"\n"
     try:
         header, *records = [_strict_object(line) for line in whole.decode().split("\n")[:-1]]
@@ -100,7 +101,7 @@ def read_old(path: Path, content: bytes) -> OldLedger:
         raise _corrupt(path, f"its header must hold {', '.join(sorted(_HEADER))}, and nothing else")
     if records and records[-1].get("action") == _CLOSED:
         raise LedgerError(
-            f"{path} is a copy of a ledger that was taken over into a database: {records[-1].get('into')!r}. "
+            f"{path} is a copy of a ledger that was migrated to a database: {records[-1].get('into')!r}. "
             "Nothing can be spent from a copy"
         )
     _check_head(path, whole, needed=version != 1 and bool(records))
@@ -115,7 +116,7 @@ def read_old(path: Path, content: bytes) -> OldLedger:
 
 
 def _replayed(budget: Budget, records: list[dict[str, Any]]) -> Spent:
-    """What the entries add up to; any irregularity is a ValueError or KeyError."""
+    """Return the budget and entries; any irregularity is a ValueError or KeyError."""
     spent, spends, closed = Spent(), dict[str, PrivacySpend](), set[str]()
     for record in records:
         identifier, action = record["id"], record["action"]
@@ -139,7 +140,7 @@ def _replayed(budget: Budget, records: list[dict[str, Any]]) -> Spent:
 
 
 def _fill(aside: Path, old: OldLedger, name: str) -> None:
-    """Write the history into a new database, line by line, and last of all where it is from."""
+    """Write the history into a new database, row by row, and last of all where it came from."""
     with Store(Address(str(aside))).making() as book:
         facts = {"epsilon": old.budget.epsilon, "delta": old.budget.delta, "rule": old.budget.rule}
         content = {"name": MAIN, "neighbours": "replace-one", **facts}
@@ -156,10 +157,10 @@ def _fill(aside: Path, old: OldLedger, name: str) -> None:
 
 
 def _keep_copy(real: Path, content: bytes) -> None:
-    """``NAME.old``: the file as it was, and a last line that closes it.
+    """Write ``NAME.old``: the file as it was, and a last line that closes it.
 
     Raises:
-        LedgerError: another file of that name is there.
+        LedgerError: another file of that name exists.
     """
     copy = real.with_name(f"{real.name}.old")
     closing = {"action": _CLOSED, "into": real.name}
@@ -172,7 +173,7 @@ def _keep_copy(real: Path, content: bytes) -> None:
 
 
 def _check_head(path: Path, content: bytes, needed: bool) -> None:
-    """Raise LedgerCorruptError unless the ledger begins as its head says."""
+    """Raise LedgerCorruptError unless the ledger agrees with its head."""
     file = HeadFile.beside(str(path)).path
     try:
         head = _strict_object(file.read_bytes().decode())
@@ -193,7 +194,7 @@ def _check_head(path: Path, content: bytes, needed: bool) -> None:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[bytes | None]:
-    """The content under the lock that older versions take; None if the file is none of theirs any more."""
+    """Return the content under the lock of older versions; None if the file is no longer one of theirs."""
     try:
         import fcntl
     except ImportError:

@@ -34,6 +34,8 @@ _NO_URL = (
 )
 _TELLING = {"host", "hostaddr", "port", "dbname", "service", "user"}  # options that identify the database
 _SECRET = ("password", "sslpassword")  # options with passwords
+# Doubles are read exactly, however a server or a role is configured.
+_EXACT = "SET LOCAL extra_float_digits = 3"
 # TCP keepalives of libpq, in seconds, which detect a lost server.
 _KEEPALIVE = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3}
 _SERVERS = ("postgresql", "postgres", "postgresql+psycopg")
@@ -257,7 +259,7 @@ def engine(place: str, *, reads: bool = False) -> Engine:
             poolclass=NullPool,
             # After waiting for the lock on the head, a writer reads the current rows.
             isolation_level="REPEATABLE READ" if reads else "READ COMMITTED",
-            connect_args={"connect_timeout": 10, **_KEEPALIVE},
+            connect_args={"connect_timeout": 10, "client_encoding": "utf8", **_KEEPALIVE},
             use_native_hstore=False,  # avoids a query of types at every connection
         )
     except ImportError:
@@ -310,6 +312,7 @@ def _begin_reading_file(db: Connection) -> None:
 
 def _begin_on_server(db: Connection) -> None:
     """Limit how long this client waits for others, and others for it, as it may stop at any moment."""
+    db.exec_driver_sql(_EXACT)
     db.exec_driver_sql(f"SET LOCAL lock_timeout = '{_WAIT}s'")
     db.exec_driver_sql(f"SET LOCAL idle_in_transaction_session_timeout = '{_IDLE}s'")
     # Override servers configured with asynchronous commits, which a crash may lose.
@@ -321,6 +324,7 @@ def _begin_on_server(db: Connection) -> None:
 
 def _begin_reading_server(db: Connection) -> None:
     db.exec_driver_sql("SET TRANSACTION READ ONLY")
+    db.exec_driver_sql(_EXACT)
     db.exec_driver_sql(f"SET LOCAL idle_in_transaction_session_timeout = '{_IDLE}s'")
 
 

@@ -1,14 +1,14 @@
 """Storage of ledgers: tables of an SQLite file or a PostgreSQL database, with serialised transactions.
 
-- ``privopt_trail`` only grows: who did what, when, a number, and a hash of the row and the hash before.
-- ``privopt_budgets`` holds what has been spent of each, exactly, so that a booking adds and compares once.
-- ``privopt_head`` is one row: number and hash of the last row of the trail. Who wants to book locks it.
+- ``privopt_trail`` is append-only: who did what, when, a number, and a hash of the row and the previous hash.
+- ``privopt_budgets`` holds the exact spend of each budget, so that a booking adds and compares once.
+- ``privopt_head`` is one row: number and hash of the last row of the trail. A booking locks it.
 
-Beside a file stands a second one, ``NAME.head``, written after each transaction: which row was the last. So
-an older copy of the file that was put back is noticed.
+A file has a second one beside it, ``NAME.head``, written after each transaction, which records the last row.
+So an older copy of the file is detected.
 
-No connection is kept between two calls: nothing is shared with a forked process, and a file that was replaced
-is found.
+No connection is kept between two calls: nothing is shared with a forked process, and a replaced file is
+detected.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from privopt.mechanisms.privacy.ledger.place import Address, HeadFile, engine
 from privopt.mechanisms.privacy.ledger.trail import Account, Row, broken, miscounted
 from privopt.problems.arguments import told
 
-SQLITE = b"SQLite format 3\0"  # how its files begin
+SQLITE = b"SQLite format 3\0"  # first bytes of an SQLite file
 _FORMAT = 1
 _META = sql.MetaData()
 _HEAD = Table(
@@ -43,7 +43,7 @@ _HEAD = Table(
     _META,
     Column("one", Integer, primary_key=True, autoincrement=False),
     Column("format", Integer, nullable=False),
-    Column("start", Integer, nullable=False),  # rows when the ledger was made
+    Column("start", Integer, nullable=False),  # rows at the creation of the ledger
     Column("number", Integer, nullable=False),
     Column("hash", String, nullable=False),
 )
@@ -56,7 +56,7 @@ _BUDGETS = Table(
     Column("rule", String, nullable=False),
     Column("strength", String, nullable=False),  # exact sums, as fractions: see ``Spent``
     Column("strength_delta", String, nullable=False),
-    Column("number", Integer, nullable=False),  # the row of the trail that changed it last
+    Column("number", Integer, nullable=False),  # number of the row that last changed it
     Column("seal", String, nullable=False),  # a hash of the other columns
 )
 _TRAIL = Table(
@@ -73,7 +73,7 @@ _TRAIL = Table(
 )
 _CREATES = _TRAIL.c.action == "create"
 _CREATED = Index("privopt_created", _TRAIL.c.number, sqlite_where=_CREATES, postgresql_where=_CREATES)
-# Roles that do not own the tables add rows about releases, and no others: see the page on budgets.
+# Roles that do not own the tables may only add rows about releases: see the page on budgets.
 _POLICIES = (
     "ALTER TABLE privopt_trail ENABLE ROW LEVEL SECURITY",
     "DROP POLICY IF EXISTS privopt_read ON privopt_trail",
@@ -82,7 +82,7 @@ _POLICIES = (
     "CREATE POLICY privopt_book ON privopt_trail FOR INSERT "
     "WITH CHECK (action IN ('reserve', 'commit', 'cancel'))",
 )
-_MAKING = 7_077_868_420_019  # of the lock in a server for whoever makes tables; any number of our own
+_MAKING = 7_077_868_420_019  # number of the advisory lock in a server for creating tables; arbitrary
 
 
 class Book:
@@ -185,7 +185,7 @@ class Book:
             datetime.now(UTC).isoformat(timespec="seconds") if time is None else _plain(time),
             self.store.who(self._db) if who is None else who,
             action,
-            # What has no reservation has its number: the pair of both is unique.
+            # A row without a reservation has its own number here: the pair of both is unique.
             _plain(reservation) or f"row {self.number}",
             json.dumps(content, allow_nan=False),
             "",
@@ -308,7 +308,7 @@ class Store:
             LedgerError: in a server, the tables are somebody else's.
         """
         with self._transaction() as db:
-            if not self.address.is_file:  # of two who make the tables at once, one finds them
+            if not self.address.is_file:  # if two clients create the tables, the second finds them
                 db.execute(sql.select(sql.func.pg_advisory_xact_lock(_MAKING)))
             made = sql.inspect(db).has_table(_HEAD.name)
             if not made:
@@ -347,7 +347,7 @@ class Store:
     def holds_a_ledger(self) -> bool:
         """Return whether the database has the tables of a ledger."""
         if self.address.is_file and not self._size():
-            return False  # a transaction would make a database of it
+            return False  # a transaction would create a database in it
         with self._transaction(reads=True) as db:
             return bool(sql.inspect(db).has_table(_HEAD.name))
 
@@ -384,7 +384,7 @@ class Store:
 
     def who(self, db: Connection) -> str:
         """Return the booking user: the role in a server, the user of the operating system, the machine."""
-        with contextlib.suppress(Exception):  # no name, on some systems
+        with contextlib.suppress(Exception):  # no user name, on some systems
             person = f"{_user()}@{socket.gethostname()}"
             if not self.address.is_file:
                 person = f"{db.execute(sql.text('SELECT session_user')).scalar()}, {person}"
@@ -412,7 +412,7 @@ class Store:
             )
 
     def _protect(self, db: Connection) -> None:
-        """Give a new ledger, or one of an earlier version, what keeps the total of a budget."""
+        """Give a new ledger, or one of an earlier version, the row policies that protect the totals."""
         if not self.address.is_file:
             self._require_owner(db)
             for statement in _POLICIES:
@@ -420,7 +420,7 @@ class Store:
         _CREATED.create(db, checkfirst=True)
 
     def _remember(self) -> None:
-        """Write the file beside, under the lock, so that it never goes back."""
+        """Write the head file, under the lock, so that it never goes back."""
         if (file := self.head) is not None:
             with self._transaction() as db:
                 number, digest = db.execute(sql.select(_HEAD.c.number, _HEAD.c.hash)).one()
@@ -441,7 +441,7 @@ class Store:
         return os.stat(self.address.place).st_size
 
     def _identity(self) -> tuple[int, int] | None:
-        """Of the file itself, which its name may cease to lead to."""
+        """Return the identity of the file itself, which its name may no longer refer to."""
         if not self.address.is_file:
             return None
         try:
@@ -451,7 +451,7 @@ class Store:
         return status.st_dev, status.st_ino
 
     def _failed(self, error: SQLAlchemyError) -> LedgerError:
-        """The error of a driver in one line, without what a URL keeps secret."""
+        """Return the error of a driver in one line, without the secrets of a URL."""
         cause = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
         name = getattr(cause, "sqlite_errorname", "")
         if name in ("SQLITE_CORRUPT", "SQLITE_NOTADB"):
@@ -467,7 +467,7 @@ class Store:
 
 
 class _NewBook(Book):
-    """One that has no row yet."""
+    """A ledger that has no row yet."""
 
     def __init__(self, store: Store, db: Connection) -> None:
         self.store, self._db = store, db
@@ -475,7 +475,7 @@ class _NewBook(Book):
 
 
 def _plain(text: str) -> str:
-    """Text that every database keeps as it is."""
+    """Return text that every database stores unchanged."""
     return text.encode("ascii", "backslashreplace").decode().replace("\0", "\\0")
 
 

@@ -15,7 +15,7 @@ from privopt.mechanisms.privacy.budget import Budget, Spent, Total
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.problems.arguments import told
 
-MAIN = "main"  # the budget of a ledger that was made without naming one
+MAIN = "main"  # the budget of a ledger created without a name
 
 
 @dataclass(frozen=True)
@@ -99,9 +99,10 @@ class Entry:
         identifier: the identifier of the reservation.
         spend: the reserved spend.
         state: see above.
-        time: when it was reserved, by that machine's clock, in UTC and ISO 8601; empty if nobody noted it.
-        who: who reserved; empty if nobody noted it.
-        budgets: the names of those that it counts in.
+        time: when it was reserved, by that machine's clock, in UTC and ISO 8601; empty if not recorded.
+        who: who reserved; empty if not recorded.
+        budgets: the names of the budgets that it is booked in.
+        started: whether its release started at once, so that it is never cancelled.
     """
 
     identifier: str
@@ -110,6 +111,7 @@ class Entry:
     time: str = ""
     who: str = ""
     budgets: tuple[str, ...] = ()
+    started: bool = False
 
 
 def replay(rows: Iterable[Row]) -> tuple[dict[str, Entry], dict[str, Account]]:
@@ -137,7 +139,8 @@ def step(row: Row, entries: dict[str, Entry], accounts: dict[str, Account]) -> N
         spend, names = PrivacySpend.from_dict(content["spend"]), tuple(content["budgets"])
         if reservation in entries or not names:
             raise ValueError(f"row {row.number} reserves again, or in no budget")
-        entries[reservation] = Entry(reservation, spend, "reserved", row.time, row.who, names)
+        started = bool(content.get("started"))
+        entries[reservation] = Entry(reservation, spend, "reserved", row.time, row.who, names, started)
         for name in names:
             mine = accounts[name]
             accounts[name] = replace(mine, spent=mine.spent + mine.budget.cost(spend), number=row.number)
@@ -145,6 +148,8 @@ def step(row: Row, entries: dict[str, Entry], accounts: dict[str, Account]) -> N
         entry = entries[reservation]
         if entry.state != "reserved":
             raise ValueError(f"row {row.number} closes a reservation that is not open")
+        if row.action == "cancel" and entry.started:  # by hand: the ledger itself refuses
+            raise ValueError(f"row {row.number} cancels a release that had started")
         entries[reservation] = replace(entry, state="committed" if row.action == "commit" else "cancelled")
         if row.action == "cancel":
             for name in entry.budgets:

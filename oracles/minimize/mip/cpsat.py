@@ -58,7 +58,7 @@ class CpSatOracle(MipOracle):
     def __post_init__(self) -> None:
         self.check_model()
         if importlib.util.find_spec("ortools") is None:
-            raise MissingSolverError("oracle 'cpsat' needs OR-tools. To do: pip install ortools")
+            raise MissingSolverError("oracle 'cpsat' needs OR-tools. To do: pip install 'privopt[cpsat]'")
 
     def open(self, model: MipModel) -> Session:
         return RemoteSession(CpSatSession, model, self.threads or 0)

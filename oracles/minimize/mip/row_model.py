@@ -7,6 +7,9 @@ which the loss would violate it:
 - halfspace: scores are integers, divided by their common divisor, so either score >= 1 or score <= 0. The
   constraints switch at 1/2, farther from both than any feasibility tolerance;
 - conjunction and disjunction: h >= w_j for each violated feature j, h <= the sum of those w_j.
+
+A Lipschitz loss has a continuous column instead, above each linear piece of the loss: at integer weights it
+is an integer. The solver's tolerances add up over these columns (``_row_error``).
 """
 
 from __future__ import annotations
@@ -27,11 +30,16 @@ from privopt.problems.arrays import tallied
 from privopt.problems.discrete.conjunction import MonotoneConjunction, MonotoneDisjunction
 from privopt.problems.discrete.halfspace import ZeroOneHalfspace
 from privopt.problems.discrete.lattice import FloatArray, IntArray, IntegerLattice
+from privopt.problems.discrete.lipschitz import LipschitzProblem
 from privopt.problems.discrete.objective import UNIT, Perturbation, levels
 from privopt.problems.discrete.problem import DiscreteProblem
 
 # The feasibility tolerance (1e-6) times big-M must stay below half a grid step.
 _MAX_SCORE = 200_000
+# That tolerance, for sums over records: each row of a Lipschitz loss and each weight in it is off by as much.
+_FEASIBILITY = 1e-6
+
+_Rows = ZeroOneHalfspace | MonotoneConjunction | LipschitzProblem
 _MAX_COLUMNS = 50_000
 _MAX_ENTRIES = 20_000_000
 
@@ -95,7 +103,7 @@ def add_weights(
 
 def refusals(problem: DiscreteProblem, task: Task) -> list[str]:
     """Every reason why the row model cannot take a problem."""
-    if not isinstance(problem, ZeroOneHalfspace | MonotoneConjunction):
+    if not isinstance(problem, ZeroOneHalfspace | MonotoneConjunction | LipschitzProblem):
         return [f"no row model of {type(problem).__name__}"]
     lattice = problem.lattice
     reasons = []
@@ -105,6 +113,8 @@ def refusals(problem: DiscreteProblem, task: Task) -> list[str]:
         reasons.append(f"{columns} columns, more than {_MAX_COLUMNS}")
     if (entries := int(np.count_nonzero(problem.X))) > _MAX_ENTRIES:
         reasons.append(f"{entries} nonzero features, more than {_MAX_ENTRIES}")
+    if isinstance(problem, LipschitzProblem) and problem.record_loss_bound > _MAX_SCORE:
+        reasons.append(f"losses up to {problem.record_loss_bound}, more than {_MAX_SCORE}")
     if isinstance(problem, ZeroOneHalfspace):
         largest = _largest_score(problem)
         if largest > _MAX_SCORE:
@@ -130,7 +140,7 @@ class RowModel:
         loss: loss of each column, shape (columns,).
     """
 
-    problem: ZeroOneHalfspace | MonotoneConjunction
+    problem: _Rows
     model: MipModel
     columns: Columns
     constant: int
@@ -138,7 +148,7 @@ class RowModel:
 
     @classmethod
     def of(cls, problem: DiscreteProblem, task: Task) -> RowModel:
-        assert isinstance(problem, ZeroOneHalfspace | MonotoneConjunction)
+        assert isinstance(problem, _Rows)
         lattice, model = problem.lattice, MipModel("rows")
         columns = add_weights(
             model,
@@ -147,11 +157,12 @@ class RowModel:
             radial=task is Task.NORMALIZED,
             budget=lattice.squared_radius,
         )
-        rows = list(_merged(problem))
-        if isinstance(problem, ZeroOneHalfspace):
-            constant, paid = _halfspace_rows(model, problem, columns, rows)
+        if isinstance(problem, LipschitzProblem):
+            constant, paid = 0, _lipschitz_rows(model, problem, columns)
+        elif isinstance(problem, ZeroOneHalfspace):
+            constant, paid = _halfspace_rows(model, problem, columns, list(_merged(problem)))
         else:
-            constant, paid = _feature_set_rows(model, problem, columns, rows)
+            constant, paid = _feature_set_rows(model, problem, columns, list(_merged(problem)))
         loss = np.zeros(model.size)
         loss[list(paid)] = list(paid.values())
         return cls(problem, model, columns, constant, loss)
@@ -175,7 +186,7 @@ def build(problem: DiscreteProblem, task: Task, open_session: OpenSession) -> So
     session = open_session(rows.model)
 
     def solve(query: Query) -> Proposal:
-        search = Search(problem, query, session)
+        search = Search(problem, query, session, row_error=_row_error(problem))
         search.offer(incumbent(problem, query))
         return search.run([rows.region(query.perturbation)])
 
@@ -268,6 +279,31 @@ def _weight_columns(model: MipModel, lattice: IntegerLattice, columns: Columns) 
         model.constrain([*level.tolist(), int(w)], [*values.tolist(), -1], "=", 0)
         found.append(int(w))
     return np.array(found, dtype=np.int64)
+
+
+def _lipschitz_rows(model: MipModel, problem: LipschitzProblem, columns: Columns) -> dict[int, int]:
+    """Add the losses of the distinct records; return the number of records of each column."""
+    weights = _weight_columns(model, problem.lattice, columns)
+    records = np.column_stack([problem.X, problem.y])
+    distinct, which = np.unique(records, axis=0, return_inverse=True)
+    counts = tallied(which.ravel(), problem.counts, len(distinct))
+    loss = {}
+    for record, count in zip(distinct, counts.tolist(), strict=True):
+        used = np.flatnonzero(record[:-1])
+        (t,) = model.add(1, integer=False, high=problem.record_loss_bound)
+        loss[int(t)] = count
+        for slope, constant in problem.slopes(int(record[-1])):
+            terms = [*weights[used].tolist(), int(t)]
+            model.constrain(terms, [*(-slope * record[used]).tolist(), 1], ">=", constant)
+    return loss
+
+
+def _row_error(problem: DiscreteProblem) -> float:
+    """A bound on the error of the summed losses at a point that is feasible up to the tolerance."""
+    if not isinstance(problem, LipschitzProblem):
+        return 0.0
+    reach = 1 + 2 * np.sum(np.abs(problem.X), axis=1)
+    return _FEASIBILITY * float(problem.counts @ reach)
 
 
 def _feature_set_rows(

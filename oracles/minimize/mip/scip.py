@@ -49,7 +49,7 @@ class ScipOracle(MipOracle):
     def __post_init__(self) -> None:
         self.check_model()
         if importlib.util.find_spec("pyscipopt") is None:
-            raise MissingSolverError("oracle 'scip' needs PySCIPOpt. To do: pip install pyscipopt")
+            raise MissingSolverError("oracle 'scip' needs PySCIPOpt. To do: pip install 'privopt[scip]'")
 
     def open(self, model: MipModel) -> Session:
         return ScipSession(model)

@@ -58,11 +58,15 @@ class Region:
 
 @dataclass
 class Search:
-    """The state of one solve over one or several regions."""
+    """The state of one solve over one or several regions.
+
+    ``row_error`` bounds the error of the losses from the tolerance of constraints, in units of loss.
+    """
 
     problem: DiscreteProblem
     query: Query
     session: Session
+    row_error: float = 0.0
     best: tuple[int, tuple[int, ...]] | None = None
     nodes: int = 0
     solves: int = 0
@@ -77,7 +81,7 @@ class Search:
         """A bound on the error of the solver's arithmetic, in units of loss."""
         if self.session.exact:
             return 0.0
-        return max(_TOLERANCE, 1e-9 * from_fixed(self.query.perturbation.magnitude))
+        return max(_TOLERANCE, self.row_error, 1e-9 * from_fixed(self.query.perturbation.magnitude))
 
     def offer(self, point: IntArray) -> int:
         """Evaluate a point exactly; keep it as incumbent if better, or equal and lexicographically first."""

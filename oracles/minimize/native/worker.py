@@ -46,6 +46,8 @@ _LEAST_GAIN = UNIT // 4  # of a pass that is not the last one
 _PART_NODES = 500  # of a trie, before its open nodes return to the queue
 _DESCENTS, _MORE_DESCENTS = 64, 4  # starts of the descent before the first trie search, and before the others
 _MOMENT = 0.05  # seconds of search between two checks of the clock
+_COMPILING = threading.Lock()  # one thread compiles, and says so; the others wait
+_NOTHING_IS_PRUNED = UNIT * 4 + 1  # a value that all points of the tiny region, of three records, are below
 
 
 def go(run: Run, threads: int) -> Status | None:
@@ -73,24 +75,33 @@ def _work(run: Run, leader: bool) -> None:
 @cache
 @announced("the exact solver")
 def compile_kernels() -> None:
-    """Compile all kernels (or load them from the cache) on a tiny region, before time is measured."""
+    """Compile the kernels of every solve (or load them from the cache), before time is measured."""
+    worker = _on_a_tiny_region()
+    worker._tighten(0, 2)
+    worker._strengthen(0)
+    worker.run.value = _NOTHING_IS_PRUNED
+    worker._search(0, _TREE_NODES)
+
+
+@cache
+def compile_tries() -> None:
+    """Compile the kernels of tries, which few solves need: when a region is first left to one."""
+    with _COMPILING, announced("the search over tries"):
+        worker = _on_a_tiny_region()
+        worker.run.duals[0] = nested.dual(worker.run.model.tries, worker._loaded())
+        worker._search_trie(Job(0, 0, True, fixed=()))
+
+
+def _on_a_tiny_region() -> Worker:
     lattice = IntegerLattice(-1, 1, dimension=3, radius=1.0)
     problem = ZeroOneHalfspace(np.array([[1, 0, 1], [0, 1, 1], [0, 0, 1]]), np.array([1, -1, 1]), lattice)
     model = Model.make(problem, CellModel.make(problem, Task.NORMALIZED))
     costs = model.regions.costs(Perturbation.zero(lattice))
     run = Run(model, costs, Limits().start(), lattice.low, lattice.high)
-    run.value = UNIT * problem.largest_loss + 1  # all points are below it: nothing is pruned
+    run.value = _NOTHING_IS_PRUNED
     worker = Worker(run, leader=False)
     worker.start(0, swept=False)
-    worker._tighten(0, 2)
-    worker._strengthen(0)
-    run.value = UNIT * problem.largest_loss + 1
-    worker._search(0, _TREE_NODES)
-    run.value = UNIT * problem.largest_loss + 1
-    worker._offer(*descend_from_many(worker.shape, worker.region, 2))
-    run.value = UNIT * problem.largest_loss + 1
-    run.duals[0] = nested.dual(model.tries, worker._loaded())
-    worker._search_trie(Job(0, 0, True, fixed=()))
+    return worker
 
 
 class Worker:
@@ -208,6 +219,7 @@ class Worker:
         run = self.run
         if number in run.flat:
             return False
+        compile_tries()
         descents = _MORE_DESCENTS if run.duals else _DESCENTS
         self._offer(*descend_from_many(self.shape, self.region, descents))
         found = self._raised(number)

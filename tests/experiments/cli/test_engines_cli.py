@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import sys
-import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +13,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from privopt.experiments.cli.main import main
 from privopt.problems.tables.schema import Schema
 
 duckdb = pytest.importorskip("duckdb")
@@ -38,32 +35,13 @@ categories = ["no", "yes"]
 FIT = ("fit", "--target", "state", "--schema", "schema.toml", "--classes", "0,1", "--epsilon", "2")
 
 
-@dataclass
-class Run:
-    returncode: int
-    stdout: str
-    stderr: str
-
-
-Command = Callable[..., Run]
+Command = Callable[..., Any]
 
 
 @pytest.fixture
-def privopt(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], clinic: Path) -> Command:
-    def run(*words: object) -> Run:
-        monkeypatch.setattr(sys, "argv", ["privopt", *map(str, words)])
-        monkeypatch.setattr("warnings.showwarning", warnings.showwarning)  # main replaces it
-        monkeypatch.chdir(clinic)
-        with pytest.raises(SystemExit) as stopped:
-            main()
-        return Run(int(stopped.value.code or 0), *capsys.readouterr())
-
-    return run
-
-
-@pytest.fixture
-def clinic(tmp_path: Path) -> Path:
-    """The same 400 patients as a file, a folder of files and two databases."""
+def clinic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The same 400 patients as a file, a folder of files and two databases; tests run in their folder."""
+    monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"age": rng.integers(18, 95, 400) / 2.0, "smoker": rng.choice(["no", "yes"], 400)})
     frame.loc[::17, "age"] = np.nan
@@ -113,7 +91,7 @@ def test_a_fit_is_the_same_wherever_the_records_are(
 def test_a_long_table_is_read_once(
     privopt: Command, clinic: Path, kind: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is said of a fit comes from the counts, and is what the table itself would tell."""
+    """Reports of a fit come from the counts, and say the same as the table itself."""
     monkeypatch.setenv("COLUMNS", "200")
     told, read = [], []
     codes = Schema.codes
@@ -146,13 +124,15 @@ def test_predictions_and_evaluations_are_the_same(privopt: Command, clinic: Path
         assert privopt(*judged, "--data", *data).stdout == numbers
 
 
+@pytest.mark.usefixtures("clinic")
 def test_predictions_are_made_in_parts(privopt: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    privopt(*FIT, "--data", "parts/*.parquet", "--save", "model.json")
+    assert privopt(*FIT, "--data", "parts/*.parquet", "--save", "model.json").returncode == 0
     expected = privopt("predict", "model.json", "parts/*.parquet").stdout
     monkeypatch.setattr("privopt.experiments.cli.tables._PART", 7)
     assert privopt("predict", "model.json", "parts/*.parquet").stdout == expected
 
 
+@pytest.mark.usefixtures("clinic")
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -167,7 +147,7 @@ def test_predictions_are_made_in_parts(privopt: Command, monkeypatch: pytest.Mon
         ((*FIT[1:], "--data", "parts/*.parquet", "--loss", "squared"), "--classes belongs"),
         (
             (*FIT[1:5], "--epsilon", "1", "--data", "parts/*.parquet", "--loss", "squared"),
-            "needs one that is in memory",
+            "needs one in memory",
         ),
         ((*FIT[1:], "--data", "none/*.parquet"), "no Parquet files"),
     ],
@@ -178,8 +158,9 @@ def test_what_an_engine_cannot_do_is_refused(privopt: Command, words: tuple[str,
     assert message in run.stderr
 
 
+@pytest.mark.usefixtures("clinic")
 def test_records_that_are_refused_are_paid_for(privopt: Command) -> None:
-    """What a refusal tells of records is not free; what the table's columns tell is."""
+    """A refusal that depends on records is not free; one that depends on columns is."""
     assert privopt("budget", "create", "ledger.json", "--epsilon", "9", "--delta", "0.1").returncode == 0
     words = (*FIT, "--ledger", "ledger.json", "--data", "parts/*.parquet")
     unknown = privopt(*words, "--target", "nowhere")

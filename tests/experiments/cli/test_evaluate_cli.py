@@ -86,7 +86,7 @@ def test_models_without_probabilities_say_so(clinic: Path) -> None:
     frame = pd.read_csv(clinic / "clinic.csv")
     sigmoid = PrivateSigmoidClassifier(5.0, schema=SCHEMA, classes=(0, 1), insecure_seed=0)
     sigmoid.fit(frame, frame["state"]).save(clinic / "sigmoid.json")
-    with pytest.raises(InvalidInputError, match="--loss logistic does"):
+    with pytest.raises(InvalidInputError, match="use --loss logistic"):
         run("predict", clinic / "sigmoid.json", clinic / "clinic.csv", "--proba")
 
 
@@ -168,13 +168,13 @@ def test_a_card_is_printed_in_four_ways(clinic: Path) -> None:
     run("card", card, "--output", clinic / "card.html", "--evaluation", report, "--title", "Who is ill?")
     page = (clinic / "card.html").read_text()
     assert "not made from" not in page  # nobody told the page: here they are the same records
-    assert "From 900 records. Were any of them among those that the card was made from" in page
+    assert "From 900 records. If any of them were training records of the card" in page
     assert "the two add up" in page
     assert "<h1>Who is ill?</h1>" in page
     for words, reason in (
         (("--output", clinic / "card.pdf"), "must end in"),
         (("--title", "x"), "--title belongs"),
-        (("--output", clinic / "card.sql", "--no-negative-points"), "for people"),
+        (("--output", clinic / "card.sql", "--no-negative-points"), "does not apply to .sql"),
         (("--output", clinic / "card.html", "--evaluation", card), "did not write that"),
     ):
         with pytest.raises(InvalidInputError, match=reason):

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
-import sys
-import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +12,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from privopt.experiments.cli.main import main
 from privopt.mechanisms import PrivateLogisticRegression
 from privopt.mechanisms.estimators.counting import encoded
 from privopt.mechanisms.estimators.prepared import schema_norm
@@ -29,18 +25,11 @@ from privopt.problems.convex.risk import EmpiricalRisk
 SCHEMA = Schema([Numeric("age", 0, 100, zero=0, one=100), Categorical("smoker", ["no", "yes"])])
 
 
-@dataclass
-class Run:
-    returncode: int
-    stdout: str
-    stderr: str
+Command = Callable[..., Any]
 
 
-Command = Callable[..., Run]
-
-
-@pytest.fixture
-def privopt(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Command:
+@pytest.fixture(autouse=True)
+def patients(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"age": rng.integers(18, 95, 600), "smoker": rng.choice(["no", "yes"], 600)})
     frame["state"] = np.where(frame["smoker"] == "yes", "ill", "well")
@@ -48,15 +37,6 @@ def privopt(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
     frame.to_csv(tmp_path / "patients.csv", index=False)
     SCHEMA.save(tmp_path / "schema.json")
     monkeypatch.chdir(tmp_path)
-
-    def run(*words: object) -> Run:
-        monkeypatch.setattr(sys, "argv", ["privopt", *map(str, words)])
-        monkeypatch.setattr("warnings.showwarning", warnings.showwarning)  # main replaces it
-        with pytest.raises(SystemExit) as stopped:
-            main()
-        return Run(int(stopped.value.code or 0), *capsys.readouterr())
-
-    return run
 
 
 FIT = ("fit", "--data", "patients.csv", "--schema", "schema.json", "--target", "state", "--classes")
@@ -180,7 +160,7 @@ def test_options_of_the_other_kind_of_model_are_refused(privopt: Command) -> Non
     ):
         run = privopt(*CLASSIFY, *wrong)
         assert run.returncode == 2
-        assert "belong to" in run.stderr
+        assert "belongs to" in run.stderr
     assert privopt(*CLASSIFY, "--loss", "hinge").returncode == 2
 
 
@@ -370,10 +350,10 @@ def test_targets_that_do_not_fit_the_loss_get_one_line(privopt: Command) -> None
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("calibrate", "dp-gd", "--separation", 2), "--separation belong to scorecards"),
-        (("calibrate", "dp-gd", "--calibration", "printed"), "--calibration belong to scorecards"),
+        (("calibrate", "dp-gd", "--separation", 2), "--separation belongs to scorecards"),
+        (("calibrate", "dp-gd", "--calibration", "printed"), "--calibration belongs to scorecards"),
         (("calibrate", "dp-gd", "--label-range", "0:5"), "--label-range belongs to regression"),
-        (("calibrate", "opdisc", "--delta", 1e-6, "--set", "l2:3"), "belong to linear models"),
+        (("calibrate", "opdisc", "--delta", 1e-6, "--set", "l2:3"), "belongs to linear models"),
         (("calibrate", "opdisc", "--delta", 1e-6, "--records", 100), "--records belongs to linear models"),
         ((*FIT[:-1], "--loss", "squared", "--classes", "a,b"), "--classes belongs to classification"),
     ],

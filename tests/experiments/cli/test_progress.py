@@ -1,4 +1,4 @@
-"""What the command line shows while it solves says what it is."""
+"""Progress of a solve on the command line names its numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a schema tells of features, and that linear models with one are read by it."""
+"""Public facts of features in a schema, and linear models that are read by them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from privopt.problems import Categorical, MissingLevel, Numeric, Schema
 SCHEMA = Schema(
     [
         Categorical("sex", ["f", "m"]),
-        MissingLevel(Numeric("age", 0, 4)),
+        MissingLevel(Numeric("age", 0, 4, zero=0, one=2)),
         Categorical("site", ["a", "b", "c"]),
     ],
     intercept=True,

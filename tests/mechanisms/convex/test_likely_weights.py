@@ -1,4 +1,4 @@
-"""What noisy moments make likely: against quadrature, against exact moments, and against no model at all."""
+"""Likely weights given noisy moments: against quadrature, exact moments and no model at all."""
 
 from __future__ import annotations
 

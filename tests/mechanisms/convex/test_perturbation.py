@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -13,10 +14,16 @@ from scipy.optimize import minimize
 from scipy.stats import norm
 
 from privopt.mechanisms import PrivateLogisticRegression
-from privopt.mechanisms.convex.objective_perturbation import ObjectivePerturbation
+from privopt.mechanisms.convex import objective_perturbation
+from privopt.mechanisms.convex.objective_perturbation import (
+    _HIDING_DELTA,
+    _HIDING_EPSILON,
+    ObjectivePerturbation,
+)
 from privopt.mechanisms.convex.output_perturbation import OutputPerturbation
 from privopt.mechanisms.convex.penalties import objective_penalty, output_penalty
 from privopt.mechanisms.errors import PrivacyParameterError
+from privopt.mechanisms.privacy.gradient_noise import VectorNoise, gaussian_steps
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.risk.choice import choose_risk_mechanism
 from privopt.oracles.certificate import Status
@@ -93,7 +100,8 @@ def test_minima_of_neighbours_are_within_the_sensitivity() -> None:
         moved = np.linalg.norm(plan.without_noise(EmpiricalRisk(X, y, LogisticLoss())) - w)
         worst = max(worst, float(moved))
     assert worst <= plan.vector_noise.sensitivity
-    assert plan.vector_noise.sensitivity == pytest.approx(2 / (50 * 0.05), rel=0.02)
+    # 2 G / (n l2), and the tolerance of either minimum over l2.
+    assert plan.vector_noise.sensitivity == pytest.approx((2 / 50 + 2 * plan.tolerance) / 0.05, rel=1e-10)
 
 
 def test_sensitivity_is_attained_by_a_linear_record() -> None:
@@ -248,6 +256,20 @@ def test_the_penalty_is_raised_where_the_proof_needs_it() -> None:
     # Of an epsilon without end it needs nothing, and a double all the same.
     vast = RiskFacts(10**7, 20, LogisticLoss(), row_norm=2.0)
     assert 0 < ObjectivePerturbation.plan(vast, epsilon=1e6, delta=1e-5).regularizer.l2 < 1e-100
+
+
+def test_shares_of_several_releases_add_up_to_no_more_than_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thirds of epsilon and of delta, exactly: three times the nearest double to 1e-5 / 3 is more."""
+    asked = []
+
+    def record(epsilon: float, delta: float, **others: Any) -> VectorNoise:
+        asked.append((epsilon, delta))
+        return gaussian_steps(epsilon, delta, **others)
+
+    monkeypatch.setattr(objective_perturbation, "gaussian_steps", record)
+    ObjectivePerturbation.plan(RiskFacts(1000, P, LogisticLoss()), releases=3, epsilon=0.1, delta=1e-5)
+    for share, part, whole in zip(asked[0], (_HIDING_EPSILON, _HIDING_DELTA), (0.1, 1e-5), strict=True):
+        assert 1 - 1e-14 < 3 * Fraction(share) / Fraction(part) / Fraction(whole) <= 1
 
 
 def test_refusals() -> None:

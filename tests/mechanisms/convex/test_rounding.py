@@ -33,7 +33,7 @@ BUDGET = {"epsilon": 1.0, "delta": 1e-5}
 
 
 def change(risk: EmpiricalRisk, x: Vector, anchor: Vector) -> float:
-    """What the only record of a risk moves a computed sum of differences by."""
+    """Influence of the only record of a risk on a computed sum of differences."""
     return float(np.linalg.norm(risk.difference_sum(x, anchor, np.array([0]))))
 
 

@@ -39,7 +39,7 @@ def risk(rows: Floats, y: Floats, loss: Loss, constant: float = 0.5) -> Empirica
 
 
 def released(data: EmpiricalRisk, plan: SufficientStatistics) -> Floats:
-    """What the noise is added to, from the moments: entries above the diagonal weigh sqrt 2."""
+    """Vector that noise is added to, from the moments: entries above the diagonal weigh sqrt 2."""
     A, b = moments(data, plan.offset)
     p = len(b)
     entries = [A[j, k] * (1 if j == k else math.sqrt(2)) for j in range(p) for k in range(j, p)]

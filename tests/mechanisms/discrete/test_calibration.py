@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from scipy import integrate, special, stats
 
 from privopt.mechanisms.discrete.calibration import (
+    SeparatorCounts,
     calibrate_opdisc,
     calibrate_rspm,
     calibrate_rspm_laplace,
@@ -30,6 +31,7 @@ from privopt.mechanisms.privacy.shifts import shift_delta, sound_sigma
 from privopt.problems.discrete.halfspace import ZeroOneHalfspace
 from privopt.problems.discrete.lattice import IntegerLattice
 from privopt.problems.discrete.objective import UNIT
+from privopt.problems.errors import InvalidInputError
 from tests.mechanisms.privacy.composition import shift_epsilon
 
 EPSILONS = st.floats(math.log(1e-3), math.log(20)).map(math.exp)
@@ -174,7 +176,7 @@ def test_published_code_halves_the_printed_noise() -> None:
 def test_sound_calibrations_survive_parity(epsilon: float, delta: float, d: int) -> None:
     assert opdisc_on_parity(epsilon, delta, d, "sound") <= epsilon
     # RSPM on {0, 1}^d with one separator per coordinate: a flip costs |eta_j|.
-    assert parity_epsilon(1 / rspm_sigma(epsilon, delta, binary=d, ternary=0), d, delta) <= epsilon
+    assert parity_epsilon(1 / rspm_sigma(epsilon, delta, SeparatorCounts(d, 0)), d, delta) <= epsilon
 
 
 def test_printed_rspm_is_refuted_in_closed_form() -> None:
@@ -214,7 +216,7 @@ def test_simulation_catches_the_printed_calibration_and_passes_the_sound_one() -
 
 def test_printed_results_say_that_they_are_refuted() -> None:
     opdisc = calibrate_opdisc(1.0, 1e-6, squared_radius=4, dof=5, calibration="printed").spend
-    rspm = calibrate_rspm(1.0, 1e-6, binary=0, ternary=4, calibration="printed").spend
+    rspm = calibrate_rspm(1.0, 1e-6, SeparatorCounts(0, 4), calibration="printed").spend
     for spend in (opdisc, rspm):
         assert spend.claim == "printed: refuted"
         assert "Neel" in spend.note
@@ -237,21 +239,21 @@ def one_ternary_integral(epsilon: float, sigma: float) -> float:
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.1, 1e-2), (1.0, 1e-6), (5.0, 1e-9)])
 def test_one_ternary_coordinate(epsilon: float, delta: float) -> None:
-    sigma = rspm_sigma(epsilon, delta, binary=0, ternary=1)
+    sigma = rspm_sigma(epsilon, delta, SeparatorCounts(0, 1))
     assert one_ternary_integral(epsilon, sigma) <= delta < one_ternary_integral(epsilon, 0.99 * sigma)
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.1, 1e-2), (1.0, 1e-6), (5.0, 1e-9)])
 def test_one_binary_coordinate_agrees_with_chi(epsilon: float, delta: float) -> None:
     # One separator: |eta| is sigma chi(1) and the shift is 2, so the general formula is the same law.
-    sigma = rspm_sigma(epsilon, delta, binary=1, ternary=0)
+    sigma = rspm_sigma(epsilon, delta, SeparatorCounts(1, 0))
     assert chi_integral(epsilon, sigma, 2.0, 1) <= delta < chi_integral(epsilon, 0.99 * sigma, 2.0, 1)
 
 
 @pytest.mark.parametrize(("binary", "ternary"), [(4, 0), (0, 23), (10, 20), (0, 200)])
 def test_many_coordinates_by_simulation(binary: int, ternary: int) -> None:
     """E[(1 - exp(epsilon - Z))_+] by sampling the worst shift itself, at a delta that sampling can see."""
-    sigma = rspm_sigma(0.5, 0.02, binary=binary, ternary=ternary)
+    sigma = rspm_sigma(0.5, 0.02, SeparatorCounts(binary, ternary))
     a, runs, rng = 2 / sigma, 100_000, np.random.default_rng(8)
     z = np.zeros(runs)
     for _ in range(binary):
@@ -267,7 +269,7 @@ def test_many_coordinates_by_simulation(binary: int, ternary: int) -> None:
 def test_two_binary_coordinates_far_in_the_tail() -> None:
     """|x1| + |x2| has the density 4 phi(t / sqrt 2) / sqrt 2 erf(t / 2): a one-dimensional integral."""
     epsilon, delta = 1.0, 1e-13
-    sigma = rspm_sigma(epsilon, delta, binary=2, ternary=0)
+    sigma = rspm_sigma(epsilon, delta, SeparatorCounts(2, 0))
 
     def exact(s: float) -> float:
         a = 2 / s
@@ -287,10 +289,10 @@ def test_two_binary_coordinates_far_in_the_tail() -> None:
 def test_rspm_noise_is_sound_monotone_and_below_the_general_bound(
     epsilon: float, delta: float, binary: int, ternary: int
 ) -> None:
-    sigma = rspm_sigma(epsilon, delta, binary=binary, ternary=ternary)
-    assert rspm_delta(epsilon, sigma, binary=binary, ternary=ternary) <= delta
-    assert sigma < rspm_sigma(epsilon, delta, binary=binary + 2, ternary=ternary)
-    assert sigma < rspm_sigma(epsilon, delta, binary=binary + 2, ternary=ternary - 1) * 1.001
+    sigma = rspm_sigma(epsilon, delta, SeparatorCounts(binary, ternary))
+    assert rspm_delta(epsilon, sigma, SeparatorCounts(binary, ternary)) <= delta
+    assert sigma < rspm_sigma(epsilon, delta, SeparatorCounts(binary + 2, ternary))
+    assert sigma < rspm_sigma(epsilon, delta, SeparatorCounts(binary + 2, ternary - 1)) * 1.001
     m = binary + 2 * ternary
     assert sigma < 1.01 * sound_sigma(epsilon, delta, 2 * math.sqrt(m), m)
 
@@ -303,11 +305,92 @@ def test_ternary_shifts_satisfy_the_condition() -> None:
 
 
 def test_counts_of_halfspace_separators() -> None:
-    def counts(low: list[int], high: list[int]) -> tuple[int, int]:
+    def counts(low: list[int], high: list[int]) -> SeparatorCounts:
         return separator_counts(ZeroOneHalfspace.separators(IntegerLattice(np.array(low), np.array(high))))
 
-    assert counts([-1, -1, -1], [1, 1, 1]) == (0, 3)
-    assert counts([0, -1, -1, 1], [1, 1, 0, 1]) == (2, 1)
+    assert counts([-1, -1, -1], [1, 1, 1]) == (0, 3, {})
+    assert counts([0, -1, -1, 1], [1, 1, 0, 1]) == (2, 1, {})
+    threshold = counts([-3, -1, 0, 0, -2], [3, 1, 1, 0, -2])
+    assert threshold == (1, 1, {6: 1})
+    assert (threshold.separators, threshold.shifted) == (9, 5)
+
+
+def threshold_lattice(bound: int, dimension: int) -> IntegerLattice:
+    """Weights from -bound to bound, and the weight -3 of a constant feature."""
+    return IntegerLattice(np.array([-bound] * dimension + [-3]), np.array([bound] * dimension + [-3]))
+
+
+def test_separators_of_threshold_functions_are_records_with_these_losses() -> None:
+    lattice = threshold_lattice(2, 2)
+    separators = ZeroOneHalfspace.separators(lattice)
+    assert separators.size == 8
+    points = np.concatenate(list(lattice.batches()))
+    alone = [
+        ZeroOneHalfspace(x[None], [y], lattice)
+        for x, y in zip(separators.records, separators.labels, strict=True)
+    ]
+    losses = np.stack([problem.losses(points) for problem in alone], axis=1)
+    assert np.array_equal(losses, [separators.losses(w) for w in points])
+    assert len(np.unique(losses, axis=0)) == len(points)
+    with pytest.raises(InvalidInputError, match="a threshold function"):
+        ZeroOneHalfspace.separators(IntegerLattice(-2, 2, dimension=2))
+
+
+def ordered_shift(phi: np.ndarray, cuts: int) -> np.ndarray:
+    """The shift of a threshold function with losses phi: 2 on a coordinate's last 1, -2 on its first 0."""
+    shift = np.zeros(len(phi))
+    for start in range(0, len(phi), cuts):
+        zeros = np.count_nonzero(phi[start : start + cuts] == 0)  # the losses of w_j are 0, .., 0, 1, .., 1
+        if zeros:
+            shift[start + zeros - 1] = -2
+        if zeros < cuts:
+            shift[start + zeros] = 2
+    return shift
+
+
+def test_ordered_shifts_satisfy_the_condition_and_move_what_is_counted() -> None:
+    lattice = threshold_lattice(2, 2)
+    separators = ZeroOneHalfspace.separators(lattice)
+    losses = [separators.losses(w) for w in np.concatenate(list(lattice.batches()))]
+    for one, other in itertools.permutations(losses, 2):
+        assert ordered_shift(one, 4) @ (one - other) >= 2
+    most = max(np.abs(ordered_shift(phi, 4)).sum() for phi in losses)
+    assert most == 2 * separator_counts(separators).shifted == 8  # |s|_1, which Laplace noise pays for
+
+
+def test_ordered_coordinates_by_simulation() -> None:
+    """E[(1 - exp(epsilon - Z))_+] by sampling the worst shift, in 3 coordinates of 5 separators."""
+    epsilon, cuts, coordinates = 0.5, 5, 3
+    patterns = np.array([[0] * z + [1] * (cuts - z) for z in range(cuts + 1)])
+    shifts = np.array([ordered_shift(phi, cuts) for phi in patterns])
+    sigma = rspm_sigma(epsilon, 0.02, SeparatorCounts(0, 0, {cuts: coordinates}))
+    rng, z = np.random.default_rng(3), np.zeros(50_000)
+    for _ in range(coordinates):
+        eta = sigma * rng.standard_normal((len(z), cuts))
+        z += np.max((eta @ shifts.T + np.sum(shifts**2, axis=1) / 2) / sigma**2, axis=1)
+    delta = float(np.mean(np.maximum(0, -np.expm1(epsilon - z))))
+    assert 0.004 < delta < 0.02
+
+
+def test_gaussian_rspm_on_parity_of_threshold_functions_by_simulation() -> None:
+    """{-2, .., 2}^3 with a threshold, loss = parity of the sum against its complement, run as argmins."""
+    epsilon, delta, runs = 1.0, 0.01, 60_000
+    lattice = threshold_lattice(2, 3)
+    separators, points = ZeroOneHalfspace.separators(lattice), np.concatenate(list(lattice.batches()))
+    phi = np.array([separators.losses(w) for w in points], dtype=np.float64)
+    parity = points[:, :3].sum(axis=1) % 2
+    sigma = rspm_sigma(epsilon, delta, separator_counts(separators))
+
+    def frequencies(loss: np.ndarray, scale: float, seed: int) -> np.ndarray:
+        eta = NoiseSource(insecure_seed=seed).gaussian(scale * sigma, (runs, separators.size))
+        return np.bincount(np.argmin(loss + eta @ phi.T, axis=1), minlength=len(points)) / runs
+
+    def audited_delta(scale: float) -> float:
+        p, other = frequencies(parity, scale, 1), frequencies(1 - parity, scale, 2)
+        return float(np.maximum(0, p - math.exp(epsilon) * other).sum())
+
+    assert audited_delta(1.0) <= delta
+    assert audited_delta(0.2) > 2 * delta
 
 
 def test_gaussian_rspm_on_ternary_parity_by_simulation() -> None:
@@ -316,7 +399,7 @@ def test_gaussian_rspm_on_ternary_parity_by_simulation() -> None:
     points = np.array(list(itertools.product((-1, 0, 1), repeat=4)))
     phi = np.concatenate([points <= 0, points >= 0], axis=1).astype(np.float64)
     parity = np.count_nonzero(points, axis=1) % 2
-    sigma = rspm_sigma(epsilon, delta, binary=0, ternary=4)
+    sigma = rspm_sigma(epsilon, delta, SeparatorCounts(0, 4))
 
     def frequencies(loss: np.ndarray, scale: float, seed: int) -> np.ndarray:
         eta = NoiseSource(insecure_seed=seed).gaussian(scale * sigma, (runs, 8))
@@ -360,7 +443,7 @@ def worst_delta(epsilon: float, cdf: Function, pdf: Function) -> float:
 
 def test_laplace_rspm_is_pure_and_tight_on_one_weight() -> None:
     epsilon = 1.0
-    plan = calibrate_rspm_laplace(epsilon, separators=2)
+    plan = calibrate_rspm_laplace(epsilon, SeparatorCounts(2, 0))
     assert plan.scale == pytest.approx(4 / epsilon, rel=1e-5)
     # Weights drawn as doubles may be a grid step off, twice, on both separators of a coordinate.
     assert plan.scale * epsilon / 4 * 2 >= 2 + 4 / UNIT
@@ -376,7 +459,7 @@ def test_laplace_rspm_is_pure_and_tight_on_one_weight() -> None:
 
 def test_gaussian_rspm_on_one_weight() -> None:
     epsilon, delta = 0.5, 1e-3
-    sigma = calibrate_rspm(epsilon, delta, binary=0, ternary=1).scale
+    sigma = calibrate_rspm(epsilon, delta, SeparatorCounts(0, 1)).scale
 
     def worst(s: float) -> float:
         law = stats.norm(scale=s)
@@ -394,8 +477,8 @@ def test_bad_epsilon(epsilon: float) -> None:
     for call in (
         lambda: calibrate_opdisc(epsilon, 1e-6, squared_radius=4, dof=5),
         lambda: calibrate_opdisc(epsilon, 1e-6, squared_radius=4, dof=5, calibration="printed"),
-        lambda: calibrate_rspm(epsilon, 1e-6, binary=0, ternary=4),
-        lambda: calibrate_rspm_laplace(epsilon, separators=4),
+        lambda: calibrate_rspm(epsilon, 1e-6, SeparatorCounts(0, 4)),
+        lambda: calibrate_rspm_laplace(epsilon, SeparatorCounts(4, 0)),
     ):
         with pytest.raises(PrivacyParameterError, match="epsilon"):
             call()
@@ -407,7 +490,7 @@ def test_bad_delta(delta: float) -> None:
         with pytest.raises(PrivacyParameterError, match="delta"):
             calibrate_opdisc(1.0, delta, squared_radius=4, dof=5, calibration=calibration)
         with pytest.raises(PrivacyParameterError, match="delta"):
-            calibrate_rspm(1.0, delta, binary=0, ternary=4, calibration=calibration)
+            calibrate_rspm(1.0, delta, SeparatorCounts(0, 4), calibration=calibration)
 
 
 def test_other_bad_arguments() -> None:
@@ -418,6 +501,6 @@ def test_other_bad_arguments() -> None:
         calibrate_opdisc(1.0, 1e-6, squared_radius=4, dof=5, calibration="published")
     for binary, ternary in ((0, 0), (-1, 3)):
         with pytest.raises(PrivacyParameterError):
-            calibrate_rspm(1.0, 1e-6, binary=binary, ternary=ternary)
+            calibrate_rspm(1.0, 1e-6, SeparatorCounts(binary, ternary))
     with pytest.raises(PrivacyParameterError, match="separators"):
-        calibrate_rspm_laplace(1.0, separators=0)
+        calibrate_rspm_laplace(1.0, SeparatorCounts(0, 0))

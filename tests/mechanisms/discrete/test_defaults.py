@@ -1,4 +1,4 @@
-"""What a plan is when little is said: lattices, calibrations, and what is refused."""
+"""Defaults of a plan: lattices, calibrations, and refusals."""
 
 from __future__ import annotations
 

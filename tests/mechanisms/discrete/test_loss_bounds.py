@@ -74,7 +74,7 @@ def test_the_exact_epsilon_stays_below_the_claim_and_near_it(name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(MECHANISMS))
 def test_a_calibration_to_losses_of_one_is_refuted_by_the_same_laws(name: str) -> None:
-    """What the plan would be if it took no notice of the bound, made to look as if it had."""
+    """Plan that takes no notice of the bound, made to look as if it had."""
     ignorant = planned(name, loss_bound=1)
     object.__setattr__(ignorant, "loss_bound", COST)
     assert worst(ignorant, ignorant.spend.delta)[0] > 2

@@ -1,4 +1,4 @@
-"""What every mechanism promises: plan before data, fail closed, say what it cost."""
+"""Promises of every mechanism: plan before data, fail closed, say what it cost."""
 
 from __future__ import annotations
 

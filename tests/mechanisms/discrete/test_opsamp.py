@@ -191,8 +191,9 @@ def test_other_problems_and_tasks_are_refused() -> None:
         plan.release(minimizer("enumerate").prepare(problem, Task.NORMALIZED))
 
 
+@pytest.mark.parametrize("runs", [200, pytest.param(800, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", OPSAMP_AUDITS)
-def test_audited_laws_are_those_of_releases(name: str) -> None:
+def test_audited_laws_are_those_of_releases(name: str, runs: int) -> None:
     (audited,) = OPSAMP_AUDITS[name]()
     assert audited.claim.exact_epsilon == pytest.approx(1.0, abs=0.01)
     for subject in (audited.claim, *audited.mutants):
@@ -201,9 +202,9 @@ def test_audited_laws_are_those_of_releases(name: str) -> None:
         for side, law in enumerate(subject.laws):
             sampler: Any = (subject.first, subject.second)[side]
             assert isinstance(sampler.draw, OPSampSampler)
-            outcomes = np.bincount(sampler(800, NoiseSource(insecure_seed=5 + side)), minlength=len(law))
-            rare = np.array(law) * 800 < 5
+            outcomes = np.bincount(sampler(runs, NoiseSource(insecure_seed=5 + side)), minlength=len(law))
+            rare = np.array(law) * runs < 5
             seen = np.append(outcomes[~rare], outcomes[rare].sum() + 10)
-            due = np.append(np.array(law)[~rare] * 800, np.array(law)[rare].sum() * 800 + 10)
+            due = np.append(np.array(law)[~rare] * runs, np.array(law)[rare].sum() * runs + 10)
             assert stats.chisquare(seen, due / due.sum() * seen.sum()).pvalue > 1e-3, subject.name
         assert exact_delta(*subject.laws, 1.0) <= 1e-3 or subject is not audited.claim

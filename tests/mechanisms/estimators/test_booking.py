@@ -18,7 +18,9 @@ from privopt.mechanisms import (
     PrivateLogisticRegression,
     PrivateRobustClassifier,
     PrivateRobustRegression,
+    PrivateRuleListClassifier,
     PrivateSigmoidClassifier,
+    PrivateTreeClassifier,
     evaluate,
 )
 from privopt.mechanisms.errors import BudgetExceededError, LedgerError
@@ -99,6 +101,11 @@ USES: dict[str, Fit] = {
     "sigmoid": fit(PrivateSigmoidClassifier, **DECLARED),
     "robust": fit(PrivateRobustClassifier, **DECLARED),
     "robust, of numbers": numbers(PrivateRobustClassifier, classes=CLASSES),
+    "a balanced tree with risks": fit(
+        PrivateTreeClassifier, class_weight="balanced", risk_share=0.2, **DECLARED
+    ),
+    "rules of partitions": in_partitions(fit(PrivateRuleListClassifier, **DECLARED)),
+    "a tree of an engine's table": in_engine(fit(PrivateTreeClassifier, **DECLARED)),
     "an evaluation": scored,
     "an evaluation of partitions": in_partitions(scored),
     "an evaluation of an engine's table": in_engine(scored),
@@ -258,6 +265,8 @@ def test_counted_records_are_booked(ledger: Ledger) -> None:
     other = Schema([Numeric("income", 0, 100)])
     with pytest.raises(InvalidInputError, match="counted by another schema"):
         PrivateHalfspaceClassifier(1.0, schema=other, classes=CLASSES, ledger=ledger).fit(counted)
+    with pytest.raises(InvalidInputError, match="leave y out"):
+        PrivateHalfspaceClassifier(1.0, ledger=ledger, **DECLARED).fit(counted, y)
     assert ledger.entries() == []
     PrivateHalfspaceClassifier(1.0, ledger=ledger, **DECLARED).fit(counted)
     with pytest.raises(BudgetExceededError):

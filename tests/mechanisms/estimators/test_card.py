@@ -451,8 +451,11 @@ def test_the_page_is_whole_and_stands_alone() -> None:
 
 def test_a_large_epsilon_is_called_a_weak_promise() -> None:
     shown = card(WHOLE).card_
-    assert "weak promise" not in card_page(shown)
-    assert "weak promise" in card_page(dataclasses.replace(shown, spend=PrivacySpend.pure(8.0, "seeded")))
+    assert "weak guarantee" not in card_page(shown)
+    large = PrivacySpend.pure(8.0, "seeded", note="half of it for the risks")
+    page = card_page(dataclasses.replace(shown, spend=large))
+    assert "weak guarantee" in page
+    assert "In detail: half of it for the risks" in page
 
 
 def test_a_void_guarantee_is_no_guarantee_on_paper() -> None:
@@ -472,15 +475,15 @@ def test_a_card_that_says_the_same_of_everybody_says_so(last: int, only: str) ->
     assert set(model.predict(frame)) == {only}
     shown = model.card_
     for said in (shown.warning, shown.to_markdown(), shown.without_negative_points().warning):
-        assert f"This rule says {only} of every record" in said
+        assert f"This rule predicts {only} for every record" in said
     assert 'class="warning"' in card_page(shown)
-    assert "and the risks tell" in shown.warning
+    assert "and the risks show" in shown.warning
     assert card().card_.warning == ""
     assert 'class="warning"' not in card_page(card().card_)
 
 
 @pytest.mark.parametrize(
-    ("delta", "said"), [(6.25e-10, "one in 1,600,000,000"), (1e-40, "a chance of 1e-40")]
+    ("delta", "said"), [(6.25e-10, "one in 1,600,000,000"), (1e-40, "probability 1e-40")]
 )
 def test_the_page_says_how_rare_the_exception_is(delta: float, said: str) -> None:
     shown = dataclasses.replace(card().card_, spend=PrivacySpend.approximate(1.0, delta, "seeded"))

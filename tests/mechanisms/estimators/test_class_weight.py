@@ -121,7 +121,7 @@ def test_what_is_booked_is_what_runs(tmp_path: Path) -> None:
     )
     ledger = Ledger.create(tmp_path / "ledger", 10.0, 0.1)
     refused = PrivateLogisticRegression(
-        *(1.0,), schema=SCHEMA, classes=CLASSES, mechanism="sufficient-statistics",
+        1.0, schema=SCHEMA, classes=CLASSES, mechanism="sufficient-statistics",
         class_weight="balanced", ledger=ledger,
     )  # fmt: skip
     with pytest.raises(PrivacyParameterError, match="WeightedLoss"):

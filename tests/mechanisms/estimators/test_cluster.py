@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 from privopt.mechanisms import PrivateLogisticRegression, evaluate
+from privopt.mechanisms.estimators.booking import is_booked
 from privopt.mechanisms.heavy_tails.sample_aggregate import SampleAggregate
 from privopt.mechanisms.privacy.ledger import Ledger
 from privopt.problems.errors import InvalidInputError
@@ -150,3 +151,21 @@ def test_without_a_scheduler_there_is_one_error_and_the_budget_stays_spent(
         for process in processes:
             process.kill()
             process.wait()
+
+
+def test_a_cluster_without_workers_is_waited_for_as_long_as_the_warning_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("privopt.problems.tables.partitions._LOOK", 0.1)
+    monkeypatch.setattr("privopt.problems.tables.partitions._PATIENCE", 0.5)
+    X, y = lazy(*arrays())
+    book = Ledger.create(tmp_path / "ledger.json", epsilon=3.0, delta=1e-3)
+    with (
+        distributed.LocalCluster(n_workers=0, processes=False, dashboard_address=None) as empty,
+        distributed.Client(empty),
+        pytest.warns(UserWarning, match=r"no workers: waiting up to 0\.5 seconds"),
+        pytest.raises(LostPartsError, match=r"no workers for 0\.5 seconds") as caught,
+    ):
+        PrivateLogisticRegression(1.0, ledger=book, **{**FACTS, "insecure_seed": None}).fit(X, y)
+    assert is_booked(caught.value)
+    assert len(book.entries()) == 1

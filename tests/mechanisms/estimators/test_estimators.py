@@ -22,12 +22,12 @@ from sklearn.model_selection import cross_val_score
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from privopt.mechanisms.errors import BudgetExceededError, PrivacyParameterError, UnknownMechanismError
-from privopt.mechanisms.estimators.counting import encoded
-from privopt.mechanisms.estimators.linear import (
+from privopt.mechanisms.estimators.bounded_linear import (
     PrivateLinearRegression,
     PrivateLogisticRegression,
     PrivateSigmoidClassifier,
 )
+from privopt.mechanisms.estimators.counting import encoded
 from privopt.mechanisms.estimators.prepared import schema_norm
 from privopt.mechanisms.estimators.scorecard import PrivateHalfspaceClassifier
 from privopt.mechanisms.privacy.accounting import zcdp_rho
@@ -251,12 +251,18 @@ def test_undeclared_facts_are_warned_about() -> None:
         PrivateLinearRegression(data_norm=1.0).fit(X, X[:, 0])
 
 
-def test_frames_arrays_and_sparse_matrices_agree() -> None:
+def test_frames_arrays_and_sparse_matrices_agree(tmp_path: Path) -> None:
     X, y = task(300)
     expected = classifier().fit(X, y)
     frame = pd.DataFrame(X, columns=["a", "b", "c"])
-    assert np.array_equal(classifier().fit(frame, y).coef_, expected.coef_)
-    assert list(classifier().fit(frame, y).feature_names_in_) == ["a", "b", "c"]
+    named = classifier().fit(frame, y)
+    assert np.array_equal(named.coef_, expected.coef_)
+    named.save(tmp_path / "named.json")
+    loaded = PrivateLogisticRegression.load(tmp_path / "named.json")
+    assert list(named.feature_names_in_) == list(loaded.feature_names_in_) == ["a", "b", "c"]
+    (tmp_path / "two.json").write_text(json.dumps({**named.to_dict(), "columns": ["a", "b"]}))
+    with pytest.raises(InvalidInputError, match="columns must be 3 names"):
+        PrivateLogisticRegression.load(tmp_path / "two.json")
     for matrix in (sp.csr_array(X), sp.csc_matrix(X)):
         fitted = classifier().fit(matrix, y)
         assert fitted.coef_ == pytest.approx(expected.coef_, abs=1e-6)

@@ -135,6 +135,8 @@ class TestThreads:
         X[np.abs(X) < 0.2] = 0
         whole, (dX, dy) = sparse.csr_matrix(X), lazy(X, y)
         facts: dict[str, Any] = {**FACTS, "norm": norm, "mechanism": mechanism}
+        if mechanism == "dp-gd":
+            facts["steps"] = 4
         model = PrivateLogisticRegression(1.0, **facts).fit(whole, y)
         dense = PrivateLogisticRegression(1.0, **facts).fit(dX, dy)
         close(dense, model)
@@ -160,6 +162,13 @@ class TestThreads:
         thin = dX.rechunk((300, 4)).map_blocks(lambda x: sparse.csr_array(x * np.nan), dtype=float)
         with pytest.raises(InvalidInputError, match=r"NaN|infin"):
             PrivateLogisticRegression(1.0, **FACTS).fit(thin, dy)
+        narrow = dX.rechunk(
+            (300, 4)
+        ).map_blocks(  # the last of 7 partitions lacks a column
+            lambda x: sparse.csr_array(x[:, 1:] if len(x) < 300 else x), dtype=float
+        )
+        with pytest.raises(InvalidInputError, match="partitions differ in their columns"):
+            PrivateLogisticRegression(1.0, **FACTS).fit(narrow, dy)
 
     def test_an_evaluation_counts_every_record_once(self) -> None:
         X, y = arrays()

@@ -16,11 +16,14 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from privopt.mechanisms import PrivateRobustClassifier, PrivateRobustRegression
 from privopt.mechanisms.errors import BudgetExceededError, PrivacyParameterError, UnknownMechanismError
+from privopt.mechanisms.estimators.robust import in_random_order
 from privopt.mechanisms.privacy.ledger import Ledger
+from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.registry import ROBUST_FITS
 from privopt.oracles import UnfinishedDrawError
 from privopt.oracles.limits import Limits
 from privopt.problems import Categorical, InvalidInputError, Numeric, PrivacyLeakWarning, Schema
+from privopt.problems.tables.counted import CountedRecords
 
 
 def incomes(n: int = 6000, seed: int = 0, size: float = 1000.0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -184,3 +187,36 @@ def test_too_few_records_for_units_are_told() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         PrivateRobustClassifier(0.5, delta=1e-6, schema=flags, classes=(0, 1)).fit(table, [0, 1] * 100)
+
+
+def test_counted_records_are_fitted_in_random_order() -> None:
+    """Whether they were counted in memory or in an engine; each record once, labels beside their records."""
+    ibis = pytest.importorskip("ibis")
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"x": rng.integers(0, 50, 3000) * 1.0, "z": rng.choice(["a", "b"], 3000)})
+    label = np.where(frame["x"] + 9 * (frame["z"] == "a") + rng.normal(0, 4, 3000) > 30, "yes", "no")
+    schema, classes = Schema([Numeric("x", 0, 50), Categorical("z", ["a", "b"])]), ["no", "yes"]
+    counted = CountedRecords.of(schema, schema.codes(frame), classes, (label == "yes").astype(np.int64))
+    model = PrivateRobustClassifier(4.0, schema=schema, classes=classes, insecure_seed=1)
+    there = model.fit(ibis.memtable(frame.assign(y=label)), "y").coef_.tolist()
+    assert model.fit(counted).coef_.tolist() == there
+    assert np.mean(model.predict(frame) == label) > 0.85
+    seen: list[Any] = []
+    X, targets = model._read(counted, None, schema, NoiseSource(2))
+    seen = sorted(zip(X[:, 0].tolist(), X[:, 1].tolist(), targets.labels[0].tolist(), strict=True))
+    features = schema.encode(frame)
+    expected = (features.X / features.denominator)[:, :2]
+    signs = np.where(label == "yes", 1.0, -1.0)
+    assert seen == sorted((*row, sign) for row, sign in zip(expected.tolist(), signs.tolist(), strict=True))
+    with pytest.raises(InvalidInputError, match="regression needs a table in memory"):
+        PrivateRobustRegression(1.0, schema=schema).fit(ibis.memtable(frame.assign(y=1.0)), "y")
+
+
+def test_every_order_of_counted_records_is_equally_likely() -> None:
+    """Chi-squared over the 12 orders of counts 2, 1, 1; the limit is its 1 - 1e-6 quantile, 11 degrees."""
+    source, found = NoiseSource(0), {}
+    for _ in range(6000):
+        order = tuple(in_random_order(np.array([2, 1, 1]), source).tolist())
+        found[order] = found.get(order, 0) + 1
+    assert len(found) == 12
+    assert sum((count - 500) ** 2 / 500 for count in found.values()) < 48.9

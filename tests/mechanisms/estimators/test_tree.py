@@ -7,7 +7,9 @@ import sqlite3
 import warnings
 from html.parser import HTMLParser
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from xml.etree import ElementTree
 
 import dask.dataframe as dd
 import duckdb
@@ -22,8 +24,11 @@ from privopt.mechanisms.errors import BudgetExceededError
 from privopt.mechanisms.estimators.branches import Branch, Leaf, branches_of
 from privopt.mechanisms.estimators.evaluate import evaluate
 from privopt.mechanisms.estimators.tree import PrivateRuleListClassifier, PrivateTreeClassifier
+from privopt.mechanisms.estimators.tree_card import TreeCard
 from privopt.mechanisms.estimators.tree_page import tree_page
+from privopt.mechanisms.evaluation.classes import ClassEvaluation
 from privopt.mechanisms.privacy.ledger import Ledger
+from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.problems import Categorical, Numeric, Schema
 from privopt.problems.discrete.rule_list import RuleList
 from privopt.problems.discrete.tree import DecisionTree
@@ -383,6 +388,7 @@ def test_page_markdown_and_json_say_what_the_model_says(kind: Any) -> None:
     flat = " ".join(parser.text.split())
     for condition in conditions:
         assert "".join(condition.split()) in "".join(flat.split())
+    assert ("Go down the list" in flat) == (kind is PrivateRuleListClassifier)
     markdown = card.to_markdown()
     assert markdown.count("\n- ") + markdown.count("  - ") + markdown.startswith("- ") == len(conditions)
 
@@ -402,13 +408,87 @@ def test_page_markdown_and_json_say_what_the_model_says(kind: Any) -> None:
     assert told == model.predict(X.head(200)).tolist()
 
 
+@pytest.mark.parametrize("with_risks", [False, True])
+def test_whatever_is_drawn_lies_within_the_picture(with_risks: bool) -> None:
+    tables = dict.fromkeys(("shares", "lows", "highs"), np.full((3, 2), 1.0))
+    risks: Any = SimpleNamespace(**tables) if with_risks else None
+    predicates = Predicates.of(SCHEMA)
+    branches = Branch(0, True, Leaf(0, 0), Branch(1, True, Leaf(1, 1), Leaf(0, 2)))
+    card = TreeCard(branches, predicates, ("no", "yes"), False, risks, PrivacySpend.pure(1.0, "test"))
+    picture = ElementTree.fromstring(card.to_svg())
+    _, _, width, height = (float(number) for number in picture.attrib["viewBox"].split())
+    drawn = list(picture.iter("{http://www.w3.org/2000/svg}rect"))
+    assert len(drawn) == (6 if with_risks else 3)  # a prediction for each leaf, and a bar for its share
+    for box in drawn:
+        x, y, w, h = (float(box.attrib[key]) for key in ("x", "y", "width", "height"))
+        assert 0 <= x < x + w <= width
+        assert 0 <= y < y + h <= height
+
+
 def test_a_model_that_says_the_same_of_everybody_warns() -> None:
     X, _ = patients(300)
     model = classifier(epsilon=50.0).fit(X, pd.Series(["well"] * 300))
     assert model.leaves_ == (Leaf(0, 0),)
-    assert "says well of every record" in model.card_.to_markdown()
+    assert "predicts well for every record" in model.card_.to_markdown()
 
 
 def test_clones_and_other_estimators_stay_apart() -> None:
     model = classifier(max_depth=2, risk_share=0.1)
     assert clone(model).get_params() == model.get_params()
+
+
+def test_several_classes_are_evaluated_by_their_confusion_matrix() -> None:
+    """At epsilon = 60 the noise of a count is 0 but for odds of exp(30): estimates are those of the table."""
+    X, y = patients(3000)
+    y = y.mask(X["age"] < 27, "young")
+    model = classifier(epsilon=50.0, classes=("well", "ill", "young")).fit(X, y)
+    said = model.predict(X)
+    found = evaluate(model, X, y, epsilon=60.0, target="table", insecure_seed=0)
+    assert isinstance(found, ClassEvaluation)
+    assert (found.spend.epsilon, found.spend.delta) == (60.0, 0.0)
+    labels = list(model.classes_)
+    counted = [[int(np.sum((y == true) & (said == told))) for told in labels] for true in labels]
+    assert found.confusion.to_numpy().tolist() == counted
+    assert found.metrics["accuracy"].value == pytest.approx(np.mean(said == y))
+    recalls = [np.mean(said[y == label] == label) for label in labels]
+    assert found.metrics["balanced accuracy"].value == pytest.approx(np.mean(recalls))
+    for label, recall in zip(labels, recalls, strict=True):
+        assert found.metrics[f"recall of {label}"].value == pytest.approx(recall)
+        precision = np.mean(y[said == label] == label)
+        assert found.metrics[f"precision of {label}"].value == pytest.approx(precision)
+    noisy = evaluate(model, X, y, epsilon=0.1, insecure_seed=0)
+    for estimate in noisy.metrics.values():
+        assert np.isnan(estimate.value) or estimate.low <= estimate.value <= estimate.high
+    assert int(noisy.confusion.to_numpy().sum()) == len(X)
+    json.dumps(noisy.to_dict())
+    counts = CountedRecords.of(SCHEMA, SCHEMA.codes(X), labels, np.array([labels.index(s) for s in y]))
+    again = evaluate(model, counts, epsilon=60.0, target="table", insecure_seed=0)
+    assert again.confusion.equals(found.confusion)
+
+
+def test_a_missing_value_is_mentioned_only_where_there_can_be_one() -> None:
+    predicates = Predicates.of(SCHEMA)
+    names = {(q.name, q.kind, q.value): k for k, q in enumerate(predicates.questions)}
+    missing, below = names["points", "missing", None], names["points", "below", 30]
+    inner = Branch(below, True, Leaf(0, 1), Leaf(1, 2))
+    spend = PrivacySpend.pure(1.0, "exponential")
+    under = TreeCard(Branch(missing, True, Leaf(1, 0), inner), predicates, ("a", "b"), False, None, spend)
+    assert under.lines() == [
+        "points is missing: b",
+        "points is known",
+        "  points < 30: a",
+        "  points ≥ 30: b",
+    ]
+    alone = TreeCard(inner, predicates, ("a", "b"), False, None, spend)
+    assert alone.lines() == ["points < 30: a", "points ≥ 30 or missing: b"]
+    rules = TreeCard(Branch(missing, True, Leaf(1, 0), inner), predicates, ("a", "b"), True, None, spend)
+    assert rules.lines() == ["if points is missing: b", "else if points < 30: a", "otherwise: b"]
+
+
+def test_a_picture_has_its_own_colours() -> None:
+    """Outside the page no style sheet says what to fill: black boxes would hide black letters."""
+    X, y = patients()
+    picture = ElementTree.fromstring(classifier(epsilon=50.0, risk_share=0.2).fit(X, y).card_.to_svg())
+    boxes = list(picture.iter("{http://www.w3.org/2000/svg}rect"))
+    assert boxes
+    assert all(e.get("fill") for e in (picture, *boxes))

@@ -23,10 +23,11 @@ from privopt.mechanisms import (
     evaluate,
 )
 from privopt.mechanisms.errors import BudgetExceededError, PrivacyParameterError
+from privopt.mechanisms.estimators.rowwise import Check, check_rowwise_scores
 from privopt.mechanisms.evaluation.bins import ScoreBins, bins_of, score_law
 from privopt.mechanisms.evaluation.histogram import HistogramPlan, ScoreHistogram
 from privopt.mechanisms.evaluation.intervals import Estimate, Intervals
-from privopt.mechanisms.evaluation.metrics import Evaluation, _whole, supported
+from privopt.mechanisms.evaluation.metrics import Evaluation, supported, whole_counts
 from privopt.mechanisms.privacy.ledger import Ledger
 from privopt.problems import Binned, Categorical, InvalidInputError, Numeric, Schema
 from privopt.problems.tables.counted import CountedRecords
@@ -153,6 +154,37 @@ def test_an_interval_of_three_times_a_number_is_three_times_as_wide() -> None:
     about = Intervals(histogram(held, 0.004), "table")
     once, thrice = about.mean(values), about.mean(3 * values)
     assert (thrice.high - thrice.value) == pytest.approx(3 * (once.high - once.value), rel=1e-9)
+
+
+@pytest.mark.parametrize("bins", [2, 10])
+def test_all_cells_but_one_are_known_as_well_as_that_one(bins: int) -> None:
+    """Counts sum to the public n: what is wrong with one cell is wrong with the others together."""
+    one = np.zeros((bins, 2), dtype=bool)
+    one[0, 1] = True
+    about = Intervals(histogram(np.full((bins, 2), 10**6), 0.004), "table")
+    rest, cell = about.count(~one), about.count(one)
+    assert rest.low + cell.high == rest.high + cell.low == 2 * bins * 10**6
+
+
+def test_a_public_number_added_to_every_cell_moves_a_mean_and_its_interval_alike() -> None:
+    values = np.array([[0.0, 1.0], [0.0, 0.0]])
+    about = Intervals(histogram(np.full((2, 2), 1000), 0.05), "table")
+    found, moved = about.mean(values), about.mean(values + 5)
+    assert np.array([moved.low, moved.high]) - 5 == pytest.approx([found.low, found.high], rel=1e-9)
+
+
+def test_intervals_of_all_cells_but_one_cover_as_often_as_they_say() -> None:
+    """95% within four standard errors of 1,000 tables, by noise alone: neither less nor more."""
+    bins, runs, source = 3, 1000, NoiseSource(insecure_seed=5)
+    plan = HistogramPlan.plan(ScoreBins(tuple(map(float, range(bins - 1)))), epsilon=0.1)
+    cells = np.ones((bins, 2), dtype=bool)
+    cells[0, 0] = False
+    held = np.full((bins, 2), 300)
+    about = (Intervals(plan.release_counts(held, source), "table") for _ in range(runs))
+    found = [(intervals.count(cells), intervals.mean(cells.astype(float))) for intervals in about]
+    for truth, estimates in zip((held[cells].sum(), cells.mean()), zip(*found, strict=True), strict=True):
+        covered = sum(e.low <= truth <= e.high for e in estimates)
+        assert abs(covered / runs - 0.95) < 4 * math.sqrt(0.95 * 0.05 / runs)
 
 
 def test_half_of_a_sum_with_an_open_part_is_open_between_the_halves_of_the_ends() -> None:
@@ -374,10 +406,15 @@ def test_whole_counts_have_the_public_sum() -> None:
     for _ in range(100):
         noisy = rng.normal(10, 30, 4)
         noisy += (40 - noisy.sum()) / 4
-        whole = _whole(noisy, 40)
+        whole = whole_counts(noisy, 40)
         assert whole.sum() == 40
         assert whole.min() >= 0
-    assert _whole(np.array([3.2, -1.0, 7.8, 0.0]), 10).tolist() == [3, 0, 7, 0]  # 2.7, 7.3 after the shift
+    assert whole_counts(np.array([3.2, -1.0, 7.8, 0.0]), 10).tolist() == [
+        3,
+        0,
+        7,
+        0,
+    ]  # 2.7, 7.3 after the shift
 
 
 def test_the_curve_rises_and_its_area_is_the_auc() -> None:
@@ -440,10 +477,13 @@ def test_any_public_classifier_with_scores_is_evaluated() -> None:
 def test_what_cannot_be_evaluated_is_refused() -> None:
     X, y = patients(300)
     model = linear()
-    three = PrivateLogisticRegression(5.0, schema=SCHEMA, classes=("a", "b", "c"), insecure_seed=0)
-    three.fit(X, np.resize(["a", "b", "c"], 300))
+    features = SCHEMA.encode(X).X
+    three = LogisticRegression(max_iter=1000).fit(features, np.resize(["a", "b", "c"], 300))
     with pytest.raises(InvalidInputError, match="has 3 classes"):
-        evaluate(three, X, y)
+        evaluate(three, features, y)
+    two = LogisticRegression(max_iter=1000).fit(features, y)
+    with pytest.raises(InvalidInputError, match=f"has {features.shape[1] - 1} features, .* fitted to"):
+        evaluate(two, features[:, 1:], y)
     numbers = PrivateLinearRegression(5.0, schema=SCHEMA, label_range=(0, 1), insecure_seed=0)
     with pytest.raises(InvalidInputError, match="has no classes"):
         evaluate(numbers.fit(X, np.zeros(300)), X, y)
@@ -536,12 +576,23 @@ def test_scores_that_depend_on_other_rows_are_refused_before_records_are_read(
         evaluate(model, NoRecords(), NoRecords(), schema=schema)
 
 
+def test_scores_near_zero_are_compared_on_their_own_scale() -> None:
+    class Shrinks:
+        n_features_in_ = 2
+
+        def decision_function(self, x: Any) -> Any:
+            return 1e-9 * from_the_mean(x)[:, 0]
+
+    with pytest.raises(InvalidInputError, match="which rows are scored together"):
+        check_rowwise_scores(Shrinks(), None)
+
+
 @pytest.mark.parametrize("schema", [SCHEMA, None], ids=["schema", "no schema"])
 def test_scores_of_rows_by_themselves_are_told_on_the_spend(schema: Schema | None) -> None:
     model, (X, y) = fitted(np.tanh, schema is not None), patients(300)
     found = evaluate(model, X if schema else numbers(X), y, schema=schema)
     assert found.spend.claim == "proved"
-    assert "64 made-up rows" in found.spend.note
+    assert "64 synthetic rows" in found.spend.note
     assert Evaluation.from_dict(found.to_dict()).spend == found.spend
 
 
@@ -554,6 +605,8 @@ def test_scores_that_could_not_be_tried_are_not_called_proved(tmp_path: Path) ->
     assert "not checked" in str(found.spend)
     assert not found.spend.guaranteed
     assert ledger.total().epsilon == 1.0
+    unknown = check_rowwise_scores(object(), None)
+    assert unknown == Check(False, "not checked, as no schema describes the rows")
 
 
 def test_models_of_this_package_are_tried_when_their_scores_are_replaced() -> None:
@@ -563,6 +616,19 @@ def test_models_of_this_package_are_tried_when_their_scores_are_replaced() -> No
     model.decision_function = lambda rows: by_the_largest(scores(rows))
     with pytest.raises(InvalidInputError, match="which rows are scored together"):
         evaluate(model, X, y)
+
+
+@pytest.mark.parametrize("name", ["predict", "_scores"])
+def test_a_model_of_several_classes_with_a_replaced_method_is_not_this_packages(name: str) -> None:
+    """One record could choose what all others are predicted to be, and move every count."""
+    X = np.eye(3)[np.arange(30) % 3]
+    classes = ("a", "b", "c")
+    model = PrivateLogisticRegression(5.0, data_norm=1.0, classes=classes, insecure_seed=0)
+    model.fit(X, np.array(classes)[np.arange(30) % 3])
+    assert evaluate(model, X, np.array(classes)[np.arange(30) % 3]).spend.epsilon == 1.0
+    setattr(model, name, lambda rows: np.full(len(rows), classes[int(rows[0, 0])]))
+    with pytest.raises(InvalidInputError, match="has 3 classes"):
+        evaluate(model, X, np.array(classes)[np.arange(30) % 3])
 
 
 def test_a_decision_function_gives_one_score_a_row() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 from privopt.mechanisms import NoiseSource, PrivateHalfspaceClassifier, evaluate
 from privopt.mechanisms.errors import BudgetExceededError, PrivacyParameterError
 from privopt.mechanisms.estimators.risks import CardBudget
-from privopt.mechanisms.evaluation.bins import ScoreBins
+from privopt.mechanisms.evaluation.bins import ScoreBins, card_bins, risk_bins
 from privopt.mechanisms.evaluation.histogram import HistogramPlan
 from privopt.mechanisms.evaluation.risk import RiskTable
 from privopt.mechanisms.privacy.ledger import Ledger
@@ -114,6 +115,16 @@ def test_the_share_of_all_is_what_is_likely_given_its_noise(positive: int, most:
     assert told < most * raw
     exact = HistogramPlan.plan(ScoreBins((0.0,)), epsilon=100.0).release(np.zeros(10), labels[:10], source)
     assert RiskTable.of(exact).risks == pytest.approx([(10 + 0.5) / 11])
+
+
+@pytest.mark.parametrize("epsilon", [0.001, 0.02, 0.05, 1.0])
+def test_no_more_bins_are_counted_for_risks_than_can_be_rows_of_their_own(epsilon: float) -> None:
+    """A row needs four deviations of the noise of its two counts, each of variance 2 / rate^2, or more."""
+    points = np.array([10, -4, 3, -6])
+    counted, usual = (bins(SCHEMA, points, 2000, epsilon).size for bins in (risk_bins, card_bins))
+    needed = 4 * math.sqrt(2 * 2) / (epsilon / 2)  # records; the rate is epsilon / 2
+    assert 2 <= counted <= max(2, round(2000 / needed)) + 2  # 0 is an edge, and the outer bins hold the rest
+    assert counted == usual if epsilon == 1 else counted < usual
 
 
 def test_without_noise_and_support_the_risk_is_the_share_of_all() -> None:

@@ -11,7 +11,7 @@ from privopt.mechanisms.errors import PlanMismatchError, PrivacyParameterError
 from privopt.mechanisms.heavy_tails.clipped_newton import ClippedNewton
 from privopt.mechanisms.heavy_tails.column_search import ColumnSearch, centre_grid
 from privopt.mechanisms.heavy_tails.measured_descent import MeasuredRobustDescent, MeasuredTrimmedDescent
-from privopt.mechanisms.heavy_tails.units import Units
+from privopt.mechanisms.heavy_tails.units import Units, searched_columns
 from privopt.mechanisms.privacy.accounting import gaussian_epsilon, gaussian_mu
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.risk.iteration import StepClock
@@ -59,6 +59,20 @@ def test_measured_descents_spend_their_claim(kind: type[MeasuredRobustDescent], 
     assert (plan.search is None) == (n == 100)
     assert 0.999 <= searched + plan.descent.spend.epsilon <= 1.0
     assert plan.descent.spend.delta == (1e-6 if plan.search is None else 5e-7)
+    assert ("counts_sigma" in plan.noise) == (plan.search is not None)  # all noise is stated
+    assert kind.plan(n, 3, PLAIN_SQUARES, epsilon=1.0, delta=1e-6, steps=7).steps == 7
+
+
+def test_weights_in_private_units_predict_what_the_raw_ones_do() -> None:
+    """The label is its centre plus scale * <rows, weights>; a column without a scale has no weight."""
+    rng = np.random.default_rng(0)
+    X, weights = rng.uniform(size=(50, 3)), rng.standard_normal(4)
+    units = Units(np.array([0.25, -4.0, 3.0]), np.array([2.0, 8.0, 0.0]), 10.0, -1.5, 3.0)
+    raw = units.raw(weights)
+    predicted = units.label_centre + units.label_scale * (units.rows(X) @ weights)
+    assert X @ raw[:-1] + raw[-1] == pytest.approx(predicted, rel=1e-12)
+    assert raw[2] == 0
+    assert searched_columns(1, (0,)) == [0]  # a search asks about a column that there is
 
 
 def wild(rng: np.random.Generator, n: int, d: int) -> np.ndarray:

@@ -89,6 +89,14 @@ def test_sampled_plans_spend_their_claim() -> None:
     assert 0.97 <= composed_epsilon([noise], 1e-5) <= 1.0
 
 
+def test_a_batch_of_all_records_gets_the_noise_and_the_truncation_of_the_full_gradient() -> None:
+    """The noise on the mean and the scale that minimises its error, by the two accountants of a Gaussian."""
+    sampled = planned("robust-sgd", 2000, 3, batch=2000, steps=4)
+    full = planned("robust-gd", 2000, 3, steps=4)
+    for of in ("sigma", "scale"):
+        assert sampled.noise[of] == pytest.approx(full.noise[of], rel=0.03)
+
+
 def test_noise_is_less_than_printed_at_the_printed_scale() -> None:
     """sigma^2 = 8 v d T / (9 log(1/failure) n rho): Algorithm 4."""
     n, d, steps, v, failure, delta = 10**5, 10, 20, 2.0, 0.01, 1e-5
@@ -137,7 +145,9 @@ def test_logistic_ridge_and_sparse_rows() -> None:
     for rows in (X, sp.csr_array(X)):
         risk = UnclippedRisk(rows, labels, LogisticLoss())
         plan = RobustGradientDescent.plan(
-            *(risk.facts, L2Ball(3, 5.0), ridge(0.01)),
+            risk.facts,
+            L2Ball(3, 5.0),
+            ridge(0.01),
             epsilon=2.0,
             delta=1e-5,
             moment=1.0,
@@ -153,7 +163,7 @@ def test_logistic_ridge_and_sparse_rows() -> None:
 def test_steps_are_as_long_as_the_smoothness_with_the_penalty_allows() -> None:
     facts, descent = unclipped_facts(5000, 3, PLAIN_SQUARES), Descent(smoothness=2.0)
     plan = RobustGradientDescent.plan(
-        *(facts, L2Ball(3, 5.0), ridge(0.5)), epsilon=1.0, delta=1e-5, moment=4.0, descent=descent
+        facts, L2Ball(3, 5.0), ridge(0.5), epsilon=1.0, delta=1e-5, moment=4.0, descent=descent
     )
     assert plan.step_sizes == (1 / 2.5, 1 / 2.5)
 

@@ -86,7 +86,8 @@ def test_the_balanced_scale_beats_the_printed_one_where_noise_dominates() -> Non
     for epsilon in (0.1, 1.0):
         balanced = RobustMean.plan(n, 10, moment=v, epsilon=epsilon, delta=1e-5, failure=failure)
         printed = RobustMean.plan(
-            *(n, 10),
+            n,
+            10,
             moment=v,
             epsilon=epsilon,
             delta=1e-5,
@@ -318,9 +319,9 @@ def test_noise_is_never_narrower_than_its_grid() -> None:
     assert trim.sensitivity(np.zeros(1000)) == 2.0 * 2.0**-16
 
 
-def test_sums_over_many_records_pay_for_their_rounding() -> None:
+@pytest.mark.parametrize("n", [10**6, 10**8])
+def test_sums_over_many_records_pay_for_their_rounding(n: int) -> None:
     """n numbers of size 1 add up to an error of n^2 2^-53 at most, in each of two data sets."""
-    n = 10**8
     plan = RobustMean.plan(n, 3, moment=1.0, epsilon=1.0, delta=1e-6)
     moved = 2 * INFLUENCE * plan.truncation.scale * math.sqrt(3) * (1 / n + n * 2.0**-53)
     assert moved <= plan.vector_noise.sensitivity <= 1.001 * moved

@@ -293,7 +293,17 @@ class HoldsALock:
         return np.zeros(1)
 
 
-@pytest.mark.parametrize("estimator", [HoldsALock(), iter(())])
+class DoesNotComeBack:
+    """Can be pickled, and not be unpickled."""
+
+    def __reduce__(self) -> tuple[type[int], tuple[str]]:
+        return int, ("no number",)
+
+    def __call__(self, rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
+        return np.zeros(1)
+
+
+@pytest.mark.parametrize("estimator", [HoldsALock(), DoesNotComeBack(), iter(())])
 def test_an_estimator_that_cannot_be_copied_is_refused_before_records_are_read(estimator: object) -> None:
     with pytest.raises(InvalidInputError, match=r"copy|function"):
         planned().release("never read", "neither", estimator)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Where the defaults of the searches come from: each is an equation, and holds for the plan that is made."""
+"""Equations behind the defaults of the searches, each of which holds for the plan that is made."""
 
 from __future__ import annotations
 
@@ -70,10 +70,10 @@ def test_newton_s_damping_is_the_largest_eigenvalue_that_noise_has() -> None:
     source = NoiseSource(insecure_seed=0)
     tops = [np.linalg.eigvalsh(plan.hessian_noise.add(np.zeros((d, d)), source))[-1] for _ in range(10)]
     assert plan.damping == pytest.approx(np.mean(tops), rel=0.1)
-    spread = plan.facts.hessian_lipschitz / plan.bend
+    spread = plan.facts.hessian_lipschitz / plan.cubic_coefficient
     assert spread == pytest.approx(d**1.5)  # up to a hundred directions
     wide = DPCubicNewton.plan(RiskFacts(100_000, 400, SigmoidLoss()), **BUDGET)
-    assert wide.facts.hessian_lipschitz / wide.bend == pytest.approx(1000)
+    assert wide.facts.hessian_lipschitz / wide.cubic_coefficient == pytest.approx(1000)
 
 
 def test_within_a_set_tails_leave_room_for_what_is_claimed() -> None:
@@ -118,7 +118,7 @@ def test_steps_of_descent_are_one_over_the_penalised_smoothness(kind: Any) -> No
 def test_looks_are_spread_over_the_steps(kind: type[SecondOrderMechanism]) -> None:
     plan = kind.plan(FACTS, steps=37, **BUDGET)
     assert plan.tests == (37 if kind is DPCubicNewton else 10)
-    assert plan.patience * plan.tests >= plan.steps > (plan.patience - 1) * plan.tests
+    assert plan.test_interval * plan.tests >= plan.steps > (plan.test_interval - 1) * plan.tests
     assert kind.plan(FACTS, steps=4, **BUDGET).tests == 4
 
 

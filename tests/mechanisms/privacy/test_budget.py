@@ -167,7 +167,7 @@ def test_order_does_not_matter(spends: list[PrivacySpend], shuffler: random.Rand
 
 
 def verdict_of_old(budget: Budget, spends: list[PrivacySpend]) -> bool:
-    """What adding up the whole history said when ledgers were files: ``math.fsum`` over all spends."""
+    """Sum of the whole history as file ledgers computed it: ``math.fsum`` over all spends."""
     slack = 1 + 1e-15
     if budget.rule == "basic":
         epsilon, delta = (math.fsum(getattr(s, name) for s in spends) for name in ("epsilon", "delta"))

@@ -1,4 +1,4 @@
-"""What calibrated noise costs, against its target; and laws of choices and shifts, computed independently."""
+"""Cost of calibrated noise against its target; laws of choices and shifts, computed independently."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What runs count and how they stop, and how full steps join sampled ones in one account."""
+"""Counting and stopping of runs, and accounts of full steps joined with sampled ones."""
 
 from __future__ import annotations
 

@@ -162,6 +162,29 @@ def test_linear_minimizer_is_feasible_and_meets_its_bound(convex_set: ConvexSet)
         assert support(convex_set, -g) == pytest.approx(-answer.value, abs=1e-7)
 
 
+def test_a_solver_in_numerical_trouble_is_asked_again_with_rows_of_one_length(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scales = 10.0 ** np.random.default_rng(8).uniform(-6, 6, 9)
+    polytope = Polytope(POINTS * scales[:, None], 0.8 * scales, np.full(P, -1.0), np.full(P, 1.5))
+    expected = linear_minimizer(polytope)(POINTS[0])
+    asked = []
+
+    def troubled(c: Vector, A_ub: Vector, **options: object) -> object:
+        asked.append(A_ub)
+        found = linprog(c, A_ub, **options)
+        found.status = 4 if len(asked) == 1 else found.status
+        return found
+
+    monkeypatch.setattr("privopt.oracles.convex.polytope.linprog", troubled)
+    answer = linear_minimizer(polytope)(POINTS[0])
+    np.testing.assert_allclose(np.linalg.norm(asked[1], axis=1), 1.0)
+    assert answer.value == pytest.approx(expected.value, abs=1e-7)
+    assert answer.bound == pytest.approx(
+        answer.value, abs=1e-7
+    )  # the multipliers are those of the rows given
+
+
 @pytest.mark.parametrize("convex_set", BOUNDED, ids=ids)
 def test_linear_minimizer_against_a_general_solver(convex_set: ConvexSet) -> None:
     rng = np.random.default_rng(2)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from privopt.oracles.draw import branching
+from privopt.oracles.draw import branching, conformance
 from privopt.oracles.draw.branching import GibbsBranching
 from privopt.oracles.draw.branching_law import Block
 from privopt.oracles.draw.conformance import check_gibbs_oracle
@@ -24,6 +24,7 @@ from privopt.problems.discrete.branching import BranchingProblem
 from privopt.problems.discrete.cost_matrix import CostMatrix
 from privopt.problems.discrete.halfspace import ZeroOneHalfspace
 from privopt.problems.discrete.lattice import IntegerLattice
+from privopt.problems.discrete.predicates import PredicateTable
 from privopt.problems.discrete.rule_list import RuleList
 from privopt.problems.discrete.tree import DecisionTree
 
@@ -33,12 +34,27 @@ SMALL = [
     (DecisionTree, 3, 1, 2, False),
     (DecisionTree, 2, 1, 3, True),
     (DecisionTree, 2, 2, 2, False),
-    (DecisionTree, 3, 2, 3, True),
+    pytest.param(DecisionTree, 3, 2, 3, True, marks=pytest.mark.slow),
+    (DecisionTree, 2, 2, 3, True),
     (DecisionTree, 1, 3, 2, False),
     (RuleList, 3, 1, 2, False),
     (RuleList, 3, 2, 2, True),
     (RuleList, 2, 3, 2, False),
     (RuleList, 1, 4, 2, True),
+]
+# beta, and whether predicates have weights; `slow` crosses them
+COLD_AND_WEIGHTED = [
+    pytest.param(beta, weighted, marks=() if quick else pytest.mark.slow)
+    for beta, weighted, quick in [
+        (0.0, False, False),
+        (0.05, False, True),
+        (1.0, False, False),
+        (60.0, False, True),
+        (0.0, True, True),
+        (0.05, True, False),
+        (1.0, True, True),
+        (60.0, True, False),
+    ]
 ]
 
 
@@ -59,15 +75,22 @@ def random_problem(
     *,
     n: int = 40,
     largest_count: int = 1,
+    weighted: bool = False,
     seed: int = 0,
 ) -> BranchingProblem:
-    """Labels that follow two of the predicates, with some noise: masses of blocks differ."""
+    """Labels that follow two of the predicates, with some noise: masses of blocks differ.
+
+    If ``weighted``, every second predicate has two values of a coordinate.
+    """
     rng = np.random.default_rng([seed, p, levels, classes])
     X = rng.integers(0, 2, (n, p))
     y = np.where(rng.random(n) < 0.7, (X[:, 0] + X[:, -1]) % classes, rng.integers(0, classes, n))
     costs = CostMatrix(rng.integers(1, 4, (classes, classes)) * (1 - np.eye(classes, dtype=np.int64)))
     counts = rng.integers(1, largest_count + 1, n)
-    return kind(X, y, kind.domain(p, levels, classes, root_splits=root_splits), costs, counts)
+    weights = 1 + np.arange(p) % 2 if weighted else np.ones(p, dtype=np.int64)
+    table = PredicateTable.from_columns(X.T.astype(bool), n, weights)
+    lattice = kind.domain(int(weights.sum()), levels, classes, root_splits=root_splits)
+    return kind(table, y, lattice, costs, counts)
 
 
 class _Decisions:
@@ -117,7 +140,7 @@ def all_draws(
 
 
 @pytest.mark.parametrize(("kind", "p", "levels", "classes", "root"), SMALL)
-@pytest.mark.parametrize("beta", [0.0, 0.05, 1.0, 60.0])
+@pytest.mark.parametrize(("beta", "weighted"), COLD_AND_WEIGHTED)
 def test_every_point_has_the_probability_that_enumeration_gives_it(
     kind: type[BranchingProblem],
     p: int,
@@ -125,10 +148,11 @@ def test_every_point_has_the_probability_that_enumeration_gives_it(
     classes: int,
     root: bool,
     beta: float,
+    weighted: bool,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """At beta = 60 most probabilities are below exp(-745): logarithms are compared, none may be lost."""
-    problem = random_problem(kind, p, levels, classes, root, largest_count=5)
+    problem = random_problem(kind, p, levels, classes, root, largest_count=5, weighted=weighted)
     low, high = problem.lattice.low, problem.lattice.high
     points = np.concatenate(list(problem.lattice.batches()))
     scores = -beta * problem.losses(points).astype(float)
@@ -136,7 +160,7 @@ def test_every_point_has_the_probability_that_enumeration_gives_it(
     covered = 0
     for drawn, log_probability in all_draws(problem, beta, monkeypatch):
         free, stops = drawn == _Decisions.FREE, drawn > _Decisions.FREE
-        ways = problem.ways * p
+        ways = problem.ways * len(problem.table.values)
         alike = math.prod(np.where(free, high - low + 1, np.where(stops, ways, 1)).tolist())
         covered += alike
         some = np.where(free, low, np.where(stops, ways, drawn))
@@ -147,10 +171,11 @@ def test_every_point_has_the_probability_that_enumeration_gives_it(
 
 @pytest.mark.parametrize(("kind", "p", "levels", "classes", "root"), SMALL)
 @pytest.mark.parametrize("beta", [0.0, 0.05, 1.0, 60.0])
+@pytest.mark.parametrize("weighted", [False, True])
 def test_partition_function_and_expected_loss_are_those_of_enumeration(
-    kind: type[BranchingProblem], p: int, levels: int, classes: int, root: bool, beta: float
+    kind: type[BranchingProblem], p: int, levels: int, classes: int, root: bool, beta: float, weighted: bool
 ) -> None:
-    problem = random_problem(kind, p, levels, classes, root, largest_count=5)
+    problem = random_problem(kind, p, levels, classes, root, largest_count=5, weighted=weighted)
     ours = GibbsBranching(threads=2).prepare(problem).moments(beta)
     exact = GibbsEnumeration().prepare(problem).moments(beta)
     assert ours.log_partition == pytest.approx(exact.log_partition, rel=1e-13, abs=1e-12)
@@ -161,7 +186,7 @@ def mean_over_rows(problem: BranchingProblem, beta: mpmath.mpf) -> mpmath.mpf:
     """The mean of exp(-beta L) over all models, in 50 digits, from rows: no counts of conjunctions."""
     X, price = problem.X, problem.costs.matrix
     weight = {row: int(c) for row, c in enumerate(problem.counts.tolist())}
-    p, classes = X.shape[1], problem.costs.classes
+    p, classes, shares = X.shape[1], problem.costs.classes, problem.table.shares.tolist()
     known: dict[tuple[frozenset[int], int], mpmath.mpf] = {}
 
     def label(rows: frozenset[int]) -> mpmath.mpf:
@@ -176,11 +201,11 @@ def mean_over_rows(problem: BranchingProblem, beta: mpmath.mpf) -> mpmath.mpf:
             for g in range(p):
                 yes = frozenset(r for r in rows if X[r, g])
                 if problem.ways == 1:
-                    terms.append(model(yes, levels - 1) * model(rows - yes, levels - 1))
+                    terms.append(shares[g] * model(yes, levels - 1) * model(rows - yes, levels - 1))
                 else:
-                    terms.append(label(yes) * model(rows - yes, levels - 1))
-                    terms.append(label(rows - yes) * model(yes, levels - 1))
-            known[rows, levels] = mpmath.fsum(terms) / len(terms)
+                    terms.append(shares[g] * label(yes) * model(rows - yes, levels - 1))
+                    terms.append(shares[g] * label(rows - yes) * model(yes, levels - 1))
+            known[rows, levels] = mpmath.fsum(terms) / (problem.ways * sum(shares))
         split = known[rows, levels]
         return split if root and problem.root_splits else (split + label(rows)) / 2
 
@@ -203,7 +228,7 @@ def test_log_partition_is_right_to_a_few_roundings(
     count: int,
     beta: float,
 ) -> None:
-    problem = random_problem(kind, p, levels, classes, root, n=n, largest_count=count)
+    problem = random_problem(kind, p, levels, classes, root, n=n, largest_count=count, weighted=p > 4)
     sampler = GibbsBranching(threads=1).prepare(problem).sampler
     whole = sampler._law(beta, Limits().start()).total()  # type: ignore[attr-defined]
     with mpmath.workdps(50):
@@ -251,10 +276,14 @@ def test_in_the_cold_draws_are_minimisers(kind: type[BranchingProblem], law: Law
     assert {prepared.draw(80.0, source).loss for _ in range(20)} == {smallest}
 
 
-def test_the_kit_finds_nothing() -> None:
+@pytest.mark.parametrize("kind", ["rule list", pytest.param("tree", marks=pytest.mark.slow)])
+def test_the_kit_finds_nothing(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen = [instance for instance in conformance.draw_instances(0) if instance.name.startswith(kind)]
+    monkeypatch.setattr(conformance, "draw_instances", lambda seed: iter(chosen))
     report = check_gibbs_oracle(GibbsBranching(threads=1))
-    assert any("tree" in name for name in report.passed)
-    assert any("rule list" in name for name in report.passed)
+    (instance,) = chosen
+    for law in Law:
+        assert f"{instance.name}, {law.name.lower()}: law" in report.passed
 
 
 def test_a_copy_knows_what_was_summed_and_threads_change_nothing() -> None:

@@ -1,10 +1,11 @@
-"""What is said about the rounding of draws covers what rounding can do, derived or measured."""
+"""Stated exactness of draws covers the effects of rounding, derived or measured."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
 from decimal import Context, Decimal, localcontext
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -136,6 +137,12 @@ def test_permute_and_flip_doubles_what_noises_are_off_by(off: float) -> None:
     smaller by d and the other one's larger, c grows by 2d."""
     change = abs(math.log(math.exp(-(1 + 2 * off)) / 2) - math.log(math.exp(-1) / 2))
     assert flipped_exactness(Exactness(off, 0.0), 1.0, 1).log_error >= change * (1 - 1e-9)
+
+
+def test_the_unit_roundoff_is_what_rounding_is_off_by_at_most() -> None:
+    """Half way between two doubles, just above 1, the relative error is largest."""
+    exact = 1 + Fraction(1, 2**53)
+    assert 0.999 * UNIT_ROUNDOFF < abs(Fraction(float(exact)) / exact - 1) <= UNIT_ROUNDOFF
 
 
 @pytest.mark.parametrize("rate", [0.0, 1e-320, 1e-17, 1e-3, 1.0])

@@ -392,7 +392,7 @@ def test_the_memory_of_a_draw_is_bounded_and_an_old_frontier_gives_way(
     assert free._known is not None
     model, frontier = free._known
     regions = {id(r): r for node in frontier if (r := node.region or node.parent) is not None}
-    taken = sum(array.nbytes for region in regions.values() for array in region)
+    taken = sum(region.nbytes for region in regions.values())
     each = (4 << 30) / model.most  # what is counted for one region, at least
     assert taken < each * holding_tables(frontier) <= each * model.most == 4 << 30
 

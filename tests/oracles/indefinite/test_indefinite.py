@@ -43,7 +43,9 @@ ORACLES = indefinite_oracles()
 @pytest.mark.parametrize("oracle", ORACLES, ids=lambda oracle: oracle.name)
 def test_conformance(oracle: IndefiniteOracle) -> None:
     plain = [one for one in planted_quadratics() if "times" not in one.name]
-    assert len(check_indefinite_oracle(oracle, instances=plain).passed) >= 4 * 4
+    slow = oracle in ORACLES[2:]  # solvers: every second instance here, and all in a slow test
+    found = check_indefinite_oracle(oracle, instances=plain[::2] if slow else plain)
+    assert len(found.passed) >= (4 * 3 if slow else 4 * 4)
 
 
 @pytest.mark.parametrize("oracle", ORACLES[:2], ids=lambda oracle: oracle.name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+import pytest
 
 from privopt.oracles.limits import Limits
 from privopt.oracles.minimize.enumerate import EnumerationOracle
@@ -12,6 +13,7 @@ from privopt.oracles.task import Task
 from privopt.problems.discrete.halfspace import ZeroOneHalfspace
 from privopt.problems.discrete.lattice import IntArray, IntegerLattice
 from privopt.problems.discrete.objective import Perturbation, to_fixed
+from privopt.problems.errors import InvalidInputError
 
 
 class Meanwhile(ZeroOneHalfspace):
@@ -42,3 +44,14 @@ def test_solves_that_overlap_do_not_mix_up_batches() -> None:
     found = prepared.minimize(noise).certificate
     alone = EnumerationOracle().prepare(ZeroOneHalfspace(X, y, lattice), Task.LINEAR).minimize(noise)
     assert found.fixed_bound == alone.certificate.fixed_value
+
+
+def test_noise_for_another_lattice_or_task_is_refused() -> None:
+    lattice, wider = IntegerLattice(-1, 1, dimension=2), IntegerLattice(-2, 2, dimension=2)
+    prepared = EnumerationOracle().prepare(
+        ZeroOneHalfspace(np.eye(2, dtype=int), [1, -1], lattice), Task.LINEAR
+    )
+    with pytest.raises(InvalidInputError, match="made for another lattice"):
+        prepared.minimize(Perturbation.linear(wider, [0.5, 0.5]))
+    with pytest.raises(InvalidInputError, match=r"prepared for Task\.NORMALIZED"):
+        prepared.minimize(Perturbation.normalized(lattice, [0.5, 0.5, 0.5]))

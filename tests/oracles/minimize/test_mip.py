@@ -27,6 +27,7 @@ from privopt.oracles.limits import Limits, Progress
 from privopt.oracles.minimize.conformance import check_oracle
 from privopt.oracles.minimize.enumerate import EnumerationOracle
 from privopt.oracles.minimize.interface import trivial_bound
+from privopt.oracles.minimize.mip import cell_model
 from privopt.oracles.minimize.mip import row_model as rows
 from privopt.oracles.minimize.mip.highs import HighsOracle, HighsSession
 from privopt.oracles.minimize.mip.model import (
@@ -72,11 +73,12 @@ def reference(problem: DiscreteProblem, p: Perturbation) -> Answer:
 # --- Right answers --------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("one_task_each")
 @pytest.mark.parametrize("oracle", [ROWS, CELLS], ids=["rows", "cells"])
 def test_highs_passes_the_kit(oracle: HighsOracle) -> None:
     report = check_oracle(oracle, seeds=[0])
     refused = [line for line in report.skipped if "cannot minimise" in line]
-    assert len(report.passed) >= 80
+    assert len(report.passed) >= 40
     assert refused == list(report.skipped)  # ties were claimed and checked
     assert not refused or oracle is CELLS
 
@@ -90,7 +92,7 @@ def test_cbc_passes_the_kit(model: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("oracle", [ROWS, CELLS, HighsOracle()], ids=["rows", "cells", "auto"])
 def test_highs_passes_the_kit_on_more_instances(oracle: HighsOracle) -> None:
-    check_oracle(oracle, seeds=range(1, 5))
+    check_oracle(oracle, seeds=range(5))
 
 
 @pytest.mark.parametrize("task", list(Task))
@@ -155,8 +157,11 @@ def test_the_model_is_chosen_and_explained() -> None:
         answer = oracle.prepare(problem, Task.LINEAR).minimize(Perturbation.zero(problem.lattice))
         assert answer.certificate.raw_status.startswith(model)
     assert HighsOracle("rows").explain(cells, Task.LINEAR) == "rows: asked for"
+    assert ROWS.refusals(numbers, Task.LINEAR) == []
     with pytest.raises(UnsupportedProblemError, match="no indicator columns"):
         CELLS.prepare(numbers, Task.LINEAR)
+    with pytest.raises(UnsupportedProblemError, match="a cell model for each"):  # of 3 weights of the number
+        cell_model.formulation(cells, Task.LINEAR, Perturbation.zero(cells.lattice))
     with pytest.raises(InvalidInputError, match="'auto', 'rows' or 'cells'"):
         HighsOracle("bricks")  # type: ignore[arg-type]
 
@@ -362,6 +367,14 @@ def test_an_objective_that_is_not_the_objective_is_an_error(
     oracle = scripted(best.point, best.certificate.value + lie, constant_of(problem))
     with pytest.raises(SolverFailedError, match="5 away from exact arithmetic"):
         oracle.prepare(problem, Task.LINEAR).minimize(zero)
+
+
+def test_an_optimum_outside_the_lattice_is_an_error(scripted: Callable[..., MipOracle]) -> None:
+    """Seven weights of 1 are longer than 1.5: the solver did not keep a constraint of its model."""
+    problem = scorecard(0, radius=1.5)
+    oracle = scripted(np.ones(7, dtype=np.int64), 0.0)
+    with pytest.raises(SolverFailedError, match="does not decode to a point of the lattice"):
+        oracle.prepare(problem, Task.LINEAR).minimize(Perturbation.zero(problem.lattice))
 
 
 def test_solver_libraries_are_not_loaded_before_they_are_used() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 
 import numpy as np
@@ -232,6 +233,16 @@ def test_errors_of_callbacks_reach_the_caller() -> None:
     oracle = NativeOracle(threads=2).prepare(problem, Task.LINEAR)
     with pytest.raises(KeyError, match="callback"):
         oracle.minimize(Perturbation.zero(problem.lattice), Limits(cancelled=fail))
+
+
+def test_as_many_threads_search_as_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    monkeypatch.setattr(solver, "go", lambda run, threads: asked.append(threads))
+    problem = make_problem("blocks", 0)
+    noise = Perturbation.zero(problem.lattice)
+    for threads in (1, 3, None):
+        NativeOracle(threads=threads).prepare(problem, Task.LINEAR).minimize(noise)
+    assert asked == [1, 3, os.cpu_count()]
 
 
 def test_refusals() -> None:

@@ -23,7 +23,7 @@ _NO_CUTOFF = 1 << 57  # above every value, below what stands for infinity
 
 
 def value(tries: Tries, state: State, i: int, levels: IntArray) -> int:
-    """What a trie, and what goes with it, say of one point: from the definition."""
+    """Answers of a trie and its tables about one point, from the definition."""
     base, n = int(tries.first[i]), int(tries.first[i + 1] - tries.first[i])
     total, sums = int(state.constant[i]), [0] * n
     for q in range(n):

@@ -1,4 +1,4 @@
-"""What solvers that are programs of their own see of a problem is seen by nobody else, and does not stay."""
+"""Files for solvers that are programs are private, and are removed."""
 
 from __future__ import annotations
 

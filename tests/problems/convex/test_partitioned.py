@@ -109,7 +109,7 @@ def test_a_constant_feature_need_not_be_stored(norm: Any) -> None:
     stored = model._prepared(X, y, None)
     assert stored.features.shape[1] == parts.facts.dimension == 6
     whole = EmpiricalRisk(
-        *(stored.features, y, LogisticLoss()), row_norm=parts.facts.row_norm, norm=norm, constant=0.5
+        stored.features, y, LogisticLoss(), row_norm=parts.facts.row_norm, norm=norm, constant=0.5
     )
     w, v = np.random.default_rng(1).normal(size=(2, 6))
     for name, at in (("value", (w,)), ("gradient", (w,)), ("hessian", (w,)), ("hessian_vector", (w, v))):
@@ -145,7 +145,7 @@ def test_a_file_that_changes_between_passes_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_difference_of_gradients_is_that_of_one_table() -> None:
-    """What dp-spider books for it, 2 L |w - v| / n, is nothing beside what a changed label does."""
+    """A changed label moves a difference by far more than the 2 L |w - v| / n that dp-spider books."""
     X, y, w = np.tile([1.0, 0.0], (10, 1)), np.ones(10), np.zeros(2)
     parts, near = partitioned(X, y, LogisticLoss(), 5), np.array([1e-6, 0.0])
     before = parts.gradient(w)
@@ -173,6 +173,20 @@ def test_rows_of_a_file_are_measured_as_they_are_added_up(tmp_path: Path, norm: 
             parts.gradient(w)
 
 
+@pytest.mark.parametrize("zeros", [False, True])
+def test_a_file_that_is_fitted_in_memory_is_read_once(tmp_path: Path, zeros: bool) -> None:
+    """Rows are measured when the risk is made: what is written afterwards would be summed unmeasured."""
+    X, y = records()
+    whole: Any = sparse.csr_array(X)
+    file = on_disk(tmp_path, whole.data if zeros else X)
+    given: Any = sparse.csr_array((file, whole.indices, whole.indptr), shape=X.shape) if zeros else file[:]
+    risk, w = EmpiricalRisk(given, y, LogisticLoss(), row_norm=0.7), np.zeros(5)
+    before = risk.gradient(w)
+    file *= 1e6
+    assert risk.gradient(w).tolist() == before.tolist()
+    assert np.linalg.norm(risk.gradient(w)) <= risk.facts.gradient_bound
+
+
 def test_what_is_told_of_a_part_keeps_nothing_of_its_length() -> None:
     """A view of the labels would: of a long table in many parts, more than fits in memory."""
     model = PrivateLogisticRegression(1.0, data_norm=1.0, classes=(-1, 1))
@@ -196,5 +210,5 @@ def test_records_are_not_brought_together() -> None:
         lambda: risk.gradient_sum(np.zeros(5), some),
         lambda: risk.difference_sum(np.zeros(5), np.zeros(5), some),
     ):
-        with pytest.raises(InvalidInputError, match="not brought together"):
+        with pytest.raises(InvalidInputError, match="not available for partitioned data"):
             ask()

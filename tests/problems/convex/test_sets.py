@@ -271,9 +271,18 @@ def test_intersections_hold_exactly_the_common_points() -> None:
         intersect(Box([0.0], [1.0]), Box([2.0], [3.0]))
 
 
+def test_a_set_cut_with_itself_or_with_the_whole_space_is_that_set() -> None:
+    """Also where no intersection has a closed form."""
+    for convex_set in (ConvexHull([[1.0, 0.0], [0.0, 1.0]]), KSupportBall(2, 2, 1.0), Simplex(2)):
+        assert intersect(convex_set, convex_set) is convex_set
+        assert intersect(WholeSpace(2), convex_set) is convex_set
+        assert intersect(convex_set, WholeSpace(2)) is convex_set
+
+
 def test_bad_sets_are_refused() -> None:
-    with pytest.raises(InvalidInputError, match="size"):
-        L1Ball(3, 0.0)
+    for ball in (L1Ball, L2Ball, Simplex):
+        with pytest.raises(InvalidInputError, match="size"):
+            ball(3, 0.0)
     with pytest.raises(InvalidInputError, match="dimension"):
         L2Ball(0, 1.0)
     with pytest.raises(InvalidInputError, match="groups"):

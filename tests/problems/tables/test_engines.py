@@ -1,4 +1,4 @@
-"""What an engine counts is what is counted in memory, or it is refused; and nothing but counts comes back."""
+"""Counts of an engine equal those in memory, or are refused; nothing but counts comes back."""
 
 from __future__ import annotations
 
@@ -21,11 +21,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from privopt.mechanisms import PrivateHalfspaceClassifier
+from privopt.mechanisms import PrivateHalfspaceClassifier, PrivateLogisticRegression, evaluate
+from privopt.mechanisms.estimators.booking import is_booked
+from privopt.mechanisms.privacy.ledger import Ledger
 from privopt.problems.errors import InvalidInputError, PrivOptError, SchemaError
 from privopt.problems.tables.columns import Binned, Categorical, Column, Numeric
 from privopt.problems.tables.counted import CountedRecords, pack, unpack
-from privopt.problems.tables.engines import count_records, rows_of
+from privopt.problems.tables.engines import EngineCount, count_records, rows_of
 from privopt.problems.tables.expressions import Cell, column_code
 from privopt.problems.tables.expressions import _grid as grid_of
 from privopt.problems.tables.expressions import _grid_position as grid_position
@@ -243,7 +245,7 @@ def anywhere(name: str, rows: Rows, kinds: dict[str, str], request: pytest.Fixtu
 
 @pytest.mark.parametrize("name", ["duckdb", "sqlite", "postgres", "spark"])
 def test_keys_of_many_columns_are_of_64_bits(name: str, request: pytest.FixtureRequest) -> None:
-    """What engines take plain integers for would overflow in them, or wrap around."""
+    """Plain integers would overflow in engines, or wrap around."""
     rng = np.random.default_rng(0)
     rows: Rows = {f"x{k}": rng.uniform(0, 9, 30).tolist() for k in range(25)}
     rows["y"] = rng.choice(CLASSES, 30).tolist()
@@ -360,16 +362,13 @@ def test_decimals_are_read_as_memory_reads_them() -> None:
 
 @pytest.mark.parametrize(
     ("kind", "values"),
-    [("REAL", [1.5, "abc"]), ("INTEGER", [1, 1.5]), ("BOOLEAN", [0, 7]), ("TEXT", ["a", 1])],
+    [("REAL", [1.5, "abc"]), ("INTEGER", [1, b"1"]), ("BOOLEAN", [7, "yes"]), ("TEXT", ["a", b"a"])],
 )
 def test_cells_of_another_type_than_their_column_are_refused(kind: str, values: list[Any]) -> None:
-    """SQLite keeps them as they come."""
+    """SQLite keeps them as they come; numbers are numbers in any of its numeric columns."""
     connection = ibis.sqlite.connect()
-    affinity = "" if kind == "TEXT" else kind  # a column with TEXT affinity turns numbers into text
-    connection.con.execute(f"CREATE TABLE t (x {kind if affinity else 'TEXT'}, y TEXT)")
+    connection.con.execute(f"CREATE TABLE t (x {kind}, y TEXT)")
     connection.con.executemany("INSERT INTO t VALUES (?, 'no')", [(v,) for v in values])
-    if kind == "TEXT":
-        connection.con.execute("UPDATE t SET x = CAST(x AS BLOB) WHERE x = '1'")
     column = Categorical("x", ["a"]) if kind == "TEXT" else Binned("x", [0, 1])
     with pytest.raises(SchemaError, match="are needed"):
         count_records(connection.table("t"), Schema([column]), "y", CLASSES)
@@ -597,7 +596,7 @@ def test_a_number_on_an_exact_grid_is_one_comparison(column: Any, is_computed: i
     assert (len(str(ibis.to_sql(table.select(code=code), dialect="duckdb"))) < 5000) == bool(is_computed)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     low=st.integers(-(10**6), 10**6),
     scale=st.integers(0, 6),
@@ -642,7 +641,7 @@ def typed(address: str, kind: str, values: list[str | None]) -> Any:
 
 
 def test_blanks_that_fill_up_char_are_no_part_of_its_cells(postgres: str) -> None:
-    """What is counted, what is predicted and what the SQL of a card compares is one text."""
+    """Counts, predictions and the SQL of a card compare the same text."""
     table = typed(postgres, "char(6)", ["a", "bc", " d", None])
     schema = Schema([Categorical("x", ["a", "bc", " d"], missing="a")])
     counted = count_records(table, schema, "y", CLASSES)
@@ -756,6 +755,53 @@ def test_each_thing_that_keeps_a_table_from_being_read_is_told(postgres: str, tm
         open_table(f"duckdb://{tmp_path}/text.duckdb", "t")
 
 
+def test_a_wrong_password_is_told_and_not_printed(postgres: str, guarded: str) -> None:
+    import psycopg
+
+    with psycopg.connect(postgres, autocommit=True) as connection:
+        connection.execute("DROP TABLE IF EXISTS visits; CREATE TABLE visits (x FLOAT8, y TEXT)")
+        connection.execute("INSERT INTO visits VALUES (0.5, 'no'); GRANT SELECT ON visits TO guarded")
+    schema = Schema([Binned("x", [0, 1])])
+    assert count_records(open_table(guarded, "visits"), schema, "y", CLASSES).n_records == 1
+    for wrong in ("swordfish", ""):
+        with pytest.raises(InvalidInputError, match="refused the user or the password") as refused:
+            open_table(guarded.replace("hunter2", wrong), "visits")
+        assert not wrong or wrong not in "".join(traceback.format_exception(refused.value))
+
+
+def test_a_connection_that_is_lost_while_records_are_counted_is_told_and_stays_booked(
+    guarded: str, postgres: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    import psycopg
+
+    with psycopg.connect(postgres, autocommit=True) as connection:
+        connection.execute("DROP TABLE IF EXISTS lost; CREATE TABLE lost (x FLOAT8, y TEXT)")
+        connection.execute("INSERT INTO lost VALUES (0.5, 'no'), (0.5, 'yes')")
+        connection.execute("GRANT SELECT ON lost TO guarded")
+    table, whole = open_table(guarded, "lost"), EngineCount.counted
+
+    def cut(self: EngineCount) -> CountedRecords:
+        with psycopg.connect(postgres, autocommit=True) as connection:
+            ends = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'guarded'"
+            connection.execute(ends.encode())
+        return whole(self)
+
+    monkeypatch.setattr(EngineCount, "counted", cut)
+    book = Ledger.create(tmp_path / "ledger.db", epsilon=2.0, delta=0.9)
+    model = PrivateHalfspaceClassifier(
+        1.0, schema=Schema([Binned("x", [0, 1])]), classes=CLASSES, ledger=book
+    )
+    with pytest.raises(InvalidInputError, match="connection to the engine was lost") as lost:
+        model.fit(table, "y")
+    assert is_booked(lost.value)
+    assert "hunter2" not in "".join(traceback.format_exception(lost.value))
+    assert [entry.state for entry in book.entries()] == ["reserved"]
+    assert book.total().epsilon == 1.0
+    monkeypatch.undo()
+    model.fit(open_table(guarded, "lost"), "y")
+    assert book.total().epsilon == 2.0
+
+
 def test_a_driver_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "psycopg", None)
     monkeypatch.setitem(sys.modules, "ibis.backends.postgres", None)
@@ -785,3 +831,77 @@ def test_steps_that_let_a_record_into_several_rows_are_refused(mix: Callable[[An
             count_records(mix(table), schema, "y", CLASSES)
         plain = table.filter(table.x > 0).mutate(x=ibis._.x * 1).union(table).order_by("x")
         assert count_records(plain, schema, "y", CLASSES).n_records == 4
+
+
+# --- tables of mostly distinct rows ---
+
+
+def many_columns(n: int, seed: int) -> tuple[Rows, dict[str, str], Schema]:
+    rng = np.random.default_rng(seed)
+    rows: Rows = {f"x{k}": rng.choice(["a", "b", "c", "d"], n).tolist() for k in range(40)}
+    rows["y"] = [CLASSES[int(v == "a")] for v in rows["x0"]]
+    rows = {name: [*cells, *cells[:5]] for name, cells in rows.items()}  # some are alike
+    schema = Schema([Categorical(f"x{k}", ["a", "b", "c", "d"]) for k in range(40)], intercept=True)
+    return rows, dict.fromkeys(rows, "text"), schema
+
+
+@pytest.fixture
+def small_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Room for 100 records of 161 features, and blocks of 64."""
+    monkeypatch.setattr("privopt.problems.tables.engines._MOST_NUMBERS", 161 * 100)
+    monkeypatch.setattr("privopt.problems.tables.engines._BLOCK_NUMBERS", 161 * 64)
+
+
+@pytest.mark.usefixtures("small_memory")
+@pytest.mark.parametrize("name", ["duckdb", "sqlite", "postgres"])
+def test_a_table_of_mostly_distinct_rows_is_fitted_in_parts(
+    name: str, request: pytest.FixtureRequest
+) -> None:
+    """The same sums as in memory, up to their last digits."""
+    rows, kinds, schema = many_columns(300, 0)
+    frame = pd.DataFrame(rows)
+    facts: dict[str, Any] = {"schema": schema, "classes": CLASSES, "insecure_seed": 3}
+    with anywhere(name, rows, kinds, request) as table:
+        for kind in ({"mechanism": "dp-gd"}, {"mechanism": "sufficient-statistics"}, {"data_norm": 2.0}):
+            expected = PrivateLogisticRegression(5.0, **facts, **kind).fit(
+                frame.drop(columns="y"), frame["y"]
+            )
+            found = PrivateLogisticRegression(5.0, **facts, **kind).fit(table, "y")
+            assert np.allclose(found.coef_, expected.coef_, rtol=0, atol=1e-9)
+            assert found.spend_ == expected.spend_
+        there = evaluate(found, table, "y", insecure_seed=1)
+        here = evaluate(found, frame.drop(columns="y"), frame["y"], insecure_seed=1)
+        assert there.histogram.counts.tolist() == here.histogram.counts.tolist()
+
+
+@pytest.mark.usefixtures("small_memory")
+def test_what_needs_all_records_at_once_says_so() -> None:
+    rows, kinds, schema = many_columns(300, 1)
+    facts: dict[str, Any] = {"schema": schema, "classes": CLASSES}
+    with engine("duckdb", rows, kinds) as table:
+        with pytest.raises(SchemaError, match="a linear model, which adds records up in parts"):
+            PrivateHalfspaceClassifier(1.0, **facts).fit(table, "y")
+        with pytest.raises(InvalidInputError, match="picks records"):
+            PrivateLogisticRegression(5.0, mechanism="dp-sgd", **facts).fit(table, "y")
+
+
+@pytest.mark.usefixtures("small_memory")
+def test_a_refused_value_in_any_part_is_refused() -> None:
+    rows, kinds, schema = many_columns(300, 2)
+    rows["x7"][17] = "Quagmire"
+    with engine("duckdb", rows, kinds) as table, pytest.raises(SchemaError, match="'x7': holds a category"):
+        PrivateLogisticRegression(5.0, schema=schema, classes=CLASSES).fit(table, "y")
+
+
+@pytest.mark.parametrize("ledger", [True, False])
+def test_records_that_do_not_fit_as_keys_are_refused_after_the_booking(
+    ledger: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("privopt.problems.tables.engines._MOST_NUMBERS", 400)
+    rows, kinds, schema = many_columns(300, 3)
+    book = Ledger.create(tmp_path / "ledger.db", epsilon=9.0, delta=0.1) if ledger else None
+    with engine("duckdb", rows, kinds) as table, pytest.raises(SchemaError, match="do not fit") as refused:
+        PrivateLogisticRegression(5.0, schema=schema, classes=CLASSES, ledger=book).fit(table, "y")
+    if book is not None:
+        assert len(book.entries()) == 1
+        assert is_booked(refused.value)

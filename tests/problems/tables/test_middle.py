@@ -1,4 +1,4 @@
-"""Where rows are measured from, and how far they can be from there: over records that can be declared."""
+"""Centre of rows and their distance from it, over all records that can be declared."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from privopt.problems.tables.columns import Binned, Categorical, Numeric
+from privopt.problems.tables.missing import MissingLevel
 from privopt.problems.tables.schema import Schema
 
 
@@ -40,3 +41,14 @@ def test_the_farthest_record_is_as_far_from_the_middle_as_the_spread_says(
         assert np.all(rows[:, -1] == 1)
     for j in range(2):  # a number moves as far to either side
         assert rows[:, j].max() == pytest.approx(-rows[:, j].min(), rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    "column", [Numeric("x", 2, 10, one=4), Categorical("x", ["a", "b"])], ids=["number", "levels"]
+)
+def test_a_missing_value_is_as_far_from_the_middle_as_the_spread_says(column: Numeric | Categorical) -> None:
+    schema = Schema([MissingLevel(column)], intercept=False)
+    cells = [None, *([2, 6, 10] if isinstance(column, Numeric) else ["a", "b"])]
+    features = schema.encode({"x": cells})
+    farthest = np.linalg.norm(features.X / features.denominator - schema.middle, axis=1).max()
+    assert farthest == pytest.approx(schema.spread, rel=1e-9)

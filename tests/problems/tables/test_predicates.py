@@ -75,9 +75,19 @@ def test_there_are_as_many_as_cuts_and_categories_and_gaps() -> None:
     }
 
 
+def cuts(low: float, high: float, step: float = 1) -> list[float]:
+    return [q.value for q in Predicates.of(Schema([Numeric("x", low, high, step)])).questions]
+
+
 def test_cuts_are_evenly_spread() -> None:
-    found = [q.value for q in Predicates.of(Schema([Numeric("x", 0, 79)])).questions]
-    assert found == [9.5, 19.5, 29.5, 39.5, 49.5, 59.5, 69.5]
+    assert cuts(40, 119) == [49.5, 59.5, 69.5, 79.5, 89.5, 99.5, 109.5]
+    assert cuts(-640, 639) == [-480.5, -320.5, -160.5, -0.5, 159.5, 319.5, 479.5]
+
+
+def test_amounts_are_compared_with_small_numbers_too() -> None:
+    assert cuts(0, 639) == [4.5, 9.5, 19.5, 39.5, 79.5, 159.5, 239.5, 319.5, 399.5, 479.5, 559.5]
+    assert cuts(40, 679)[:4] == [44.5, 49.5, 59.5, 79.5]  # 40 is less than a sixteenth of 679
+    assert cuts(0, 100_000, 1_000)[:5] == [500.0, 1500.0, 2500.0, 5500.0, 12500.0]
 
 
 def test_codes_of_the_declared_schema_say_the_same() -> None:
@@ -103,5 +113,18 @@ def test_conditions_in_words() -> None:
 
 
 def test_a_schema_with_nothing_to_tell_apart_is_refused() -> None:
-    with pytest.raises(SchemaError, match="two values"):
+    with pytest.raises(SchemaError, match="two distinct values"):
         Predicates.of(Schema([Categorical("only", ["one"]), Binned("x", [0, 1])]))
+
+
+def test_a_column_of_many_categories_weighs_no_more_than_seven_questions() -> None:
+    """Quarters of 7 / k for each of k categories, a quarter at least; then reduced."""
+    schema = Schema(
+        [Categorical("ward", list(range(14))), Numeric("age", 18, 90), Categorical("sex", ["f", "m"])]
+    )
+    predicates = Predicates.of(schema)
+    assert predicates.weights.tolist() == [1] * 14 + [2] * 8  # 2 quarters, and 4
+    assert predicates.values.tolist() == [*range(14), *np.repeat(np.arange(14, 22), 2)]
+    country = Predicates.of(Schema([Categorical("country", list(range(100))), Numeric("age", 18, 90)]))
+    assert country.weights.tolist() == [1] * 100 + [4] * 7
+    assert Predicates.of(Schema([Numeric("age", 18, 90)])).weights.tolist() == [1] * 7

@@ -414,6 +414,7 @@ BAD_FILES = {
     "no kind": {"columns": [{"name": "age"}]},
     "columns are text": {"columns": "age"},
     "a column is text": {"columns": ["age"]},
+    "a list": [AGE],
     "intercept is a number": {"columns": [AGE], "intercept": 1},
     "bound is a list": {"columns": [AGE | {"low": [0]}]},
     "name is a number": {"columns": [AGE | {"name": 3}]},
@@ -486,7 +487,7 @@ def test_empty_csv_cells_are_missing(tmp_path: Path) -> None:
         ("t.csv", b'a,b\n1,2\n48213,"Zanzibar\n3,4\n', "quote"),
         ("t.csv", b"", "first line"),
         ("t.csv", b"\n\n", "first line"),
-        ("t.csv", b"48213,Zanzibar,48213\n1,2,3\n", "columns 1 and 3 are named alike"),
+        ("t.csv", b"48213,Zanzibar, 48213\n1,2,3\n", "columns 1 and 3 have the same name"),
         ("t.csv", b"a\n\xff\n", "UTF-8"),
         ("t.csv", "a\nZanzibar\n".encode("utf-16"), "UTF-8"),
         ("t.csv.gz", b"Zanzibar", "gzip"),
@@ -511,7 +512,7 @@ def test_tables_that_cannot_be_read_are_refused_without_content(
 def test_parquet_columns_are_distinct(tmp_path: Path) -> None:
     table = pa.table([pa.array([1]), pa.array([2])], names=["x", "x"])
     pyarrow.parquet.write_table(table, tmp_path / "t.parquet")
-    with pytest.raises(SchemaError, match="columns 1 and 2 are named alike"):
+    with pytest.raises(SchemaError, match="columns 1 and 2 have the same name"):
         read_table(tmp_path / "t.parquet")
 
 

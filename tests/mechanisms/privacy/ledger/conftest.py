@@ -1,4 +1,4 @@
-"""Where ledgers are tested: a file, and a server's database."""
+"""Places of ledgers under test: a file, and a server's database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What breaks: processes that are killed, full disks, cut connections, crowds, replaced files.
+"""Faults: killed processes, full disks, cut connections, crowds, replaced files.
 
 Whatever happens, what was released is booked, nothing is booked twice, and no budget is overdrawn.
 """
@@ -371,7 +371,7 @@ def test_a_connection_that_is_cut_within_a_booking_books_nothing(
 def test_an_answer_that_is_lost_is_asked_for_once_more(
     empty_database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What the server committed is booked, and runs; what it did not is not booked, and does not run."""
+    """A committed booking is booked, and runs; one that was not committed is not, and does not."""
     import psycopg
 
     ledger, commit, broken = Ledger.create(empty_database, 1.0), psycopg.Connection.commit, [True]

@@ -7,6 +7,7 @@ import sqlite3
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from privopt.mechanisms.errors import LedgerCorruptError, LedgerError, LedgerUna
 from privopt.mechanisms.privacy.ledger import Ledger, verify
 from privopt.mechanisms.privacy.ledger.place import Address
 from privopt.mechanisms.privacy.ledger.store import Book, Store
+from privopt.mechanisms.privacy.ledger.trail import Row
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.problems.errors import InvalidInputError
 
@@ -131,6 +133,20 @@ def test_a_move_that_was_begun_goes_nowhere_else(tmp_path: Path, monkeypatch: py
     for name, content in zip(("new.db", "new.db.head"), older, strict=True):
         (tmp_path / name).write_bytes(content)  # somebody is faster, with a copy from before
     with pytest.raises(LedgerError, match=r"new.db holds another ledger than .*old.db"):
+        ledger.move(tmp_path / "new.db")
+    refuses(tmp_path / "old.db")
+
+
+def test_a_move_ends_by_verifying_what_arrived(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A target that stored something else is refused at once, and not by the first who books there."""
+    ledger, _ = used(tmp_path / "old.db")
+    whole = Book.copy
+
+    def damaged(book: Book, rows: list[Row]) -> None:
+        whole(book, [replace(row, who="nobody") if row.number == 3 else row for row in rows])
+
+    monkeypatch.setattr(Book, "copy", damaged)
+    with pytest.raises(LedgerCorruptError, match="row 3 was altered"):
         ledger.move(tmp_path / "new.db")
     refuses(tmp_path / "old.db")
 

@@ -92,7 +92,7 @@ def test_nothing_can_be_spent_from_the_copy(old: Path) -> None:
     elsewhere = old.with_name("elsewhere")
     shutil.copy(copy, elsewhere)
     for path in (copy, elsewhere):
-        with pytest.raises(LedgerError, match=r"a copy of a ledger that was taken over .* 'ledger.json'"):
+        with pytest.raises(LedgerError, match=r"a copy of a ledger that was migrated .* 'ledger.json'"):
             Ledger(path)
     # Put back over the database: its head remembers what came after.
     for put_back in (copy.read_bytes(), content):
@@ -109,6 +109,23 @@ def test_another_file_of_the_copys_name_stays(old: Path) -> None:
     with pytest.raises(LedgerError, match=r"ledger.json.old is there"):
         Ledger(old)
     assert (old.read_bytes(), other.read_text()) == (content, "mine")
+
+
+def test_a_folder_that_cannot_be_written_keeps_the_old_ledger(
+    old: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = old.read_bytes()
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(old_files.os, "replace", full)
+        with pytest.raises(LedgerError, match="cannot be migrated: No space left on device"):
+            Ledger(old)
+    assert old.read_bytes() == content
+    assert not list(old.parent.glob("*.new*"))
+    assert Ledger(old).total() == Total(0.4, 0.0, "basic")
 
 
 def test_links_and_modes_stay(old: Path) -> None:
@@ -255,6 +272,9 @@ def test_what_the_head_remembers_must_be_there(tmp_path: Path) -> None:
     for content in (b"", b"{}", b"[1]\n", b"\xff"):
         path.with_name("ledger.head").write_bytes(content)
         refused(path)
+    remembered = {"bytes": 0, "sha256": hashlib.sha256(b"").hexdigest()}  # of no line at all
+    path.with_name("ledger.head").write_text(json.dumps({"privopt_ledger_head": 1, **remembered}))
+    refused(path, "it is shorter than its head says")
     path.with_name("ledger.head").unlink()
     refused(path, "ledger.head is gone")
 

@@ -35,7 +35,7 @@ PAGE = Path(__file__).parents[4] / "experiments" / "docs" / "budgets.md"
 
 
 def execute(url: str, *statements: str) -> list[Any]:
-    """What somebody does in a server behind the ledger's back; the rows of the last statement."""
+    """Execute statements in a server behind the ledger's back; return the rows of the last."""
     import psycopg
 
     with psycopg.connect(url, autocommit=True) as server:
@@ -152,6 +152,17 @@ def test_a_ledger_of_an_earlier_version_is_protected_by_its_owner(team: tuple[st
     ):
         b.append("move", {"to": "/her/own.db"})
     assert len(execute(mine, "SELECT 1 FROM pg_indexes WHERE indexname = 'privopt_created'")) == 1
+
+
+@pytest.mark.parametrize("setting", ["extra_float_digits = 0", "client_encoding = 'SQL_ASCII'"])
+def test_a_ledger_is_read_alike_however_its_server_is_configured(empty_database: str, setting: str) -> None:
+    """0.1 + 0.2 has 17 digits, of which a server that writes 15 made another number: no seal fits that."""
+    ledger = Ledger.create(empty_database, 0.1 + 0.2, 1e-7 / 3)
+    name = execute(empty_database, "SELECT current_database()")[0][0]
+    execute(empty_database, f'ALTER DATABASE "{name}" SET {setting}')
+    ledger.reserve(TENTH)
+    assert ledger.budget == Budget(0.1 + 0.2, 1e-7 / 3)
+    assert verify(empty_database) == []
 
 
 def test_an_auditor_who_may_only_read_sees_all_of_it(empty_database: str) -> None:

@@ -1,4 +1,4 @@
-"""Private linear models in scikit-learn's conventions: logistic, sigmoid, linear (ridge, lasso) regression.
+"""Private linear models of records within bounds, as scikit-learn's: logistic, sigmoid, linear regression.
 
 Neighbours: replace-one, number of records public, throughout.
 """
@@ -6,30 +6,21 @@ Neighbours: replace-one, number of records public, throughout.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import expit
-from sklearn.base import RegressorMixin
-from sklearn.utils import Tags
 
 from privopt.mechanisms.estimators.labels import (
     check_label_range,
-    checked_labels,
-    class_indices,
-    distinct_classes,
-    real_labels,
 )
-from privopt.mechanisms.estimators.linear_model import PrivateLinearModel
-from privopt.mechanisms.estimators.predictions import ScoredClassifier, by_parts
+from privopt.mechanisms.estimators.predictions import by_parts
 from privopt.mechanisms.estimators.prepared import Targets
 from privopt.mechanisms.estimators.public_facts import leak
 from privopt.mechanisms.estimators.validation import keep_arguments
 from privopt.mechanisms.estimators.weights import ClassWeights
-from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.oracles.limits import Limits
 from privopt.problems.arguments import told
 from privopt.problems.convex.losses import Labels, LogisticLoss, Loss, SigmoidLoss, SquaredLoss
@@ -37,11 +28,12 @@ from privopt.problems.convex.regularizers import ElasticNet
 from privopt.problems.convex.risk import RowNorm
 from privopt.problems.convex.sets.interface import ConvexSet
 from privopt.problems.errors import InvalidInputError
-from privopt.problems.tables.partitions import computed
 from privopt.problems.tables.schema import Schema
 
 if TYPE_CHECKING:
     from privopt.mechanisms.privacy.ledger import Ledger
+from privopt.mechanisms.estimators.bounded_fit import BoundedFit
+from privopt.mechanisms.estimators.linear_predictors import LinearClassifier, LinearRegressor, Probabilities
 
 Floats = NDArray[np.float64]
 
@@ -49,65 +41,7 @@ Floats = NDArray[np.float64]
 _LEAST_RANGE, _LARGEST_LABEL = 1e-60, 1e60
 
 
-class LinearClassifier(ScoredClassifier, PrivateLinearModel):
-    """Base of linear classifiers, which predict the class of the largest score."""
-
-    classes: Sequence[Any] | None
-
-    def _class_targets(self, y: ArrayLike, n_rows: int, loss: Loss) -> Targets:
-        """Return label vectors of -1 and +1, shape (n,): one for two classes, otherwise one per class."""
-        labels = checked_labels(y, n_rows)
-        classes = distinct_classes(self.classes, labels)
-        index = class_indices(labels, classes)
-        positive = range(1, 2) if len(classes) == 2 else range(len(classes))
-        signed = [2.0 * (index == k) - 1.0 for k in positive]  # arithmetic: no branch depends on a label
-        return Targets(signed, loss, classes, number=np.asarray(index, dtype=np.int64))
-
-    def _declared_classes(self, loss: Loss) -> Targets:
-        """Return the targets without label vectors, from declared classes."""
-        classes = distinct_classes(self.classes, np.array([]))
-        return Targets([], loss, classes, number=np.zeros(0, dtype=np.int64))
-
-    @by_parts
-    def decision_function(self, X: Any) -> Floats:
-        """Return scores, shape (n,) for two classes, otherwise (n, classes)."""
-        scores = self._scores(X)
-        return scores[:, 0] if len(self.classes_) == 2 else scores
-
-    @by_parts
-    def predict(self, X: Any) -> NDArray[Any]:
-        """Predict labels, shape (n,): the largest score; for two classes, the second if its score is > 0."""
-        scores = self.decision_function(X)
-        index = (scores > 0).astype(int) if scores.ndim == 1 else np.argmax(scores, axis=1)
-        return np.asarray(self.classes_[index])
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.poor_score = True  # on a handful of records noise wins
-        return tags
-
-
-class Probabilities:
-    """Mixin with the class probabilities of models fitted with the logistic loss."""
-
-    classes_: NDArray[Any]
-    _scores: Callable[[Any], Floats]
-
-    @by_parts
-    def predict_proba(self, X: Any) -> Floats:
-        """Return class probabilities, shape (n, classes); one-vs-rest ones are normalised to sum 1."""
-        p = expit(self._scores(X))
-        if len(self.classes_) == 2:
-            return np.column_stack([1 - p, p])
-        total = np.sum(p, axis=1, keepdims=True)
-        return np.asarray(np.where(total > 0, p / np.maximum(total, 1e-300), 1 / p.shape[1]))
-
-    def risks_at(self, scores: ArrayLike) -> Floats:
-        """Return the probability of the second of two classes at scores of ``decision_function``."""
-        return np.asarray(expit(np.asarray(scores, dtype=np.float64)))
-
-
-class _PrivateLinearClassifier(LinearClassifier):
+class _PrivateLinearClassifier(LinearClassifier, BoundedFit):
     """Base of private linear classifiers: one release for two classes, otherwise one-vs-rest."""
 
     class_weight: dict[Any, float] | str | None
@@ -223,42 +157,7 @@ class PrivateSigmoidClassifier(_PrivateLinearClassifier):
         return SigmoidLoss()
 
 
-class LinearRegressor(RegressorMixin, PrivateLinearModel):  # type: ignore[misc]
-    """Base of linear regressors: one weight vector, and R squared as the score."""
-
-    def _labels(self, y: ArrayLike, n_rows: int) -> Floats:
-        """Validate real labels, one for each row, shape (n,)."""
-        labels = real_labels(y)
-        if len(labels) != n_rows:
-            raise InvalidInputError(f"X has {n_rows} rows and y has {len(labels)}")
-        return labels
-
-    def _set(self, coef: Floats, intercept: Floats, spend: PrivacySpend) -> Self:
-        super()._set(coef, intercept, spend)
-        self.coef_, self.intercept_ = coef[0], float(intercept[0])
-        return self
-
-    @abstractmethod
-    def predict(self, X: Any) -> Floats:
-        """Return predictions, shape (n,)."""
-
-    def score(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
-        """Return R squared of the predictions. Not private."""
-        predicted, y = computed(self.predict(X), y)
-        labels = real_labels(y)
-        if len(labels) != len(predicted):
-            raise InvalidInputError(f"X has {len(predicted)} rows and y has {len(labels)}")
-        from sklearn.metrics import r2_score  # lazy: a slow import
-
-        return float(r2_score(labels, predicted, sample_weight=sample_weight))
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.regressor_tags.poor_score = True  # on a handful of records noise wins
-        return tags
-
-
-class PrivateLinearRegression(LinearRegressor):
+class PrivateLinearRegression(LinearRegressor, BoundedFit):
     """Linear regression under differential privacy; ridge or lasso by ``regularizer``.
 
     Labels are clipped to the range [low, high]. With ``fit_intercept`` they are centred at its midpoint,
@@ -317,7 +216,7 @@ class PrivateLinearRegression(LinearRegressor):
     def _range_facts(self, labels: Floats) -> tuple[Targets, float]:
         """Return loss, centre and range, and a bound on centred labels; infer an undeclared range."""
         if self.label_range is None:
-            leak("label_range was read off the labels, which is not private; declare it")
+            leak("label_range was inferred from the labels, which is not private; declare it")
             low, high = float(np.min(labels)), float(np.max(labels))
             if low == high:
                 low, high = low - 1, high + 1

@@ -10,7 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from privopt.problems.errors import InvalidInputError, PrivOptError
-from privopt.problems.tables.made_up import made_up_rows
+from privopt.problems.tables.made_up import synthetic_rows
 from privopt.problems.tables.schema import Schema
 
 _ROWS = 64
@@ -28,12 +28,12 @@ class Check(NamedTuple):
 
 
 def is_own(model: object) -> bool:
-    """Return whether the model's scores are computed by a class of this package."""
-    replaced = "decision_function" in getattr(model, "__dict__", {})
+    """Return whether scores and predictions are computed by a class of this package, no method replaced."""
+    replaced = any(callable(getattr(type(model), name, None)) for name in getattr(model, "__dict__", {}))
     return type(model).__module__.partition(".")[0] == "privopt" and not replaced
 
 
-def check_lone_scores(model: Any, schema: Schema | None) -> Check:
+def check_rowwise_scores(model: Any, schema: Schema | None) -> Check:
     """Refuse a model whose scores of synthetic rows depend on order, on other rows or on earlier calls.
 
     The rows are drawn from the schema, or without one are normal variables of several scales; they are never
@@ -45,26 +45,26 @@ def check_lone_scores(model: Any, schema: Schema | None) -> Check:
     """
     rows, of = _rows(model, schema), "of the schema" if schema is not None else "without a schema"
     if rows is None:
-        return Check(False, "not checked, for no schema says what rows look like")
+        return Check(False, "not checked, as no schema describes the rows")
     try:
         alone = np.concatenate([_score(model, rows, [i]) for i in range(_ROWS)])
     except PrivOptError:
         raise
     except Exception as error:  # any error of the model on unsuitable rows
-        return Check(False, f"not checked, for the model raised {type(error).__name__} at made-up rows {of}")
-    for which in _companies():
+        return Check(False, f"not checked, as the model raised {type(error).__name__} on synthetic rows {of}")
+    for which in _batches():
         found = _score(model, rows, which)
         if not np.allclose(found, alone[which], rtol=_TOLERANCE, atol=_TOLERANCE * _size(alone)):
             raise InvalidInputError(
                 f"the scores of {type(model).__name__} depend on which rows are scored together, or before: "
-                "made-up rows got other scores in other company. One record could then move every count, and "
-                "evaluate promises that it moves two. To do: let transformers use what they learned in fit "
-                "alone, nothing of the table at hand"
+                "synthetic rows got other scores when other rows were scored with them. One record could "
+                "then move every count, and evaluate promises that it moves two. To do: let transformers use "
+                "what they learned in fit alone, nothing of the table at hand"
             )
-    return Check(True, f"those of {_ROWS} made-up rows {of} did not change with the rows scored beside them")
+    return Check(True, f"those of {_ROWS} synthetic rows {of} did not change with the other rows of a batch")
 
 
-def _companies() -> list[list[int]]:
+def _batches() -> list[list[int]]:
     order = np.random.default_rng(1).permutation(_ROWS)
     first, second = order[: _ROWS // 2], order[_ROWS // 2 :]
     some = np.random.default_rng(2).permutation(_ROWS)[: _ROWS // 4]
@@ -88,7 +88,7 @@ def _score(model: Any, rows: Callable[[list[int]], Any], which: list[int]) -> Sc
 def _rows(model: Any, schema: Schema | None) -> Callable[[list[int]], Any] | None:
     """Return a function from row numbers to synthetic rows; None if the number of columns is unknown."""
     if schema is not None:
-        table = made_up_rows(schema, _ROWS)
+        table = synthetic_rows(schema, _ROWS)
         return lambda which: table.iloc[which].reset_index(drop=True)
     width = getattr(model, "n_features_in_", None)
     if width is None:

@@ -1,0 +1,192 @@
+"""Expected accuracy of private trees by the cuts of numbers and the prior weights of columns, exactly.
+
+    python -m privopt.experiments.questions --output FOLDER [--seeds 1]
+
+Populations are synthetic (``privopt.experiments.workbench.tree_tasks``). On each the expected loss of a drawn
+tree is computed from the partition function, without draws, as if the training records were the population:
+so the results have neither noise of sampling nor noise of draws, and no real table is looked at.
+``--output`` leaves ``questions.csv`` and ``questions.md``.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from privopt.experiments.workbench.pages import markdown_table
+from privopt.experiments.workbench.tree_tasks import Population, populations
+from privopt.oracles.draw.branching import GibbsBranching
+from privopt.oracles.limits import Limits, started
+from privopt.problems.discrete.cost_matrix import CostMatrix
+from privopt.problems.discrete.predicates import PredicateTable
+from privopt.problems.discrete.tree import DecisionTree
+from privopt.problems.files import write_atomically
+from privopt.problems.tables.columns import Binned, Column, Numeric
+from privopt.problems.tables.predicates import Predicates
+from privopt.problems.tables.schema import Schema
+
+Floats = NDArray[np.float64]
+
+# Records times epsilon.
+STRENGTHS = (100, 1_000, 10_000)
+_LEVELS = 3
+_SMALL = (Fraction(1, 64), Fraction(1, 32), Fraction(1, 16))
+# Cuts as fractions of the declared range: of numbers from 0, and of the others.
+CUTS: dict[str, tuple[list[Fraction], list[Fraction]]] = {
+    name: (sorted({*even, *small}), even)
+    for name, even, small in (
+        ("3 even", [Fraction(k, 4) for k in range(1, 4)], ()),
+        ("7 even", [Fraction(k, 8) for k in range(1, 8)], ()),
+        ("15 even", [Fraction(k, 16) for k in range(1, 16)], ()),
+        ("7 even, 3 small", [Fraction(k, 8) for k in range(1, 8)], _SMALL),
+        ("7 even, 4 small", [Fraction(k, 8) for k in range(1, 8)], (Fraction(1, 128), *_SMALL)),
+    )
+}
+# Weight of a column in the prior, from its number of questions.
+WEIGHTS: dict[str, Callable[[Floats], Floats]] = {
+    "questions": np.asarray,
+    "at most 7": lambda asked: np.minimum(asked, 7),
+    "at most 3": lambda asked: np.minimum(asked, 3),
+    "equal": np.ones_like,
+}
+# Weights of questions are rounded to parts of this size.
+_PARTS = 12
+# Rules, (cuts, weights): each with the other as the package has it.
+_CUTS_HERE, _WEIGHTS_HERE = "7 even, 4 small", "at most 7"
+RULES = (
+    *((cuts, _WEIGHTS_HERE) for cuts in CUTS),
+    *((_CUTS_HERE, weights) for weights in WEIGHTS if weights != _WEIGHTS_HERE),
+)
+
+
+def with_cuts(schema: Schema, name: str) -> Schema:
+    """Return the schema with numbers binned at the named cuts."""
+    return Schema([_binned(column, name) for column in schema.columns], intercept=True)
+
+
+def _binned(column: Column, name: str) -> Column:
+    if not isinstance(column, Numeric):
+        return column
+    shares = CUTS[name][0 if column.low == 0 else 1]
+    # Halfway between grid points, as the package has them.
+    points = sorted({max(1, round(float(share * (column.top + 1)))) for share in shares})
+    inner = [column.low + (point - Fraction(1, 2)) * column.step for point in points]
+    return Binned(column.name, [column.low, *inner, column.high])
+
+
+def expected(population: Population, seed: int) -> Iterator[dict[str, Any]]:
+    """Yield the expected accuracy of a tree, by cuts, weights, costs and strength."""
+    for cuts, weights in RULES:
+        predicates = Predicates.of(with_cuts(population.schema, cuts))
+        bits = predicates.table(predicates.coarse.codes(population.records)).bits
+        table = PredicateTable(bits, len(population.labels), _parts(predicates, weights))
+        for costs, losses in _losses(table, population.labels).items():
+            for strength, loss in zip(STRENGTHS, losses, strict=True):
+                yield {
+                    "family": population.family,
+                    "signal": population.signal,
+                    "seed": seed,
+                    "predicates": len(predicates),
+                    "cuts": cuts,
+                    "weights": weights,
+                    "costs": costs,
+                    "strength": strength,
+                    "accuracy": 1 - loss,
+                }
+
+
+def _parts(predicates: Predicates, weights: str) -> NDArray[np.int64]:
+    """Return the weight of each question: that of its column, divided equally."""
+    columns = np.array([question.column for question in predicates.questions])
+    asked = np.bincount(columns)[columns].astype(float)
+    parts = np.maximum(np.rint(_PARTS * WEIGHTS[weights](asked) / asked), 1)
+    return np.asarray(parts, dtype=np.int64)
+
+
+def _losses(table: PredicateTable, labels: NDArray[np.int64]) -> dict[str, list[float]]:
+    """Return expected losses, as shares of the loss of errors everywhere, by costs and strength."""
+    held = np.bincount(labels, minlength=2)
+    width, found = int(np.sum(table.shares)), {}
+    for name, weights in (("balanced", len(labels) / (2 * held)), ("equal", np.ones(2))):
+        costs = CostMatrix.of_weights(weights)
+        lattice = DecisionTree.domain(width, _LEVELS, root_splits=name == "balanced")
+        sampler = GibbsBranching(threads=1).build(DecisionTree(table, labels, lattice, costs))
+        worst = float(costs.matrix.max(axis=1) @ held)
+        betas = [strength / len(labels) / (2 * costs.largest) for strength in STRENGTHS]
+        watch = started(Limits())
+        found[name] = [sampler.moments(beta, watch).expected_loss / worst for beta in betas]
+    return found
+
+
+def by_rule(found: pd.DataFrame, key: str) -> str:
+    """Return a table of mean accuracies of the rules that differ in ``key`` alone."""
+    other = {"cuts": ("weights", _WEIGHTS_HERE), "weights": ("cuts", _CUTS_HERE)}[key]
+    rows = found[found[other[0]] == other[1]]
+    where = rows["costs"] + ", " + rows["strength"].map("{:,}".format)
+    wide = rows.assign(where=where).groupby([key, "where"], sort=False)["accuracy"].mean().unstack("where")
+    wide["mean"] = wide.mean(axis=1)
+    return markdown_table(wide.round(4).reset_index())
+
+
+def by_family(found: pd.DataFrame) -> str:
+    """Return a table of mean accuracies of all rules, by family."""
+    names = found["cuts"] + "; " + found["weights"]
+    means = found.assign(rule=names).groupby(["rule", "family"], sort=False)["accuracy"].mean()
+    return markdown_table(means.unstack("family").round(4).reset_index())
+
+
+def page(found: pd.DataFrame) -> str:
+    """Write the tables in Markdown."""
+    count = len(found.groupby(["family", "signal", "seed"]))
+    return "\n".join(
+        [
+            "# Questions of trees: cuts of numbers and weights of columns",
+            "",
+            f"Made by `python -m privopt.experiments.questions` on {count} synthetic populations; no real "
+            "table was looked at. Accuracy is *expected*, computed from the partition function of trees "
+            f"of up to {_LEVELS} levels: nothing is drawn. Columns are costs (balanced or equal) and the "
+            "number of records times epsilon. Cuts: so many evenly spread ones, and small ones, down to 1/64 "
+            '(of "4 small": 1/128) of the range, for numbers from 0. Weights: of a column with so many '
+            f"questions. The package has {_CUTS_HERE}; {_WEIGHTS_HERE}.",
+            "",
+            f"## Cuts, where a column weighs {_WEIGHTS_HERE} questions",
+            "",
+            by_rule(found, "cuts"),
+            "",
+            f"## Weight of a column, with cuts {_CUTS_HERE}",
+            "",
+            by_rule(found, "weights"),
+            "",
+            "## By distribution of the columns, mean over costs and budgets",
+            "",
+            by_family(found),
+            "",
+        ]
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--output", type=Path, required=True, help="folder for questions.csv, questions.md")
+    parser.add_argument("--seeds", type=int, default=1, help="populations of each kind")
+    options = parser.parse_args()
+    options.output.mkdir(parents=True, exist_ok=True)
+    rows = [
+        row for k, made in enumerate(populations(options.seeds)) for row in expected(made, k % options.seeds)
+    ]
+    found = pd.DataFrame(rows)
+    write_atomically(options.output / "questions.csv", found.to_csv(index=False, float_format="%.5g"))
+    write_atomically(options.output / "questions.md", page(found))
+
+
+if __name__ == "__main__":
+    main()

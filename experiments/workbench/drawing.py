@@ -1,0 +1,15 @@
+"""Names of matplotlib that figures use; where it is not installed, an error that names the extra."""
+
+from __future__ import annotations
+
+from privopt.problems.errors import missing
+
+try:
+    import matplotlib as mpl
+    from matplotlib import dates, ticker
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+except ModuleNotFoundError as error:
+    raise missing("a figure", "matplotlib", "plots") from error
+
+__all__ = ["Axes", "Figure", "dates", "mpl", "ticker"]

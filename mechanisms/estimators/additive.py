@@ -1,0 +1,309 @@
+"""A private scorecard plus a private decision tree with added scores, in scikit-learn's conventions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils import Tags
+from sklearn.utils.validation import check_is_fitted
+
+from privopt.mechanisms.estimators.additive_card import AdditiveCard
+from privopt.mechanisms.estimators.additive_sql import additive_statement
+from privopt.mechanisms.estimators.booking import BookedEstimator, booked
+from privopt.mechanisms.estimators.counting import check_number
+from privopt.mechanisms.estimators.predictions import ScoredClassifier, by_parts
+from privopt.mechanisms.estimators.public_facts import declared_schema
+from privopt.mechanisms.estimators.saved import check_whole_model, read_model
+from privopt.mechanisms.estimators.scorecard import PrivateHalfspaceClassifier
+from privopt.mechanisms.estimators.tree import PrivateTreeClassifier, TreePlan
+from privopt.mechanisms.estimators.validation import as_table, keep_arguments, validated
+from privopt.mechanisms.evaluation.bins import score_law
+from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.mechanisms.privacy.parameters import check_epsilon
+from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.mechanisms.scorecards.card_plan import CardPlan
+from privopt.oracles.limits import Limits, check_limits
+from privopt.problems.errors import InvalidInputError, PrivOptError
+from privopt.problems.files import write_atomically
+from privopt.problems.tables.schema import Schema
+
+if TYPE_CHECKING:
+    from privopt.mechanisms.privacy.ledger import Ledger
+
+# Largest score of a card in units of a tree's: the tree decides where the card is undecided.
+_CARD_REACH = 3.0
+# Scores lie between -4 and 4; evaluations count them in bins of a quarter.
+_EDGES = tuple(k / 4 for k in range(-15, 16))
+
+
+@dataclass(frozen=True)
+class AdditivePlan:
+    """Plan of a fit, made without data.
+
+    Attributes:
+        card, tree: the plans of both.
+        spend: the cost of the whole fit.
+    """
+
+    card: CardPlan
+    tree: TreePlan
+    spend: PrivacySpend
+
+
+class PrivateAdditiveTreeClassifier(BookedEstimator, ScoredClassifier, BaseEstimator):  # type: ignore[misc]
+    """Scorecard plus decision tree for ranking, fitted at half of epsilon each, with added scores.
+
+    A card is additive in single columns; a tree expresses interactions. If the ranking of records matters
+    more than an interpretable rule, their sum ranks better than either at the same epsilon, unless epsilon is
+    large. The score is 3 times the points, divided by the most points that the schema allows, plus 1 where
+    the tree predicts the second class, minus 1 otherwise.
+
+    Privacy: (epsilon, delta)-differential privacy for card and tree together by basic composition (Dwork and
+    Roth 2014, theorem B.1), for data sets that differ by *replacing one record*; n, the schema and the
+    classes are public. Limits of the guarantee are those of ``PrivateHalfspaceClassifier`` and of
+    ``PrivateTreeClassifier``.
+
+    Args:
+        epsilon: privacy budget of both together, > 0 and finite.
+        delta: delta of the card, in (0, 1), or "auto" for 1/n^2.
+        max_depth: that of the tree.
+        schema: a ``Schema``, a dict, or a path to a TOML or JSON file. None infers bounds and categories from
+            the data, which is *not* private: a ``PrivacyLeakWarning`` says so.
+        classes: the two labels, (negative, positive). None infers them from the data, with the same warning.
+        class_weight: "balanced", None, or a dict of class weights, for both.
+        prevalence: the share of the positive class for "balanced", a *public* number. None: card and tree
+            release it, at a twentieth of their budgets.
+        limits: time limit, progress callback and cancellation of each of both.
+        ledger: a ``Ledger``, its path or URL: the spend is booked before a record is read, and stays booked
+            also if the fit fails; no overdrafts.
+        insecure_seed: reproducible noise for tests and demonstrations. *Voids the guarantee.*
+
+    Attributes:
+        classes_: the two labels.
+        schema_: the schema in use.
+        target_: the name of the label column, "" if the labels have no name.
+        scorecard_model_, tree_model_: the fitted ``PrivateHalfspaceClassifier`` and
+            ``PrivateTreeClassifier``.
+        spend_: the privacy spend of the fit.
+    """
+
+    epsilon: float
+    delta: float | str
+    max_depth: int | str
+    schema: Schema | dict[str, Any] | str | Path | None
+    classes: Sequence[Any] | None
+    class_weight: dict[Any, float] | str | None
+    prevalence: float | Sequence[float] | None
+    limits: Limits | None
+    insecure_seed: int | None
+    score_edges = _EDGES
+    file_format = "privopt-additive-tree/1"
+
+    def __init__(
+        self,
+        epsilon: float = 1.0,
+        *,
+        delta: float | str = "auto",
+        max_depth: int | str = "auto",
+        schema: Schema | dict[str, Any] | str | Path | None = None,
+        classes: Sequence[Any] | None = None,
+        class_weight: dict[Any, float] | str | None = "balanced",
+        prevalence: float | Sequence[float] | None = None,
+        limits: Limits | None = None,
+        ledger: Ledger | str | Path | None = None,
+        insecure_seed: int | None = None,
+    ) -> None:
+        keep_arguments(self, locals())
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Fit card and tree. Arguments and errors are those of ``PrivateHalfspaceClassifier.fit``."""
+        check_limits(self.limits)
+        check_epsilon(self.epsilon)
+        facts = PrivateHalfspaceClassifier(schema=self.schema, classes=self.classes, ledger=self.ledger)
+        schema, classes, given = facts._given(X, y)
+        for name in ("n_features_in_", "feature_names_in_"):
+            if hasattr(facts, name):
+                setattr(self, name, getattr(facts, name))
+        # The plan depends on public facts only.
+        card, tree = self._models(schema, tuple(classes.tolist()))
+        n, source = given.n_records, NoiseSource(self.insecure_seed)
+        planned = self._plan(card, tree, n)
+        with booked(
+            self.ledger, replace(planned.spend, insecure_seed=source.insecure_seed), given
+        ) as records:
+            check_number(records.n_records, n)
+            card.fit(records)
+            tree.fit(records)
+        self._set(card, tree)
+        label: Any = y if isinstance(y, str) else getattr(y, "name", None)
+        self.target_ = label if isinstance(label, str) else ""
+        return self
+
+    @property
+    def target_(self) -> str:
+        """The name of the label column, "" if the labels have no name."""
+        return self.scorecard_model_.target_
+
+    @target_.setter
+    def target_(self, name: str) -> None:
+        self.scorecard_model_.target_ = self.tree_model_.target_ = name
+
+    def plan(self, n_records: int) -> AdditivePlan:
+        """Plan a fit of ``n_records`` without data.
+
+        Raises:
+            InvalidInputError: no schema is declared.
+            PrivOptError: an argument that ``fit`` would refuse before it reads records.
+        """
+        if self.schema is None:
+            raise InvalidInputError("a plan needs a declared schema: there are no data to infer one from")
+        card, tree = self._models(declared_schema(self.schema), self.classes or (0, 1))
+        return self._plan(card, tree, n_records)
+
+    def _plan(self, card: PrivateHalfspaceClassifier, tree: PrivateTreeClassifier, n: int) -> AdditivePlan:
+        plans = card.plan(n), tree.plan(n)
+        assert plans[0].spend is not None
+        return AdditivePlan(*plans, self._spend(plans[0].spend, plans[1].spend))
+
+    def _spend(self, card: PrivacySpend, tree: PrivacySpend) -> PrivacySpend:
+        """Return the spend of both, by basic composition."""
+        notes = f"the card at epsilon = {card.epsilon:.4g}", card.note, f"the tree at {tree.epsilon:.4g}"
+        return replace(
+            card,
+            epsilon=max(self.epsilon, card.epsilon + tree.epsilon),
+            notion="pure" if card.notion == "pure" else "approximate",
+            level=None,
+            mechanism=f"{card.mechanism} and {tree.mechanism}",
+            note="; ".join(filter(None, (*notes, tree.note))),
+        )
+
+    def _models(
+        self, schema: Schema, classes: Sequence[Any]
+    ) -> tuple[PrivateHalfspaceClassifier, PrivateTreeClassifier]:
+        """Return both models, unfitted, at half of epsilon each."""
+        seeds = (None, None) if self.insecure_seed is None else (self.insecure_seed, self.insecure_seed + 1)
+        common: dict[str, Any] = {
+            "schema": schema,
+            "classes": classes,
+            "class_weight": self.class_weight,
+            "prevalence": self.prevalence,
+            "limits": self.limits,
+        }
+        half = check_epsilon(self.epsilon) / 2
+        card = PrivateHalfspaceClassifier(half, delta=self.delta, insecure_seed=seeds[0], **common)
+        tree = PrivateTreeClassifier(half, max_depth=self.max_depth, insecure_seed=seeds[1], **common)
+        return card, tree
+
+    def _set(self, card: PrivateHalfspaceClassifier, tree: PrivateTreeClassifier) -> Self:
+        self.scorecard_model_, self.tree_model_ = card, tree
+        self.schema_, self.classes_ = card.schema_, card.classes_
+        self.spend_ = self._spend(card.spend_, tree.spend_)
+        return self
+
+    @property
+    def card_(self) -> AdditiveCard:
+        """Card and tree for printing, with ``to_markdown`` and ``to_dict``."""
+        check_is_fitted(self)
+        return AdditiveCard(self.scorecard_model_.card_, self.tree_model_.card_, self._unit, self.spend_)
+
+    @property
+    def _unit(self) -> float:
+        """The score of one point; the most points that the schema allows score ``_CARD_REACH``."""
+        law = score_law(self.schema_, np.ravel(self.scorecard_model_.coef_))
+        largest = max(abs(law.low), abs(law.high))
+        return _CARD_REACH / largest if largest else 0.0
+
+    @by_parts
+    def decision_function(self, X: Any) -> NDArray[np.float64]:
+        """Return scores between -4 and 4, shape (n,); positive scores predict the second class."""
+        check_is_fitted(self)
+        X = as_table(X)
+        if self.schema is None and not isinstance(X, pd.DataFrame):
+            X = validated(self, X, reset=False, dtype=np.float64)
+        elif self.schema is None and hasattr(self, "n_features_in_"):
+            validated(self, X, reset=False, skip_check_array=True)
+        points = self.scorecard_model_.decision_function(X)
+        return np.asarray(self._unit * points + self.tree_model_._leaf_scores()[self.tree_model_.apply(X)])
+
+    def to_sql(self, table: str = "records") -> str:
+        """Return a SELECT statement that adds score and prediction to all rows.
+
+        It agrees with ``predict``; the added values are NULL for records that ``predict`` refuses.
+
+        Raises:
+            InvalidInputError: as ``PrivateHalfspaceClassifier.to_sql``.
+        """
+        check_is_fitted(self)
+        tree, points = self.tree_model_, self.scorecard_model_.coef_[0].tolist()
+        scores = tree._leaf_scores().tolist()
+        return additive_statement(
+            tree.predicates_, points, self._unit, tree.branches_, scores, self.classes_.tolist(), table
+        )
+
+    @by_parts
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return labels, shape (n,), by the sign of ``decision_function``."""
+        check_is_fitted(self)
+        return np.asarray(self.classes_[(self.decision_function(X) > 0).astype(int)])
+
+    def __getattr__(self, name: str) -> Any:
+        """Raise AttributeError; for risks, with the reason and the remedy."""
+        if name in ("predict_proba", "risks_at"):
+            raise AttributeError(
+                f"a card and a tree that are added rank records by a score, and have no risks: no {name}. To "
+                "do: decision_function for ranks; for risks a PrivateTreeClassifier or a "
+                "PrivateHalfspaceClassifier with risk_share=0.1 (--model tree or card, --risk-share 0.1)"
+            )
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def save(self, path: str | Path) -> None:
+        """Write card and tree as JSON; nothing that is not private."""
+        write_atomically(path, json.dumps(self.to_dict(), indent=2) + "\n")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the contents of a saved model."""
+        check_is_fitted(self)
+        return {
+            "format": self.file_format,
+            "spend": self.spend_.to_dict(),
+            "card": self.scorecard_model_.to_dict(),
+            "tree": self.tree_model_.to_dict(),
+        }
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read a model written by ``save``.
+
+        Raises:
+            InvalidInputError: not such a file.
+        """
+        model = read_model(path, cls.file_format)
+        try:
+            card = PrivateHalfspaceClassifier.from_dict(model["card"], path)
+            tree = PrivateTreeClassifier.from_dict(model["tree"], path)
+            if card.schema_ != tree.schema_ or card.classes_.tolist() != tree.classes_.tolist():
+                raise InvalidInputError("card and tree have different schemas or classes")
+            spend = PrivacySpend.from_dict(model["spend"])
+            fitted = cls(spend.epsilon, schema=card.schema_, classes=tuple(card.classes_.tolist()))
+            fitted._set(card, tree)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            what = str(error) if isinstance(error, PrivOptError) else type(error).__name__
+            raise InvalidInputError(f"{path} is no model that privopt saved: {what}") from error
+        check_whole_model(model, fitted.to_dict(), path)
+        return fitted
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        # The noise is not reproducible, and on few records it dominates.
+        tags.non_deterministic = True
+        tags.classifier_tags.poor_score = True
+        return tags

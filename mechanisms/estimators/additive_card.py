@@ -1,0 +1,99 @@
+"""Printable scorecard plus decision tree with added scores: Markdown, JSON, and a page."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from html import escape
+from importlib import resources
+from string import Template
+from typing import Any
+
+from privopt.mechanisms.estimators.card import Card, markdown_cell, number
+from privopt.mechanisms.estimators.page import for_experts, promises, quality
+from privopt.mechanisms.estimators.tree_card import TreeCard
+from privopt.mechanisms.evaluation.metrics import Evaluation
+from privopt.mechanisms.privacy.spend import PrivacySpend
+
+
+@dataclass(frozen=True, eq=False)
+class AdditiveCard:
+    """A released scorecard and tree for printing.
+
+    Attributes:
+        card, tree: the printable card and tree.
+        unit: the score of a point.
+        spend: the privacy spend of both.
+    """
+
+    card: Card
+    tree: TreeCard
+    unit: float
+    spend: PrivacySpend
+
+    @property
+    def how(self) -> str:
+        """The decision rule in words."""
+        start = f"starting with {number(self.card.base)}, " if self.card.base else ""
+        negative, positive = self.card.names
+        shift = f" minus {number(self.card.threshold)}" if self.card.threshold else ""
+        return (
+            f"Add up the points of the card ({start}one level of every column){shift}, and multiply by "
+            f"{self.unit:.4g}. Follow the tree: add 1 where it says {positive}, take off 1 where it says "
+            f"{negative}. The higher the score, the likelier {positive}; above 0 it is predicted."
+        )
+
+    def to_markdown(self) -> str:
+        """Return the joint rule, the points as a table, and the tree as a nested list."""
+        lines = [markdown_cell(self.how), "", "| column | level | points |", "|---|---|---:|"]
+        for column in self.card.columns:
+            name = markdown_cell(column.name)
+            lines += [f"| {name} | {markdown_cell(level)} | {points} |" for level, points in column.lines()]
+        lines.append("")
+        for row in self.tree.rows():
+            says = "" if row.leaf is None else f": **{markdown_cell(self.tree.names[row.leaf.label])}**"
+            lines.append(f"{'  ' * row.depth}- {markdown_cell(row.condition)}{says}")
+        lines += ["", f"Privacy: {markdown_cell(str(self.spend))}."]
+        return "\n".join(lines) + "\n"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a dictionary for JSON."""
+        return {
+            "kind": "card and tree",
+            "rule": self.how,
+            "unit": self.unit,
+            "card": self.card.to_dict(),
+            "tree": self.tree.to_dict(),
+            "spend": self.spend.to_dict(),
+        }
+
+
+def additive_page(
+    card: AdditiveCard, evaluation: Evaluation | None = None, *, seen: bool = False, title: str = ""
+) -> str:
+    """Render card and tree as HTML: rule, points, picture, accuracy and privacy guarantee; no privacy cost.
+
+    Args:
+        card: the model to print.
+        evaluation: a released evaluation, for metrics and the ROC curve.
+        seen: whether ``evaluation`` is known to use the training records.
+        title: a heading.
+    """
+    files = resources.files("privopt.mechanisms.estimators")
+    page, style = ((files / name).read_text("utf-8") for name in ("additive.html", "page.css"))
+    rows = "\n".join(
+        f'<tr><td>{escape(column.name)}</td><td>{escape(level)}</td><td class="n">{escape(points)}</td></tr>'
+        for column in card.card.columns
+        for level, points in column.lines()
+    )
+    return Template(page).substitute(
+        title=escape(title or f"Card and tree: {card.card.names[1]}"),
+        style=style,
+        how=escape(card.how),
+        rows=rows,
+        picture=card.tree.to_svg(),
+        quality="" if evaluation is None else quality(evaluation, seen, "model"),
+        promises="\n".join(
+            f"<li>{escape(line)}</li>" for line in promises(card.spend, None, evaluation, seen, "model")
+        ),
+        spend=escape(for_experts(card.spend)),
+    )

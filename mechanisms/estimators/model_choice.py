@@ -1,0 +1,56 @@
+"""Choice between a scorecard, a decision tree and both together, from public facts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from privopt.mechanisms.privacy.parameters import check_count, check_epsilon
+
+# Records times epsilon. A judgement: trees need less of both than cards do, and where they are level the
+# simpler model is to be taken. No experiment of this package has measured these limits.
+_TREE_UP_TO, _BOTH_UP_TO = 30_000.0, 10_000.0
+
+
+@dataclass(frozen=True)
+class ModelChoice:
+    """The kind of model chosen for the public facts.
+
+    Attributes:
+        model: "card", "tree" or "additive".
+        reason: the reason for the choice.
+    """
+
+    model: str
+    reason: str
+
+
+def choose_model(n_records: int, epsilon: float, *, classes: int = 2, ranking: bool = False) -> ModelChoice:
+    """Choose between card, tree and their sum; no record is read.
+
+    A tree branches on a few columns and is drawn from a finite set: it needs few records times epsilon. A
+    card weighs all columns, which needs more of both and then ranks better.
+
+    Args:
+        n_records: number of records, public.
+        epsilon: epsilon of the fit.
+        classes: number of classes; a card has two.
+        ranking: whether the ranking of records matters more than their labels.
+    """
+    if classes > 2:
+        return ModelChoice("tree", f"there are {classes} classes, and cards have two")
+    strength = check_count(n_records, "n_records") * check_epsilon(epsilon)
+    most = _BOTH_UP_TO if ranking else _TREE_UP_TO
+    simple = "additive" if ranking else "tree"
+    verb = "rank" if ranking else "predict"
+    if strength <= most:
+        better = "a card and a tree together" if ranking else "a tree"
+        return ModelChoice(
+            simple,
+            f"records times epsilon are {strength:.3g}, at most {most:.3g}, up to which {better} is expected "
+            f"to {verb} better than a card",
+        )
+    return ModelChoice(
+        "card",
+        f"records times epsilon are {strength:.3g}, more than {most:.3g}, from which on a card is "
+        f"expected to {verb} at least as well",
+    )

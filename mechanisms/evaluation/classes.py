@@ -1,0 +1,92 @@
+"""Metrics of a classifier of several classes from a noisy confusion matrix. Post-processing only."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from privopt.mechanisms.evaluation.intervals import Estimate, Intervals, Target
+from privopt.mechanisms.evaluation.leaves import LeafHistogram
+from privopt.mechanisms.evaluation.metrics import whole_counts
+from privopt.mechanisms.privacy.spend import PrivacySpend
+
+
+@dataclass(frozen=True)
+class ClassEvaluation:
+    """A released evaluation of a classifier: metrics with intervals that include the noise.
+
+    Privacy: that of ``histogram``, which is all that was released: ``spend``. Every interval holds with
+    probability ``confidence`` by itself, not all together.
+
+    Attributes:
+        histogram: the release: records by predicted class (rows) and true class.
+        classes: the labels.
+        target: "population", of which the records are independent draws, or "table", the records at hand.
+        confidence: of each interval.
+    """
+
+    histogram: LeafHistogram
+    classes: tuple[Any, ...]
+    target: Target = "population"
+    confidence: float = 0.95
+
+    @property
+    def spend(self) -> PrivacySpend:
+        return self.histogram.spend
+
+    @cached_property
+    def metrics(self) -> dict[str, Estimate]:
+        """Estimates by name: accuracy, balanced accuracy, and the recall and precision of each class."""
+        about = Intervals(self.histogram, self.target, self.confidence)
+        right = np.eye(len(self.classes), dtype=bool)
+        recalls, precisions = [], []
+        for k in range(len(self.classes)):
+            true, said = np.zeros(right.shape, dtype=bool), np.zeros(right.shape, dtype=bool)
+            true[:, k], said[k] = True, True
+            recalls.append(about.share(true & said, true & ~said))
+            precisions.append(about.share(true & said, said & ~true))
+        return {
+            "accuracy": about.share(right, ~right),
+            "balanced accuracy": _mean(recalls),
+            **{f"recall of {label}": found for label, found in zip(self.classes, recalls, strict=True)},
+            **{f"precision of {label}": found for label, found in zip(self.classes, precisions, strict=True)},
+        }
+
+    @property
+    def confusion(self) -> pd.DataFrame:
+        """Records by true class (rows) and predicted class (columns): whole numbers that sum to n."""
+        counts: NDArray[np.float64] = self.histogram.fitted.T
+        table = whole_counts(counts.ravel(), self.histogram.n_records).reshape(counts.shape)
+        names = [str(label) for label in self.classes]
+        return pd.DataFrame(
+            table, index=pd.Index(names, name="true class"), columns=pd.Index(names, name="predicted")
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a dictionary for JSON."""
+        return {
+            "classes": list(self.classes),
+            "target": self.target,
+            "confidence": self.confidence,
+            "metrics": {name: found.to_dict() for name, found in self.metrics.items()},
+            "confusion": self.confusion.to_numpy().tolist(),
+            "histogram": self.histogram.to_dict(),
+        }
+
+
+def _mean(estimates: Sequence[Estimate]) -> Estimate:
+    """Return the mean of independent estimates, by MOVER: squared half-widths add (Zou and Donner 2008)."""
+    size = len(estimates)
+    value = sum(e.value for e in estimates) / size
+    if math.isnan(value):
+        return Estimate(value, sum(e.low for e in estimates) / size, sum(e.high for e in estimates) / size)
+    low = math.hypot(*(e.value - e.low for e in estimates)) / size
+    high = math.hypot(*(e.high - e.value for e in estimates)) / size
+    return Estimate(value, max(0.0, value - low), min(1.0, value + high))

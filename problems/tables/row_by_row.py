@@ -1,0 +1,134 @@
+"""Refusal of lazy tables whose rows depend on several records: Ibis expressions and Dask graphs.
+
+Neighbours are tables that differ in one row of the *expression*. Where a row is made of several records, or a
+record enters several rows, that is no longer one person's. What is inside a function or a view is not seen.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from privopt.problems.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from dask.typing import Key
+
+# Steps of Ibis expressions by which a row depends on several records.
+_MIXING = (
+    "JoinChain", "Aggregate", "Reduction", "WindowFunction", "Analytic", "Limit", "Sample", "Distinct",
+    "Intersection", "Difference", "ScalarSubquery", "InSubquery", "ExistsSubquery",
+)  # fmt: skip
+# Layers of Dask graphs that cut partitions into rows, and that put rows together.
+_SPLITS = ("rechunk-split", "repartition-split")
+_MERGES = ("rechunk", "repartition", "concat")
+
+
+def check_expression(table: Any) -> None:
+    """Raise InvalidInputError if a step of an Ibis expression can make several rows depend on one record."""
+    operations = importlib.import_module("ibis.expr.operations")
+    found = table.op().find(tuple(getattr(operations, name) for name in _MIXING if hasattr(operations, name)))
+    if found:
+        raise InvalidInputError(
+            f"the table is an expression with a step that mixes rows ({type(found[0]).__name__}): joins, "
+            "windows, aggregations, limits and subqueries let one record into several rows, while privacy is "
+            "for one row. Where every row stands for one record anyhow, store the result as a table first"
+        )
+
+
+def check_graph(X: Any, y: Any) -> None:
+    """Raise InvalidInputError if a partition of Dask collections depends on records of other partitions.
+
+    So do shuffles, joins, windows across partitions (rolling, map_overlap), cumulative sums, and reductions
+    whose result comes back into the rows (X - X.mean(axis=0)). Splitting and concatenating partitions does
+    not. Steps within one partition are not seen.
+
+    Args:
+        X, y: records and labels, partition by partition.
+    """
+    graph: dict[Key, Any] = {**X.__dask_graph__(), **y.__dask_graph__()}
+    outputs: dict[Key, Key] = {
+        key: key[1] for collection in (X, y) for key in _flat(collection.__dask_keys__())
+    }
+    mixing = _mixing_step(graph, outputs)
+    if mixing is not None:
+        raise InvalidInputError(
+            f"the Dask graph has a step in which a partition depends on others ({_layer(mixing)}): shuffles, "
+            "joins, rolling windows, cumulative sums and statistics of the whole table let one record into "
+            "several rows, while privacy is for one row. Where every row stands for one record anyhow, write "
+            "the result to files first; make constants NumPy arrays, by compute()"
+        )
+
+
+def _mixing_step(graph: Mapping[Key, Any], outputs: Mapping[Key, Key]) -> Key | None:
+    """Return a task that mixes partitions, None if there is none.
+
+    A task leads to a partition if it is one, or if all tasks that use it lead there; a task that is split
+    leads to itself. A task that leads to several partitions mixes them, unless it is a constant; so do a task
+    that takes several blocks of rows of one layer, and a partition that is made of constants alone.
+    """
+    from dask.core import get_deps, toposort
+
+    needs, uses = get_deps(graph)
+    order: list[Key] = toposort(graph, dependencies=needs)  # type: ignore[no-untyped-call]
+    objects: set[Key] = set()  # delayed objects, such as an open file
+    for key in order:
+        if needs[key] <= objects and not _is_block(key):
+            objects.add(key)
+        elif _takes_several_blocks(key, needs[key]):
+            return key
+    shared = _shared(order, uses, outputs) - objects
+    constants = {key for key in shared if needs[key] <= objects and _is_constant(key, graph)}
+    if shared > constants:
+        return next(key for key in order if key in shared - constants)
+    derived = set(constants)
+    for key in order:
+        if (blocks := needs[key] - objects) and blocks <= derived:
+            derived.add(key)
+    return next((key for key in outputs if key in derived), None)
+
+
+def _shared(order: Sequence[Key], uses: Mapping[Key, set[Key]], outputs: Mapping[Key, Key]) -> set[Key]:
+    """Return the tasks that lead to several partitions."""
+    leads: dict[Key, Key] = {}
+    shared: set[Key] = set()
+    for key in reversed(order):
+        ends: set[Key] = {
+            ("split", key) if _layer(use).startswith(_SPLITS) else leads[use] for use in uses[key]
+        }
+        if key in outputs:
+            ends.add(("partition", outputs[key]))
+        if len(ends) > 1:
+            shared.add(key)
+        leads[key] = next(iter(ends)) if len(ends) == 1 else ("shared", key)
+    return shared
+
+
+def _is_block(key: Key) -> bool:
+    return isinstance(key, tuple) and len(key) > 1
+
+
+def _is_constant(key: Key, graph: Mapping[Key, Any]) -> bool:
+    """Return whether a task is a NumPy array in the expression: the one block of an array."""
+    if not isinstance(key, tuple) or _layer(key) != "array":
+        return False
+    return key[1] == 0 and (key[0], 1, *key[2:]) not in graph
+
+
+def _takes_several_blocks(key: Key, needs: set[Key]) -> bool:
+    if _layer(key).startswith(_MERGES):
+        return False
+    rows: dict[Key, Key] = {}
+    blocks = [need for need in needs if isinstance(need, tuple) and len(need) > 1]
+    return any(rows.setdefault(layer, row) != row for layer, row, *_ in blocks)
+
+
+def _layer(key: Key) -> str:
+    """Return the name of a task's layer, without the token that makes it unique."""
+    name = str(key[0] if isinstance(key, tuple) else key)
+    return name.rpartition("-")[0] or name
+
+
+def _flat(keys: Any) -> list[Any]:
+    return [found for key in keys for found in _flat(key)] if isinstance(keys, list) else [keys]

@@ -1,0 +1,37 @@
+"""Measured pages of the documentation are what their runs write from the results that are beside them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from privopt.experiments import accuracy, benchmark_gradient, engines, scorecards
+
+DOCS = Path(__file__).resolve().parents[2] / "experiments" / "docs"
+# Facts about the machine of a run.
+MACHINE = re.compile(r"(<!-- fill: (?:machine|threads|versions|packages|command) -->).*?<!-- end -->")
+# The expectations of ``accuracy`` are a long sum, not a result in the file.
+EXPECTED = re.compile(r"^.*exact expectation.*\n", re.MULTILINE)
+
+
+def results(name: str) -> pd.DataFrame:
+    return pd.read_csv(DOCS / f"{name}.csv")
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "accuracy": lambda: accuracy.page(results("accuracy-draws"), {}, 20),
+    "engines": lambda: engines.page(engines.in_order(results("engines")), ""),
+    "gradient": lambda: benchmark_gradient.page(results("gradient"), results("sparse-steps"), (581_012, 54)),
+    "scorecards": lambda: scorecards.page(results("scorecards"), "", ""),
+}
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_is_what_its_run_writes(name: str) -> None:
+    shipped, made = (DOCS / f"{name}.md").read_text("utf-8"), PAGES[name]()
+    kept, written = (EXPECTED.sub("", MACHINE.sub(r"\1", text)) for text in (shipped, made))
+    assert written == kept
