@@ -64,14 +64,10 @@ class Power:
         return f"{self.slope:.2f} (95%: {self.low:.2f} to {self.high:.2f})"
 
     def at_most(self, bound: float) -> Agreement:
-        """Return whether the power is that of a falling bound, or steeper; in part if it falls at all."""
-        if self.low <= bound:
-            return Agreement.YES
-        return Agreement.PARTLY if self.high < 0 else Agreement.NO
-
-    def near(self, bound: float, margin: float = 0.0) -> Agreement:
-        """Return whether the interval, widened by a margin, holds a power."""
-        return Agreement.YES if self.low - margin <= bound <= self.high + margin else Agreement.NO
+        """Return whether the power is that of a falling bound, or steeper; no if nothing is seen to fall."""
+        if self.high >= 0:
+            return Agreement.NO
+        return Agreement.YES if self.low <= bound else Agreement.PARTLY
 
 
 def power_law(frame: pd.DataFrame, least: float = 1e-12) -> Power:

@@ -21,15 +21,15 @@ from privopt.mechanisms.risk.step_counts import (
     entropic_accelerated_steps,
     entropic_step_size,
     entropic_steps,
+    euclidean_steps,
     farthest_divergence,
     has_entropy,
-    loss_range,
-    mirror_steps,
     ridged_smoothness,
     whole_steps,
 )
 from privopt.oracles.convex.bregman import bregman_step, natural_geometry
 from privopt.oracles.convex.gauge_step import gauge_step
+from privopt.oracles.convex.interface import Euclidean
 from privopt.problems.arguments import check_real
 from privopt.problems.convex.regularizers import ElasticNet, Vector
 from privopt.problems.convex.risk import RiskFacts
@@ -43,10 +43,10 @@ class DPMirrorDescent(FullBatchMechanism):
     V is the divergence of the natural geometry of C, 1-strongly convex for its Minkowski norm.
 
     Defaults: iterates are averaged with weights 1, 2, ...; over l1 balls and simplices, with entropies for V,
-    T and gamma are those of ``entropic_steps``; elsewhere gamma = 1 / (2 L_C), L_C the smoothness in the
-    Minkowski norm, and T is where both terms of the bound are equal. The source has a random iterate, that
-    gamma, and T of the order of |C| n epsilon / sqrt((|C|^2 + G_C^2) ln(1/delta)): its bound charges each
-    step with the largest of p noises, the gain by Jensen's inequality with one (``entropic_steps``).
+    T and gamma are those of ``entropic_steps``. Elsewhere V is Euclidean, (scale/2) |u - x|^2, and T and
+    gamma / scale = 1 / (2 L) are those of ``dp-pgd``. The source has a random iterate, 1 / (2 L |C|^2), and T
+    of the order of |C| n epsilon / sqrt((|C|^2 + G_C^2) ln(1/delta)): its bound charges each step with the
+    largest of p noises, the gain by Jensen's inequality with one (``entropic_horizon``).
 
     Privacy: see ``FullBatchMechanism``. Source: Wang and Xu (2019), Algorithm 3 and Theorem 5.
 
@@ -85,17 +85,16 @@ class DPMirrorDescent(FullBatchMechanism):
     ) -> int:
         if has_entropy(convex_set):
             return entropic_steps(facts, convex_set, mu)
-        gamma, noise = 1 / (2 * facts.smoothness_in(convex_set)), dual_noise(convex_set) / mu
-        if not facts.loss.convex:
-            return whole_steps(math.sqrt(4 * loss_range(facts, convex_set) / gamma) / noise)
-        return whole_steps(mirror_steps(farthest_divergence(facts, convex_set), gamma, noise))
+        return euclidean_steps(facts, convex_set, regularizer, mu, 1 / (2 * facts.smoothness))
 
     @classmethod
     def _default_step_size(cls, target: RiskTarget, steps: int) -> float:
         facts, space = target.facts, target.convex_set
         if has_entropy(space):
             return entropic_step_size(facts, space, target.mu / facts.sensitivity, steps)
-        return 1 / (2 * facts.smoothness_in(space))
+        geometry = natural_geometry(space)
+        assert isinstance(geometry, Euclidean)
+        return geometry.scale / (2 * facts.smoothness)
 
     @property
     def step_sizes(self) -> tuple[float, float]:
