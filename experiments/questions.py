@@ -5,7 +5,7 @@
 Populations are synthetic (``privopt.experiments.workbench.tree_tasks``). On each the expected loss of a drawn
 tree is computed from the partition function, without draws, as if the training records were the population:
 so the results have neither noise of sampling nor noise of draws, and no real table is looked at.
-``--output`` leaves ``questions.csv`` and ``questions.md``.
+``--output`` leaves ``tree-questions.csv`` and ``tree-questions.md``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from privopt.experiments.workbench.pages import markdown_table
-from privopt.experiments.workbench.tree_tasks import Population, populations
+from privopt.experiments.workbench.tree_tasks import SIGNALS, Population, populations
 from privopt.oracles.draw.branching import GibbsBranching
 from privopt.oracles.limits import Limits, started
 from privopt.problems.discrete.cost_matrix import CostMatrix
@@ -144,16 +144,20 @@ def by_family(found: pd.DataFrame) -> str:
 
 def page(found: pd.DataFrame) -> str:
     """Write the tables in Markdown."""
-    count = len(found.groupby(["family", "signal", "seed"]))
+    made = found.groupby(["family", "signal", "seed"]).size().groupby("signal").size()
+    count, kinds = (
+        made.sum(),
+        ", ".join(f"{made[name]} with labels of {name}" for name in SIGNALS if name in made),
+    )
     return "\n".join(
         [
             "# Questions of trees: cuts of numbers and weights of columns",
             "",
-            f"Made by `python -m privopt.experiments.questions` on {count} synthetic populations; no real "
-            "table was looked at. Accuracy is *expected*, computed from the partition function of trees "
-            f"of up to {_LEVELS} levels: nothing is drawn. Columns are costs (balanced or equal) and the "
-            "number of records times epsilon. Cuts: so many evenly spread ones, and small ones, down to 1/64 "
-            '(of "4 small": 1/128) of the range, for numbers from 0. Weights: of a column with so many '
+            f"Made by `python -m privopt.experiments.questions` on {count} synthetic populations ({kinds}); "
+            "no real table was looked at. Accuracy is *expected*, computed from the partition function of "
+            f"trees of up to {_LEVELS} levels: nothing is drawn. Columns are costs (balanced or equal) and "
+            "the number of records times epsilon. Cuts: so many evenly spread ones, and small ones, down to "
+            '1/64 (of "4 small": 1/128) of the range, for numbers from 0. Weights: of a column with so many '
             f"questions. The package has {_CUTS_HERE}; {_WEIGHTS_HERE}.",
             "",
             f"## Cuts, where a column weighs {_WEIGHTS_HERE} questions",
@@ -176,7 +180,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--output", type=Path, required=True, help="folder for questions.csv, questions.md")
+    parser.add_argument("--output", type=Path, required=True, help="folder for the page and its results")
     parser.add_argument("--seeds", type=int, default=1, help="populations of each kind")
     options = parser.parse_args()
     options.output.mkdir(parents=True, exist_ok=True)
@@ -184,8 +188,8 @@ def main() -> None:
         row for k, made in enumerate(populations(options.seeds)) for row in expected(made, k % options.seeds)
     ]
     found = pd.DataFrame(rows)
-    write_atomically(options.output / "questions.csv", found.to_csv(index=False, float_format="%.5g"))
-    write_atomically(options.output / "questions.md", page(found))
+    write_atomically(options.output / "tree-questions.csv", found.to_csv(index=False, float_format="%.5g"))
+    write_atomically(options.output / "tree-questions.md", page(found))
 
 
 if __name__ == "__main__":

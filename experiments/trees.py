@@ -236,16 +236,20 @@ def measured(environments: Path | None, splits: int, epsilons: Sequence[float], 
 
 
 def page(found: pd.DataFrame) -> str:
-    """Write means over the tables, and balanced accuracy by table, in Markdown."""
+    """Write means over the tables that all models were measured on, and measures by table, in Markdown."""
+    whole = found
+    tables = found.groupby("model")["table"].agg(set)
+    found = found[found["table"].isin(set.intersection(*tables))]
     sizes = found.groupby("table")["n"].first()
-    splits = found[found["model"] == "tree"].groupby("table")["seed"].nunique()
-    names = ", ".join(f"{name} ({sizes[name]:,}; {splits.get(name, 0)})" for name in sizes.index)
+    splits = found.groupby(["table", "model"])["seed"].nunique().groupby("table").min()
+    names = ", ".join(f"{name} ({sizes[name]:,}; {splits[name]})" for name in sizes.index)
     parts = [
         "# Trees and rule lists on real tables",
         "",
         f"Made by `python -m privopt.experiments.trees`, on {processor()}. Tables, in brackets the records "
-        f"that were trained on and the number of splits: {names}. Means over the splits of each table, then "
-        "over tables, of 30% of the records that were left out; columns are values of epsilon. All weigh "
+        f"that were trained on and the least number of splits of a model: {names}. Means over the splits of "
+        "each table, then over tables, of 30% of the records that were left out; columns are values of "
+        "epsilon. All weigh "
         'classes by the inverse of their shares, but those of "equal costs"; the shares are released '
         "first, at a twentieth of epsilon. Trees and rule lists are pure; cards and linear models have "
         "delta = 1/n². Trees, lists and cards spend a tenth of epsilon on risks. DP-EBM and diffprivlib "
@@ -264,6 +268,11 @@ def page(found: pd.DataFrame) -> str:
             "",
             _wide(few, ["table", "model"], metric),
         ]
+    more = whole[~whole["table"].isin(sizes.index)]
+    for metric in METRICS[:3] if len(more) else ():
+        names = ", ".join(sorted(set(more["table"])))
+        parts += ["", f"## Mean {metric} of those that were measured on {names}", ""]
+        parts += [_wide(more.dropna(subset=[metric]), ["model"], metric)]
     return "\n".join(parts) + "\n"
 
 

@@ -48,7 +48,7 @@ _COMPILING = 120.0  # smallest limit of warming up, in processor seconds
 
 
 @dataclass(frozen=True)
-class Solve:
+class Solve(Instance):
     """One oracle on one instance.
 
     Attributes:
@@ -64,12 +64,6 @@ class Solve:
         said: the solver's own status, or the reason of a refusal.
     """
 
-    data: str
-    n: int
-    d: int
-    question: str
-    epsilon: float
-    draw: int
     oracle: str
     status: str
     seconds: float
@@ -84,15 +78,9 @@ class Solve:
 
 
 @dataclass(frozen=True)
-class Moment:
+class Moment(Instance):
     """The incumbent and the bound at one time of a solve."""
 
-    data: str
-    n: int
-    d: int
-    question: str
-    epsilon: float
-    draw: int
     oracle: str
     seconds: float
     incumbent: float

@@ -22,9 +22,12 @@ from privopt.mechanisms.convex.likely_weights import (
     towards_mean,
 )
 from privopt.mechanisms.privacy.gradient_noise import VectorNoise, gaussian_releases
+from privopt.mechanisms.privacy.noise import NoiseSource, checked_source
+from privopt.mechanisms.privacy.noisy_share import NoisyShare
+from privopt.mechanisms.privacy.reliance import spent
 from privopt.mechanisms.risk.iteration import Run, StepClock
-from privopt.mechanisms.risk.mechanism import RiskMechanism, RiskTarget
-from privopt.oracles.limits import Watch
+from privopt.mechanisms.risk.mechanism import RealRelease, RiskMechanism, RiskTarget
+from privopt.oracles.limits import Limits, Watch, started
 from privopt.problems.convex.losses import LogisticLoss, Loss, SquaredLoss
 from privopt.problems.convex.regularizers import NO_REGULARIZER, ElasticNet, Vector
 from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts
@@ -126,18 +129,46 @@ class SufficientStatistics(RiskMechanism):
         return math.hypot(_feature_norm(self.facts), self.offset) / label_bound(self.facts.loss)
 
     def _run(self, risk: EmpiricalRisk, run: Run) -> tuple[Vector, None]:
+        return self._model(*self._noisy_moments(risk, run)), None
+
+    def release(
+        self,
+        risk: EmpiricalRisk,
+        noise: NoiseSource | None = None,
+        start: Vector | None = None,
+        limits: Limits | None = None,
+    ) -> RealRelease:
+        """Run once on the data, as every mechanism does, and release the share of positives, too.
+
+        The share is post-processing of the noisy moments, which hold the mean label.
+        """
+        self._check(risk)
+        source = checked_source(noise)
+        A, b, sigma = self._noisy_moments(risk, Run(self._start(start), source, started(limits)))
+        spend = spent(self, source)
+        return RealRelease(self._model(A, b, sigma), spend, self.noise, share=self._share(b, sigma))
+
+    def _share(self, b: Vector, sigma: float) -> NoisyShare | None:
+        """Return the share of positives from the noisy mean of z y; None without classes or a constant."""
+        if not (self.facts.constant and isinstance(self.facts.loss, LogisticLoss)):
+            return None
+        label, noise = float(b[-1]) / self.offset, sigma / (self.offset * self._label_weight)
+        return NoisyShare((1 + label) / 2, noise / 2)
+
+    def _noisy_moments(self, risk: EmpiricalRisk, run: Run) -> tuple[Vector, Vector, float]:
+        """Return the moments with noise and its standard deviation, 0 without a source."""
         A, b = moments(risk, self.offset, run.watch)
         p, entries, weight = len(b), _entries(self.facts), self._label_weight
         scale = np.where(np.eye(p, dtype=bool), 1.0, math.sqrt(2)).ravel()[entries]
         if run.source is None:
-            return self._model(A, b, 0.0), None
+            return A, b, 0.0
         noisy = self.vector_noise.add(np.concatenate([A.ravel()[entries] * scale, weight * b]), run.source)
         A = np.zeros((p, p))
         A.ravel()[entries] = noisy[: entries.size] / scale
         A = A + A.T - np.diag(np.diag(A))
         if self.facts.constant:
             A[-1, -1] = self.offset**2  # public
-        return self._model(A, noisy[entries.size :] / weight, self.vector_noise.sigma), None
+        return A, noisy[entries.size :] / weight, self.vector_noise.sigma
 
     def _model(self, A: Vector, b: Vector, sigma: float) -> Vector:
         """Return weights in the units of the risk, from moments with noise of standard deviation sigma."""

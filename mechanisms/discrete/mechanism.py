@@ -14,6 +14,7 @@ import numpy as np
 from privopt.mechanisms.discrete.calibration import Calibration
 from privopt.mechanisms.errors import PlanMismatchError, PrivacyParameterError
 from privopt.mechanisms.privacy.noise import NoiseSource, checked_source
+from privopt.mechanisms.privacy.noisy_share import NoisyShare
 from privopt.mechanisms.privacy.parameters import check_count, check_delta
 from privopt.mechanisms.privacy.reliance import relying_on, spent
 from privopt.mechanisms.privacy.spend import PrivacySpend
@@ -37,9 +38,9 @@ Prepared = TypeVar("Prepared", contravariant=True)
 class Release:
     """The outcome of a mechanism.
 
-    ``point``, ``spend`` and ``noise`` are what may be published. ``certificate`` is *not* private: its value,
-    bound, node count and time are functions of the records. Nor is ``oracle``: which one fits can depend on
-    the patterns of the records. Both are left out when a release is printed or pickled.
+    ``point``, ``spend``, ``noise`` and ``share`` are what may be published. ``certificate`` is *not* private:
+    its value, bound, node count and time are functions of the records. Nor is ``oracle``: which one fits can
+    depend on the patterns of the records. Both are left out when a release is printed or pickled.
 
     Attributes:
         point: the chosen w, shape (dimension,).
@@ -47,6 +48,7 @@ class Release:
         noise: the public parameters of the noise, such as {"sigma": 808.3}.
         oracle: name of the oracle that answered; empty after unpickling.
         certificate: the evidence, for minimisers; None after unpickling and for Gibbs draws.
+        share: the released share of positive records, if the release contains it.
     """
 
     point: IntArray
@@ -54,6 +56,7 @@ class Release:
     noise: Mapping[str, float]
     oracle: str = dataclasses.field(repr=False)
     certificate: Certificate | None = dataclasses.field(default=None, repr=False)
+    share: NoisyShare | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -21,7 +20,7 @@ from privopt.mechanisms.estimators.booking import BookedEstimator, booked
 from privopt.mechanisms.estimators.counting import check_number
 from privopt.mechanisms.estimators.predictions import ScoredClassifier, by_parts
 from privopt.mechanisms.estimators.public_facts import declared_schema
-from privopt.mechanisms.estimators.saved import check_whole_model, read_model
+from privopt.mechanisms.estimators.saved import SavedModel
 from privopt.mechanisms.estimators.scorecard import PrivateHalfspaceClassifier
 from privopt.mechanisms.estimators.tree import PrivateTreeClassifier, TreePlan
 from privopt.mechanisms.estimators.validation import as_table, keep_arguments, validated
@@ -31,8 +30,7 @@ from privopt.mechanisms.privacy.parameters import check_epsilon
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.mechanisms.scorecards.card_plan import CardPlan
 from privopt.oracles.limits import Limits, check_limits
-from privopt.problems.errors import InvalidInputError, PrivOptError
-from privopt.problems.files import write_atomically
+from privopt.problems.errors import InvalidInputError
 from privopt.problems.tables.schema import Schema
 
 if TYPE_CHECKING:
@@ -58,7 +56,12 @@ class AdditivePlan:
     spend: PrivacySpend
 
 
-class PrivateAdditiveTreeClassifier(BookedEstimator, ScoredClassifier, BaseEstimator):  # type: ignore[misc]
+class PrivateAdditiveTreeClassifier(
+    BookedEstimator,
+    SavedModel,
+    ScoredClassifier,
+    BaseEstimator,  # type: ignore[misc]
+):
     """Scorecard plus decision tree for ranking, fitted at half of epsilon each, with added scores.
 
     A card is additive in single columns; a tree expresses interactions. If the ranking of records matters
@@ -264,10 +267,6 @@ class PrivateAdditiveTreeClassifier(BookedEstimator, ScoredClassifier, BaseEstim
             )
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
-    def save(self, path: str | Path) -> None:
-        """Write card and tree as JSON; nothing that is not private."""
-        write_atomically(path, json.dumps(self.to_dict(), indent=2) + "\n")
-
     def to_dict(self) -> dict[str, Any]:
         """Return the contents of a saved model."""
         check_is_fitted(self)
@@ -279,25 +278,14 @@ class PrivateAdditiveTreeClassifier(BookedEstimator, ScoredClassifier, BaseEstim
         }
 
     @classmethod
-    def load(cls, path: str | Path) -> Self:
-        """Read a model written by ``save``.
-
-        Raises:
-            InvalidInputError: not such a file.
-        """
-        model = read_model(path, cls.file_format)
-        try:
-            card = PrivateHalfspaceClassifier.from_dict(model["card"], path)
-            tree = PrivateTreeClassifier.from_dict(model["tree"], path)
-            if card.schema_ != tree.schema_ or card.classes_.tolist() != tree.classes_.tolist():
-                raise InvalidInputError("card and tree have different schemas or classes")
-            spend = PrivacySpend.from_dict(model["spend"])
-            fitted = cls(spend.epsilon, schema=card.schema_, classes=tuple(card.classes_.tolist()))
-            fitted._set(card, tree)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            what = str(error) if isinstance(error, PrivOptError) else type(error).__name__
-            raise InvalidInputError(f"{path} is no model that privopt saved: {what}") from error
-        check_whole_model(model, fitted.to_dict(), path)
+    def _restored(cls, model: Mapping[str, Any]) -> Self:
+        card = PrivateHalfspaceClassifier.from_dict(model["card"], "the card")
+        tree = PrivateTreeClassifier.from_dict(model["tree"], "the tree")
+        if card.schema_ != tree.schema_ or card.classes_.tolist() != tree.classes_.tolist():
+            raise InvalidInputError("card and tree have different schemas or classes")
+        spend = PrivacySpend.from_dict(model["spend"])
+        fitted = cls(spend.epsilon, schema=card.schema_, classes=tuple(card.classes_.tolist()))
+        fitted._set(card, tree)
         return fitted
 
     def __sklearn_tags__(self) -> Tags:

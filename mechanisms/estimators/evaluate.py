@@ -77,7 +77,7 @@ def evaluate(
         epsilon: > 0, of this evaluation.
         schema: a schema for synthetic rows, for a model without a schema of its own.
         target: the target of the intervals, "population" or "table"; see ``Evaluation``.
-        confidence: confidence of each interval, in (0, 1).
+        confidence: confidence of each interval, in [0.5, 1).
         ledger: a ``Ledger``, its path or URL: the spend is booked before a record is read, and stays booked
             when records are refused; no overdrafts.
         insecure_seed: reproducible noise for tests and demonstrations. *Voids the guarantee.*

@@ -5,8 +5,8 @@ Neighbours: replace-one, number of records public, throughout.
 
 from __future__ import annotations
 
-import json
 from abc import abstractmethod
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
@@ -24,24 +24,21 @@ from privopt.mechanisms.estimators.prepared import (
     Targets,
     shortened,
 )
-from privopt.mechanisms.estimators.saved import check_whole_model, read_model
+from privopt.mechanisms.estimators.saved import SavedModel
 from privopt.mechanisms.estimators.validation import as_table, validated
 from privopt.mechanisms.privacy.parameters import check_positive
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.oracles.limits import Limits
 from privopt.problems.arguments import told
 from privopt.problems.convex.risk import RowNorm
-from privopt.problems.errors import InvalidInputError, PrivOptError
-from privopt.problems.files import write_atomically
+from privopt.problems.errors import InvalidInputError
 from privopt.problems.tables.counted import CountedRecords
 from privopt.problems.tables.schema import Schema
-
-_MODEL_FORMAT = "privopt-linear/1"
 
 Floats = NDArray[np.float64]
 
 
-class PrivateLinearModel(BookedEstimator, BaseEstimator):  # type: ignore[misc]
+class PrivateLinearModel(BookedEstimator, SavedModel, BaseEstimator):  # type: ignore[misc]
     """Base class of private linear models; subclasses define targets and fits."""
 
     epsilon: float
@@ -57,6 +54,8 @@ class PrivateLinearModel(BookedEstimator, BaseEstimator):  # type: ignore[misc]
     intercept_: Any
     alike: bool = False  # whether scores are bitwise independent of the other rows
     row_bound_: tuple[float, RowNorm] | None = None  # declared bound, enforced in predictions too
+
+    file_format = "privopt-linear/1"
 
     @abstractmethod
     def _targets_of(self, y: ArrayLike, n_rows: int) -> Targets:
@@ -99,15 +98,11 @@ class PrivateLinearModel(BookedEstimator, BaseEstimator):  # type: ignore[misc]
         products = _term_by_term(X, weights) if alike and not sp.issparse(X) else X @ weights
         return np.asarray(products + self.intercept_, dtype=np.float64)
 
-    def save(self, path: str | Path) -> None:
-        """Write the model as JSON: weights, schema, classes and spend. No non-private quantity is saved."""
-        write_atomically(path, json.dumps(self.to_dict(), indent=2) + "\n")
-
     def to_dict(self) -> dict[str, Any]:
         """Return the dictionary that ``save`` writes."""
         check_is_fitted(self)
         return {
-            "format": _MODEL_FORMAT,
+            "format": self.file_format,
             "estimator": type(self).__name__,
             "mechanism": self.mechanism_,
             "noise": dict(self.noise_),
@@ -127,27 +122,8 @@ class PrivateLinearModel(BookedEstimator, BaseEstimator):  # type: ignore[misc]
         return [] if self.schema_ is not None else list(getattr(self, "feature_names_in_", []))
 
     @classmethod
-    def load(cls, path: str | Path) -> Self:
-        """Load a model written by ``save``, for predictions and its spend.
-
-        Raises:
-            InvalidInputError: an invalid file, or a model of another estimator.
-        """
-        model = read_model(path, _MODEL_FORMAT)
-        try:
-            return cls.from_dict(model)
-        except (KeyError, TypeError, IndexError, ValueError, OverflowError) as error:
-            what = str(error) if isinstance(error, PrivOptError) else type(error).__name__
-            raise InvalidInputError(f"{path} is not a saved {cls.__name__}: {what}") from error
-
-    @classmethod
-    def from_dict(cls, model: dict[str, Any]) -> Self:
-        """Build a model from the result of ``to_dict``.
-
-        Raises:
-            ValueError, TypeError, KeyError: an invalid dictionary.
-        """
-        if model["format"] != _MODEL_FORMAT or model["estimator"] != cls.__name__:
+    def _restored(cls, model: Mapping[str, Any]) -> Self:
+        if model["format"] != cls.file_format or model["estimator"] != cls.__name__:
             raise InvalidInputError(f"it holds {model['format']!r} of a {model.get('estimator')!r}")
         spend = PrivacySpend.from_dict(model["spend"])
         coef, intercept = _checked_weights(model["weights"], model["intercept"])
@@ -171,9 +147,7 @@ class PrivateLinearModel(BookedEstimator, BaseEstimator):  # type: ignore[misc]
             fitted.feature_names_in_ = np.array(names, dtype=object)
         fitted.noise_ = dict(model["noise"])
         fitted.mechanism_, fitted.mechanism_reason_ = model["mechanism"], "it was saved"
-        fitted._set(coef, intercept, spend)
-        check_whole_model(model, fitted.to_dict(), "the file")
-        return fitted
+        return fitted._set(coef, intercept, spend)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

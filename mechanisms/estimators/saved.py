@@ -1,14 +1,64 @@
-"""Reading and validation of saved model files, which are untrusted input."""
+"""Saved models: writing, and reading of files, which are untrusted input."""
 
 from __future__ import annotations
 
 import json
+from abc import abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Self
 
 from privopt.problems.arguments import as_path, told
-from privopt.problems.errors import InvalidInputError
+from privopt.problems.errors import InvalidInputError, PrivOptError
+from privopt.problems.files import write_atomically
+
+
+class SavedModel:
+    """Base of models that are saved as JSON files.
+
+    Class attributes: ``file_format``, the first entry of a file; ``not_restored``, entries of a file that a
+    loaded model does not have.
+    """
+
+    file_format: ClassVar[str]
+    not_restored: ClassVar[tuple[str, ...]] = ()
+
+    @abstractmethod
+    def to_dict(self) -> dict[str, Any]:
+        """Return the contents of a saved model: released values and public facts alone."""
+
+    @classmethod
+    @abstractmethod
+    def _restored(cls, model: Mapping[str, Any]) -> Self:
+        """Return the model of a dictionary; errors of any of the types that ``from_dict`` converts."""
+
+    def save(self, path: str | Path) -> None:
+        """Write the model as JSON: released values and public facts alone."""
+        write_atomically(path, json.dumps(self.to_dict(), indent=2) + "\n")
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Load a model written by ``save``, for predictions and its spend.
+
+        Raises:
+            InvalidInputError: an invalid file, or a model of another kind.
+        """
+        return cls.from_dict(read_model(path, cls.file_format), path)
+
+    @classmethod
+    def from_dict(cls, model: dict[str, Any], path: object = "the model") -> Self:
+        """Read ``to_dict`` back; ``path`` names the file in errors.
+
+        Raises:
+            InvalidInputError: anything else.
+        """
+        try:
+            fitted = cls._restored(model)
+        except (KeyError, TypeError, AttributeError, IndexError, ValueError, OverflowError) as error:
+            what = str(error) if isinstance(error, PrivOptError) else type(error).__name__
+            raise InvalidInputError(f"{path} is not a saved {cls.__name__}: {what}") from error
+        check_whole_model(model, fitted.to_dict() | {key: model[key] for key in cls.not_restored}, path)
+        return fitted
 
 
 def read_model(path: str | Path, file_format: str) -> dict[str, Any]:

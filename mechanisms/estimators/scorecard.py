@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -34,13 +33,14 @@ from privopt.mechanisms.estimators.labels import class_indices, public_classes
 from privopt.mechanisms.estimators.predictions import ScoredClassifier, by_parts
 from privopt.mechanisms.estimators.public_facts import declared_schema, public_delta
 from privopt.mechanisms.estimators.risks import CardBudget
-from privopt.mechanisms.estimators.saved import check_whole_model, read_model
+from privopt.mechanisms.estimators.saved import SavedModel
 from privopt.mechanisms.estimators.sql import select_statement
 from privopt.mechanisms.estimators.validation import as_table, validated
 from privopt.mechanisms.estimators.weights import ClassWeights, costs_of
 from privopt.mechanisms.evaluation.histogram import ScoreHistogram
 from privopt.mechanisms.evaluation.risk import RiskTable
 from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.mechanisms.privacy.noisy_share import NoisyShare
 from privopt.mechanisms.privacy.parameters import check_count
 from privopt.mechanisms.privacy.reliance import relying_on
 from privopt.mechanisms.privacy.spend import PrivacySpend
@@ -57,16 +57,13 @@ from privopt.problems.arrays import tallied
 from privopt.problems.discrete.costs import EQUAL_COSTS, Costs
 from privopt.problems.discrete.halfspace import ZeroOneHalfspace
 from privopt.problems.discrete.lattice import IntegerLattice
-from privopt.problems.errors import InvalidInputError, PrivOptError
-from privopt.problems.files import write_atomically
+from privopt.problems.errors import InvalidInputError
 from privopt.problems.tables.counted import CountedRecords
 from privopt.problems.tables.partitions import is_dask
 from privopt.problems.tables.schema import Schema
 
 if TYPE_CHECKING:
     from privopt.mechanisms.privacy.ledger import Ledger
-
-_MODEL_FORMAT = "privopt-scorecard/1"
 
 
 class _Given(NamedTuple):
@@ -77,7 +74,12 @@ class _Given(NamedTuple):
     records: Unread[CountedRecords]
 
 
-class PrivateHalfspaceClassifier(BookedEstimator, ScoredClassifier, BaseEstimator):  # type: ignore[misc]
+class PrivateHalfspaceClassifier(
+    BookedEstimator,
+    SavedModel,
+    ScoredClassifier,
+    BaseEstimator,  # type: ignore[misc]
+):
     """A binary classifier with small integer weights, chosen under differential privacy.
 
     The weights minimise the exact 0/1 loss up to the noise required for privacy. They are learned over
@@ -125,7 +127,7 @@ class PrivateHalfspaceClassifier(BookedEstimator, ScoredClassifier, BaseEstimato
         target_: the name of the label column, "" if the labels have no name.
         scorecard_: points per feature level, a data frame.
         spend_: the privacy spend of the fit, the table of risks included.
-        risk_: the ``RiskTable``, or None; it is computed from ``histogram_``.
+        risk_: the ``RiskTable``, or None; it is computed from ``histogram_`` and ``release_.share``.
         certificate_: the oracle's evidence; None for Gibbs draws and for loaded models. Not private.
         release_: the complete ``Release``.
         mechanism_, mechanism_reason_: the name of the mechanism in use, and why.
@@ -135,6 +137,8 @@ class PrivateHalfspaceClassifier(BookedEstimator, ScoredClassifier, BaseEstimato
         McSherry, Talwar: Mechanism design via differential privacy (FOCS 2007).
     """
 
+    file_format = "privopt-scorecard/1"
+    not_restored = ("oracle",)
     target_: str = ""
 
     def __init__(
@@ -296,7 +300,7 @@ class PrivateHalfspaceClassifier(BookedEstimator, ScoredClassifier, BaseEstimato
     ) -> Self:
         self.release_ = release
         self.histogram_ = histogram
-        self.risk_ = None if histogram is None else RiskTable.of(histogram)
+        self.risk_ = None if histogram is None else RiskTable.of(histogram, share=release.share)
         self.schema_ = schema
         self.classes_ = classes
         self.mechanism_, self.mechanism_reason_ = mechanism, reason
@@ -395,18 +399,12 @@ class PrivateHalfspaceClassifier(BookedEstimator, ScoredClassifier, BaseEstimato
             )  # inferred schema: the same columns as in ``fit``
         return np.asarray(integer_features(self.schema_, X).X @ self.coef_[0], dtype=np.int64)
 
-    def save(self, path: str | Path) -> None:
-        """Write the model as JSON: weights, schema, classes and spend. No non-private quantity is saved.
-
-        ``rule`` and ``scorecard`` are for readers; they are derived from weights, schema and classes.
-        """
-        write_atomically(path, json.dumps(self.to_dict(), indent=2) + "\n")
-
     def to_dict(self) -> dict[str, Any]:
-        """Return the dictionary that ``save`` writes."""
+        """Return the contents of a saved model; ``rule`` and ``scorecard`` repeat others for readers."""
         check_is_fitted(self)
+        share = self.release_.share
         return {
-            "format": _MODEL_FORMAT,
+            "format": self.file_format,
             "mechanism": self.mechanism_,
             "oracle": self.oracle if isinstance(self.oracle, str) else self.oracle.name,
             "noise": dict(self.release_.noise),
@@ -414,6 +412,7 @@ class PrivateHalfspaceClassifier(BookedEstimator, ScoredClassifier, BaseEstimato
             "rule": self.rule_,
             "scorecard": self.scorecard_.to_dict("records"),
             **({} if self.histogram_ is None else {"histogram": self.histogram_.to_dict()}),
+            **({} if self.histogram_ is None or share is None else {"share": share.to_dict()}),
             "classes": self.classes_.tolist(),
             **({"target": self.target_} if self.target_ else {}),
             "weights": self.coef_[0].tolist(),
@@ -421,43 +420,26 @@ class PrivateHalfspaceClassifier(BookedEstimator, ScoredClassifier, BaseEstimato
         }
 
     @classmethod
-    def load(cls, path: str | Path) -> Self:
-        """Load a model written by ``save``.
-
-        Raises:
-            InvalidInputError: an invalid file.
-        """
-        return cls.from_dict(read_model(path, _MODEL_FORMAT), path)
-
-    @classmethod
-    def from_dict(cls, model: dict[str, Any], path: object = "the model") -> Self:
-        """Read ``to_dict`` back; ``path`` names the file in errors.
-
-        Raises:
-            InvalidInputError: anything else.
-        """
-        try:
-            spend, schema = PrivacySpend.from_dict(model["spend"]), Schema.from_dict(model["schema"])
-            weights, oracle = np.array(model["weights"], dtype=np.int64), str(model["oracle"])
-            if weights.shape != (schema.n_features,):
-                raise InvalidInputError(f"{weights.size} weights for {schema.n_features} features")
-            histogram = ScoreHistogram.from_dict(model["histogram"]) if "histogram" in model else None
-            fitted = cls(
-                spend.epsilon,
-                mechanism=model["mechanism"],
-                schema=schema,
-                classes=tuple(model["classes"]),
-                risk_share=0.0 if histogram is None else histogram.spend.epsilon / spend.epsilon,
-            )
-            classes = fitted._public_classes(np.array([]))
-            release = Release(weights, spend, dict(model["noise"]), oracle)
-            fitted.target_ = model.get("target", "")  # files of earlier versions have none
-            check_type(fitted.target_, str, "the name of the label column is text")
-            fitted._set(release, schema, classes, model["mechanism"], "it was saved", histogram)
-        except (KeyError, TypeError, ValueError, OverflowError) as error:
-            what = str(error) if isinstance(error, PrivOptError) else type(error).__name__
-            raise InvalidInputError(f"{path} is not a scorecard that privopt saved: {what}") from error
-        check_whole_model(model, {**fitted.to_dict(), "oracle": oracle}, path)
+    def _restored(cls, model: Mapping[str, Any]) -> Self:
+        spend, schema = PrivacySpend.from_dict(model["spend"]), Schema.from_dict(model["schema"])
+        weights, oracle = np.array(model["weights"], dtype=np.int64), model["oracle"]
+        check_type(oracle, str, "the name of an oracle is text")
+        if weights.shape != (schema.n_features,):
+            raise InvalidInputError(f"{weights.size} weights for {schema.n_features} features")
+        histogram = ScoreHistogram.from_dict(model["histogram"]) if "histogram" in model else None
+        fitted = cls(
+            spend.epsilon,
+            mechanism=model["mechanism"],
+            schema=schema,
+            classes=tuple(model["classes"]),
+            risk_share=0.0 if histogram is None else histogram.spend.epsilon / spend.epsilon,
+        )
+        classes = fitted._public_classes(np.array([]))
+        share = NoisyShare.from_dict(model["share"]) if "share" in model else None
+        release = Release(weights, spend, dict(model["noise"]), oracle, share=share)
+        fitted.target_ = model.get("target", "")  # files of earlier versions have none
+        check_type(fitted.target_, str, "the name of the label column is text")
+        fitted._set(release, schema, classes, model["mechanism"], "it was saved", histogram)
         return fitted
 
     def __sklearn_tags__(self) -> Tags:

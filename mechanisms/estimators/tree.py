@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -30,7 +29,7 @@ from privopt.mechanisms.estimators.labels import class_indices, distinct_classes
 from privopt.mechanisms.estimators.predictions import ScoredClassifier, by_parts
 from privopt.mechanisms.estimators.public_facts import declared_schema
 from privopt.mechanisms.estimators.risks import CardBudget
-from privopt.mechanisms.estimators.saved import check_whole_model, read_model
+from privopt.mechanisms.estimators.saved import SavedModel
 from privopt.mechanisms.estimators.tree_card import TreeCard
 from privopt.mechanisms.estimators.tree_sql import tree_statement
 from privopt.mechanisms.estimators.validation import as_table, keep_arguments, validated
@@ -48,8 +47,7 @@ from privopt.problems.discrete.lattice import IntArray
 from privopt.problems.discrete.predicates import PredicateTable
 from privopt.problems.discrete.rule_list import RuleList
 from privopt.problems.discrete.tree import DecisionTree
-from privopt.problems.errors import InvalidInputError, PrivOptError
-from privopt.problems.files import write_atomically
+from privopt.problems.errors import InvalidInputError
 from privopt.problems.tables.counted import CountedRecords
 from privopt.problems.tables.partitions import is_dask
 from privopt.problems.tables.predicates import Predicates
@@ -104,11 +102,15 @@ class TreePlan:
     memory: float
 
 
-class _PrivateBranchingClassifier(BookedEstimator, ScoredClassifier, BaseEstimator):  # type: ignore[misc]
+class _PrivateBranchingClassifier(
+    BookedEstimator,
+    SavedModel,
+    ScoredClassifier,
+    BaseEstimator,  # type: ignore[misc]
+):
     """Base of private trees and rule lists."""
 
     _kind: ClassVar[type[BranchingProblem]]
-    file_format: ClassVar[str]
     _noun: ClassVar[str]
     target_: str = ""
 
@@ -373,15 +375,8 @@ class _PrivateBranchingClassifier(BookedEstimator, ScoredClassifier, BaseEstimat
             return _counted_rows(X, self.predicates_).table
         return self.predicates_.table(self.predicates_.coarse.codes(X))
 
-    def save(self, path: str | Path) -> None:
-        """Write the model as JSON: the drawn point, schema, classes and spend; nothing that is not private.
-
-        ``model`` is for readers of the file: it repeats the content of point, schema and classes.
-        """
-        write_atomically(path, json.dumps(self.to_dict(), indent=2) + "\n")
-
     def to_dict(self) -> dict[str, Any]:
-        """Return the contents of a saved model."""
+        """Return the contents of a saved model; ``model`` repeats others for readers."""
         check_is_fitted(self)
         return {
             "format": self.file_format,
@@ -397,41 +392,22 @@ class _PrivateBranchingClassifier(BookedEstimator, ScoredClassifier, BaseEstimat
         }
 
     @classmethod
-    def load(cls, path: str | Path) -> Self:
-        """Read a model written by ``save``.
-
-        Raises:
-            InvalidInputError: not such a file.
-        """
-        return cls.from_dict(read_model(path, cls.file_format), path)
-
-    @classmethod
-    def from_dict(cls, model: dict[str, Any], path: object = "the model") -> Self:
-        """Read ``to_dict`` back; ``path`` names the file in errors.
-
-        Raises:
-            InvalidInputError: anything else.
-        """
-        try:
-            spend, schema = PrivacySpend.from_dict(model["spend"]), Schema.from_dict(model["schema"])
-            predicates, levels = Predicates.of(schema), check_count(model["levels"], "levels")
-            classes = distinct_classes(tuple(model["classes"]), np.array([]))
-            point = np.array(model["point"], dtype=np.int64)
-            if not cls._kind.domain(len(predicates.values), levels, len(classes)).contains(point):
-                raise InvalidInputError("the point is none of the schema's domain")
-            release = Release(point, spend, dict(model["noise"]), _ORACLE)
-            fitted = cls(spend.epsilon, schema=schema, classes=tuple(model["classes"]))
-            fitted.target_ = model.get("target", "")
-            check_type(fitted.target_, str, "the name of the label column is text")
-            fitted._set(release, predicates, classes, levels, None)
-            if "histogram" in model:
-                histogram = LeafHistogram.from_dict(model["histogram"], len(fitted.leaves_), len(classes))
-                fitted.risk_share = histogram.spend.epsilon / spend.epsilon
-                fitted._set(release, predicates, classes, levels, histogram)
-        except (KeyError, TypeError, ValueError, OverflowError) as error:
-            what = str(error) if isinstance(error, PrivOptError) else type(error).__name__
-            raise InvalidInputError(f"{path} is not a {cls._noun} that privopt saved: {what}") from error
-        check_whole_model(model, fitted.to_dict(), path)
+    def _restored(cls, model: Mapping[str, Any]) -> Self:
+        spend, schema = PrivacySpend.from_dict(model["spend"]), Schema.from_dict(model["schema"])
+        predicates, levels = Predicates.of(schema), check_count(model["levels"], "levels")
+        classes = distinct_classes(tuple(model["classes"]), np.array([]))
+        point = np.array(model["point"], dtype=np.int64)
+        if not cls._kind.domain(len(predicates.values), levels, len(classes)).contains(point):
+            raise InvalidInputError("the point is none of the schema's domain")
+        release = Release(point, spend, dict(model["noise"]), _ORACLE)
+        fitted = cls(spend.epsilon, schema=schema, classes=tuple(model["classes"]))
+        fitted.target_ = model.get("target", "")
+        check_type(fitted.target_, str, "the name of the label column is text")
+        fitted._set(release, predicates, classes, levels, None)
+        if "histogram" in model:
+            histogram = LeafHistogram.from_dict(model["histogram"], len(fitted.leaves_), len(classes))
+            fitted.risk_share = histogram.spend.epsilon / spend.epsilon
+            fitted._set(release, predicates, classes, levels, histogram)
         return fitted
 
     def __sklearn_tags__(self) -> Tags:

@@ -5,9 +5,9 @@ true counts, Z independent with a known law. A quantity theta is tested by a sta
 expectation is 0 where theta is true, and the interval holds every theta with T(theta)^2 <= z^2 V(theta). V is
 the variance of T: that of the noise, v (|c|^2 - (sum c)^2 / m) for a statistic sum c_i N_i, known exactly;
 and, for the population that the records were drawn from, the sampling variance. Where the denominator of a
-ratio is lost in noise the interval is wide, up to [0, 1], but always valid (Fieller 1954; without noise it is
-Wilson's of 1927). z is the normal quantile, corrected for the fourth cumulant of the noise, whose tails are
-heavier (Cornish and Fisher 1938).
+ratio is lost in noise the interval is wide, up to [0, 1], but always valid (Fieller 1954). Without noise it
+is the interval of Wilson (1927). z is the normal quantile, corrected for the fourth cumulant of the noise,
+whose tails are heavier (Cornish and Fisher 1938).
 
 Target "table": the quantity of the records at hand. Target "population": of the distribution that they are
 independent draws from.
@@ -29,12 +29,12 @@ from privopt.problems.errors import InvalidInputError
 Floats = NDArray[np.float64]
 Target = Literal["population", "table"]
 
-# If the noise of a count is nonzero with a smaller probability than this, intervals ignore it.
+# Intervals ignore noise that is nonzero with a probability below this.
 _HARDLY_EVER = 1e-6
 
 
 def check_interval(target: object, confidence: object) -> None:
-    """Raise InvalidInputError for an unknown target or a confidence outside (0, 1)."""
+    """Raise InvalidInputError for an unknown target or a confidence outside [0.5, 1)."""
     if target not in ("population", "table"):
         raise InvalidInputError(f'target is "population" or "table", got {target!r}')
     if not isinstance(confidence, int | float) or not 0.5 <= confidence < 1:
@@ -43,7 +43,7 @@ def check_interval(target: object, confidence: object) -> None:
 
 @dataclass(frozen=True)
 class Estimate:
-    """An estimate with a confidence interval; ``value`` is nan where noise determines nothing."""
+    """An estimate with a confidence interval; ``value`` is nan if no count is left above the noise."""
 
     value: float
     low: float
@@ -65,7 +65,7 @@ class Intervals:
     Attributes:
         histogram: the release.
         target: "table" or "population", see above.
-        confidence: of each interval by itself, in (0, 1).
+        confidence: of each interval by itself, in [0.5, 1).
     """
 
     histogram: NoisyCounts
@@ -123,11 +123,14 @@ class Intervals:
         return Estimate(value, max(0.0, value - low), min(1.0, value + high))
 
     def concordance(self, value: float) -> Estimate:
-        """The area under the ROC curve around an estimate: of bins i for positives and j for negatives, the
-        share of pairs with i > j, and half of those with i = j. T(theta) = N1' (K - theta) N0.
+        """The area under the ROC curve: over pairs of a positive in bin i and a negative in bin j, the share
+        with i > j, plus half of that with i = j. T(theta) = N1' (K - theta) N0, N1 and N0 the counts by bin.
 
-        The variance of the draw is the larger of DeLong's, which is 0 where the classes seem separated, and
+        The sampling variance is the larger of two: DeLong's, which is 0 if the classes seem separated, and
         that of Hanley and McNeil (1982) at theta.
+
+        Args:
+            value: the estimate, which the interval contains.
         """
         negatives, positives = self.histogram.fitted.T
         n0, n1 = float(negatives.sum()), float(positives.sum())
@@ -160,6 +163,7 @@ class Intervals:
         return self._variance * max(square, 0.0)
 
     def _square(self, cells: NDArray[np.bool_]) -> float:
+        """The noise variance of the number of records in some cells, in units of that of a count."""
         k = float(cells.sum())
         return k - k * k / cells.size
 
@@ -191,14 +195,14 @@ def _variance(values: Floats, probabilities: Floats) -> float:
 
 
 def _where_positive(square: float, linear: float, constant: float, inside: float) -> tuple[float, float]:
-    """The interval within [0, 1], around a given point, on which a quadratic is >= 0."""
+    """The interval within [0, 1] that contains a given point and on which a quadratic is >= 0."""
     roots = [0.0, 1.0]
     if square != 0:
         discriminant = math.sqrt(max(linear**2 - 4 * square * constant, 0.0))
         # The stable form: no difference of nearly equal numbers.
         sum_ = -(linear + math.copysign(discriminant, linear)) / 2
         found = (sum_ / square, constant / sum_ if sum_ else 0.0)
-        if square > 0:  # everything but an interval: what it leaves of [0, 1] is all that can be said
+        if square > 0:  # >= 0 outside an interval: the confidence set is unbounded
             return 0.0, 1.0
         roots = [min(max(r, 0.0), 1.0) for r in found]
     return min(*roots, inside), max(*roots, inside)

@@ -14,6 +14,7 @@ from sklearn.isotonic import IsotonicRegression
 from privopt.mechanisms.evaluation.histogram import ScoreHistogram
 from privopt.mechanisms.evaluation.intervals import Intervals
 from privopt.mechanisms.evaluation.metrics import supported
+from privopt.mechanisms.privacy.noisy_share import NoisyShare
 
 Floats = NDArray[np.float64]
 
@@ -28,8 +29,9 @@ class RiskTable:
     """The share of positives by score, nondecreasing in the score.
 
     Neighbouring bins are merged until noise is small, and where shares would decrease (isotonic regression).
-    If only one row remains, its share is a posterior mean given the noise, with prior mean 1/4. Half a record
-    is added to each class of a row, so that no risk is 0 or 1.
+    If only one row remains, its share is a posterior mean given the noise, with prior mean 1/4, from the
+    counts and from the share of positives that the model's own release contains, if any. Half a record is
+    added to each class of a row, so that no risk is 0 or 1.
 
     Attributes:
         up_to: the largest score of each row but the last, increasing, shape (rows - 1,).
@@ -47,12 +49,18 @@ class RiskTable:
     confidence: float
 
     @classmethod
-    def of(cls, histogram: ScoreHistogram, confidence: float = 0.95) -> Self:
-        """Compute the table from a histogram."""
+    def of(cls, histogram: ScoreHistogram, confidence: float = 0.95, share: NoisyShare | None = None) -> Self:
+        """Compute the table from a histogram.
+
+        Args:
+            histogram: released counts by score and class.
+            confidence: of each interval.
+            share: a released share of positives of the same records, with noise of its own.
+        """
         runs = supported(histogram)
         counts = np.array([histogram.fitted[a:b].sum(axis=0) for a, b in runs])
         if len(runs) == 1:
-            counts = _of_all(histogram)
+            counts = _of_all(histogram, share)
         levels = _monotone(counts)
         # Rows that isotonic regression made equal become one.
         starts = [k for k in range(len(runs)) if k == 0 or levels[k] > levels[k - 1]]
@@ -98,12 +106,15 @@ def _monotone(counts: Floats) -> Floats:
     return np.asarray(fitted, dtype=np.float64)
 
 
-def _of_all(histogram: ScoreHistogram) -> Floats:
+def _of_all(histogram: ScoreHistogram, share: NoisyShare | None) -> Floats:
     """Posterior means of (negatives, positives) of all records, shape (1, 2)."""
     n = histogram.n_records
     # The positives less half of what moved all counts to the public sum: half of the variance stays.
     sigma = math.sqrt(histogram.variance * histogram.bins.size / 2) / n
-    positive = n * _likely(float(histogram.fitted[:, 1].sum()) / n, sigma)
+    seen = float(histogram.fitted[:, 1].sum()) / n
+    if share is not None:
+        seen, sigma = share.with_another(seen, sigma)
+    positive = n * _likely(seen, sigma)
     return np.array([[n - positive, positive]])
 
 

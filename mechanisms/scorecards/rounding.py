@@ -13,12 +13,14 @@ from privopt.problems.discrete.lattice import IntArray
 
 Floats = NDArray[np.float64]
 
-# Number of thresholds tried per card, and half the width of their range as a share of a record's points.
-_RUNGS, _REACH = 61, 0.5
-# Largest contribution of one number to these points: beyond it most records lie near one end of its range.
-_OF_A_NUMBER = 40
-# With bounds of at most so many points, additional cards scale the weights further and clip at the bounds.
-_FEW_POINTS, _CUTS = 5, (1.0, 1.6, 2.5)
+# Number of thresholds per card, and half the width of their range as a share of the largest total of points.
+_THRESHOLDS, _HALF_WIDTH = 61, 0.5
+# Largest number of points of one number in that total: if it has more, most records are near one end of its
+# range.
+_POINTS_OF_A_NUMBER = 40
+# Scales of the weights, in units of the largest without clipping; larger ones are tried where bounds are at
+# most ``_FEW_POINTS``.
+_FEW_POINTS, _SCALES = 5, (1.0, 1.6, 2.5)
 
 
 def candidate_cards(weights: Floats, facts: CardFacts) -> tuple[IntArray, IntArray]:
@@ -31,8 +33,8 @@ def candidate_cards(weights: Floats, facts: CardFacts) -> tuple[IntArray, IntArr
 
     Args:
         weights: weights of the features (not multiplied by the denominator), shape (d,).
-        facts: public facts; the lattice must be a box. The grid of thresholds is centred where, under a
-            logistic model, both predictions have the same expected cost.
+        facts: public facts; the lattice must be a box. The grid of thresholds is centred at the threshold at
+            which, under a logistic model, both predictions have the same expected cost.
 
     Returns:
         cards of shape (k, d) in the lattice, and increasing intercepts of shape (k, t).
@@ -50,37 +52,37 @@ def candidate_cards(weights: Floats, facts: CardFacts) -> tuple[IntArray, IntArr
     real = constrained(real, facts.point_constraints, facts.intercept)
     features = slice(0, len(real) - facts.intercept)
     bound = np.where(real > 0, high, -low)[features]
-    largest = int(np.max(np.maximum(high, -low)[features], initial=0))  # the number of cards is public
+    largest = int(np.max(np.maximum(high, -low)[features], initial=0))  # public, as the number of cards is
     # Declared bounds of a column clip its own points; they do not change the scale of the other columns.
     free = np.ones(len(bound), dtype=bool)
     for constraint in facts.point_constraints:
         free[constraint.start : constraint.stop] = constraint.points is None
     cards = []
-    for cut in (1.0,) if largest > _FEW_POINTS else _CUTS:
-        scale = cut * _fitting(np.abs(real[features])[free], bound[free])
+    for factor in (1.0,) if largest > _FEW_POINTS else _SCALES:
+        scale = factor * _largest_scale(np.abs(real[features])[free], bound[free])
         cards.append(np.clip(np.rint(np.clip(real * scale, -(2.0**50), 2.0**50)), low, high))
     found = np.array(cards).astype(np.int64)
     if not facts.intercept:
         return found, found[:, -1:]
-    return found, np.stack([_ladder(card, facts) for card in found])
+    return found, np.stack([_intercepts(card, facts) for card in found])
 
 
-def _fitting(sizes: Floats, bounds: NDArray[np.int64]) -> float:
+def _largest_scale(sizes: Floats, bounds: NDArray[np.int64]) -> float:
     """Return the largest scale at which every weight with a non-zero bound stays within it."""
     free = (bounds > 0) & (sizes > 0)
     return float(np.min(bounds[free] / sizes[free])) if np.any(free) else 1.0
 
 
-def _ladder(card: IntArray, facts: CardFacts) -> IntArray:
-    """Return evenly spaced intercepts around the card's own, within the lattice."""
+def _intercepts(card: IntArray, facts: CardFacts) -> IntArray:
+    """Return evenly spaced intercepts within the lattice, around that of the card."""
     low, high = int(facts.lattice.low[-1]), int(facts.lattice.high[-1])
     sizes = np.abs(card)
     numbers = [feature for feature, _, _ in facts.lines]
-    sizes[numbers] = np.minimum(sizes[numbers], _OF_A_NUMBER)
+    sizes[numbers] = np.minimum(sizes[numbers], _POINTS_OF_A_NUMBER)
     points = sum(int(np.max(sizes[a:b])) for a, b in facts.columns)
-    rungs = min(_RUNGS, high - low + 1)
-    half = max(rungs // 2, round(_REACH * points))
+    count = min(_THRESHOLDS, high - low + 1)
+    half = max(count // 2, round(_HALF_WIDTH * points))
     first = max(low, int(card[-1]) - half)
     last = min(high, first + 2 * half)
-    first = min(first, last - rungs + 1)
-    return np.floor(np.linspace(first, last, rungs) + 0.5).astype(np.int64)
+    first = min(first, last - count + 1)
+    return np.floor(np.linspace(first, last, count) + 0.5).astype(np.int64)

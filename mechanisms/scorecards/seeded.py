@@ -71,7 +71,8 @@ class SeededScorecard:
     determine the units of the numbers in the model, which is mu_1-GDP for every choice of units. Both
     together are sqrt(mu_0^2 + mu_1^2)-GDP, which replaces mu above. The running time of the choice depends
     only on the number of records, features and cards, and the linear model's solver stops after a public
-    number of passes.
+    number of passes. If the model is one release of noisy moments, the share of positives that they hold is
+    released, too, by post-processing.
 
     An instance is a plan: noise and spend are fixed before data are read.
 
@@ -218,14 +219,15 @@ class SeededScorecard:
             constant=facts.constant,
             counts=table.counts,
         )
-        weights = self.seed.release(risk, source, limits=clock.rest).point
+        model = self.seed.release(risk, source, limits=clock.rest)
+        weights = model.point
         if self.facts.middle:
             weights = units.weights(weights)
         domain = CandidateCards(table, *candidate_cards(weights, self.facts))
         oracle = data.oracle.prepare(domain, self.choice.question)
         chosen = self.choice.release(oracle, source, clock.rest)
         spend = relying_on(spent(self, source), self, answering(data.oracle))
-        return Release(domain.card(chosen.point), spend, self.noise, oracle.name)
+        return Release(domain.card(chosen.point), spend, self.noise, oracle.name, share=model.share)
 
 
 def _claims(

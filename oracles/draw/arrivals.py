@@ -22,7 +22,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 
-from privopt.oracles.draw.interface import UNIT_ROUNDOFF, Exactness
+from privopt.oracles.draw.interface import UNIT_ROUNDOFF, DrawRequest, Exactness, exponentials
 from privopt.problems.discrete.lattice import IntArray
 
 
@@ -36,6 +36,27 @@ class Arrivals(ABC):
         Raises:
             UnfinishedDrawError: a limit was reached.
         """
+
+
+class RepeatedDraws(Arrivals):
+    """Independent Gibbs draws at the times of a Poisson process, whose rate is the total mass.
+
+    Attributes:
+        request: the randomness and the limits.
+        rate: the rate of arrivals at all points together.
+    """
+
+    def __init__(self, request: DrawRequest, rate: float) -> None:
+        self.request, self.rate = request, rate
+        self._time = 0.0
+
+    def next(self, horizon: float) -> tuple[float, IntArray] | None:
+        self._time += float(exponentials(self.request.random, 1)[0]) / self.rate
+        return None if self._time > horizon else (self._time, self.draw())
+
+    @abstractmethod
+    def draw(self) -> IntArray:
+        """Return one Gibbs draw."""
 
 
 def permute_and_flip(arrivals: Arrivals, beta: float, excess: Callable[[IntArray], int]) -> IntArray:

@@ -38,7 +38,7 @@ from privopt.oracles.draw.interface import (
     race_error,
     stop_if_asked,
 )
-from privopt.oracles.draw.thinning import TRIES, Node, Rings, holding_tables
+from privopt.oracles.draw.thinning import TRIES, Node, ThinnedArrivals, holding_tables
 from privopt.oracles.limits import Limits, Watch
 from privopt.oracles.task import Task
 from privopt.problems.arguments import check_whole
@@ -130,15 +130,15 @@ class _BranchSampler(Sampler):
         smallest = self._minimum(request.watch) if self.law is Law.PERMUTE_AND_FLIP else 0
         model, frontier = self._frontier(beta, request.watch)
         self._known = None  # the frontier is kept only if the draw is not interrupted
-        rings = Rings(model, request, frontier, -beta * smallest)
+        arrivals = ThinnedArrivals(model, request, frontier, -beta * smallest)
         exactness = model.exactness(n)
         if self.law is Law.GIBBS:
-            point = rings.first()
+            point = arrivals.first()
         else:
-            point = permute_and_flip(rings, beta, lambda w: self.problem.loss(w) - smallest)
+            point = permute_and_flip(arrivals, beta, lambda w: self.problem.loss(w) - smallest)
             exactness = flipped_exactness(exactness, beta, n)
-        self._known = model, rings.frontier()
-        return Sample(point, exactness, None, rings.nodes)
+        self._known = model, arrivals.frontier()
+        return Sample(point, exactness, None, arrivals.nodes)
 
     def _frontier(self, beta: float, watch: Watch) -> tuple[_Model, list[Node[Region]]]:
         """The frontier of the last draw at this beta, or the roots if that takes over half of the memory.

@@ -21,7 +21,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from privopt.oracles.draw.arrivals import Arrivals, flipped_exactness, permute_and_flip
+from privopt.oracles.draw.arrivals import RepeatedDraws, flipped_exactness, permute_and_flip
 from privopt.oracles.draw.branching_law import Block, BranchingLaw
 from privopt.oracles.draw.branching_masses import LARGEST_EXPONENT
 from privopt.oracles.draw.interface import (
@@ -34,7 +34,6 @@ from privopt.oracles.draw.interface import (
     Sample,
     Sampler,
     chain_error,
-    exponentials,
     lost_to_the_source,
     race,
     stop_if_asked,
@@ -91,15 +90,17 @@ class _BranchingSampler(Sampler):
     def draw(self, request: DrawRequest) -> Sample:
         law = self._law(request.beta, request.watch)
         whole = law.total()
-        rings = _Rings(law, request, float(whole.mean[0]) * self.problem.lattice.box_size)
+        arrivals = _ModelDraws(law, request, float(whole.mean[0]) * self.problem.lattice.box_size)
         exactness = self._exactness(request.beta)
         if self.law is Law.GIBBS:
-            point = rings.draw()
+            point = arrivals.draw()
         else:
             least = int(whole.smallest[0])
-            point = permute_and_flip(rings, request.beta, lambda w: self.problem.loss(w) - least)
+            point = permute_and_flip(arrivals, request.beta, lambda w: self.problem.loss(w) - least)
             exactness = flipped_exactness(exactness, request.beta, self.problem.largest_loss)
-        return Sample(point, exactness, self.moments(request.beta, request.watch).log_partition, rings.places)
+        return Sample(
+            point, exactness, self.moments(request.beta, request.watch).log_partition, arrivals.places
+        )
 
     def moments(self, beta: float, watch: Watch) -> Moments:
         whole = self._law(beta, watch).total()
@@ -138,21 +139,17 @@ class _BranchingSampler(Sampler):
         return Exactness(error, lost_to_the_source(float(places * widest)))
 
 
-class _Rings(Arrivals):
-    """Independent Gibbs draws at the times of a Poisson process; see ``privopt.oracles.draw.arrivals``."""
+class _ModelDraws(RepeatedDraws):
+    """Gibbs draws of trees or rule lists."""
 
     def __init__(self, law: BranchingLaw, request: DrawRequest, rate: float) -> None:
-        self._law, self._request, self._rate = law, request, rate
-        self._time = 0.0
+        super().__init__(request, rate)
+        self._law = law
         self.places = 0
-
-    def next(self, horizon: float) -> tuple[float, IntArray] | None:
-        self._time += float(exponentials(self._request.random, 1)[0]) / self._rate
-        return None if self._time > horizon else (self._time, self.draw())
 
     def draw(self) -> IntArray:
         """One draw. What the drawn model does not use is uniform, as is what has no rows."""
-        lattice, random = self._law.problem.lattice, self._request.random
+        lattice, random = self._law.problem.lattice, self.request.random
         spans = (lattice.high - lattice.low + 1).tolist()
         point = np.array([uniform_below(random, span) for span in spans], dtype=np.int64)
         if self._law.one_sided:
@@ -194,18 +191,18 @@ class _Rings(Arrivals):
 
     def _asked(self, point: IntArray, place: int, block: Block, level: int) -> int | None:
         """Draw a coordinate; ``ways`` times the predicate it asks plus the way, or None where it stops."""
-        stop_if_asked(self._request.watch, self.places)
+        stop_if_asked(self.request.watch, self.places)
         self.places += 1
         masses = self._law.choices(block, level)
         problem = self._law.problem
         ways, values = problem.ways, problem.table.values
-        drawn = race(self._request.random, self._law.scores(masses))
+        drawn = race(self.request.random, self._law.scores(masses))
         if drawn < ways * len(values):
             point[place] = drawn
             return ways * int(values[drawn // ways]) + drawn % ways
         stops = ways * len(values)
-        point[place] = stops + uniform_below(self._request.random, stops)
+        point[place] = stops + uniform_below(self.request.random, stops)
         return None
 
     def _label(self, block: Block) -> int:
-        return race(self._request.random, self._law.label_scores(block))
+        return race(self.request.random, self._law.label_scores(block))

@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privopt.oracles.cells.structure import CellLimits, CellStructure, Int32Array, why_not
-from privopt.oracles.draw.arrivals import Arrivals, flipped_exactness, permute_and_flip
+from privopt.oracles.draw.arrivals import RepeatedDraws, flipped_exactness, permute_and_flip
 from privopt.oracles.draw.interface import (
     UNIT_ROUNDOFF,
     DrawRequest,
@@ -43,7 +43,6 @@ from privopt.oracles.draw.interface import (
     Sample,
     Sampler,
     chain_error,
-    exponentials,
     lost_to_the_source,
     race,
     stop_if_asked,
@@ -124,14 +123,14 @@ class _EliminationSampler(Sampler):
     def draw(self, request: DrawRequest) -> Sample:
         masses = self._masses(request.beta, request.watch)
         whole = _joined(masses, request.beta)
-        rings = _Rings(self, request, masses, whole.total)
+        arrivals = _WeightDraws(self, request, masses, whole.total)
         exactness = self._exactness(request.beta)
         if self.law is Law.GIBBS:
-            point = rings.draw()
+            point = arrivals.draw()
         else:
-            point = permute_and_flip(rings, request.beta, lambda w: self.problem.loss(w) - whole.smallest)
+            point = permute_and_flip(arrivals, request.beta, lambda w: self.problem.loss(w) - whole.smallest)
             exactness = flipped_exactness(exactness, request.beta, self.problem.largest_loss)
-        return Sample(point, exactness, _moments(whole, request.beta).log_partition, rings.nodes)
+        return Sample(point, exactness, _moments(whole, request.beta).log_partition, arrivals.nodes)
 
     def moments(self, beta: float, watch: Watch) -> Moments:
         return _moments(_joined(self._masses(beta, watch), beta), beta)
@@ -173,24 +172,19 @@ class _EliminationSampler(Sampler):
         )
 
 
-class _Rings(Arrivals):
-    """Independent Gibbs draws at the times of a Poisson process; see ``privopt.oracles.draw.arrivals``."""
+class _WeightDraws(RepeatedDraws):
+    """Gibbs draws of weights, one after the other."""
 
     def __init__(
         self, sampler: _EliminationSampler, request: DrawRequest, masses: list[Mass], rate: float
     ) -> None:
-        self._sampler, self._request = sampler, request
-        self._log_masses, self._rate = _log_masses(masses, request.beta), rate
-        self._time = 0.0
+        super().__init__(request, rate)
+        self._sampler, self._log_masses = sampler, _log_masses(masses, request.beta)
         self.nodes = len(masses)
 
-    def next(self, horizon: float) -> tuple[float, IntArray] | None:
-        self._time += float(exponentials(self._request.random, 1)[0]) / self._rate
-        return None if self._time > horizon else (self._time, self.draw())
-
     def draw(self) -> IntArray:
-        chunk = self._sampler._chunks[race(self._request.random, self._log_masses)]
-        search = _Descent(self._sampler, self._request, chunk)
+        chunk = self._sampler._chunks[race(self.request.random, self._log_masses)]
+        search = _Descent(self._sampler, self.request, chunk)
         point = search.finish(search.outer_digits())
         self.nodes += search.nodes
         return point

@@ -30,7 +30,8 @@ from privopt.problems.discrete.lattice import IntArray
 
 # Rejected arrivals of a region before it is tuned or split.
 TRIES = 100
-# Tuning stops once the next arrival of a region is expected at about e^6 times the current time.
+# Log of the rate times the current time at which tuning stops: the next arrival is expected at about e^6
+# times the current time.
 _QUIET = -6.0
 # More digits than doubles have: the rounding of times is negligible against that of waiting times.
 _DECIMAL = Context(prec=20, Emax=MAX_EMAX, Emin=MIN_EMIN)
@@ -49,12 +50,12 @@ class Node(Generic[Tables]):
     region: Tables | None = None
     tries: int = 0  # rejected arrivals since the last tuning
     steps: int = 0  # of tuning so far
-    tuned: bool = False  # tuning has stopped being worthwhile
+    tuned: bool = False  # whether further tuning gains too little
     _rate: Decimal | None = None
 
     @property
     def holds_tables(self) -> bool:
-        """True if the node holds its own tables, or its parent's, which its siblings share."""
+        """Whether the node holds tables: its own, or those of its parent, which its siblings share."""
         return self.region is not None or self.parent is not None
 
     @property
@@ -87,10 +88,10 @@ class Bounds(Protocol[Tables]):
         """Make the tables of a region, and return the log of its bound, which does not rise."""
 
     def tune(self, node: Node[Tables], enough: float) -> float:
-        """Lower the log bound, at most to ``enough``, and return it. Sets ``node.tuned`` when gains end."""
+        """Lower the log bound, not below ``enough``, and return it; set ``node.tuned`` when gains end."""
 
     def children(self, node: Node[Tables]) -> list[Node[Tables]]:
-        """The parts of an open region that is no point. Their bounds add up to no more than its own."""
+        """Split an open region of several points; the bounds of the parts sum to at most its own."""
 
     def propose(
         self,
@@ -108,14 +109,14 @@ class Bounds(Protocol[Tables]):
         """The point of a region with these levels."""
 
 
-class Rings(Arrivals, Generic[Tables]):
+class ThinnedArrivals(Arrivals, Generic[Tables]):
     """Arrivals of one draw by Poisson thinning. Time starts at 0; the frontier may come from earlier draws.
 
     Args:
         bounds: of the problem, at the inverse temperature of the request.
         request: the randomness and the limits.
         frontier: regions that cover the lattice.
-        log_unit: ``next`` counts time so that a point of mass exp(log_unit) has rate 1.
+        log_unit: the log of the mass that has rate 1 in the time that ``next`` returns.
     """
 
     def __init__(
@@ -149,30 +150,30 @@ class Rings(Arrivals, Generic[Tables]):
         while self._heap[0][0] <= end:
             stop_if_asked(self._watch, self.nodes)
             time, _, node = heapq.heappop(self._heap)
-            found = self._ring(time, node, end)
+            found = self._process(time, node, end)
             if found is not None:
                 return float(_DECIMAL.multiply(found[0], self._unit)), found[1]
         return None
 
-    def _ring(self, time: Decimal, node: Node[Tables], end: Decimal) -> tuple[Decimal, IntArray] | None:
+    def _process(self, time: Decimal, node: Node[Tables], end: Decimal) -> tuple[Decimal, IntArray] | None:
         """Process an arrival at a region: improve its bound, propose points, or split it.
 
         The choice may depend on the past, the current time included, but on no later arrival.
         """
         if node.region is None:
-            self._make_room(0 if node.holds_tables else 1)
-            if not self._still_rings(time, node, self._bounds.open(node)):
+            self._reserve(0 if node.holds_tables else 1)
+            if not self._survives(time, node, self._bounds.open(node)):
                 return None
         if node.tries >= TRIES and len(node.levels) < self._bounds.depth:
             if node.tuned:
                 self._split(time, node)
                 return None
             enough = _QUIET - float(_DECIMAL.ln(time))
-            if not self._still_rings(time, node, self._bounds.tune(node, enough)):
+            if not self._survives(time, node, self._bounds.tune(node, enough)):
                 return None
         return self._propose(time, node, end)
 
-    def _make_room(self, more: int) -> None:
+    def _reserve(self, more: int) -> None:
         """Reserve memory for the tables of more regions.
 
         Raises:
@@ -186,7 +187,7 @@ class Rings(Arrivals, Generic[Tables]):
                 f"or coarser columns, a mechanism that minimises, or GibbsBranch(memory=...) of more bytes"
             )
 
-    def _still_rings(self, time: Decimal, node: Node[Tables], log_bound: float) -> bool:
+    def _survives(self, time: Decimal, node: Node[Tables], log_bound: float) -> bool:
         """Thin the current arrival after a better bound: keep it with probability new bound / old bound."""
         self.nodes += 1
         gained = node.tighten(log_bound)
@@ -198,13 +199,13 @@ class Rings(Arrivals, Generic[Tables]):
     def _split(self, time: Decimal, node: Node[Tables]) -> None:
         """Split a region: pass its arrival to a child or reject it; other children's processes start now."""
         children = self._bounds.children(node)
-        self._make_room(holding_tables(children) - 1)
+        self._reserve(holding_tables(children) - 1)
         gains = np.array([child.log_bound - node.log_bound for child in children])
-        nobody = 1.0 - math.fsum(np.exp(gains))
-        weights = np.append(gains, math.log(nobody) if nobody > 0 else -math.inf)
-        heir = race(self._random, weights)
+        rejected = 1.0 - math.fsum(np.exp(gains))
+        weights = np.append(gains, math.log(rejected) if rejected > 0 else -math.inf)
+        chosen = race(self._random, weights)
         for number, child in enumerate(children):
-            if number == heir:
+            if number == chosen:
                 self._push(time, child)
             else:
                 self._restart(time, child)

@@ -24,7 +24,7 @@ _ALIGNED = (
 )
 
 
-# How often a cluster that has not answered is asked for its workers, and how long it may have none; seconds.
+# Seconds between two checks that a cluster still has workers, and seconds that it may be without any.
 _LOOK, _PATIENCE = 2.0, 120.0
 
 
@@ -117,7 +117,7 @@ class DaskParts(Parts):
             PrivOptError: the error of the first partition that has one.
             LostPartsError: the computation failed in Dask.
         """
-        asked = [_dask().delayed(_told)(task, piece) for piece in self.pieces]
+        asked = [_dask().delayed(_result)(task, piece) for piece in self.pieces]
         lost = ""
         try:
             answers = _answers(asked)
@@ -126,9 +126,9 @@ class DaskParts(Parts):
                 f"the Dask cluster has had no workers for {_PATIENCE:g} seconds: start some, and fit again. "
                 "Nothing was released"
             ) from None
-        except Exception as error:  # of any type, and errors of a file reader can quote cells
+        except Exception as error:  # its text may quote cells, as that of a file reader does
             lost = type(error).__name__
-        if lost:  # raised here, the error has no context that quotes them
+        if lost:  # outside the handler, so that the error has no context that quotes cells
             raise LostPartsError(
                 f"Dask could not compute on every partition ({lost}): workers or the scheduler are gone, or "
                 "the table cannot be read. Nothing was released"
@@ -139,7 +139,7 @@ class DaskParts(Parts):
         return [answer for answer in answers if answer is not None]
 
     def made(self, make: Callable[[Any], Any]) -> DaskParts:
-        pieces = [_dask().delayed(_told)(make, piece) for piece in self.pieces]
+        pieces = [_dask().delayed(_result)(make, piece) for piece in self.pieces]
         return DaskParts(tuple(pieces if _client() is None else _dask().persist(*pieces)))
 
 
@@ -176,13 +176,13 @@ def _pieces(collection: Any, columns: Sequence[str] = ()) -> list[Any]:
         return list(collection.to_delayed().ravel())
     if columns and set(columns) <= set(collection.columns):
         collection = collection[list(columns)]
-    # Only the named columns are read from files. Dask's graph optimization is off: it would fuse files into
-    # one partition, more of them the fewer the columns, and the partitions of X and y would not match.
+    # Only the named columns are read from files. Dask's graph optimization is off: it fuses more files into a
+    # partition if fewer columns are read, and the partitions of X and y would not match.
     return list(_simplified(collection).to_delayed(optimize_graph=False))
 
 
 def _simplified(collection: Any) -> Any:
-    """Return a data frame as it is computed, without columns that nothing needs; an array unchanged."""
+    """Drop columns of a data frame that its computation does not need; return an array unchanged."""
     return collection if _is_array(collection) else collection.simplify()
 
 
@@ -216,7 +216,7 @@ def _dask() -> Any:
 
 
 def _client() -> Any | None:
-    """Return the client of a Dask cluster that is the default of this process, if there is one."""
+    """Return the default client of this process, if it is connected to a Dask cluster."""
     distributed: Any = sys.modules.get("distributed")
     if distributed is None:
         return None
@@ -231,7 +231,7 @@ class _NoWorkersError(Exception):
 
 
 def _answers(asked: Sequence[Any]) -> Sequence[Any]:
-    """Compute Dask collections together. A cluster without workers would be waited for without end.
+    """Compute Dask collections together. Without workers Dask itself would wait forever.
 
     Raises:
         _NoWorkersError: there were no workers for ``_PATIENCE`` seconds.
@@ -239,7 +239,7 @@ def _answers(asked: Sequence[Any]) -> Sequence[Any]:
     client = _client()
     if client is None:
         return tuple(_dask().compute(*asked))
-    answers = client.compute(list(asked))  # futures, and whatever is no collection as it is
+    answers = client.compute(list(asked))  # futures for collections, other values unchanged
     futures = [answer for answer in answers if hasattr(answer, "release")]
     try:
         _wait(client, futures)
@@ -278,7 +278,7 @@ def _pair(X: Any, y: Any) -> tuple[Any, Any] | _Refused | None:
     return (X, y) if len(y) else None
 
 
-def _told(task: Callable[[Any], Any], part: Any) -> Any:
+def _result(task: Callable[[Any], Any], part: Any) -> Any:
     """Run a task on a part and return its result or its error; None for an empty part."""
     if part is None or isinstance(part, _Refused):
         return part

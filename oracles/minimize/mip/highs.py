@@ -164,14 +164,14 @@ def callback(relay: ProgressRelay, order: NDArray[np.int64] | None = None) -> Ca
     improved = int(cb.HighsCallbackType.kCallbackMipImprovingSolution)
 
     def called(kind: Any, message: str, out: Any, into: Any, data: Any) -> None:
-        def news() -> SolverProgress:
+        def progress() -> SolverProgress:
             values = None
             if int(kind) == improved and len(out.mip_solution):
                 values = np.array(out.mip_solution, dtype=np.float64)
                 values = values if order is None else values[order]
             return SolverProgress(float(out.mip_dual_bound), int(out.mip_node_count), values)
 
-        into.user_interrupt = relay(news if math.isfinite(out.mip_dual_bound) else None)
+        into.user_interrupt = relay(progress if math.isfinite(out.mip_dual_bound) else None)
 
     return called
 

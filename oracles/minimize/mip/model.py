@@ -28,7 +28,7 @@ SLACK = 1e-9
 
 
 class Outcome(Enum):
-    """The result that a MIP solver has proved."""
+    """Conclusion of a MIP solver."""
 
     OPTIMAL = "the best point below the cutoff was found"
     NOTHING = "no point below the cutoff"
@@ -70,8 +70,8 @@ class MipModel:
     """A mixed-integer model under construction, with integer bounds and coefficients.
 
     Columns are numbered in the order of ``add``; constraints, costs and answers use these numbers. For any
-    costs some optimal point is integral in *all* columns (a column not declared integer is determined by the
-    others), so a pure integer solver may treat every column as integer.
+    costs some optimal point is integral in *all* columns, as a column not declared integer is determined by
+    the others. So a pure integer solver may treat every column as integer.
 
     Attributes:
         low, high: bounds of the columns.
@@ -132,8 +132,8 @@ class Question(NamedTuple):
         allowed: columns that may be nonzero, or None for all.
         forbidden: sets of columns that must not all be 1 at once (no-good cuts).
         cutoff: only points of at most this cost are of interest.
-        start: columns that are 1 at the incumbent, or None. Its cost may exceed the cutoff; solvers other
-            than HiGHS, which searches its neighbourhood, need only the cutoff.
+        start: columns that are 1 at the incumbent, or None. HiGHS searches its neighbourhood, also where its
+            cost exceeds the cutoff; other solvers do not use it.
     """
 
     costs: FloatArray
@@ -219,11 +219,11 @@ class ProgressRelay:
     def _keep(self, *_: object) -> None:
         self.raised = self.raised or KeyboardInterrupt()
 
-    def __call__(self, news: Callable[[], SolverProgress] | None = None) -> bool:
+    def __call__(self, progress: Callable[[], SolverProgress] | None = None) -> bool:
         """Report progress; return whether the solver must stop."""
         try:
-            if news is not None and self.raised is None:
-                self.on_progress(news())
+            if progress is not None and self.raised is None:
+                self.on_progress(progress())
             self.stopped = self.stopped or self.watch.stop()
         except BaseException as error:
             self.raised = self.raised or error

@@ -79,7 +79,7 @@ class ScipSession(Session):
             else:
                 self._scip.addCons(total >= row.low if row.high is None else total <= row.high)
         self._listener = _listener()
-        self._scip.includeEventhdlr(self._listener, "privopt", "news, and whether to stop")
+        self._scip.includeEventhdlr(self._listener, "privopt", "progress, and whether to stop")
 
     def _sum(self, expression: Any, columns: list[int], coefficients: list[float]) -> Any:
         from pyscipopt.scip import Term
@@ -156,14 +156,14 @@ def _listener() -> Any:
         def eventexec(self, event: Any) -> None:
             scip = self.model
 
-            def news() -> SolverProgress:
+            def progress() -> SolverProgress:
                 values = None
                 if event.getType() == EVENT.BESTSOLFOUND:
                     best = scip.getBestSol()
                     values = np.array([scip.getSolVal(best, x) for x in self.columns], dtype=np.float64)
                 return SolverProgress(float(scip.getDualbound()), int(scip.getNTotalNodes()), values)
 
-            if self.relay is not None and self.relay(news):
+            if self.relay is not None and self.relay(progress):
                 scip.interruptSolve()
 
     return Listener()

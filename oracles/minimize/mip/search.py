@@ -170,11 +170,11 @@ class Search:
                 forbidden.append(region.encode(incumbent))
         constant, costs = from_fixed(region.constant), region.costs()
 
-        def on_progress(news: SolverProgress) -> None:
-            if news.values is not None:
-                self._offer_found(region.decode(news.values))
-            proved = max(self._floor(news.bound + constant), region.bound)
-            self.report(proved if others is None else min(proved, others), news.nodes)
+        def on_progress(progress: SolverProgress) -> None:
+            if progress.values is not None:
+                self._offer_found(region.decode(progress.values))
+            proved = max(self._floor(progress.bound + constant), region.bound)
+            self.report(proved if others is None else min(proved, others), progress.nodes)
 
         for _ in range(_MAX_TIES + 1):
             cutoff, start = self.cutoff - constant, self._start(region)

@@ -224,11 +224,11 @@ def _answered(
 ) -> MipAnswer:
     last = 0.0
 
-    def on_progress(news: SolverProgress) -> None:
+    def on_progress(progress: SolverProgress) -> None:
         nonlocal last
-        if news.values is not None or time.monotonic() - last > _TELL:
+        if progress.values is not None or time.monotonic() - last > _TELL:
             last = time.monotonic()
-            _send(answers, news)
+            _send(answers, progress)
 
     limits = Limits(seconds=None if seconds is None else max(seconds, 1e-3), cancelled=stop.is_set)
     return session.solve(question, limits.start(), on_progress)

@@ -96,6 +96,25 @@ def test_the_noise_is_what_the_budget_asks_for() -> None:
     assert np.std(noise) == pytest.approx(sigma, rel=0.06)  # 3200 draws: 5 standard errors
 
 
+@pytest.mark.parametrize("loss", [LogisticLoss(), SquaredLoss(2.0)])
+def test_the_share_of_positives_is_released_with_the_noise_that_it_has(loss: Loss) -> None:
+    data = risk(np.zeros((50, 2)), np.where(np.arange(50) < 10, 1.0, -1.0), loss)
+    plan = SufficientStatistics.plan(data.facts, epsilon=5.0, delta=1e-6)
+    shares = [plan.release(data, NoiseSource(seed)).share for seed in range(300)]
+    if isinstance(loss, SquaredLoss):
+        assert shares == [None] * 300
+        return
+    errors = [(share.value - 0.2) / share.deviation for share in shares if share is not None]
+    assert len(errors) == 300
+    assert np.mean(errors) == pytest.approx(0, abs=4 / math.sqrt(300))
+    assert np.std(errors) == pytest.approx(1, abs=4 / math.sqrt(600))
+    # Noise of the mean label in its units, from the sensitivity of r^2 (3 / sqrt 2) / n and the factor r.
+    r = math.hypot(1.0, plan.offset)
+    expected = 3 / math.sqrt(2) * r / plan.offset / 50 / gaussian_mu(5.0, 1e-6) / 2
+    assert shares[0] is not None
+    assert shares[0].deviation == pytest.approx(expected, rel=1e-6)
+
+
 def test_the_constant_column_is_not_read() -> None:
     rng = np.random.default_rng(1)
     rows, y = rng.uniform(-0.5, 0.5, (40, 2)), rng.uniform(-1, 1, 40)

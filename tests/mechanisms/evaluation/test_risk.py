@@ -18,6 +18,7 @@ from privopt.mechanisms.evaluation.bins import ScoreBins, card_bins, risk_bins
 from privopt.mechanisms.evaluation.histogram import HistogramPlan
 from privopt.mechanisms.evaluation.risk import RiskTable
 from privopt.mechanisms.privacy.ledger import Ledger
+from privopt.mechanisms.privacy.noisy_share import NoisyShare
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.problems import Categorical, InvalidInputError, Numeric, Schema
 
@@ -125,6 +126,38 @@ def test_no_more_bins_are_counted_for_risks_than_can_be_rows_of_their_own(epsilo
     needed = 4 * math.sqrt(2 * 2) / (epsilon / 2)  # records; the rate is epsilon / 2
     assert 2 <= counted <= max(2, round(2000 / needed)) + 2  # 0 is an edge, and the outer bins hold the rest
     assert counted == usual if epsilon == 1 else counted < usual
+
+
+def test_the_share_that_the_model_released_counts_by_its_precision() -> None:
+    """Two normal observations of one share: the mean weighted by precision, before the prior."""
+    share = NoisyShare(0.1, 0.02)
+    seen, deviation = share.with_another(0.5, 0.04)
+    assert seen == pytest.approx((0.1 / 0.02**2 + 0.5 / 0.04**2) / (1 / 0.02**2 + 1 / 0.04**2))
+    assert deviation == pytest.approx((1 / 0.02**2 + 1 / 0.04**2) ** -0.5)
+    assert share.with_another(0.5, 0.0) == (0.5, 0.0)
+    plan, labels = HistogramPlan.plan(ScoreBins((0.0,)), epsilon=0.001), np.arange(2000) < 200
+    for seed in range(10):  # noise of the counts is larger than all records
+        histogram = plan.release(np.zeros(2000), labels, NoiseSource(insecure_seed=seed))
+        assert RiskTable.of(histogram, share=NoisyShare(0.1, 1e-4)).risks == pytest.approx([0.1], abs=2e-3)
+    exact = HistogramPlan.plan(ScoreBins((0.0,)), epsilon=100.0).release(
+        np.zeros(10), labels[:10], NoiseSource(insecure_seed=0)
+    )
+    assert RiskTable.of(exact, share=share).risks == pytest.approx([(10 + 0.5) / 11])
+
+
+def test_risks_of_a_small_budget_survive_a_file_with_the_share_and_without(tmp_path: Path) -> None:
+    model = fitted(epsilon=0.05, mechanism="seeded")
+    assert model.risk_ is not None
+    assert model.histogram_ is not None
+    assert len(model.risk_.risks) == 1
+    assert model.risk_ != RiskTable.of(model.histogram_)
+    model.save(tmp_path / "card.json")
+    assert PrivateHalfspaceClassifier.load(tmp_path / "card.json").risk_ == model.risk_
+    bare = {key: value for key, value in model.to_dict().items() if key != "share"}  # of earlier versions
+    assert PrivateHalfspaceClassifier.from_dict(bare).risk_ == RiskTable.of(model.histogram_)
+    for wrong in ({"value": math.nan, "deviation": 1.0}, {"value": 0.1, "deviation": 0.0}, {}, [], 3):
+        with pytest.raises(InvalidInputError, match="not a scorecard that privopt saved"):
+            PrivateHalfspaceClassifier.from_dict({**bare, "share": wrong})
 
 
 def test_without_noise_and_support_the_risk_is_the_share_of_all() -> None:

@@ -133,8 +133,8 @@ def all_draws(
         decisions = _Decisions(pending.pop())
         monkeypatch.setattr(branching, "race", decisions.race)
         monkeypatch.setattr(branching, "uniform_below", decisions.uniform_below)
-        rings = branching._Rings(law, branching.DrawRequest(beta, Bits(), Limits().start()), 1.0)
-        found.append((rings.draw(), decisions.log_probability))
+        arrivals = branching._ModelDraws(law, branching.DrawRequest(beta, Bits(), Limits().start()), 1.0)
+        found.append((arrivals.draw(), decisions.log_probability))
         pending += decisions.others
     return found
 

@@ -16,7 +16,7 @@ from privopt.oracles.draw.arrivals import permute_and_flip
 from privopt.oracles.draw.evidence import flip_law, gibbs_law
 from privopt.oracles.draw.interface import DrawRequest
 from privopt.oracles.draw.mass_bounds import DRAWN, FAILED, OUT_OF_BITS, Words
-from privopt.oracles.draw.thinning import Node, Rings, holding_tables
+from privopt.oracles.draw.thinning import Node, ThinnedArrivals, holding_tables
 from privopt.oracles.errors import UnfinishedDrawError
 from privopt.oracles.limits import Limits
 from privopt.problems.discrete.lattice import IntArray
@@ -136,12 +136,12 @@ def drawn(tree: Tree, draws: int, seed: int, *, flip: bool = False) -> IntArray:
     source, least = Bits(seed), int(tree.losses.min())
     for _ in range(draws):
         request = DrawRequest(tree.beta, source, Limits().start())
-        rings = Rings(tree, request, tree.root(), -tree.beta * least if flip else 0.0)
+        arrivals = ThinnedArrivals(tree, request, tree.root(), -tree.beta * least if flip else 0.0)
 
         def excess(levels: IntArray) -> int:
             return int(tree.losses[tree.below(tuple(levels.tolist()))[0]]) - least
 
-        point = permute_and_flip(rings, tree.beta, excess) if flip else rings.first()
+        point = permute_and_flip(arrivals, tree.beta, excess) if flip else arrivals.first()
         counts[tree.below(tuple(point.tolist()))[0]] += 1
     return counts
 
@@ -176,19 +176,19 @@ def test_a_later_draw_from_a_refined_frontier_follows_the_law() -> None:
     tree, source = Tree(LOSSES, 0.7, SHAPES["leaves gain"]), Bits(3)
     frontier, counts = tree.root(), np.zeros(8, dtype=np.int64)
     for _ in range(2500):
-        rings = Rings(tree, DrawRequest(0.7, source, Limits().start()), frontier, 0.0)
-        counts[tree.below(tuple(rings.first().tolist()))[0]] += 1
-        frontier = rings.frontier()
+        arrivals = ThinnedArrivals(tree, DrawRequest(0.7, source, Limits().start()), frontier, 0.0)
+        counts[tree.below(tuple(arrivals.first().tolist()))[0]] += 1
+        frontier = arrivals.frontier()
     assert tree.split >= 3
     assert stats.chisquare(counts, 2500 * gibbs_law(LOSSES, 0.7)).pvalue > 1e-3
 
 
 def test_rings_of_a_horizon_come_as_often_as_their_rates_say() -> None:
-    """Up to time 2 a point of relative rate r rings a Poisson number of times with mean 2r."""
+    """Up to time 2 a point of relative rate r arrivals a Poisson number of times with mean 2r."""
     tree, source, counts, runs = Tree(LOSSES, 0.7, SHAPES["tuning gains"]), Bits(4), np.zeros(8), 300
     for _ in range(runs):
-        rings = Rings(tree, DrawRequest(0.7, source, Limits().start()), tree.root(), 0.0)
-        while (arrival := rings.next(2.0)) is not None:
+        arrivals = ThinnedArrivals(tree, DrawRequest(0.7, source, Limits().start()), tree.root(), 0.0)
+        while (arrival := arrivals.next(2.0)) is not None:
             assert arrival[0] <= 2.0
             counts[tree.below(tuple(arrival[1].tolist()))[0]] += 1
     mean = runs * 2 * np.exp(-0.7 * LOSSES)
@@ -199,37 +199,37 @@ def test_an_interrupted_draw_raises() -> None:
     tree = Tree(LOSSES, 0.7, SHAPES["tuning gains"])
     request = DrawRequest(0.7, Bits(5), Limits(cancelled=lambda: True).start())
     with pytest.raises(UnfinishedDrawError, match="INTERRUPTED"):
-        Rings(tree, request, tree.root(), 0.0).first()
+        ThinnedArrivals(tree, request, tree.root(), 0.0).first()
 
 
 def test_a_frontier_that_outgrows_its_room_ends_the_draw_and_a_larger_room_does_not() -> None:
     needed = []
     for seed in range(20):
         tree = Tree(LOSSES, 0.7, SHAPES["leaves gain"])
-        rings = Rings(tree, DrawRequest(0.7, Bits(seed), Limits().start()), tree.root(), 0.0)
+        arrivals = ThinnedArrivals(tree, DrawRequest(0.7, Bits(seed), Limits().start()), tree.root(), 0.0)
         held = [0]
-        original = rings._make_room
+        original = arrivals._reserve
 
-        def watched(more: int, rings: Any = rings, held: list[int] = held, go: Any = original) -> None:
+        def watched(more: int, arrivals: Any = arrivals, held: list[int] = held, go: Any = original) -> None:
             go(more)
-            held.append(rings._holding)
+            held.append(arrivals._holding)
             # In these trees a region holds tables from its opening to its split, the one at hand as well.
-            assert rings._holding >= holding_tables(rings.frontier())
+            assert arrivals._holding >= holding_tables(arrivals.frontier())
 
-        rings._make_room = watched  # type: ignore[method-assign]
-        point = rings.first()
+        arrivals._reserve = watched  # type: ignore[method-assign]
+        point = arrivals.first()
         needed.append((max(held), point))
     assert len({most for most, _ in needed}) > 2
     for seed, (most, point) in enumerate(needed):
         tree = Tree(LOSSES, 0.7, SHAPES["leaves gain"])
         tree.most = most
-        rings = Rings(tree, DrawRequest(0.7, Bits(seed), Limits().start()), tree.root(), 0.0)
-        assert np.array_equal(rings.first(), point)  # the limit changes no draw that it admits
+        arrivals = ThinnedArrivals(tree, DrawRequest(0.7, Bits(seed), Limits().start()), tree.root(), 0.0)
+        assert np.array_equal(arrivals.first(), point)  # the limit changes no draw that it admits
         tree = Tree(LOSSES, 0.7, SHAPES["leaves gain"])
         tree.most = most - 1
-        rings = Rings(tree, DrawRequest(0.7, Bits(seed), Limits().start()), tree.root(), 0.0)
+        arrivals = ThinnedArrivals(tree, DrawRequest(0.7, Bits(seed), Limits().start()), tree.root(), 0.0)
         with pytest.raises(UnfinishedDrawError, match=f"more than {most - 1} regions .* To do: a smaller"):
-            rings.first()
+            arrivals.first()
 
 
 def test_the_bounds_of_the_trees_are_bounds() -> None:
