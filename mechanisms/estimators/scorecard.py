@@ -44,6 +44,7 @@ from privopt.mechanisms.privacy.noisy_share import NoisyShare
 from privopt.mechanisms.privacy.parameters import check_count
 from privopt.mechanisms.privacy.reliance import relying_on
 from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.mechanisms.privacy.usefulness import warn_if_noise
 from privopt.mechanisms.registry import MECHANISMS
 from privopt.mechanisms.scorecards.card_plan import CardPlan, plan_card
 from privopt.mechanisms.scorecards.effort import MOST_WORK
@@ -202,6 +203,7 @@ class PrivateHalfspaceClassifier(
         planned = self._planned(schema, n, weights)
         plan, costs, source = planned.plan, _costs(weights), NoiseSource(self.insecure_seed)
         spend = replace(_spend(planned, weights, budget), insecure_seed=source.insecure_seed)
+        warn_if_noise(planned.noise_to_signal(n))
         with booked(self.ledger, spend, given) as records, _searching(plan.name, self.limits):
             check_number(records.n_records, n)
             if weights.plan is not None:  # plan again, for the released costs

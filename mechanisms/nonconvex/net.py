@@ -13,6 +13,7 @@ from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.mechanisms.privacy.gradient_noise import shared_by
 from privopt.mechanisms.privacy.parameters import check_positive
 from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.mechanisms.privacy.usefulness import NoiseToSignal
 from privopt.mechanisms.risk.iteration import Run
 from privopt.mechanisms.risk.mechanism import RiskMechanism, RiskTarget
 from privopt.mechanisms.risk.step_counts import typical_distance
@@ -105,6 +106,12 @@ class NetMechanism(RiskMechanism):
         note = shared_by(together, f"epsilon = {epsilon / together:.4g} each")
         spend = PrivacySpend.pure(epsilon, cls.name, note=note)
         return cls(facts, ball, regularizer, spend, net, draw, oracle)
+
+    @property
+    def noise_to_signal(self) -> NoiseToSignal:
+        """Expected excess loss of the draw against that of a constant."""
+        found = math.log(self.net.size_bound) / (self.draw.beta * LOSS_UNITS)
+        return NoiseToSignal(found, self.facts.n_records / 2, "total loss, of its range")
 
     @property
     def noise(self) -> dict[str, float]:

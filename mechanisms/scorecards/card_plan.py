@@ -11,6 +11,7 @@ from privopt.mechanisms.discrete.mechanism import LatticeMechanism, check_calibr
 from privopt.mechanisms.discrete.preparation import oracle_for, prepare_oracle
 from privopt.mechanisms.privacy.parameters import check_epsilon, check_positive
 from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.mechanisms.privacy.usefulness import NoiseToSignal
 from privopt.mechanisms.registry import SCORECARD_MECHANISMS
 from privopt.mechanisms.scorecards.effort import MOST_WORK, draw_seconds, draw_work, seeded_seconds
 from privopt.mechanisms.scorecards.facts import CardFacts
@@ -56,6 +57,10 @@ class CardPlan:
     oracle: Oracle
     reason: str
     seconds: float | None
+
+    def noise_to_signal(self, n_records: int) -> NoiseToSignal | None:
+        """Predicted noise against signal for that many records; None: the mechanism does not predict it."""
+        return self.plan.noise_to_signal(n_records)
 
     def prepare(self, table: ZeroOneHalfspace, coded: CodedRows | None = None) -> Any:
         """Return the data argument of ``plan.release``; ``coded`` as for ``SeededScorecard.prepare``.

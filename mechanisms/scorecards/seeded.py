@@ -18,6 +18,7 @@ from privopt.mechanisms.privacy.noise import NoiseSource, checked_source
 from privopt.mechanisms.privacy.parameters import check_delta, check_epsilon
 from privopt.mechanisms.privacy.reliance import relying_on, spent
 from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.mechanisms.privacy.usefulness import NoiseToSignal
 from privopt.mechanisms.registry import Family
 from privopt.mechanisms.risk.choice import choose_risk_mechanism
 from privopt.mechanisms.risk.mechanism import RiskMechanism
@@ -159,6 +160,10 @@ class SeededScorecard:
     @property
     def lattice(self) -> IntegerLattice:
         return self.facts.lattice
+
+    def noise_to_signal(self, n_records: int) -> NoiseToSignal:
+        """That of the linear model, planned for ``n_records``: a choice among its roundings adds little."""
+        return self.seed.noise_to_signal
 
     @property
     def noise(self) -> dict[str, float]:
