@@ -31,5 +31,9 @@ class UnfinishedDrawError(OracleError):
     """A limit was reached before a random draw was complete; nothing can be released."""
 
 
+class UnfinishedBuildError(CertificateError, UnfinishedDrawError):
+    """A limit was reached before a problem was built: there is neither a certificate nor a draw."""
+
+
 class ConformanceError(OracleError, AssertionError):
     """An oracle failed conformance checks; the message lists every one of them."""

@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from concurrent.futures import Future, wait
+from contextvars import copy_context
 from dataclasses import dataclass, field, replace
+from threading import Thread
+from typing import TypeVar
 
 from privopt.oracles.certificate import Status
+from privopt.oracles.errors import UnfinishedBuildError
 from privopt.problems.arguments import check_real, check_type
 from privopt.problems.discrete.problem import DiscreteProblem
 from privopt.problems.errors import InvalidInputError
+
+Made = TypeVar("Made")
+
+_LOOK = 0.02  # seconds between two looks at a limit, while work that polls none is waited for
 
 
 @dataclass(frozen=True)
@@ -110,6 +119,43 @@ class Watch:
         if self.limits.on_progress is not None and now - self._reported >= 0.2:
             self._reported = now
             self.limits.on_progress(Progress(incumbent, bound, nodes, now, total))
+
+
+def within(watch: Watch, build: Callable[[], Made]) -> Made:
+    """Return the result of work that polls no limits: building a model, compiling.
+
+    At a limit it is waited for no longer: it ends in a thread of its own, and its result is dropped.
+
+    Raises:
+        UnfinishedBuildError: a limit was reached.
+    """
+    if watch.limits.seconds is None and watch.limits.cancelled is None:
+        return build()
+    work = awaited(build, lambda: watch.stop() is not None)
+    if not work.done():
+        reason = watch.stop() or Status.INTERRUPTED
+        raise UnfinishedBuildError(
+            f"stopped by {reason.name} after {watch.seconds:.1f} s, before the problem was built. To do: "
+            f"{reason.value}; what is compiled for this machine is compiled once"
+        )
+    return work.result()
+
+
+def awaited(work: Callable[[], Made], stopped: Callable[[], bool]) -> Future[Made]:
+    """Start work in a thread, and return it when it is done or ``stopped()`` is true."""
+    future: Future[Made] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(work())
+        except BaseException as error:  # for whoever asks for the result
+            future.set_exception(error)
+
+    # A copy of the context: NumPy's error state is part of it.
+    Thread(target=copy_context().run, args=(run,), daemon=True).start()
+    while not wait([future], _LOOK).done and not stopped():
+        pass
+    return future
 
 
 def too_many_points(problem: DiscreteProblem, max_candidates: int, max_work: float) -> list[str]:

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from privopt.experiments.cli.estimate_plans import ESTIMATES, check_options, given_options, plan_of
 from privopt.experiments.cli.families import CARD, LINEAR, ROBUST, requested_family
 from privopt.experiments.cli.linear import checked_label_range, checked_norm, robust_loss
 from privopt.experiments.cli.options import (
@@ -50,7 +51,9 @@ tell = Console(soft_wrap=True, emoji=False)
 @app.command()
 def calibrate(
     context: typer.Context,
-    mechanism: Annotated[str, typer.Argument(help=", ".join((*MECHANISMS, *RISK_MECHANISMS, *ROBUST_FITS)))],
+    mechanism: Annotated[
+        str, typer.Argument(help=", ".join((*MECHANISMS, *RISK_MECHANISMS, *ROBUST_FITS, *ESTIMATES)))
+    ],
     epsilon: EpsilonOption,
     delta: Annotated[
         float | None,
@@ -80,18 +83,35 @@ def calibrate(
     norm: NormKindOption = None,
     label_range: LabelOption = None,
     steps: StepsOption = None,
+    moment: Annotated[float | None, typer.Option(help="robust-mean: bound on mean squares.")] = None,
+    mean_range: Annotated[
+        str | None, typer.Option("--range", help="trimmed-mean: LOW:HIGH, which holds the means.")
+    ] = None,
+    subsets: Annotated[
+        int | None, typer.Option(help="subset-mean, sample-aggregate: number of subsets.")
+    ] = None,
 ) -> None:
     """Show the noise that a privacy guarantee requires, before any data are read."""
-    known = (*MECHANISMS, *RISK_MECHANISMS, *ROBUST_FITS)
+    known = (*MECHANISMS, *RISK_MECHANISMS, *ROBUST_FITS, *ESTIMATES)
     if mechanism not in known:
         raise UnknownMechanismError(
             f"unknown mechanism {mechanism!r}{did_you_mean(mechanism, known)}; here are {', '.join(known)}"
         )
+    if mechanism in ESTIMATES:
+        _print(_estimate_report(context), as_json)
+        return
+    if wrong := [name for name in given_options(context) if name in ("moment", "mean_range", "subsets")]:
+        flags = ", ".join("--range" if name == "mean_range" else f"--{name}" for name in wrong)
+        raise InvalidInputError(f"{flags}: belongs to {', '.join(ESTIMATES)}")
     family = requested_family(context)
     if family is CARD and records is not None:
         raise InvalidInputError(f"--records belongs to linear models; {mechanism!r} is not one of them")
     reports = {CARD.name: _card_report, LINEAR.name: _risk_report, ROBUST.name: _robust_report}
-    report = reports[family.name](context.params)
+    _print(reports[family.name](context.params), as_json)
+
+
+def _print(report: dict[str, Any], as_json: bool) -> None:
+    """Print a report as lines or as JSON."""
     if as_json:
         typer.echo(json.dumps(report, indent=2))
     else:
@@ -168,6 +188,21 @@ def _rspm_report(options: Mapping[str, Any]) -> dict[str, Any]:
     return {"scale": noise.scale, **noise.spend.to_dict()}
 
 
+def _estimate_report(context: typer.Context) -> dict[str, Any]:
+    """Return noise, spend and use of a mechanism of ``privopt estimate``, from public facts alone."""
+    check_options(context, frozenset({"records", "dimension", "as_json"}))
+    options = context.params
+    dimension, records, delta = _sizes(options)
+    plan = plan_of(options["mechanism"], records, dimension, delta, options)
+    measure = plan.noise_to_signal
+    return {
+        **plan.noise,
+        "noise_to_signal": measure.ratio,
+        "warning": measure.warning,
+        **plan.spend.to_dict(),
+    }
+
+
 def _robust_report(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return noise and spend of a mechanism for robust linear models, from public facts alone."""
     dimension, records, delta = _sizes(options)
@@ -202,6 +237,8 @@ def _risk_report(options: Mapping[str, Any]) -> dict[str, Any]:
         "set": options["convex_set"] or set_text(plan.convex_set),
         "l1": plan.regularizer.l1,
         "l2": plan.regularizer.l2,
+        "noise_to_signal": plan.noise_to_signal.ratio,
+        "warning": plan.noise_to_signal.warning,
         "data_norm": facts.row_norm,
         "norm": norm,
         **plan.spend.to_dict(),
@@ -231,7 +268,8 @@ def set_text(convex_set: ConvexSet) -> str:
 
 def calibration_lines(report: dict[str, Any]) -> list[str]:
     """Return the lines that ``privopt calibrate`` prints: no empty values, privacy levels by name."""
-    names = {"level": {"gdp": "mu (GDP)", "zcdp": "rho (zCDP)"}.get(report["notion"], "level")}
+    level = {"gdp": "mu (GDP)", "zcdp": "rho (zCDP)"}.get(report["notion"], "level")
+    names = {"level": level, "noise_to_signal": "noise / signal"}
     lines = []
     for key, value in report.items():
         if value is None or value == "":

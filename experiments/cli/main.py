@@ -25,6 +25,7 @@ from privopt.problems.errors import PrivOptError
 COMMANDS = {
     "fit": "Fit a private model and print it: a scorecard, linear model, decision tree or rule list.",
     "schema": "Write the skeleton of a schema from the names and types of a table's columns; reads no value.",
+    "estimate": "Release a private mean, or an estimate from subsets or tilted minima, of records in a file.",
     "plan": "Show the mechanism, noise and running time of a fit before any data are read: of a scorecard, "
     "tree, rule list or robust model.",
     "calibrate": "Show the noise that a privacy guarantee requires, before any data are read.",

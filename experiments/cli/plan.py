@@ -43,6 +43,7 @@ from privopt.mechanisms.estimators.prepared import schema_norm
 from privopt.mechanisms.estimators.public_facts import public_delta
 from privopt.mechanisms.estimators.robust import choose_robust
 from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.mechanisms.privacy.usefulness import NoiseToSignal
 from privopt.mechanisms.scorecards.card_plan import CardPlan
 from privopt.mechanisms.scorecards.effort import MOST_WORK
 from privopt.problems.convex.losses import LogisticLoss
@@ -100,7 +101,7 @@ def plan(
         shown = robust_plan(columns, records, options)
     elif family is CARD or (chosen is not None and chosen.model == "card"):
         card = card_constructor(options)(schema=columns, classes=split_classes(classes)).plan(records)
-        shown = plan_report(card), _lines(card), card.spend
+        shown = plan_report(card, records), _lines(card, records), card.spend
     else:
         tree = tree_constructor(options)(schema=columns, classes=split_classes(classes)).plan(records)
         shown = tree_plan_report(tree), tree_plan_lines(tree), tree.spend
@@ -173,20 +174,21 @@ def _calibrated(mechanism: str, schema: Schema, records: int) -> str:
     )
 
 
-def plan_report(planned: CardPlan) -> dict[str, Any]:
+def plan_report(planned: CardPlan, records: int) -> dict[str, Any]:
     """Return the plan as plain numbers and strings; ``seconds`` is None if time depends on the records."""
-    made = planned.plan
+    made, measure = planned.plan, planned.noise_to_signal(records)
     return {
         **planned.spend.to_dict(),
         **made.noise,
         "mechanism": made.name,
         "mechanism_reason": planned.reason,
         "lattice": str(made.lattice),
+        "noise_to_signal": None if measure is None else measure.ratio,
         "seconds": planned.seconds,
     }
 
 
-def _lines(planned: CardPlan) -> list[str]:
+def _lines(planned: CardPlan, records: int) -> list[str]:
     made = planned.plan
     noise = ", ".join(f"{key} = {value:.6g}" for key, value in made.noise.items())
     if planned.seconds is None:
@@ -202,8 +204,16 @@ def _lines(planned: CardPlan) -> list[str]:
         f"spend: {planned.spend}",
         f"weights: {_weights(made.lattice)}",
         f"noise: {noise}",
+        *_measure_lines(planned.noise_to_signal(records)),
         f"time: {time}",
     ]
+
+
+def _measure_lines(measure: NoiseToSignal | None) -> list[str]:
+    """Return the line of noise against signal, and the warning where the answer is noise."""
+    if measure is None:
+        return []
+    return [f"noise / signal: {measure}", *([f"warning: {measure.warning}"] if measure.is_noise else [])]
 
 
 def _weights(lattice: IntegerLattice) -> str:

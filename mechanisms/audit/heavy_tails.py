@@ -26,6 +26,7 @@ from privopt.mechanisms.heavy_tails.robust_descent import RobustGradientDescent
 from privopt.mechanisms.heavy_tails.robust_mean import RobustMean
 from privopt.mechanisms.heavy_tails.robust_stochastic import RobustStochasticGradient
 from privopt.mechanisms.heavy_tails.sample_aggregate import SampleAggregate
+from privopt.mechanisms.heavy_tails.subset_mean import SubsetMean
 from privopt.mechanisms.heavy_tails.trimmed_descent import TrimmedGradientDescent
 from privopt.mechanisms.heavy_tails.trimmed_mean import TrimmedMean
 from privopt.mechanisms.heavy_tails.trimming import Trimming
@@ -308,7 +309,7 @@ def _trimmed_descent() -> tuple[AuditedClaim, ...]:
 class CentreSampler:
     """Sampler of a plan's ``release`` with one record in every subset, which is its own estimate."""
 
-    plan: SampleAggregate
+    plan: SampleAggregate | SubsetMean
     records: tuple[float, ...]
 
     def __call__(self, runs: int, noise: NoiseSource) -> Floats:
@@ -378,6 +379,22 @@ def _sample_aggregate() -> tuple[AuditedClaim, ...]:
     )
 
 
+def _subset_mean() -> tuple[AuditedClaim, ...]:
+    plan = SubsetMean.plan(2, 1, subsets=2, radius=3.0, epsilon=_EPSILON, delta=_DELTA)
+    edges = 3.0 * np.linspace(-4, 4, 65) * plan.vector_noise.sigma
+
+    def law(one: SubsetMean, records: tuple[float, ...]) -> Floats:
+        centre = sum(np.clip(records, -one.radius, one.radius)) / len(records)
+        return _masses(special.ndtr((edges - centre) / one.noise["sigma"]))
+
+    def run(one: SubsetMean, records: tuple[float, ...]) -> Sampler:
+        return Binned(CentreSampler(one, records), tuple(edges.tolist()))
+
+    pair = ((_FAR, 0.0), (-_FAR, 0.0))
+    mutants = {"noise halved": _with_less_noise(plan)}
+    return (law_claim(plan, pair, "outlier, d = 1", run, law, mutants),)
+
+
 HEAVY_TAILED_AUDITS: Mapping[str, Callable[[], tuple[AuditedClaim, ...]]] = {
     RobustMean.name: _robust_mean,
     RobustGradientDescent.name: _robust_descent,
@@ -385,4 +402,5 @@ HEAVY_TAILED_AUDITS: Mapping[str, Callable[[], tuple[AuditedClaim, ...]]] = {
     TrimmedMean.name: _trimmed_mean,
     TrimmedGradientDescent.name: _trimmed_descent,
     SampleAggregate.name: _sample_aggregate,
+    SubsetMean.name: _subset_mean,
 }

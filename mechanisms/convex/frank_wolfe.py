@@ -16,6 +16,7 @@ from privopt.mechanisms.privacy.accounting import bounded_range_to_zcdp, zcdp_rh
 from privopt.mechanisms.privacy.gradient_noise import SelectionNoise, selection_steps, shared_by
 from privopt.mechanisms.privacy.parameters import check_count
 from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.mechanisms.privacy.usefulness import NoiseToSignal
 from privopt.mechanisms.risk.iteration import (
     Method,
     Output,
@@ -166,6 +167,13 @@ class DPFrankWolfeL1(IterativeMechanism):
     @property
     def noise(self) -> dict[str, float]:
         return {"gumbel_scale": self.selection.scale, "sensitivity": self.selection.sensitivity}
+
+    @property
+    def noise_to_signal(self) -> NoiseToSignal:
+        """Largest of the Gumbel variables of a step against the largest score of a vertex."""
+        size = self.facts.gradient_bound_linf * self.convex_set.l1_radius
+        noise = self.selection.scale * math.log(max(2, self.convex_set.vertex_count or 1))
+        return NoiseToSignal(noise, size, "score of a vertex")
 
     def _rate(self) -> Callable[[int], float]:
         return frank_wolfe_rate(self.facts, self.convex_set, self.regularizer, self.output, self.steps)

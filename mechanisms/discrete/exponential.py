@@ -60,6 +60,11 @@ class ExponentialMechanism(LatticeMechanism[PreparedGibbs]):
         return {"beta": self.beta}
 
     @property
+    def excess(self) -> float:
+        """log |W| / beta: the entropy of the draw is at most log |W|, and that of one point is 0."""
+        return math.log(self.lattice.box_size) / self.beta
+
+    @property
     def width(self) -> float:
         """w of bounded range: for neighbours, log P[w] / P'[w] lies in an interval of this width, over all w.
 

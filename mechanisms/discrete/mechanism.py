@@ -18,6 +18,7 @@ from privopt.mechanisms.privacy.noisy_share import NoisyShare
 from privopt.mechanisms.privacy.parameters import check_count, check_delta
 from privopt.mechanisms.privacy.reliance import relying_on, spent
 from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.mechanisms.privacy.usefulness import NoiseToSignal
 from privopt.mechanisms.registry import Family
 from privopt.oracles.certificate import Certificate
 from privopt.oracles.draw.interface import Law, PreparedGibbs
@@ -141,6 +142,18 @@ class LatticeMechanism(ABC, Generic[Prepared]):
     @abstractmethod
     def noise(self) -> dict[str, float]:
         """The public parameters of the noise."""
+
+    @property
+    def excess(self) -> float | None:
+        """Total loss that the noise is expected to add at most, from public facts; None: it is not known."""
+        return None
+
+    def noise_to_signal(self, n_records: int) -> NoiseToSignal | None:
+        """Expected excess loss against that of a constant, half of what n records can lose; None: unknown."""
+        if self.excess is None:
+            return None
+        constant = check_count(n_records, "n_records") * self.loss_bound / 2
+        return NoiseToSignal(self.excess, constant, "total loss")
 
     @abstractmethod
     def release(

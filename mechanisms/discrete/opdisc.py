@@ -94,6 +94,12 @@ class OPDisc(PerturbedMinimizer):
     def noise(self) -> dict[str, float]:
         return {"sigma": self.sigma}
 
+    @property
+    def excess(self) -> float:
+        """E max over w of <eta, pi(w)>: at most E |eta|, and sigma sqrt(2 log |W|), as |pi(w)| = 1."""
+        points = 2 * math.log(self.lattice.box_size)
+        return self.sigma * math.sqrt(min(points, normalized_dof(self.lattice)))
+
     def _perturbation(self, source: NoiseSource) -> Perturbation:
         eta = source.gaussian(self.sigma, self.lattice.dimension + 1)
         return Perturbation.normalized(self.lattice, eta)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
@@ -14,6 +15,7 @@ from privopt.mechanisms.privacy.noise import NoiseSource, checked_source
 from privopt.mechanisms.privacy.perturbed_leader import AveragedRelease, TiltedMean, Vector
 from privopt.mechanisms.privacy.reliance import relying_on, spent
 from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.mechanisms.privacy.usefulness import NoiseToSignal
 from privopt.oracles.limits import Limits
 from privopt.oracles.minimize.interface import PreparedOracle
 from privopt.oracles.task import Task
@@ -26,19 +28,22 @@ from privopt.problems.discrete.problem import DiscreteProblem
 class OPSamp:
     """The mean over m draws of argmin L(D, w) - <sigma, w>, sigma_j exponential, plus Laplace noise.
 
-    The release is a real vector, in general no point of the lattice.
+    The mean of a tilt is subtracted, as public constants may be. The release is a real vector, in general no
+    point of the lattice.
 
     Privacy: (epsilon, delta)-differential privacy, neighbours by replacing one record, n and the lattice
     public. The oracle's gap may be up to ``alpha``, for which the noise accounts
     (``mechanisms.privacy.perturbed_leader``, with the proof); an answer whose certificate leaves a larger
     gap is refused, and nothing is released. Floating-point certificates are trusted.
 
-    Source: Neel, Roth, Vietri and Wu (ICML 2020), Algorithm 2, with constants derived anew.
+    Source: Neel, Roth, Vietri and Wu (ICML 2020), Algorithm 2, with constants derived anew:
+    whole points need a factor of 4 d less noise than the Lipschitz bound.
 
     Attributes:
         problem_type, lattice, loss_bound: the public facts of the plan.
         mean: tilts, answers and noise.
         spend: the claim.
+        n_records: n.
     """
 
     name: ClassVar[str] = "opsamp"
@@ -49,6 +54,7 @@ class OPSamp:
     loss_bound: int
     mean: TiltedMean
     spend: PrivacySpend
+    n_records: int
 
     @classmethod
     def plan(
@@ -88,16 +94,33 @@ class OPSamp:
             delta=delta,
             alpha=alpha,
             slack=rounding_slack(lattice.dimension),
+            loss_bound=float(bound),
             rate=rate,
             draws=draws,
         )
         farthest = int(np.max(np.maximum(np.abs(lattice.low), np.abs(lattice.high))))
         within_terms(farthest / mean.rate, EXPONENTIAL_REACH)
-        return cls(problem_type, lattice, bound, mean, PrivacySpend.approximate(epsilon, delta, cls.name))
+        return cls(
+            problem_type, lattice, bound, mean, PrivacySpend.approximate(epsilon, delta, cls.name), n_records
+        )
 
     @property
     def noise(self) -> dict[str, float]:
         return self.mean.noise
+
+    @property
+    def noise_to_signal(self) -> NoiseToSignal:
+        """The worse of two: noise on a weight against half its range, tilts against the losses of a constant.
+
+        A constant loses half of what is to lose; tilts are compared between opposite corners.
+        """
+        widths = (self.lattice.high - self.lattice.low).astype(np.float64)
+        weight = NoiseToSignal(
+            math.sqrt(2) * self.mean.laplace.scale, float(np.mean(widths)) / 2, "noise on a weight"
+        )
+        tilt = float(np.linalg.norm(widths)) / self.mean.rate
+        loss = NoiseToSignal(tilt, self.n_records * self.loss_bound / 2, "random tilts of the total loss")
+        return max(weight, loss, key=lambda found: found.ratio)
 
     def release(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -51,6 +52,21 @@ class GaussianRSPM(PerturbedMinimizer):
     def noise(self) -> dict[str, float]:
         return {"sigma": self.scale}
 
+    @property
+    def excess(self) -> float:
+        """E of the largest sum of weights: coordinate by coordinate the largest of k + 1 partial sums.
+
+        That of a random walk of k steps is at most sqrt(2 k / pi) standard deviations.
+        """
+        separators = self.problem_type.separators(self.lattice)
+        _, steps = np.unique(separators.coordinate, return_counts=True)
+        return self._deviation * float(np.sum(np.sqrt(2 * steps / math.pi)))
+
+    @property
+    def _deviation(self) -> float:
+        """Standard deviation of a weight."""
+        return self.scale
+
     def _perturbation(self, source: NoiseSource) -> Perturbation:
         """Weight the separators at random."""
         separators = self.problem_type.separators(self.lattice)
@@ -84,6 +100,10 @@ class LaplaceRSPM(GaussianRSPM):
     @property
     def noise(self) -> dict[str, float]:
         return {"scale": self.scale}
+
+    @property
+    def _deviation(self) -> float:
+        return math.sqrt(2) * self.scale
 
     def _draw(self, source: NoiseSource, size: int) -> NDArray[np.float64]:
         return source.laplace(self.scale, size)

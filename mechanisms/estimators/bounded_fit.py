@@ -39,6 +39,7 @@ from privopt.mechanisms.privacy.accounting import gaussian_mu
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.parameters import check_epsilon, check_positive
 from privopt.mechanisms.privacy.reliance import spent
+from privopt.mechanisms.privacy.usefulness import warn_if_noise
 from privopt.mechanisms.risk.choice import Choice, choose_risk_mechanism, natural_norm
 from privopt.mechanisms.risk.mechanism import RiskMechanism
 from privopt.oracles.limits import Limits, check_limits
@@ -108,6 +109,7 @@ class BoundedFit(PrivateLinearModel):
         one = spent(plan, source)
         note = f"one-vs-rest: {one.note}" if seen.releases > 1 else one.note
         spend = weights.whole(replace(one, note=note))
+        warn_if_noise(plan.noise_to_signal)
         with booked(self.ledger, spend, given) as table:
             _check_records(plan, in_memory and isinstance(table, Whole))
             read = outline_of(table)

@@ -16,7 +16,7 @@ from privopt.mechanisms.estimators.booking import Unread, booked, unread_table
 from privopt.mechanisms.estimators.counting import check_number, unread_count_parts
 from privopt.mechanisms.estimators.labels import checked_labels, class_indices
 from privopt.mechanisms.estimators.predictions import for_workers
-from privopt.mechanisms.estimators.rowwise import check_rowwise_scores, is_own
+from privopt.mechanisms.estimators.rowwise import FreshModel, check_rowwise_scores, is_own
 from privopt.mechanisms.evaluation.bins import ScoreBins, bins_of
 from privopt.mechanisms.evaluation.classes import ClassEvaluation
 from privopt.mechanisms.evaluation.histogram import HistogramPlan, held_in
@@ -64,7 +64,8 @@ def evaluate(
     scored before, or on chance. Models of this package satisfy this. Any other model is tested on synthetic
     rows, drawn from its schema if there is one, never on records. It is refused if the scores change with the
     order or choice of the rows scored together. If it does not accept synthetic rows, the claim of the spend
-    is "not checked".
+    is "not checked". Each table, and each part of one, is scored by a copy of it, made before records are
+    read: what it keeps reaches no other score.
 
     Args:
         model: a fitted scorecard or linear classifier of this package, or any classifier with two
@@ -83,8 +84,8 @@ def evaluate(
         insecure_seed: reproducible noise for tests and demonstrations. *Voids the guarantee.*
 
     Raises:
-        InvalidInputError: a model that is not a binary classifier, or whose scores depend on other rows; or
-            invalid records; nothing was released.
+        InvalidInputError: a model that is not a binary classifier, cannot be pickled, or whose scores depend
+            on other rows; or invalid records; nothing was released.
         PrivacyParameterError: epsilon out of range.
         BudgetExceededError: the ledger refused the spend; no record was read.
     """
@@ -109,10 +110,11 @@ def evaluate(
             ledger=ledger,
             seed=insecure_seed,
         )
-    check = None
+    check, scorer = None, model
     if not is_own(model):
-        check = check_rowwise_scores(model, schema or getattr(model, "schema_", None))
-    given = _unread(model, X, y, _scored)
+        scorer = FreshModel.of(model)
+        check = check_rowwise_scores(scorer.copy(), schema or getattr(model, "schema_", None))
+    given = _unread(model, X, y, _scored, scorer)
     n = given.n_records
     bins = bins_of(model, n, epsilon)
     plan, source = HistogramPlan.plan(bins, epsilon=epsilon), NoiseSource(insecure_seed)
@@ -126,22 +128,25 @@ def evaluate(
     return Evaluation(histogram, (classes[0], classes[1]), predicted, target, confidence)
 
 
-def _unread(model: Any, X: Any, y: Any, score: Callable[..., Any]) -> Unread[Parts]:
-    """Wrap records as unread; they are scored when they are read, in parts on their workers."""
+def _unread(model: Any, X: Any, y: Any, score: Callable[..., Any], scorer: Any) -> Unread[Parts]:
+    """Wrap records as unread; they are scored when they are read, in parts on their workers.
+
+    ``score(table, scorer, classes)`` is called on every part; of ``model`` only public facts are read.
+    """
     classes = model.classes_
     schema = getattr(model, "schema_", None)
     counted = unread_count_parts(X, y, schema, classes)
     if counted is not None:
-        return counted.then(lambda parts: parts.made(lambda c: score((c, None), model, classes)))
+        return counted.then(lambda parts: parts.made(lambda c: score((c, None), scorer, classes)))
     parts = parts_of(X, y)
     if parts is not None:
-        on_workers = partial(score, model=for_workers(model), classes=classes)
+        on_workers = partial(score, model=for_workers(scorer), classes=classes)
         return Unread(rows_of_parts(X, parts), lambda: parts.made(on_workers))
     table = unread_table(X, y, schema)
     features = getattr(model, "n_features_in_", None)
     if schema is None and None not in (features, table.n_columns) and features != table.n_columns:
         raise InvalidInputError(f"X has {table.n_columns} features, and the model was fitted to {features}")
-    return table.then(lambda pair: Whole(score(pair, model, classes)))
+    return table.then(lambda pair: Whole(score(pair, scorer, classes)))
 
 
 def _evaluate_classes(
@@ -157,7 +162,7 @@ def _evaluate_classes(
 ) -> ClassEvaluation:
     """Release the confusion matrix of a model of several classes."""
     size = len(model.classes_)
-    given = _unread(model, X, y, _predicted)
+    given = _unread(model, X, y, _predicted, model)
     n, plan, source = given.n_records, LeafPlan.plan(epsilon), NoiseSource(seed)
     with booked(ledger, replace(plan.spend, insecure_seed=source.insecure_seed), given) as table:
         held = np.sum(table.each(partial(_confusion_counts, size=size)), axis=0)

@@ -1,10 +1,12 @@
-"""Test on synthetic rows that the score of a row does not depend on other rows."""
+"""Scores of models of other packages: copies for every table, and a test on synthetic rows."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Self
 
+import cloudpickle  # type: ignore[import-untyped]
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
@@ -31,6 +33,42 @@ def is_own(model: object) -> bool:
     """Return whether scores and predictions are computed by a class of this package, no method replaced."""
     replaced = any(callable(getattr(type(model), name, None)) for name in getattr(model, "__dict__", {}))
     return type(model).__module__.partition(".")[0] == "privopt" and not replaced
+
+
+@dataclass(frozen=True)
+class FreshModel:
+    """A foreign model, pickled before records are read; each table or part is scored by a new copy.
+
+    So nothing that the model keeps of records reaches the scores of other parts, other tables, or what it is
+    asked later. A copy does not include class attributes, files, or variables of imported modules.
+    """
+
+    pickled: bytes
+
+    @classmethod
+    def of(cls, model: Any) -> Self:
+        """Pickle a model, and check that it can be copied.
+
+        Raises:
+            InvalidInputError: it cannot be pickled.
+        """
+        try:
+            made = cls(cloudpickle.dumps(model))
+            made.copy()
+        except Exception as error:  # its own methods may raise anything
+            raise InvalidInputError(
+                f"{type(model).__name__} cannot be pickled ({type(error).__name__}), and evaluate scores "
+                "records with copies of a model, which are discarded with what they have seen. To do: make "
+                "locks, connections and open files inside decision_function"
+            ) from error
+        return made
+
+    def copy(self) -> Any:
+        return cloudpickle.loads(self.pickled)
+
+    def decision_function(self, rows: Any) -> Any:
+        """Return the scores of a new copy."""
+        return self.copy().decision_function(rows)
 
 
 def check_rowwise_scores(model: Any, schema: Schema | None) -> Check:

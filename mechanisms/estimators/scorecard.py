@@ -44,13 +44,14 @@ from privopt.mechanisms.privacy.noisy_share import NoisyShare
 from privopt.mechanisms.privacy.parameters import check_count
 from privopt.mechanisms.privacy.reliance import relying_on
 from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.mechanisms.privacy.usefulness import warn_if_noise
 from privopt.mechanisms.registry import MECHANISMS
 from privopt.mechanisms.scorecards.card_plan import CardPlan, plan_card
 from privopt.mechanisms.scorecards.effort import MOST_WORK
 from privopt.oracles.certificate import Certificate
 from privopt.oracles.draw.interface import GibbsOracle
 from privopt.oracles.errors import CertificateError, UnfinishedDrawError
-from privopt.oracles.limits import Limits, check_limits, started
+from privopt.oracles.limits import Limits, check_limits, started, within
 from privopt.oracles.minimize.interface import DiscreteOracle
 from privopt.problems.arguments import check_type
 from privopt.problems.arrays import tallied
@@ -202,6 +203,7 @@ class PrivateHalfspaceClassifier(
         planned = self._planned(schema, n, weights)
         plan, costs, source = planned.plan, _costs(weights), NoiseSource(self.insecure_seed)
         spend = replace(_spend(planned, weights, budget), insecure_seed=source.insecure_seed)
+        warn_if_noise(planned.noise_to_signal(n))
         with booked(self.ledger, spend, given) as records, _searching(plan.name, self.limits):
             check_number(records.n_records, n)
             if weights.plan is not None:  # plan again, for the released costs
@@ -210,7 +212,7 @@ class PrivateHalfspaceClassifier(
             table = (records.features.X, 2 * records.label - 1)
             problem = ZeroOneHalfspace(*table, plan.lattice, costs, records.counts)
             clock = started(self.limits)  # preparing, compiling included, takes its part of the time
-            oracle = planned.prepare(problem, records.coded)
+            oracle = within(clock, partial(planned.prepare, problem, records.coded))
             release = replace(
                 plan.release(oracle, source, clock.rest),
                 spend=relying_on(spend, plan, answering(oracle)),
@@ -329,7 +331,8 @@ class PrivateHalfspaceClassifier(
         """Return a SELECT statement that adds points, prediction and, with risks, risk to a table's rows.
 
         It agrees with ``predict``; points and prediction are NULL for records that ``predict`` refuses.
-        Columns of numbers must hold numbers, with NULL or NaN for missing values. The added columns come
+        Columns of numbers must hold numbers, with NULL or NaN for missing values: text in them, which SQLite
+        stores in any column, has no points, so cast such a column in a view. The added columns come
         last; the points are also added as ``privopt_...``. An added column with the name of a declared
         column gets a number, ``points_1``.
 

@@ -2,7 +2,8 @@
 
 Values are compared as in ``predict``: numbers as 64-bit floats with the declared edges, categories as text.
 For records that ``predict`` refuses (a missing value without a replacement, an undeclared category, a number
-out of range), points and prediction are NULL.
+out of range), points and prediction are NULL. They are NULL, too, for text in a column of numbers, which
+SQLite allows, and of which ``predict`` reads the number.
 
 A table may have any columns beside the declared ones, also one called ``points``. Prediction and risk
 therefore refer to the sum by an alias that contains a hash and is a column of the result: the SQL common to
@@ -137,6 +138,8 @@ def points_of_column(column: Column, points: list[int], denominator: int = 1) ->
     if isinstance(kind, Numeric | Binned):
         cases = _no_numbers(_cell(kind), filled) + cases
     cases = _markers(kind, filled) + cases
+    if isinstance(kind, Numeric | Binned):
+        cases.insert(0, _text_refused(_cell(kind)))
     if gap is not None and isinstance(kind, Categorical):
         cases.append(f"WHEN {_cell(column)} IS NULL THEN {filled}")
     return "CASE " + " ".join(cases) + " END"
@@ -145,6 +148,14 @@ def points_of_column(column: Column, points: list[int], denominator: int = 1) ->
 def _no_numbers(cell: str, filled: str) -> list[str]:
     """Return the case for NULL and NaN; databases with NaN order NaN and -NaN above all numbers."""
     return [f"WHEN {cell} IS NULL OR ({cell} > 1e300 AND 0e0 - {cell} > 1e300) THEN {filled}"]
+
+
+def _text_refused(cell: str) -> str:
+    """Return the case that refuses text in SQLite, which compares "9" and 10 as texts, or text as largest.
+
+    A plus removes the type of the column: text is then above all numbers, and equals none, not its own.
+    """
+    return f"WHEN +{cell} > 1e300 AND {cell} + 0e0 <> +{cell} THEN NULL"
 
 
 def _markers(kind: Numeric | Binned | Categorical, filled: str) -> list[str]:

@@ -38,7 +38,7 @@ from privopt.mechanisms.evaluation.leaves import LeafHistogram, LeafPlan, LeafRi
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.parameters import check_count
 from privopt.mechanisms.privacy.spend import PrivacySpend
-from privopt.oracles.limits import Limits, check_limits, started
+from privopt.oracles.limits import Limits, check_limits, started, within
 from privopt.problems.arguments import check_type
 from privopt.problems.arrays import record_counts, tallied
 from privopt.problems.discrete.branching import BranchingProblem
@@ -174,7 +174,7 @@ class _PrivateBranchingClassifier(
         costs = plan.costs
         problem = self._kind(rows.table, rows.label, plan.choice.lattice, costs, rows.counts)
         clock = started(self.limits)  # preparing, compiling included, takes its part of the time
-        oracle = prepare_oracle(_ORACLE, plan.choice, problem)
+        oracle = within(clock, lambda: prepare_oracle(_ORACLE, plan.choice, problem))
         release = plan.choice.release(oracle, source, clock.rest)
         if not budget.risks:
             return release, None
@@ -283,7 +283,8 @@ class _PrivateBranchingClassifier(
         """Return a SELECT statement that adds leaf, prediction and, with risks, the risk of each class to
         all rows.
 
-        It agrees with ``predict``; the added values are NULL for records that ``predict`` refuses.
+        It agrees with ``predict``; the added values are NULL for records that ``predict`` refuses, and for
+        text in a column of numbers, which SQLite stores in any column: cast such a column in a view.
         """
         check_is_fitted(self)
         return tree_statement(self.predicates_, self.branches_, self.classes_.tolist(), self.risk_, table)

@@ -18,6 +18,7 @@ from privopt.mechanisms.privacy.noise import NoiseSource, checked_source
 from privopt.mechanisms.privacy.parameters import check_count
 from privopt.mechanisms.privacy.reliance import spent
 from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.mechanisms.privacy.usefulness import NoiseToSignal
 from privopt.mechanisms.registry import Family
 from privopt.mechanisms.risk.mechanism import RealRelease
 from privopt.problems.convex.regularizers import Vector
@@ -99,6 +100,11 @@ class RobustMean:
     def noise(self) -> dict[str, float]:
         """Public parameters of the noise."""
         return {"sigma": self.vector_noise.sigma, "scale": self.truncation.scale}
+
+    @property
+    def noise_to_signal(self) -> NoiseToSignal:
+        """Noise of a coordinate against the largest mean that the second moment allows."""
+        return NoiseToSignal(self.vector_noise.sigma, math.sqrt(self.moment), "a mean")
 
     def error_bound(self, failure: float = 0.05) -> float:
         """Bound the error of a released coordinate, except with probability ``failure``.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import ClassVar, Protocol, Self
 
 import joblib  # type: ignore[import-untyped]
 import numpy as np
@@ -24,6 +24,7 @@ from privopt.mechanisms.privacy.parameters import (
 )
 from privopt.mechanisms.privacy.reliance import spent
 from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.mechanisms.privacy.usefulness import NoiseToSignal
 from privopt.mechanisms.risk.mechanism import RealRelease
 from privopt.oracles.convex.erm import RiskMinimizer
 from privopt.problems.arrays import as_reals
@@ -118,16 +119,13 @@ class SampleAggregate:
             check_count(value, name)
             for value, name in ((n_records, "n_records"), (dimension, "dimension"), (subsets, "subsets"))
         )
-        check_epsilon(epsilon), check_delta(delta), check_positive(radius, "radius")
-        if m > n:
-            raise PrivacyParameterError(f"{m} subsets of {n} records: some would be empty")
+        check_epsilon(epsilon), check_delta(delta)
+        check_subsets(m, n, radius)
         if epsilon <= 2 * d / math.sqrt(m):
             raise PrivacyParameterError(
                 f"epsilon = {epsilon:g} is at most 2 d / sqrt(m) = {2 * d / math.sqrt(m):.3g}: the noise "
                 f"would exceed the estimate. Use more than {math.ceil((2 * d / epsilon) ** 2)} subsets"
             )
-        if not _RADII[0] <= radius <= _RADII[1]:
-            raise PrivacyParameterError(f"radius must be from {_RADII[0]:g} to {_RADII[1]:g}, got {radius!r}")
         part = min(epsilon, largest(lambda x: is_private(x, epsilon, delta, d), start=epsilon))
         beta, gamma = _smooth_noise(part, delta, d)
         averaged = math.ceil(1 / math.tanh(beta / 4) + 1e-9)  # log((q + 1) / (q - 1)) <= beta / 2
@@ -144,6 +142,17 @@ class SampleAggregate:
     def noise(self) -> dict[str, float]:
         """Public parameters of the noise."""
         return {"gamma": self.gamma, "decay": self.decay, "averaged": self.averaged, "subsets": self.subsets}
+
+    @property
+    def noise_to_signal(self) -> NoiseToSignal:
+        """Norm of the noise against the radius, for estimates that k records leave off by R sqrt(d / k).
+
+        S is then 1 + g times the distance of two of them.
+        """
+        grown = 1 + (self.averaged + 1) / (self.averaged - 1)
+        apart = min(2.0, math.sqrt(2 * self.dimension * self.subsets / self.n_records)) * self.radius
+        noise = math.sqrt(self.dimension) * grown * apart / self.gamma
+        return NoiseToSignal(noise, self.radius, "norm of the estimate")
 
     def release(
         self,
@@ -166,31 +175,15 @@ class SampleAggregate:
             PlanMismatchError: another number of records.
             InvalidInputError: values that are not numbers; an estimator that cannot be copied.
         """
-        ask = FreshCopies.of(RiskMinimizer(estimator) if isinstance(estimator, Loss) else estimator)
-        rows, labels = (
-            as_reals(given, what).astype(np.float64, copy=False)
-            for given, what in ((X, "records of shape (n, features)"), (y, "labels of shape (n,)"))
-        )
-        if len(rows) != self.n_records or labels.shape != (self.n_records,):
-            raise PlanMismatchError(
-                f"this plan was made for {self.n_records} records, the data have {len(rows)}: plan again"
-            )
         source = checked_source(noise)
-        order = np.argsort(source.uniform(self.n_records), kind="stable")
-        parts, seeds = np.array_split(order, self.subsets), source.integers(2**32, self.subsets).tolist()
-        # joblib would pass larger parts to workers through files.
-        answers = joblib.Parallel(n_jobs=check_count(workers, "workers"), max_nbytes=None)(
-            joblib.delayed(_answer)(ask, seed, rows[part], labels[part], self.dimension)
-            for seed, part in zip(seeds, parts, strict=True)
-        )
-        point = self._noisy(self.shortened(np.array(answers)), source)
+        answers = subset_estimates(X, y, estimator, self, source, workers)
+        point = self._noisy(self.shortened(answers), source)
         spend = spent(self, source)
         return RealRelease(point, spend, self.noise)
 
     def shortened(self, estimates: Vector) -> Vector:
         """Return the estimates projected onto the ball, in units of its radius."""
-        lengths = np.linalg.norm(estimates / self.radius, axis=1, keepdims=True)
-        return np.asarray(estimates / self.radius / np.maximum(1.0, lengths))
+        return in_unit_ball(estimates, self.radius)
 
     def centre(self, estimates: Vector) -> tuple[Vector, float]:
         """Return the centre of m points of the unit ball, and S. Not private."""
@@ -215,6 +208,69 @@ class SampleAggregate:
     def _noisy(self, estimates: Vector, source: NoiseSource) -> Vector:
         centre, scale = self.centre(estimates)
         return on_grid(centre + source.gaussian(scale / self.gamma, self.dimension)) * self.radius
+
+
+class SubsetPlan(Protocol):
+    """Numbers of a plan that asks an estimator on disjoint subsets."""
+
+    @property
+    def n_records(self) -> int: ...
+    @property
+    def dimension(self) -> int: ...
+    @property
+    def subsets(self) -> int: ...
+
+
+def subset_estimates(
+    X: ArrayLike,
+    y: ArrayLike,
+    estimator: Estimator | Loss,
+    plan: SubsetPlan,
+    source: NoiseSource,
+    workers: int,
+) -> Vector:
+    """Return the estimates on disjoint random subsets, shape (subsets, dimension). Not private.
+
+    Raises:
+        PlanMismatchError: another number of records.
+        InvalidInputError: values that are not numbers; an estimator that cannot be copied.
+    """
+    ask = FreshCopies.of(RiskMinimizer(estimator) if isinstance(estimator, Loss) else estimator)
+    rows, labels = (
+        as_reals(given, what).astype(np.float64, copy=False)
+        for given, what in ((X, "records of shape (n, features)"), (y, "labels of shape (n,)"))
+    )
+    if len(rows) != plan.n_records or labels.shape != (plan.n_records,):
+        raise PlanMismatchError(
+            f"this plan was made for {plan.n_records} records, the data have {len(rows)}: plan again"
+        )
+    order = np.argsort(source.uniform(plan.n_records), kind="stable")
+    parts, seeds = np.array_split(order, plan.subsets), source.integers(2**32, plan.subsets).tolist()
+    # joblib would pass larger parts to workers through files.
+    answers = joblib.Parallel(n_jobs=check_count(workers, "workers"), max_nbytes=None)(
+        joblib.delayed(_answer)(ask, seed, rows[part], labels[part], plan.dimension)
+        for seed, part in zip(seeds, parts, strict=True)
+    )
+    return np.array(answers)
+
+
+def in_unit_ball(estimates: Vector, radius: float) -> Vector:
+    """Return the estimates projected onto the ball, in units of its radius."""
+    lengths = np.linalg.norm(estimates / radius, axis=1, keepdims=True)
+    return np.asarray(estimates / radius / np.maximum(1.0, lengths))
+
+
+def check_subsets(subsets: int, n_records: int, radius: float) -> None:
+    """Check the number of subsets and the radius of the ball.
+
+    Raises:
+        PrivacyParameterError: more subsets than records, or a radius that squares cannot hold.
+    """
+    check_positive(radius, "radius")
+    if subsets > n_records:
+        raise PrivacyParameterError(f"{subsets} subsets of {n_records} records: some would be empty")
+    if not _RADII[0] <= radius <= _RADII[1]:
+        raise PrivacyParameterError(f"radius must be from {_RADII[0]:g} to {_RADII[1]:g}, got {radius!r}")
 
 
 def _smooth_noise(epsilon: float, delta: float, dimension: int) -> tuple[float, float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
@@ -14,8 +15,12 @@ from privopt.mechanisms.privacy.noise import NoiseSource, checked_source
 from privopt.mechanisms.privacy.parameters import check_count
 from privopt.mechanisms.privacy.reliance import spent
 from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.mechanisms.privacy.usefulness import NoiseToSignal
 from privopt.mechanisms.registry import Family
 from privopt.mechanisms.risk.mechanism import RealRelease
+
+# Standard deviation of sinh of a standard normal variable.
+_SINH_DEVIATION = math.sqrt(math.expm1(2.0) / 2)
 
 
 @dataclass(frozen=True)
@@ -75,6 +80,18 @@ class TrimmedMean:
         """Public parameters of the noise."""
         noise = self.trimming.noise
         return {"t": noise.t, "s": noise.s, "trimmed": self.trimming.trimmed}
+
+    @property
+    def noise_to_signal(self) -> NoiseToSignal:
+        """Standard deviation of the noise of a mean against half its range, for records within the range.
+
+        One record then moves the trimmed mean by at most width / (n - 2 m), and m records by the
+        width, which counts e^(-t m).
+        """
+        found = self.trimming
+        farthest = max(1 / (found.n - 2 * found.trimmed), math.exp(-found.noise.t * found.trimmed))
+        sigma = found.width * farthest / found.noise.s * _SINH_DEVIATION
+        return NoiseToSignal(sigma, found.width / 2, "a mean")
 
     def release(self, X: ArrayLike, noise: NoiseSource | None = None) -> RealRelease:
         """Return the private mean of the rows of X, shape (n_records, dimension). Costs ``spend``.

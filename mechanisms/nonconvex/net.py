@@ -13,10 +13,12 @@ from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.mechanisms.privacy.gradient_noise import shared_by
 from privopt.mechanisms.privacy.parameters import check_positive
 from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.mechanisms.privacy.usefulness import NoiseToSignal
 from privopt.mechanisms.risk.iteration import Run
 from privopt.mechanisms.risk.mechanism import RiskMechanism, RiskTarget
 from privopt.mechanisms.risk.step_counts import typical_distance
 from privopt.oracles.convex.smooth import SmoothCertificate
+from privopt.oracles.limits import within
 from privopt.oracles.select import gibbs_oracle
 from privopt.problems.convex.regularizers import ElasticNet, Vector
 from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts
@@ -106,6 +108,12 @@ class NetMechanism(RiskMechanism):
         return cls(facts, ball, regularizer, spend, net, draw, oracle)
 
     @property
+    def noise_to_signal(self) -> NoiseToSignal:
+        """Expected excess loss of the draw against that of a constant."""
+        found = math.log(self.net.size_bound) / (self.draw.beta * LOSS_UNITS)
+        return NoiseToSignal(found, self.facts.n_records / 2, "total loss, of its range")
+
+    @property
     def noise(self) -> dict[str, float]:
         return {"beta": self.beta, "alpha": self.net.alpha, "most_candidates": self.net.size_bound}
 
@@ -129,7 +137,8 @@ class NetMechanism(RiskMechanism):
         problem = NetProblem(risk, self.net, self.regularizer.l2)
         if run.source is None:
             return self.net.points(_best(problem)[None, :])[0], None
-        prepared = gibbs_oracle(self.oracle).prepare(problem, self.draw.question)
+        oracle = gibbs_oracle(self.oracle)
+        prepared = within(run.watch, lambda: oracle.prepare(problem, self.draw.question))
         drawn = self.draw.release(prepared, run.source, run.watch.rest)
         return self.net.points(drawn.point[None, :])[0], None
 

@@ -18,6 +18,15 @@ which is solved for S, and holds for every c > q d L: the best c is taken. (The 
 Netrapalli 2019 that Neel et al. 2020 cite gives 250 eta G d^2 D + alpha / (10 G), with L = 2G: c = 100 d L
 and looser steps. Here it is 8 eta G d^2 D at alpha = 0.)
 
+*Whole points.* Let every coordinate of the domain be a whole number and |h(w) - h(v)| <= 2 B for all points,
+as for losses in [0, B]. From the optimality of x' at sigma and of y at sigma + c e_i: c (y_i - x'_i) >=
+h(x') - h(y) - 2 alpha >= -2 B - 2 alpha; likewise for x and y', and with 2 alpha alone for x and y, x' and
+y'. For c > 2 B + 2 alpha the differences exceed -1, so they are at least 0: min(y_i, y'_i) >= max(x_i, x'_i),
+with nothing lost, and S <= (1 - q) sum D_i. At alpha = 0 that is 2 eta B d D.
+
+*Centred tilts.* A public linear function may be added to f and f' without a change of h. So 1 / eta, the mean
+of a tilt, is subtracted from every tilt, which otherwise would pull all coordinates up.
+
 *The mean of m answers.* With the same tilts on both sides the distance of the means is at most the mean of m
 independent |x - x'|_1, each in [0, sum D_i] with mean at most S. By Chernoff's bound it exceeds v sum D_i
 with probability at most exp(-m kl(v, S / sum D_i)). So lambda = v sum D_i, with that probability delta, is a
@@ -112,6 +121,7 @@ class TiltedMean:
         delta: float,
         alpha: float = 0.0,
         slack: float = 0.0,
+        loss_bound: float = math.inf,
         rate: float | None = None,
         draws: int | None = None,
     ) -> Self:
@@ -120,11 +130,15 @@ class TiltedMean:
         Args:
             widths: of the box around the domain, shape (d,).
             lipschitz: G: one record's loss is G-Lipschitz in l1.
-            n_records: n; with G it bounds the cost of noise on the point.
+            n_records: n; with G it weighs the cost of noise on the point.
             epsilon, delta: the privacy target.
             alpha: the largest gap of an accepted answer, >= 0, in units of the sum of the losses.
             slack: a bound on the difference between the solved objective and the stated one.
-            rate: eta; by default the one that minimises the bound on the total cost of tilts and noise.
+            loss_bound: B: losses of a record are in [0, B] and coordinates are whole numbers; infinite: they
+                need not be.
+            rate: eta; by default the one with the least estimate of the total cost: the standard deviation of
+                a centred tilt between opposite corners, and for noise of the standard deviation of a whole
+                width G times the number of records.
             draws: m; by default as many as give a sensitivity of twice the mean distance, up to 5000.
 
         Raises:
@@ -137,11 +151,14 @@ class TiltedMean:
             check_count(draws, "draws")
 
         def made(eta: float) -> tuple[int, float]:
-            return _sensitivity(widths, lipschitz, eta, alpha + slack, delta, draws)
+            far = mean_distance(widths, lipschitz, eta, alpha + slack)
+            if loss_bound < math.inf:
+                far = min(far, lattice_distance(widths, loss_bound, eta, alpha + slack))
+            return _sensitivity(widths, far, delta, draws)
 
         def cost(eta: float) -> float:
-            noise = made(eta)[1] / epsilon
-            return float(np.sum(widths)) / eta + n_records * lipschitz * len(widths) * noise
+            noise = math.sqrt(2) * made(eta)[1] / epsilon / float(np.mean(widths))
+            return float(np.linalg.norm(widths)) / eta + n_records * lipschitz * noise
 
         if rate is None:
             guess = math.sqrt(epsilon / check_count(n_records, "n_records")) / (len(widths) * lipschitz)
@@ -171,8 +188,8 @@ class TiltedMean:
         )
 
     def tilts(self, source: NoiseSource) -> Vector:
-        """Draw all tilts before the first query, shape (draws, dimension)."""
-        return source.exponential((self.draws, self.dimension)) / self.rate
+        """Draw all tilts before the first query, less their mean; shape (draws, dimension)."""
+        return (source.exponential((self.draws, self.dimension)) - 1.0) / self.rate
 
     def ask(
         self, answer: Callable[[Vector], tuple[Vector, float]], source: NoiseSource, workers: int = 1
@@ -202,12 +219,16 @@ def mean_distance(widths: Vector, lipschitz: float, rate: float, alpha: float) -
     return min(whole, float(np.min(bounds, initial=whole)) * (1 + 1e-9))
 
 
-def _sensitivity(
-    widths: Vector, lipschitz: float, rate: float, alpha: float, delta: float, draws: int | None
-) -> tuple[int, float]:
-    """Return m and lambda."""
+def lattice_distance(widths: Vector, loss_bound: float, rate: float, alpha: float) -> float:
+    """Return S for whole points and losses in [0, B], for answers within alpha of the minimum."""
+    step = (2 * loss_bound + 2 * alpha) * (1 + 1e-9)
+    return -math.expm1(-rate * step) * float(np.sum(widths)) * (1 + 1e-9)
+
+
+def _sensitivity(widths: Vector, distance: float, delta: float, draws: int | None) -> tuple[int, float]:
+    """Return m and lambda, for answers that are ``distance`` apart in expectation."""
     whole = float(np.sum(widths))
-    p = mean_distance(widths, lipschitz, rate, alpha) / whole
+    p = distance / whole
     log = -math.log(delta)
     if draws is None:
         draws = 1 if p >= 0.5 else min(_MOST_DRAWS, math.ceil(log / _divergence(2 * p, p)))

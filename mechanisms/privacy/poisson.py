@@ -37,6 +37,8 @@ from privopt.mechanisms.privacy.parameters import check_count, check_delta, chec
 _COARSE, _FINE = 1e-3, 1e-4
 _COARSE_TOLERANCE, _TOLERANCE = 1e-2, 2e-3
 _MOST_EPSILON = 1e4
+# Less noise is not searched for: cells increase as its inverse square, and every distribution takes seconds.
+_LEAST_NOISE = 0.2
 
 
 def poisson_epsilon(
@@ -97,7 +99,8 @@ def poisson_multiplier(
 ) -> float:
     """Return the smallest z (within 0.2%, rounded up) with ``poisson_epsilon`` <= epsilon.
 
-    The search starts from above: the distribution of a far too small z would not fit in memory.
+    It is at least about 0.17. The search starts from above: the distribution of a far too small z would not
+    fit in memory.
 
     Args:
         coordinates: number of coordinates that get noise on the grid; their distance from continuous
@@ -130,11 +133,11 @@ def poisson_multiplier(
             f"no noise brings {steps} sampled and {full_steps} full steps to epsilon = {epsilon:g}"
         )
     low = high / 1.2
-    while low > 0.2 and fits(low, _COARSE):
+    while low > _LEAST_NOISE and fits(low, _COARSE):
         high, low = low, low / 1.2
     high = _bisect(lambda z: fits(z, _COARSE), low, high, _COARSE_TOLERANCE)
     low = high
-    while fits(low, _FINE):
+    while low > _LEAST_NOISE and fits(low, _FINE):
         high, low = low, low * (1 - 2 * _COARSE_TOLERANCE)
     return _bisect(lambda z: fits(z, _FINE), low, high, _TOLERANCE)
 

@@ -25,6 +25,7 @@ from privopt.mechanisms.privacy.noisy_share import NoisyShare
 from privopt.mechanisms.privacy.parameters import check_count, check_delta, check_epsilon, within_doubles
 from privopt.mechanisms.privacy.reliance import fresh_copy, relying_on, spent
 from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.mechanisms.privacy.usefulness import NoiseToSignal
 from privopt.mechanisms.registry import Family
 from privopt.mechanisms.risk.iteration import Method, Output, Run, StepClock, choose_output, noisy_iteration
 from privopt.mechanisms.risk.sets import check_facts, check_regularizer, checked_set, default_start
@@ -265,6 +266,26 @@ class RiskMechanism(ABC):
         """Public parameters of the noise."""
 
     @property
+    def noise_to_signal(self) -> NoiseToSignal:
+        """Norm of the noise of all steps together against a mean gradient that one coordinate carries.
+
+        Noise of standard deviation Delta / mu is what a mean gradient costs at this budget, however many
+        steps share it: sqrt(T) times as much a step, averaged over T. Of a gradient of norm at most G over d
+        coordinates, one holds G / sqrt(d). So the ratio is about 2 d / (n mu).
+        """
+        return self._gradient_ratio(self.facts.sensitivity / self._gaussian_level())
+
+    def _gaussian_level(self) -> float:
+        """Return mu of the spend; of a pure one that of Gaussian noise at delta = 1/n^2."""
+        if self.spend.notion == "gdp" and self.spend.level is not None:
+            return self.spend.level
+        return gaussian_mu(self.spend.epsilon, self.spend.delta or min(0.5, 1 / self.facts.n_records**2))
+
+    def _gradient_ratio(self, sigma: float) -> NoiseToSignal:
+        root = math.sqrt(self.facts.dimension)
+        return NoiseToSignal(root * sigma, self.facts.gradient_bound / root, "mean gradient")
+
+    @property
     def schedule(self) -> dict[str, Any]:
         """The number of steps, the first and last step size, and the returned iterate; may be empty."""
         return {}
@@ -406,6 +427,11 @@ class FullBatchMechanism(IterativeMechanism):
     @property
     def noise(self) -> dict[str, float]:
         return {"sigma": self.vector_noise.sigma, "sensitivity": self.vector_noise.sensitivity}
+
+    @property
+    def noise_to_signal(self) -> NoiseToSignal:
+        """As for any mechanism, from the noise of a step."""
+        return self._gradient_ratio(self.vector_noise.sigma / math.sqrt(self.steps))
 
     @classmethod
     @abstractmethod

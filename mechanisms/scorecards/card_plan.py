@@ -11,6 +11,7 @@ from privopt.mechanisms.discrete.mechanism import LatticeMechanism, check_calibr
 from privopt.mechanisms.discrete.preparation import oracle_for, prepare_oracle
 from privopt.mechanisms.privacy.parameters import check_epsilon, check_positive
 from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.mechanisms.privacy.usefulness import NoiseToSignal
 from privopt.mechanisms.registry import SCORECARD_MECHANISMS
 from privopt.mechanisms.scorecards.effort import MOST_WORK, draw_seconds, draw_work, seeded_seconds
 from privopt.mechanisms.scorecards.facts import CardFacts
@@ -23,7 +24,7 @@ from privopt.oracles.select import gibbs_oracle
 from privopt.problems.arguments import check_type, told
 from privopt.problems.convex.coded import CodedRows
 from privopt.problems.discrete.costs import EQUAL_COSTS, Costs
-from privopt.problems.discrete.halfspace import ZeroOneHalfspace
+from privopt.problems.discrete.halfspace import SCORE_LIMIT, ZeroOneHalfspace
 from privopt.problems.discrete.lattice import IntegerLattice
 from privopt.problems.errors import InvalidInputError
 from privopt.problems.tables.schema import Schema
@@ -56,6 +57,10 @@ class CardPlan:
     oracle: Oracle
     reason: str
     seconds: float | None
+
+    def noise_to_signal(self, n_records: int) -> NoiseToSignal | None:
+        """Predicted noise against signal for that many records; None: the mechanism does not predict it."""
+        return self.plan.noise_to_signal(n_records)
 
     def prepare(self, table: ZeroOneHalfspace, coded: CodedRows | None = None) -> Any:
         """Return the data argument of ``plan.release``; ``coded`` as for ``SeededScorecard.prepare``.
@@ -145,11 +150,13 @@ def plan_card(
     if kind is SeededScorecard:
         check_calibration(calibration, name, ("sound",))
         facts = CardFacts.of(schema, n_records, _points(lattice, schema), costs, most)
+        _check_scores(schema, facts.lattice)
         seeded = SeededScorecard.plan(facts, epsilon=epsilon, delta=delta)
         if seeded.means is not None:
             reason += "; at this budget means of the numbers come first, and say in what units to read them"
         return CardPlan(seeded, seeded.spend, oracle, reason, seeded_seconds(schema, facts))
     weights = as_lattice(lattice, kind, schema.n_features)
+    _check_scores(schema, weights)
     bound = {} if costs.largest == 1 else {"loss_bound": costs.largest}
     plan = kind.plan(
         ZeroOneHalfspace, weights, epsilon=epsilon, delta=delta, calibration=calibration, **bound
@@ -221,6 +228,23 @@ def as_lattice(
         )
     low, high, *radius = given
     return IntegerLattice(low, high, dimension=dimension, radius=radius[0] if radius else None)
+
+
+def _check_scores(schema: Schema, weights: IntegerLattice) -> None:
+    """Refuse a lattice over which the score of some record that the schema allows leaves 64 bits.
+
+    Raises:
+        InvalidInputError: with the remedy.
+    """
+    values = [column.reach for column in schema.columns for _ in column.feature_names]
+    ends = zip(weights.low.tolist(), weights.high.tolist(), strict=True)
+    largest = [max(-low, high) for low, high in ends]
+    score = sum(w * v for w, v in zip(largest, [*values, 1], strict=False)) * schema.denominator
+    if score >= SCORE_LIMIT:
+        raise InvalidInputError(
+            f"scores could exceed 64-bit integers: points up to {max(largest)} times a common denominator of "
+            f"{schema.denominator}. To do: fewer points (--lattice), or coarser steps of numbers"
+        )
 
 
 def _points(given: LatticeLike, schema: Schema) -> IntegerLattice:

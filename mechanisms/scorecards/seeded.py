@@ -18,6 +18,7 @@ from privopt.mechanisms.privacy.noise import NoiseSource, checked_source
 from privopt.mechanisms.privacy.parameters import check_delta, check_epsilon
 from privopt.mechanisms.privacy.reliance import relying_on, spent
 from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.mechanisms.privacy.usefulness import NoiseToSignal
 from privopt.mechanisms.registry import Family
 from privopt.mechanisms.risk.choice import choose_risk_mechanism
 from privopt.mechanisms.risk.mechanism import RiskMechanism
@@ -25,13 +26,14 @@ from privopt.mechanisms.scorecards.facts import CardFacts
 from privopt.mechanisms.scorecards.rounding import candidate_cards
 from privopt.mechanisms.scorecards.units import Floats, NumberMeans, Units
 from privopt.oracles.draw.interface import GibbsOracle
-from privopt.oracles.limits import Limits, started
+from privopt.oracles.limits import Limits, started, within
 from privopt.problems.convex.coded import CodedRows
 from privopt.problems.convex.losses import LogisticLoss, Loss
 from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts
 from privopt.problems.discrete.candidates import CandidateCards
 from privopt.problems.discrete.halfspace import ZeroOneHalfspace
 from privopt.problems.discrete.lattice import IntegerLattice
+from privopt.problems.errors import InvalidInputError
 from privopt.problems.tables.schema import Schema
 
 # The share of epsilon for the choice. On synthetic tasks a larger share gained nothing once n * epsilon was
@@ -159,6 +161,10 @@ class SeededScorecard:
     def lattice(self) -> IntegerLattice:
         return self.facts.lattice
 
+    def noise_to_signal(self, n_records: int) -> NoiseToSignal:
+        """That of the linear model, planned for ``n_records``: a choice among its roundings adds little."""
+        return self.seed.noise_to_signal
+
     @property
     def noise(self) -> dict[str, float]:
         """Public noise parameters of the linear model and of the choice."""
@@ -224,7 +230,7 @@ class SeededScorecard:
         if self.facts.middle:
             weights = units.weights(weights)
         domain = CandidateCards(table, *candidate_cards(weights, self.facts))
-        oracle = data.oracle.prepare(domain, self.choice.question)
+        oracle = within(clock, lambda: data.oracle.prepare(domain, self.choice.question))
         chosen = self.choice.release(oracle, source, clock.rest)
         spend = relying_on(spent(self, source), self, answering(data.oracle))
         return Release(domain.card(chosen.point), spend, self.noise, oracle.name, share=model.share)
@@ -290,9 +296,17 @@ def _delta_of(mu: float, epsilon: float) -> float:
 
 
 def points_lattice(low: int, high: int, dimension: int, intercept: bool, columns: int) -> IntegerLattice:
-    """Return the box [low, high] per feature; the intercept is bounded by the sum over the columns."""
+    """Return the box [low, high] per feature; the intercept is bounded by the sum over the columns.
+
+    Raises:
+        InvalidInputError: the sum leaves 64 bits.
+    """
     lows, highs = np.full(dimension, low), np.full(dimension, high)
     if intercept:
         most = columns * max(abs(low), abs(high))
+        if most >= 2**63:
+            raise InvalidInputError(
+                f"points up to {max(abs(low), abs(high))} in {columns} columns add up to more than 64 bits"
+            )
         lows[-1], highs[-1] = -most, most
     return IntegerLattice(lows, highs)

@@ -38,9 +38,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
+from numba.extending import register_jitable
 from numpy.typing import NDArray
 
 from privopt.oracles.cells import structure
+from privopt.oracles.cells.compiling import inner
 from privopt.oracles.cells.record import Record
 from privopt.oracles.cells.structure import CellLimits, CellStructure, Int32Array
 from privopt.oracles.task import Task
@@ -316,7 +318,7 @@ def _start(
     return restrict_to_ball(shape, region)
 
 
-@njit(cache=True, nogil=True)
+@register_jitable
 def last_table(shape: Shape, region: Region, f: int) -> Costs:
     """The table of a factor by the sum of all its members' steps."""
     at = shape.member_start[f + 1] + f
@@ -327,7 +329,7 @@ def last_table(shape: Shape, region: Region, f: int) -> Costs:
 def restrict_to_ball(shape: Shape, region: Region) -> bool:
     """Drop the levels that no point of the norm ball has; False if no point is left."""
     k, width = len(shape.span), region.width[0]
-    least = np.zeros(k, dtype=np.int64)
+    least = np.empty(k, dtype=np.int64)
     total = 0
     for j in range(shape.fixed, k):
         least[j] = BIG
@@ -369,7 +371,7 @@ def update(shape: Shape, region: Region, odds: Odds | None) -> None:
         pull(shape, region, odds, e)
 
 
-@njit(cache=True, nogil=True)
+@inner
 def pull(shape: Shape, region: Region, odds: Odds | None, e: int) -> None:
     """The table before a member from the table after it."""
     j, at = shape.member_var[e], e + shape.member_factor[e]
@@ -402,13 +404,13 @@ def minimum(out: Costs, after: Costs, levels: IntArray, size: int, steps: IntArr
 
 @njit(cache=True, nogil=True)
 def knapsack(
-    shape: Shape, region: Region, variables: IntArray, costs: Costs, norm: Costs, x: IntArray
-) -> Any:
+    shape: Shape, region: Region, variables: IntArray, costs: IntArray, norm: IntArray, x: IntArray
+) -> int:
     """Minimise the sum of costs[j, v] over some variables plus norm[sum of squares].
 
     Writes the minimiser to ``x``; of several the lexicographically first, in the order of ``variables``.
     """
-    tables = np.empty((len(variables) + 1, len(norm)), norm.dtype)
+    tables = np.empty((len(variables) + 1, len(norm)), dtype=np.int64)
     assign(tables[len(variables)], norm)
     for i in range(len(variables) - 1, -1, -1):
         j = variables[i]
@@ -420,7 +422,7 @@ def knapsack(
             if further < len(norm) and tables[i + 1, further] + costs[j, v] == tables[i, t]:
                 x[j], t = v, further
                 break
-    return tables[0, 0]
+    return int(tables[0, 0])
 
 
 @njit(inline="always")
@@ -468,7 +470,7 @@ def bound(shape: Shape, region: Region) -> Any:
     return total
 
 
-@njit(cache=True, nogil=True)
+@njit(inline="always")
 def least_theta(region: Region, j: int) -> Any:
     theta = region.theta[j]
     least = theta[region.dom[j, 0]]

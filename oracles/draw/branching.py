@@ -16,11 +16,12 @@ from __future__ import annotations
 import math
 import os
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from typing import ClassVar
 
 import numpy as np
 
+from privopt.oracles.cells.compiling import announced
 from privopt.oracles.draw.arrivals import RepeatedDraws, flipped_exactness, permute_and_flip
 from privopt.oracles.draw.branching_law import Block, BranchingLaw
 from privopt.oracles.draw.branching_masses import LARGEST_EXPONENT
@@ -39,7 +40,7 @@ from privopt.oracles.draw.interface import (
     stop_if_asked,
     uniform_below,
 )
-from privopt.oracles.limits import Watch
+from privopt.oracles.limits import Limits, Watch
 from privopt.problems.discrete.branching import BranchingProblem
 from privopt.problems.discrete.branching_effort import BranchingEffort
 from privopt.problems.discrete.conjunction_counts import conjunction_counts
@@ -76,7 +77,17 @@ class GibbsBranching(GibbsOracle):
 
     def build(self, problem: DiscreteProblem, law: Law = Law.GIBBS) -> Sampler:
         assert isinstance(problem, DecisionTree | RuleList)  # by refusals
+        _compile()
         return _BranchingSampler(problem, law, self.threads or os.cpu_count() or 1)
+
+
+@cache
+@announced("the exact sampler")
+def _compile() -> None:
+    """Compile all kernels (or load them from the cache) on a tiny problem, before a draw begins."""
+    X, y = np.eye(3, dtype=np.int64), np.array([0, 1, 0])
+    problem = DecisionTree(X, y, DecisionTree.domain(3, 3))
+    _BranchingSampler(problem, Law.GIBBS, 1).moments(1.0, Limits().start())
 
 
 @dataclass

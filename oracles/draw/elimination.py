@@ -26,11 +26,13 @@ import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import cache
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from privopt.oracles.cells.compiling import announced
 from privopt.oracles.cells.structure import CellLimits, CellStructure, Int32Array, why_not
 from privopt.oracles.draw.arrivals import RepeatedDraws, flipped_exactness, permute_and_flip
 from privopt.oracles.draw.interface import (
@@ -57,7 +59,7 @@ from privopt.oracles.draw.sum_product import (
 )
 from privopt.oracles.limits import Watch
 from privopt.problems.discrete.halfspace import ZeroOneHalfspace
-from privopt.problems.discrete.lattice import FloatArray, IntArray
+from privopt.problems.discrete.lattice import FloatArray, IntArray, IntegerLattice
 from privopt.problems.discrete.problem import DiscreteProblem
 
 # Assignments of the innermost weights are handled side by side, as vector lanes.
@@ -95,8 +97,22 @@ class GibbsElimination(GibbsOracle):
 
     def build(self, problem: DiscreteProblem, law: Law = Law.GIBBS) -> Sampler:
         assert isinstance(problem, ZeroOneHalfspace)  # by refusals
+        _compile()
         threads = self.threads or os.cpu_count() or 1
         return _EliminationSampler(problem, CellStructure.of(problem), law, threads)
+
+
+@cache
+@announced("the exact sampler")
+def _compile() -> None:
+    """Compile all kernels (or load them from the cache) on a tiny problem, before a draw begins.
+
+    In the caller's thread: Python waits at its end for those of pools.
+    """
+    lattice = IntegerLattice(-1, 1, dimension=2, radius=1.0)
+    problem = ZeroOneHalfspace(np.array([[1, 0], [1, 1]]), np.array([1, -1]), lattice)
+    sampler = _EliminationSampler(problem, CellStructure.of(problem), Law.GIBBS, 1)
+    sampler.mass(0, sampler._chunks[0].digits, exponentials_of_losses(1.0, problem.largest_loss))
 
 
 @dataclass(frozen=True)

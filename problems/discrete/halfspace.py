@@ -15,7 +15,7 @@ from privopt.problems.discrete.problem import ScoreProblem, SeparatorSet
 from privopt.problems.errors import InvalidInputError
 
 # Scores are sums of feature * weight; below this bound int64 cannot wrap.
-_SCORE_LIMIT = 1 << 61
+SCORE_LIMIT = 1 << 61
 
 
 class ZeroOneHalfspace(ScoreProblem):
@@ -55,7 +55,7 @@ class ZeroOneHalfspace(ScoreProblem):
         reach = np.maximum(np.abs(lattice.low), np.abs(lattice.high)).astype(object)
         # In Python's integers, and without a copy of the features: the least int64 has no absolute value.
         largest = np.maximum(np.max(self.X, axis=0).astype(object), -np.min(self.X, axis=0).astype(object))
-        if int(reach @ largest) >= _SCORE_LIMIT:
+        if int(reach @ largest) >= SCORE_LIMIT:
             raise InvalidInputError("scores could exceed 64-bit integers: use a coarser common denominator")
 
     def _losses_of_scores(self, scores: IntArray, rows: slice) -> IntArray:

@@ -16,9 +16,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from privopt.mechanisms import PrivateHalfspaceClassifier
 from privopt.mechanisms.discrete import calibration
 from privopt.mechanisms.discrete.preparation import prepare_oracle
 from privopt.mechanisms.errors import PrivacyParameterError
+from privopt.mechanisms.heavy_tails.descent import Descent
 from privopt.mechanisms.nonconvex.constrained import DPConstrainedStationaryPoint
 from privopt.mechanisms.nonconvex.net import NetMechanism
 from privopt.mechanisms.nonconvex.stationary import DPStationaryPoint
@@ -32,10 +34,13 @@ from privopt.problems.convex.losses import HuberLoss, LogisticLoss, Loss, Sigmoi
 from privopt.problems.convex.regularizers import NO_REGULARIZER, ElasticNet
 from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts
 from privopt.problems.convex.sets.norm_balls import L1Ball, L2Ball
-from privopt.problems.convex.unclipped import PLAIN_SQUARES
+from privopt.problems.convex.unclipped import PLAIN_SQUARES, UnclippedRisk, unclipped_facts
 from privopt.problems.discrete.halfspace import ZeroOneHalfspace
 from privopt.problems.discrete.lattice import IntegerLattice
 from privopt.problems.errors import PrivOptError
+from privopt.problems.tables.columns import Categorical, Column, Numeric
+from privopt.problems.tables.made_up import synthetic_rows
+from privopt.problems.tables.schema import Schema
 
 Parameters = dict[str, Any]
 Make = Callable[[Parameters], tuple[Any, Iterator[Callable[[], Any]]]]
@@ -209,6 +214,68 @@ def test_fits_of_unbounded_records_with_two_extremes(load: Callable[[], Any]) ->
     assert not found, "\n".join(found)
 
 
+def planned_descent(kind: Any, p: Parameters) -> tuple[Any, Iterator[Callable[[], Any]]]:
+    n, d, loss = p["n"], p["d"], p.get("loss", LogisticLoss())
+    guesses = {name: p[name] for name in ("smoothness", "distance") if name in p}
+    known = {"mean_range": (p["low"], p["high"])} if kind.name == "trimmed-gd" else {"moment": p["moment"]}
+    plan = kind.plan(
+        unclipped_facts(n, d, loss),
+        L2Ball(d, p["size"]) if "size" in p else None,
+        ElasticNet(l2=p["l2"]) if "l2" in p else NO_REGULARIZER,
+        epsilon=p["epsilon"],
+        delta=p["delta"],
+        steps=p["steps"],
+        releases=p["releases"],
+        descent=Descent(**guesses),
+        **known,
+    )
+    assert np.all(np.isfinite([*plan.noise.values()]))
+    few = n * d <= 64 and p["steps"] <= 50
+
+    def release(size: float) -> Any:
+        y = labels(n, 1.0 if isinstance(loss, LogisticLoss) else size)
+        return plan.release(UnclippedRisk(size * waves(p), y, loss), source(), limits=SOON)
+
+    return plan, iter([lambda s=s: release(s) for s in (0.0, 1.0, 1e300)] if few else [])
+
+
+# The low ends of ranges differ from their high ends.
+RANGES: Parameters = {"low": (-1e-300, -1e300, -1e60, 1 - 2.0**-53), "high": (-1 + 2.0**-53, 1e150, 1e300)}
+DESCENTS: Parameters = {
+    "epsilon": EPSILON,
+    "delta": DELTA,
+    "n": RECORDS,
+    "d": (1, 1000),
+    "loss": (PLAIN_SQUARES,),
+    "l2": SIZES,
+    "size": SIZES,
+    "steps": (1, 10**7, 10**12),
+    "releases": (1000, 10**9),
+    "moment": SIZES,
+    "smoothness": SIZES,
+    "distance": SIZES,
+    **RANGES,
+}
+GUESSES: Parameters = {"moment": 1.0, "low": -1.0, "high": 1.0}
+
+
+@pytest.mark.parametrize("load", named(Family.UNBOUNDED_RISK))
+def test_descents_on_unbounded_records(load: Callable[[], Any]) -> None:
+    kind = load()
+    of = {"epsilon": (1e12,), "n": (10**18,)} if kind.name in SAMPLED else DESCENTS
+    found = [f for p in extremes(of, 1) for f in faults({**GUESSES, **p}, lambda q: planned_descent(kind, q))]
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("load", named(Family.UNBOUNDED_RISK))
+def test_descents_on_unbounded_records_with_two_extremes(load: Callable[[], Any]) -> None:
+    kind = load()
+    pairs = extremes(DESCENTS, 1 if kind.name in SAMPLED else 2)
+    found = [f for p in pairs for f in faults({**GUESSES, **p}, lambda q: planned_descent(kind, q))]
+    assert not found, "\n".join(found)
+
+
 def planned_mean(kind: Any, p: Parameters) -> tuple[Any, Iterator[Callable[[], Any]]]:
     n, d = p["n"], p["d"]
     trimmed = kind.name == "trimmed-mean"
@@ -219,17 +286,16 @@ def planned_mean(kind: Any, p: Parameters) -> tuple[Any, Iterator[Callable[[], A
 
 
 MEANS: Parameters = {"epsilon": EPSILON, "delta": DELTA, "n": RECORDS, "d": (1, 1000), "moment": SIZES}
-RANGES: Parameters = {"low": (-1e-300, -1e300, -1e60, 1 - 2.0**-53), "high": (-1 + 2.0**-53, 1e150, 1e300)}
 
 
 @pytest.mark.parametrize("together", [1, pytest.param(2, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("load", named(Family.MEAN))
 def test_means(load: Callable[[], Any], together: int) -> None:
-    kind, usual = load(), {"moment": 1.0, "low": -1.0, "high": 1.0}
+    kind = load()
     found = [
         f
         for p in extremes({**MEANS, **RANGES}, together)
-        for f in faults({**usual, **p}, lambda q: planned_mean(kind, q))
+        for f in faults({**GUESSES, **p}, lambda q: planned_mean(kind, q))
     ]
     assert not found, "\n".join(found)
 
@@ -266,6 +332,81 @@ def test_lattice_mechanisms(load: Callable[[], Any], together: int) -> None:
         for p in extremes(few if kind.name in SLOW and together == 1 else LATTICES, together)
         for f in faults({"high": 1, **p}, lambda q: planned_draw(kind, q))
     ]
+    assert not found, "\n".join(found)
+
+
+def planned_card(kind: Any, p: Parameters) -> tuple[Any, Iterator[Callable[[], Any]]]:
+    n, columns = p["n"], [column() for column in p.get("columns", COLUMNS)]
+    schema = Schema(columns, intercept=p.get("intercept", True))
+    given = {name: p[name] for name in ("lattice", "class_weight", "prevalence", "max_columns") if name in p}
+    model = PrivateHalfspaceClassifier(
+        p["epsilon"],
+        delta=p["delta"],
+        mechanism=kind.name,
+        schema=schema,
+        classes=(-1, 1),
+        risk_share=p.get("risk_share", 0.0),
+        limits=SOON,
+        insecure_seed=1,
+        **given,
+    )
+    plan = model.plan(n)
+    assert np.all(np.isfinite([*plan.plan.noise.values()]))
+    few = n * schema.n_features <= 100
+
+    def release(rows: Any, y: Any) -> Any:
+        return model.fit(synthetic_rows(schema, n).iloc[rows], y).release_
+
+    tables = [(range(n), labels(n)), ([0] * n, labels(n)), (range(n), np.ones(n))] if few else []
+    return plan, iter([lambda X=X, y=y: release(list(X), y) for X, y in tables])
+
+
+def number(*range_and_step: Any, **others: Any) -> Callable[[], Column]:
+    return lambda: Numeric("x", *range_and_step, **others)
+
+
+def names(size: int) -> Callable[[], Column]:
+    return lambda: Categorical("c", [f"c{k}" for k in range(size)])
+
+
+COLUMNS: tuple[Callable[[], Column], ...] = (number(0, 100, 10), names(2))
+CARDS: Parameters = {
+    "epsilon": EPSILON,
+    "delta": DELTA,
+    "n": RECORDS,
+    "columns": (
+        (number(-(2**62), 2**62),),
+        (number(-(2**62), 2**62, 2**61), names(2)),
+        (number(1e-300, 1e300),),
+        (number(0, 1, 1e-9),),
+        (number(0, 1, 1, 1e-9, -1e-9),),
+        (number(0, 100, 1, -1e15, 1e15), names(3)),
+        (names(1),),
+        (names(1000),),
+        tuple(lambda k=k: Numeric(f"x{k}", 0, 1) for k in range(100)),
+    ),
+    "intercept": (False,),
+    "lattice": (
+        (-1, 1),
+        (0, 0),
+        (5, 9),
+        (-(2**40), 2**40),
+        (-(2**60), 2**60),
+        (-(2**62), 2**62),
+        (-1, 1, 2.0),
+    ),
+    "class_weight": ({-1: 1, 1: 1000}, {-1: 1000, 1: 1}, {-1: 1e-300, 1: 1e300}, "balanced"),
+    "prevalence": (1e-300, 1 - 2.0**-53),
+    "max_columns": (1, 10**6),
+    "risk_share": (1e-12, 0.5, 1 - 2.0**-53),
+}
+
+
+@pytest.mark.parametrize("together", [1, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("load", named(Family.CARD))
+def test_cards(load: Callable[[], Any], together: int) -> None:
+    kind = load()
+    found = [f for p in extremes(CARDS, together) for f in faults(p, lambda q: planned_card(kind, q))]
     assert not found, "\n".join(found)
 
 

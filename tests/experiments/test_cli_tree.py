@@ -116,7 +116,7 @@ def test_a_plan_says_which_model_is_chosen_and_why(records: str, model: str, fol
 
 
 def test_a_fit_takes_the_model_that_the_plan_names(folder: Path) -> None:
-    found = run(*FIT, "--epsilon", "20", "--model", "auto", "--save", "m.json")
+    found = run(*FIT, "--epsilon", "5", "--model", "auto", "--save", "m.json")
     assert found.exit_code == 0, found.output
-    assert "model: tree (records times epsilon are 8e+03" in found.output
+    assert "model: tree (records times epsilon are 2e+03" in found.output
     assert json.loads(Path("m.json").read_text())["format"].startswith("privopt-tree")

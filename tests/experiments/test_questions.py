@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from privopt.experiments import questions
+from privopt.experiments import model_choice, questions
 from privopt.experiments.workbench.tree_tasks import FAMILIES, SIGNALS, Population, populations
 from privopt.problems.tables.predicates import Predicate, Predicates
 
@@ -51,3 +51,11 @@ def test_no_budget_predicts_nothing_and_a_large_one_the_steps(made: list[Populat
     values = [by_strength[s] for s in questions.STRENGTHS]
     assert values == sorted(values)
     assert 0.5 <= values[0] < values[-1] <= 1.0
+
+
+def test_card_tree_and_both_are_measured_on_the_other_half(made: list[Population]) -> None:
+    rows = list(model_choice.fits(made[-1], 0, 80, 1.0))
+    assert [row["model"] for row in rows] == ["card", "tree", "additive"]
+    for row in rows:
+        assert 0 <= row["balanced accuracy"] <= 1
+        assert 0 <= row["AUC"] <= 1

@@ -59,7 +59,7 @@ def test_all_that_is_compiled_runs_with_every_index_checked() -> None:
         path.relative_to(ROOT).as_posix()
         for wing in ("problems", "oracles", "mechanisms")
         for path in (ROOT / wing).rglob("*.py")
-        if re.search(r"@(numba\.)?(n?jit|vectorize|guvectorize|cfunc)\b", path.read_text("utf-8"))
+        if re.search(r"@(numba\.)?(n?jit|inner|vectorize|guvectorize|cfunc)\b", path.read_text("utf-8"))
     }
     assert found == set(KERNELS)
     makefile = (ROOT / "Makefile").read_text("utf-8")

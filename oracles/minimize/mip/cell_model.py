@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from privopt.oracles.cells.compiling import announced
 from privopt.oracles.cells.regions import BIG, CellCosts, CellModel, coupled, give_to_norm, new_region, update
 from privopt.oracles.cells.structure import CellLimits, CellStructure, why_not
 from privopt.oracles.errors import UnsupportedProblemError
@@ -27,6 +28,7 @@ from privopt.oracles.minimize.mip.row_model import Columns, add_weights
 from privopt.oracles.minimize.mip.search import Region, Search
 from privopt.oracles.minimize.native import bounds as duals
 from privopt.oracles.minimize.native.descent import descend, descend_from_many
+from privopt.oracles.minimize.native.worker import compile_bounds
 from privopt.oracles.task import Task
 from privopt.problems.discrete.halfspace import ZeroOneHalfspace
 from privopt.problems.discrete.lattice import FloatArray, IntArray
@@ -60,6 +62,8 @@ def refusals(problem: DiscreteProblem, task: Task) -> list[str]:
 def build(problem: DiscreteProblem, task: Task, open_session: OpenSession) -> Solver:
     """Build the cell model of a problem without ``refusals``, and load it into a solver."""
     assert isinstance(problem, ZeroOneHalfspace)
+    with announced("the bounds of cells"):
+        compile_bounds()
     model = _CellModel.of(problem, task)
     session = open_session(model.model)
     return lambda query: _solve(model, session, query)

@@ -8,8 +8,6 @@ rounding of the shares costs tightness, never validity.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numba import njit
 
@@ -55,13 +53,13 @@ def make_shares(shape: Shape) -> Shares:
     return Shares(np.where(last, 0, share), np.where(first, 0, share))
 
 
-@njit(cache=True, nogil=True)
+@njit(inline="always")
 def _is_last(shape: Shape, e: int) -> bool:
     """True if a member is the last of its factor."""
     return bool(e + 1 == shape.member_start[shape.member_factor[e] + 1])
 
 
-@njit(cache=True, nogil=True)
+@njit(inline="always")
 def _push(shape: Shape, region: Region, forward: IntArray, e: int) -> None:
     """Compute the forward table of the next member from that of this one."""
     j, at = shape.member_var[e], e + shape.member_factor[e]
@@ -75,8 +73,8 @@ def _push(shape: Shape, region: Region, forward: IntArray, e: int) -> None:
             target[t] = min(target[t], source[t] + cost)
 
 
-@njit(cache=True, nogil=True)
-def _collect(shape: Shape, region: Region, forward: IntArray, j: int, down: Any) -> None:
+@njit(inline="always")
+def _collect(shape: Shape, region: Region, forward: IntArray, j: int, down: bool) -> None:
     """Move all min-marginals of variable j into theta_j. In the down pass, last members have none left."""
     theta = region.theta[j]
     for b in range(shape.var_start[j], shape.var_start[j + 1]):
@@ -97,7 +95,7 @@ def _collect(shape: Shape, region: Region, forward: IntArray, j: int, down: Any)
             shift[v] = -least
 
 
-@njit(cache=True, nogil=True)
+@njit(inline="always")
 def _drop_levels(region: Region, j: int, slack: int) -> bool:
     """Drop the levels that cost at least ``slack`` more than the best one; False if none is left."""
     least, kept = least_theta(region, j), 0
@@ -110,7 +108,7 @@ def _drop_levels(region: Region, j: int, slack: int) -> bool:
     return kept > 0
 
 
-@njit(cache=True, nogil=True)
+@njit(inline="always")
 def _deal(shape: Shape, region: Region, j: int, shares: IntArray) -> None:
     """Give each factor that the pass meets again its share of theta_j.
 
@@ -127,7 +125,7 @@ def _deal(shape: Shape, region: Region, j: int, shares: IntArray) -> None:
             theta[v] -= piece * shares[e]
 
 
-@njit(cache=True, nogil=True)
+@njit(inline="always")
 def joint_bound(shape: Shape, region: Region, x: IntArray) -> int:
     """The bound with all of theta moved to the norm term; at least ``bound``.
 
@@ -137,7 +135,8 @@ def joint_bound(shape: Shape, region: Region, x: IntArray) -> int:
     total = region.constant[0]
     for f in range(shape.cells):
         total += region.tables[shape.table_start[shape.member_start[f] + f]]
-    costs, variables = np.empty_like(region.theta), np.empty(k - shape.fixed, dtype=np.int64)
+    costs = np.empty((k, region.theta.shape[1]), dtype=np.int64)
+    variables = np.empty(k - shape.fixed, dtype=np.int64)
     for e in range(shape.member_start[shape.cells], len(shape.member_var)):
         j = shape.member_var[e]
         variables[j - shape.fixed] = j
@@ -160,21 +159,19 @@ def sweep(shape: Shape, region: Region, forward: IntArray, shares: Shares, cutof
         return BIG
     for f in range(shape.cells + 1):
         forward[shape.table_start[shape.member_start[f] + f]] = 0
-    for j in range(shape.fixed, k):
-        _collect(shape, region, forward, j, np.int64(0))
+    for step in range(2 * (k - shape.fixed)):  # one loop for both passes: what it calls is compiled once
+        down = step >= k - shape.fixed
+        j = 2 * k - shape.fixed - 1 - step if down else shape.fixed + step
+        _collect(shape, region, forward, j, down)
         if not _drop_levels(region, j, slack):
             return BIG
-        _deal(shape, region, j, shares.up)
+        _deal(shape, region, j, shares.down if down else shares.up)
         for b in range(shape.var_start[j], shape.var_start[j + 1]):
-            if not _is_last(shape, shape.var_member[b]):
-                _push(shape, region, forward, shape.var_member[b])
-    for j in range(k - 1, shape.fixed - 1, -1):
-        _collect(shape, region, forward, j, np.int64(1))
-        if not _drop_levels(region, j, slack):
-            return BIG
-        _deal(shape, region, j, shares.down)
-        for b in range(shape.var_start[j], shape.var_start[j + 1]):
-            pull(shape, region, None, shape.var_member[b])
+            e = shape.var_member[b]
+            if down:
+                pull(shape, region, None, e)
+            elif not _is_last(shape, e):
+                _push(shape, region, forward, e)
     joint = joint_bound(shape, region, x)
     return BIG if joint >= cutoff else joint
 
@@ -199,7 +196,9 @@ def quick_bounds(
         out: the bounds, BIG where no point is in the norm ball.
     """
     size = len(radial)
-    current, following = np.full(size, BIG), np.empty(size, dtype=np.int64)
+    tables = np.empty((2, size), dtype=np.int64)
+    current, following = tables[0], tables[1]
+    current[:] = BIG
     current[0] = 0
     for j in range(len(shape.span)):
         following[:] = BIG

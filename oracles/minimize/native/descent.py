@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from privopt.oracles.cells.regions import BIG, INFEASIBLE, Costs, Region, Shape, knapsack, last_table
+from privopt.oracles.cells.compiling import inner
+from privopt.oracles.cells.regions import BIG, INFEASIBLE, Region, Shape, knapsack, last_table
 from privopt.problems.discrete.lattice import IntArray
 
 
@@ -55,10 +56,11 @@ def descend(shape: Shape, region: Region, x: IntArray) -> int:
     squares.
     """
     k = len(shape.span)
-    sums = np.zeros(shape.cells + 1, dtype=np.int64)
+    sums = np.empty(shape.cells + 1, dtype=np.int64)
+    sums[:] = 0
     for e in range(len(shape.member_var)):
         sums[shape.member_factor[e]] += shape.steps[e, x[shape.member_var[e]]]
-    costs = np.zeros(shape.squares.shape, dtype=np.int64)
+    costs = np.empty((k, shape.squares.shape[1]), dtype=np.int64)
     variables = np.empty(k, dtype=np.int64)
     for j in range(k):
         variables[j] = j
@@ -77,9 +79,9 @@ def descend(shape: Shape, region: Region, x: IntArray) -> int:
     return int(value)
 
 
-@njit(cache=True, nogil=True)
+@njit(inline="always")
 def _improve(
-    shape: Shape, region: Region, x: IntArray, sums: IntArray, costs: Costs, block: IntArray
+    shape: Shape, region: Region, x: IntArray, sums: IntArray, costs: IntArray, block: IntArray
 ) -> bool:
     """Optimise the variables of one block given the others; True if that lowered the value."""
     _move(shape, x, sums, block, np.int64(-1))
@@ -101,7 +103,7 @@ def _improve(
     return bool(after < before)
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _move(shape: Shape, x: IntArray, sums: IntArray, block: IntArray, sign: Any) -> None:
     """Add the levels of a block to the sums of its factors, or subtract them."""
     for j in block:

@@ -15,6 +15,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from privopt.oracles.cells.compiling import inner
 from privopt.oracles.cells.record import Record
 from privopt.oracles.cells.regions import BIG, INFEASIBLE, Region, Shape, knapsack, last_table
 from privopt.oracles.minimize.order import precedes
@@ -41,6 +42,7 @@ class Tree(Record):
     leaf_cost: NDArray[
         np.int64
     ]  # (p + 1, L, B, row) star costs of each child, by level - base, at each depth
+    root: NDArray[np.int64]  # (L, 1, row) star costs with nothing fixed
     leaf_square: IntArray  # (L, row)
     leaf_class: IntArray  # (L, row) levels with equal squares are one class
     class_square: IntArray  # (L, row) squares of the classes, increasing
@@ -57,7 +59,7 @@ class Tree(Record):
     fixed_cost: IntArray  # (p + 1,) unary cost of the fixed variables
     fixed_square: IntArray  # (p + 1,)
     scratch: NDArray[np.int64]  # (3, S)
-    stack: IntArray  # (4,): depth, p, number of leaves, row
+    stack: IntArray  # (5,): depth, p, number of leaves, row, 1 once the root is expanded
 
 
 def choose_order(shape: Shape, region: Region, rows: IntArray) -> tuple[IntArray, IntArray]:
@@ -72,7 +74,7 @@ def choose_order(shape: Shape, region: Region, rows: IntArray) -> tuple[IntArray
 
 
 def plant(shape: Shape, region: Region, order: IntArray, leaves: IntArray) -> Tree:
-    """Make a tree at its root: all tables filled, the root not yet expanded."""
+    """Make a tree at its root: all tables filled, the root not expanded."""
     (k, most), width = shape.squares.shape, int(region.width[0])
     p, n_leaves = len(order), len(leaves) + 1
     place = np.empty(k, dtype=np.int64)
@@ -80,7 +82,9 @@ def plant(shape: Shape, region: Region, order: IntArray, leaves: IntArray) -> Tr
     place[leaves] = -1 - np.arange(n_leaves - 1)
     leaf_size = np.append(region.dom_size[leaves], 1)
     row = int(leaf_size.max())
-    cell_leaf, member, table_start, total = _layout(shape, region, place, row, n_leaves)
+    cell_leaf, member = np.full(shape.cells, n_leaves - 1), np.full(len(shape.member_var), -1)
+    table_start = np.zeros(len(shape.member_var) + shape.cells, dtype=np.int64)
+    total = _layout(shape, region, place, row, cell_leaf, member, table_start)
 
     def zeros(*size: int) -> NDArray[np.int64]:
         return np.zeros(size, dtype=np.int64)
@@ -99,6 +103,7 @@ def plant(shape: Shape, region: Region, order: IntArray, leaves: IntArray) -> Tr
         table_start=table_start,
         tables=zeros(total),
         leaf_cost=zeros(p + 1, n_leaves, most, row),
+        root=zeros(n_leaves, 1, row),
         leaf_square=zeros(n_leaves, row),
         leaf_class=zeros(n_leaves, row),
         class_square=zeros(n_leaves, row),
@@ -115,7 +120,7 @@ def plant(shape: Shape, region: Region, order: IntArray, leaves: IntArray) -> Tr
         fixed_cost=zeros(p + 1),
         fixed_square=zeros(p + 1),
         scratch=zeros(3, width),
-        stack=np.array([0, p, n_leaves, row]),
+        stack=np.array([0, p, n_leaves, row, 0]),
     )
     for m, j in enumerate(leaves.tolist()):
         squares = shape.squares[j, region.dom[j, : leaf_size[m]]]
@@ -127,14 +132,21 @@ def plant(shape: Shape, region: Region, order: IntArray, leaves: IntArray) -> Tr
 
 
 @njit(cache=True, nogil=True)
-def _layout(shape: Shape, region: Region, place: IntArray, row: int, n_leaves: int) -> Any:
-    """Leaf of each cell, its other members in search order, and where its tables start."""
-    cells = shape.cells
-    cell_leaf = np.full(cells, n_leaves - 1)
-    member = np.full(len(shape.member_var), -1)
-    table_start = np.zeros(len(shape.member_var) + cells, dtype=np.int64)
+def _layout(
+    shape: Shape,
+    region: Region,
+    place: IntArray,
+    row: int,
+    cell_leaf: IntArray,
+    member: IntArray,
+    table_start: IntArray,
+) -> int:
+    """Write the leaf of each cell, its other members in search order, and where its tables start.
+
+    Returns the size of all tables.
+    """
     total = 0
-    for c in range(cells):
+    for c in range(shape.cells):
         begin, end = shape.member_start[c], shape.member_start[c + 1]
         count = 0
         for e in range(begin, end):
@@ -155,12 +167,12 @@ def _layout(shape: Shape, region: Region, place: IntArray, row: int, n_leaves: i
             if i < count:
                 j = shape.member_var[member[begin + i]]
                 size += region.dom[j, region.dom_size[j] - 1] - region.dom[j, 0]
-    return cell_leaf, member, table_start, total
+    return total
 
 
 @njit(cache=True, nogil=True)
 def _fill(shape: Shape, region: Region, tree: Tree) -> None:
-    """Fill the partial minima of all cells and the knapsacks of the free variables."""
+    """Fill the partial minima of all cells, the knapsacks of the free variables and the root's star costs."""
     for c in range(len(tree.cell_leaf)):
         _fill_cell(shape, region, tree, c)
     p = len(tree.order)
@@ -175,9 +187,17 @@ def _fill(shape: Shape, region: Region, tree: Tree) -> None:
             cost = region.theta[j, v] + region.shift[e, v]
             for s in range(len(tree.norm) - q):
                 here[s + q] = min(here[s + q], after[s] + cost)
+    for m in range(tree.stack[2] - 1):
+        for u in range(tree.leaf_size[m]):
+            tree.root[m, 0, u] = region.unary[tree.leaf_var[m], region.dom[tree.leaf_var[m], u]]
+    for c in range(len(tree.cell_leaf)):
+        m, at = tree.cell_leaf[c], tree.table_start[shape.member_start[c] + c]
+        for u in range(tree.leaf_size[m]):
+            tree.root[m, 0, u] += tree.tables[at + u]
+    _choose_tilt(tree)
 
 
-@njit(cache=True, nogil=True)
+@njit(inline="always")
 def _fill_cell(shape: Shape, region: Region, tree: Tree, c: int) -> None:
     """Fill the partial minima of one cell, from all variables fixed back to none."""
     begin, end = shape.member_start[c], shape.member_start[c + 1]
@@ -211,35 +231,8 @@ def _fill_cell(shape: Shape, region: Region, tree: Tree, c: int) -> None:
                 here[s] = min(here[s], above[s] + cost)
 
 
-@njit(cache=True, nogil=True)
-def sprout(shape: Shape, region: Region, tree: Tree) -> int:
-    """Expand the root: star costs with nothing fixed. Returns the root's star bound."""
-    row = tree.stack[3]
-    root = np.zeros((tree.stack[2], 1, row), dtype=np.int64)
-    for m in range(tree.stack[2] - 1):
-        for u in range(tree.leaf_size[m]):
-            root[m, 0, u] = region.unary[tree.leaf_var[m], region.dom[tree.leaf_var[m], u]]
-    for c in range(len(tree.cell_leaf)):
-        m, at = tree.cell_leaf[c], tree.table_start[shape.member_start[c] + c]
-        for u in range(tree.leaf_size[m]):
-            root[m, 0, u] += tree.tables[at + u]
-    tree.stack[0] = 0
-    _choose_tilt(tree, root)
-    bound = _knapsack(shape, region, tree, root, np.int64(0), tree.rest[0], np.int64(0))
-    if tree.stack[1] == 0:  # everything is a leaf: one child stands for the root itself
-        for m in range(tree.stack[2]):
-            for u in range(row):
-                tree.leaf_cost[0, m, 0, u] = root[m, 0, u]
-        tree.child_bound[0, 0] = bound
-        tree.child_count[0] = 1
-        tree.child_next[0] = 0
-    else:
-        _expand(shape, region, tree, root, np.int64(0), np.int64(BIG))
-    return bound
-
-
-@njit(cache=True, nogil=True)
-def _choose_tilt(tree: Tree, root: Any) -> None:
+@njit(inline="always")
+def _choose_tilt(tree: Tree) -> None:
     """Choose the multiplier with the best root bound among powers of two of either sign."""
     best, chosen = -4 * BIG, np.int64(0)
     for power in range(-40, 41):
@@ -251,13 +244,13 @@ def _choose_tilt(tree: Tree, root: Any) -> None:
         elif power < 0:
             tilt = -(1 << -power)
         _set_tilt(tree, tilt)
-        bound = _quick_bound(tree, root, np.int64(0), np.int64(0), np.int64(0))
+        bound = _quick_bound(tree, tree.root, np.int64(0), np.int64(0), np.int64(0))
         if bound > best:
             best, chosen = bound, tilt
     _set_tilt(tree, chosen)
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _set_tilt(tree: Tree, tilt: Any) -> None:
     width = len(tree.norm)
     tree.tilt[0] = tilt
@@ -271,7 +264,7 @@ def _set_tilt(tree: Tree, tilt: Any) -> None:
         tree.norm_tilted[fixed] = min(tree.norm[fixed], tree.norm_tilted[fixed + 1] - tilt)
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _quick_bound(tree: Tree, cost: Any, i: Any, depth: Any, square: Any) -> int:
     """A faster lower bound on ``_knapsack``, with a Lagrange multiplier (tilt) for |w|^2."""
     tilt = tree.tilt[0]
@@ -284,10 +277,8 @@ def _quick_bound(tree: Tree, cost: Any, i: Any, depth: Any, square: Any) -> int:
     return int(total)
 
 
-@njit(cache=True, nogil=True)
-def _knapsack(
-    shape: Shape, region: Region, tree: Tree, cost: Any, i: Any, rest: IntArray, square: Any
-) -> int:
+@inner
+def _knapsack(tree: Tree, cost: Any, i: Any, rest: IntArray, square: Any) -> int:
     """Minimise the costs of leaves and free variables plus the norm term, with |w|^2 exact."""
     room = len(tree.norm) - square
     n_leaves = tree.stack[2]
@@ -329,7 +320,7 @@ def _knapsack(
     return int(total + least)
 
 
-@njit(cache=True, nogil=True)
+@njit(inline="always")
 def _expand(shape: Shape, region: Region, tree: Tree, cost: Any, parent: Any, limit: Any) -> None:
     """Bound all children at the current depth, best first; quick bounds suffice where they pass ``limit``.
 
@@ -348,7 +339,7 @@ def _expand(shape: Shape, region: Region, tree: Tree, cost: Any, parent: Any, li
             fixed = tree.fixed_cost[depth] + region.unary[j, v]
             bound = fixed + _quick_bound(tree, children, level, depth + 1, square)
             if bound <= limit:
-                bound = fixed + _knapsack(shape, region, tree, children, level, tree.rest[depth + 1], square)
+                bound = fixed + _knapsack(tree, children, level, tree.rest[depth + 1], square)
         at = i
         while at > 0 and tree.child_bound[depth, at - 1] > bound:
             tree.child_bound[depth, at] = tree.child_bound[depth, at - 1]
@@ -360,7 +351,7 @@ def _expand(shape: Shape, region: Region, tree: Tree, cost: Any, parent: Any, li
     tree.child_next[depth] = 0
 
 
-@njit(cache=True, nogil=True)
+@njit(inline="always")
 def _add_cells(
     shape: Shape, region: Region, tree: Tree, cost: Any, parent: Any, children: Any, j: int, row: int
 ) -> None:
@@ -393,7 +384,7 @@ def _add_cells(
             target[u] += new[u]
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _fix(shape: Shape, region: Region, tree: Tree, depth: int, v: int, sign: Any) -> None:
     """Fix the variable of a depth at a level (sign 1), or free it again (sign -1)."""
     j = tree.order[depth]
@@ -404,7 +395,7 @@ def _fix(shape: Shape, region: Region, tree: Tree, depth: int, v: int, sign: Any
         tree.cell_sum[c] += sign * (v - tree.base[j])
 
 
-@njit(cache=True, nogil=True)
+@njit(inline="always")
 def _may_precede(
     shape: Shape, region: Region, tree: Tree, best: IntArray, trial: IntArray, depth: int
 ) -> bool:
@@ -415,15 +406,26 @@ def _may_precede(
     return precedes(trial, best)
 
 
-@njit(cache=True, nogil=True)
+@njit(inline="always")
 def _finish(shape: Shape, region: Region, tree: Tree, cost: Any, i: int, square: int) -> None:
     """Set the leaves to their optimal levels; of several optima the lexicographically first."""
     leaves = tree.leaf_var[: tree.stack[2] - 1]
-    costs = np.empty(shape.squares.shape, dtype=np.int64)
+    costs = np.empty((len(shape.span), shape.squares.shape[1]), dtype=np.int64)
     for m, j in enumerate(leaves):
         for u in range(tree.leaf_size[m]):
             costs[j, region.dom[j, u]] = cost[m, i, u]
     knapsack(shape, region, leaves, costs, tree.norm[square:], tree.level)
+
+
+@njit(inline="always")
+def _stand_for_root(tree: Tree) -> None:
+    """Make one child with the costs and the star bound of the root."""
+    for m in range(tree.stack[2]):
+        for u in range(tree.stack[3]):
+            tree.leaf_cost[0, m, 0, u] = tree.root[m, 0, u]
+    tree.child_bound[0, 0] = _knapsack(tree, tree.root, np.int64(0), tree.rest[0], np.int64(0))
+    tree.child_count[0] = 1
+    tree.child_next[0] = 0
 
 
 @njit(cache=True, nogil=True)
@@ -451,7 +453,15 @@ def search(
     """
     p, offset = tree.stack[1], region.constant[0]
     nodes, ties = 0, 0
+    cost, parent, limit, to_expand = tree.root, 0, BIG, tree.stack[4] == 0
+    if p == 0 and to_expand:  # everything is a leaf: one child stands for the root itself
+        _stand_for_root(tree)
+        to_expand = False
+    tree.stack[4] = 1
     while True:
+        if to_expand:  # in one place, so that it is compiled once
+            _expand(shape, region, tree, cost, parent, limit)
+            to_expand = False
         depth = tree.stack[0]
         at = tree.child_next[depth]
         bound = BIG
@@ -490,7 +500,7 @@ def search(
         tree.stack[0] = depth + 1
         tree.fixed_square[depth + 1] = square
         tree.fixed_cost[depth + 1] = fixed
-        _expand(shape, region, tree, tree.leaf_cost[depth], np.int64(i), cutoff - offset)
+        cost, parent, limit, to_expand = tree.leaf_cost[depth], i, cutoff - offset, True
 
 
 @njit(cache=True, nogil=True)

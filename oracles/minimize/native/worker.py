@@ -22,7 +22,7 @@ from privopt.oracles.cells.regions import (
     update,
 )
 from privopt.oracles.certificate import Status
-from privopt.oracles.limits import Limits
+from privopt.oracles.limits import Limits, awaited
 from privopt.oracles.minimize.native import bounds, nested
 from privopt.oracles.minimize.native import search as trees
 from privopt.oracles.minimize.native.descent import descend, descend_from_many
@@ -75,12 +75,21 @@ def _work(run: Run, leader: bool) -> None:
 @cache
 @announced("the exact solver")
 def compile_kernels() -> None:
-    """Compile the kernels of every solve (or load them from the cache), before time is measured."""
+    """Compile the kernels of every solve (or load them from the cache), before a search begins."""
+    compile_bounds()
+    worker = _on_a_tiny_region()
+    worker._tighten(0, 1)
+    worker.run.value = _NOTHING_IS_PRUNED
+    worker._search(0, _TREE_NODES)
+
+
+@cache
+def compile_bounds() -> None:
+    """Compile the kernels of bounds and descents."""
     worker = _on_a_tiny_region()
     worker._tighten(0, 2)
     worker._strengthen(0)
-    worker.run.value = _NOTHING_IS_PRUNED
-    worker._search(0, _TREE_NODES)
+    descend_from_many(worker.shape, worker.region, 1)
 
 
 @cache
@@ -219,7 +228,9 @@ class Worker:
         run = self.run
         if number in run.flat:
             return False
-        compile_tries()
+        if not awaited(compile_tries, self._interrupted).done():
+            run.postpone(Job(low, number, True))
+            return True
         descents = _MORE_DESCENTS if run.duals else _DESCENTS
         self._offer(*descend_from_many(self.shape, self.region, descents))
         found = self._raised(number)
@@ -310,7 +321,6 @@ class Worker:
         run, shape, region = self.run, self.shape, self.region
         order, leaves = trees.choose_order(shape, region, run.model.rows)
         tree = trees.plant(shape, region, order, leaves)
-        trees.sprout(shape, region, tree)
         run.searched += 1
         most = nodes if np.any(region.dom_size[order] > 1) else BIG
         for what in self._slices(partial(trees.search, shape, region, tree), most, _SLICE):

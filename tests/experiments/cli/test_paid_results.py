@@ -29,7 +29,7 @@ pytestmark = pytest.mark.skipif(os.name == "nt", reason="forks; /dev/full")
 # full, or closed; the same for standard error, where asked.
 PROGRAM = """
 import json, os, resource, sys
-import privopt.experiments.cli.evaluate, privopt.experiments.cli.fit
+import privopt.experiments.cli.estimate, privopt.experiments.cli.evaluate, privopt.experiments.cli.fit
 from privopt.experiments.cli.main import main
 
 def broken(kind):
@@ -66,6 +66,10 @@ SPENDING = {
     "card": (["fit", *DATA, *PUBLIC], "--save"),
     "linear": (["fit", *DATA, *PUBLIC, "--loss", "logistic"], "--save"),
     "robust": (["fit", *DATA, *PUBLIC, "--robust"], "--save"),
+    "estimate": (
+        ["estimate", "subset-mean", *DATA, *PUBLIC, "--loss", "logistic", "--radius", "5"],
+        "--save",
+    ),
     "evaluation": (["evaluate", "model.json", *DATA], "--json"),
 }
 
@@ -102,6 +106,8 @@ def clinic(tmp_path: Path) -> Path:
 
 def is_result(path: Path) -> bool:
     content = json.loads(path.read_text("utf-8"))
+    if "estimate" in content:
+        return bool(np.all(np.isfinite(list(content["estimate"].values()))))
     return "weights" in content or Evaluation.from_dict(content).histogram.n_records == 300
 
 

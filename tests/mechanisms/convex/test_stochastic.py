@@ -124,6 +124,11 @@ def test_multiplier_meets_the_target_and_is_not_wasteful() -> None:
         poisson_multiplier(0.5, 1e-5, q=0.01, steps=5, coordinates=1, full_z=1.0, full_steps=5)
 
 
+def test_less_noise_than_a_sixth_is_not_searched_for() -> None:
+    """Of 10^18 records a batch holds 2,000: any noise does, and less of it takes ever finer distributions."""
+    assert poisson_multiplier(1.0, 1e-6, q=2e-15, steps=2, coordinates=4) > 0.2 / 1.2 / 1.02
+
+
 def test_the_grid_is_paid_for_out_of_delta() -> None:
     """(1 + e^epsilon) times the total variation distance of a release on the grid from a continuous one."""
     each = 4.0**-30 / 32  # per coordinate, with 2^30 grid steps in sigma

@@ -15,7 +15,7 @@ from privopt.mechanisms.audit.opsamp import OPSAMP_AUDITS, OPSampSampler
 from privopt.mechanisms.discrete.opsamp import OPSamp
 from privopt.mechanisms.errors import PlanMismatchError, PrivacyParameterError
 from privopt.mechanisms.privacy.noise import NoiseSource
-from privopt.mechanisms.privacy.perturbed_leader import TiltedMean, mean_distance
+from privopt.mechanisms.privacy.perturbed_leader import TiltedMean, lattice_distance, mean_distance
 from privopt.oracles import Task, minimizer
 from privopt.oracles.certificate import Status
 from privopt.oracles.errors import CertificateError
@@ -33,6 +33,7 @@ def test_neighbours_are_no_farther_apart_than_the_bound(rate: float, d: int) -> 
     lattice = IntegerLattice(-1, 1, dimension=d)
     points = np.concatenate(list(lattice.batches()))
     bound = mean_distance(np.full(d, 2.0), 1.0, rate, 0.0)
+    sharper = lattice_distance(np.full(d, 2.0), 1.0, rate, 0.0)
     worst = 0.0
     for _ in range(40):
         common = rng.integers(0, 8, len(points))
@@ -40,8 +41,42 @@ def test_neighbours_are_no_farther_apart_than_the_bound(rate: float, d: int) -> 
         tilted = -(rng.exponential(1 / rate, (500, d)) @ points.T)
         moved = points[np.argmin(first + tilted, axis=1)] - points[np.argmin(second + tilted, axis=1)]
         worst = max(worst, float(np.mean(np.abs(moved).sum(axis=1))))
-    assert worst <= bound
+    # A distance is at most 2 d, so its variance at most 2 d times its mean: five standard errors.
+    assert worst <= sharper + 5 * math.sqrt(2 * d * sharper / 500)
+    assert sharper <= bound
     assert bound <= 8 * rate * d * d * 2 * (1 + 1e-6)  # 8 eta G d^2 D
+
+
+@pytest.mark.parametrize(("rate", "bound", "alpha"), [(0.01, 1.0, 0.0), (0.3, 2.0, 0.0), (0.05, 1.0, 7.0)])
+def test_the_bound_over_whole_points_is_attained(rate: float, bound: float, alpha: float) -> None:
+    """Points 0 and 1, losses (0, B) and (B, 0), a public tilt of B + alpha towards 1, answers at the gap.
+
+    The one answer is 1 from sigma = 0 on, the other from 2 B + 2 alpha.
+    """
+    differ = 1 - math.exp(-rate * (2 * bound + 2 * alpha))
+    found = lattice_distance(np.ones(1), bound, rate, alpha)
+    assert differ <= found <= differ * (1 + 1e-6)
+    assert found < mean_distance(np.ones(1), bound, rate, alpha)
+
+
+def test_plans_over_whole_points_take_the_smaller_bound() -> None:
+    """A factor of 4 d less at gap 0, where eta is small."""
+    widths, facts = np.full(23, 2.0), {"n_records": 10**4, "epsilon": 1.0, "delta": 1e-8, "rate": 1e-6}
+    real = TiltedMean.plan(widths, lipschitz=1.0, **facts)
+    whole = TiltedMean.plan(widths, lipschitz=1.0, loss_bound=1.0, **facts)
+    ratio = mean_distance(widths, 1.0, 1e-6, 0.0) / lattice_distance(widths, 1.0, 1e-6, 0.0)
+    assert ratio == pytest.approx(4 * 23, rel=0.01)
+    assert whole.sensitivity < real.sensitivity
+
+
+def test_tilts_are_centred() -> None:
+    plan = TiltedMean.plan(
+        np.ones(3), lipschitz=1.0, n_records=10, epsilon=1.0, delta=1e-3, rate=0.1, draws=4000
+    )
+    tilts = plan.tilts(NoiseSource(insecure_seed=1))
+    assert tilts.min() >= -10.0
+    # 12,000 numbers of standard deviation 10: four standard errors are .37.
+    assert abs(float(tilts.mean())) < 0.37
 
 
 def test_tilts_that_objectives_cannot_hold_are_refused_in_the_plan() -> None:
@@ -129,7 +164,7 @@ def test_releases_average_answers_and_add_noise(oracle: str) -> None:
     prepared = minimizer(oracle).prepare(problem, Task.LINEAR)
     found = plan.release(prepared, NoiseSource(insecure_seed=3), workers=2)
     assert np.all(np.abs(found.point) < 1.01)
-    # Tilts of mean 2 hardly move 400 records: the mean is near the minimum that they leave.
+    # Tilts of size 2 hardly move 400 records: the mean is near the minimum that they leave.
     assert found.point @ np.arange(1, 4) > 0
     assert found.worst_gap == 0.0
     assert found.spend.insecure_seed == 3
@@ -174,7 +209,13 @@ def test_the_gap_of_the_certificate_is_what_was_planned_or_nothing_is_released()
 def test_the_rounding_of_objectives_is_part_of_the_gap() -> None:
     problem = halfspaces()
     plan = planned(problem, alpha=3.0, rate=1e-3)
-    facts: dict[str, Any] = {"lipschitz": 1.0, "n_records": problem.n_records, "rate": 1e-3, "draws": 200}
+    facts: dict[str, Any] = {
+        "lipschitz": 1.0,
+        "loss_bound": 1.0,
+        "n_records": problem.n_records,
+        "rate": 1e-3,
+        "draws": 200,
+    }
     wider = TiltedMean.plan(np.full(3, 2.0), alpha=3.0 + rounding_slack(3), epsilon=1.0, delta=1e-4, **facts)
     assert plan.mean.sensitivity == wider.sensitivity
     assert (

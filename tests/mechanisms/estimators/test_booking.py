@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import pickle
 from collections.abc import Callable
+from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +16,7 @@ import pytest
 from sklearn.base import clone
 
 from privopt.mechanisms import (
+    PrivateAdditiveTreeClassifier,
     PrivateHalfspaceClassifier,
     PrivateLinearRegression,
     PrivateLogisticRegression,
@@ -106,6 +110,7 @@ USES: dict[str, Fit] = {
     ),
     "rules of partitions": in_partitions(fit(PrivateRuleListClassifier, **DECLARED)),
     "a tree of an engine's table": in_engine(fit(PrivateTreeClassifier, **DECLARED)),
+    "an additive tree": fit(PrivateAdditiveTreeClassifier, **DECLARED),
     "an evaluation": scored,
     "an evaluation of partitions": in_partitions(scored),
     "an evaluation of an engine's table": in_engine(scored),
@@ -135,6 +140,106 @@ TABLES = {
     "an unknown label": one_cell("state", "better"),
     "a missing label": one_cell("state", None),
 }
+
+
+class Cell:
+    """A cell that counts how often it is looked at."""
+
+    looks = 0
+
+    def look(self, *_: object) -> Any:
+        Cell.looks += 1
+        raise TypeError("nothing reads this cell")
+
+    __str__ = __repr__ = __eq__ = __ne__ = __lt__ = __gt__ = __le__ = __ge__ = __bool__ = __float__ = look
+    __int__ = __index__ = __hash__ = __array__ = __len__ = __iter__ = __add__ = __sub__ = __mul__ = look
+
+
+def unreadable(shape: tuple[int, ...]) -> Any:
+    cells = np.empty(shape, dtype=object)
+    for at in np.ndindex(shape):
+        cells[at] = Cell()
+    return cells
+
+
+ODD_CELLS: tuple[Any, ...] = (
+    *(math.nan, math.inf, -math.inf, 1e308, -0.0, 5e-324, 2**63, 10**400, 1j, True, None, pd.NA, pd.NaT),
+    *(np.datetime64("NaT"), np.float32(1e38), Decimal("sNaN"), Decimal("1e999"), Fraction(1, 3), b"7", [7]),
+    *({}, object(), "", " ", "nan", "7", "7 or so", "1e999", "\0", "\ud800", "ill", "yes", (), np.arange(2)),
+)
+
+
+def odd_table(seed: int) -> tuple[pd.DataFrame, pd.Series]:
+    """The usual records with one to three odd cells, in a column or in the labels."""
+    rng, (X, y) = np.random.default_rng(seed), records()
+    columns: dict[str, Any] = {"income": X["income"], "smoker": X["smoker"], "state": y}
+    name = list(columns)[rng.integers(3)]
+    column = columns[name].to_numpy(dtype=object)
+    for row in rng.integers(0, N, rng.integers(1, 4)):
+        column[row] = ODD_CELLS[rng.integers(len(ODD_CELLS))]
+    columns[name] = pd.Series(column, dtype=object)
+    return pd.DataFrame({"income": columns["income"], "smoker": columns["smoker"]}), columns["state"]
+
+
+def as_numbers(y: Any) -> Any:
+    """The labels of a regression; odd ones as they are."""
+    return pd.Series([{"ill": 1.0, "well": 0.0}.get(v, v) if isinstance(v, str) else v for v in y])
+
+
+IN_MEMORY: dict[str, Fit] = {
+    **{use: run for use, run in USES.items() if "partitions" not in use and "engine" not in use},
+    "robust, of numbers": lambda X, y, ledger: PrivateRobustClassifier(
+        1.0, ledger=ledger, classes=CLASSES
+    ).fit(X, y),
+    "logistic of numbers": lambda X, y, ledger: PrivateLogisticRegression(
+        1.0, ledger=ledger, data_norm=1.0, classes=CLASSES
+    ).fit(X, y),
+    "regression": lambda X, y, ledger: PrivateLinearRegression(
+        1.0, ledger=ledger, schema=SCHEMA, label_range=(0, 1)
+    ).fit(X, as_numbers(y)),
+    "robust regression": lambda X, y, ledger: PrivateRobustRegression(1.0, ledger=ledger, schema=SCHEMA).fit(
+        X, as_numbers(y)
+    ),
+}
+
+
+@pytest.mark.parametrize("use", IN_MEMORY)
+def test_with_an_exhausted_ledger_no_cell_is_looked_at(use: str, tmp_path: Path) -> None:
+    if "regression" in use:
+        pytest.skip("this test would read the labels itself")
+    book, before = exhausted(tmp_path / "ledger"), Cell.looks
+    X = pd.DataFrame({"income": unreadable((N,)), "smoker": unreadable((N,))})
+    with pytest.raises(BudgetExceededError):
+        IN_MEMORY[use](X, unreadable((N,)), book)
+    assert Cell.looks == before
+    assert len(book.entries()) == 1
+
+
+def check_paid(run: Fit, table: tuple[Any, Any], place: Path) -> None:
+    """Whatever the cells are: one booking, an error of ours or none, and no second fit."""
+    book = Ledger.create(place, 1.0, 0.5)
+    state, notes = "committed", ["counts as spent in"]
+    try:
+        run(*table, book)
+    except PrivOptError as error:
+        state, notes = "reserved", error.__notes__
+    assert any("counts as spent in" in note for note in notes)
+    assert [e.state for e in book.entries()] == [state]
+    with pytest.raises(BudgetExceededError):
+        run(*records(), book)
+
+
+@pytest.mark.parametrize("use", IN_MEMORY)
+def test_odd_cells_are_paid_for_whatever_becomes_of_them(use: str, tmp_path: Path) -> None:
+    for seed in range(4):
+        check_paid(IN_MEMORY[use], odd_table(100 * len(use) + seed), tmp_path / str(seed))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("use", IN_MEMORY)
+def test_many_odd_cells_are_paid_for_whatever_becomes_of_them(use: str, tmp_path: Path) -> None:
+    for seed in range(200):
+        check_paid(IN_MEMORY[use], odd_table(seed), tmp_path / str(seed))
 
 
 @pytest.fixture

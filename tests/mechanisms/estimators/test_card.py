@@ -155,6 +155,32 @@ def test_what_predict_refuses_is_null(run: Any) -> None:
             model.predict(frame[k : k + 1])
 
 
+@pytest.mark.parametrize("kind", ["TEXT", "REAL", "NUMERIC", "", "BLOB"])
+def test_text_in_a_column_of_numbers_has_no_points_in_sqlite(kind: str) -> None:
+    """SQLite compares it as text, '9' above '10', or above all numbers: it predicted something else.
+
+    Columns of REAL and NUMERIC store text that is a number as one, columns of TEXT numbers as text.
+    """
+    schema = Schema([Binned("late payments", [0, 2, 10, 100])], intercept=True)
+    model = card(schema, points=[1, 2, 3, -2], risks=False)
+    cells: list[Any] = ["9", "10", "12.50", "1e1", "x", "", "7 or so", "1e400", b"9", 1, 9.5, 1e301, math.inf]
+    with sqlite3.connect(":memory:") as database:
+        database.execute(f'CREATE TABLE t (n INTEGER, "late payments" {kind})')
+        database.executemany("INSERT INTO t VALUES (?, ?)", list(enumerate(cells)))
+        rows = database.execute(
+            'SELECT typeof("late payments"), "late payments" FROM t ORDER BY n'
+        ).fetchall()
+        found = pd.read_sql_query(model.to_sql("t"), database).sort_values("n")
+    assert {held for held, _ in rows} > {"text"}
+    for (held, value), points, said in zip(rows, found["points"], found["prediction"], strict=True):
+        if held in ("text", "blob"):
+            assert pd.isna(points)
+            assert pd.isna(said)
+        else:
+            (expected,) = model.predict(pd.DataFrame({"late payments": [value]}))
+            assert said == expected
+
+
 def test_sql_of_booleans_and_of_fine_grids() -> None:
     model = card(Schema([Categorical("stage", [False, True])], intercept=True), points=[1, 5], risks=False)
     frame = pd.DataFrame({"stage": [True, False]})

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,11 +16,14 @@ from privopt.mechanisms.estimators import tree
 from privopt.mechanisms.nonconvex import net
 from privopt.mechanisms.nonconvex.constrained import DPConstrainedStationaryPoint
 from privopt.mechanisms.nonconvex.net import NetMechanism
+from privopt.mechanisms.privacy.ledger import Ledger
 from privopt.oracles import limits as limits_module
-from privopt.oracles.errors import CertificateError, UnfinishedDrawError
-from privopt.oracles.limits import Limits, Watch
+from privopt.oracles.certificate import Status
+from privopt.oracles.errors import CertificateError, UnfinishedBuildError, UnfinishedDrawError
+from privopt.oracles.limits import Limits, Watch, within
 from privopt.oracles.minimize.enumerate import EnumerationOracle
 from privopt.oracles.minimize.interface import Proposal, Query, Solver
+from privopt.oracles.minimize.native import worker as native_worker
 from privopt.problems import Numeric, Schema
 from privopt.problems.convex.losses import LogisticLoss
 from privopt.problems.convex.risk import EmpiricalRisk
@@ -115,3 +120,76 @@ def test_a_late_look_at_curvature_is_a_test_that_did_not_pass() -> None:
     w = np.array([0.1, 0.2])
     found, _ = plan._least_curvature(0, w, -w, np.diag([-1.0, 2.0]), 0.1, late)
     assert found.bound <= found.curvature
+
+
+class Patience:
+    """A ``cancelled`` that says stop from its k-th call on."""
+
+    def __init__(self, k: int) -> None:
+        self.left = k
+
+    def __call__(self) -> bool:
+        self.left -= 1
+        return self.left <= 0
+
+
+@pytest.fixture
+def endless() -> Iterator[Callable[..., Any]]:
+    """A function that ends with the test."""
+    over = threading.Event()
+    yield lambda *args, **options: over.wait()
+    over.set()
+
+
+@pytest.mark.parametrize("limits", [Limits(seconds=1e-3), Limits(cancelled=Patience(3))])
+def test_work_that_asks_nobody_is_left_behind_at_a_limit(limits: Limits, endless: Callable[..., Any]) -> None:
+    with pytest.raises(UnfinishedBuildError, match=r"stopped by (TIME_LIMIT|INTERRUPTED) .* before"):
+        within(limits.start(), endless)
+
+
+@pytest.mark.parametrize("limits", [Limits(), Limits(seconds=1e6), Limits(cancelled=lambda: False)])
+def test_work_that_ends_gives_its_result_or_its_error(limits: Limits) -> None:
+    assert within(limits.start(), lambda: 7) == 7
+    with pytest.raises(ZeroDivisionError):
+        within(limits.start(), lambda: 1 // 0)
+    with np.errstate(divide="raise"), pytest.raises(FloatingPointError):
+        within(limits.start(), lambda: np.ones(1) / np.zeros(1))
+
+
+@pytest.mark.parametrize("mechanism", ["opdisc", "rspm"])
+def test_a_fit_whose_problem_is_never_built_ends_and_stays_paid(
+    mechanism: str, endless: Callable[..., Any], tmp_path: Path
+) -> None:
+    class Endless(EnumerationOracle):
+        build = endless
+
+    book = Ledger.create(tmp_path / "ledger", 1.0, 0.5)
+    limits = Limits(cancelled=Patience(3))
+    model = PrivateHalfspaceClassifier(
+        mechanism=mechanism, oracle=Endless(), delta=1e-3, limits=limits, ledger=book, **FACTS
+    )
+    with pytest.raises(UnfinishedBuildError) as caught:
+        model.fit(X, Y)
+    assert any("counts as spent" in note for note in caught.value.__notes__)
+    assert [e.state for e in book.entries()] == ["reserved"]
+
+
+def test_a_tree_whose_sampler_is_never_built_ends(
+    endless: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tree, "prepare_oracle", endless)
+    with pytest.raises(UnfinishedBuildError):
+        tree.PrivateTreeClassifier(limits=Limits(cancelled=Patience(3)), **FACTS).fit(X, Y)
+
+
+def test_a_search_does_not_wait_for_its_compiler(
+    endless: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kernels of tries are compiled in the search, once: at a limit a region goes back with its bound."""
+    worker = native_worker._on_a_tiny_region()
+    monkeypatch.setattr(native_worker, "compile_tries", endless)
+    worker.run.watch, worker.leader = Watch(Limits(cancelled=Patience(3))), True
+    worker.run._queue.clear()
+    assert worker._nested(5, 0)
+    assert worker.run.outcome() is Status.INTERRUPTED
+    assert worker.run.bound() == 5

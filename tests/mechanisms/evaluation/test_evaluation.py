@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
+from sklearn.base import BaseEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import balanced_accuracy_score, brier_score_loss, confusion_matrix, roc_auc_score
 from sklearn.pipeline import make_pipeline
@@ -616,6 +618,62 @@ def test_models_of_this_package_are_tried_when_their_scores_are_replaced() -> No
     model.decision_function = lambda rows: by_the_largest(scores(rows))
     with pytest.raises(InvalidInputError, match="which rows are scored together"):
         evaluate(model, X, y)
+
+
+class KeepsWhatItSaw(BaseEstimator):  # type: ignore[misc]
+    """A model that a record beyond 1e6 turns over for all later calls; synthetic rows are smaller."""
+
+    classes_, n_features_in_ = np.array(["no", "yes"]), 2
+
+    def __init__(self) -> None:
+        self.seen = 0
+
+    def fit(self) -> None:
+        """Do nothing, as it is fitted."""
+
+    def decision_function(self, X: Any) -> Any:
+        X = np.asarray(X)
+        turned, self.seen = self.seen, self.seen + int(np.sum(X > 1e6))
+        return -X[:, 0] if turned else X[:, 0]
+
+    def risks_at(self, scores: Any) -> Any:
+        return np.full(len(scores), self.seen / 100)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return True
+
+
+def test_a_model_that_keeps_state_carries_none_from_one_table_to_another() -> None:
+    model, rng = KeepsWhatItSaw(), np.random.default_rng(0)
+    X, y = rng.normal(size=(300, 2)), rng.choice(model.classes_, 300)
+    first = evaluate(model, X, y, insecure_seed=0)
+    large = X.copy()
+    large[0, 1] = 1e9
+    seen = evaluate(model, large, y, insecure_seed=0)
+    assert seen.to_dict() == first.to_dict()  # its risks are not private: they were asked after the records
+    assert evaluate(model, X, y, insecure_seed=0).to_dict() == first.to_dict()
+    assert model.seen == 0
+
+
+def test_a_model_that_keeps_state_carries_none_from_one_part_to_another() -> None:
+    array = pytest.importorskip("dask.array")
+    model, rng = KeepsWhatItSaw(), np.random.default_rng(0)
+    X, y = rng.normal(size=(300, 2)), rng.choice(model.classes_, 300)
+    large = X.copy()
+    large[0, 1] = 1e9
+    found = [
+        evaluate(model, array.from_array(table, (50, 2)), array.from_array(y, 50), insecure_seed=0).to_dict()
+        for table in (X, large)
+    ]
+    assert found[0] == found[1]
+
+
+def test_a_model_that_cannot_be_copied_is_refused_before_anything_is_booked(tmp_path: Path) -> None:
+    model, ledger = KeepsWhatItSaw(), Ledger.create(tmp_path / "ledger.json", epsilon=1.0)
+    model.lock = threading.Lock()  # type: ignore[attr-defined]
+    with pytest.raises(InvalidInputError, match="KeepsWhatItSaw cannot be pickled"):
+        evaluate(model, np.zeros((30, 2)), ["no", "yes"] * 15, ledger=ledger)
+    assert ledger.entries() == []
 
 
 @pytest.mark.parametrize("name", ["predict", "_scores"])

@@ -1,0 +1,62 @@
+"""Noise against signal: a public prediction, before data, of whether an answer can be of use."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+
+from privopt.mechanisms.privacy.parameters import check_positive
+
+
+@dataclass(frozen=True)
+class NoiseToSignal:
+    """Predicted size of a mechanism's noise and the size of the signal that it perturbs, in one unit.
+
+    Both follow from the plan: no data are read. The signal is the largest that is plausible, so that a ratio
+    of 1 or more says that the answer is noise; a small ratio promises nothing about the data.
+
+    Attributes:
+        noise: size of the noise.
+        signal: size of the signal, > 0.
+        unit: what both measure.
+    """
+
+    noise: float
+    signal: float
+    unit: str
+
+    def __post_init__(self) -> None:
+        check_positive(self.signal, "signal")
+
+    @property
+    def ratio(self) -> float:
+        """Noise over signal."""
+        return self.noise / self.signal
+
+    @property
+    def is_noise(self) -> bool:
+        """Whether the noise is as large as the signal, or larger."""
+        return not self.ratio < 1
+
+    @property
+    def warning(self) -> str:
+        """One sentence for a plan whose answer is noise; otherwise empty."""
+        if not self.is_noise:
+            return ""
+        return (
+            f"the noise is {self.ratio:.2g} times the largest plausible signal ({self.unit}): expect an "
+            "answer no better than a constant. To do: more records, a larger epsilon, or fewer features"
+        )
+
+    def __str__(self) -> str:
+        return f"{self.ratio:.2g} ({self.unit}: {self.noise:.3g} of {self.signal:.3g})"
+
+
+class NoiseWarning(UserWarning):
+    """Warning, before any record is read, that a plan's noise is as large as its signal."""
+
+
+def warn_if_noise(measure: NoiseToSignal | None) -> None:
+    """Warn with a ``NoiseWarning`` where the answer of a plan is noise."""
+    if measure is not None and measure.is_noise:
+        warnings.warn(measure.warning, NoiseWarning, stacklevel=3)

@@ -1,0 +1,109 @@
+"""Noise against signal of plans: how it scales, what releases show of it, and when it warns."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+
+from privopt.mechanisms import MEANS, MECHANISMS, RISK_MECHANISMS, PrivateHalfspaceClassifier
+from privopt.mechanisms.convex.gradient_descent import DPGradientDescent
+from privopt.mechanisms.errors import BudgetExceededError
+from privopt.mechanisms.heavy_tails.trimmed_mean import TrimmedMean
+from privopt.mechanisms.privacy.ledger import Ledger
+from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.mechanisms.privacy.usefulness import NoiseToSignal, NoiseWarning, warn_if_noise
+from privopt.problems import Categorical, IntegerLattice, Schema, ZeroOneHalfspace
+from privopt.problems.convex.losses import LogisticLoss
+from privopt.problems.convex.regularizers import ridge
+from privopt.problems.convex.risk import RiskFacts
+from privopt.problems.convex.sets import L1Ball, L2Ball
+
+LATTICE = IntegerLattice(-1, 1, dimension=5)
+BALLS: dict[str, Any] = {"dp-fw-l1": L1Ball(2, 1.0), "net": L2Ball(2, 1.0)}
+
+
+def ratio(name: str, epsilon: float, n: int) -> float:
+    """Return noise over signal of a plan of any mechanism that predicts it."""
+    if name in MECHANISMS:
+        plan = MECHANISMS[name].plan(ZeroOneHalfspace, LATTICE, epsilon=epsilon, delta=1e-6)
+        return float(plan.noise_to_signal(n).ratio)
+    if name in MEANS:
+        fact = {"moment": 1.0} if name == "robust-mean" else {"mean_range": (-1.0, 1.0)}
+        return float(MEANS[name].plan(n, 2, **fact, epsilon=epsilon, delta=1e-6).noise_to_signal.ratio)
+    facts, kind = RiskFacts(n, 2, LogisticLoss(), 1.0), RISK_MECHANISMS[name]
+    space = BALLS.get(name, L2Ball(2, 1.0) if kind.wants_bounded_set else None)
+    penalty = ridge(0.1) if name in ("output-perturbation", "dp-svrg") else ridge(0.0)
+    return float(kind.plan(facts, space, penalty, epsilon=epsilon, delta=1e-6).noise_to_signal.ratio)
+
+
+@pytest.mark.parametrize("name", [*MECHANISMS, *RISK_MECHANISMS, *MEANS])
+def test_noise_falls_with_epsilon_and_records(name: str) -> None:
+    few, more, richer = ratio(name, 0.5, 2000), ratio(name, 0.5, 8000), ratio(name, 2.0, 2000)
+    assert 0 < more < 0.6 * few
+    assert 0 < richer < 0.6 * few
+
+
+def test_the_ratio_of_a_gradient_method_is_two_d_over_n_mu() -> None:
+    """Sensitivity 2 G / n over mu, times sqrt(d), against G / sqrt(d), whatever the steps."""
+    facts = RiskFacts(1000, 9, LogisticLoss(), 1.0)
+    for steps in (1, 16):
+        plan = DPGradientDescent.plan(facts, epsilon=1.0, delta=1e-6, steps=steps)
+        assert plan.noise_to_signal.ratio == pytest.approx(2 * 9 / (1000 * plan.spend.level), rel=1e-3)
+
+
+@pytest.mark.parametrize("name", ["exponential", "opdisc", "rspm", "rspm-laplace"])
+def test_excess_losses_without_a_signal_are_within_what_is_predicted(name: str) -> None:
+    """Noise alone, with equal losses everywhere but one loss less at one point, by enumeration."""
+    rng, points = np.random.default_rng(0), np.concatenate(list(LATTICE.batches()))
+    plan = MECHANISMS[name].plan(ZeroOneHalfspace, LATTICE, epsilon=1.0, delta=1e-6)
+    if name == "exponential":
+        # Worst gap t between one point and the others: the expected excess is t K / (K + e^(beta t)).
+        gaps = np.linspace(0, 3 * plan.excess, 2000)
+        rest = len(points) - 1
+        found = float(np.max(gaps * rest / (rest + np.exp(plan.beta * gaps))))
+    elif name == "opdisc":
+        square = LATTICE.max_squared_norm
+        sphere = np.column_stack([points, np.sqrt(square - np.sum(points**2, axis=1))]) / math.sqrt(square)
+        found = float(np.mean(np.max(rng.normal(0, plan.sigma, (2000, 6)) @ sphere.T, axis=1)))
+    else:
+        separators = ZeroOneHalfspace.separators(LATTICE)
+        losses = (points @ separators.records.T <= 0).astype(float)
+        deviation = plan.scale if name == "rspm" else math.sqrt(2) * plan.scale
+        eta = rng.normal(0, deviation, (2000, separators.size))
+        found = float(np.mean(np.max(eta @ losses.T, axis=1)))
+    assert 0.3 * plan.excess < found < 1.3 * plan.excess
+
+
+def test_the_noise_of_a_trimmed_mean_is_that_of_releases() -> None:
+    """Records within the range, evenly spread: at most the predicted deviation, and a good part of it."""
+    X = np.linspace(-1, 1, 500)[:, None]
+    plan = TrimmedMean.plan(500, 1, mean_range=(-1.0, 1.0), epsilon=1.0, delta=1e-6)
+    source = NoiseSource(insecure_seed=0)
+    found = np.array([plan.release(X, source).point[0] for _ in range(400)])
+    assert 0.2 * plan.noise_to_signal.noise < float(np.std(found)) < 1.2 * plan.noise_to_signal.noise
+
+
+def test_noise_is_told_before_a_record_is_read(tmp_path: Any) -> None:
+    """The ledger refuses the fit, so that nothing is read, and the warning is there."""
+    schema = Schema([Categorical(name, ["no", "yes"]) for name in "abcdef"])
+    book = Ledger.create(tmp_path / "book", epsilon=1e-4, delta=1e-9)
+    model = PrivateHalfspaceClassifier(0.01, schema=schema, classes=(0, 1), ledger=book)
+    table = {name: np.array(["no", "yes"] * 10) for name in "abcdef"}
+    with (
+        pytest.warns(NoiseWarning, match="no better than a constant"),
+        pytest.raises(BudgetExceededError),
+    ):
+        model.fit(table, np.array([0, 1] * 10))
+
+
+def test_one_is_noise_and_less_is_none() -> None:
+    assert NoiseToSignal(1.0, 1.0, "x").is_noise
+    assert NoiseToSignal(math.nan, 1.0, "x").is_noise
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warn_if_noise(NoiseToSignal(0.99, 1.0, "x"))
+        warn_if_noise(None)
