@@ -148,13 +148,13 @@ ENTRIES: tuple[Entry, ...] = (
         (
             "dp-svrg",
             "convex.svrg:DPSVRG",
-            "variance-reduced batches under strong convexity",
+            "variance-reduced batches under strong convexity; dp-sgd has less noise",
             "a convex loss, records in memory",
         ),
         (
             "dp-svrg++",
             "convex.svrg:DPSVRGPlusPlus",
-            "variance-reduced batches, epochs that double",
+            "variance-reduced batches, epochs that double; dp-sgd has less noise",
             "a convex loss, records in memory",
         ),
         (

@@ -16,6 +16,7 @@ FIGURES = (
     "wang-xu2019-figure2",
     "wang-xu2019-figure3",
     "wang-xu2019-figure4",
+    "wang-xu2019-table1",
     "wang2017-table1",
     "wang2017-table2",
     "wang2017-table3",

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
+import numpy as np
 import pandas as pd
+from scipy import stats
+
+from privopt.experiments.reproduce.interface import Agreement
 
 
 def pivot(frame: pd.DataFrame, measures: Sequence[str], column: str, by: str = "level") -> pd.DataFrame:
@@ -40,3 +45,38 @@ def means(
     return {
         str(name): points.groupby("level")["value"].agg(statistic) for name, points in here.groupby("curve")
     }
+
+
+@dataclass(frozen=True)
+class Power:
+    """A power law fitted by least squares on logarithmic axes, with its 95% confidence interval.
+
+    Attributes:
+        slope: the estimated power.
+        low, high: the ends of the interval, by Student's t.
+    """
+
+    slope: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{self.slope:.2f} (95%: {self.low:.2f} to {self.high:.2f})"
+
+    def at_most(self, bound: float) -> Agreement:
+        """Return whether the power is that of a falling bound, or steeper; no if nothing is seen to fall."""
+        if self.high >= 0:
+            return Agreement.NO
+        return Agreement.YES if self.low <= bound else Agreement.PARTLY
+
+
+def power_law(frame: pd.DataFrame, least: float = 1e-12) -> Power:
+    """Fit the power of ``at`` in ``value`` over all runs; smaller values count as ``least``.
+
+    With no more than two points there is no interval: its ends are infinite.
+    """
+    x = np.log(frame["at"].to_numpy(dtype=float))
+    y = np.log(np.maximum(frame["value"].to_numpy(dtype=float), least))
+    fit = stats.linregress(x, y)
+    reach = float(stats.t.ppf(0.975, len(x) - 2)) * fit.stderr if len(x) > 2 else math.inf
+    return Power(float(fit.slope), float(fit.slope - reach), float(fit.slope + reach))

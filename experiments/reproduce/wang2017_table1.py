@@ -9,11 +9,18 @@ _STUDY = paper.Study(
     features=20,
     convex_set=None,
     regularizer=ridge(0.01),
-    methods=("dp-svrg", "dp-gd", "dp-sgd", "objective-perturbation", "output-perturbation"),
+    methods=(
+        "dp-svrg",
+        "dp-svrg" + paper.PRINTED,
+        "dp-gd",
+        "dp-sgd",
+        "objective-perturbation",
+        "output-perturbation",
+    ),
     slope=-2,
     work=1,
     relevant=20,
-    rivals=("dp-gd", "output-perturbation"),
+    rivals=("dp-sgd", "objective-perturbation", "output-perturbation"),
 )
 
 FIGURE = _STUDY.reproduction(

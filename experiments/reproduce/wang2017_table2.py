@@ -10,11 +10,18 @@ _STUDY = paper.Study(
     features=20,
     convex_set=L2Ball(20, 20.0),
     regularizer=NO_REGULARIZER,
-    methods=("dp-svrg++", "dp-pgd", "dp-sgd", "objective-perturbation", "output-perturbation"),
+    methods=(
+        "dp-svrg++",
+        "dp-svrg++" + paper.PRINTED,
+        "dp-pgd",
+        "dp-sgd",
+        "objective-perturbation",
+        "output-perturbation",
+    ),
     slope=-1,
     work=1,
     relevant=20,
-    rivals=("dp-pgd", "output-perturbation"),
+    rivals=("dp-sgd", "objective-perturbation", "output-perturbation"),
 )
 
 FIGURE = _STUDY.reproduction(

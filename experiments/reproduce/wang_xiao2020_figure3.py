@@ -25,7 +25,7 @@ FIGURE = Reproduction(
     paper=paper.PAPER,
     cite=paper.CITE,
     figure="Figure 3, numbers of features",
-    shows="The error of Algorithm 4 and of its stochastic version falls with d, and with growing ε.",
+    shows="The error of Algorithm 4 and of its stochastic version grows with d, and falls with growing ε.",
     setting=lambda quick: f"n = {_RECORDS:,}. {paper.setting(paper.runs(quick))}",
     cells=lambda quick: paper.size_cells(dimensions(quick)),
     compute=compute,

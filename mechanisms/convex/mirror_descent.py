@@ -5,75 +5,157 @@ Sources: Wang and Xu (AAAI 2019) for DP-PMD, Wang, Ye and Xu (NIPS 2017) for the
 
 from __future__ import annotations
 
+import dataclasses
 import math
+from dataclasses import dataclass
+from typing import ClassVar, Self
 
 import numpy as np
 
+from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.mechanisms.risk.iteration import Method, Output, State
-from privopt.mechanisms.risk.mechanism import FullBatchMechanism
+from privopt.mechanisms.risk.mechanism import FullBatchMechanism, RiskTarget
 from privopt.mechanisms.risk.step_counts import (
     dual_noise,
+    entropic_accelerated_smoothness,
+    entropic_accelerated_steps,
+    entropic_step_size,
+    entropic_steps,
+    euclidean_steps,
     farthest_divergence,
-    loss_range,
-    mirror_steps,
+    has_entropy,
     ridged_smoothness,
     whole_steps,
 )
 from privopt.oracles.convex.bregman import bregman_step, natural_geometry
 from privopt.oracles.convex.gauge_step import gauge_step
+from privopt.oracles.convex.interface import Euclidean
+from privopt.problems.arguments import check_real
 from privopt.problems.convex.regularizers import ElasticNet, Vector
 from privopt.problems.convex.risk import RiskFacts
 from privopt.problems.convex.sets.interface import ConvexSet
 
 
+@dataclass(frozen=True)
 class DPMirrorDescent(FullBatchMechanism):
     """DP-PMD: x+ = argmin over u in C of <grad F(x) + noise, u> + V(u, x) / gamma + r(u).
 
-    V is the Bregman divergence of the natural geometry of C, 1-strongly convex in its Minkowski norm; gamma
-    is 1 / (2 L_C) with L_C the smoothness in that norm. Privacy: see ``FullBatchMechanism``. Source: Wang and
-    Xu (2019), Algorithm 3 and Theorem 5.
+    V is the divergence of the natural geometry of C, 1-strongly convex for its Minkowski norm.
+
+    Defaults: iterates are averaged with weights 1, 2, ...; over l1 balls and simplices, with entropies for V,
+    T and gamma are those of ``entropic_steps``. Elsewhere V is Euclidean, (scale/2) |u - x|^2, and T and
+    gamma / scale = 1 / (2 L) are those of ``dp-pgd``. The source has a random iterate, 1 / (2 L |C|^2), and T
+    of the order of |C| n epsilon / sqrt((|C|^2 + G_C^2) ln(1/delta)): its bound charges each step with the
+    largest of p noises, the gain by Jensen's inequality with one (``entropic_horizon``).
+
+    Privacy: see ``FullBatchMechanism``. Source: Wang and Xu (2019), Algorithm 3 and Theorem 5.
+
+    Attributes:
+        step_size: gamma.
     """
 
-    name = "dp-pmd"
-    wants_bounded_set = True
+    name: ClassVar[str] = "dp-pmd"
+    wants_bounded_set: ClassVar[bool] = True
+
+    step_size: float = 0.0  # of a plan that is not finished
+
+    @classmethod
+    def _calibrated(
+        cls,
+        target: RiskTarget,
+        steps: int | None = None,
+        output: Output | None = None,
+        step_size: float | None = None,
+    ) -> Self:
+        """``steps``, ``output``, ``step_size``: the rules above by default."""
+        made = super()._calibrated(target, steps, output)
+        if step_size is None:
+            step_size = cls._default_step_size(target, made.steps)
+        elif not 0 < check_real(step_size, "step_size") < math.inf:
+            raise PrivacyParameterError(f"step_size must be positive, got {step_size}")
+        return dataclasses.replace(made, step_size=float(step_size))
+
+    @classmethod
+    def _default_output(cls, facts: RiskFacts, regularizer: ElasticNet) -> Output:
+        return Output.WEIGHTED
 
     @classmethod
     def _default_steps(
         cls, facts: RiskFacts, convex_set: ConvexSet, regularizer: ElasticNet, output: Output, mu: float
     ) -> int:
-        gamma, noise = 1 / (2 * facts.smoothness_in(convex_set)), dual_noise(convex_set) / mu
-        if not facts.loss.convex:
-            return whole_steps(math.sqrt(4 * loss_range(facts, convex_set) / gamma) / noise)
-        return whole_steps(mirror_steps(farthest_divergence(facts, convex_set), gamma, noise))
+        if has_entropy(convex_set):
+            return entropic_steps(facts, convex_set, mu)
+        return euclidean_steps(facts, convex_set, regularizer, mu, 1 / (2 * facts.smoothness))
+
+    @classmethod
+    def _default_step_size(cls, target: RiskTarget, steps: int) -> float:
+        facts, space = target.facts, target.convex_set
+        if has_entropy(space):
+            return entropic_step_size(facts, space, target.mu / facts.sensitivity, steps)
+        geometry = natural_geometry(space)
+        assert isinstance(geometry, Euclidean)
+        return geometry.scale / (2 * facts.smoothness)
 
     @property
     def step_sizes(self) -> tuple[float, float]:
-        gamma = 1 / (2 * self.facts.smoothness_in(self.convex_set))
-        return gamma, gamma
+        return self.step_size, self.step_size
 
     def _method(self, start: Vector) -> Method:
-        gamma = self.step_sizes[0]
+        gamma = self.step_size
         step = bregman_step(self.convex_set, natural_geometry(self.convex_set), self.regularizer)
         return Method(start, lambda _k, _state, x, g: step(x, g, gamma))
 
 
+@dataclass(frozen=True)
 class DPAcceleratedMirrorDescent(FullBatchMechanism):
-    """DP-AccMD: accelerated mirror descent by linear coupling, for convex losses over a norm ball.
+    """DP-AccMD: accelerated mirror descent, for convex losses over a bounded set.
 
-    With L' = L_C: alpha = (k + 2)/(4 L'), r = 2/(k + 2), x = r z + (1 - r) y, and one noisy gradient g at x:
-    y+ = argmin over C of <g, y - x> + (L'/2)|y - x|_C^2, z+ = argmin over C of <g, z> + V(z, z_k)/alpha.
-    The output is y_T.
+    alpha = (k + 2)/(4 L'), r = 2/(k + 2), x = r z + (1 - r) y, and one noisy gradient g at x: z+ = argmin
+    over C of <g, z> + V(z, z_k)/alpha, and y+ = r z+ + (1 - r) y (Lan 2012). y_T is returned. Over l1 balls
+    and simplices L' and T are those of ``entropic_accelerated_steps``.
+
+    ``gauge_steps`` is the source's y+ = argmin over C of <g, y - x> + (L'/2)|y - x|_C^2, with L' = L_C. In
+    the norm of an l1 ball it moves to one vertex: the one with the largest of 2p noises, once noise is what
+    g is made of. That is why it is not the default there; over other sets, in Euclidean norms, it is.
 
     Source: Wang, Ye and Xu (2017), Algorithm 3 and Theorem 5.4. As printed, the y-step uses the gradient
-    without noise and y_T is the output, which is not private. Here both steps use the same noisy gradient.
-    Privacy: see ``FullBatchMechanism``.
+    without noise, and y_T is the output: that is not private. Here both steps use the same noisy
+    gradient. Privacy: see ``FullBatchMechanism``.
+
+    Attributes:
+        gauge_steps: whether y takes the source's step.
+        smoothness: L'.
     """
 
-    name = "dp-accmd"
-    wants_bounded_set = True
-    takes_l1 = False
-    convex_only = True
-    instead = "use dp-pmd or dp-fw-l2"
+    name: ClassVar[str] = "dp-accmd"
+    wants_bounded_set: ClassVar[bool] = True
+    takes_l1: ClassVar[bool] = False
+    convex_only: ClassVar[bool] = True
+    instead: ClassVar[str] = "use dp-pmd or dp-fw-l2"
+
+    gauge_steps: bool = True
+    smoothness: float = 0.0  # of a plan that is not finished
+
+    @classmethod
+    def _calibrated(
+        cls,
+        target: RiskTarget,
+        steps: int | None = None,
+        output: Output | None = None,
+        gauge_steps: bool | None = None,
+    ) -> Self:
+        """``steps``, ``gauge_steps``: the rules above by default."""
+        facts, space = target.facts, target.convex_set
+        ridge = target.regularizer.l2 * space.radius**2
+        gauge = gauge_steps if gauge_steps is not None else not has_entropy(space)
+        mu = target.mu / facts.sensitivity
+        if steps is None and not gauge:
+            steps = entropic_accelerated_steps(facts, space, mu, ridge)
+        made = super()._calibrated(target, steps, output)
+        smoothness = ridged_smoothness(facts, space, target.regularizer)
+        if not gauge:
+            smoothness = entropic_accelerated_smoothness(facts, space, mu, ridge, made.steps)
+        return dataclasses.replace(made, gauge_steps=gauge, smoothness=smoothness)
 
     @classmethod
     def _default_output(cls, facts: RiskFacts, regularizer: ElasticNet) -> Output:
@@ -91,14 +173,12 @@ class DPAcceleratedMirrorDescent(FullBatchMechanism):
 
     @property
     def step_sizes(self) -> tuple[float, float]:
-        """Step sizes of the mirror steps, alpha; the gradient steps have 1 / L'."""
-        smoothness = ridged_smoothness(self.facts, self.convex_set, self.regularizer)
-        return 2 / (4 * smoothness), (self.steps + 1) / (4 * smoothness)
+        """Of the long steps, alpha; the source's short ones are 1 / L'."""
+        return 2 / (4 * self.smoothness), (self.steps + 1) / (4 * self.smoothness)
 
     def _method(self, start: Vector) -> Method:
-        smoothness = ridged_smoothness(self.facts, self.convex_set, self.regularizer)
-        short = gauge_step(self.convex_set)
         long = bregman_step(self.convex_set, natural_geometry(self.convex_set))
+        short = gauge_step(self.convex_set) if self.gauge_steps else None
 
         def query(k: int, state: State) -> Vector:
             r = 2 / (k + 2)
@@ -106,7 +186,8 @@ class DPAcceleratedMirrorDescent(FullBatchMechanism):
 
         def step(k: int, state: State, x: Vector, g: Vector) -> State:
             slope = g + self.regularizer.l2 * x
-            alpha = (k + 2) / (4 * smoothness)
-            return np.stack([short(x, slope, smoothness), long(state[1], slope, alpha)])
+            z = long(state[1], slope, (k + 2) / (4 * self.smoothness))
+            y = query(k, np.stack([state[0], z])) if short is None else short(x, slope, self.smoothness)
+            return np.stack([y, z])
 
         return Method(np.stack([start, start]), step, query, lambda state: state[0])

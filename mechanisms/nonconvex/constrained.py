@@ -50,7 +50,7 @@ class DPConstrainedStationaryPoint(SecondOrderMechanism):
 
     Privacy: see ``SecondOrderMechanism``: T gradients and ``tests`` Hessians are paid for.
 
-    Source: Wang, Chen and Xu (2019), Algorithm 6 (theorem 8), whose printed constants are partly illegible;
+    Source: Wang, Chen and Xu (2019), Algorithm 6 (Theorem 9), whose printed constants are partly illegible;
     r, theta and the conditions on the noise are derived above.
     """
 

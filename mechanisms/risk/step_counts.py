@@ -11,6 +11,7 @@ import numpy as np
 
 from privopt.mechanisms.risk.sets import default_start
 from privopt.oracles.convex.bregman import natural_geometry
+from privopt.oracles.convex.interface import Entropy, SignedEntropy
 from privopt.oracles.convex.quantities import gaussian_width
 from privopt.oracles.convex.registry import linear_minimizer
 from privopt.problems.convex.regularizers import ElasticNet
@@ -107,6 +108,70 @@ def farthest_divergence(facts: RiskFacts, convex_set: ConvexSet) -> float:
     """Return V from the start to a farthest point of C, in its natural geometry."""
     far = linear_minimizer(convex_set)(-np.eye(1, facts.dimension)[0]).point
     return natural_geometry(convex_set).divergence(far, default_start(convex_set))
+
+
+def has_entropy(convex_set: ConvexSet) -> bool:
+    """Whether the natural geometry of the set is an entropy of its vertices."""
+    return isinstance(natural_geometry(convex_set), Entropy | SignedEntropy)
+
+
+def entropic_horizon(facts: RiskFacts, convex_set: ConvexSet, mu: float) -> float:
+    """gamma T at which both terms of the bound for entropic mirror descent are equal.
+
+    A step multiplies the weights q of the vertices v by exp(-gamma <g + xi, v>). By Jensen's inequality
+    E log sum q exp(-gamma <g + xi, v>) <= log sum q exp(-gamma <g, v>) + gamma^2 s^2 / 2, s^2 the variance
+    of <xi, v>: noise costs gamma s^2 / 2 a step whatever p, in place of gamma times the largest of p squares.
+    With s = |v|_2 sqrt(T) / mu the average suffers V / (gamma T) + gamma T (|v|_2 / mu)^2 / 2, which depends
+    on gamma T alone: at best sqrt(2 V) |v|_2 / mu. Where that is more than there is to gain, gamma T is such
+    that noise costs half of it: with less and less budget nothing moves. Slopes that begin at half of their
+    bound and end at 0 gain a quarter of ``loss_range``.
+    """
+    noise = convex_set.radius / mu
+    balanced = math.sqrt(2 * farthest_divergence(facts, convex_set)) / noise
+    return min(balanced, loss_range(facts, convex_set) / (4 * noise**2))
+
+
+def entropic_steps(facts: RiskFacts, convex_set: ConvexSet, mu: float) -> int:
+    """T of entropic mirror descent: gamma T is the ``entropic_horizon``, gamma one over the curvature."""
+    return whole_steps(entropic_horizon(facts, convex_set, mu) * _vertex_curvature(facts, convex_set))
+
+
+def entropic_step_size(facts: RiskFacts, convex_set: ConvexSet, mu: float, steps: int) -> float:
+    """gamma for so many steps; never so long that exact steps would stop to descend."""
+    longest = 2 / _vertex_curvature(facts, convex_set)
+    return min(longest, entropic_horizon(facts, convex_set, mu) / steps)
+
+
+def entropic_accelerated_steps(facts: RiskFacts, convex_set: ConvexSet, mu: float, ridge: float) -> int:
+    """T of accelerated entropic mirror descent, for L' of the curvature of F and its ridge.
+
+    Steps alpha_k = (k + 2) / (4 L') sum up to A = T^2 / (8 L'). The noise of ``entropic_horizon`` weighs
+    sum alpha_k^2 s^2 / 2 over A, that is 2/3 A (|v|_2 / mu)^2, beside V / A: A is where both are equal.
+    """
+    reach = _accelerated_reach(facts, convex_set, mu)
+    return whole_steps(math.sqrt(8 * (_vertex_curvature(facts, convex_set) + ridge) * reach))
+
+
+def entropic_accelerated_smoothness(
+    facts: RiskFacts, convex_set: ConvexSet, mu: float, ridge: float, steps: int
+) -> float:
+    """L' for so many steps, T^2 / (8 A); never below the curvature."""
+    least = _vertex_curvature(facts, convex_set) + ridge
+    return max(least, steps**2 / (8 * _accelerated_reach(facts, convex_set, mu)))
+
+
+def _accelerated_reach(facts: RiskFacts, convex_set: ConvexSet, mu: float) -> float:
+    return math.sqrt(3 / 4) * entropic_horizon(facts, convex_set, mu)
+
+
+def _vertex_curvature(facts: RiskFacts, convex_set: ConvexSet) -> float:
+    """A guess at the smoothness of F in the Minkowski norm, for step sizes: no bound.
+
+    A bound on the l2 norm of rows allows all of a row in one coordinate, in all records the same one. Rows
+    are taken to spread over the coordinates, up to 100 of them, as in ``typical_distance``.
+    """
+    spread = min(facts.dimension, SPREAD) if facts.norm == "l2" else 1
+    return facts.smoothness_in(convex_set) / spread
 
 
 def ridged_smoothness(facts: RiskFacts, convex_set: ConvexSet, regularizer: ElasticNet) -> float:

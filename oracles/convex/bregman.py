@@ -6,9 +6,8 @@ import math
 from functools import singledispatch
 
 import numpy as np
-from scipy.optimize import brentq
 
-from privopt.oracles.convex.interface import BregmanStep, Entropy, Euclidean, Geometry, PNorm
+from privopt.oracles.convex.interface import BregmanStep, Entropy, Euclidean, Geometry, SignedEntropy
 from privopt.oracles.convex.prox import prox_step
 from privopt.oracles.errors import UnsupportedProblemError
 from privopt.problems.convex.regularizers import NO_REGULARIZER, ElasticNet, Vector, soft_threshold
@@ -30,37 +29,29 @@ def bregman_step(
 
     Raises:
         UnsupportedProblemError: no formula for the combination. Known: Euclidean wherever there is a
-            proximal step; p-norm over an l1 ball or the whole space, with an l1 penalty if any; entropy over
+            proximal step; signed entropy over an l1 ball of its size, with an l1 penalty if any; entropy over
             a simplex, where an l1 penalty is constant.
     """
     if isinstance(geometry, Euclidean):
         proximal, scale = prox_step(convex_set, regularizer), geometry.scale
         return lambda x, g, step: proximal(x - g * (step / scale), step / scale)
-    if isinstance(geometry, PNorm) and isinstance(convex_set, L1Ball | WholeSpace) and not regularizer.l2:
-        size = convex_set.size if isinstance(convex_set, L1Ball) else math.inf
-        return lambda x, g, step: _p_norm_step(geometry, size, x, g, step, regularizer.l1)
+    if isinstance(geometry, SignedEntropy) and _is_domain(geometry, convex_set) and not regularizer.l2:
+        return lambda x, g, step: _signed_step(geometry, x, g, step, regularizer.l1)
     if isinstance(geometry, Entropy) and isinstance(convex_set, Simplex) and not regularizer.l2:
         return lambda x, g, step: _entropic_step(geometry, convex_set.size, x, g, step)
     raise UnsupportedProblemError(
         f"no mirror step in closed form for {type(geometry).__name__} over {type(convex_set).__name__} with "
-        f"{regularizer}: use Euclidean, PNorm over an l1 ball, or Entropy over a simplex"
+        f"{regularizer}: use Euclidean, SignedEntropy over an l1 ball, or Entropy over a simplex"
     )
 
 
-def _p_norm_step(geometry: PNorm, size: float, x: Vector, g: Vector, step: float, l1: float) -> Vector:
-    """Optimality: grad w(u) = grad w(x) - step g - (step l1 + m) sign(u), m >= 0 for |u|_1 <= size."""
-    theta = soft_threshold(geometry.gradient(x) - step * g, step * l1)
-    u = geometry.inverse_gradient(theta)
-    if np.sum(np.abs(u)) <= size:
-        return u
+def _is_domain(geometry: SignedEntropy, convex_set: ConvexSet) -> bool:
+    return isinstance(convex_set, L1Ball) and convex_set.size == geometry.size
 
-    def excess(m: float) -> float:
-        return float(np.sum(np.abs(geometry.inverse_gradient(soft_threshold(theta, m))))) - size
 
-    top = float(np.max(np.abs(theta)))
-    m = brentq(excess, 0.0, top, xtol=1e-15 * top, rtol=1e-14)
-    u = geometry.inverse_gradient(soft_threshold(theta, m))
-    return np.asarray(u * min(1.0, size / float(np.sum(np.abs(u)))))  # onto the ball in spite of rounding
+def _signed_step(geometry: SignedEntropy, x: Vector, g: Vector, step: float, l1: float) -> Vector:
+    """Optimality: grad w(u) = grad w(x) - step g - step l1 sign(u); the ball is the domain of w."""
+    return geometry.inverse_gradient(soft_threshold(geometry.gradient(x) - step * g, step * l1))
 
 
 def _entropic_step(geometry: Entropy, size: float, x: Vector, g: Vector, step: float) -> Vector:
@@ -74,8 +65,8 @@ def _entropic_step(geometry: Entropy, size: float, x: Vector, g: Vector, step: f
 def natural_geometry(convex_set: ConvexSet) -> Geometry:
     """A distance generating function that is 1-strongly convex for the Minkowski norm of the set.
 
-    l2 and l-infinity balls: |u|^2 / (2 size^2). l1 ball: the q-norm with q close to 1 that loses least,
-    about sqrt(e log p) in norm. Simplex: entropy, for the norm |.|_1 / size. Otherwise Euclidean, scaled
+    l2 and l-infinity balls: |u|^2 / (2 size^2). l1 ball: the entropy of mixtures of its vertices, log(2p)
+    at most. Simplex: entropy, for the norm |.|_1 / size. Otherwise Euclidean, scaled
     by a ball around 0 inside the set: the largest, but for a box cut by an l1 ball. The whole space:
     |u|^2 / 2, for |.|_2.
 
@@ -99,11 +90,7 @@ def _(convex_set: L2Ball | LinfBall) -> Geometry:
 
 @natural_geometry.register
 def _(convex_set: L1Ball) -> Geometry:
-    # |u|_q^2 / 2 has modulus (q - 1) for |.|_q >= p^-(1 - 1/q) |.|_1. The best q solves q^2 = 2 (q - 1) ln p.
-    log_p = math.log(convex_set.dimension)
-    q = log_p - math.sqrt(log_p**2 - 2 * log_p) if log_p > 2 else 2.0
-    modulus = (q - 1) * math.exp(-2 * (1 - 1 / q) * log_p)
-    return PNorm(q, 1 / (modulus * convex_set.size**2))
+    return SignedEntropy(convex_set.size)
 
 
 @natural_geometry.register

@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
+from scipy import special
 
 from privopt.oracles.errors import CertificateError
 from privopt.problems.convex.regularizers import Vector
-from privopt.problems.errors import InvalidInputError
 
 
 class Bounded:
@@ -114,31 +114,6 @@ class Euclidean:
 
 
 @dataclass(frozen=True)
-class PNorm:
-    """w(u) = (scale/2) |u|_q^2, 1 < q <= 2: strongly convex for |.|_q with modulus scale (q - 1)."""
-
-    q: float
-    scale: float = 1.0
-
-    def __post_init__(self) -> None:
-        if not 1 < self.q <= 2:
-            raise InvalidInputError(f"q must lie in (1, 2], got {self.q}")
-
-    def value(self, u: Vector) -> float:
-        return float(self.scale / 2 * np.linalg.norm(u, self.q) ** 2)
-
-    def gradient(self, u: Vector) -> Vector:
-        return _power_map(u, self.q) * self.scale
-
-    def inverse_gradient(self, theta: Vector) -> Vector:
-        """The u with grad w(u) = theta: the gradient of the conjugate, a power map with 1/q + 1/q* = 1."""
-        return _power_map(theta, self.q / (self.q - 1)) / self.scale
-
-    def divergence(self, u: Vector, x: Vector) -> float:
-        return self.value(u) - self.value(x) - float(self.gradient(x) @ (u - x))
-
-
-@dataclass(frozen=True)
 class Entropy:
     """w(u) = scale * sum u log u on u >= 0, with 0 log 0 = 0."""
 
@@ -151,11 +126,45 @@ class Entropy:
         return float(self.scale * (np.sum(u[used] * np.log(u[used] / x[used])) - np.sum(u) + np.sum(x)))
 
 
-def _power_map(u: Vector, q: float) -> Vector:
-    """The gradient of |u|_q^2 / 2, scaled so that large exponents do not overflow."""
-    top = float(np.max(np.abs(u)))
-    if top == 0:
-        return np.zeros_like(u)
-    share = np.abs(u) / top
-    length = float(np.sum(share**q)) ** (1 / q)
-    return np.asarray(np.sign(u) * share ** (q - 1) * (top * length ** (2 - q)))
+@dataclass(frozen=True)
+class SignedEntropy:
+    """w(u) = min sum q log q over mixtures q of the 2p vertices +-size e_j whose mean is u; |u|_1 <= size.
+
+    1-strongly convex for |.|_1 / size: its conjugate log(2 sum cosh(size theta_j)) is 1-smooth in the dual
+    norm. Its mirror steps are exponentiated gradients with positive and negative weights (Kivinen and Warmuth
+    1997). A point of the boundary, where the gradient is infinite, is taken to lie a rounding error inside.
+    """
+
+    size: float = 1.0
+
+    def value(self, u: Vector) -> float:
+        share = np.abs(u) / self.size
+        floor = self._floor(share)
+        more = np.hypot(share, floor) + share
+        halves = np.concatenate([more, floor**2 / more]) / 2
+        return float(np.sum(special.xlogy(halves, halves)))
+
+    def gradient(self, u: Vector) -> Vector:
+        share = u / self.size
+        return np.asarray(np.arcsinh(share / self._floor(np.abs(share))) / self.size)
+
+    def inverse_gradient(self, theta: Vector) -> Vector:
+        """The u with grad w(u) = theta: size sinh(size theta) / sum cosh(size theta)."""
+        length = np.abs(theta) * self.size
+        top = float(np.max(length))
+        up, down = np.exp(length - top), np.exp(-length - top)
+        return np.asarray(self.size * np.sign(theta) * (up - down) / float(np.sum(up + down)))
+
+    def divergence(self, u: Vector, x: Vector) -> float:
+        return self.value(u) - self.value(x) - float(self.gradient(x) @ (u - x))
+
+    def _floor(self, share: Vector) -> float:
+        """The t with sum sqrt(share^2 + t^2) = 1, by Newton's method from above: the sum is convex in t."""
+        t, least = 1 / len(share), 2.0**-52 / len(share)
+        while t > least:
+            both = np.hypot(share, t)
+            move = (float(np.sum(both)) - 1) / (t * float(np.sum(1 / both)))
+            if move <= 1e-15 * t:
+                break
+            t -= move
+        return max(t, least)

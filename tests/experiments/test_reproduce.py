@@ -25,11 +25,12 @@ from privopt.experiments.reproduce import (
     wang2017,
     wang_xiao2020,
     wang_xu2019,
+    wang_xu2019_table1,
 )
 from privopt.experiments.reproduce.interface import Agreement, Cell, Line, Point, Reproduction, Verdict, held
 from privopt.experiments.reproduce.pages import write
 from privopt.experiments.reproduce.registry import FIGURES, reproduction
-from privopt.experiments.reproduce.tables import pivot, spread
+from privopt.experiments.reproduce.tables import pivot, power_law, spread
 from privopt.experiments.workbench import dpsgd_baseline
 from privopt.experiments.workbench.panels import MOST_CURVES, Curve, Panel, averaged, panels_figure
 from privopt.mechanisms.convex.gradient_descent import DPGradientDescent
@@ -201,7 +202,8 @@ def _descents(values: dict[str, float], name: str) -> list[Line]:
     for curve, value in values.items():
         where = f"{name}, batches of 1000" if curve in wang_xiao2020.STOCHASTIC else name
         for run in range(3):
-            ends = ((0, value),) if curve == wang_xiao2020.UNITS else ((0, 1.0), (5, value))
+            once = curve in (wang_xiao2020.UNITS, wang_xiao2020.CONSTANT)
+            ends = ((0, value),) if once else ((0, 1.0), (5, value))
             lines += [
                 Line(where, curve, 1.0, run, at, "error", v * (1 + 0.01 * (run - 1) * len(curve)))
                 for at, v in ends
@@ -216,11 +218,63 @@ def test_verdicts_on_descents_follow_what_was_measured(name: str) -> None:
     close = dict.fromkeys((*private, *baseline), 0.1) | {paper.GOOD: 0.5, paper.WIDE: 0.9, paper.UNITS: 0.2}
     far = dict.fromkeys(private, 0.8) | dict.fromkeys(baseline, 0.1)
     far |= {paper.GOOD: 0.2, paper.WIDE: 0.2, paper.UNITS: 0.1}
+    for values in (close, far):
+        values[paper.CONSTANT] = 0.9
     for values, agreement in ((close, Agreement.YES), (far, Agreement.NO)):
         found = paper.iteration_verdicts(pd.DataFrame(_descents(values, name)), (name,))
         claims = {v.agreement for v in found if "told nothing" not in v.claim and "varies" not in v.claim}
         assert claims == {agreement}
         assert found[-1].agreement is (Agreement.FAILS if values is close else Agreement.HOLDS)
+
+
+@pytest.mark.parametrize(("private", "goal"), [(0.9, 0.1), (0.9, 0.9), (0.5, 0.95)])
+def test_a_constant_is_not_comparable_to_a_descent(private: float, goal: float) -> None:
+    paper = wang_xiao2020
+    values = dict.fromkeys((paper.PRINTED, paper.BALANCED, paper.BATCHES), private)
+    values |= dict.fromkeys((paper.RGD, paper.RGD_BATCHES), goal)
+    values |= {paper.GOOD: 0.5, paper.WIDE: 0.9, paper.UNITS: 0.2, paper.CONSTANT: 0.9}
+    lines = _descents(dict.fromkeys(values, 0.0) | values, paper.ADULT_LINE)
+    found = paper.iteration_verdicts(pd.DataFrame(lines), (paper.ADULT_LINE,))
+    assert {v.agreement for v in found if "comparable" in v.claim} == {Agreement.NO}
+
+
+def test_powers_are_fitted_with_their_intervals() -> None:
+    rng = np.random.default_rng(5)
+    at = np.repeat([1e3, 4e3, 16e3], 3)
+    exact = power_law(pd.DataFrame({"at": at, "value": 3 * at**-0.5}))
+    assert (exact.slope, exact.low, exact.high) == pytest.approx((-0.5, -0.5, -0.5), abs=1e-6)
+    caught = 0
+    for _ in range(400):  # the interval holds the power in 95% of the cases: binomial, 6 deviations
+        value = at**-0.5 * np.exp(0.3 * rng.normal(size=9))
+        fit = power_law(pd.DataFrame({"at": at, "value": value}))
+        caught += fit.low <= -0.5 <= fit.high
+    assert abs(caught - 380) < 6 * math.sqrt(400 * 0.05 * 0.95)
+    constant = power_law(pd.DataFrame({"at": at, "value": 0.5 * np.exp(0.01 * rng.normal(size=9))}))
+    assert constant.at_most(-0.5) is Agreement.NO
+    assert power_law(pd.DataFrame({"at": at, "value": at**-0.1})).at_most(-0.5) is Agreement.PARTLY
+
+
+def _stationarity(power: float, ratio: float) -> pd.DataFrame:
+    """Table 1 of Wang and Xu with measures that fall with a power, and gaps of a ratio of the start's."""
+    table1 = wang_xu2019_table1
+    rng = np.random.default_rng(6)
+    lines = []
+    for cell in table1.cells(True):
+        for run in range(3):
+            noise = math.exp(0.01 * rng.normal())
+            values = dict.fromkeys((table1.GAP, table1.NORM), cell.level**power * noise)
+            if cell.panel in table1.SETS:
+                values = {table1.GAP: ratio, table1.START: 1.0}
+            if cell.panel == table1.POPULATION:
+                values = {table1.GRADIENT: cell.level**power * noise}
+            lines += [Line.of(cell, Point(run, cell.level, m, v)) for m, v in values.items()]
+    return pd.DataFrame(lines)
+
+
+def test_verdicts_on_stationarity_follow_what_was_measured() -> None:
+    for power, ratio, agreement in ((-0.6, 0.3, Agreement.YES), (0.0, 1.0, Agreement.NO)):
+        found = wang_xu2019_table1.verdicts(_stationarity(power, ratio))
+        assert {v.agreement for v in found if "grows at most" not in v.claim} == {agreement}
 
 
 @dataclass(frozen=True)

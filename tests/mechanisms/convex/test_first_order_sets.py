@@ -115,7 +115,7 @@ def test_accelerated_mirror_descent_takes_sets_with_an_inner_ball(convex_set: Co
 
 def test_accelerated_mirror_descent_over_a_simplex() -> None:
     simplex = Simplex(P, 1.5)
-    plan = DPAcceleratedMirrorDescent.plan(RISK.facts, simplex, **BUDGET, steps=500)
+    plan = DPAcceleratedMirrorDescent.plan(RISK.facts, simplex, **BUDGET, steps=500, gauge_steps=True)
     simple = DPProximalGradient.plan(RISK.facts, simplex, **BUDGET, steps=2000, output=Output.LAST)
     assert RISK.value(plan.without_noise(RISK)) == pytest.approx(
         RISK.value(simple.without_noise(RISK)), abs=2e-4

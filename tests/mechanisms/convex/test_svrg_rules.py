@@ -88,3 +88,13 @@ def test_each_of_several_releases_runs_as_one_with_its_share_of_the_budget_would
         assert four.sampling == pytest.approx(alone.sampling, rel=1e-3)
         assert four.regularizer.l2 == pytest.approx(alone.regularizer.l2, rel=1e-6)
         assert four.anchor_noise.sigma == pytest.approx(alone.anchor_noise.sigma, rel=1e-6)
+
+
+def test_anchors_are_noisier_than_what_the_steps_of_gradient_descent_average_to() -> None:
+    """E / share times the variance of one release at the whole budget: why dp-sgd is ahead."""
+    facts = RiskFacts(4_000, 20, LogisticLoss())
+    plan = DPSVRG.plan(facts, regularizer=ridge(0.01), epsilon=1.0, delta=1e-6)
+    one = facts.sensitivity / gaussian_mu(1.0, 1e-6)
+    epochs = len(plan.rounds)
+    assert epochs >= 5
+    assert (plan.anchor_noise.sigma / one) ** 2 == pytest.approx(epochs / DPSVRG.anchor_share, rel=1e-3)

@@ -156,7 +156,7 @@ def test_risks_of_a_small_budget_survive_a_file_with_the_share_and_without(tmp_p
     bare = {key: value for key, value in model.to_dict().items() if key != "share"}  # of earlier versions
     assert PrivateHalfspaceClassifier.from_dict(bare).risk_ == RiskTable.of(model.histogram_)
     for wrong in ({"value": math.nan, "deviation": 1.0}, {"value": 0.1, "deviation": 0.0}, {}, [], 3):
-        with pytest.raises(InvalidInputError, match="not a scorecard that privopt saved"):
+        with pytest.raises(InvalidInputError, match="is not a saved PrivateHalfspaceClassifier"):
             PrivateHalfspaceClassifier.from_dict({**bare, "share": wrong})
 
 

@@ -12,7 +12,7 @@ from scipy.optimize import linprog, minimize
 
 from privopt.oracles.convex.bregman import bregman_step, natural_geometry
 from privopt.oracles.convex.gauge_step import gauge_step
-from privopt.oracles.convex.interface import Entropy, Euclidean, LinearAnswer, PNorm
+from privopt.oracles.convex.interface import Entropy, Euclidean, LinearAnswer, SignedEntropy
 from privopt.oracles.convex.prox import prox_step
 from privopt.oracles.convex.quantities import contains, gauge, support
 from privopt.oracles.convex.registry import linear_minimizer, lmo_formula, project, projector
@@ -265,8 +265,7 @@ def test_mirror_steps_against_a_general_solver() -> None:
     rng = np.random.default_rng(8)
     cases = [
         (L1Ball(P, 1.3), natural_geometry(L1Ball(P, 1.3)), 0.0),
-        (L1Ball(P, 1.3), PNorm(1.2, 0.7), 0.2),
-        (L1Ball(P, 1.3), PNorm(1.5), 0.0),
+        (L1Ball(P, 1.3), SignedEntropy(1.3), 0.2),
         (Simplex(P, 2.0), Entropy(0.5), 0.0),
         (Simplex(P, 2.0), Euclidean(3.0), 0.3),
         (LinfBall(P, 0.4), natural_geometry(LinfBall(P, 0.4)), 0.1),
@@ -292,15 +291,36 @@ def test_mirror_steps_against_a_general_solver() -> None:
             assert objective(u) <= reference + 1e-7
 
 
-def test_p_norm_step_at_high_dimension_satisfies_its_optimality_conditions() -> None:
+def test_signed_entropy_is_the_least_entropy_of_mixtures_of_vertices() -> None:
+    """Against its definition: min sum q log q over mixtures of the 2p vertices with a given mean."""
+    rng = np.random.default_rng(9)
+    geometry, p = SignedEntropy(1.7), 3
+    for _ in range(5):
+        u = projector(L1Ball(p, 1.7))(rng.standard_normal(p)) * rng.uniform(0.2, 0.98)
+        least = minimize(
+            lambda q: float(np.sum(q * np.log(np.maximum(q, 1e-300)))),
+            np.full(2 * p, 1 / (2 * p)),
+            method="SLSQP",
+            bounds=[(1e-12, 1)] * (2 * p),
+            constraints=[
+                {"type": "eq", "fun": lambda q: np.sum(q) - 1},
+                {"type": "eq", "fun": lambda q, u=u: 1.7 * (q[:p] - q[p:]) - u},
+            ],
+            options={"maxiter": 500, "ftol": 1e-13},
+        )
+        assert geometry.value(u) == pytest.approx(least.fun, abs=1e-7)
+        assert geometry.inverse_gradient(geometry.gradient(u)) == pytest.approx(u, abs=1e-12)
+
+
+def test_signed_entropy_step_at_high_dimension_stays_in_the_ball() -> None:
     rng = np.random.default_rng(9)
     ball = L1Ball(20_000, 5.0)
-    geometry = natural_geometry(ball)
-    assert isinstance(geometry, PNorm)
-    x = projector(ball)(rng.standard_normal(ball.dimension))
-    u = bregman_step(ball, geometry)(x, rng.standard_normal(ball.dimension), 10.0)
-    assert np.sum(np.abs(u)) == pytest.approx(5.0, rel=1e-12)
-    assert np.all(np.isfinite(u))
+    x, g = projector(ball)(rng.standard_normal(ball.dimension)), rng.standard_normal(ball.dimension)
+    for step in (1e-3, 1.0, 1e6):  # from the boundary, and to a vertex
+        u = bregman_step(ball, natural_geometry(ball))(x, g, step)
+        assert np.sum(np.abs(u)) <= 5.0 * (1 + 1e-12)
+        assert np.all(np.isfinite(u))
+    assert u == pytest.approx(ball.vertex(int(np.argmax(-np.concatenate([g, -g])))), abs=1e-9)
 
 
 @pytest.mark.parametrize("p", [2, 5, 8, 40])
@@ -309,7 +329,6 @@ def test_natural_geometry_is_strongly_convex_for_the_minkowski_norm(p: int) -> N
     half = p // 2
     groups = (tuple(range(half)), tuple(range(half, p)))
     balls: list[ConvexSet] = [
-        L1Ball(p, 1.7),
         L2Ball(p, 0.6),
         LinfBall(p, 2.0),
         GroupL1Ball(groups, 1.2),
@@ -323,18 +342,21 @@ def test_natural_geometry_is_strongly_convex_for_the_minkowski_norm(p: int) -> N
             u = rng.standard_normal(p) * rng.choice([0.01, 1, 1, 30], p)
             distance = max(ball.gauge(u - x), ball.gauge(x - u))
             assert geometry.divergence(u, x) >= distance**2 / 2 * (1 - 1e-9)
-    simplex = Simplex(p, 1.7)
+    simplex, ball = Simplex(p, 1.7), L1Ball(p, 1.7)
     for _ in range(200):
+        u, x = (projector(ball)(rng.standard_normal(p) * rng.choice([0.01, 1, 30], p)) for _ in range(2))
+        assert natural_geometry(ball).divergence(u, x) >= ball.gauge(u - x) ** 2 / 2 * (1 - 1e-9) - 1e-12
         u, x = rng.dirichlet(np.full(p, 0.3), 2) * 1.7 + 1e-12
         distance = float(np.sum(np.abs(u - x))) / 1.7
         assert natural_geometry(simplex).divergence(u, x) >= distance**2 / 2 * (1 - 1e-9)
 
 
 def test_natural_geometry_of_the_l1_ball_loses_only_a_logarithm() -> None:
-    """V(vertex, 0) is at most about e log p for the best q, against p/2 for the Euclidean choice."""
+    """V(vertex, 0) is log(2p), the entropy of the uniform mixture; p/2 for the Euclidean choice."""
     for p in (10, 1000, 10**6):
         ball = L1Ball(p, 3.0)
-        assert natural_geometry(ball).divergence(ball.vertex(0), np.zeros(p)) <= math.e * math.log(p) + 1
+        far = natural_geometry(ball).divergence(ball.vertex(0), np.zeros(p))
+        assert far == pytest.approx(math.log(2 * p), rel=1e-9)
 
 
 @pytest.mark.parametrize("ball", [L1Ball(P, 1.3), L2Ball(P, 0.7), LinfBall(P, 0.4)], ids=ids)
