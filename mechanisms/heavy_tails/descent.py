@@ -90,11 +90,15 @@ class RobustDescent(SteppedMechanism):
         prox_step(self.convex_set, ElasticNet(l1=self.regularizer.l1))
 
     def _check_numbers(self) -> None:
-        """Refuse steps, too, that noise of ten standard deviations takes beyond the doubles."""
+        """Refuse steps, too, that noisy gradients take beyond the doubles."""
         super()._check_numbers()
-        noise = 10 * max(abs(number) for number in self.noise.values())
-        if not math.isfinite(self.steps * self.step_sizes[0] * noise):
+        if not math.isfinite(self.steps * self.step_sizes[0] * self._gradient_size):
             raise OverflowError(f"step sizes of {self.step_sizes[0]:.3g}")
+
+    @property
+    def _gradient_size(self) -> float:
+        """Size of a coordinate of a noisy gradient: ten standard deviations of noise."""
+        return 10 * max(self.noise.values())
 
     @property
     def step_sizes(self) -> tuple[float, float]:

@@ -75,6 +75,10 @@ class TrimmedGradientDescent(RobustDescent):
         noise = self.trimming.noise
         return {"t": noise.t, "s": noise.s, "trimmed": self.trimming.trimmed}
 
+    @property
+    def _gradient_size(self) -> float:
+        return 10 * (abs(self.trimming.low) + abs(self.trimming.high))
+
     def _run(self, risk: EmpiricalRisk, run: Run) -> tuple[Vector, None]:
         records, trim, source = self._records(risk), self.trimming, run.source
         if not isinstance(records.X, np.ndarray):

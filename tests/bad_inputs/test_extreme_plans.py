@@ -22,6 +22,7 @@ from privopt.mechanisms.discrete.preparation import prepare_oracle
 from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.mechanisms.heavy_tails.descent import Descent
 from privopt.mechanisms.heavy_tails.robust_descent import RobustGradientDescent
+from privopt.mechanisms.heavy_tails.trimmed_descent import TrimmedGradientDescent
 from privopt.mechanisms.nonconvex.constrained import DPConstrainedStationaryPoint
 from privopt.mechanisms.nonconvex.net import NetMechanism
 from privopt.mechanisms.nonconvex.stationary import DPStationaryPoint
@@ -433,17 +434,18 @@ def test_numbers_that_leave_the_doubles_are_refused_in_the_plan(
         )
 
 
-def test_steps_that_noise_takes_beyond_the_doubles_are_refused_in_the_plan() -> None:
+@pytest.mark.parametrize(
+    ("kind", "known"),
+    [
+        (RobustGradientDescent, {"moment": 1e30, "descent": Descent(smoothness=1e-300)}),
+        (TrimmedGradientDescent, {"mean_range": (-1e300, 1.0), "descent": Descent(smoothness=1e-30)}),
+    ],
+)
+def test_steps_that_leave_the_doubles_are_refused_in_the_plan(kind: Any, known: Parameters) -> None:
     """Every release was refused, after the booking, for weights that are no numbers."""
+    facts = unclipped_facts(12, 2, LogisticLoss())
     with pytest.raises(PrivacyParameterError, match="leave the range of doubles"):
-        RobustGradientDescent.plan(
-            unclipped_facts(12, 2, LogisticLoss()),
-            epsilon=1.0,
-            delta=1e-6,
-            moment=1e30,
-            steps=2,
-            descent=Descent(smoothness=1e-300),
-        )
+        kind.plan(facts, epsilon=1.0, delta=1e-6, steps=2, **known)
 
 
 @pytest.mark.parametrize("radius", [1e30, 1e200])
