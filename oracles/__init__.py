@@ -34,6 +34,7 @@ _HOMES = {
     "Task": "task",
     "TimeLimited": "minimize.wrappers",
     "Timing": "minimize.wrappers",
+    "UnfinishedBuildError": "errors",
     "UnfinishedDrawError": "errors",
     "UnknownOracleError": "errors",
     "UnsupportedProblemError": "errors",
@@ -68,6 +69,7 @@ if TYPE_CHECKING:  # the same names, for type checkers
     from privopt.oracles.errors import MissingSolverError as MissingSolverError
     from privopt.oracles.errors import OracleError as OracleError
     from privopt.oracles.errors import SolverFailedError as SolverFailedError
+    from privopt.oracles.errors import UnfinishedBuildError as UnfinishedBuildError
     from privopt.oracles.errors import UnfinishedDrawError as UnfinishedDrawError
     from privopt.oracles.errors import UnknownOracleError as UnknownOracleError
     from privopt.oracles.errors import UnsupportedProblemError as UnsupportedProblemError

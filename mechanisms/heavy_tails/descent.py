@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
@@ -87,6 +88,13 @@ class RobustDescent(SteppedMechanism):
 
     def _find_oracles(self) -> None:
         prox_step(self.convex_set, ElasticNet(l1=self.regularizer.l1))
+
+    def _check_numbers(self) -> None:
+        """Refuse steps, too, that noise of ten standard deviations takes beyond the doubles."""
+        super()._check_numbers()
+        noise = 10 * max(abs(number) for number in self.noise.values())
+        if not math.isfinite(self.steps * self.step_sizes[0] * noise):
+            raise OverflowError(f"step sizes of {self.step_sizes[0]:.3g}")
 
     @property
     def step_sizes(self) -> tuple[float, float]:

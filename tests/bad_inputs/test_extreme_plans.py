@@ -21,6 +21,7 @@ from privopt.mechanisms.discrete import calibration
 from privopt.mechanisms.discrete.preparation import prepare_oracle
 from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.mechanisms.heavy_tails.descent import Descent
+from privopt.mechanisms.heavy_tails.robust_descent import RobustGradientDescent
 from privopt.mechanisms.nonconvex.constrained import DPConstrainedStationaryPoint
 from privopt.mechanisms.nonconvex.net import NetMechanism
 from privopt.mechanisms.nonconvex.stationary import DPStationaryPoint
@@ -429,6 +430,19 @@ def test_numbers_that_leave_the_doubles_are_refused_in_the_plan(
             None if ball is None else L2Ball(2, ball),
             epsilon=1.0,
             delta=1e-6,
+        )
+
+
+def test_steps_that_noise_takes_beyond_the_doubles_are_refused_in_the_plan() -> None:
+    """Every release was refused, after the booking, for weights that are no numbers."""
+    with pytest.raises(PrivacyParameterError, match="leave the range of doubles"):
+        RobustGradientDescent.plan(
+            unclipped_facts(12, 2, LogisticLoss()),
+            epsilon=1.0,
+            delta=1e-6,
+            moment=1e30,
+            steps=2,
+            descent=Descent(smoothness=1e-300),
         )
 
 
