@@ -71,8 +71,8 @@ class DPMirrorDescent(FullBatchMechanism):
         made = super()._calibrated(target, steps, output)
         if step_size is None:
             step_size = cls._default_step_size(target, made.steps)
-        elif not 0 < check_real(step_size, "step_size") < math.inf:
-            raise PrivacyParameterError(f"step_size must be positive, got {step_size}")
+        if not 0 < check_real(step_size, "step_size") < math.inf:
+            raise PrivacyParameterError(f"step_size must be positive and finite, got {step_size}")
         return dataclasses.replace(made, step_size=float(step_size))
 
     @classmethod
