@@ -70,9 +70,11 @@ def _claims(plan: OPSamp, unpaid: OPSamp) -> tuple[AuditedClaim, ...]:
     edges = 0.5 + np.linspace(-8, 8, 65)
 
     def law(one: OPSamp, prefers: int) -> NDArray[np.float64]:
-        z = (edges - prefers) / one.mean.laplace.scale
-        below = np.where(z < 0, np.exp(np.minimum(z, 0)) / 2, 1 - np.exp(-np.maximum(z, 0)) / 2)
-        return np.diff(np.concatenate([[0.0], below, [1.0]]))
+        """Each tail is computed from its own end: far out, 1 minus the rest would be 0."""
+        z = (np.concatenate([[-np.inf], edges, [np.inf]]) - prefers) / one.mean.laplace.scale
+        below, above = np.exp(np.minimum(z, 0)) / 2, np.exp(-np.maximum(z, 0)) / 2
+        across = 1 - below[:-1] - above[1:]
+        return np.where(z[1:] <= 0, np.diff(below), np.where(z[:-1] >= 0, -np.diff(above), across))
 
     def subject(name: str, one: OPSamp) -> Subject:
         laws = law(one, 0), law(one, 1)
