@@ -45,7 +45,7 @@ def audit(
         typer.Option(
             min=1,
             help="Releases per data set, in multiples of 400: half choose the event, half test it. More runs "
-            "tighten the bounds. With --all the default takes less than ten minutes on two cores.",
+            "tighten the bounds. With --all the default takes about half an hour on two cores.",
         ),
     ] = 4_000,
     confidence: Annotated[
