@@ -22,12 +22,11 @@ from privopt.mechanisms.convex.likely_weights import (
     towards_mean,
 )
 from privopt.mechanisms.privacy.gradient_noise import VectorNoise, gaussian_releases
-from privopt.mechanisms.privacy.noise import NoiseSource, checked_source
 from privopt.mechanisms.privacy.noisy_share import NoisyShare
-from privopt.mechanisms.privacy.reliance import spent
+from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.mechanisms.risk.iteration import Run, StepClock
 from privopt.mechanisms.risk.mechanism import RealRelease, RiskMechanism, RiskTarget
-from privopt.oracles.limits import Limits, Watch, started
+from privopt.oracles.limits import Watch
 from privopt.problems.convex.losses import LogisticLoss, Loss, SquaredLoss
 from privopt.problems.convex.regularizers import NO_REGULARIZER, ElasticNet, Vector
 from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts
@@ -131,21 +130,9 @@ class SufficientStatistics(RiskMechanism):
     def _run(self, risk: EmpiricalRisk, run: Run) -> tuple[Vector, None]:
         return self._model(*self._noisy_moments(risk, run)), None
 
-    def release(
-        self,
-        risk: EmpiricalRisk,
-        noise: NoiseSource | None = None,
-        start: Vector | None = None,
-        limits: Limits | None = None,
-    ) -> RealRelease:
-        """Run once on the data, as every mechanism does, and release the share of positives, too.
-
-        The share is post-processing of the noisy moments, which hold the mean label.
-        """
-        self._check(risk)
-        source = checked_source(noise)
-        A, b, sigma = self._noisy_moments(risk, Run(self._start(start), source, started(limits)))
-        spend = spent(self, source)
+    def _released(self, risk: EmpiricalRisk, run: Run, spend: PrivacySpend) -> RealRelease:
+        """Release the share of positives, too: post-processing of the noisy moments, with the mean label."""
+        A, b, sigma = self._noisy_moments(risk, run)
         return RealRelease(self._model(A, b, sigma), spend, self.noise, share=self._share(b, sigma))
 
     def _share(self, b: Vector, sigma: float) -> NoisyShare | None:

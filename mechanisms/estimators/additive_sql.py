@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from typing import Any
 
 from privopt.mechanisms.estimators.branches import Node
 from privopt.mechanisms.estimators.sql import (
-    TABLE,
+    alias_of,
     as_double,
+    class_by_sign,
     double,
-    free_name,
-    identifier,
-    literal,
     points_expression,
+    statement_with,
 )
 from privopt.mechanisms.estimators.tree_sql import leaf_expression
 from privopt.problems.tables.predicates import Predicates
@@ -48,11 +46,5 @@ def additive_statement(
     tree = leaf_expression(branches, predicates, [double(score) for score in scores])
     # A refused record has no points, and a sum with NULL is NULL.
     score = f"{double(unit)} * ({card} / {schema.denominator}) + {as_double(tree)}"
-    alias = f"privopt_{hashlib.sha256(score.encode()).hexdigest()[:16]}"
-    label = (
-        f"CASE WHEN {alias} > 0 THEN {literal(classes[1])} WHEN {alias} <= 0 THEN {literal(classes[0])} END"
-    )
-    taken = {column.name.lower() for column in schema.columns}
-    added = f"{alias} AS {free_name('score', taken)},\n  {label} AS {free_name('prediction', taken)}"
-    inner = f"SELECT {TABLE}.*, {score} AS {alias} FROM {identifier(table)} AS {TABLE}"
-    return f"SELECT *,\n  {added}\nFROM (\n{inner}\n) AS scored\n"
+    alias = alias_of(score)
+    return statement_with(schema, table, score, {"score": alias, "prediction": class_by_sign(alias, classes)})

@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -66,11 +66,8 @@ def select_statement(
     total = f"(\n  {points_expression(schema, points)}\n)"
     if schema.denominator != 1:
         total = f"{as_double(total)} / {schema.denominator}"
-    alias = f"privopt_{hashlib.sha256(total.encode()).hexdigest()[:16]}"
-    label = (
-        f"CASE WHEN {alias} > 0 THEN {literal(classes[1])} WHEN {alias} <= 0 THEN {literal(classes[0])} END"
-    )
-    added = {"points": alias, "prediction": label}
+    alias = alias_of(total)
+    added = {"points": alias, "prediction": class_by_sign(alias, classes)}
     if risks is not None:
         steps = [
             f"WHEN {alias} <= {double(edge)} THEN {double(risk)}"
@@ -78,10 +75,29 @@ def select_statement(
         ]
         last = f"WHEN {alias} IS NOT NULL THEN {double(risks.risks[-1])}"
         added["risk"] = as_double("CASE " + "\n  ".join([*steps, last]) + " END")
+    return statement_with(schema, table, total, added)
+
+
+def alias_of(expression: str) -> str:
+    """Return the name under which a statement computes an expression, once for each record."""
+    return f"privopt_{hashlib.sha256(expression.encode()).hexdigest()[:16]}"
+
+
+def class_by_sign(alias: str, classes: Sequence[Any]) -> str:
+    """Return SQL for the class of a score: (negative, positive), NULL for a record without a score."""
+    return (
+        f"CASE WHEN {alias} > 0 THEN {literal(classes[1])} WHEN {alias} <= 0 THEN {literal(classes[0])} END"
+    )
+
+
+def statement_with(schema: Schema, table: str, expression: str, added: Mapping[str, str]) -> str:
+    """Return a SELECT of a table with columns added, which may use ``alias_of`` the expression.
+
+    If a declared column has one of the added names, in upper or lower case, a number is appended.
+    """
     taken = {column.name.lower() for column in schema.columns}
-    named = [f"{value} AS {free_name(name, taken)}" for name, value in added.items()]
-    inner = f"SELECT {TABLE}.*, {total} AS {alias} FROM {identifier(table)} AS {TABLE}"
-    columns = ",\n  ".join(["*", *named])
+    columns = ",\n  ".join(["*", *(f"{value} AS {free_name(name, taken)}" for name, value in added.items())])
+    inner = f"SELECT {TABLE}.*, {expression} AS {alias_of(expression)} FROM {identifier(table)} AS {TABLE}"
     return f"SELECT {columns}\nFROM (\n{inner}\n) AS scored\n"
 
 

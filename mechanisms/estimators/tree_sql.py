@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from typing import Any
 
 from privopt.mechanisms.estimators.branches import Leaf, Node, leaves_of
 from privopt.mechanisms.estimators.sql import (
-    TABLE,
+    alias_of,
     as_double,
     double,
-    free_name,
-    identifier,
     literal,
     points_expression,
     points_of_column,
+    statement_with,
 )
 from privopt.mechanisms.evaluation.leaves import LeafRisks
 from privopt.problems.tables.missing import plain_column
@@ -38,7 +36,7 @@ def tree_statement(
     leaves = list(leaves_of(branches))
     reached = leaf_expression(branches, predicates, [str(leaf.number) for leaf in leaves])
     leaf = f"CASE WHEN (\n  {nothing}\n) = 0 THEN {reached} END"
-    alias = f"privopt_{hashlib.sha256(leaf.encode()).hexdigest()[:16]}"
+    alias = alias_of(leaf)
     cases = [f"WHEN {leaf.number} THEN {literal(classes[leaf.label])}" for leaf in leaves]
     added = {"leaf": alias, "prediction": f"CASE {alias} {' '.join(cases)} END"}
     if risks is not None:
@@ -46,10 +44,7 @@ def tree_statement(
         for name, column in zip(names, risks.shares.T[-len(names) :], strict=True):
             values = [f"WHEN {leaf.number} THEN {double(column[leaf.number])}" for leaf in leaves]
             added[name] = as_double(f"CASE {alias} {' '.join(values)} END")
-    taken = {column.name.lower() for column in predicates.schema.columns}
-    named = ",\n  ".join(["*", *(f"{value} AS {free_name(name, taken)}" for name, value in added.items())])
-    inner = f"SELECT {TABLE}.*, {leaf} AS {alias} FROM {identifier(table)} AS {TABLE}"
-    return f"SELECT {named}\nFROM (\n{inner}\n) AS scored\n"
+    return statement_with(predicates.schema, table, leaf, added)
 
 
 def leaf_expression(node: Node, predicates: Predicates, values: Sequence[str], indent: str = "  ") -> str:

@@ -322,8 +322,11 @@ class RiskMechanism(ABC):
         """
         self._check(risk)
         source, fresh = checked_source(noise), self._fresh()
-        point, proof = fresh._run(risk, Run(fresh._start(start), source, started(limits)))
-        spend = spent(self, source)
+        return fresh._released(risk, Run(fresh._start(start), source, started(limits)), spent(self, source))
+
+    def _released(self, risk: EmpiricalRisk, run: Run, spend: PrivacySpend) -> RealRelease:
+        """Run once and return the release; a mechanism that releases more than a point overrides it."""
+        point, proof = self._run(risk, run)
         return RealRelease(point, spend, self.noise, proof)
 
     def without_noise(self, risk: EmpiricalRisk, start: Vector | None = None) -> Vector:
