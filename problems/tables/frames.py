@@ -126,6 +126,16 @@ def _array(values: object) -> Any:
             return values.to_numpy(dtype=np.float64, na_value=np.nan)
         if isinstance(values.dtype, pd.StringDtype) and values.dtype.storage == "pyarrow":
             return _as_arrow(values)
+        if (
+            isinstance(values.dtype, pd.CategoricalDtype)
+            and values.dtype.categories.inferred_type == "string"
+        ):
+            try:
+                texts = pa.array(values.dtype.categories, type=pa.large_string())
+            except UnicodeEncodeError:  # halves of characters
+                return np.asarray(values)
+            codes = values.cat.codes.to_numpy()
+            return texts.take(pa.array(codes, mask=codes < 0))
     try:
         return np.asarray(values, dtype=None if hasattr(values, "dtype") else object)
     except (TypeError, ValueError):
