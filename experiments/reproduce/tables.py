@@ -69,6 +69,23 @@ class Power:
             return Agreement.NO
         return Agreement.YES if self.low <= bound else Agreement.PARTLY
 
+    def grows_at_most(self, bound: float) -> Agreement:
+        """Return whether the power is no larger than that of a growing bound; in part if it may be."""
+        if self.slope <= bound:
+            return Agreement.YES
+        return Agreement.PARTLY if self.low <= bound else Agreement.NO
+
+
+def earned(agreement: Agreement, better: int, of: int) -> Agreement:
+    """Return an agreement of results that are better than those of a constant at ``better`` settings.
+
+    Claims on ratios and on slow growth hold for a model that does nothing, so where it is as good they are
+    not counted.
+    """
+    if better == of or agreement is Agreement.NO:
+        return agreement
+    return Agreement.PARTLY if better else Agreement.NO
+
 
 def power_law(frame: pd.DataFrame, least: float = 1e-12) -> Power:
     """Fit the power of ``at`` in ``value`` over all runs; smaller values count as ``least``.
