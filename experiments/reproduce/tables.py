@@ -90,10 +90,12 @@ def earned(agreement: Agreement, better: int, of: int) -> Agreement:
 def power_law(frame: pd.DataFrame, least: float = 1e-12) -> Power:
     """Fit the power of ``at`` in ``value`` over all runs; smaller values count as ``least``.
 
-    With no more than two points there is no interval: its ends are infinite.
+    With no more than two points there is no interval: its ends are infinite. Equal values have power 0.
     """
     x = np.log(frame["at"].to_numpy(dtype=float))
     y = np.log(np.maximum(frame["value"].to_numpy(dtype=float), least))
+    if np.ptp(y) == 0:  # where linregress has no interval
+        return Power(0.0, 0.0, 0.0)
     fit = stats.linregress(x, y)
     reach = float(stats.t.ppf(0.975, len(x) - 2)) * fit.stderr if len(x) > 2 else math.inf
     return Power(float(fit.slope), float(fit.slope - reach), float(fit.slope + reach))
