@@ -335,7 +335,7 @@ def _descended(kind: str) -> pd.DataFrame:
             named = cell.curve == fig.NAMED
             excess = cell.level**-2.1 * (1 if named else 3) * math.exp(0.01 * rng.normal())
             start = 1e-20 if kind == "shuffled" else 10.0
-            excess = {"constant": start, "without noise": 0.0}.get(kind, excess)
+            excess = {"constant": start, "without noise": 1e-15}.get(kind, excess)
             slope = 0 if kind in ("constant", "without noise") else -0.6
             gradient = cell.level**slope * math.exp(0.01 * rng.normal())
             values = {fig.EXCESS: excess, fig.START: start, fig.GRADIENT: gradient, fig.BOUND: 1.5 * excess}
