@@ -8,6 +8,7 @@ import pandas as pd
 
 from privopt.experiments.reproduce import wang_xu2019 as paper
 from privopt.experiments.reproduce.interface import Cell, Point, Reproduction, Verdict, held
+from privopt.experiments.reproduce.tables import earned
 from privopt.experiments.workbench.drawing import Figure
 from privopt.experiments.workbench.figures import colour
 from privopt.experiments.workbench.panels import panels_figure, shade
@@ -46,7 +47,7 @@ def verdicts(frame: pd.DataFrame) -> list[Verdict]:
     return [
         Verdict(
             f"{dataset}: the more records, the smaller the gradient",
-            held(paper.falls(values.to_list()), len(values) - 1),
+            earned(held(paper.falls(values.to_list()), len(values) - 1), *paper.descended(frame, dataset)),
             f"{', '.join(f'{v:.3g} at n = {n:,.0f}' for n, v in values.items())} (means over the later half "
             "of the iterations).",
         )

@@ -6,7 +6,7 @@ import math
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
@@ -185,6 +185,66 @@ def test_verdicts_follow_what_was_measured() -> None:
         found = {v.claim: v.agreement for v in neel.verdicts(_frame(values))}
         assert found["OPDisc is consistently more accurate than RSPM (printed noise)"] is agreement
         assert found["RSPM is far more accurate than private logistic regression (sound noise)"] is agreement
+
+
+def test_a_constant_is_not_steadier_than_a_mechanism() -> None:
+    values = dict.fromkeys(
+        ((p, c) for p in (neel.CODE, neel.PRINTED, neel.SOUND) for c in (neel.RSPM, neel.LR)), 0.7
+    )
+    frame = _frame(
+        values | dict.fromkeys((((p, neel.OPDISC)) for p in (neel.CODE, neel.PRINTED, neel.SOUND)), 0.5)
+    )
+    still = frame.assign(value=frame["value"].where(frame["curve"] != neel.OPDISC, 0.5))
+    more = _frame({(neel.SOUND, c): 0.6 for c in (neel.EXPONENTIAL, neel.WIDE)})
+    found = neel.verdicts(pd.concat([still, more]))
+    assert {v.agreement for v in found if "varies least" in v.claim} == {Agreement.NO}
+
+
+def _norms(cells: list[Cell], value: Callable[[Cell], float], start: float) -> pd.DataFrame:
+    """Return results of a figure of Wang and Xu: a norm at the start, and later ones."""
+    lines = []
+    for cell in cells:
+        for at, norm in ((1, start), (100, value(cell)), (200, value(cell))):
+            lines += [Line.of(cell, Point(run, at, wang_xu2019.MEASURE, norm)) for run in range(2)]
+    return pd.DataFrame(lines)
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_an_iterate_that_does_not_move_agrees_with_no_figure(number: int) -> None:
+    """Norms that differ between data sets and sizes by chance alone, and are those of the start."""
+    figure = reproduction(f"wang-xu2019-figure{number}")
+    cells = list(figure.cells(True))
+
+    def chance(cell: Cell) -> float:
+        return 1 - 1e-3 * math.log1p(cell.level) - 0.05 * (cell.panel == wang_xu2019.COVERTYPE)
+
+    still = figure.verdicts(_norms(cells, chance, 0.5))
+    assert {v.agreement for v in still if "larger ε" not in v.claim} == {Agreement.NO}
+    moved = figure.verdicts(_norms(cells, lambda cell: 0.1 * chance(cell), 0.5))
+    assert {v.agreement for v in moved} == {Agreement.YES}
+
+
+@pytest.mark.parametrize(("number", "grows"), [(3, True), (4, False)])
+def test_errors_of_a_constant_do_not_depend_on_sizes(number: int, grows: bool) -> None:
+    """A constant, like labels without signal, has the error of the start; no noise, no dependence on ε."""
+    paper, figure = wang_xiao2020, reproduction(f"wang-xiao2020-figure{number}")
+
+    def frame(value: Callable[[Cell, float], float]) -> pd.DataFrame:
+        lines = []
+        for cell in figure.cells(True):
+            found = value(cell, paper.SIZE_CURVES[cell.curve][1])
+            lines += [
+                Line.of(cell, Point(k, cell.level, paper.MEASURES[cell.panel], found)) for k in range(2)
+            ]
+        return pd.DataFrame(lines)
+
+    power = 0.5 if grows else -0.5
+    claimed = figure.verdicts(frame(lambda cell, epsilon: cell.level**power / epsilon))
+    assert {v.agreement for v in claimed} == {Agreement.YES, Agreement.HOLDS}
+    constant = figure.verdicts(frame(lambda cell, epsilon: 1.0))
+    assert {v.agreement for v in constant} == {Agreement.NO, Agreement.FAILS}
+    quiet = figure.verdicts(frame(lambda cell, epsilon: cell.level**power))
+    assert {v.agreement for v in quiet if "as ε grows" in v.claim} == {Agreement.NO}
 
 
 def test_iterates_of_a_descent_are_those_of_its_release() -> None:
