@@ -12,7 +12,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from privopt.experiments.reproduce.interface import Agreement, Cell, Point, Reproduction, Verdict
-from privopt.experiments.reproduce.tables import Power, earned, pivot, power_law
+from privopt.experiments.reproduce.tables import Power, earned, means, pivot, power_law
 from privopt.experiments.workbench.drawing import Figure
 from privopt.experiments.workbench.figures import colour
 from privopt.experiments.workbench.panels import Curve, Panel, averaged, panels_figure
@@ -278,7 +278,7 @@ class Study:
         found = []
         for panel, of, measure, what, bound in claims:
             power = self.power(frame, self.ours, measure, panel)
-            risk, start = (_averages(frame, panel, m)[self.ours] for m in (EXCESS, START))
+            risk, start = (means(frame, panel, m)[self.ours] for m in (EXCESS, START))
             better = int((risk < start).sum())
             found.append(
                 Verdict(
@@ -309,10 +309,10 @@ class Study:
 
         A value of n counts only where the method is better than zero weights, to which a constant is equal.
         """
-        risk, work, start = (_averages(frame, RECORDS, m) for m in (EXCESS, GRADIENTS, START))
+        risk, work, start = (means(frame, RECORDS, m) for m in (EXCESS, GRADIENTS, START))
         useful = risk[self.ours] < start[self.ours]
         found = []
-        for other in (m for m in self.methods[1:] if m in risk.index):
+        for other in (m for m in self.methods[1:] if m in risk):
             better = int((useful & (risk[self.ours] <= risk[other])).sum())
             cheaper = int((useful & (work[self.ours] <= work[other])).sum())
             of = len(risk[other])
@@ -360,12 +360,6 @@ class Study:
 def condition_number(l2: float) -> float:
     """Return (L + l2) / l2 for rows of norm 1."""
     return 1 + LogisticLoss.smoothness / l2
-
-
-def _averages(frame: pd.DataFrame, panel: str, measure: str) -> pd.Series[float]:
-    """Return means over runs by curve and level."""
-    here = frame[(frame["panel"] == panel) & (frame["measure"] == measure)]
-    return here.groupby(["curve", "level"])["value"].mean()
 
 
 def printed_rounds(facts: RiskFacts, l2: float, epsilon: float) -> tuple[int, ...]:

@@ -116,10 +116,10 @@ def compute(cell: Cell, quick: bool) -> Iterator[Point]:
     name = cell.panel.removesuffix(", against ε")
     n, epsilon = (int(cell.level), EPSILON) if name == cell.panel else (_MIDDLE, cell.level)
     constant = PROBLEMS[name].constant
-    options = {"condition": PolyakLojasiewicz(constant)} if cell.curve == NAMED else {}
+    condition = PolyakLojasiewicz(constant) if cell.curve == NAMED else None
     for run in range(runs(quick)):
         risk, least = _made(name, n, run)
-        plan = DPGradientDescent.plan(risk.facts, epsilon=epsilon, delta=DELTA, **options)
+        plan = DPGradientDescent.plan(risk.facts, epsilon=epsilon, delta=DELTA, condition=condition)
         w = plan.release(risk, NoiseSource(insecure_seed=run)).point
         start = risk.value(np.zeros(risk.facts.dimension)) - least
         yield Point(run, cell.level, EXCESS, max(risk.value(w) - least, 0.0))
