@@ -20,7 +20,6 @@ FIGURES = (
     "wang2017-table1",
     "wang2017-table2",
     "wang2017-table3",
-    "wang2017-theorem6",
     "wang-chen-xu2019-risk",
     "wang-chen-xu2019-minima",
     "wang-xiao2020-figure1",

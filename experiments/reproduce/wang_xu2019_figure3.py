@@ -43,16 +43,19 @@ def draw(frame: pd.DataFrame) -> Figure:
 
 
 def verdicts(frame: pd.DataFrame) -> list[Verdict]:
-    norms = paper.late_norms(frame)
-    return [
-        Verdict(
-            f"{dataset}: the more records, the smaller the gradient",
-            earned(held(paper.falls(values.to_list()), len(values) - 1), *paper.descended(frame, dataset)),
-            f"{', '.join(f'{v:.3g} at n = {n:,.0f}' for n, v in values.items())} (means over the later half "
-            "of the iterations).",
+    found = []
+    for dataset, values in paper.late_norms(frame).items():
+        better, of = paper.descended(frame, dataset)
+        words = ", ".join(f"{v:.3g} at n = {n:,.0f}" for n, v in values.items())
+        found.append(
+            Verdict(
+                f"{dataset}: the more records, the smaller the gradient",
+                earned(held(paper.falls(values.to_list()), len(values) - 1), better, of),
+                f"{words} (means over the later half of the iterations); below that of the start at {better} "
+                f"of {of} values of n.",
+            )
         )
-        for dataset, values in norms.items()
-    ]
+    return found
 
 
 FIGURE = Reproduction(

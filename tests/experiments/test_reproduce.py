@@ -23,9 +23,6 @@ from privopt.experiments.reproduce import (
     neel2020_spacing,
     runner,
     wang2017,
-    wang2017_table1,
-    wang2017_table2,
-    wang2017_table3,
     wang2017_theorem6,
     wang_xiao2020,
     wang_xu2019,
@@ -341,48 +338,6 @@ def test_verdicts_on_stationarity_follow_what_was_measured() -> None:
     for power, ratio, agreement in ((-0.6, 0.3, Agreement.YES), (0.0, 1.0, Agreement.NO)):
         found = wang_xu2019_table1.verdicts(_stationarity(power, ratio))
         assert {v.agreement for v in found if "grows at most" not in v.claim} == {agreement}
-
-
-TABLES = (wang2017_table1._STUDY, wang2017_table2._STUDY, wang2017_table3._STUDY)
-
-
-def _bounds(study: wang2017.Study, kind: str) -> pd.DataFrame:
-    """Return results of a table as its bounds have them, of a constant, without noise, on shuffled labels."""
-    rng = np.random.default_rng(7)
-    growth = {wang2017.FEATURES: study.growth - 0.1, wang2017.CONDITIONS: 0.9}
-    lines = []
-    for cell in study.cells(True):
-        ours = 1e6 * cell.level ** growth.get(cell.panel, study.slope - 0.1)
-        work = cell.level ** {wang2017.RECORDS: study.work, wang2017.CONDITIONS: 0.9}.get(cell.panel, 0)
-        start = {"shuffled": 1e-9}.get(kind, 1e9)
-        for run in range(3):
-            excess = {"constant": start, "without noise": 1e-12}.get(
-                kind, ours * math.exp(0.01 * rng.normal())
-            )
-            rival = cell.curve != study.ours
-            values = {
-                wang2017.EXCESS: excess * (1.5 if rival and kind != "constant" else 1),
-                wang2017.GRADIENTS: (work + cell.level * (cell.curve == "dp-sgd")) * (1 + rival),
-                wang2017.START: start,
-            }
-            lines += [Line.of(cell, Point(run, cell.level, m, v)) for m, v in values.items()]
-    return pd.DataFrame(lines)
-
-
-@pytest.mark.parametrize("study", TABLES, ids=["1", "2", "3"])
-def test_verdicts_on_bounds_are_earned(study: wang2017.Study) -> None:
-    """What holds of the paper's bounds does not of a constant; and no noise means no power of n."""
-
-    def agreements(kind: str, part: str) -> set[Agreement]:
-        return {v.agreement for v in study.verdicts(_bounds(study, kind)) if part in v.claim}
-
-    for part in ("risk falls", "risk grows at most", "as accurate as"):
-        assert agreements("as claimed", part) <= {Agreement.YES, Agreement.HOLDS}
-    for kind in ("constant", "shuffled"):
-        for part in ("risk grows at most", "as accurate as"):
-            assert agreements(kind, part) <= {Agreement.NO, Agreement.FAILS}
-    for kind in ("constant", "without noise"):
-        assert agreements(kind, "risk falls") == {Agreement.NO}
 
 
 def _descended(kind: str) -> pd.DataFrame:
