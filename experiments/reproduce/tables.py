@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +11,7 @@ import pandas as pd
 from scipy import stats
 
 from privopt.experiments.reproduce.interface import Agreement
+from privopt.problems.convex.regularizers import Vector
 
 
 def pivot(frame: pd.DataFrame, measures: Sequence[str], column: str, by: str = "level") -> pd.DataFrame:
@@ -99,3 +100,8 @@ def power_law(frame: pd.DataFrame, least: float = 1e-12) -> Power:
     fit = stats.linregress(x, y)
     reach = float(stats.t.ppf(0.975, len(x) - 2)) * fit.stderr if len(x) > 2 else math.inf
     return Power(float(fit.slope), float(fit.slope - reach), float(fit.slope + reach))
+
+
+def bound_power(frame: pd.DataFrame, bound: Callable[[Vector], Vector]) -> float:
+    """Return the power that a bound, such as log(n) / n, has over the places of measured values."""
+    return power_law(frame.assign(value=bound(frame["at"].to_numpy(dtype=float)))).slope

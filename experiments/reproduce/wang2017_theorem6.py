@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from privopt.experiments.reproduce.interface import Agreement, Cell, Point, Reproduction, Verdict, held
-from privopt.experiments.reproduce.tables import Power, pivot, power_law
+from privopt.experiments.reproduce.tables import Power, bound_power, pivot, power_law
 from privopt.experiments.reproduce.wang2017 import CITE, PAPER
 from privopt.experiments.workbench.drawing import Figure
 from privopt.experiments.workbench.figures import colour
@@ -179,7 +179,7 @@ def _rate(frame: pd.DataFrame, panel: str) -> Verdict:
     values = _values(frame, panel, NAMED, EXCESS)
     bound, what = -2.0, "ε to the power -2"
     if panel in PROBLEMS:
-        bound = power_law(values.assign(value=(np.log(values["at"]) / values["at"]) ** 2)).slope
+        bound = bound_power(values, lambda n: (np.log(n) / n) ** 2)
         what = f"log(n)² / n², that is n to the power {bound:.2f}"
     power: Power = power_law(values)
     return Verdict(

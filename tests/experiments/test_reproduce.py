@@ -23,7 +23,13 @@ from privopt.experiments.reproduce import (
     neel2020_spacing,
     runner,
     wang2017,
+    wang2017_table1,
+    wang2017_table2,
+    wang2017_table3,
     wang2017_theorem6,
+    wang_chen_xu2019_minima,
+    wang_chen_xu2019_population,
+    wang_chen_xu2019_risk,
     wang_xiao2020,
     wang_xu2019,
     wang_xu2019_table1,
@@ -340,6 +346,48 @@ def test_verdicts_on_stationarity_follow_what_was_measured() -> None:
         assert {v.agreement for v in found if "grows at most" not in v.claim} == {agreement}
 
 
+TABLES = (wang2017_table1._STUDY, wang2017_table2._STUDY, wang2017_table3._STUDY)
+
+
+def _bounds(study: wang2017.Study, kind: str) -> pd.DataFrame:
+    """Return results of a table as its bounds have them, of a constant, without noise, on shuffled labels."""
+    rng = np.random.default_rng(7)
+    growth = {wang2017.FEATURES: study.growth - 0.1, wang2017.CONDITIONS: 0.9}
+    lines = []
+    for cell in study.cells(True):
+        ours = 1e6 * cell.level ** growth.get(cell.panel, study.slope - 0.1)
+        work = cell.level ** {wang2017.RECORDS: study.work, wang2017.CONDITIONS: 0.9}.get(cell.panel, 0)
+        start = {"shuffled": 1e-9}.get(kind, 1e9)
+        for run in range(3):
+            excess = {"constant": start, "without noise": 1e-12}.get(
+                kind, ours * math.exp(0.01 * rng.normal())
+            )
+            rival = cell.curve != study.ours
+            values = {
+                wang2017.EXCESS: excess * (1.5 if rival and kind != "constant" else 1),
+                wang2017.GRADIENTS: (work + cell.level * (cell.curve == "dp-sgd")) * (1 + rival),
+                wang2017.START: start,
+            }
+            lines += [Line.of(cell, Point(run, cell.level, m, v)) for m, v in values.items()]
+    return pd.DataFrame(lines)
+
+
+@pytest.mark.parametrize("study", TABLES, ids=["1", "2", "3"])
+def test_verdicts_on_bounds_are_earned(study: wang2017.Study) -> None:
+    """What holds of the paper's bounds does not of a constant; and no noise means no power of n."""
+
+    def agreements(kind: str, part: str) -> set[Agreement]:
+        return {v.agreement for v in study.verdicts(_bounds(study, kind)) if part in v.claim}
+
+    for part in ("risk falls", "risk grows at most", "as accurate as"):
+        assert agreements("as claimed", part) <= {Agreement.YES, Agreement.HOLDS}
+    for kind in ("constant", "shuffled"):
+        for part in ("risk grows at most", "as accurate as"):
+            assert agreements(kind, part) <= {Agreement.NO, Agreement.FAILS}
+    for kind in ("constant", "without noise"):
+        assert agreements(kind, "risk falls") == {Agreement.NO}
+
+
 def _descended(kind: str) -> pd.DataFrame:
     """Return results of Theorem 6 as claimed, of a constant, without noise or on labels without signal."""
     fig = wang2017_theorem6
@@ -369,6 +417,103 @@ def test_verdicts_on_the_lojasiewicz_condition_are_earned() -> None:
     assert {v.agreement for v in shuffled} == {Agreement.NO, Agreement.FAILS}
     quiet = [v for v in fig.verdicts(_descended("without noise")) if "falls" in v.claim]
     assert {v.agreement for v in quiet} == {Agreement.NO}
+
+
+def _risks(kind: str) -> pd.DataFrame:
+    """Return excess risks as in Theorems 2 to 4, of a constant, without noise or on shuffled labels."""
+    fig = wang_chen_xu2019_risk
+    rng = np.random.default_rng(9)
+    lines = []
+    for cell in fig.cells(True):
+        power = -1.1 if cell.curve == fig.NET else -2.1 if cell.panel == fig._BUDGETS else -0.6
+        start = 1e-9 if kind == "shuffled" else 1.0
+        for run in range(3):
+            excess = 0.01 * cell.level**power * math.exp(0.01 * rng.normal())
+            excess = {"constant": start, "without noise": 1e-8}.get(kind, excess)
+            values = {fig.EMPIRICAL: excess, fig.POPULATION: excess, fig.START: start}
+            lines += [Line.of(cell, Point(run, cell.level, m, v)) for m, v in values.items()]
+    return pd.DataFrame(lines)
+
+
+def test_verdicts_on_langevin_dynamics_and_nets_are_earned() -> None:
+    found = {
+        kind: wang_chen_xu2019_risk.verdicts(_risks(kind)) for kind in ("claimed", "constant", "shuffled")
+    }
+    assert {v.agreement for v in found["claimed"]} == {Agreement.YES, Agreement.HOLDS}
+    assert {v.agreement for v in found["constant"]} == {Agreement.NO, Agreement.FAILS}
+    assert {v.agreement for v in found["shuffled"] if "Theorem" in v.claim} == {Agreement.NO}
+    quiet = wang_chen_xu2019_risk.verdicts(_risks("without noise"))
+    assert {v.agreement for v in quiet if "Theorem" in v.claim} == {Agreement.NO}
+
+
+def _populations(kind: str) -> pd.DataFrame:
+    """Return results of Theorems 5 and 6 as claimed, of a constant, without noise or on shuffled labels."""
+    fig = wang_chen_xu2019_population
+    rng = np.random.default_rng(10)
+    lines = []
+    for cell in fig.cells(True):
+        power = 0.02 if cell.panel.endswith("against d") else -0.6
+        start = 1e-9 if kind == "shuffled" else 1e3
+        for run in range(3):
+            excess = cell.level**power * math.exp(1e-4 * rng.normal()) * (1 + (cell.curve == fig.PRINTED))
+            excess = {"constant": start, "without noise": 1e-6}.get(kind, excess)
+            values = {fig.EXCESS: excess, fig.START: start, fig.STEPS: 10.0}
+            lines += [Line.of(cell, Point(run, cell.level, m, v)) for m, v in values.items()]
+    return pd.DataFrame(lines)
+
+
+def test_verdicts_on_population_risk_are_earned() -> None:
+    fig = wang_chen_xu2019_population
+    assert {v.agreement for v in fig.verdicts(_populations("claimed"))} == {Agreement.YES, Agreement.HOLDS}
+    for kind in ("constant", "shuffled"):
+        assert {v.agreement for v in fig.verdicts(_populations(kind))} == {Agreement.NO, Agreement.FAILS}
+    quiet = [v for v in fig.verdicts(_populations("without noise")) if "falls" in v.claim]
+    assert {v.agreement for v in quiet} == {Agreement.NO}
+
+
+def test_weights_of_the_model_minimise_the_population_risk() -> None:
+    """The gradient of the exact risk is 0 there; records of a sample are n, and their shares the chances."""
+    fig = wang_chen_xu2019_population
+    for loss in fig.LOSSES:
+        for theorem in fig.THEOREMS:
+            people = fig.population(loss, theorem.norm, 3)
+            assert people.chances.sum() == pytest.approx(1.0)
+            slopes = people.chances * people.loss.slope(people.X @ people.weights, people.y)
+            assert np.abs(people.X.T @ slopes).max() < 1e-12
+            sample = people.sample(10**6, theorem.norm, 0)
+            assert sample.facts.n_records == 10**6
+            w = np.full(3, 0.2)  # 10^6 records within 6 deviations of a loss of range at most 2
+            assert sample.value(w) == pytest.approx(people.value(w), abs=6 * 1e-3)
+
+
+def test_residuals_stay_where_the_slope_of_the_biweight_is_positive() -> None:
+    fig = wang_chen_xu2019_population
+    people = fig.population("biweight", "l1", 6)
+    largest = np.abs(people.y).max() + 1  # |<x, w>| <= 1
+    s = np.linspace(1e-3, largest, 1_000)
+    assert np.all(people.loss.slope(s, np.zeros_like(s)) > 0)
+
+
+def _searches(left: float, found: float, true: float) -> pd.DataFrame:
+    """Return results of Theorems 7 to 9 with these shares, and an alpha that falls with n."""
+    fig = wang_chen_xu2019_minima
+    lines = []
+    for cell in fig.cells(True):
+        values = {fig.LEFT: left}
+        if cell.curve in fig._THEOREMS:
+            values |= {fig.FOUND: found, fig.TRUE: true, fig.ALPHA: cell.level**-0.6}
+            values |= {fig.GAMMA: 0.1, fig.CURVATURE: -0.5}
+        lines += [Line.of(cell, Point(0, cell.level, m, v)) for m, v in values.items()]
+    return pd.DataFrame(lines)
+
+
+def test_verdicts_on_local_minima_are_earned() -> None:
+    """A search that stays on the saddle, and one that calls anything a minimum, agree with nothing."""
+    verdicts = wang_chen_xu2019_minima.verdicts
+    assert {v.agreement for v in verdicts(_searches(1.0, 1.0, 1.0))} == {Agreement.YES}
+    assert {v.agreement for v in verdicts(_searches(0.0, 0.0, 0.0))} == {Agreement.NO}
+    lying = [v for v in verdicts(_searches(1.0, 1.0, 0.0)) if "left" not in v.claim]
+    assert {v.agreement for v in lying} == {Agreement.NO}
 
 
 @dataclass(frozen=True)
