@@ -347,7 +347,8 @@ class Study:
             "unless the paper's T and m are named; dp-sgd is the gradient perturbation of Bassily, Smith "
             "and Thakurta (2014), dp-gd and dp-pgd are not in the table. The least risk is found to 1e-6 "
             "without privacy. Gradients are counted record by record while it runs; Newton steps of the "
-            "perturbation methods evaluate Hessians too, which are not counted."
+            "perturbation methods evaluate Hessians too, which are not counted. A bound is from above: a "
+            "risk far below it may grow faster with p than the bound does."
         )
 
     def _ridges(self) -> str:
