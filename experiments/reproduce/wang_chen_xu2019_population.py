@@ -127,7 +127,7 @@ def sizes(quick: bool) -> tuple[int, ...]:
 
 
 def runs(quick: bool) -> int:
-    return 3 if quick else 10
+    return 6 if quick else 10
 
 
 def cells(quick: bool) -> list[Cell]:
