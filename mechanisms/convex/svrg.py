@@ -139,7 +139,7 @@ class DPSVRG(RiskMechanism):
         if np.ptp(weights) == 0:
             return (self.anchor_noise,) * len(self.rounds)
         one, p, n = self.anchor_noise, self.facts.dimension, self.facts.n_records
-        levels = one.level(1) * np.sqrt(weights) * (1 - 2.0**-50)  # rounding of the sum of squares
+        levels = one.level(1) * np.sqrt(weights) * (1 - 2.0**-40)  # rounding of the sum of squares
         return tuple(noise_at_level(float(level), 1, one.sensitivity, p, n) for level in levels)
 
     @property
