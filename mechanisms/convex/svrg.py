@@ -297,7 +297,9 @@ def anchor_weights(
     later = np.append(np.cumprod(kept[:0:-1])[::-1], 1.0)
     range_ = max(loss_range(facts, convex_set), 1e-150)  # above 0 also for a set of one point
     least = facts.dimension * sigma**2 / epochs / (2 * l2 * range_)
-    weights = np.maximum(later, min(1.0, least))
+    # Levels stay 16 times above what a grid of 2^-30 sigma adds to them, where no noise would do.
+    coarse = facts.dimension * (16 * 2.0**-MAX_EXPONENT * sigma / (facts.sensitivity / 2)) ** 2
+    weights = np.maximum(later, min(1.0, max(least, coarse)))
     return np.asarray(weights * (epochs / np.sum(weights)))
 
 

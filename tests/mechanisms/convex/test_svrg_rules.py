@@ -144,6 +144,14 @@ def test_an_early_anchor_costs_at_most_the_range_of_the_loss() -> None:
     assert total < 2
 
 
+def test_an_early_anchor_keeps_a_level_that_a_grid_can_hold() -> None:
+    """With a penalty so large that hardly anything is left of it, too: 16 sqrt(d) 2^-30, but for the mean."""
+    facts = RiskFacts(10**6, 1000, LogisticLoss())
+    plan = DPSVRG.plan(facts, None, ridge(1e12), epsilon=1.0, delta=1e-9, rounds=(500,) * 9)
+    first = plan.anchor_noises[0].level(1)
+    assert 16 * math.sqrt(1000) * 2.0**-30 <= first < 1e-3 * plan.anchor_noise.level(1)
+
+
 def test_without_a_penalty_anchors_are_alike() -> None:
     plan = DPSVRG.plan(FACTS, BALL, epsilon=1.0, delta=DELTA, rounds=(5, 10))
     assert plan.anchor_noises == (plan.anchor_noise,) * 2
