@@ -150,7 +150,12 @@ def _from_the_saddle(part: Part, draw: int) -> dict[str, float]:
     if part.mechanism == "without noise":
         plan = planned(DPStationaryPoint, problem, part.records, part.epsilon)
         return judged(problem, plan.without_noise(problem.risk, problem.saddle))
-    plan = planned(SADDLED[part.mechanism], problem, part.records, part.epsilon)
+    return searched(problem, part.mechanism, part.records, part.epsilon, draw)
+
+
+def searched(problem: Planted, mechanism: str, records: int, epsilon: float, draw: int) -> dict[str, float]:
+    """Run a mechanism from the saddle point and judge what it returns; its public numbers with draw 0."""
+    plan = planned(SADDLED[mechanism], problem, records, epsilon)
     released = plan.release(problem.risk, NoiseSource(insecure_seed=draw), start=problem.saddle)
     found = judged(problem, released.point)
     if isinstance(released, LocalMinimumRelease):

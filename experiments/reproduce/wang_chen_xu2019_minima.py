@@ -14,6 +14,7 @@ from privopt.experiments.reproduce.tables import bound_power, earned, means, piv
 from privopt.experiments.workbench.drawing import Figure
 from privopt.experiments.workbench.figures import colour
 from privopt.experiments.workbench.panels import Curve, Panel, averaged, panels_figure
+from privopt.problems.nonconvex.planted import Planted, strict_saddle
 
 LEFT, FOUND, GAMMA, CURVATURE = "left", "found", "gamma", "least curvature of the saddle"
 TRUE, ALPHA = "found, and true", "alpha"
@@ -23,6 +24,8 @@ _PROBLEMS = {
 }
 FREE, CONSTRAINED = "dp-sosp", "dp-gd-so"
 _CURVES = (FREE, CONSTRAINED, "dp-gld")
+_FEATURES, _DIMENSIONS = "quartic, against d", (4, 8, 16)
+_MANY = {FREE: 100_000, CONSTRAINED: 10_000_000}  # n, where d is varied
 _THEOREMS = {FREE: "Theorems 7 and 8", CONSTRAINED: "Theorem 9"}
 
 
@@ -39,26 +42,27 @@ def runs(quick: bool) -> int:
 
 
 def cells(quick: bool) -> list[Cell]:
-    return [Cell(p, curve, n) for p in _PROBLEMS for curve in _CURVES for n in sizes(quick, curve)]
+    found = [Cell(p, curve, n) for p in _PROBLEMS for curve in _CURVES for n in sizes(quick, curve)]
+    return found + [Cell(_FEATURES, curve, d) for curve in _THEOREMS for d in _DIMENSIONS]
 
 
-def _part(cell: Cell, count: int) -> nonconvex.Part:
-    """Return the part of ``privopt.experiments.nonconvex`` that computes a cell."""
-    work = next(p.work for p in nonconvex.parts(False) if p.part == "saddle")
-    return nonconvex.Part("saddle", cell.panel, cell.curve, int(cell.level), 1.0, count, work)
+def _problem(cell: Cell) -> tuple[Planted, int]:
+    """Return the problem of a cell, and n."""
+    if cell.panel == _FEATURES:
+        return strict_saddle(400, int(cell.level)), _MANY[cell.curve]
+    return nonconvex.saddles()[cell.panel], int(cell.level)
 
 
 def compute(cell: Cell, quick: bool) -> Iterator[Point]:
-    part = _part(cell, runs(quick))
-    for run in range(part.draws):
-        measured = part.work(part, run)
+    problem, n = _problem(cell)
+    for run in range(runs(quick)):
+        measured = nonconvex.searched(problem, cell.curve, n, 1.0, run)
         for measure in (LEFT, FOUND, GAMMA, ALPHA):  # the last two are public, and told with the first run
             if measure in measured:
                 yield Point(run, cell.level, measure, measured[measure])
         if FOUND in measured:
             yield Point(run, cell.level, TRUE, measured[FOUND] * measured["true"])
     if cell.curve in _THEOREMS:
-        problem = nonconvex.saddles()[cell.panel]
         least = float(np.linalg.eigvalsh(problem.risk.hessian(problem.saddle))[0])
         yield Point(0, cell.level, CURVATURE, least)
 
@@ -75,13 +79,23 @@ def draw(frame: pd.DataFrame) -> Figure:
     return panels_figure(panels)
 
 
+def table(frame: pd.DataFrame) -> pd.DataFrame:
+    measures = (LEFT, FOUND, TRUE, ALPHA, GAMMA, CURVATURE)
+    by_features = frame["panel"] == _FEATURES
+    parts = [
+        pivot(frame[~by_features], measures, "n = {:,.0f}"),
+        pivot(frame[by_features], measures, "d = {:g}"),
+    ]
+    return pd.concat(parts).fillna("")
+
+
 def verdicts(frame: pd.DataFrame) -> list[Verdict]:
     found = []
     for problem, title in _PROBLEMS.items():
         for curve in _THEOREMS:
             found += [_left(frame, problem, title, curve), _tested(frame, problem, title, curve)]
             found.append(_scaling(frame, problem, title, curve))
-    return found
+    return found + [_growth(frame, curve) for curve in _THEOREMS]
 
 
 def _left(frame: pd.DataFrame, problem: str, title: str, curve: str) -> Verdict:
@@ -134,6 +148,19 @@ def _scaling(frame: pd.DataFrame, problem: str, title: str, curve: str) -> Verdi
     )
 
 
+def _growth(frame: pd.DataFrame, curve: str) -> Verdict:
+    """Judge the power of d in alpha where points were found: n of order d / alpha^2 suffices."""
+    alphas, shares = (means(frame, _FEATURES, measure)[curve] for measure in (ALPHA, TRUE))
+    power = power_law(alphas.rename_axis("at").reset_index(name="value"))
+    right = int((shares >= 0.9).sum())
+    return Verdict(
+        f"{_THEOREMS[curve]}, {curve}, quartic: α grows at most like d to the power 0.5",
+        earned(power.grows_at_most(0.5), right, len(shares)),
+        f"Measured power: {power}; points found are α-SOSP in at least 90% of the runs at {right} of "
+        f"{len(shares)} values of d.",
+    )
+
+
 FIGURE = Reproduction(
     name="wang-chen-xu2019-minima",
     paper=paper.PAPER,
@@ -142,19 +169,20 @@ FIGURE = Reproduction(
     shows=(
         "Theorems, no pictures. For n large enough a private descent passes an approximate local minimum, "
         "and a private test of its iterates finds it, with high probability: saddle points are left; over "
-        "a set, too (Algorithm 6). n of order 1 / α² suffices for an α-SOSP."
+        "a set, too (Algorithm 6). n of order d / α² suffices for an α-SOSP."
     ),
     setting=lambda quick: (
         "Problems with a known saddle, where every run starts; each record stands for n / 400. ε = 1, δ = "
         f"1e-6, replacing one record, n public; {runs(quick)} runs, with privopt's defaults and sound noise. "
         "A run has left the saddle if it ends at least half of the way from the saddle's value to the least "
         "one. Found: an iterate passed the private test for (α, γ), curvature of at least -γ; true: its "
-        "exact gradient and Hessian do. dp-gd-so runs over a ball of radius 1.2."
+        "exact gradient and Hessian do. dp-gd-so runs over a ball of radius 1.2 (2 where d is varied, at n = "
+        f"{_MANY[FREE]:,} and {_MANY[CONSTRAINED]:,})."
     ),
     cells=cells,
     compute=compute,
     draw=draw,
     caption="Share of runs that left the saddle, against n.",
-    table=lambda frame: pivot(frame, (LEFT, FOUND, TRUE, ALPHA, GAMMA, CURVATURE), "n = {:,.0f}"),
+    table=table,
     verdicts=verdicts,
 )

@@ -502,7 +502,11 @@ def _searches(left: float, found: float, true: float) -> pd.DataFrame:
     for cell in fig.cells(True):
         values = {fig.LEFT: left}
         if cell.curve in fig._THEOREMS:
-            values |= {fig.FOUND: found, fig.TRUE: true, fig.ALPHA: cell.level**-0.6}
+            values |= {
+                fig.FOUND: found,
+                fig.TRUE: true,
+                fig.ALPHA: cell.level ** (0.4 if cell.panel == fig._FEATURES else -0.6),
+            }
             values |= {fig.GAMMA: 0.1, fig.CURVATURE: -0.5}
         lines += [Line.of(cell, Point(0, cell.level, m, v)) for m, v in values.items()]
     return pd.DataFrame(lines)
