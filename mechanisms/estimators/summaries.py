@@ -152,7 +152,7 @@ class Summarised(BoundedFit):
         z = normal_quantile(confidence)
         features: Any = self._features(X)
         if sp.issparse(features):
-            features = features.toarray()
+            features = sp.csr_array(features).toarray()
         found = inference.bounds(
             coefficients.rows(np.asarray(features, dtype=np.float64), inference.constant), z
         )
