@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Any, Self
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
@@ -151,8 +150,8 @@ class Summarised(BoundedFit):
         inference, coefficients = self._inference()
         z = normal_quantile(confidence)
         features: Any = self._features(X)
-        if sp.issparse(features):
-            features = sp.csr_array(features).toarray()
+        if hasattr(features, "toarray"):  # a sparse matrix
+            features = features.toarray()
         found = inference.bounds(
             coefficients.rows(np.asarray(features, dtype=np.float64), inference.constant), z
         )
