@@ -23,6 +23,10 @@ class InexactDrawError(PrivOptError):
     """The arithmetic behind a draw is too coarse for the privacy claim; nothing was released."""
 
 
+class NoIntervalError(PrivOptError, ValueError):
+    """Confidence intervals that a release does not support: the noise hides the model."""
+
+
 class LedgerError(PrivOptError):
     """Base class of ledger errors. No release has run when one is raised."""
 

@@ -30,6 +30,8 @@ COMMANDS = {
     "tree, rule list or robust model.",
     "calibrate": "Show the noise that a privacy guarantee requires, before any data are read.",
     "predict": "Predict with a saved model: columns `score` and `prediction`, in the order of the records.",
+    "summary": "Print the coefficients of a saved linear model with confidence intervals that include the "
+    "noise; costs no privacy.",
     "evaluate": "Release accuracy, balanced accuracy, ROC, AUC, confusion matrix and calibration, "
     "with intervals.",
     "card": "Print a saved scorecard, tree or rule list with its risks, as a page, Markdown, JSON or SQL; "
