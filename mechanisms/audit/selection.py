@@ -2,17 +2,19 @@
 
 A data set is one held-out record, which every model scores 1, or 0 on the neighbour. So all runs have the
 same law, and the released number is the largest of K draws: P[largest <= t] = f(P[one <= t]) with f the
-generating function of K. The outcome is whether it exceeds a threshold, low enough that all runs are rarely
-below it: there the number of runs multiplies the loss of a grid that is paid for once.
+generating function of K. The outcome is its cell: below both edges all runs are low, which multiplies the
+loss of a grid by the number of candidates; between them a run is rare, and so are runs that displace it.
 
 Neighbours: replace-one, the number of records public.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy import stats
 
 from privopt.mechanisms.audit.audit import Outcome, exact_epsilon
 from privopt.mechanisms.audit.claims import RELEASED, AuditedClaim, Subject
@@ -20,15 +22,13 @@ from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.tuning.scores import NoisyMean
 from privopt.mechanisms.tuning.selection import BestRun, Run, SelectionPlan
 
-# Chosen with the laws: the epsilon of the naive grid is largest near this threshold.
-_CANDIDATES, _THRESHOLD = 4, 0.2
+# Chosen with the laws: near these edges the epsilons of the claim and of both mutants are largest.
+_CANDIDATES, _EDGES = 8, (-0.2, 0.2)
 
 
 @dataclass(frozen=True)
 class SelectionSampler:
-    """Sampler of a plan's choice among runs that score one record: whether the best score exceeds the
-    threshold.
-    """
+    """Sampler of a plan's choice among runs that score one record: the cell of the best score."""
 
     plan: SelectionPlan
     record: float
@@ -36,7 +36,8 @@ class SelectionSampler:
     def __call__(self, runs: int, noise: NoiseSource) -> list[Outcome]:
         candidates = [list(self.plan.runs(noise)) for _ in range(runs)]
         scores = iter(self.plan.score.releases([[self.record]] * sum(map(len, candidates)), noise).tolist())
-        return [int(self._best(each, scores, noise) > _THRESHOLD) for each in candidates]
+        best = [self._best(each, scores, noise) for each in candidates]
+        return list(np.searchsorted(_EDGES, best).tolist())
 
     def _best(self, candidates: list[int], scores: Iterator[float], noise: NoiseSource) -> float:
         chosen = BestRun[int](noise)
@@ -46,15 +47,14 @@ class SelectionSampler:
         return chosen.best.score
 
 
-def _law(plan: SelectionPlan, record: float) -> tuple[float, float]:
+def _law(plan: SelectionPlan, record: float) -> tuple[float, ...]:
     """Return the law of the outcome; the noise is Laplace up to its grid of 2^-30."""
-    distance = (_THRESHOLD - record) * plan.score.level
-    below = 1 - math.exp(-distance) / 2 if distance > 0 else math.exp(distance) / 2
+    below = stats.laplace.cdf(_EDGES, loc=record, scale=1 / plan.score.level)
     if plan.law is None:
-        none = below**plan.candidates
+        sums = [float(p) ** plan.candidates for p in below]
     else:
-        none = plan.law.generating(below)
-    return none, 1 - none
+        sums = [plan.law.generating(float(p)) for p in below]
+    return tuple(np.diff([0.0, *sums, 1.0]).tolist())
 
 
 def _subject(name: str, plan: SelectionPlan) -> Subject:
@@ -72,4 +72,4 @@ def selection_claims() -> tuple[AuditedClaim, ...]:
         "random number of runs, each with the whole budget": replace(plan, score=whole),
     }
     subjects = tuple(_subject(name, mutant) for name, mutant in mutants.items())
-    return (AuditedClaim(plan.name, "one scored record, 4 candidates", _subject(RELEASED, plan), subjects),)
+    return (AuditedClaim(plan.name, f"one scored record, {_CANDIDATES} candidates", _subject(RELEASED, plan), subjects),)
