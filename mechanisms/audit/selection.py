@@ -23,7 +23,7 @@ from privopt.mechanisms.tuning.scores import NoisyMean
 from privopt.mechanisms.tuning.selection import BestRun, Run, SelectionPlan
 
 # Chosen with the laws: near these edges the epsilons of the claim and of both mutants are largest.
-_CANDIDATES, _EDGES = 8, (-0.2, 0.2)
+_CANDIDATES, _EDGES = 4, (-0.2, 0.2)
 
 
 @dataclass(frozen=True)
@@ -49,11 +49,11 @@ class SelectionSampler:
 
 def _law(plan: SelectionPlan, record: float) -> tuple[float, ...]:
     """Return the law of the outcome; the noise is Laplace up to its grid of 2^-30."""
-    below = stats.laplace.cdf(_EDGES, loc=record, scale=1 / plan.score.level)
+    below = np.asarray(stats.laplace.cdf(_EDGES, loc=record, scale=1 / plan.score.level)).tolist()
     if plan.law is None:
-        sums = [float(p) ** plan.candidates for p in below]
+        sums = [p**plan.candidates for p in below]
     else:
-        sums = [plan.law.generating(float(p)) for p in below]
+        sums = [plan.law.generating(p) for p in below]
     return tuple(np.diff([0.0, *sums, 1.0]).tolist())
 
 
@@ -72,4 +72,8 @@ def selection_claims() -> tuple[AuditedClaim, ...]:
         "random number of runs, each with the whole budget": replace(plan, score=whole),
     }
     subjects = tuple(_subject(name, mutant) for name, mutant in mutants.items())
-    return (AuditedClaim(plan.name, f"one scored record, {_CANDIDATES} candidates", _subject(RELEASED, plan), subjects),)
+    return (
+        AuditedClaim(
+            plan.name, f"one scored record, {_CANDIDATES} candidates", _subject(RELEASED, plan), subjects
+        ),
+    )

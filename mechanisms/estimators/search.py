@@ -1,12 +1,12 @@
-"""``PrivateSearchCV``: the best of several private models, by noisy scores on held-out records, paid for once."""
+"""``PrivateSearchCV``: the best of several private models, by noisy scores on held-out records."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -90,16 +90,22 @@ class SearchPlan:
         return "\n".join((f"spend: {self.spend}", *self.expected))
 
 
-def _of_best(name: str) -> Any:
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+def _of_best(name: str) -> Callable[[Method], Method]:
     def available(search: Any) -> bool:
         source = getattr(search, "best_estimator_", None)
         if source is None:
-            estimators = search.estimator if isinstance(search.estimator, list | tuple) else [search.estimator]
+            estimators = (
+                search.estimator if isinstance(search.estimator, list | tuple) else [search.estimator]
+            )
             source = estimators[0]
         getattr(source, name)  # an AttributeError says what is missing
         return True
 
-    return available_if(available)
+    decorate: Callable[[Method], Method] = available_if(available)
+    return decorate
 
 
 class PrivateSearchCV(BookedEstimator, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
@@ -197,7 +203,9 @@ class PrivateSearchCV(BookedEstimator, MetaEstimatorMixin, BaseEstimator):  # ty
         spend = replace(planned.spend, insecure_seed=source.insecure_seed)
         with booked(self.ledger, spend, given) as (X, y):
             parts = _split(_checked(X, candidates), y, planned, source)
-            search = _Search(candidates, planned, score, source, started(self.limits), self._delta_given(planned))
+            search = _Search(
+                candidates, planned, score, source, started(self.limits), self._delta_given(planned)
+            )
             best = search.run(*parts)
         model = best.made
         if model is None:
@@ -208,7 +216,7 @@ class PrivateSearchCV(BookedEstimator, MetaEstimatorMixin, BaseEstimator):  # ty
         self.best_estimator_, self.best_index_, self.best_score_ = model.estimator, model.number, best.score
         self.best_params_ = planned.candidates[model.number]
         self.plan_, self.spend_, self.scorer_ = planned, spend, score.name
-        if isinstance(self.best_estimator_, BookedEstimator):
+        if isinstance(model.estimator, BookedEstimator):
             self.best_estimator_.spend_ = spend
             self.best_estimator_.set_params(limits=candidates[model.number].estimator.limits)
         return self
@@ -231,7 +239,9 @@ class PrivateSearchCV(BookedEstimator, MetaEstimatorMixin, BaseEstimator):  # ty
             raise InvalidInputError(f"held_out is a share of the records in (0, 1), got {share!r}")
         held = max(1, int(share * n))
         if n - held < 2:
-            raise InvalidInputError(f"n_samples = {n}: a search needs at least 3 records, 2 to fit a model to")
+            raise InvalidInputError(
+                f"n_samples = {n}: a search needs at least 3 records, 2 to fit a model to"
+            )
         delta = public_delta(self.delta, n)
         given: Unread[Any] = Unread(n - held, _never_read, n_columns)
         selection, spends = self._planned(candidates, given, delta)
@@ -270,7 +280,11 @@ class PrivateSearchCV(BookedEstimator, MetaEstimatorMixin, BaseEstimator):  # ty
         """Return all candidates, checked as far as possible without knowing the data."""
         several = isinstance(self.estimator, list | tuple)
         estimators = list(self.estimator) if several else [self.estimator]
-        grids = self.param_grid if several and self.param_grid is not None else [self.param_grid] * len(estimators)
+        grids = (
+            self.param_grid
+            if several and self.param_grid is not None
+            else [self.param_grid] * len(estimators)
+        )
         if not isinstance(grids, Sequence) or len(grids) != len(estimators):
             raise InvalidInputError(f"{len(estimators)} estimators need a list of as many grids")
         made = []
@@ -452,15 +466,14 @@ class _PlannedError(BaseException):
         self.spend = spend
 
 
-def _run_spend(
-    candidate: Candidate, plan: SelectionPlan, delta: float, given: Unread[Any]
-) -> PrivacySpend:
+def _run_spend(candidate: Candidate, plan: SelectionPlan, delta: float, given: Unread[Any]) -> PrivacySpend:
     """Return what a run of a candidate costs, before any data are read.
 
     Estimators of this package tell it in a fit that ends where records would be read.
     """
     model = _with_budget(candidate, plan, delta)
-    if not isinstance(model, BookedEstimator):
+    own = isinstance(model, BookedEstimator)
+    if not own:
         return _declared_spend(model)
 
     def stop(spend: PrivacySpend) -> None:
@@ -515,7 +528,9 @@ def _with(estimator: Any, params: Mapping[str, Any]) -> Any:
         InvalidInputError: it declares no budget, or has a ledger or fixed noise of its own.
     """
     if not hasattr(estimator, "get_params") or isinstance(estimator, type):
-        raise InvalidInputError(f"estimator must be an estimator of scikit-learn's kind, got {told(estimator)}")
+        raise InvalidInputError(
+            f"estimator must be an estimator of scikit-learn's kind, got {told(estimator)}"
+        )
     name = type(estimator).__name__
     if wrong := sorted(set(params) & set(_BUDGET)):
         raise InvalidInputError(f"{', '.join(wrong)}: set for every run by the search, so not searched over")
@@ -531,7 +546,7 @@ def _with(estimator: Any, params: Mapping[str, Any]) -> Any:
         )
     if fixed := [key for key in ("ledger", "insecure_seed", "random_state") if known.get(key) is not None]:
         raise InvalidInputError(
-            f"{name}: {' and '.join(fixed)} must be None, as the search books once and every run has fresh noise"
+            f"{name}: {' and '.join(fixed)} must be None: the search books once, and runs have fresh noise"
         )
     return model
 
@@ -596,7 +611,7 @@ def _common_range(models: Sequence[Any]) -> tuple[float, float]:
 def _check_table(X: Any) -> None:
     if is_dask(X) or is_engine_table(X) or isinstance(X, CountedRecords | Unread):
         raise InvalidInputError(
-            f"a search splits records at random, so it takes a table in memory, not {told(type(X).__name__)}: "
+            f"a search splits records at random, so it takes a table in memory, not {told(X)}: "
             "X.compute() or X.to_pandas(), say"
         )
 
@@ -635,7 +650,8 @@ def _rows(table: Any, numbers: NDArray[np.int64]) -> Any:
     if isinstance(table, list | tuple):
         return [table[i] for i in numbers]
     if sp.issparse(table):
-        return table.tocsr()[numbers]
+        sparse: Any = table
+        return sparse.tocsr()[numbers]
     return np.asarray(table)[numbers]
 
 

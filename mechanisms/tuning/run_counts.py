@@ -163,7 +163,8 @@ def _log_ratio_of_gaussian(mu: float, stop: float) -> float:
     while True:
         bound = share(right + mu) / share(left)
         known = float(np.max(share(left + mu) / share(left)))
-        most = max(float(np.max(bound)), share(np.array(ends[0] + mu)) / stop, 1 / share(np.array(_FAR)))
+        tails = float(share(ends[:1] + mu)[0]) / stop, 1 / float(share(ends[-1:])[0])
+        most = max(float(np.max(bound)), *tails)
         if most <= known * (1 + _RATIO_GAP):
             return math.log(most) * (1 + 1e-13) + 1e-14
         kept = bound > known
@@ -197,5 +198,7 @@ def _tail(mean: float, shape: float) -> Floats:
         raise PrivacyParameterError(f"a mean of {mean:g} runs is too large: millions of runs would be likely")
     k = np.arange(1, most)
     weights = np.concatenate([[1.0], np.cumprod((k + shape) / (k + 1) * (1 - stop))])
-    tail = np.cumsum(weights[::-1])[::-1]  # from the smallest, so that every sum is exact relative to its size
+    tail = np.cumsum(weights[::-1])[
+        ::-1
+    ]  # from the smallest, so that every sum is exact relative to its size
     return np.asarray(tail[1:] / tail[0])

@@ -31,7 +31,7 @@ class NoisyMean:
     gaussian: bool
 
     def __post_init__(self) -> None:
-        if not _LEAST <= self.level:
+        if not self.level >= _LEAST:
             raise PrivacyParameterError(f"a score at the level {self.level:g} is nothing but noise")
 
     @property
@@ -49,7 +49,9 @@ class NoisyMean:
         kind = DiscreteGaussianRelease if self.gaussian else DiscreteLaplaceRelease
         one = kind(1.0, self.scale, 1)
         if (one.mu if isinstance(one, DiscreteGaussianRelease) else one.epsilon) > self.level:
-            raise PrivacyParameterError(f"a score at the level {self.level:g} is beyond the grid of its noise")
+            raise PrivacyParameterError(
+                f"a score at the level {self.level:g} is beyond the grid of its noise"
+            )
         # One vector of sums, whose coordinates have independent noise of the same scale.
         sums = kind(1.0, self.scale, len(numbers)).release(numbers.T, noise)
         return np.asarray(sums / numbers.shape[1])

@@ -95,10 +95,13 @@ def test_scikit_learn_conventions(estimator: BaseEstimator, check: Any) -> None:
 def test_best_model_is_released_with_the_spend_of_the_search() -> None:
     X, y = records()
     search = PrivateSearchCV(logistic(), FOUR, epsilon=30.0, insecure_seed=4).fit(X, y)
-    assert search.spend_.epsilon == 30.0 and search.spend_.delta == pytest.approx(1 / 400**2)
-    assert search.spend_.insecure_seed == 4 and search.spend_.mechanism == "private-selection"
+    assert search.spend_.epsilon == 30.0
+    assert search.spend_.delta == pytest.approx(1 / 400**2)
+    assert search.spend_.insecure_seed == 4
+    assert search.spend_.mechanism == "private-selection"
     best = search.best_estimator_
-    assert best.spend_ == search.spend_ and best.limits is None
+    assert best.spend_ == search.spend_
+    assert best.limits is None
     assert {name: getattr(best, name) for name in FOUR} == search.best_params_
     assert search.plan_.candidates[search.best_index_] == search.best_params_
     assert best.epsilon == search.plan_.selection.run_epsilon < 30.0
@@ -107,7 +110,8 @@ def test_best_model_is_released_with_the_spend_of_the_search() -> None:
     np.testing.assert_array_equal(search.decision_function(X), best.decision_function(X))
     assert search.score(X, y) == best.score(X, y) > 0.7
     assert abs(search.best_score_ - best.score(X, y)) < 0.2
-    assert list(search.classes_) == ["no", "yes"] and search.n_features_in_ == 3
+    assert list(search.classes_) == ["no", "yes"]
+    assert search.n_features_in_ == 3
 
 
 def test_saved_model_states_the_spend_of_the_search(tmp_path: Path) -> None:
@@ -148,7 +152,8 @@ def test_interruption_stays_booked(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     search = PrivateSearchCV(logistic(), FOUR, ledger=ledger)
     with pytest.raises(KeyboardInterrupt):
         search.fit(X, y)
-    assert ledger.total().epsilon == 1.0 and not hasattr(search, "best_estimator_")
+    assert ledger.total().epsilon == 1.0
+    assert not hasattr(search, "best_estimator_")
 
 
 def test_limits_release_nothing(tmp_path: Path) -> None:
@@ -157,7 +162,8 @@ def test_limits_release_nothing(tmp_path: Path) -> None:
     search = PrivateSearchCV(logistic(), FOUR, ledger=ledger, limits=Limits(cancelled=lambda: True))
     with pytest.raises(SearchError, match="INTERRUPTED"):
         search.fit(X, y)
-    assert ledger.total().epsilon == 1.0 and not hasattr(search, "best_estimator_")
+    assert ledger.total().epsilon == 1.0
+    assert not hasattr(search, "best_estimator_")
 
 
 def test_number_of_runs_is_neither_shown_nor_kept() -> None:
@@ -167,9 +173,12 @@ def test_number_of_runs_is_neither_shown_nor_kept() -> None:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         search = with_classes(word=["yes", "no", "maybe"]).set_params(limits=limits).fit(X, y)
-    assert not shown and not caught and Coin.fits
+    assert not shown
+    assert not caught
+    assert Coin.fits
     assert not any("run" in name or "results" in name for name in vars(search))
-    assert search.spend_.claim == "not checked" and "Coin" in search.spend_.note
+    assert search.spend_.claim == "not checked"
+    assert "Coin" in search.spend_.note
 
 
 def test_progress_counts_runs_where_all_are_made() -> None:
@@ -177,7 +186,8 @@ def test_progress_counts_runs_where_all_are_made() -> None:
     shown: list[Progress] = []
     limits = Limits(on_progress=shown.append)
     PrivateSearchCV(logistic(), {"steps": [1, 2]}, epsilon=9.0, limits=limits).fit(X, y)
-    assert shown and all(now.total == 2 for now in shown)
+    assert shown
+    assert all(now.total == 2 for now in shown)
 
 
 def test_failing_candidate_has_the_lowest_score_and_tells_nothing() -> None:
@@ -226,11 +236,14 @@ def test_spend_that_differs_from_the_plan_ends_the_search(monkeypatch: pytest.Mo
 
 def test_parts_are_drawn_anew_and_cover_all_records() -> None:
     X = np.arange(50.0)[:, None]
-    search = PrivateSearchCV(PrivateLinearRegression(data_norm=99.0, label_range=(0, 50)), {"fit_intercept": [True, False]})
+    search = PrivateSearchCV(
+        PrivateLinearRegression(data_norm=99.0, label_range=(0, 50)), {"fit_intercept": [True, False]}
+    )
     planned = search.plan(50, 1)
     splits = [module._split(X, X[:, 0], planned, module.NoiseSource()) for _ in range(2)]
     for fitted, held in splits:
-        assert len(held.X) == planned.n_held_out == 10 and len(fitted.X) == planned.n_fitted == 40
+        assert len(held.X) == planned.n_held_out == 10
+        assert len(fitted.X) == planned.n_fitted == 40
         assert sorted([*fitted.y, *held.y]) == list(range(50))
         np.testing.assert_array_equal(fitted.X[:, 0], fitted.y)
     assert list(splits[0][1].y) != list(splits[1][1].y)
@@ -248,13 +261,17 @@ def test_every_run_has_fresh_noise() -> None:
 def test_plan_is_the_budget_of_every_run_without_data() -> None:
     search = PrivateSearchCV(logistic(), FOUR, epsilon=1.0, delta=1e-6)
     planned = search.plan(10_000, 3)
-    assert planned.n_fitted == 8_000 and planned.n_held_out == 2_000
+    assert planned.n_fitted == 8_000
+    assert planned.n_held_out == 2_000
     level = planned.selection.run_mu
-    assert level is not None and all(s.level <= level for s in planned.run_spends)
+    assert level is not None
+    assert all(s.level <= level for s in planned.run_spends)
     # More than all four runs would have had.
     assert level > gaussian_mu(1.0, 1e-6) / 2
     text = str(planned)
-    assert "random number, 4 on average" in text and "noise 1." in text and "regularizer: ridge" in text
+    assert "random number, 4 on average" in text
+    assert "noise 1." in text
+    assert "regularizer: ridge" in text
 
 
 def test_notion_of_the_runs_decides_the_plan() -> None:
@@ -262,7 +279,8 @@ def test_notion_of_the_runs_decides_the_plan() -> None:
     facts: dict[str, Any] = {"schema": schema, "classes": (0, 1)}
     trees = PrivateSearchCV(PrivateTreeClassifier(**facts), {"max_depth": [1, 2, 3, 4]}, epsilon=1.0)
     planned = trees.plan(1000)
-    assert planned.selection.notion == "pure" and planned.spend.delta == 0
+    assert planned.selection.notion == "pure"
+    assert planned.spend.delta == 0
     cards = PrivateSearchCV(
         [PrivateHalfspaceClassifier(mechanism="seeded", **facts), PrivateTreeClassifier(**facts)], delta=1e-6
     )
@@ -295,7 +313,10 @@ def test_sparse_tables_and_probabilities() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"estimator": make_pipeline(StandardScaler(), logistic()), "param_grid": None}, "no parameter epsilon"),
+        (
+            {"estimator": make_pipeline(StandardScaler(), logistic()), "param_grid": None},
+            "no parameter epsilon",
+        ),
         ({"estimator": logistic(insecure_seed=1)}, "insecure_seed must be None"),
         ({"estimator": logistic(ledger="ledger.db")}, "ledger must be None"),
         ({"estimator": logistic(classes=None)}, "same classes"),

@@ -27,7 +27,8 @@ def test_random_number_of_runs_is_within_the_budget(candidates: int, epsilon: fl
         # What a fit makes of the pair it is given, and the score.
         mu = gaussian_mu(plan.run_epsilon, plan.run_delta)
         claim = RunClaim(plan.run_epsilon, plan.run_delta, None if plan.run_mu is None else mu)
-        assert plan.score.gaussian and plan.score.level <= mu
+        assert plan.score.gaussian
+        assert plan.score.level <= mu
         assert plan.covers(PrivacySpend.gdp(mu, plan.run_delta, "a fit"))
         assert 0.99 * epsilon < selection_epsilon(claim, plan.law) <= epsilon
         assert selection_delta(claim, plan.law) <= delta
@@ -36,10 +37,12 @@ def test_random_number_of_runs_is_within_the_budget(candidates: int, epsilon: fl
 
 def test_largest_level_that_a_plan_accepts_is_within_the_budget() -> None:
     plan = SelectionPlan.plan(9, epsilon=1.0, delta=1e-8, notion="gdp")
-    assert plan.law is not None and plan.run_mu is not None
+    assert plan.law is not None
+    assert plan.run_mu is not None
     least = gaussian_delta(plan.run_mu, plan.run_epsilon)
     claim = RunClaim(plan.run_epsilon, least, plan.run_mu)
-    assert selection_epsilon(claim, plan.law) <= 1.0 and selection_delta(claim, plan.law) <= 1e-8
+    assert selection_epsilon(claim, plan.law) <= 1.0
+    assert selection_delta(claim, plan.law) <= 1e-8
     # A level that composes to another total is refused.
     assert not plan.covers(PrivacySpend.gdp(1.001 * plan.run_mu, plan.run_delta, "a fit"))
 
@@ -47,23 +50,28 @@ def test_largest_level_that_a_plan_accepts_is_within_the_budget() -> None:
 @pytest.mark.parametrize("candidates", [2, 3])
 def test_all_runs_compose_to_the_budget(candidates: int) -> None:
     plan = SelectionPlan.plan(candidates, epsilon=1.0, delta=1e-6, notion="gdp")
-    assert plan.law is None and plan.run_mu is not None
+    assert plan.law is None
+    assert plan.run_mu is not None
     assert gaussian_epsilon(math.sqrt(candidates) * plan.run_mu, 1e-6) <= 1.0
     assert plan.run_mu == pytest.approx(gaussian_mu(1.0, 1e-6) / math.sqrt(candidates), rel=1e-6)
-    assert plan.spend.notion == "gdp" and plan.spend.epsilon <= 1.0
+    assert plan.spend.notion == "gdp"
+    assert plan.spend.epsilon <= 1.0
     assert plan.score.level <= plan.run_mu
     mu = gaussian_mu(plan.run_epsilon, plan.run_delta)
     assert plan.covers(PrivacySpend.gdp(mu, plan.run_delta, "a fit"))
     mixed = SelectionPlan.plan(candidates, epsilon=1.0, delta=1e-6, notion="approximate")
-    assert candidates * mixed.run_epsilon * (1 + 1e-9) <= 1.0 and candidates * mixed.run_delta <= 1e-6
+    assert candidates * mixed.run_epsilon * (1 + 1e-9) <= 1.0
+    assert candidates * mixed.run_delta <= 1e-6
     pure = SelectionPlan.plan(candidates, epsilon=1.0, delta=1e-6, notion="pure")
-    assert candidates * pure.run_epsilon * (1 + 1e-9) <= 1.0 and pure.spend.delta == 0
+    assert candidates * pure.run_epsilon * (1 + 1e-9) <= 1.0
+    assert pure.spend.delta == 0
     assert list(plan.runs(NoiseSource())) == list(range(candidates))
 
 
 def test_pure_runs_need_no_delta() -> None:
     plan = SelectionPlan.plan(6, epsilon=1.0, delta=0.0, notion="pure")
-    assert plan.law is not None and not plan.score.gaussian
+    assert plan.law is not None
+    assert not plan.score.gaussian
     assert selection_epsilon(RunClaim(plan.run_epsilon, 0.0), plan.law) <= 1.0
     assert plan.spend.notion == "pure"
     with pytest.raises(PrivacyParameterError, match="delta = 0"):
@@ -91,7 +99,8 @@ def test_candidates_are_drawn_evenly_and_anew() -> None:
     plan, source = SelectionPlan.plan(5, epsilon=1.0, delta=0.0, notion="pure"), NoiseSource(insecure_seed=1)
     drawn = [list(plan.runs(source)) for _ in range(400)]
     counts = np.bincount([k for runs in drawn for k in runs], minlength=5)
-    assert len(counts) == 5 and counts.min() > 0.8 * counts.mean()
+    assert len(counts) == 5
+    assert counts.min() > 0.8 * counts.mean()
     assert any(len(set(runs)) < len(runs) for runs in drawn)  # the same candidate may be run again
     assert min(map(len, drawn)) == 1
 
@@ -103,7 +112,8 @@ def test_ties_are_broken_evenly() -> None:
         best = BestRun[int](source)
         for made, score in [(9, 0.5), (0, 1.0), (8, 0.0), (1, 1.0), (2, 1.0)]:
             best.take(Run(made, score))
-        assert best.best is not None and best.best.made is not None
+        assert best.best is not None
+        assert best.best.made is not None
         wins[best.best.made] += 1
     assert wins.min() > 150
 
