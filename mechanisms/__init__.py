@@ -47,6 +47,7 @@ _HOMES = {
     "PrivateRobustClassifier": "estimators.robust",
     "PrivateRobustRegression": "estimators.robust",
     "PrivateRuleListClassifier": "estimators.tree",
+    "PrivateSearchCV": "estimators.search",
     "PrivateSigmoidClassifier": "estimators.bounded_linear",
     "PrivateTreeClassifier": "estimators.tree",
     "RISK_MECHANISMS": "registry",
@@ -111,6 +112,7 @@ if TYPE_CHECKING:  # the same names, for type checkers
     from privopt.mechanisms.estimators.scorecard import (
         PrivateHalfspaceClassifier as PrivateHalfspaceClassifier,
     )
+    from privopt.mechanisms.estimators.search import PrivateSearchCV as PrivateSearchCV
     from privopt.mechanisms.estimators.tree import PrivateRuleListClassifier as PrivateRuleListClassifier
     from privopt.mechanisms.estimators.tree import PrivateTreeClassifier as PrivateTreeClassifier
     from privopt.mechanisms.heavy_tails.clipped_newton import ClippedNewton as ClippedNewton

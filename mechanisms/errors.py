@@ -51,3 +51,7 @@ class AuditError(PrivOptError, ValueError):
     """An audit that cannot be made: invalid laws, outcomes of another type, or a law without a closed
     form.
     """
+
+
+class SearchError(PrivOptError, RuntimeError):
+    """A search that ended without a model: at a limit, or because every run failed. It stays spent."""
