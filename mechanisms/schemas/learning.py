@@ -213,7 +213,8 @@ class SchemaPlan:
         if kind is ColumnType.TEXT:
             assert plan.categories is not None
             texts = plan.categories.release(_texts(held, markers), source)
-            names = [text for text in texts if _is_writable(text)]
+            taken = self._other_features(plan.name)
+            names = [text for text in texts if _is_writable(text) and f"{plan.name}={text}" not in taken]
             made = Categorical(plan.name, names, "ignore", na_values=self.na_values) if names else None
             return None if made is None else MissingLevel(made)
         assert plan.cuts is not None
@@ -221,6 +222,11 @@ class SchemaPlan:
         whole = kind is ColumnType.WHOLE
         cuts = readable_cuts(plan.cuts.release(values[~np.isnan(values)], source), whole=whole)
         return MissingLevel(Binned(plan.name, outer_edges(cuts, whole=whole), na_values=self.na_values))
+
+    def _other_features(self, name: str) -> set[str]:
+        """Return names of features of other columns; a category whose feature has one of them is dropped."""
+        declared = {feature for column in self.declared for feature in column.feature_names}
+        return declared | {f"{plan.name} is missing" for plan in self.columns if plan.name != name}
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready: the spend, and what each column costs."""

@@ -167,6 +167,15 @@ def test_nothing_is_kept_where_no_category_is_frequent() -> None:
         learn_schema({"id": names}, epsilon=2.0, types={"id": "text"})
 
 
+def test_a_category_whose_feature_has_the_name_of_another_is_dropped() -> None:
+    cells = {
+        "town": np.array(["Bern", "x is missing"] * (N // 2), dtype=object),
+        "town=x": np.arange(float(N)),
+    }
+    found = learn_schema(cells, epsilon=2.0, types={"town": "text", "town=x": "number"})
+    assert found.schema.columns[0].levels == ("Bern", "missing")
+
+
 def test_seeded_runs_repeat_and_others_do_not() -> None:
     first, again, other = (learned(table(), seed).schema for seed in (1, 1, 2))
     assert first == again
