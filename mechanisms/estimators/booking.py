@@ -78,8 +78,8 @@ def booked(
 ) -> Iterator[Content]:
     """Context manager that reserves the spend in the ledger, if there is one, and reads the records.
 
-    An error after the reservation carries a note that the reserved spend counts as spent. Fits within it are
-    parts of the release, and are not booked again.
+    An error after the reservation carries a note that the reserved spend counts as spent. Fits within it
+    that have no ledger of their own are parts of the release.
 
     Raises:
         BudgetExceededError: the ledger refused; nothing was read.
@@ -88,7 +88,8 @@ def booked(
     if charge is not None:
         charge(spend)
     with charged(_covered):
-        if ledger is None or charge is not None:
+        # A fit within another one, in a callback say, that has a ledger of its own is booked there.
+        if ledger is None or charge not in (None, _covered):
             yield records._read()
             return
         with _reserved(ledger, spend):

@@ -39,9 +39,8 @@ def expected_lines(
         f"{runs}, each at epsilon = {plan.run_epsilon:.4g}, delta = {plan.run_delta:.3g}",
         f"models are fitted to {n - held_out} records and scored on {held_out}; the score has noise of "
         f"{plan.score.scale / held_out:.2g}",
-        f"expected: noise {noise:.2f} times that of one fit to all records with the whole budget. On public "
-        "tables tuning lost to the defaults of this package; it pays for estimators without good defaults, "
-        "or candidates that differ by more than this noise",
+        f"expected: noise {noise:.2f} times that of one fit to all records with the whole budget. "
+        "Tuning pays for estimators without good defaults, or candidates that differ by more than this noise",
         *(f"{name}: {FREE[name]}" for name in names),
         _THRESHOLDS,
     )

@@ -87,11 +87,6 @@ class CutPlan:
         one = pure_to_gdp(self.strength * (1 + ARITHMETIC_SHARE))
         return math.sqrt(self.depth) * one * (1 + 2.0**-50)
 
-    @property
-    def rank_error(self) -> float:
-        """A typical error of a cut, in records of its node: a few over strength, for the prior's mass."""
-        return 4.0 / self.strength
-
     def release(self, values: Floats, source: NoiseSource) -> tuple[float, ...]:
         """Release the cuts, increasing. Costs ``level``.
 

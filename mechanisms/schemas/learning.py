@@ -61,7 +61,7 @@ class ColumnPlan:
             parts.append(f"type by vote, safe beyond a lead of {self.vote.margin:,} cells")
         if self.cuts is not None:
             count = 2**self.cuts.depth - 1
-            parts.append(f"{count} cut{'s' * (count > 1)}, off by about {self.cuts.rank_error:,.0f} records")
+            parts.append(f"{count} cut{'s' * (count > 1)}")
         if self.categories is not None:
             parts.append(f"categories of {self.categories.found:,} records or more")
         return f"{self.name}: {'; '.join(parts) or 'both values, free'}"
