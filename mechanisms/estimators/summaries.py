@@ -83,7 +83,7 @@ class Summarised(BoundedFit):
     @property
     @abstractmethod
     def _no_intervals(self) -> str:
-        """What to do for intervals, for a model without them."""
+        """Return the advice of the error that a model without intervals raises."""
 
     def summary(self, confidence: float = 0.95) -> Summary:
         """Return all coefficients, per unit of their columns, with confidence intervals.

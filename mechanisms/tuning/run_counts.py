@@ -104,7 +104,7 @@ class RunCounts:
 
 @dataclass(frozen=True)
 class RunClaim:
-    """What every run satisfies: the pair (epsilon, delta), and mu-GDP where ``mu`` is not None."""
+    """The privacy claim of every run: the pair (epsilon, delta), and mu-GDP where ``mu`` is not None."""
 
     epsilon: float
     delta: float
