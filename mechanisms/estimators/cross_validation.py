@@ -15,7 +15,7 @@ from types import FrameType, GeneratorType
 from typing import Any
 
 _SEARCHES, _VALIDATIONS = "sklearn.model_selection._search", "sklearn.model_selection._validation"
-_LIST_ITERATOR = type(iter([]))
+_LIST_ITERATOR: type[Any] = type(iter(list[Any]()))
 # Folds of cross-validations that have started.
 _SEEN: weakref.WeakSet[GeneratorType[Any, Any, Any]] = weakref.WeakSet()
 
@@ -63,7 +63,7 @@ def _of_validation(call: FrameType, splits: FrameType) -> FitsAhead | None:
     folds = splits.f_locals.get(".0")
     number = 0
     if isinstance(folds, _LIST_ITERATOR):
-        _, (everything,), *_ = folds.__reduce__()
+        everything: Any = folds.__reduce__()[1][0]  # the list, as a pickle would hold it
         number = len(everything) if operator.length_hint(folds) + 1 == len(everything) else 0
     elif isinstance(folds, GeneratorType) and folds not in _SEEN:
         _SEEN.add(folds)
@@ -75,7 +75,7 @@ def _of_validation(call: FrameType, splits: FrameType) -> FitsAhead | None:
 
 def _of_search(call: FrameType, estimator: Any) -> FitsAhead | None:
     """Count the fits of a grid or randomised search that clones its estimator for the first time."""
-    search = call.f_locals.get("self")
+    search: Any = call.f_locals.get("self")
     step = _step_of(search, estimator)
     splits = call.f_locals.get("n_splits", getattr(search, "n_splits_", None))
     if step is None or not isinstance(splits, int):

@@ -209,12 +209,13 @@ class PrivateSearchCV(BookedEstimator, MetaEstimatorMixin, BaseEstimator):  # ty
                 candidates, planned, score, source, started(self.limits), self._delta_given(planned)
             )
             best = search.run(*parts)
-        model = best.made
-        if model is None:
-            raise SearchError(
-                "every run failed, and nothing was released; the budget stays spent. To do: fit a candidate "
-                "alone to synthetic records of the same form, to see its error"
-            )
+            if (model := best.made) is None:
+                raise SearchError(
+                    f"none of the {len(candidates)} candidates could be fitted and scored: every run failed, "
+                    "and nothing was released. To do: fit each candidate alone to synthetic records of the "
+                    "same form, to see its error; errors on the records are not shown, as they may tell of "
+                    "them"
+                )
         self.best_estimator_, self.best_index_, self.best_score_ = model.estimator, model.number, best.score
         self.best_params_ = planned.candidates[model.number]
         self.plan_, self.spend_, self.scorer_ = planned, spend, score.name
