@@ -207,8 +207,8 @@ def test_search_in_which_all_runs_fail_says_so_without_their_errors(tmp_path: Pa
     with pytest.raises(InvalidInputError, match="same classes"):
         search.fit(X, y)
     broken = logistic(limits=Limits(cancelled=lambda: True))
+    ledger = Ledger.create(tmp_path / "ledger.db", 5.0, 1e-2)
     with pytest.raises(SearchError, match="every run failed") as error:
-        ledger = Ledger.create(tmp_path / "ledger.db", 5.0, 1e-2)
         PrivateSearchCV([broken, clone(broken)], epsilon=5.0, ledger=ledger).fit(X, y)
     assert error.value.__cause__ is None
     assert "counts as spent" in "".join(error.value.__notes__)
