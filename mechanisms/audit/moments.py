@@ -129,9 +129,9 @@ def _square_claim(
         samplers = MomentsSampler(one, pair, False), MomentsSampler(one, pair, True)
         half, sigma = samplers[0].direction[1] / 2, one.vector_noise.sigma
         laws = masses(special.ndtr((edges + half) / sigma)), masses(special.ndtr((edges - half) / sigma))
-        runs = (Binned(sampler, tuple(edges.tolist())) for sampler in samplers)
+        first, second = (Binned(sampler, tuple(edges.tolist())) for sampler in samplers)
         kept = tuple(laws[0].tolist()), tuple(laws[1].tolist())
-        return Subject(name, *runs, plan.spend.epsilon, _DELTA, exact_epsilon(*laws, _DELTA), kept)
+        return Subject(name, first, second, plan.spend.epsilon, _DELTA, exact_epsilon(*laws, _DELTA), kept)
 
     where = f"{name}, n = 1, d = {facts.dimension}"
     found = tuple(subject(mutant, made(plan)) for mutant, made in mutants.items())
