@@ -66,11 +66,11 @@ def _sign_claim() -> AuditedClaim:
 
 
 class HeavySquare(SufficientStatistics):
-    """Mutant: the sensitivity forgets the squared label, whose weight is three times the one that is free."""
+    """Mutant: the sensitivity forgets the squared label, whose weight is ten times the one that is free."""
 
     @property
     def _square_weight(self) -> float:
-        return 3 * super()._square_weight
+        return 10 * super()._square_weight
 
 
 # Features and label of one record.
