@@ -48,6 +48,7 @@ _HOMES = {
     "PrivateRobustRegression": "estimators.robust",
     "PrivateRuleListClassifier": "estimators.tree",
     "PrivateSigmoidClassifier": "estimators.bounded_linear",
+    "PrivateSubsetSelector": "estimators.subset",
     "PrivateTreeClassifier": "estimators.tree",
     "RISK_MECHANISMS": "registry",
     "ROBUST_FITS": "registry",
@@ -111,6 +112,7 @@ if TYPE_CHECKING:  # the same names, for type checkers
     from privopt.mechanisms.estimators.scorecard import (
         PrivateHalfspaceClassifier as PrivateHalfspaceClassifier,
     )
+    from privopt.mechanisms.estimators.subset import PrivateSubsetSelector as PrivateSubsetSelector
     from privopt.mechanisms.estimators.tree import PrivateRuleListClassifier as PrivateRuleListClassifier
     from privopt.mechanisms.estimators.tree import PrivateTreeClassifier as PrivateTreeClassifier
     from privopt.mechanisms.heavy_tails.clipped_newton import ClippedNewton as ClippedNewton

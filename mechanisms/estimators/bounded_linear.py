@@ -5,14 +5,25 @@ Neighbours: replace-one, number of records public, throughout.
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from privopt.mechanisms.discrete.subset import SubsetPlan
+from privopt.mechanisms.estimators.column_choice import (
+    SubsetChoice,
+    checked_norm,
+    checked_size,
+    declared_facts,
+    shared_epsilon,
+    unread_numbers,
+)
 from privopt.mechanisms.estimators.labels import (
     check_label_range,
 )
@@ -21,12 +32,15 @@ from privopt.mechanisms.estimators.prepared import Targets
 from privopt.mechanisms.estimators.public_facts import leak
 from privopt.mechanisms.estimators.validation import keep_arguments
 from privopt.mechanisms.estimators.weights import ClassWeights
-from privopt.oracles.limits import Limits
+from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.mechanisms.risk.choice import natural_norm
+from privopt.oracles.limits import Limits, check_limits
 from privopt.problems.arguments import told
 from privopt.problems.convex.losses import Labels, LogisticLoss, Loss, SigmoidLoss, SquaredLoss
 from privopt.problems.convex.regularizers import ElasticNet
 from privopt.problems.convex.risk import RowNorm
 from privopt.problems.convex.sets.interface import ConvexSet
+from privopt.problems.discrete.supports import SubsetBounds
 from privopt.problems.errors import InvalidInputError
 from privopt.problems.tables.schema import Schema
 
@@ -37,6 +51,8 @@ from privopt.mechanisms.estimators.linear_predictors import LinearClassifier, Li
 
 Floats = NDArray[np.float64]
 
+# Share of epsilon for the choice of columns.
+_CHOICE_SHARE = 0.5
 # Range of labels whose squares, times squares of noise in their units, are finite in doubles.
 _LEAST_RANGE, _LARGEST_LABEL = 1e-60, 1e60
 
@@ -173,13 +189,20 @@ class PrivateLinearRegression(LinearRegressor, BoundedFit):
         loss: a loss for real labels such as ``HuberLoss(1.0)`` or ``BiweightLoss()`` in place of the squared
             one.
 
+        max_features: fit on this many columns, drawn at half of epsilon as by ``PrivateSubsetSelector``;
+            other weights are 0. ``data_norm`` and ``norm`` are as there ("linf" by default), X is a dense
+            table of numbers without a schema, and ``limits`` hold for the draw and for the fit each.
+
     The other arguments and attributes are those of ``PrivateLogisticRegression``; ``coef_`` has shape (d,),
-    ``intercept_`` is a float, and ``label_range_`` the range that predictions stay within. "auto" is
-    sufficient statistics for up to 512 features without set or penalty.
+    ``intercept_`` is a float, and ``label_range_`` the range that predictions stay within; with
+    ``max_features`` ``support_`` is the mask of the chosen columns. "auto" is sufficient statistics for up to
+    512 features without set or penalty.
     """
 
     label_range: tuple[float, float] | None
     loss: Loss | None
+    max_features: int | None
+    support_: NDArray[np.bool_]
 
     def __init__(
         self,
@@ -195,12 +218,46 @@ class PrivateLinearRegression(LinearRegressor, BoundedFit):
         convex_set: ConvexSet | str | None = None,
         regularizer: ElasticNet | str = "none",
         fit_intercept: bool = True,
+        max_features: int | None = None,
         steps: int | None = None,
         limits: Limits | None = None,
         ledger: Ledger | str | Path | None = None,
         insecure_seed: int | None = None,
     ) -> None:
         keep_arguments(self, locals())
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Fit the model, as ``BoundedFit.fit``; with ``max_features`` on the columns that it draws first."""
+        self.__dict__.pop("support_", None)
+        return super().fit(X, y) if self.max_features is None else self._fit_on_columns(X, y)
+
+    def _fit_on_columns(self, X: Any, y: Any) -> Self:
+        if self.schema is not None:
+            raise InvalidInputError(
+                "max_features draws columns of numbers: give data_norm and norm in place of a schema"
+            )
+        norm = checked_norm("linf" if self.norm is None else self.norm)
+        check_limits(self.limits)
+        given = unread_numbers(self, X, y)
+        facts = declared_facts(self, given, norm)
+        assert given.n_columns is not None
+        size = checked_size(self.max_features, given.n_columns)
+        first, rest = shared_epsilon(self.epsilon, _CHOICE_SHARE)
+        plan = SubsetPlan.plan(given.n_columns, size, facts.bounds, epsilon=first)
+        plan.check_records(given.n_records)
+        choice = SubsetChoice(plan, facts, given, self.limits, self.insecure_seed)
+        inner = _OnColumns(**self.get_params(deep=False))
+        inner.max_features, inner.label_range = None, facts.label_range
+        inner.norm, inner.data_norm = _norm_on_columns(self.mechanism, facts.bounds, size)
+        inner.choice, inner.rest = choice, rest
+        inner.fit(choice.chosen())
+        self.support_ = choice.mask
+        for name in ("releases_", "noise_", "mechanism_", "mechanism_reason_", "label_range_", "schema_"):
+            setattr(self, name, getattr(inner, name))
+        self.row_bound_ = (facts.bounds.row, "l2") if norm == "l2" else None
+        coef = np.zeros((1, given.n_columns))
+        coef[0, self.support_] = inner.coef_
+        return self._set(coef, np.array([inner.intercept_]), inner.spend_)
 
     def _targets_of(self, y: ArrayLike, n_rows: int) -> Targets:
         labels = self._labels(y, n_rows)
@@ -246,3 +303,30 @@ class PrivateLinearRegression(LinearRegressor, BoundedFit):
         """Return predictions, shape (n,), clipped to the label range."""
         predicted = self._scores(X)[:, 0]
         return predicted if self.label_range_ is None else np.clip(predicted, *self.label_range_)
+
+
+class _OnColumns(PrivateLinearRegression):
+    """Linear regression on chosen columns: the choice is in its spend, and is made when it reads."""
+
+    choice: SubsetChoice
+    rest: float
+
+    def _class_weights(self, targets: Targets, epsilon: float) -> ClassWeights:
+        return _AfterChoice(np.ones(1), None, epsilon, self.rest, self.choice)
+
+
+@dataclass(frozen=True)
+class _AfterChoice(ClassWeights):
+    """Equal weights, with the share of epsilon that a choice of columns leaves."""
+
+    choice: SubsetChoice
+
+    def whole(self, spend: PrivacySpend) -> PrivacySpend:
+        return self.choice.whole(spend, self.epsilon)
+
+
+def _norm_on_columns(mechanism: str | type[Any], bounds: SubsetBounds, size: int) -> tuple[RowNorm, float]:
+    """Return the norm of chosen columns that a mechanism's noise depends on, and its bound."""
+    if natural_norm(mechanism) == "linf" and math.isfinite(bounds.feature):
+        return "linf", bounds.feature
+    return "l2", min(bounds.row, bounds.feature * math.sqrt(size)) * (1 + 1e-12)
