@@ -70,7 +70,7 @@ def test_losses_are_minima_over_the_ball(bounds: SubsetBounds, n: int) -> None:
 
 
 def test_a_bound_on_rows_or_on_columns_bounds_the_predictions() -> None:
-    """No feasible residual exceeds label + r reach: the supremum over corners of the bounds, by brute force."""
+    """No feasible residual exceeds label + r reach: the supremum over corners, by brute force."""
     for bounds in (SubsetBounds(1.0, feature=2.0), SubsetBounds(3.0, feature=1.0, constant=0.5, radius=2.0)):
         corners = np.array(list(itertools.product((-bounds.feature, bounds.feature), repeat=3)))
         rows = np.column_stack([corners, np.full(len(corners), bounds.constant)])
@@ -115,9 +115,8 @@ def test_supports_are_counted_once() -> None:
     assert len(points) == lattice.size == lattice.box_size == math.comb(6, 3)
     assert all(lattice.contains(w) for w in points)
     assert sorted(lattice.ranks(points).tolist()) == list(range(20))
-    assert all(
-        np.array_equal(lattice.point(int(k)), w) for k, w in zip(lattice.ranks(points), points, strict=False)
-    )
+    ranks = lattice.ranks(points).tolist()
+    assert all(np.array_equal(lattice.point(k), w) for k, w in zip(ranks, points, strict=True))
     assert not lattice.contains(np.ones(6, dtype=np.int64))
     assert not lattice.contains(np.array([1, 1, 1, 0, 0, 2]))
     assert lattice == SupportLattice(6, 3)
