@@ -192,16 +192,16 @@ class _Relaxation:
         length, steep = float(np.linalg.norm(b)), float(np.linalg.norm(residual))
         tilt = 2 * steep * (r + length)
         size = n * (1 + float(np.sum(np.abs(b)))) ** 2 + multiplier * (length + r) ** 2
-        slack = 16 * (q + 16) * UNIT_ROUNDOFF * (size + self.constant_size * (1 + length) ** 2) + tilt
+        slack = 16 * (q + 16) * UNIT_ROUNDOFF * (size + self.largest_product * (1 + length) ** 2) + tilt
         value = self.square + float(b @ (residual - self.cross)) - multiplier * r * r - slack
         # If the share is negative, as rounding may make it, D costs at most this on the columns of S.
-        value += min(0.0, self.share) * n * (r + length) ** 2
+        value += min(0.0, self.share) * self.largest_product * (r + length) ** 2
         convexity = np.maximum(0.0, self.share * np.diag(self.gram) + multiplier)
         return _Bound(value, convexity * b * b * (1 - 1e-12))
 
     @property
-    def constant_size(self) -> float:
-        """The largest sum of products: that of the constant, if it exceeds the bound on features."""
+    def largest_product(self) -> float:
+        """The largest entry of G: above n for a constant above the bound on features."""
         return float(np.max(np.diag(self.gram)))
 
     def _scales(self, multiplier: float) -> FloatArray:
