@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -48,6 +48,11 @@ if TYPE_CHECKING:
     from privopt.mechanisms.privacy.ledger import Ledger
 from privopt.mechanisms.estimators.bounded_fit import BoundedFit
 from privopt.mechanisms.estimators.linear_predictors import LinearClassifier, LinearRegressor, Probabilities
+from privopt.mechanisms.estimators.summaries import Summarised
+from privopt.mechanisms.inference.coefficients import Coefficients
+from privopt.mechanisms.inference.interface import LinearInference
+from privopt.mechanisms.inference.least_squares import LeastSquares
+from privopt.mechanisms.risk.mechanism import RealRelease
 
 Floats = NDArray[np.float64]
 
@@ -173,7 +178,7 @@ class PrivateSigmoidClassifier(_PrivateLinearClassifier):
         return SigmoidLoss()
 
 
-class PrivateLinearRegression(LinearRegressor, BoundedFit):
+class PrivateLinearRegression(LinearRegressor, Summarised):
     """Linear regression under differential privacy; ridge or lasso by ``regularizer``.
 
     Labels are clipped to the range [low, high]. With ``fit_intercept`` they are centred at its midpoint,
@@ -197,6 +202,11 @@ class PrivateLinearRegression(LinearRegressor, BoundedFit):
     ``intercept_`` is a float, and ``label_range_`` the range that predictions stay within; with
     ``max_features`` ``support_`` is the mask of the chosen columns. "auto" is sufficient statistics for up to
     512 features without set or penalty.
+
+    Intervals: the release of sufficient statistics is enough for confidence intervals of the coefficients of
+    least squares (``summary``), of their combinations and of mean labels. They include both the noise and the
+    sampling of the records, and are about records that are *clipped* as the fit clips them. With
+    ``max_features`` there are none: the same records choose the columns, which such intervals leave out.
     """
 
     label_range: tuple[float, float] | None
@@ -251,7 +261,7 @@ class PrivateLinearRegression(LinearRegressor, BoundedFit):
         inner.norm, inner.data_norm = _norm_on_columns(self.mechanism, facts.bounds, size)
         inner.choice, inner.rest = choice, rest
         inner.fit(choice.chosen())
-        self.support_ = choice.mask
+        self.support_, self.inference_, self.coefficients_ = choice.mask, None, None
         for name in ("releases_", "noise_", "mechanism_", "mechanism_reason_", "label_range_", "schema_"):
             setattr(self, name, getattr(inner, name))
         self.row_bound_ = (facts.bounds.row, "l2") if norm == "l2" else None
@@ -297,6 +307,39 @@ class PrivateLinearRegression(LinearRegressor, BoundedFit):
                 "BiweightLoss"
             )
         return Targets([], loss, centre=centre, label_range=(low, high)), bound
+
+    def _inference(self) -> tuple[LinearInference, Coefficients]:
+        if "support_" in self.__dict__:
+            raise InvalidInputError(
+                "this model has no intervals: its records have chosen its columns, which intervals for given "
+                "columns leave out. To do: choose columns with PrivateSubsetSelector on some of the records, "
+                "and fit without max_features on the others"
+            )
+        return super()._inference()
+
+    def _released_inference(self, releases: list[RealRelease]) -> LeastSquares | None:
+        moments = releases[0].moments
+        return None if moments is None else LeastSquares(moments)
+
+    @classmethod
+    def _saved_inference(cls, record: Mapping[str, Any]) -> LeastSquares:
+        return LeastSquares.from_dict(record)
+
+    @property
+    def _about(self) -> str:
+        low, high = self.label_range_ or (-math.inf, math.inf)
+        rows = "" if self.row_bound_ is None else f" and rows to norm {self.row_bound_[0]:g}"
+        return (
+            f"About least squares on records with labels clipped to {low:g} to {high:g}{rows}, in the "
+            "population that they are independent draws from."
+        )
+
+    @property
+    def _no_intervals(self) -> str:
+        return (
+            'intervals follow from mechanism="sufficient-statistics" with the squared loss and without '
+            "max_features, whose moments files of earlier versions do not hold; fit again"
+        )
 
     @by_parts
     def predict(self, X: Any) -> Floats:

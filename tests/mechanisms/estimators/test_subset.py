@@ -70,6 +70,25 @@ def test_regression_fits_on_the_drawn_columns(tmp_path: Path) -> None:
     assert pipeline.fit(X, Y).predict(X).shape == (2000,)
 
 
+def test_there_are_no_intervals_after_a_choice(tmp_path: Path) -> None:
+    """Nor those of an earlier fit of the same object, nor in its file; without a choice there are."""
+    model = PrivateLinearRegression(4.0, delta=1e-6, **FACTS).fit(X, Y)
+    assert len(model.summary()) == 9
+    model.set_params(max_features=2).fit(X, Y)
+    for asked in (
+        model.summary,
+        model.intervals,
+        lambda: model.combination({"x0": 1.0}),
+        lambda: model.mean_intervals(X[:2]),
+    ):
+        with pytest.raises(InvalidInputError, match="have chosen its columns"):
+            asked()
+    model.save(tmp_path / "model.json")
+    with pytest.raises(InvalidInputError, match="without max_features"):
+        PrivateLinearRegression.load(tmp_path / "model.json").summary()
+    assert len(model.set_params(max_features=None).fit(X, Y).summary()) == 9
+
+
 def test_a_ledger_is_charged_once_for_choice_and_fit(tmp_path: Path) -> None:
     book = Ledger.create(tmp_path / "book.jsonl", epsilon=1.5, delta=1e-5)
     options = {"delta": 1e-6, "max_features": 2, "ledger": book, **FACTS}
