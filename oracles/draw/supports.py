@@ -299,11 +299,16 @@ class _Model:
     def _region(
         self, inside: tuple[int, ...], outside: tuple[int, ...], free: IntArray, size: int, bound: _Bound
     ) -> _Region:
-        """A region from a bound; no energy is negative, and the gains add up to twice the largest at most."""
-        gains = self.energy * bound.gains[free]
+        """A region from a bound, of a size that its exactness is stated for.
+
+        The value may be negative, and must not be raised to 0 by itself: gains are counted from it. As no
+        energy is negative, value and gains may be shrunk together, and gains by themselves.
+        """
+        value = self.energy * bound.value - self.beta * _ROUNDING
+        share = min(1.0, self._largest / max(-value, 1e-300))
+        value, gains = share * value, (share * self.energy) * bound.gains[free]
         if (total := math.fsum(gains)) > 2 * self._largest:
             gains = gains * (2 * self._largest / total)
-        value = max(0.0, self.energy * bound.value - self.beta * _ROUNDING)
         return _Region(inside, outside, free, size, value + math.fsum(gains), gains, subset_tree(gains, size))
 
     def _exact(self, region: _Region) -> _Region:

@@ -42,6 +42,13 @@ def problem_of(
     return BestSubset(X, y, SupportLattice(p, s), bounds or SubsetBounds(1.0, feature=1.0))
 
 
+def one_misfit(n: int = 61, p: int = 8) -> BestSubset:
+    """One column fits every record, all others miss the last: a support of loss 0 beside equal losses."""
+    X = np.ones((n, p))
+    X[-1, 1:] = -1.0
+    return BestSubset(X, np.ones(n), SupportLattice(p, 1), SubsetBounds(1.0, feature=1.0))
+
+
 PROBLEMS = {
     "plain": lambda: problem_of(0),
     "fewer records than columns": lambda: problem_of(1, n=4),
@@ -51,6 +58,7 @@ PROBLEMS = {
     "a small ball": lambda: problem_of(5, bounds=SubsetBounds(1.0, feature=1.0, radius=0.05)),
     "one column": lambda: problem_of(6, s=1),
     "all but one column": lambda: problem_of(7, s=6),
+    "one column that fits": one_misfit,
 }
 
 
@@ -66,10 +74,10 @@ def test_bounds_hold_in_every_region(name: str) -> None:
         problem.lattice.dimension,
         problem.lattice.support,
     )
-    for _ in range(25):
+    multipliers = np.mean(np.diag(problem.products.gram)) * np.array([0.0, *np.geomspace(1e-3, 30, 25)])
+    for multiplier in multipliers:
         order, cut = rng.permutation(p), rng.integers(0, p - s + 1)
         outside = tuple(int(j) for j in order[:cut])
-        multiplier = float(rng.choice([0.0, 1.0, 30.0]))
         bound = model.relaxation.bound(multiplier, outside)
         free = np.setdiff1d(np.arange(p), outside)
         region = model._region((), outside, free, s, bound)
@@ -97,7 +105,7 @@ def test_bounds_hold_in_every_region(name: str) -> None:
 
 
 @pytest.mark.parametrize("tries", [1, 100])
-@pytest.mark.parametrize("name", ["plain", "copied columns", "a constant"])
+@pytest.mark.parametrize("name", ["plain", "copied columns", "a constant", "one column that fits"])
 def test_draws_have_the_law_of_enumeration(name: str, tries: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where every rejection splits a region. A beta of 1.2 times the right one is rejected."""
     monkeypatch.setattr(thinning, "TRIES", tries)
