@@ -17,7 +17,7 @@ _COSTS = {"--class-weight", "--prevalence"}
 _WEIGHTS = {"--lattice", "--max-columns", "--oracle", "--max-work", "--calibration"}
 _GEOMETRY = {"--radius", "--separation", "--separators"}  # of `privopt calibrate`
 _FIRST_ORDER = {"--loss", "--steps"}
-_BOUNDED = {"--set", "--regularizer", "--data-norm", "--norm", "--label-range"}
+_BOUNDED = {"--set", "--regularizer", "--data-norm", "--norm", "--label-range", "--max-features"}
 
 
 @dataclass(frozen=True)

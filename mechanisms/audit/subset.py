@@ -24,7 +24,6 @@ from privopt.mechanisms.discrete.subset import SubsetPlan
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.problems.discrete.supports import UNITS, BestSubset, SubsetBounds, SupportLattice
 
-NAME = "best-subset"
 # Common records and columns: more of either bring the pair nearer to the claim, and its outcome is rarer.
 _COMMON, _COLUMNS = 60, 16
 
@@ -86,7 +85,7 @@ def subset_claims() -> tuple[AuditedClaim, ...]:
         _subject("columns screened by the records", plan, screened=True),
     )
     neighbours = f"a misfit of one column or of the others, n = {_COMMON + 1}"
-    return (AuditedClaim(NAME, neighbours, _subject(RELEASED, plan), mutants),)
+    return (AuditedClaim(plan.name, neighbours, _subject(RELEASED, plan), mutants),)
 
 
 def _sharper(plan: SubsetPlan, times: float) -> SubsetPlan:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,6 +14,7 @@ from privopt.mechanisms.discrete.mechanism import Release
 from privopt.mechanisms.discrete.preparation import prepare_oracle
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.oracles.draw.interface import GibbsOracle
+from privopt.oracles.errors import UnfinishedDrawError
 from privopt.oracles.limits import Limits
 from privopt.problems.datasets.synthetic import SparseDesign
 from privopt.problems.discrete.supports import BestSubset, SubsetBounds, SupportLattice, too_large
@@ -31,6 +33,8 @@ class SubsetPlan:
         choice: the plan of the draw.
         bounds: of records and weights.
     """
+
+    name: ClassVar[str] = "best-subset"
 
     choice: ExponentialMechanism
     bounds: SubsetBounds
@@ -86,7 +90,7 @@ class SubsetPlan:
             n: number of records.
             tables: number of tables, with one draw each.
             seed: of the tables and of the draws, which are of no records.
-            limits: of each draw.
+            limits: of each draw; one that reaches them counts as a miss, since it releases nothing.
         """
         if (design.features, design.informative) != (self.lattice.dimension, self.lattice.support):
             raise InvalidInputError(
@@ -97,8 +101,9 @@ class SubsetPlan:
         hits = 0
         for _ in range(tables):
             X, y = design.table(n, rng)
-            point = self.release(X, y, source, limits).point
-            hits += bool(np.array_equal(np.flatnonzero(point), design.support))
+            with suppress(UnfinishedDrawError):
+                point = self.release(X, y, source, limits).point
+                hits += bool(np.array_equal(np.flatnonzero(point), design.support))
         return hits / tables
 
 

@@ -17,11 +17,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from privopt.mechanisms.discrete.subset import SubsetPlan
 from privopt.mechanisms.estimators.column_choice import (
+    SchemaFacts,
     SubsetChoice,
     checked_norm,
     checked_size,
     declared_facts,
+    schema_facts,
     shared_epsilon,
+    unread_features,
     unread_numbers,
 )
 from privopt.mechanisms.estimators.labels import (
@@ -29,7 +32,7 @@ from privopt.mechanisms.estimators.labels import (
 )
 from privopt.mechanisms.estimators.predictions import by_parts
 from privopt.mechanisms.estimators.prepared import Targets
-from privopt.mechanisms.estimators.public_facts import leak
+from privopt.mechanisms.estimators.public_facts import declared_schema, leak
 from privopt.mechanisms.estimators.validation import keep_arguments
 from privopt.mechanisms.estimators.weights import ClassWeights
 from privopt.mechanisms.privacy.spend import PrivacySpend
@@ -195,8 +198,9 @@ class PrivateLinearRegression(LinearRegressor, Summarised):
             one.
 
         max_features: fit on this many columns, drawn at half of epsilon as by ``PrivateSubsetSelector``;
-            other weights are 0. ``data_norm`` and ``norm`` are as there ("linf" by default), X is a dense
-            table of numbers without a schema, and ``limits`` hold for the draw and for the fit each.
+            other weights are 0. X is a dense table. ``data_norm`` and ``norm`` are as there ("linf" by
+            default); with a schema its features are drawn, each level of a category by itself, and their
+            bounds are those of the schema. ``limits`` hold for the draw and for the fit each.
 
     The other arguments and attributes are those of ``PrivateLogisticRegression``; ``coef_`` has shape (d,),
     ``intercept_`` is a float, and ``label_range_`` the range that predictions stay within; with
@@ -242,14 +246,14 @@ class PrivateLinearRegression(LinearRegressor, Summarised):
         return super().fit(X, y) if self.max_features is None else self._fit_on_columns(X, y)
 
     def _fit_on_columns(self, X: Any, y: Any) -> Self:
-        if self.schema is not None:
-            raise InvalidInputError(
-                "max_features draws columns of numbers: give data_norm and norm in place of a schema"
-            )
-        norm = checked_norm("linf" if self.norm is None else self.norm)
         check_limits(self.limits)
-        given = unread_numbers(self, X, y)
-        facts = declared_facts(self, given, norm)
+        encoding = self._encoding()
+        if encoding is None:
+            norm, bound = checked_norm("linf" if self.norm is None else self.norm), self.data_norm
+            given = unread_numbers(self, X, y)
+        else:
+            norm, bound, given = "linf", encoding.bound, unread_features(self, X, y, encoding)
+        facts = declared_facts(self, given, norm, bound)
         assert given.n_columns is not None
         size = checked_size(self.max_features, given.n_columns)
         first, rest = shared_epsilon(self.epsilon, _CHOICE_SHARE)
@@ -257,17 +261,35 @@ class PrivateLinearRegression(LinearRegressor, Summarised):
         plan.check_records(given.n_records)
         choice = SubsetChoice(plan, facts, given, self.limits, self.insecure_seed)
         inner = _OnColumns(**self.get_params(deep=False))
-        inner.max_features, inner.label_range = None, facts.label_range
+        inner.max_features, inner.label_range, inner.schema = None, facts.label_range, None
         inner.norm, inner.data_norm = _norm_on_columns(self.mechanism, facts.bounds, size)
         inner.choice, inner.rest = choice, rest
         inner.fit(choice.chosen())
-        self.support_, self.inference_, self.coefficients_ = choice.mask, None, None
-        for name in ("releases_", "noise_", "mechanism_", "mechanism_reason_", "label_range_", "schema_"):
-            setattr(self, name, getattr(inner, name))
         self.row_bound_ = (facts.bounds.row, "l2") if norm == "l2" else None
-        coef = np.zeros((1, given.n_columns))
-        coef[0, self.support_] = inner.coef_
-        return self._set(coef, np.array([inner.intercept_]), inner.spend_)
+        return self._take_over(inner, choice.mask, encoding)
+
+    def _encoding(self) -> SchemaFacts | None:
+        """Return the schema of a fit on drawn columns and its bounds, if there is one."""
+        if self.schema is None:
+            return None
+        if self.data_norm is not None or self.norm is not None:
+            raise InvalidInputError(
+                "max_features takes the bounds of columns from the schema: leave out data_norm and norm"
+            )
+        return schema_facts(
+            declared_schema(self.schema), bool(self.fit_intercept) and self.convex_set is None
+        )
+
+    def _take_over(self, inner: _OnColumns, mask: NDArray[np.bool_], encoding: SchemaFacts | None) -> Self:
+        """Set the fitted attributes from a fit on the columns of a mask."""
+        self.support_, self.inference_, self.coefficients_ = mask, None, None
+        for name in ("releases_", "noise_", "mechanism_", "mechanism_reason_", "label_range_"):
+            setattr(self, name, getattr(inner, name))
+        self.schema_ = None if encoding is None else encoding.schema
+        coef = np.zeros((1, len(mask)))
+        coef[0, mask] = inner.coef_
+        shift = 0.0 if encoding is None else float(coef[0] @ encoding.middle)
+        return self._set(coef, np.array([inner.intercept_ - shift]), inner.spend_)
 
     def _targets_of(self, y: ArrayLike, n_rows: int) -> Targets:
         labels = self._labels(y, n_rows)

@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 from privopt.mechanisms.discrete.mechanism import Release
 from privopt.mechanisms.discrete.subset import SubsetPlan, support_mask
 from privopt.mechanisms.estimators.booking import Unread, read_unbooked, unread_table
+from privopt.mechanisms.estimators.counting import encoded
 from privopt.mechanisms.estimators.labels import check_label_range, real_labels
-from privopt.mechanisms.estimators.prepared import constant_feature
+from privopt.mechanisms.estimators.prepared import constant_feature, schema_norm
 from privopt.mechanisms.estimators.public_facts import leak
 from privopt.mechanisms.estimators.validation import as_table, validated
 from privopt.mechanisms.privacy.noise import NoiseSource
@@ -29,7 +30,10 @@ from privopt.problems.arguments import check_type, told
 from privopt.problems.convex.risk import RowNorm
 from privopt.problems.discrete.supports import SubsetBounds
 from privopt.problems.errors import InvalidInputError
+from privopt.problems.tables.counted import CountedRecords
 from privopt.problems.tables.partitions import is_dask
+from privopt.problems.tables.schema import Schema
+from privopt.problems.tables.sources import is_engine_table
 
 Floats = NDArray[np.float64]
 
@@ -69,19 +73,66 @@ def read_numbers(estimator: Any, X: Any, y: Any) -> tuple[Floats, Floats]:
 
 def unread_numbers(estimator: Any, X: Any, y: Any) -> Unread[tuple[Floats, Floats]]:
     """Wrap a table of numbers in memory as unread."""
-    if is_dask(X) or is_dask(y) or sp.issparse(X):
-        raise InvalidInputError(
-            "a subset of columns is drawn from a dense table in memory: X.compute() of a Dask collection, "
-            "X.toarray() of a sparse matrix"
-        )
+    _check_in_memory(X, y)
     given = unread_table(X, y, None, partial(validated, estimator))
     return given.then(lambda pair: read_numbers(estimator, pair[0], pair[1]))
 
 
-def declared_facts(estimator: Any, given: Unread[tuple[Floats, Floats]], norm: RowNorm) -> SubsetFacts:
+def unread_features(estimator: Any, X: Any, y: Any, facts: SchemaFacts) -> Unread[tuple[Floats, Floats]]:
+    """Wrap a table in memory that a schema encodes as unread features, less their middle."""
+    _check_in_memory(X, y)
+
+    def read(pair: tuple[Any, Any]) -> tuple[Floats, Floats]:
+        features, labels = read_numbers(estimator, encoded(facts.schema, pair[0]), pair[1])
+        return features - facts.middle, labels
+
+    given = unread_table(X, y, facts.schema, partial(validated, estimator)).then(read)
+    return replace(given, n_columns=facts.schema.n_features)
+
+
+def _check_in_memory(X: Any, y: Any) -> None:
+    if is_dask(X) or is_dask(y) or sp.issparse(X) or is_engine_table(X) or isinstance(X, CountedRecords):
+        raise InvalidInputError(
+            "a subset of columns is drawn from a dense table in memory: X.compute() of a Dask collection, "
+            "X.toarray() of a sparse matrix, X.to_pandas() of a table in an engine"
+        )
+
+
+class SchemaFacts(NamedTuple):
+    """A schema, the public middle of its features, and a bound on features less the middle."""
+
+    schema: Schema
+    middle: Floats
+    bound: float
+
+
+def schema_facts(schema: Schema, centred: bool) -> SchemaFacts:
+    """Return the facts of encoded features: "linf" bounds, which centring halves for numbers.
+
+    Raises:
+        InvalidInputError: a schema with a constant of its own.
+    """
+    if schema.intercept:
+        raise InvalidInputError(
+            "max_features: the schema's constant is no column to choose: set intercept to false in the "
+            "schema, and use fit_intercept"
+        )
+    if not centred:
+        return SchemaFacts(schema, np.zeros(schema.n_features), schema_norm(schema, "linf"))
+    middle = schema.middle
+    reach = np.maximum(middle, 1 - middle)  # of 0/1 features
+    for j, column in schema.numbers.items():
+        reach[j] = math.sqrt(column.squared_spread)
+    return SchemaFacts(schema, middle, float(np.max(reach)) * (1 + 1e-12))
+
+
+def declared_facts(
+    estimator: Any, given: Unread[tuple[Floats, Floats]], norm: RowNorm, bound: float | None
+) -> SubsetFacts:
     """Return the facts of a choice of columns; infer what is not declared, with a warning."""
-    bound, label_range = estimator.data_norm, estimator.label_range
-    lacking = [name for name in ("data_norm", "label_range") if getattr(estimator, name) is None]
+    label_range = estimator.label_range
+    facts = {"data_norm": bound, "label_range": label_range}
+    lacking = [name for name, fact in facts.items() if fact is None]
     if lacking:
         X, y = read_unbooked(estimator.ledger, given, lacking)
         leak(f"{' and '.join(lacking)} inferred from the records, which is not private; declare them")

@@ -95,7 +95,7 @@ class PrivateSubsetSelector(SelectorMixin, BookedEstimator, BaseEstimator):  # t
         check_limits(self.limits)
         norm = checked_norm(self.norm)
         given = unread_numbers(self, X, y)
-        facts = declared_facts(self, given, norm)
+        facts = declared_facts(self, given, norm, self.data_norm)
         assert given.n_columns is not None
         plan = SubsetPlan.plan(
             given.n_columns, self.n_features_to_select, facts.bounds, epsilon=check_epsilon(self.epsilon)

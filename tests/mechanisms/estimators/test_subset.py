@@ -14,6 +14,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from privopt.mechanisms import PrivateLinearRegression, PrivateSubsetSelector
 from privopt.mechanisms.discrete.subset import SubsetPlan
 from privopt.mechanisms.errors import BudgetExceededError
+from privopt.mechanisms.estimators.column_choice import schema_facts
 from privopt.mechanisms.privacy.ledger import Ledger
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.oracles.errors import UnfinishedDrawError
@@ -21,6 +22,8 @@ from privopt.oracles.limits import Limits
 from privopt.problems.datasets.synthetic import SparseDesign
 from privopt.problems.discrete.supports import SubsetBounds
 from privopt.problems.errors import InvalidInputError, PrivacyLeakWarning
+from privopt.problems.tables.columns import Categorical, Numeric
+from privopt.problems.tables.schema import Schema
 
 DESIGN = SparseDesign(8, 2, snr=10.0)
 X, Y = DESIGN.table(2000, np.random.default_rng(0))
@@ -89,6 +92,43 @@ def test_there_are_no_intervals_after_a_choice(tmp_path: Path) -> None:
     assert len(model.set_params(max_features=None).fit(X, Y).summary()) == 9
 
 
+def test_a_schema_gives_the_bounds_of_its_features() -> None:
+    """The fit on features of the schema is that on numbers, centred and bounded by hand."""
+    rng = np.random.default_rng(0)
+    values = rng.integers(0, 11, size=(500, 6))
+    labels = values[:, 0] / 10 - values[:, 3] / 10 + 0.1 * rng.normal(size=500)
+    columns = [{"kind": "numeric", "name": f"x{j}", "low": 0, "high": 10, "one": 10} for j in range(6)]
+    options = {"delta": 1e-6, "label_range": (-1.0, 1.0), "max_features": 2, "insecure_seed": 1}
+    table = pd.DataFrame(values, columns=[f"x{j}" for j in range(6)])
+    model = PrivateLinearRegression(8.0, schema={"columns": columns}, **options).fit(table, labels)
+    # 0.5 raised for rounding as the schema's bound is: noise is in proportion to it.
+    numbers = PrivateLinearRegression(8.0, data_norm=0.5 * (1 + 1e-12), **options).fit(
+        values / 10 - 0.5, labels
+    )
+    assert np.flatnonzero(model.support_).tolist() == [0, 3]
+    assert model.coef_ == pytest.approx(numbers.coef_, abs=1e-9)
+    assert model.predict(table) == pytest.approx(numbers.predict(values / 10 - 0.5), abs=1e-9)
+
+
+def test_a_schema_of_categories_bounds_them(tmp_path: Path) -> None:
+    """A level less its middle 1/4 is at most 3/4; each level may be chosen by itself."""
+    schema = Schema([Categorical("c", ["a", "b", "d", "e"]), Numeric("x", 0, 10, one=10)])
+    assert schema_facts(schema, centred=True).bound == pytest.approx(0.75)
+    assert schema_facts(schema, centred=False).bound == 1.0
+    rng = np.random.default_rng(1)
+    table = pd.DataFrame({"c": rng.choice(["a", "b", "d", "e"], 900), "x": rng.integers(0, 11, 900)})
+    labels = np.where(table["c"] == "d", 1.0, -1.0)
+    options = {"delta": 1e-6, "label_range": (-1.0, 1.0), "max_features": 1}
+    model = PrivateLinearRegression(8.0, schema=schema, **options).fit(table, labels)
+    assert np.flatnonzero(model.support_).tolist() == [2]
+    model.save(tmp_path / "model.json")
+    assert np.array_equal(
+        PrivateLinearRegression.load(tmp_path / "model.json").predict(table), model.predict(table)
+    )
+    with pytest.raises(InvalidInputError, match="set intercept to false"):
+        PrivateLinearRegression(schema=Schema(schema.columns, intercept=True), **options).fit(table, labels)
+
+
 def test_a_ledger_is_charged_once_for_choice_and_fit(tmp_path: Path) -> None:
     book = Ledger.create(tmp_path / "book.jsonl", epsilon=1.5, delta=1e-5)
     options = {"delta": 1e-6, "max_features": 2, "ledger": book, **FACTS}
@@ -118,7 +158,7 @@ def test_bad_arguments_are_refused() -> None:
             model.fit(X, Y)
     with pytest.raises(InvalidInputError, match="dense table"):
         PrivateSubsetSelector(2, **FACTS).fit(sp.csr_array(X), Y)
-    with pytest.raises(InvalidInputError, match="in place of a schema"):
+    with pytest.raises(InvalidInputError, match="leave out data_norm"):
         PrivateLinearRegression(max_features=2, schema={}, **FACTS).fit(X, Y)
     with pytest.raises(UnfinishedDrawError):
         PrivateSubsetSelector(2, **FACTS, limits=Limits(cancelled=lambda: True)).fit(X, Y)
