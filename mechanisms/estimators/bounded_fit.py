@@ -202,7 +202,7 @@ class BoundedFit(PrivateLinearModel):
         if not lacking:
             return given, True
         table = read_unbooked(self.ledger, given, lacking)
-        return Unread(given.n_records, lambda: table, given.n_columns), True
+        return given.known(table), True
 
     def _given_parts(self, X: Any, parts: Parts, schema: Schema | None) -> Unread[Parts]:
         if lacking := self._undeclared(schema):

@@ -89,7 +89,7 @@ def released_schema(
     plan: SchemaPlan, table: Any, ledger: Ledger | str | Path | None, source: NoiseSource
 ) -> LearnedSchema:
     """Book a plan, then run it on a table of as many records."""
-    unread = Unread(plan.n_records, partial(_cells, table))
+    unread = Unread(plan.n_records, partial(_cells, table), given=table)
     with booked(ledger, plan.spend_with(source), unread) as cells:
         return plan.release(cells, source)
 
