@@ -142,6 +142,7 @@ def declared_facts(
         if label_range is None:
             low, high = float(np.min(y)), float(np.max(y))
             label_range = (low, high) if low < high else (low - 1, high + 1)
+    assert bound is not None  # declared, or inferred above
     return subset_facts(bound, norm, label_range, bool(estimator.fit_intercept))
 
 
