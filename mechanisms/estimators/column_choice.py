@@ -179,7 +179,7 @@ class SubsetChoice:
 
     def chosen(self) -> Unread[tuple[Floats, Floats]]:
         """The records on the chosen columns, unread: reading them draws the columns."""
-        return Unread(self.given.n_records, self._read, self.plan.lattice.support)
+        return Unread(self.given.n_records, self._read, self.plan.lattice.support, self.given.given)
 
     def _read(self) -> tuple[Floats, Floats]:
         X, y = self.given._read()

@@ -15,6 +15,7 @@ from privopt.mechanisms import PrivateLinearRegression, PrivateSubsetSelector
 from privopt.mechanisms.discrete.subset import SubsetPlan
 from privopt.mechanisms.errors import BudgetExceededError
 from privopt.mechanisms.estimators.column_choice import schema_facts
+from privopt.mechanisms.estimators.repeats import RepeatedReleaseWarning
 from privopt.mechanisms.privacy.ledger import Ledger
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.oracles.errors import UnfinishedDrawError
@@ -137,6 +138,14 @@ def test_a_ledger_is_charged_once_for_choice_and_fit(tmp_path: Path) -> None:
         PrivateLinearRegression(1.0, **options).fit(X, Y)
     with pytest.raises(InvalidInputError, match="declare data_norm and label_range"):
         PrivateSubsetSelector(2, 0.1, ledger=book).fit(X, Y)
+
+
+def test_a_second_choice_on_a_table_is_warned_of() -> None:
+    model = PrivateLinearRegression(1.0, delta=1e-6, max_features=2, **FACTS)
+    table = X.copy()
+    model.fit(table, Y)
+    with pytest.warns(RepeatedReleaseWarning, match="second release of the same table"):
+        model.fit(table, Y)
 
 
 def test_undeclared_facts_are_warned_of() -> None:
