@@ -16,7 +16,8 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from privopt.mechanisms.discrete.subset import SubsetPlan, support_mask
-from privopt.mechanisms.estimators.booking import BookedEstimator, booked
+from privopt.mechanisms.estimators.booked_estimator import BookedEstimator
+from privopt.mechanisms.estimators.booking import booked
 from privopt.mechanisms.estimators.column_choice import checked_norm, declared_facts, unread_numbers
 from privopt.mechanisms.estimators.validation import keep_arguments
 from privopt.mechanisms.privacy.noise import NoiseSource
