@@ -1,0 +1,40 @@
+"""Card programs by trying every point of the box: for tiny ones, and to check other solvers."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+from privopt.oracles.errors import UnsupportedProblemError
+from privopt.oracles.limits import Watch
+from privopt.oracles.programs.interface import ProgramOracle, ProgramProposal
+from privopt.problems.discrete.lattice import IntegerLattice
+from privopt.problems.programs.program import CardProgram
+
+
+@dataclass(frozen=True)
+class EnumeratedPrograms(ProgramOracle):
+    """The best of all points of the box that satisfy the constraints.
+
+    Args:
+        most: largest number of points.
+    """
+
+    name: ClassVar[str] = "enumerate"
+    most: int = 100_000
+
+    def propose(self, program: CardProgram, watch: Watch) -> ProgramProposal:
+        box = IntegerLattice(program.low, program.high)
+        if box.box_size > self.most:
+            raise UnsupportedProblemError(
+                f"enumerate: {min(box.box_size, 10**290):.3g} cards, more than {self.most}; highs takes them"
+            )
+        best, least = None, math.inf
+        for point in box.points():
+            if watch.stop() is not None:
+                return ProgramProposal(best, False, "stopped")
+            value = program.value(point)
+            if value < least and not program.violations(point):
+                best, least = point, value
+        return ProgramProposal(best, True, "every point was tried")
