@@ -71,7 +71,7 @@ DELTA = 1e-6
 RECORDS = (1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 200_000)
 CONSTRAINED = (200_000, 2_000_000, 20_000_000)
 EPSILONS = (0.1, 0.3, 1.0, 3.0, 10.0)
-_RIDGE = 0.01
+RIDGE = 0.01
 
 
 @dataclass(frozen=True)
@@ -150,7 +150,12 @@ def _from_the_saddle(part: Part, draw: int) -> dict[str, float]:
     if part.mechanism == "without noise":
         plan = planned(DPStationaryPoint, problem, part.records, part.epsilon)
         return judged(problem, plan.without_noise(problem.risk, problem.saddle))
-    plan = planned(SADDLED[part.mechanism], problem, part.records, part.epsilon)
+    return searched(problem, part.mechanism, part.records, part.epsilon, draw)
+
+
+def searched(problem: Planted, mechanism: str, records: int, epsilon: float, draw: int) -> dict[str, float]:
+    """Run a mechanism from the saddle point and judge what it returns; its public numbers with draw 0."""
+    plan = planned(SADDLED[mechanism], problem, records, epsilon)
     released = plan.release(problem.risk, NoiseSource(insecure_seed=draw), start=problem.saddle)
     found = judged(problem, released.point)
     if isinstance(released, LocalMinimumRelease):
@@ -219,7 +224,7 @@ def classes(n: int, dimension: int, draw: int) -> EmpiricalRisk:
 
 
 def _penalised(risk: EmpiricalRisk, w: Floats) -> float:
-    return risk.value(w) + _RIDGE / 2 * float(w @ w)
+    return risk.value(w) + RIDGE / 2 * float(w @ w)
 
 
 @cache
@@ -231,7 +236,7 @@ def least_risk(n: int, dimension: int, draw: int) -> float:
         return _penalised(risk, w)
 
     def slope(w: Floats) -> Floats:
-        return risk.gradient(w) + _RIDGE * w
+        return risk.gradient(w) + RIDGE * w
 
     starts = 4 * np.random.default_rng(0).standard_normal((8, dimension))
     return min(float(minimize(value, start, jac=slope, method="BFGS").fun) for start in starts)
@@ -247,7 +252,7 @@ def _excess(part: Part, draw: int) -> dict[str, float]:
     kind = RISKED[part.mechanism]
     options = {"output": Output.LAST} if kind in (DPLangevin, DPGradientDescent) else {}
     plan = kind.plan(
-        risk.facts, None, ridge(_RIDGE), epsilon=part.epsilon, delta=1 / part.records**2, **options
+        risk.facts, None, ridge(RIDGE), epsilon=part.epsilon, delta=1 / part.records**2, **options
     )
     w = plan.release(risk, NoiseSource(insecure_seed=draw)).point
     return {"excess": _penalised(risk, w) - least_risk(part.records, 2, draw)}

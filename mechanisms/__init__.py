@@ -28,6 +28,7 @@ _HOMES = {
     "GaussianRSPM": "discrete.rspm",
     "LaplaceRSPM": "discrete.rspm",
     "LatticeMechanism": "discrete.mechanism",
+    "LearnedSchema": "schemas.learning",
     "MEANS": "registry",
     "MECHANISMS": "registry",
     "MeasuredRobustDescent": "heavy_tails.measured_descent",
@@ -47,6 +48,7 @@ _HOMES = {
     "PrivateRobustClassifier": "estimators.robust",
     "PrivateRobustRegression": "estimators.robust",
     "PrivateRuleListClassifier": "estimators.tree",
+    "PrivateSearchCV": "estimators.search",
     "PrivateSigmoidClassifier": "estimators.bounded_linear",
     "PrivateTreeClassifier": "estimators.tree",
     "RISK_MECHANISMS": "registry",
@@ -59,12 +61,14 @@ _HOMES = {
     "RobustMean": "heavy_tails.robust_mean",
     "RobustStochasticGradient": "heavy_tails.robust_stochastic",
     "SCORECARD_MECHANISMS": "registry",
+    "SchemaPlan": "schemas.learning",
     "SeededScorecard": "scorecards.seeded",
     "SufficientStatistics": "convex.sufficient_statistics",
     "TrimmedGradientDescent": "heavy_tails.trimmed_descent",
     "TrimmedMean": "heavy_tails.trimmed_mean",
     "choose_model": "estimators.model_choice",
     "evaluate": "estimators.evaluate",
+    "learn_schema": "estimators.learn_schema",
 }
 __all__ = sorted(_HOMES)
 
@@ -105,12 +109,14 @@ if TYPE_CHECKING:  # the same names, for type checkers
         PrivateSigmoidClassifier as PrivateSigmoidClassifier,
     )
     from privopt.mechanisms.estimators.evaluate import evaluate as evaluate
+    from privopt.mechanisms.estimators.learn_schema import learn_schema as learn_schema
     from privopt.mechanisms.estimators.model_choice import choose_model as choose_model
     from privopt.mechanisms.estimators.robust import PrivateRobustClassifier as PrivateRobustClassifier
     from privopt.mechanisms.estimators.robust import PrivateRobustRegression as PrivateRobustRegression
     from privopt.mechanisms.estimators.scorecard import (
         PrivateHalfspaceClassifier as PrivateHalfspaceClassifier,
     )
+    from privopt.mechanisms.estimators.search import PrivateSearchCV as PrivateSearchCV
     from privopt.mechanisms.estimators.tree import PrivateRuleListClassifier as PrivateRuleListClassifier
     from privopt.mechanisms.estimators.tree import PrivateTreeClassifier as PrivateTreeClassifier
     from privopt.mechanisms.heavy_tails.clipped_newton import ClippedNewton as ClippedNewton
@@ -148,6 +154,8 @@ if TYPE_CHECKING:  # the same names, for type checkers
     from privopt.mechanisms.registry import SCORECARD_MECHANISMS as SCORECARD_MECHANISMS
     from privopt.mechanisms.risk.mechanism import RealRelease as RealRelease
     from privopt.mechanisms.risk.mechanism import RiskMechanism as RiskMechanism
+    from privopt.mechanisms.schemas.learning import LearnedSchema as LearnedSchema
+    from privopt.mechanisms.schemas.learning import SchemaPlan as SchemaPlan
     from privopt.mechanisms.scorecards.seeded import SeededScorecard as SeededScorecard
 else:
     __getattr__, __dir__ = lazily(__name__, _HOMES)

@@ -23,6 +23,10 @@ class InexactDrawError(PrivOptError):
     """The arithmetic behind a draw is too coarse for the privacy claim; nothing was released."""
 
 
+class NoIntervalError(PrivOptError, ValueError):
+    """Confidence intervals that a release does not support: the noise hides the model."""
+
+
 class LedgerError(PrivOptError):
     """Base class of ledger errors. No release has run when one is raised."""
 
@@ -47,3 +51,7 @@ class AuditError(PrivOptError, ValueError):
     """An audit that cannot be made: invalid laws, outcomes of another type, or a law without a closed
     form.
     """
+
+
+class SearchError(PrivOptError, RuntimeError):
+    """A search that ended without a model: at a limit, or because every run failed. It stays spent."""

@@ -24,12 +24,14 @@ from privopt.problems.errors import PrivOptError
 # Summaries for ``--help``: the first paragraph of each command's own help.
 COMMANDS = {
     "fit": "Fit a private model and print it: a scorecard, linear model, decision tree or rule list.",
-    "schema": "Write the skeleton of a schema from the names and types of a table's columns; reads no value.",
+    "schema": "Write the skeleton of a schema, or learn a schema from a table, privately and paid for.",
     "estimate": "Release a private mean, or an estimate from subsets or tilted minima, of records in a file.",
     "plan": "Show the mechanism, noise and running time of a fit before any data are read: of a scorecard, "
     "tree, rule list or robust model.",
     "calibrate": "Show the noise that a privacy guarantee requires, before any data are read.",
     "predict": "Predict with a saved model: columns `score` and `prediction`, in the order of the records.",
+    "summary": "Print the coefficients of a saved linear model with confidence intervals that include the "
+    "noise; costs no privacy.",
     "evaluate": "Release accuracy, balanced accuracy, ROC, AUC, confusion matrix and calibration, "
     "with intervals.",
     "card": "Print a saved scorecard, tree or rule list with its risks, as a page, Markdown, JSON or SQL; "

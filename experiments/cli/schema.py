@@ -1,24 +1,60 @@
-"""``privopt schema``: skeleton of a schema, from names and types of a table's columns."""
+"""``privopt schema``: skeleton of a schema from names and types, or a schema learned privately."""
 
 from __future__ import annotations
 
+import json
 import sys
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
+import pyarrow as pa
 import typer
+from rich.console import Console
+from typer.core import TyperGroup
 
-from privopt.experiments.cli.files import say
-from privopt.experiments.cli.options import TableOption
+from privopt.experiments.cli.files import PaidFile, say, showing
+from privopt.experiments.cli.options import DeltaOption, TableOption
+from privopt.experiments.cli.parsing import parse_delta, split_labels
+from privopt.experiments.cli.plan import show
+from privopt.experiments.cli.running import accounted, open_ledger
+from privopt.mechanisms.estimators.learn_schema import column_types as types_of_frame
+from privopt.mechanisms.estimators.learn_schema import released_schema
+from privopt.mechanisms.estimators.public_facts import public_delta
+from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.mechanisms.schemas.learning import LearnedSchema, SchemaPlan
+from privopt.problems.datasets.adult import adult23_frame
 from privopt.problems.errors import InvalidInputError
 from privopt.problems.files import check_writable, write_atomically
-from privopt.problems.tables.skeleton import column_types, skeleton
+from privopt.problems.tables.reading import header_of, read_table
+from privopt.problems.tables.schema import Schema, schema_file
+from privopt.problems.tables.skeleton import Held, column_types, skeleton
+from privopt.problems.tables.sources import is_engine_address
 
-app = typer.Typer()
+tell = Console(soft_wrap=True, emoji=False)
+# The types of columns to learn, as declared by the header of a file.
+_DECLARED = {Held.NUMBERS: "number", Held.TEXT: "text", Held.TRUTH: "boolean", Held.OPEN: "vote"}
 
 
-@app.command()
-def schema(
+class _SkeletonByDefault(TyperGroup):
+    """Group in which ``privopt schema TABLE`` is ``privopt schema skeleton TABLE``."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if args and args[0] not in (*self.commands, "--help"):
+            args = ["skeleton", *args]
+        return super().parse_args(ctx, args)
+
+
+app = typer.Typer(
+    cls=_SkeletonByDefault,
+    help="Write the skeleton of a schema, or learn a schema from a table, privately and paid for.",
+    no_args_is_help=True,
+)
+
+
+@app.command("skeleton")
+def write_skeleton(
     data: Annotated[
         str,
         typer.Argument(help="A CSV or Parquet file; or a pattern or URL, as in `privopt fit`."),
@@ -30,7 +66,7 @@ def schema(
     """Write the skeleton of a schema from the names and types of a table's columns; reads no value.
 
     Fill in bounds, bins and categories yourself: facts inferred from the records are a privacy leak, and a
-    schema is as public as the model.
+    schema is as public as the model. `privopt schema learn` pays for them instead.
     """
     check_writable(output, "--output")
     if output is not None and (output.suffix != ".toml" or output.exists()):
@@ -45,3 +81,167 @@ def schema(
         write_atomically(output, text)
         note = f"{output}: fill it in; until then `privopt plan --schema {output} ...` names what is missing"
         say.print(note, markup=False, highlight=False)
+
+
+@app.command()
+def learn(
+    data: Annotated[
+        str, typer.Argument(help="A .csv, .csv.gz or .parquet file with a header; or adult23, shipped.")
+    ],
+    epsilon: Annotated[float, typer.Option(help="Privacy budget of this release, > 0; replace-one.")],
+    target: Annotated[
+        str | None, typer.Option(help="Name of the label column, which the schema leaves out.")
+    ] = None,
+    types: Annotated[
+        str | None,
+        typer.Option(
+            help="NAME=TYPE,...: number, whole, text, boolean, or vote (number or text, found privately). "
+            "Default: the types of a Parquet file; of a CSV file, vote."
+        ),
+    ] = None,
+    schema: Annotated[
+        Path | None, typer.Option(help="Schema file of columns that are known: they are kept, and are free.")
+    ] = None,
+    leave_out: Annotated[
+        str | None, typer.Option(help="NAME,...: further columns that the schema leaves out.")
+    ] = None,
+    cuts: Annotated[
+        int, typer.Option(help="Largest number of cuts of a column of numbers: 1, 3, 7 or 15.")
+    ] = 3,
+    na_values: Annotated[
+        str | None, typer.Option("--na-values", help="MARKER,...: further missing-value markers.")
+    ] = None,
+    delta: DeltaOption = "auto",
+    plan: Annotated[
+        bool, typer.Option("--plan", help="Show what would be learned, and whether --ledger affords it.")
+    ] = False,
+    ledger: Annotated[
+        str | None,
+        typer.Option(
+            help="Ledger, a path or URL, in which the spend is booked first; refused if it overdraws the "
+            "budget."
+        ),
+    ] = None,
+    insecure_seed: Annotated[
+        int | None, typer.Option(help="Seed for reproducible noise. Voids privacy.")
+    ] = None,
+    save: Annotated[
+        Path | None, typer.Option(help="Write the schema to this .toml or .json file. Default: print it.")
+    ] = None,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", help="Write the full report to this JSON file.")
+    ] = None,
+) -> None:
+    """Learn a schema from a table: cuts of numbers into bins, and the categories of text that many have.
+
+    One release, booked before a cell is read. What a column costs, and whether there are enough records for
+    it, follows from public facts: `--plan` shows it. Neighbours differ in one record.
+    """
+    suffix = ".toml" if save is None else schema_file(save).suffix
+    known = None if schema is None else Schema.load(schema)
+    with ExitStack() as files:
+        if not plan:
+            kept = files.enter_context(PaidFile(save, "--save"))
+            report = None if json_file is None else files.enter_context(PaidFile(json_file, "--json"))
+        book = None if ledger is None or plan else open_ledger(ledger)
+        with accounted(book):
+            given = _read(data, types, known, [*_listed("--leave-out", leave_out), *filter(None, [target])])
+            made = SchemaPlan.plan(
+                given.types,
+                given.n_records,
+                epsilon=epsilon,
+                delta=public_delta(parse_delta(delta), given.n_records),
+                cuts=cuts,
+                declared=known,
+                na_values=_listed("--na-values", na_values),
+            )
+            if plan:
+                show(made.to_dict(), _lines(made), made.spend, as_json=False, ledger=ledger)
+                return
+            found = released_schema(made, given.frame, book, NoiseSource(insecure_seed))
+        # Saved before it is printed, so that a broken terminal, pipe or full disk cannot lose it.
+        kept.keep(found.schema.to_text(suffix))
+        with showing("the schema was released, and is paid for", kept):
+            if report is not None:
+                report.keep(json.dumps(_report(made, found), indent=2) + "\n")
+            _show(found, save)
+
+
+@dataclass(frozen=True)
+class _Given:
+    """A table that has not been interpreted, and the declared types of its columns."""
+
+    frame: Any
+    types: dict[str, str]
+
+    @property
+    def n_records(self) -> int:
+        return len(self.frame)
+
+
+def _read(data: str, types: str | None, known: Schema | None, left: list[str]) -> _Given:
+    """Open a table; no cell is interpreted.
+
+    Raises:
+        InvalidInputError, SchemaError: a table that cannot be read, or lacks a column.
+    """
+    declared = _pairs(types)
+    if data == "adult23":
+        frame = adult23_frame()
+        return _Given(frame, types_of_frame(frame, declared, known, left))
+    if is_engine_address(data):
+        raise InvalidInputError("a schema is learned from a file: tables in engines are not supported")
+    held = _file_types(data)
+    frame = read_table(Path(data), list(held))
+    if len(frame) == 0:
+        raise InvalidInputError("no records: at least one row is needed")
+    free = [] if known is None else [column.name for column in known.columns]
+    unclear = {name: kind for name, kind in held.items() if name not in (*declared, *left, *free)}
+    if bad := [k for k, name in enumerate(held, 1) if unclear.get(name) == ""]:
+        raise InvalidInputError(
+            f"column {bad[0]} of the table holds times, lists or the like: make numbers or text of it, or "
+            "leave it out with --leave-out"
+        )
+    return _Given(frame, types_of_frame(frame, unclear | declared, known, left))
+
+
+def _file_types(data: str) -> dict[str, str]:
+    """Return the types of columns that a file declares; "" where it declares no number or text."""
+    header = header_of(data)
+    found = {name: _DECLARED.get(held, "") for name, held in column_types(data).items()}
+    if not isinstance(header, list):
+        found |= {f.name: "whole" for f in header if f.name in found and pa.types.is_integer(f.type)}
+    return found
+
+
+def _pairs(types: str | None) -> dict[str, str]:
+    pairs = [part.rpartition("=") for part in _listed("--types", types)]
+    if not all(name and kind for name, _, kind in pairs):
+        raise InvalidInputError("--types must be NAME=TYPE pairs, as in age=whole,income=number,state=text")
+    return {name: kind for name, _, kind in pairs}
+
+
+def _listed(option: str, text: str | None) -> list[str]:
+    return [] if text is None else split_labels(option, text)
+
+
+def _lines(made: SchemaPlan) -> list[str]:
+    free = [f"{column.name}: declared, free" for column in made.declared]
+    return [f"spend: {made.spend}", *map(str, made.columns), *free]
+
+
+def _report(made: SchemaPlan, found: LearnedSchema) -> dict[str, Any]:
+    return {
+        **made.to_dict(),
+        **found.spend.to_dict(),
+        "schema": found.schema.to_dict(),
+        "left_out": list(found.left_out),
+    }
+
+
+def _show(found: LearnedSchema, save: Path | None) -> None:
+    if save is None:
+        sys.stdout.write(found.schema.to_text())
+    for name in found.left_out:
+        say.print(f"left out: {name}: no category has enough records", markup=False, highlight=False)
+    say.print(f"spend: {found.spend}", markup=False, highlight=False, soft_wrap=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +11,7 @@ import pandas as pd
 from scipy import stats
 
 from privopt.experiments.reproduce.interface import Agreement
+from privopt.problems.convex.regularizers import Vector
 
 
 def pivot(frame: pd.DataFrame, measures: Sequence[str], column: str, by: str = "level") -> pd.DataFrame:
@@ -69,14 +70,38 @@ class Power:
             return Agreement.NO
         return Agreement.YES if self.low <= bound else Agreement.PARTLY
 
+    def grows_at_most(self, bound: float) -> Agreement:
+        """Return whether the power is no larger than that of a growing bound; in part if it may be."""
+        if self.slope <= bound:
+            return Agreement.YES
+        return Agreement.PARTLY if self.low <= bound else Agreement.NO
+
+
+def earned(agreement: Agreement, better: int, of: int) -> Agreement:
+    """Return an agreement of results that are better than those of a constant at ``better`` settings.
+
+    Claims on ratios and on slow growth hold for a model that does nothing, so where it is as good they are
+    not counted.
+    """
+    if better == of or agreement is Agreement.NO:
+        return agreement
+    return Agreement.PARTLY if better else Agreement.NO
+
 
 def power_law(frame: pd.DataFrame, least: float = 1e-12) -> Power:
     """Fit the power of ``at`` in ``value`` over all runs; smaller values count as ``least``.
 
-    With no more than two points there is no interval: its ends are infinite.
+    With no more than two points there is no interval: its ends are infinite. Equal values have power 0.
     """
     x = np.log(frame["at"].to_numpy(dtype=float))
     y = np.log(np.maximum(frame["value"].to_numpy(dtype=float), least))
+    if np.ptp(y) == 0:  # where linregress has no interval
+        return Power(0.0, 0.0, 0.0)
     fit = stats.linregress(x, y)
     reach = float(stats.t.ppf(0.975, len(x) - 2)) * fit.stderr if len(x) > 2 else math.inf
     return Power(float(fit.slope), float(fit.slope - reach), float(fit.slope + reach))
+
+
+def bound_power(frame: pd.DataFrame, bound: Callable[[Vector], Vector]) -> float:
+    """Return the power that a bound, such as log(n) / n, has over the places of measured values."""
+    return power_law(frame.assign(value=bound(frame["at"].to_numpy(dtype=float)))).slope

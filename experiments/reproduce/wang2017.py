@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -12,7 +12,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from privopt.experiments.reproduce.interface import Agreement, Cell, Point, Reproduction, Verdict
-from privopt.experiments.reproduce.tables import Power, pivot, power_law
+from privopt.experiments.reproduce.tables import Power, earned, means, pivot, power_law
 from privopt.experiments.workbench.drawing import Figure
 from privopt.experiments.workbench.figures import colour
 from privopt.experiments.workbench.panels import Curve, Panel, averaged, panels_figure
@@ -23,7 +23,7 @@ from privopt.mechanisms.risk.choice import choose_risk_mechanism
 from privopt.mechanisms.risk.mechanism import RiskMechanism
 from privopt.oracles.convex.proximal import ConvexAnswer, minimize_convex
 from privopt.problems.convex.losses import LogisticLoss
-from privopt.problems.convex.regularizers import ElasticNet, Vector
+from privopt.problems.convex.regularizers import ElasticNet, Vector, ridge
 from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts, RowNorm
 from privopt.problems.convex.sets.norm_balls import L1Ball, L2Ball
 
@@ -33,7 +33,9 @@ PAPER = (
     "General, NIPS 2017"
 )
 RECORDS, BUDGETS = "against n", "against ε"
+FEATURES, CONDITIONS = "against p", "against κ"
 EXCESS, GRADIENTS = "excess empirical risk", "gradients of records"
+START = "excess empirical risk of zero weights"
 PRINTED = ", the paper's T and m"
 DELTA, EPSILON = 1e-6, 1.0
 _GAP = 1e-6  # of the least risk
@@ -85,24 +87,30 @@ class Study:
 
     Attributes:
         features: p.
-        convex_set: C; None: the whole space.
+        ball: p -> C; None: the whole space.
         regularizer: r.
         methods: mechanisms by name; the first is the paper's.
         slope: the power of n in the paper's bound on its excess risk.
         work: the power of n in its bound on the number of gradients, without logarithms.
-        relevant: the number of features that the labels depend on.
+        relevant: the number of features that the labels depend on; None: all.
+        growth: the power of p in the bound on the excess risk.
+        dimensions: the values of p at which the others stay as they are.
+        ridges: the penalties, which determine the condition number, at which the others stay as they are.
         rivals: the methods to which the paper compares its own.
         quick_sizes: the values of n in quick runs.
     """
 
     features: int
-    convex_set: L1Ball | L2Ball | None
+    ball: Callable[[int], L1Ball | L2Ball] | None
     regularizer: ElasticNet
     methods: Sequence[str]
     slope: float
     work: float
-    relevant: int
+    relevant: int | None
+    growth: float
+    dimensions: tuple[int, ...]
     rivals: Sequence[str]
+    ridges: tuple[float, ...] = ()
     quick_sizes: tuple[int, ...] = (1_000, 4_000, 16_000)
 
     def reproduction(self, name: str, figure: str, shows: str) -> Reproduction:
@@ -125,6 +133,10 @@ class Study:
         )
 
     @property
+    def convex_set(self) -> L1Ball | L2Ball | None:
+        return None if self.ball is None else self.ball(self.features)
+
+    @property
     def ours(self) -> str:
         return self.methods[0]
 
@@ -137,22 +149,43 @@ class Study:
 
     def cells(self, quick: bool) -> list[Cell]:
         by_records = [Cell(RECORDS, m, n) for m in self.methods for n in self.sizes(quick)]
-        return by_records + [Cell(BUDGETS, m, e) for m in self.methods for e in EPSILONS]
+        levels = {
+            BUDGETS: EPSILONS,
+            FEATURES: self.dimensions,
+            CONDITIONS: map(condition_number, self.ridges),
+        }
+        return by_records + [Cell(p, m, x) for p, xs in levels.items() for x in xs for m in self.methods]
+
+    def at(self, cell: Cell) -> Study:
+        """Return the study with the features or the penalty of a cell."""
+        if cell.panel == FEATURES:
+            return replace(self, features=int(cell.level))
+        if cell.panel == CONDITIONS:
+            return replace(self, regularizer=ridge(LogisticLoss.smoothness / (cell.level - 1)))
+        return self
 
     def compute(self, cell: Cell, quick: bool) -> Iterator[Point]:
-        n, epsilon = (int(cell.level), EPSILON) if cell.panel == RECORDS else (self.middle(quick), cell.level)
-        for run in range(runs(quick)):
+        n = int(cell.level) if cell.panel == RECORDS else self.middle(quick)
+        epsilon = cell.level if cell.panel == BUDGETS else EPSILON
+        return self.at(cell)._measured(cell, n, epsilon, runs(quick))
+
+    def _measured(self, cell: Cell, n: int, epsilon: float, count: int) -> Iterator[Point]:
+        for run in range(count):
             # Smoothness in the norm of an l1 ball follows the largest entry; rows satisfy both bounds.
             norm: RowNorm = "linf" if isinstance(self.convex_set, L1Ball) else "l2"
-            X, y = _records(n, self.features, self.relevant, run)
+            X, y = self.records(n, run)
             bound = 1 / math.sqrt(self.features) if norm == "linf" else 1.0
             risk = CountingRisk(X, y, LogisticLoss(), row_norm=bound, norm=norm)
             best = _best(self, n, run)
             plan = self._plan(cell.curve, risk.facts, epsilon)
             point = plan.release(risk, NoiseSource(insecure_seed=run)).point
+            yield Point(run, cell.level, GRADIENTS, risk.gradients)
             value = risk.value(point) + self.regularizer.value(point)
             yield Point(run, cell.level, EXCESS, max(value - best.value, 0.0))
-            yield Point(run, cell.level, GRADIENTS, risk.gradients)
+            yield Point(run, cell.level, START, risk.value(np.zeros(self.features)) - best.value)
+
+    def records(self, n: int, run: int) -> Records:
+        return _records(n, self.features, self.relevant or self.features, run)
 
     def _plan(self, curve: str, facts: RiskFacts, epsilon: float) -> RiskMechanism:
         """Plan a mechanism with its defaults, or with the paper's T and m."""
@@ -198,9 +231,19 @@ class Study:
         ]
 
     def table(self, frame: pd.DataFrame) -> pd.DataFrame:
-        by_records = pivot(frame[frame["panel"] == RECORDS], (EXCESS, GRADIENTS), "n = {:,.0f}")
-        by_budget = pivot(frame[frame["panel"] == BUDGETS], (EXCESS,), "ε = {:g}")
-        return pd.concat([by_records, by_budget]).fillna("").drop(columns="panel")
+        headings = {
+            RECORDS: "n = {:,.0f}",
+            BUDGETS: "ε = {:g}",
+            FEATURES: "p = {:g}",
+            CONDITIONS: "κ = {:g}",
+        }
+        own = frame[(frame["measure"] != START) | (frame["curve"] == self.ours)]  # it is the same for all
+        parts = [
+            pivot(own[own["panel"] == panel], (EXCESS, START, *more), heading)
+            for panel, heading in headings.items()
+            for more in [(GRADIENTS,) if panel in (RECORDS, CONDITIONS) else ()]
+        ]
+        return pd.concat(parts).fillna("").drop(columns="panel")
 
     def power(self, frame: pd.DataFrame, method: str, measure: str, panel: str = RECORDS) -> Power:
         """Fit the power of n or epsilon in a measure; risks are known to ``_GAP``."""
@@ -224,18 +267,57 @@ class Study:
             Agreement.YES if abs(work.slope - self.work) < 0.3 else Agreement.NO,
             f"Measured power: {work}.",
         )
-        return [*falls, grows, *self._against(frame)]
+        return [*falls, grows, *self._growth(frame), *self._before(frame), *self._against(frame)]
+
+    def _growth(self, frame: pd.DataFrame) -> list[Verdict]:
+        """Judge growth with p and with the condition number, where the result is better than zero weights."""
+        claims = [(FEATURES, "p", EXCESS, "the excess risk grows", self.growth)]
+        if self.ridges:
+            claims.append((CONDITIONS, "κ", EXCESS, "the excess risk grows", 1.0))
+            claims.append((CONDITIONS, "κ", GRADIENTS, "the gradients grow", 1.0))
+        found = []
+        for panel, of, measure, what, bound in claims:
+            power = self.power(frame, self.ours, measure, panel)
+            risk, start = (means(frame, panel, m)[self.ours] for m in (EXCESS, START))
+            better = int((risk < start).sum())
+            found.append(
+                Verdict(
+                    f"{self.ours}: {what} at most like {of} to the power {bound:g}",
+                    earned(power.grows_at_most(bound), better, len(risk)),
+                    f"Measured power: {power}; better than zero weights at {better} of {len(risk)} values of "
+                    f"{of}.",
+                )
+            )
+        return found
+
+    def _before(self, frame: pd.DataFrame) -> list[Verdict]:
+        """Judge the number of gradients that the paper states for gradient perturbation before it."""
+        if "dp-sgd" not in self.methods:
+            return []
+        power = self.power(frame, "dp-sgd", GRADIENTS)
+        return [
+            Verdict(
+                "Gradient perturbation before (Bassily et al., dp-sgd here): the gradients grow like n to "
+                "the power 2",
+                Agreement.YES if abs(power.slope - 2) < 0.3 else Agreement.NO,
+                f"Measured power: {power}, with privopt's batches and accounting.",
+            )
+        ]
 
     def _against(self, frame: pd.DataFrame) -> list[Verdict]:
-        """Compare the paper's method with each other method where n is varied."""
-        here = frame[frame["panel"] == RECORDS].groupby(["measure", "curve", "level"])["value"].mean()
-        risk, work = here[EXCESS], here[GRADIENTS]
+        """Compare the paper's method with each other method where n is varied.
+
+        A value of n counts only where the method is better than zero weights, to which a constant is equal.
+        """
+        risk, work, start = (means(frame, RECORDS, m) for m in (EXCESS, GRADIENTS, START))
+        useful = risk[self.ours] < start[self.ours]
         found = []
-        for other in (m for m in self.methods[1:] if m in risk.index):
-            better = int((risk[self.ours] <= risk[other]).sum())
-            cheaper = int((work[self.ours] <= work[other]).sum())
+        for other in (m for m in self.methods[1:] if m in risk):
+            better = int((useful & (risk[self.ours] <= risk[other])).sum())
+            cheaper = int((useful & (work[self.ours] <= work[other])).sum())
             of = len(risk[other])
-            both = int(((risk[self.ours] <= 1.1 * risk[other]) & (work[self.ours] <= work[other])).sum())
+            close = risk[self.ours] <= 1.1 * risk[other]
+            both = int((useful & close & (work[self.ours] <= work[other])).sum())
             agreement = Agreement.YES if both == of else Agreement.NO
             if both < of and (better or cheaper):
                 agreement = Agreement.PARTLY
@@ -244,7 +326,8 @@ class Study:
                     f"{self.ours} is as accurate as {other}, with fewer gradients",
                     agreement if other in self.rivals else agreement.beside,
                     f"Smaller risk at {better}, fewer gradients at {cheaper}, both (within a tenth) at "
-                    f"{both} of {of} values of n; at the largest, "
+                    f"{both} of {of} values of n (better than zero weights at {int(useful.sum())}); at the "
+                    "largest, "
                     f"{risk[self.ours].iloc[-1] / risk[other].iloc[-1]:.2f} times the risk with "
                     f"{work[self.ours].iloc[-1] / max(work[other].iloc[-1], 1):.2f} times the gradients.",
                 )
@@ -258,13 +341,26 @@ class Study:
             f"norm 1; labels drawn from a logistic model with {self.relevant} relevant features; over "
             f"{where}, penalty (l2/2)|w|² with l2 = {self.regularizer.l2:g}. {runs(quick)} runs, new records "
             f"for each; n from {self.sizes(quick)[0]:,} to {self.sizes(quick)[-1]:,} at ε = {EPSILON:g}, and "
-            f"ε from {EPSILONS[0]:g} to {EPSILONS[-1]:g} at n = {self.middle(quick):,}; δ = {DELTA:g}, "
+            f"ε from {EPSILONS[0]:g} to {EPSILONS[-1]:g}, p from {self.dimensions[0]} to "
+            f"{self.dimensions[-1]}{self._ridges()} at n = {self.middle(quick):,}; δ = {DELTA:g}, "
             "replacing one record, n public. All mechanisms run with sound noise, and privopt's defaults "
             "unless the paper's T and m are named; dp-sgd is the gradient perturbation of Bassily, Smith "
             "and Thakurta (2014), dp-gd and dp-pgd are not in the table. The least risk is found to 1e-6 "
             "without privacy. Gradients are counted record by record while it runs; Newton steps of the "
-            "perturbation methods evaluate Hessians too, which are not counted."
+            "perturbation methods evaluate Hessians too, which are not counted. A bound is from above: a "
+            "risk far below it may grow faster with p than the bound does."
         )
+
+    def _ridges(self) -> str:
+        if not self.ridges:
+            return ""
+        first, last = (f"{condition_number(l2):g}" for l2 in (self.ridges[0], self.ridges[-1]))
+        return f" and κ = (L + l2) / l2 from {first} to {last}"
+
+
+def condition_number(l2: float) -> float:
+    """Return (L + l2) / l2 for rows of norm 1."""
+    return 1 + LogisticLoss.smoothness / l2
 
 
 def printed_rounds(facts: RiskFacts, l2: float, epsilon: float) -> tuple[int, ...]:
@@ -302,5 +398,5 @@ def _records(n: int, features: int, relevant: int, seed: int) -> Records:
 @lru_cache(maxsize=64)
 def _best(study: Study, n: int, run: int) -> ConvexAnswer:
     """Return the least risk on the records of a run."""
-    risk = EmpiricalRisk(*_records(n, study.features, study.relevant, run), LogisticLoss())
+    risk = EmpiricalRisk(*study.records(n, run), LogisticLoss())
     return minimize_convex(risk, study.convex_set, study.regularizer, gap=_GAP)

@@ -7,7 +7,7 @@ from privopt.problems.convex.regularizers import ridge
 
 _STUDY = paper.Study(
     features=20,
-    convex_set=None,
+    ball=None,
     regularizer=ridge(0.01),
     methods=(
         "dp-svrg",
@@ -19,7 +19,10 @@ _STUDY = paper.Study(
     ),
     slope=-2,
     work=1,
-    relevant=20,
+    relevant=None,
+    growth=1,
+    dimensions=(5, 20, 80),
+    ridges=(0.1, 0.01, 0.001),
     rivals=("dp-sgd", "objective-perturbation", "output-perturbation"),
 )
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
+
 from privopt.experiments.reproduce import wang2017 as paper
 from privopt.problems.convex.regularizers import NO_REGULARIZER
 from privopt.problems.convex.sets.norm_balls import L2Ball
 
 _STUDY = paper.Study(
     features=20,
-    convex_set=L2Ball(20, 20.0),
+    ball=lambda p: L2Ball(p, 20 * math.sqrt(p / 20)),
     regularizer=NO_REGULARIZER,
     methods=(
         "dp-svrg++",
@@ -20,7 +22,9 @@ _STUDY = paper.Study(
     ),
     slope=-1,
     work=1,
-    relevant=20,
+    relevant=None,
+    growth=0.5,
+    dimensions=(5, 20, 80),
     rivals=("dp-sgd", "objective-perturbation", "output-perturbation"),
 )
 

@@ -8,17 +8,19 @@ from privopt.experiments.reproduce import wang2017 as paper
 from privopt.problems.convex.regularizers import NO_REGULARIZER
 from privopt.problems.convex.sets.norm_balls import L1Ball
 
-_FEATURES, _RELEVANT = 200, 5
+_RELEVANT = 5
 
 _STUDY = paper.Study(
-    features=_FEATURES,
+    features=200,
     # The l1 norm of the true weights.
-    convex_set=L1Ball(_FEATURES, 2 * math.sqrt(_FEATURES * _RELEVANT)),
+    ball=lambda p: L1Ball(p, 2 * math.sqrt(p * _RELEVANT)),
     regularizer=NO_REGULARIZER,
     methods=("dp-accmd", "dp-pmd", "dp-pgd", "dp-fw-l1"),
     slope=-1,
     work=1.5,
     relevant=_RELEVANT,
+    growth=0.5,
+    dimensions=(50, 200, 800),
     rivals=("dp-pmd", "dp-fw-l1"),
 )
 

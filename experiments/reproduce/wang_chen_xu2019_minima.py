@@ -1,4 +1,4 @@
-"""Wang, Chen and Xu (2019), section 5: frequency of escapes from a saddle point against n."""
+"""Wang, Chen and Xu (2019), Theorems 7 to 9: escapes from saddle points, and local minima that are found."""
 
 from __future__ import annotations
 
@@ -10,20 +10,30 @@ import pandas as pd
 from privopt.experiments import nonconvex
 from privopt.experiments.reproduce import wang_chen_xu2019_risk as paper
 from privopt.experiments.reproduce.interface import Agreement, Cell, Point, Reproduction, Verdict, held
-from privopt.experiments.reproduce.tables import means, pivot
+from privopt.experiments.reproduce.tables import bound_power, earned, means, pivot, power_law
 from privopt.experiments.workbench.drawing import Figure
 from privopt.experiments.workbench.figures import colour
 from privopt.experiments.workbench.panels import Curve, Panel, averaged, panels_figure
+from privopt.problems.nonconvex.planted import Planted, strict_saddle
 
 LEFT, FOUND, GAMMA, CURVATURE = "left", "found", "gamma", "least curvature of the saddle"
+TRUE, ALPHA = "found, and true", "alpha"
 _PROBLEMS = {
     "quartic, d = 2": "Quartic in the plane",
     "phase retrieval, d = 3": "Phase retrieval in three dimensions",
 }
-_CURVES = ("dp-sosp", "dp-gld")
+FREE, CONSTRAINED = "dp-sosp", "dp-gd-so"
+_CURVES = (FREE, CONSTRAINED, "dp-gld")
+_FEATURES, _DIMENSIONS = "quartic, against d", (4, 8, 16)
+_MANY = {FREE: 100_000, CONSTRAINED: 10_000_000}  # n, where d is varied
+_THEOREMS = {FREE: "Theorems 7 and 8", CONSTRAINED: "Theorem 9"}
 
 
-def sizes(quick: bool) -> tuple[int, ...]:
+def sizes(quick: bool, curve: str = FREE) -> tuple[int, ...]:
+    """Return values of n; tests relative to a set ask for more."""
+    if curve == CONSTRAINED:
+        found = (20_000, 60_000, 200_000, 600_000, 2_000_000)
+        return found if quick else (*found, 20_000_000)
     return (1_000, 5_000, 20_000) if quick else (1_000, 2_000, 5_000, 10_000, 20_000, 50_000)
 
 
@@ -32,18 +42,27 @@ def runs(quick: bool) -> int:
 
 
 def cells(quick: bool) -> list[Cell]:
-    return [Cell(p, curve, n) for p in _PROBLEMS for curve in _CURVES for n in sizes(quick)]
+    found = [Cell(p, curve, n) for p in _PROBLEMS for curve in _CURVES for n in sizes(quick, curve)]
+    return found + [Cell(_FEATURES, curve, d) for curve in _THEOREMS for d in _DIMENSIONS]
+
+
+def _problem(cell: Cell) -> tuple[Planted, int]:
+    """Return the problem of a cell, and n."""
+    if cell.panel == _FEATURES:
+        return strict_saddle(400, int(cell.level)), _MANY[cell.curve]
+    return nonconvex.saddles()[cell.panel], int(cell.level)
 
 
 def compute(cell: Cell, quick: bool) -> Iterator[Point]:
-    part = paper.part_of("saddle", cell.panel, cell, 1.0, runs(quick))
-    for run in range(part.draws):
-        measured = part.work(part, run)
-        for measure in (LEFT, FOUND, GAMMA):  # gamma is public, and told with the first run
+    problem, n = _problem(cell)
+    for run in range(runs(quick)):
+        measured = nonconvex.searched(problem, cell.curve, n, 1.0, run)
+        for measure in (LEFT, FOUND, GAMMA, ALPHA):  # the last two are public, and told with the first run
             if measure in measured:
                 yield Point(run, cell.level, measure, measured[measure])
-    if cell.curve == "dp-sosp":
-        problem = nonconvex.saddles()[cell.panel]
+        if FOUND in measured:
+            yield Point(run, cell.level, TRUE, measured[FOUND] * measured["true"])
+    if cell.curve in _THEOREMS:
         least = float(np.linalg.eigvalsh(problem.risk.hessian(problem.saddle))[0])
         yield Point(0, cell.level, CURVATURE, least)
 
@@ -60,36 +79,85 @@ def draw(frame: pd.DataFrame) -> Figure:
     return panels_figure(panels)
 
 
+def table(frame: pd.DataFrame) -> pd.DataFrame:
+    measures = (LEFT, FOUND, TRUE, ALPHA, GAMMA, CURVATURE)
+    by_features = frame["panel"] == _FEATURES
+    parts = [
+        pivot(frame[~by_features], measures, "n = {:,.0f}"),
+        pivot(frame[by_features], measures, "d = {:g}"),
+    ]
+    return pd.concat(parts).fillna("")
+
+
 def verdicts(frame: pd.DataFrame) -> list[Verdict]:
     found = []
     for problem, title in _PROBLEMS.items():
-        shares = means(frame, problem, LEFT)["dp-sosp"]
-        last, first = float(shares.iloc[-1]), float(shares.iloc[0])
-        words = ", ".join(f"{100 * v:.0f}% at n = {n:,.0f}" for n, v in shares.items())
-        found.append(
-            Verdict(
-                f"{title}: for large n saddles are left with high probability",
-                Agreement.YES if last >= 0.9 else Agreement.PARTLY if last > first else Agreement.NO,
-                f"dp-sosp ends at least half of the way down in {words} of the runs, all started on the "
-                "saddle.",
-            )
-        )
-        found.append(_tested(frame, problem, title))
-    return found
+        for curve in _THEOREMS:
+            found += [_left(frame, problem, title, curve), _tested(frame, problem, title, curve)]
+            found.append(_scaling(frame, problem, title, curve))
+    return found + [_growth(frame, curve) for curve in _THEOREMS]
 
 
-def _tested(frame: pd.DataFrame, problem: str, title: str) -> Verdict:
-    """Judge the test where it says anything: the saddle itself passes for gamma beyond its curvature."""
-    shares, gammas = (means(frame, problem, measure)["dp-sosp"] for measure in (FOUND, GAMMA))
-    saddle = float(means(frame, problem, CURVATURE)["dp-sosp"].iloc[0])
-    told = gammas[gammas < -saddle].index
-    right = sum(float(shares[n]) >= 0.9 for n in told)
-    words = ", ".join(f"{gammas[n]:.3g} at n = {n:,.0f} ({100 * shares[n]:.0f}% found)" for n in gammas.index)
+def _left(frame: pd.DataFrame, problem: str, title: str, curve: str) -> Verdict:
+    shares = means(frame, problem, LEFT)[curve]
+    last, first = float(shares.iloc[-1]), float(shares.iloc[0])
+    words = ", ".join(f"{100 * v:.0f}% at n = {n:,.0f}" for n, v in shares.items())
     return Verdict(
-        f"{title}: an approximate local minimum is found with high probability",
+        f"{_THEOREMS[curve]}, {curve}, {title}: for large n saddles are left with high probability",
+        Agreement.YES if last >= 0.9 else Agreement.PARTLY if last > first else Agreement.NO,
+        f"It ends at least half of the way down in {words} of the runs, all started on the saddle.",
+    )
+
+
+def _told(frame: pd.DataFrame, problem: str, curve: str) -> pd.Index[float]:
+    """Return the values of n with a gamma below the curvature of the saddle, which passes otherwise."""
+    gammas = means(frame, problem, GAMMA)[curve]
+    saddle = float(means(frame, problem, CURVATURE)[curve].iloc[0])
+    return gammas[gammas < -saddle].index
+
+
+def _tested(frame: pd.DataFrame, problem: str, title: str, curve: str) -> Verdict:
+    """Judge points that passed the test, by their exact gradients and Hessians."""
+    shares, gammas = (means(frame, problem, measure)[curve] for measure in (TRUE, GAMMA))
+    told = _told(frame, problem, curve)
+    right = sum(float(shares[n]) >= 0.9 for n in told)
+    words = ", ".join(
+        f"{gammas[n]:.3g} at n = {n:,.0f} ({100 * shares[n]:.0f}% found and true)" for n in gammas.index
+    )
+    saddle = float(means(frame, problem, CURVATURE)[curve].iloc[0])
+    return Verdict(
+        f"{_THEOREMS[curve]}, {curve}, {title}: an approximate local minimum is found with high probability",
         held(right, len(told)) if len(told) else Agreement.NO,
         f"Curvature at the saddle: {saddle:.3g}; γ: {words}. Where γ is beyond it the saddle itself passes, "
         f'and "found" says nothing: that leaves {len(told)} of {len(gammas)} values of n.',
+    )
+
+
+def _scaling(frame: pd.DataFrame, problem: str, title: str, curve: str) -> Verdict:
+    """Judge the power of n in alpha where points were found: n of order log(n) / alpha^2 suffices."""
+    alphas, shares = (means(frame, problem, measure)[curve] for measure in (ALPHA, TRUE))
+    values = alphas.rename_axis("at").reset_index(name="value")
+    power = power_law(values)
+    bound = bound_power(values, lambda n: np.sqrt(np.log(n) / n))
+    right = int((shares >= 0.9).sum())
+    return Verdict(
+        f"{_THEOREMS[curve]}, {curve}, {title}: α falls at least like √(log(n) / n)",
+        earned(power.at_most(bound), right, len(shares)),
+        f"Measured power: {power}, that of the bound: {bound:.2f}; points found are α-SOSP in at "
+        f"least 90% of the runs at {right} of {len(shares)} values of n.",
+    )
+
+
+def _growth(frame: pd.DataFrame, curve: str) -> Verdict:
+    """Judge the power of d in alpha where points were found: n of order d / alpha^2 suffices."""
+    alphas, shares = (means(frame, _FEATURES, measure)[curve] for measure in (ALPHA, TRUE))
+    power = power_law(alphas.rename_axis("at").reset_index(name="value"))
+    right = int((shares >= 0.9).sum())
+    return Verdict(
+        f"{_THEOREMS[curve]}, {curve}, quartic: α grows at most like d to the power 0.5",
+        earned(power.grows_at_most(0.5), right, len(shares)),
+        f"Measured power: {power}; points found are α-SOSP in at least 90% of the runs at {right} of "
+        f"{len(shares)} values of d.",
     )
 
 
@@ -97,21 +165,24 @@ FIGURE = Reproduction(
     name="wang-chen-xu2019-minima",
     paper=paper.PAPER,
     cite=paper.CITE,
-    figure="approximate local minima against n",
+    figure="Theorems 7 to 9 (approximate local minima)",
     shows=(
         "Theorems, no pictures. For n large enough a private descent passes an approximate local minimum, "
-        "and a private test of its iterates finds it, with high probability: saddle points are left."
+        "and a private test of its iterates finds it, with high probability: saddle points are left; over "
+        "a set, too (Algorithm 6). n of order d / α² suffices for an α-SOSP."
     ),
     setting=lambda quick: (
         "Problems with a known saddle, where every run starts; each record stands for n / 400. ε = 1, δ = "
         f"1e-6, replacing one record, n public; {runs(quick)} runs, with privopt's defaults and sound noise. "
         "A run has left the saddle if it ends at least half of the way from the saddle's value to the least "
-        "one. Found: an iterate passed the private test for (α, γ), curvature of at least -γ."
+        "one. Found: an iterate passed the private test for (α, γ), curvature of at least -γ; true: its "
+        "exact gradient and Hessian do. dp-gd-so runs over a ball of radius 1.2 (2 where d is varied, at n = "
+        f"{_MANY[FREE]:,} and {_MANY[CONSTRAINED]:,})."
     ),
     cells=cells,
     compute=compute,
     draw=draw,
     caption="Share of runs that left the saddle, against n.",
-    table=lambda frame: pivot(frame, (LEFT, FOUND, GAMMA, CURVATURE), "n = {:,.0f}"),
+    table=table,
     verdicts=verdicts,
 )

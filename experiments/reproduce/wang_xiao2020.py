@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize_scalar
 
 from privopt.experiments.reproduce.interface import Agreement, Cell, Point, Verdict, held
+from privopt.experiments.reproduce.tables import bound_power, earned, power_law
 from privopt.experiments.workbench.figures import colour
 from privopt.experiments.workbench.panels import Curve, Panel, averaged, shade
 from privopt.mechanisms.heavy_tails.clipped_newton import ClippedNewton
@@ -456,7 +457,29 @@ def size_verdicts(frame: pd.DataFrame, grows: bool, what: str) -> list[Verdict]:
                 f"From one ε to the next it falls {right} of {2 * len(order[0])} times.",
             )
         )
-    return found
+    return found + [_rate(frame, curve, theorem, grows) for curve, theorem in _THEOREMS.items()]
+
+
+# Bounds d^2 log(n)^2 / (n ε^2) on the excess risk of a strongly convex one, that of least squares here.
+_THEOREMS = {"Algorithm 3, ε = 1": 5, "printed scale, ε = 1": 7, "Algorithm 4, ε = 1": 7}
+
+
+def _rate(frame: pd.DataFrame, curve: str, theorem: int, grows: bool) -> Verdict:
+    """Judge the power of d or n in |w - w*|, the root of twice the excess risk; weights of 0 have 1."""
+    here = frame[(frame["panel"] == LINE) & (frame["curve"] == curve) & (frame["measure"] == MEASURES[LINE])]
+    power, mean = power_law(here), here.groupby("level")["value"].mean()
+    if grows:
+        agreement, claim = power.grows_at_most(1.0), "grows at most like d"
+    else:
+        bound = bound_power(here, lambda n: np.log(n) / np.sqrt(n))
+        agreement = power.at_most(bound)
+        claim = f"falls at least like log(n) / √n, that is n to the power {bound:.2f}"
+    better = int((mean < 1.0).sum())  # |w*| = 1
+    return Verdict(
+        f"Theorem {theorem}, {LINE}, {curve}: |w - w*| {claim}",
+        earned(agreement, better, len(mean)),
+        f"Measured power: {power}; better than weights of 0 at {better} of {len(mean)}.",
+    )
 
 
 def setting(count: int) -> str:

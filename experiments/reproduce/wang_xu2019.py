@@ -196,6 +196,20 @@ def late_norms(frame: pd.DataFrame) -> dict[str, pd.Series[float]]:
     }
 
 
+def starting_norms(frame: pd.DataFrame) -> dict[str, pd.Series[float]]:
+    """Return the mean norm at the first iterate by data set and level."""
+    here = frame[(frame["measure"] == MEASURE) & (frame["at"] == 1)]
+    return {
+        name: here[here["panel"] == name].groupby("level")["value"].mean() for name in (SYNTHETIC, COVERTYPE)
+    }
+
+
+def descended(frame: pd.DataFrame, dataset: str) -> tuple[int, int]:
+    """Return at how many levels the later norms are below that of the start, and the number of levels."""
+    late, first = late_norms(frame)[dataset], starting_norms(frame)[dataset]
+    return int((late < first).sum()), len(late)
+
+
 def table(frame: pd.DataFrame, column: str) -> pd.DataFrame:
     """Format ``final_norms`` as a table."""
     return pivot(

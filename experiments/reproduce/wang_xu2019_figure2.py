@@ -8,6 +8,7 @@ import pandas as pd
 
 from privopt.experiments.reproduce import wang_xu2019 as paper
 from privopt.experiments.reproduce.interface import Agreement, Cell, Point, Reproduction, Verdict
+from privopt.experiments.reproduce.tables import earned
 from privopt.experiments.workbench.drawing import Figure
 from privopt.experiments.workbench.figures import colour
 from privopt.experiments.workbench.panels import panels_figure, shade
@@ -41,13 +42,16 @@ def verdicts(frame: pd.DataFrame) -> list[Verdict]:
     found = []
     for dataset, values in norms.items():
         ratio = float(values.max() / values.min())
+        agreement = Agreement.YES if ratio < 1.5 else Agreement.PARTLY if ratio < 3 else Agreement.NO
+        better, of = paper.descended(frame, dataset)
         found.append(
             Verdict(
                 f"{dataset}: the number of iterations matters little",
-                Agreement.YES if ratio < 1.5 else Agreement.PARTLY if ratio < 3 else Agreement.NO,
+                earned(agreement, better, of),
                 f"{', '.join(f'{v:.3g} at T = {t:g}' for t, v in values.items())} (means over the later "
-                f"half of the iterations): the largest is {ratio:.1f} times the smallest. More iterations "
-                "carry more noise each, fewer stop short of the minimum.",
+                f"half of the iterations): the largest is {ratio:.1f} times the smallest; {better} of {of} "
+                "are below that of the start. More iterations carry more noise each, fewer stop short of "
+                "the minimum.",
             )
         )
     return found

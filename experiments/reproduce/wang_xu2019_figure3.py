@@ -8,6 +8,7 @@ import pandas as pd
 
 from privopt.experiments.reproduce import wang_xu2019 as paper
 from privopt.experiments.reproduce.interface import Cell, Point, Reproduction, Verdict, held
+from privopt.experiments.reproduce.tables import earned
 from privopt.experiments.workbench.drawing import Figure
 from privopt.experiments.workbench.figures import colour
 from privopt.experiments.workbench.panels import panels_figure, shade
@@ -42,16 +43,19 @@ def draw(frame: pd.DataFrame) -> Figure:
 
 
 def verdicts(frame: pd.DataFrame) -> list[Verdict]:
-    norms = paper.late_norms(frame)
-    return [
-        Verdict(
-            f"{dataset}: the more records, the smaller the gradient",
-            held(paper.falls(values.to_list()), len(values) - 1),
-            f"{', '.join(f'{v:.3g} at n = {n:,.0f}' for n, v in values.items())} (means over the later half "
-            "of the iterations).",
+    found = []
+    for dataset, values in paper.late_norms(frame).items():
+        better, of = paper.descended(frame, dataset)
+        words = ", ".join(f"{v:.3g} at n = {n:,.0f}" for n, v in values.items())
+        found.append(
+            Verdict(
+                f"{dataset}: the more records, the smaller the gradient",
+                earned(held(paper.falls(values.to_list()), len(values) - 1), better, of),
+                f"{words} (means over the later half of the iterations); below that of the start at {better} "
+                f"of {of} values of n.",
+            )
         )
-        for dataset, values in norms.items()
-    ]
+    return found
 
 
 FIGURE = Reproduction(

@@ -36,6 +36,7 @@ from privopt.mechanisms.audit.neighbours import (
 from privopt.mechanisms.audit.nonconvex import NONCONVEX_AUDITS
 from privopt.mechanisms.audit.opsamp import OPSAMP_AUDITS
 from privopt.mechanisms.audit.scorecards import means_claims, prevalence_claims, seeded_claims
+from privopt.mechanisms.audit.selection import selection_claims
 from privopt.mechanisms.discrete.exponential import ExponentialMechanism, PermuteAndFlip
 from privopt.mechanisms.discrete.mechanism import LatticeMechanism
 from privopt.mechanisms.discrete.opdisc import OPDisc
@@ -47,6 +48,7 @@ from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.scorecards.prevalence import PrevalencePlan
 from privopt.mechanisms.scorecards.seeded import SeededScorecard
 from privopt.mechanisms.scorecards.units import NumberMeans
+from privopt.mechanisms.tuning.selection import SelectionPlan
 from privopt.oracles.task import Task
 from privopt.problems.discrete.lattice import IntegerLattice
 
@@ -148,6 +150,7 @@ AUDITS: Mapping[str, Callable[[], tuple[AuditedClaim, ...]]] = {
     "tree": tree_claims,
     "rule-list": rule_list_claims,
     LeafPlan.name: leaf_claims,
+    SelectionPlan.name: selection_claims,
     **HEAVY_TAILED_AUDITS,
     **NEWTON_AUDITS,
     **OPSAMP_AUDITS,

@@ -5,10 +5,14 @@ Sources: Wang, Ye and Xu (NIPS 2017) for DP-GD, Wang and Xu (AAAI 2019) for DP-P
 
 from __future__ import annotations
 
+from typing import Self
+
+from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.mechanisms.risk.iteration import Method, Output
-from privopt.mechanisms.risk.mechanism import FullBatchMechanism
-from privopt.mechanisms.risk.step_counts import euclidean_steps
+from privopt.mechanisms.risk.mechanism import FullBatchMechanism, RiskTarget
+from privopt.mechanisms.risk.step_counts import euclidean_steps, lojasiewicz_steps
 from privopt.oracles.convex.prox import prox_step
+from privopt.problems.convex.conditions import PolyakLojasiewicz
 from privopt.problems.convex.regularizers import ElasticNet, Vector
 from privopt.problems.convex.risk import RiskFacts
 from privopt.problems.convex.sets.interface import ConvexSet
@@ -17,14 +21,34 @@ from privopt.problems.convex.sets.interface import ConvexSet
 class DPGradientDescent(FullBatchMechanism):
     """DP-GD: x+ = x - eta (grad F(x) + l2 x + noise), eta = 1 / (L + l2), no constraint.
 
-    Source: Wang, Ye and Xu (2017), Algorithm 4; T as in Theorem 6.2 (strong convexity, the last iterate) or
-    6.3 (random iterate; for convex losses the average). Privacy: see ``FullBatchMechanism``.
+    Source: Wang, Ye and Xu (2017), Algorithm 4; T as in Theorem 6.2 (strong convexity, or a named
+    Polyak-Lojasiewicz condition: the last iterate) or 6.3 (random iterate; for convex losses the average).
+    Privacy: see ``FullBatchMechanism``; it does not depend on the condition.
     """
 
     name = "dp-gd"
     takes_set = False
     takes_l1 = False
     instead = "use dp-pgd for either"
+
+    @classmethod
+    def _calibrated(
+        cls,
+        target: RiskTarget,
+        steps: int | None = None,
+        output: Output | None = None,
+        condition: PolyakLojasiewicz | None = None,
+    ) -> Self:
+        """Calibrate; ``condition`` is that of F plus the penalty, an assumption for accuracy alone."""
+        if condition is not None:
+            _check_condition(condition, target)
+            output = output or Output.LAST
+            if steps is None:
+                mu = target.mu / target.facts.sensitivity
+                steps = lojasiewicz_steps(
+                    target.facts, target.convex_set, target.regularizer, mu, condition.constant
+                )
+        return super()._calibrated(target, steps, output)
 
     @classmethod
     def _default_steps(
@@ -68,3 +92,17 @@ class DPProximalGradient(FullBatchMechanism):
         gamma = self.step_sizes[0]
         step = prox_step(self.convex_set, self.regularizer)
         return Method(start, lambda _k, _state, x, g: step(x - gamma * g, gamma))
+
+
+def _check_condition(condition: PolyakLojasiewicz, target: RiskTarget) -> None:
+    """Refuse what is no condition, or none that a risk of this smoothness can satisfy."""
+    if not isinstance(condition, PolyakLojasiewicz):
+        raise PrivacyParameterError(
+            f"condition must be a PolyakLojasiewicz(constant), got {type(condition).__name__}"
+        )
+    smoothness = target.facts.smoothness + target.regularizer.l2
+    if condition.constant > smoothness:
+        raise PrivacyParameterError(
+            f"the constant of the condition, {condition.constant:g}, is larger than the smoothness "
+            f"{smoothness:g}: no risk has |grad F|^2 > 2 L (F - min F)"
+        )

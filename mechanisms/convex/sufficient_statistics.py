@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -22,6 +22,7 @@ from privopt.mechanisms.convex.likely_weights import (
     towards_mean,
 )
 from privopt.mechanisms.privacy.gradient_noise import VectorNoise, gaussian_releases
+from privopt.mechanisms.privacy.noisy_moments import NoisyMoments
 from privopt.mechanisms.privacy.noisy_share import NoisyShare
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.mechanisms.risk.iteration import Run, StepClock
@@ -44,6 +45,8 @@ _SHARE_NOISE, _MOST_OFFSET_OF_CLASSES = 0.1, 2.0
 # Lower limit on the variance of labels, in units of the square of their bound; and the variance assumed for
 # numeric labels, as a fraction of the largest possible at their mean.
 _LEAST_VARIANCE, _NUMBERS_VARIANCE = 0.05, 0.25
+# Factor of the mean squared label, in units of (r / B)^2. Its square is below 3/2, up to which it is free.
+_SQUARE_WEIGHT = 1.2247
 _NORMS = 1e-60, 1e60
 _BLOCK = 1 << 16  # numbers in a block of rows that is processed at once
 
@@ -62,13 +65,14 @@ class SufficientStatistics(RiskMechanism):
     Privacy: mu-GDP, one Gaussian release, stated as (epsilon, delta); neighbours by replacing one record, n
     public. With z = (x, o), |z| <= r, o constant, and |y| <= B, the release is the mean of (z z', (r / B) z
     y), where entries above the diagonal are multiplied by sqrt 2 so that the norm of the triangle is the
-    Frobenius norm. Its l2 sensitivity is at most (3 / sqrt 2) r^2 / n.
+    Frobenius norm; for the squared loss also the mean of h (r / B)^2 y^2, h^2 <= 3/2, from which intervals
+    get the residual variance. Its l2 sensitivity is at most (3 / sqrt 2) r^2 / n, with or without y^2.
 
-    Proof: for norms a >= b and cos = c the squared change is at most a^4 + b^4 - 2 a^2 b^2 c^2 + r^2 (a^2 +
-    b^2 + 2 a b |c|): it is convex in the labels, so that its maximum is at labels -B and B. It grows with a
-    and b. For x = b / a the derivative in b, at a = r (a smaller a only gives the last term more weight), is
-    a^3 (4 x^3 - 4 x c^2 + 2 x + 2 |c|) >= 0. At a = b = r it is 2 r^4 (1 - c^2 + 1 + |c|) <= 2 r^4 (9/4),
-    with equality at |c| = 1/2.
+    Proof, in units of r and B. Replace (z, t) by (w, s), u = t^2, v = s^2 in [0, 1], q = <z, w>. The squared
+    change times n^2 is |z|^4 + |w|^4 - 2 q^2 + |z|^2 u + |w|^2 v - 2 q t s + h^2 (u - v)^2, and -2 q^2 - 2 q
+    t s <= u v / 2 for every q. So it is at most 2 + u + v + u v / 2 + h^2 (u - v)^2, convex in u and in v:
+    its maximum is at a corner, where it is 2, 3 + h^2 or 9/2. Labels B and -B of rows of norm r at an angle
+    of 60 degrees attain it.
 
     Attributes:
         columns: public facts about the columns behind the features, used to interpret noisy moments; only
@@ -92,8 +96,11 @@ class SufficientStatistics(RiskMechanism):
         n, r = facts.n_records, math.hypot(_feature_norm(facts), offset)
         if not _NORMS[0] <= r <= _NORMS[1]:  # fourth powers are taken of it
             raise ArithmeticError(f"moments of rows of norm {r:.3g}")
-        # Rounding of sums of at most n products of two numbers of a record, in any order.
-        rounding = 2 * math.sqrt(2) * r * r * (n + facts.dimension + 8) * 2.0**-52
+        # Rounding of sums of at most n products of two numbers of a record, in any order: the norms of a
+        # record's contributions to the three means are at most r^2, r^2 and, for the squared loss, sqrt(3/2)
+        # r^2.
+        squared = isinstance(facts.loss, SquaredLoss)
+        rounding = 2 * math.sqrt(3.5 if squared else 2) * r * r * (n + facts.dimension + 8) * 2.0**-52
         sensitivity = (3 / math.sqrt(2) * r * r / n + rounding) * (1 + 1e-12 + n * 2.0**-51)
         noise, spend = gaussian_releases(
             target.epsilon,
@@ -102,7 +109,7 @@ class SufficientStatistics(RiskMechanism):
             steps=1,
             releases=target.releases,
             sensitivity=sensitivity,
-            dimension=_entries(facts).size + facts.dimension,
+            dimension=_entries(facts).size + facts.dimension + squared,
         )
         return cls(facts, target.convex_set, target.regularizer, spend, offset, noise)
 
@@ -127,13 +134,25 @@ class SufficientStatistics(RiskMechanism):
         """r / B, the factor of x y."""
         return math.hypot(_feature_norm(self.facts), self.offset) / label_bound(self.facts.loss)
 
+    @property
+    def _square_weight(self) -> float:
+        """Factor of y^2."""
+        return _SQUARE_WEIGHT * self._label_weight**2
+
     def _run(self, risk: EmpiricalRisk, run: Run) -> tuple[Vector, None]:
-        return self._model(*self._noisy_moments(risk, run)), None
+        found, sigma = self._noisy_moments(risk, run)
+        return self._model(found.features, found.products, sigma), None
 
     def _released(self, risk: EmpiricalRisk, run: Run, spend: PrivacySpend) -> RealRelease:
-        """Release the share of positives, too: post-processing of the noisy moments, with the mean label."""
-        A, b, sigma = self._noisy_moments(risk, run)
-        return RealRelease(self._model(A, b, sigma), spend, self.noise, share=self._share(b, sigma))
+        """Release the share of positives or the moments, too, from which intervals follow."""
+        found, sigma = self._noisy_moments(risk, run)
+        return RealRelease(
+            self._model(found.features, found.products, sigma),
+            spend,
+            self.noise,
+            share=self._share(found.products, sigma),
+            moments=self._moments(found, sigma),
+        )
 
     def _share(self, b: Vector, sigma: float) -> NoisyShare | None:
         """Return the share of positives from the noisy mean of z y; None without classes or a constant."""
@@ -142,20 +161,32 @@ class SufficientStatistics(RiskMechanism):
         label, noise = float(b[-1]) / self.offset, sigma / (self.offset * self._label_weight)
         return NoisyShare((1 + label) / 2, noise / 2)
 
-    def _noisy_moments(self, risk: EmpiricalRisk, run: Run) -> tuple[Vector, Vector, float]:
+    def _moments(self, found: Moments, sigma: float) -> NoisyMoments | None:
+        """Return the released moments; None for classes, whose logistic model they do not determine."""
+        if not isinstance(self.facts.loss, SquaredLoss):
+            return None
+        weight, n = self._label_weight, self.facts.n_records
+        return NoisyMoments(found.features, found.products, found.square, sigma, weight, self.offset, n)
+
+    def _noisy_moments(self, risk: EmpiricalRisk, run: Run) -> tuple[Moments, float]:
         """Return the moments with noise and its standard deviation, 0 without a source."""
-        A, b = moments(risk, self.offset, run.watch)
-        p, entries, weight = len(b), _entries(self.facts), self._label_weight
-        scale = np.where(np.eye(p, dtype=bool), 1.0, math.sqrt(2)).ravel()[entries]
+        found = moments(risk, self.offset, run.watch)
         if run.source is None:
-            return A, b, 0.0
-        noisy = self.vector_noise.add(np.concatenate([A.ravel()[entries] * scale, weight * b]), run.source)
+            return found, 0.0
+        p, entries, weight = len(found.products), _entries(self.facts), self._label_weight
+        scale = np.where(np.eye(p, dtype=bool), 1.0, math.sqrt(2)).ravel()[entries]
+        squares = [self._square_weight * found.square] if isinstance(self.facts.loss, SquaredLoss) else []
+        exact = [found.features.ravel()[entries] * scale, weight * found.products, squares]
+        noisy = self.vector_noise.add(np.concatenate(exact), run.source)
         A = np.zeros((p, p))
         A.ravel()[entries] = noisy[: entries.size] / scale
         A = A + A.T - np.diag(np.diag(A))
         if self.facts.constant:
             A[-1, -1] = self.offset**2  # public
-        return A, noisy[entries.size :] / weight, self.vector_noise.sigma
+        b, square = noisy[entries.size :][:p] / weight, found.square
+        if squares:
+            square = float(noisy[-1]) / self._square_weight
+        return Moments(A, b, square), self.vector_noise.sigma
 
     def _model(self, A: Vector, b: Vector, sigma: float) -> Vector:
         """Return weights in the units of the risk, from moments with noise of standard deviation sigma."""
@@ -220,8 +251,16 @@ def label_bound(loss: Loss) -> float:
     return loss.threshold / 2 if isinstance(loss, SquaredLoss) else 1.0
 
 
-def moments(risk: EmpiricalRisk, offset: float, watch: Watch) -> tuple[Vector, Vector]:
-    """Return the means of z z', shape (p, p), and of z y, shape (p,), z = (features, offset). Not private.
+class Moments(NamedTuple):
+    """Means over records of z z', shape (p, p), of z y, shape (p,), and of y^2, z = (features, offset)."""
+
+    features: Vector
+    products: Vector
+    square: float
+
+
+def moments(risk: EmpiricalRisk, offset: float, watch: Watch) -> Moments:
+    """Return the moments. Not private.
 
     Rows are clipped to the public norm of the features, without the constant one, and labels to their bound.
 
@@ -230,18 +269,23 @@ def moments(risk: EmpiricalRisk, offset: float, watch: Watch) -> tuple[Vector, V
     """
     StepClock(watch, 1).tick()
     sums = risk.total(partial(_moment_sums, offset=offset))
-    A, b, n, d = sums[:-1], sums[-1], risk.facts.n_records, risk.facts.dimension - bool(risk.facts.constant)
+    A, b, square = sums[:-1, :-1], sums[-1, :-1], float(sums[-1, -1])
+    n, d = risk.facts.n_records, risk.facts.dimension - bool(risk.facts.constant)
     if risk.facts.constant:
         A[-1, :d], A[-1, -1] = A[:d, -1], n * offset**2
-    return A / n, b / n
+    return Moments(A / n, b / n, square / n)
 
 
 def _moment_sums(risk: EmpiricalRisk, offset: float) -> Vector:
-    """Return sums of z z', without its last row, and below them sums of z y, shape (p + 1, p)."""
+    """Return sums of products of (z, y) with z, shape (p + 1, p + 1): the last row holds those of y.
+
+    Of z z' the last row, and of z y the last column, are left at 0.
+    """
     facts = risk.facts
     d, bound = facts.dimension - bool(facts.constant), label_bound(facts.loss)
     longest = _feature_norm(facts) * (1 - (d + 16) * 2.0**-52)
-    A, b = np.zeros((facts.dimension, facts.dimension)), np.zeros(facts.dimension)
+    sums = np.zeros((facts.dimension + 1, facts.dimension + 1))
+    A, b = sums[:-1, :-1], sums[-1, :-1]
     sparse = bool(sp.issparse(risk.X))
     for block in _blocks(len(risk.y), 1 if sparse else d):
         rows, y = risk.bare_rows(block), risk.y[block].astype(np.float64)
@@ -257,7 +301,8 @@ def _moment_sums(risk: EmpiricalRisk, offset: float) -> Vector:
         if facts.constant:
             A[:d, -1] += offset * np.asarray(each.sum(axis=0)).ravel()
             b[-1] += offset * float(counts @ labels)
-    return np.vstack([A, b])
+        sums[-1, -1] += float(counts @ labels**2)
+    return sums
 
 
 def _feature_norm(facts: RiskFacts) -> float:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from privopt.mechanisms.convex.penalties import objective_penalty
 from privopt.mechanisms.errors import PrivacyParameterError
-from privopt.mechanisms.privacy.gradient_noise import VectorNoise, shared_by
+from privopt.mechanisms.privacy.gradient_noise import VectorNoise, noise_at_level, shared_by
 from privopt.mechanisms.privacy.noise import MAX_EXPONENT, NoiseSource
 from privopt.mechanisms.privacy.parameters import check_count
 from privopt.mechanisms.privacy.poisson import poisson_batch, poisson_multiplier, sampled_noise
@@ -52,11 +52,13 @@ class DPSVRG(RiskMechanism):
     ``objective_penalty``, since an anchor's noise is a random linear term of its epoch's objective.
     ``regularizer`` and ``noise`` hold the value in use.
 
+    Later anchors have less noise (``anchor_weights``): what an anchor's noise does, later epochs contract.
+
     Risk: ``dp-sgd`` is ahead, by this calculation. The noise of the last anchor tilts all of its epoch and is
-    averaged with nothing. With E anchors its variance is E / ``anchor_share`` times the one that T noisy
-    steps of dp-gd or dp-sgd average to at the whole budget (7 epochs: 10.5 times), and so is the excess risk
-    that a tilt costs. The variance of sampling, which anchors take away, is at most a quarter of the noise's
-    in dp-sgd already (``balanced_batch``).
+    averaged with nothing. Its variance is sum(w) / w_E / ``anchor_share`` times the one that T noisy steps of
+    dp-gd or dp-sgd average to at the whole budget, w the weights, and so is the excess risk that a tilt
+    costs. The variance of sampling, which anchors take away, is at most a quarter of the noise's in dp-sgd
+    already (``balanced_batch``).
 
     Source: Wang, Ye and Xu (2017), Algorithm 1 and Theorem 4.2, for strongly convex objectives. Their privacy
     theorem holds only for epsilon below a multiple of T m / n^2; here the sampling itself is accounted.
@@ -66,8 +68,8 @@ class DPSVRG(RiskMechanism):
     convex_only: ClassVar[bool] = True
     instead: ClassVar[str] = "use dp-pgd or dp-sgd"
     noised: ClassVar[str] = (
-        "anchor_sigma: the mean gradient at an anchor; multiplier: a batch's sum of differences, in units of "
-        "the bound on one"
+        "anchor_sigma: the mean gradient at the last anchor; multiplier: a batch's sum of differences, in "
+        "units of the bound on one"
     )
     by_sums: ClassVar[bool] = False
 
@@ -124,6 +126,23 @@ class DPSVRG(RiskMechanism):
         return len(self.rounds) + sum(self.rounds)
 
     @property
+    def anchor_noises(self) -> tuple[VectorNoise, ...]:
+        """The noise of each anchor: together they spend what as many of ``anchor_noise`` would."""
+        weights = anchor_weights(
+            self.facts,
+            self.convex_set,
+            self.regularizer,
+            self.rounds,
+            self.step_size,
+            self.anchor_noise.sigma,
+        )
+        if np.ptp(weights) == 0:
+            return (self.anchor_noise,) * len(self.rounds)
+        one, p, n = self.anchor_noise, self.facts.dimension, self.facts.n_records
+        levels = one.level(1) * np.sqrt(weights) * (1 - 2.0**-40)  # rounding of the sum of squares
+        return tuple(noise_at_level(float(level), 1, one.sensitivity, p, n) for level in levels)
+
+    @property
     def schedule(self) -> dict[str, Any]:
         rate = self.step_size
         return {"steps": self.steps, "step_sizes": (rate, rate), "output": Output.AVERAGE.value}
@@ -131,7 +150,7 @@ class DPSVRG(RiskMechanism):
     @property
     def noise(self) -> dict[str, float]:
         return {
-            "anchor_sigma": self.anchor_noise.sigma,
+            "anchor_sigma": self.anchor_noises[-1].sigma,
             "multiplier": self.multiplier,
             "q": self.sampling,
             "l2": self.regularizer.l2,
@@ -170,10 +189,10 @@ class DPSVRG(RiskMechanism):
         p, noise = self.facts.dimension, None
         if source is not None:
             noise = source.discrete_gaussian_vectors(MAX_EXPONENT, p, sum(self.rounds))
-        for m in self.rounds:
+        for m, anchor_noise in zip(self.rounds, self.anchor_noises, strict=True):
             full = risk.gradient(anchor)
             if source is not None:
-                full = self.anchor_noise.add(full, source)
+                full = anchor_noise.add(full, source)
             difference = self._difference(risk, anchor, draw, noise)
             method = Method(x, _svrg_step(step, self.step_size, full))
             total = np.zeros_like(x)
@@ -251,6 +270,37 @@ def difference_bound(facts: RiskFacts, x: Vector, anchor: Vector) -> float:
     distance = float(np.linalg.norm(x - anchor)) * (1 + unit) + unit * lengths
     slopes = facts.gradient_bound * facts.n_records * 2.0**-46
     return min(2 * record_bound(facts), (facts.smoothness * distance + slopes) * sum_share(facts))
+
+
+def anchor_weights(
+    facts: RiskFacts,
+    convex_set: ConvexSet,
+    regularizer: ElasticNet,
+    rounds: tuple[int, ...],
+    eta: float,
+    sigma: float,
+) -> Vector:
+    """Return the shares of the anchors in their budget, of mean 1: 1 / variance of each one's noise.
+
+    Noise on an anchor tilts the objective of its epoch. An epoch of m steps brings the average of its
+    iterates closer to the minimum by c = (r + ... + r^m) / m, r = 1 / (1 + eta l2), or more where F is
+    curved, so the variance s of anchor e costs the product of later c^2, times s. At a given sum of 1 / s the
+    sum of these costs is least for 1 / s in proportion to the product of later c: shares grow by 1/c per
+    epoch. An early one is no smaller than where its noise would cost the range of the loss, p s / (2 l2).
+    Without a penalty c is 1, and all are alike.
+    """
+    l2, epochs = regularizer.l2, len(rounds)
+    m, reach = np.array(rounds, dtype=np.float64), np.log1p(eta * l2)
+    if reach == 0:
+        return np.ones(epochs)
+    kept = -np.expm1(-m * reach) / (m * np.expm1(reach))
+    later = np.append(np.cumprod(kept[:0:-1])[::-1], 1.0)
+    range_ = max(loss_range(facts, convex_set), 1e-150)  # above 0 also for a set of one point
+    least = facts.dimension * sigma**2 / epochs / (2 * l2 * range_)
+    # Levels stay 16 times above what a grid of 2^-30 sigma adds to them, where no noise would do.
+    coarse = facts.dimension * (16 * 2.0**-MAX_EXPONENT * sigma / (facts.sensitivity / 2)) ** 2
+    weights = np.maximum(later, min(1.0, max(least, coarse)))
+    return np.asarray(weights * (epochs / np.sum(weights)))
 
 
 def noise_growth(facts: RiskFacts, mu: float, eta: float) -> float:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
@@ -37,6 +38,11 @@ Made = TypeVar("Made")
 
 _STAYS = "counts as spent in"
 
+# Set within a release that is booked as a whole, such as a search: called with the spend of each of its fits
+# before that fit reads records, in place of a booking; it raises an error for a spend that is not paid for.
+Charge = Callable[[PrivacySpend], object]
+_CHARGED: ContextVar[Charge | None] = ContextVar("privopt_charge", default=None)
+
 
 @dataclass(frozen=True, eq=False)
 class Unread(Generic[Content]):
@@ -57,26 +63,52 @@ class Unread(Generic[Content]):
 
 
 @contextmanager
+def charged(charge: Charge) -> Iterator[None]:
+    """Context manager in which fits are charged to a release that is booked as a whole, not to a ledger."""
+    before = _CHARGED.set(charge)
+    try:
+        yield
+    finally:
+        _CHARGED.reset(before)
+
+
+@contextmanager
 def booked(
     ledger: Ledger | str | Path | None, spend: PrivacySpend, records: Unread[Content]
 ) -> Iterator[Content]:
     """Context manager that reserves the spend in the ledger, if there is one, and reads the records.
 
-    An error after the reservation carries a note that the reserved spend counts as spent.
+    An error after the reservation carries a note that the reserved spend counts as spent. Fits within it
+    that have no ledger of their own are parts of the release.
 
     Raises:
         BudgetExceededError: the ledger refused; nothing was read.
     """
-    if ledger is None:
-        yield records._read()
-        return
+    charge = _CHARGED.get()
+    if charge is not None:
+        charge(spend)
+    with charged(_covered):
+        # A fit within another one, in a callback say, that has a ledger of its own is booked there.
+        if ledger is None or charge not in (None, _covered):
+            yield records._read()
+            return
+        with _reserved(ledger, spend):
+            yield records._read()
+
+
+def _covered(spend: PrivacySpend) -> None:
+    """Accept a fit within a release that is booked: its spend is part of what was booked."""
+
+
+@contextmanager
+def _reserved(ledger: Ledger | str | Path, spend: PrivacySpend) -> Iterator[None]:
     from privopt.mechanisms.privacy.ledger import Ledger  # lazy: it imports a database library
 
     book, reserved = ledger if isinstance(ledger, Ledger) else Ledger(ledger), False
     try:
         with book.spending(spend):
             reserved = True
-            yield records._read()
+            yield
     except BaseException as error:
         if reserved:
             error.add_note(
@@ -97,8 +129,14 @@ def read_unbooked(ledger: object, records: Unread[Content], undeclared: Sequence
     """Read the records without a booking, to infer facts that were not declared.
 
     Raises:
-        InvalidInputError: there is a ledger; with one, records are read only after a booking.
+        InvalidInputError: there is a ledger, or a booking for several fits; records are then read only
+            after a booking.
     """
+    if _CHARGED.get() is not None:
+        raise InvalidInputError(
+            f"declare {' and '.join(undeclared)}: in a search nothing is inferred from records, as all fits "
+            "are booked before the first one reads them"
+        )
     if ledger is not None:
         raise InvalidInputError(
             f"declare {' and '.join(undeclared)}: with a ledger nothing is inferred from records, as a fit "

@@ -41,7 +41,7 @@ from privopt.mechanisms.privacy.parameters import check_epsilon, check_positive
 from privopt.mechanisms.privacy.reliance import spent
 from privopt.mechanisms.privacy.usefulness import warn_if_noise
 from privopt.mechanisms.risk.choice import Choice, choose_risk_mechanism, natural_norm
-from privopt.mechanisms.risk.mechanism import RiskMechanism
+from privopt.mechanisms.risk.mechanism import RealRelease, RiskMechanism
 from privopt.oracles.limits import Limits, check_limits
 from privopt.problems.arguments import check_type, told
 from privopt.problems.convex.parsing import parse_regularizer, parse_set
@@ -123,9 +123,13 @@ class BoundedFit(PrivateLinearModel):
             risks = (risk_of(table, k, carried, plan.facts) for k in range(seen.releases))
             releases = [plan.release(risk, source, limits=clock.rest) for risk in risks]
         self._keep(releases, plan, choice.reason, seen.targets, schema)
+        self._keep_inference(releases, seen, schema)
         self.row_bound_ = None if self.data_norm is None else (seen.bound, self._row_norm)
         coef, intercept = self._of_records(np.stack([release.point for release in releases]), seen, schema)
         return self._set(coef, intercept + seen.targets.centre, spend)
+
+    def _keep_inference(self, releases: list[RealRelease], seen: Outline, schema: Schema | None) -> None:
+        """Keep what intervals of the coefficients follow from; by default nothing."""
 
     @property
     def _row_norm(self) -> RowNorm:

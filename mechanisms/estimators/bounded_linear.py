@@ -5,8 +5,9 @@ Neighbours: replace-one, number of records public, throughout.
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
     from privopt.mechanisms.privacy.ledger import Ledger
 from privopt.mechanisms.estimators.bounded_fit import BoundedFit
 from privopt.mechanisms.estimators.linear_predictors import LinearClassifier, LinearRegressor, Probabilities
+from privopt.mechanisms.estimators.summaries import Summarised
+from privopt.mechanisms.inference.least_squares import LeastSquares
+from privopt.mechanisms.risk.mechanism import RealRelease
 
 Floats = NDArray[np.float64]
 
@@ -157,7 +161,7 @@ class PrivateSigmoidClassifier(_PrivateLinearClassifier):
         return SigmoidLoss()
 
 
-class PrivateLinearRegression(LinearRegressor, BoundedFit):
+class PrivateLinearRegression(LinearRegressor, Summarised):
     """Linear regression under differential privacy; ridge or lasso by ``regularizer``.
 
     Labels are clipped to the range [low, high]. With ``fit_intercept`` they are centred at its midpoint,
@@ -176,6 +180,10 @@ class PrivateLinearRegression(LinearRegressor, BoundedFit):
     The other arguments and attributes are those of ``PrivateLogisticRegression``; ``coef_`` has shape (d,),
     ``intercept_`` is a float, and ``label_range_`` the range that predictions stay within. "auto" is
     sufficient statistics for up to 512 features without set or penalty.
+
+    Intervals: the release of sufficient statistics is enough for confidence intervals of the coefficients of
+    least squares (``summary``), of their combinations and of mean labels. They include both the noise and the
+    sampling of the records, and are about records that are *clipped* as the fit clips them.
     """
 
     label_range: tuple[float, float] | None
@@ -240,6 +248,30 @@ class PrivateLinearRegression(LinearRegressor, BoundedFit):
                 "BiweightLoss"
             )
         return Targets([], loss, centre=centre, label_range=(low, high)), bound
+
+    def _released_inference(self, releases: list[RealRelease]) -> LeastSquares | None:
+        moments = releases[0].moments
+        return None if moments is None else LeastSquares(moments)
+
+    @classmethod
+    def _saved_inference(cls, record: Mapping[str, Any]) -> LeastSquares:
+        return LeastSquares.from_dict(record)
+
+    @property
+    def _about(self) -> str:
+        low, high = self.label_range_ or (-math.inf, math.inf)
+        rows = "" if self.row_bound_ is None else f" and rows to norm {self.row_bound_[0]:g}"
+        return (
+            f"About least squares on records with labels clipped to {low:g} to {high:g}{rows}, in the "
+            "population that they are independent draws from."
+        )
+
+    @property
+    def _no_intervals(self) -> str:
+        return (
+            'intervals follow from mechanism="sufficient-statistics" with the squared loss, whose moments '
+            "files of earlier versions do not hold; fit again"
+        )
 
     @by_parts
     def predict(self, X: Any) -> Floats:

@@ -39,21 +39,28 @@ def checked_labels(y: ArrayLike, n_rows: int) -> NDArray[Any]:
     """
     check_given(y)
     check_unmasked(y, "y")
-    if np.ndim(y if isinstance(y, np.ndarray) else np.asarray(y, dtype=object)) == 0:
+    # Converted once: text that Arrow holds becomes a million objects each time.
+    array = np.asarray(y, dtype=None if hasattr(y, "dtype") else object)
+    if array.ndim == 0:
         raise InvalidInputError(f"y must hold one label per record, shape ({n_rows},); got {told(y)}")
-    given = np.ravel(np.asarray(y, dtype=None if hasattr(y, "dtype") else object))
-    if pd.api.types.infer_dtype(given, skipna=False) not in _ONE_KIND:
-        if _any_missing(np.asarray(y, dtype=object)):
+    given = np.ravel(array)
+    kind = pd.api.types.infer_dtype(given, skipna=False)
+    if kind not in _ONE_KIND:
+        objects = given.astype(object)
+        if _any_missing(objects):
             raise InvalidInputError("y holds missing labels: give them a class of their own")
-        texts = [isinstance(label, str) for label in np.ravel(np.asarray(y, dtype=object))]
+        texts = [isinstance(label, str) for label in objects]
         if any(texts) and not all(texts):
             raise InvalidInputError("y mixes text with other labels; make them one type")
+    if hasattr(y, "dtype"):
+        y = array
     try:
         if np.asarray(y).dtype.kind == "f":
             assert_all_finite(y, input_name="y")
         # Warnings of the check are suppressed: the cast of floats to integers may overflow, and a warning
-        # would disclose the number of distinct labels. Integer columns always pass, so they skip the sort.
-        if given.dtype.kind not in "iub" or np.ndim(y) != 1:
+        # would disclose the number of distinct labels. Columns of integers or text always pass, so they skip
+        # the sort.
+        if array.ndim != 1 or (kind != "string" and array.dtype.kind not in "iub"):
             with np.errstate(invalid="ignore"), warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 check_classification_targets(y)

@@ -80,9 +80,8 @@ class PrivateLinearModel(BookedEstimator, SavedModel, BaseEstimator):  # type: i
         self.coef_, self.intercept_, self.spend_ = coef, intercept, spend
         return self
 
-    def _scores(self, X: Any) -> Floats:
-        check_is_fitted(self)
-        alike = self.alike or isinstance(X, CountedRecords)
+    def _features(self, X: Any) -> Any:
+        """Return encoded records, scaled down to the declared norm bound."""
         X = as_table(X) if self.schema_ is None else encoded(self.schema_, X)
         X = validated(
             self,
@@ -94,6 +93,12 @@ class PrivateLinearModel(BookedEstimator, SavedModel, BaseEstimator):  # type: i
         )
         if self.row_bound_ is not None:
             X = shortened(X, *self.row_bound_)
+        return X
+
+    def _scores(self, X: Any) -> Floats:
+        check_is_fitted(self)
+        alike = self.alike or isinstance(X, CountedRecords)
+        X = self._features(X)
         weights = self.coef_.reshape(-1, X.shape[1]).T
         products = _term_by_term(X, weights) if alike and not sp.issparse(X) else X @ weights
         return np.asarray(products + self.intercept_, dtype=np.float64)

@@ -104,6 +104,21 @@ def euclidean_steps(
     return whole_steps(steps, most)
 
 
+def lojasiewicz_steps(
+    facts: RiskFacts, convex_set: ConvexSet, regularizer: ElasticNet, mu: float, constant: float
+) -> int:
+    """Return T of gradient steps 1/L under the Polyak-Lojasiewicz condition with constant c.
+
+    A step with noise of variance sigma^2 per coordinate has E F(x+) <= F(x) - |grad F(x)|^2 / (2 L) +
+    p sigma^2 / (2 L), so the excess shrinks by 1 - c/L, and T steps leave at most
+    exp(-c T / L) B + p sigma^2 / (2 c). With sigma = sqrt(T) / mu the least of it is at
+    T = (L/c) log(2 c^2 B mu^2 / (p L)).
+    """
+    smoothness = facts.smoothness + regularizer.l2
+    signal = 2 * constant**2 * loss_range(facts, convex_set) * mu**2 / (facts.dimension * smoothness)
+    return whole_steps(smoothness / constant * math.log(max(signal, 1.0)))
+
+
 def farthest_divergence(facts: RiskFacts, convex_set: ConvexSet) -> float:
     """Return V from the start to a farthest point of C, in its natural geometry."""
     far = linear_minimizer(convex_set)(-np.eye(1, facts.dimension)[0]).point

@@ -61,6 +61,18 @@ def _as_arrow(values: pd.Series[Any]) -> Any:
     return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
 
 
+def _cells_of_categories(values: pd.Series[Any]) -> Any:
+    """Return the cells of a categorical column: an Arrow array if its categories are text."""
+    try:
+        if values.cat.categories.inferred_type == "string":
+            codes = values.cat.codes.to_numpy()
+            texts = pa.array(values.cat.categories, type=pa.large_string())
+            return texts.take(pa.array(codes, mask=codes < 0))
+    except UnicodeEncodeError:  # halves of characters, which Arrow does not hold
+        pass
+    return np.asarray(values)
+
+
 def columns_of(table: Table) -> list[tuple[str | None, NDArray[Any]]]:
     """Return the columns of a table with their names (None for arrays); all have the same length.
 
@@ -126,6 +138,8 @@ def _array(values: object) -> Any:
             return values.to_numpy(dtype=np.float64, na_value=np.nan)
         if isinstance(values.dtype, pd.StringDtype) and values.dtype.storage == "pyarrow":
             return _as_arrow(values)
+        if isinstance(values.dtype, pd.CategoricalDtype):
+            return _cells_of_categories(values)
     try:
         return np.asarray(values, dtype=None if hasattr(values, "dtype") else object)
     except (TypeError, ValueError):

@@ -305,7 +305,7 @@ class Schema:
         """
         warnings.warn(
             "bounds and categories are inferred from the data, which no privacy budget covers; "
-            "declare a Schema from public facts instead",
+            "declare a Schema from public facts instead, or pay for one: privopt.mechanisms.learn_schema",
             PrivacyLeakWarning,
             stacklevel=2,
         )
@@ -387,7 +387,7 @@ class Schema:
         Raises:
             SchemaError: another extension, an unreadable file, or an error of ``from_dict``.
         """
-        file = _schema_file(path)
+        file = schema_file(path)
         try:
             text = file.read_text("utf-8-sig")
             data = tomllib.loads(text) if file.suffix == ".toml" else json.loads(text)
@@ -405,13 +405,23 @@ class Schema:
 
     def save(self, path: str | Path) -> None:
         """Write a .toml or .json file that ``load`` reads back as an equal schema."""
-        file = _schema_file(path)
+        file = schema_file(path)
+        file.write_text(self.to_text(file.suffix), "utf-8")
+
+    def to_text(self, suffix: str = ".toml") -> str:
+        """Return the contents of a .toml or .json file."""
         data = self.to_dict()
-        text = _toml(data) if file.suffix == ".toml" else json.dumps(data, indent=2, ensure_ascii=False)
-        file.write_text(text + "\n", "utf-8")
+        if suffix == ".toml":
+            return _toml(data) + "\n"
+        return json.dumps(data, indent=2, ensure_ascii=False) + "\n"
 
 
-def _schema_file(path: str | Path) -> Path:
+def schema_file(path: str | Path) -> Path:
+    """Return the path of a schema file.
+
+    Raises:
+        SchemaError: its name does not end in .toml or .json.
+    """
     file = as_path(path, "a schema file")
     if file.suffix not in (".toml", ".json"):
         raise SchemaError(f"schema file {file}: its name must end in .toml or .json")

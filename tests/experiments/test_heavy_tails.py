@@ -43,10 +43,11 @@ def test_the_expression_in_numpy_is_the_fused_pass() -> None:
 
 
 def test_memory_that_compiled_code_takes_is_counted() -> None:
-    grown = heavy_tails._growth(lambda: np.ones(4_000_000))
+    # Above 32 MiB, below which the C library may give memory that the process freed before.
+    grown = heavy_tails._growth(lambda: np.ones(8_000_000))
     if grown is None:
         pytest.skip("no /proc/self/clear_refs: not on Linux")
-    assert 31e6 < grown < 40e6
+    assert 63e6 < grown < 72e6
 
 
 def test_a_record_is_in_one_descent_of_one_phase(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ import math
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
@@ -23,6 +23,13 @@ from privopt.experiments.reproduce import (
     neel2020_spacing,
     runner,
     wang2017,
+    wang2017_table1,
+    wang2017_table2,
+    wang2017_table3,
+    wang2017_theorem6,
+    wang_chen_xu2019_minima,
+    wang_chen_xu2019_population,
+    wang_chen_xu2019_risk,
     wang_xiao2020,
     wang_xu2019,
     wang_xu2019_table1,
@@ -183,6 +190,66 @@ def test_verdicts_follow_what_was_measured() -> None:
         assert found["RSPM is far more accurate than private logistic regression (sound noise)"] is agreement
 
 
+def test_a_constant_is_not_steadier_than_a_mechanism() -> None:
+    values = dict.fromkeys(
+        ((p, c) for p in (neel.CODE, neel.PRINTED, neel.SOUND) for c in (neel.RSPM, neel.LR)), 0.7
+    )
+    frame = _frame(
+        values | dict.fromkeys((((p, neel.OPDISC)) for p in (neel.CODE, neel.PRINTED, neel.SOUND)), 0.5)
+    )
+    still = frame.assign(value=frame["value"].where(frame["curve"] != neel.OPDISC, 0.5))
+    more = _frame({(neel.SOUND, c): 0.6 for c in (neel.EXPONENTIAL, neel.WIDE)})
+    found = neel.verdicts(pd.concat([still, more]))
+    assert {v.agreement for v in found if "varies least" in v.claim} == {Agreement.NO}
+
+
+def _norms(cells: list[Cell], value: Callable[[Cell], float], start: float) -> pd.DataFrame:
+    """Return results of a figure of Wang and Xu: a norm at the start, and later ones."""
+    lines = []
+    for cell in cells:
+        for at, norm in ((1, start), (100, value(cell)), (200, value(cell))):
+            lines += [Line.of(cell, Point(run, at, wang_xu2019.MEASURE, norm)) for run in range(2)]
+    return pd.DataFrame(lines)
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_an_iterate_that_does_not_move_agrees_with_no_figure(number: int) -> None:
+    """Norms that differ between data sets and sizes by chance alone, and are those of the start."""
+    figure = reproduction(f"wang-xu2019-figure{number}")
+    cells = list(figure.cells(True))
+
+    def chance(cell: Cell) -> float:
+        return 1 - 1e-3 * math.log1p(cell.level) - 0.05 * (cell.panel == wang_xu2019.COVERTYPE)
+
+    still = figure.verdicts(_norms(cells, chance, 0.5))
+    assert {v.agreement for v in still if "larger ε" not in v.claim} == {Agreement.NO}
+    moved = figure.verdicts(_norms(cells, lambda cell: 0.1 * chance(cell), 0.5))
+    assert {v.agreement for v in moved} == {Agreement.YES}
+
+
+@pytest.mark.parametrize(("number", "grows"), [(3, True), (4, False)])
+def test_errors_of_a_constant_do_not_depend_on_sizes(number: int, grows: bool) -> None:
+    """A constant, like labels without signal, has the error of the start; no noise, no dependence on ε."""
+    paper, figure = wang_xiao2020, reproduction(f"wang-xiao2020-figure{number}")
+
+    def frame(value: Callable[[Cell, float], float]) -> pd.DataFrame:
+        lines = []
+        for cell in figure.cells(True):
+            found = value(cell, paper.SIZE_CURVES[cell.curve][1])
+            lines += [
+                Line.of(cell, Point(k, cell.level, paper.MEASURES[cell.panel], found)) for k in range(2)
+            ]
+        return pd.DataFrame(lines)
+
+    power = 0.5 if grows else -0.5
+    claimed = figure.verdicts(frame(lambda cell, epsilon: 0.01 * cell.level**power / epsilon))
+    assert {v.agreement for v in claimed} == {Agreement.YES, Agreement.HOLDS}
+    constant = figure.verdicts(frame(lambda cell, epsilon: 1.0))
+    assert {v.agreement for v in constant} == {Agreement.NO, Agreement.FAILS}
+    quiet = figure.verdicts(frame(lambda cell, epsilon: cell.level**power))
+    assert {v.agreement for v in quiet if "as ε grows" in v.claim} == {Agreement.NO}
+
+
 def test_iterates_of_a_descent_are_those_of_its_release() -> None:
     one = wang_xiao2020.task(wang_xiao2020.LINE, 3000, 4, 0)
     for curve in (*wang_xiao2020.FULL, *wang_xiao2020.STOCHASTIC):
@@ -251,6 +318,8 @@ def test_powers_are_fitted_with_their_intervals() -> None:
     assert abs(caught - 380) < 6 * math.sqrt(400 * 0.05 * 0.95)
     constant = power_law(pd.DataFrame({"at": at, "value": 0.5 * np.exp(0.01 * rng.normal(size=9))}))
     assert constant.at_most(-0.5) is Agreement.NO
+    equal = power_law(pd.DataFrame({"at": at, "value": 0.5}))
+    assert equal.at_most(-0.5) is Agreement.NO
     assert power_law(pd.DataFrame({"at": at, "value": at**-0.1})).at_most(-0.5) is Agreement.PARTLY
 
 
@@ -263,6 +332,7 @@ def _stationarity(power: float, ratio: float) -> pd.DataFrame:
         for run in range(3):
             noise = math.exp(0.01 * rng.normal())
             values = dict.fromkeys((table1.GAP, table1.NORM), cell.level**power * noise)
+            values[table1.START] = cell.level**power * noise / ratio
             if cell.panel in table1.SETS:
                 values = {table1.GAP: ratio, table1.START: 1.0}
             if cell.panel == table1.POPULATION:
@@ -274,7 +344,181 @@ def _stationarity(power: float, ratio: float) -> pd.DataFrame:
 def test_verdicts_on_stationarity_follow_what_was_measured() -> None:
     for power, ratio, agreement in ((-0.6, 0.3, Agreement.YES), (0.0, 1.0, Agreement.NO)):
         found = wang_xu2019_table1.verdicts(_stationarity(power, ratio))
-        assert {v.agreement for v in found if "grows at most" not in v.claim} == {agreement}
+        assert {v.agreement for v in found} == {agreement}
+
+
+TABLES = (wang2017_table1._STUDY, wang2017_table2._STUDY, wang2017_table3._STUDY)
+
+
+def _bounds(study: wang2017.Study, kind: str) -> pd.DataFrame:
+    """Return results of a table as its bounds have them, of a constant, without noise, on shuffled labels."""
+    rng = np.random.default_rng(7)
+    growth = {wang2017.FEATURES: study.growth - 0.1, wang2017.CONDITIONS: 0.9}
+    lines = []
+    for cell in study.cells(True):
+        ours = 1e6 * cell.level ** growth.get(cell.panel, study.slope - 0.1)
+        work = cell.level ** {wang2017.RECORDS: study.work, wang2017.CONDITIONS: 0.9}.get(cell.panel, 0)
+        start = {"shuffled": 1e-9}.get(kind, 1e9)
+        for run in range(3):
+            excess = {"constant": start, "without noise": 1e-12}.get(
+                kind, ours * math.exp(0.01 * rng.normal())
+            )
+            rival = cell.curve != study.ours
+            values = {
+                wang2017.EXCESS: excess * (1.5 if rival and kind != "constant" else 1),
+                wang2017.GRADIENTS: (work + cell.level * (cell.curve == "dp-sgd")) * (1 + rival),
+                wang2017.START: start,
+            }
+            lines += [Line.of(cell, Point(run, cell.level, m, v)) for m, v in values.items()]
+    return pd.DataFrame(lines)
+
+
+@pytest.mark.parametrize("study", TABLES, ids=["1", "2", "3"])
+def test_verdicts_on_bounds_are_earned(study: wang2017.Study) -> None:
+    """What holds of the paper's bounds does not of a constant; and no noise means no power of n."""
+
+    def agreements(kind: str, part: str) -> set[Agreement]:
+        return {v.agreement for v in study.verdicts(_bounds(study, kind)) if part in v.claim}
+
+    for part in ("risk falls", "risk grows at most", "as accurate as"):
+        assert agreements("as claimed", part) <= {Agreement.YES, Agreement.HOLDS}
+    for kind in ("constant", "shuffled"):
+        for part in ("risk grows at most", "as accurate as"):
+            assert agreements(kind, part) <= {Agreement.NO, Agreement.FAILS}
+    for kind in ("constant", "without noise"):
+        assert agreements(kind, "risk falls") == {Agreement.NO}
+
+
+def _descended(kind: str) -> pd.DataFrame:
+    """Return results of Theorem 6 as claimed, of a constant, without noise or on labels without signal."""
+    fig = wang2017_theorem6
+    rng = np.random.default_rng(8)
+    lines = []
+    for cell in fig.cells(True):
+        for run in range(3):
+            named = cell.curve == fig.NAMED
+            excess = cell.level**-2.1 * (1 if named else 3) * math.exp(0.01 * rng.normal())
+            start = 1e-20 if kind == "shuffled" else 10.0
+            excess = {"constant": start, "without noise": 1e-15}.get(kind, excess)
+            slope = 0 if kind in ("constant", "without noise") else -0.6
+            gradient = cell.level**slope * math.exp(0.01 * rng.normal())
+            values = {fig.EXCESS: excess, fig.START: start, fig.GRADIENT: gradient, fig.BOUND: 1.5 * excess}
+            if kind == "constant":
+                values[fig.BOUND] = 0.5 * start
+            lines += [Line.of(cell, Point(run, cell.level, m, v)) for m, v in values.items()]
+    return pd.DataFrame(lines)
+
+
+def test_verdicts_on_the_lojasiewicz_condition_are_earned() -> None:
+    fig = wang2017_theorem6
+    assert {v.agreement for v in fig.verdicts(_descended("as claimed"))} == {Agreement.YES, Agreement.HOLDS}
+    constant = {v.agreement for v in fig.verdicts(_descended("constant"))}
+    assert constant == {Agreement.NO, Agreement.FAILS}
+    shuffled = [v for v in fig.verdicts(_descended("shuffled")) if "within" in v.claim or "ahead" in v.claim]
+    assert {v.agreement for v in shuffled} == {Agreement.NO, Agreement.FAILS}
+    quiet = [v for v in fig.verdicts(_descended("without noise")) if "falls" in v.claim]
+    assert {v.agreement for v in quiet} == {Agreement.NO}
+
+
+def _risks(kind: str) -> pd.DataFrame:
+    """Return excess risks as in Theorems 2 to 4, of a constant, without noise or on shuffled labels."""
+    fig = wang_chen_xu2019_risk
+    rng = np.random.default_rng(9)
+    lines = []
+    for cell in fig.cells(True):
+        power = -1.1 if cell.curve == fig.NET else -2.1 if cell.panel == fig._BUDGETS else -0.6
+        start = 1e-9 if kind == "shuffled" else 1.0
+        for run in range(3):
+            excess = 0.01 * cell.level**power * math.exp(0.01 * rng.normal())
+            excess = {"constant": start, "without noise": 1e-8}.get(kind, excess)
+            values = {fig.EMPIRICAL: excess, fig.POPULATION: excess, fig.START: start}
+            lines += [Line.of(cell, Point(run, cell.level, m, v)) for m, v in values.items()]
+    return pd.DataFrame(lines)
+
+
+def test_verdicts_on_langevin_dynamics_and_nets_are_earned() -> None:
+    found = {
+        kind: wang_chen_xu2019_risk.verdicts(_risks(kind)) for kind in ("claimed", "constant", "shuffled")
+    }
+    assert {v.agreement for v in found["claimed"]} == {Agreement.YES, Agreement.HOLDS}
+    assert {v.agreement for v in found["constant"]} == {Agreement.NO, Agreement.FAILS}
+    assert {v.agreement for v in found["shuffled"] if "Theorem" in v.claim} == {Agreement.NO}
+    quiet = wang_chen_xu2019_risk.verdicts(_risks("without noise"))
+    assert {v.agreement for v in quiet if "Theorem" in v.claim} == {Agreement.NO}
+
+
+def _populations(kind: str) -> pd.DataFrame:
+    """Return results of Theorems 5 and 6 as claimed, of a constant, without noise or on shuffled labels."""
+    fig = wang_chen_xu2019_population
+    rng = np.random.default_rng(10)
+    lines = []
+    for cell in fig.cells(True):
+        power = 0.02 if cell.panel.endswith("against d") else -0.6
+        start = 1e-9 if kind == "shuffled" else 1e3
+        for run in range(3):
+            excess = cell.level**power * math.exp(1e-4 * rng.normal()) * (1 + (cell.curve == fig.PRINTED))
+            excess = {"constant": start, "without noise": 1e-6}.get(kind, excess)
+            values = {fig.EXCESS: excess, fig.START: start, fig.STEPS: 10.0}
+            lines += [Line.of(cell, Point(run, cell.level, m, v)) for m, v in values.items()]
+    return pd.DataFrame(lines)
+
+
+def test_verdicts_on_population_risk_are_earned() -> None:
+    fig = wang_chen_xu2019_population
+    assert {v.agreement for v in fig.verdicts(_populations("claimed"))} == {Agreement.YES, Agreement.HOLDS}
+    for kind in ("constant", "shuffled"):
+        assert {v.agreement for v in fig.verdicts(_populations(kind))} == {Agreement.NO, Agreement.FAILS}
+    quiet = [v for v in fig.verdicts(_populations("without noise")) if "falls" in v.claim]
+    assert {v.agreement for v in quiet} == {Agreement.NO, Agreement.FAILS}
+
+
+def test_weights_of_the_model_minimise_the_population_risk() -> None:
+    """The gradient of the exact risk is 0 there; records of a sample are n, and their shares the chances."""
+    fig = wang_chen_xu2019_population
+    for loss in fig.LOSSES:
+        for theorem in fig.THEOREMS:
+            people = fig.population(loss, theorem.norm, 3)
+            assert people.chances.sum() == pytest.approx(1.0)
+            slopes = people.chances * people.loss.slope(people.X @ people.weights, people.y)
+            assert np.abs(people.X.T @ slopes).max() < 1e-12
+            sample = people.sample(10**6, theorem.norm, 0)
+            assert sample.facts.n_records == 10**6
+            w = np.full(3, 0.2)  # 10^6 records within 6 deviations of a loss of range at most 2
+            assert sample.value(w) == pytest.approx(people.value(w), abs=6 * 1e-3)
+
+
+def test_residuals_stay_where_the_slope_of_the_biweight_is_positive() -> None:
+    fig = wang_chen_xu2019_population
+    people = fig.population("biweight", "l1", 6)
+    largest = np.abs(people.y).max() + 1  # |<x, w>| <= 1
+    s = np.linspace(1e-3, largest, 1_000)
+    assert np.all(people.loss.slope(s, np.zeros_like(s)) > 0)
+
+
+def _searches(left: float, found: float, true: float) -> pd.DataFrame:
+    """Return results of Theorems 7 to 9 with these shares, and an alpha that falls with n."""
+    fig = wang_chen_xu2019_minima
+    lines = []
+    for cell in fig.cells(True):
+        values = {fig.LEFT: left}
+        if cell.curve in fig._THEOREMS:
+            values |= {
+                fig.FOUND: found,
+                fig.TRUE: true,
+                fig.ALPHA: cell.level ** (0.4 if cell.panel == fig._FEATURES else -0.6),
+            }
+            values |= {fig.GAMMA: 0.1, fig.CURVATURE: -0.5}
+        lines += [Line.of(cell, Point(0, cell.level, m, v)) for m, v in values.items()]
+    return pd.DataFrame(lines)
+
+
+def test_verdicts_on_local_minima_are_earned() -> None:
+    """A search that stays on the saddle, and one that calls anything a minimum, agree with nothing."""
+    verdicts = wang_chen_xu2019_minima.verdicts
+    assert {v.agreement for v in verdicts(_searches(1.0, 1.0, 1.0))} == {Agreement.YES}
+    assert {v.agreement for v in verdicts(_searches(0.0, 0.0, 0.0))} == {Agreement.NO}
+    lying = [v for v in verdicts(_searches(1.0, 1.0, 0.0)) if "left" not in v.claim]
+    assert {v.agreement for v in lying} == {Agreement.NO}
 
 
 @dataclass(frozen=True)

@@ -112,8 +112,9 @@ def test_a_fault_is_killed_by_the_test_that_sees_it_and_by_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
     """One inside a function, run warm, and one of a constant, which starts afresh."""
-    (ROOT / ".mutation").mkdir(exist_ok=True)
-    folder = Path(tempfile.mkdtemp(dir=ROOT / ".mutation"))
+    # In the project, as tests have to be; pytest 8.0 imports none from a hidden folder.
+    (ROOT / "build").mkdir(exist_ok=True)
+    folder = Path(tempfile.mkdtemp(dir=ROOT / "build"))
     request.addfinalizer(lambda: shutil.rmtree(folder))
     (blind := folder / "test_blind.py").write_text("def test_nothing():\n    pass\n")
     (sees := folder / "test_sees.py").write_text(

@@ -92,8 +92,8 @@ def spent(plan: Any) -> float:
         return composed_epsilon([noise], delta)
     if plan.name in SAMPLED:
         batches = GaussianSteps(plan.multiplier / 2, plan.sampling, sum(plan.rounds))
-        full = GaussianSteps(plan.anchor_noise.sigma * n / (2 * bound), 1.0, len(plan.rounds))
-        return composed_epsilon([batches, full], delta)
+        alike = sum(noise.sigma**-2.0 for noise in plan.anchor_noises) ** -0.5  # one Gaussian release
+        return composed_epsilon([batches, GaussianSteps(alike * n / (2 * bound), 1.0, 1)], delta)
     return gaussian_epsilon(math.sqrt(plan.steps) * 2 * bound / n / plan.vector_noise.sigma, delta)
 
 

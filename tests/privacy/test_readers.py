@@ -282,6 +282,14 @@ def test_nullable_types_and_decimals_are_the_same_in_partitions(cells: list[Any]
         assert [code for part in parts for code in schema.codes(part)[0].tolist()] == expected
 
 
+@pytest.mark.parametrize("cells", [["a", None, "b", "a"], ["a", 1, None], [2.5, 1.0, None], [None, None]])
+def test_columns_of_categories_are_read_as_their_cells(cells: list[Any]) -> None:
+    plain, coded = (pd.DataFrame({"x": pd.Series(cells, dtype=kind)}) for kind in (object, "category"))
+    for column in (Categorical("x", ["a"], "ignore"), Binned("x", [0, 2, 3])):
+        schema = Schema([MissingLevel(column)])
+        assert schema.codes(coded)[0].tolist() == schema.codes(plain)[0].tolist()
+
+
 def test_labels_and_counts_of_odd_types_are_refused_in_plain_words() -> None:
     schema, table = Schema([Binned("x", [0, 1, 2])]), {"x": [1, 1]}
     card = PrivateHalfspaceClassifier(1.0, schema=schema, classes=(0, 1))

@@ -350,6 +350,20 @@ def test_variance_reduction_adds_noise_to_anchors_and_to_differences(name: str) 
     normal(released(two)[0] / spread)
 
 
+def test_every_anchor_has_noise_of_its_own() -> None:
+    """One inner step an epoch, each from its anchor: x = sum of -eta xi_e / (1 + eta l2)^(later steps)."""
+    l2 = 30.0
+    plan = planned("dp-svrg", rounds=(1, 1, 1), batch=1, regularizer=ridge(l2))
+    low = dataclasses.replace(plan.anchor_noise, sigma=1e-3 * plan.anchor_noise.sigma)  # as for more records
+    plan = dataclasses.replace(plan, anchor_noise=low)
+    x, _ = released(plan)
+    sigmas = [noise.sigma for noise in plan.anchor_noises]
+    assert sigmas[0] > 1.1 * sigmas[2]
+    kept = 1 / (1 + plan.step_size * l2)
+    spread = plan.step_size * math.hypot(*[s * kept ** (3 - e) for e, s in enumerate(sigmas)])
+    normal(x / spread)
+
+
 def _unit(x: Vector) -> Vector:
     """A vector of length sqrt(D), what |xi| / sigma is to a share of 1 / sqrt(2 D)."""
     return x / float(np.linalg.norm(x)) * math.sqrt(D)

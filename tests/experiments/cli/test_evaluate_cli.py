@@ -108,7 +108,7 @@ def test_a_scorecard_with_risks_on_the_command_line(clinic: Path) -> None:
     assert "risk of state = 1" in text
     assert "the risks at 0.5" in text
     rows = json.loads((clinic / "fit.json").read_text())["risks"]
-    table = pd.read_csv(io.StringIO(run("predict", card, data, "--proba")))
+    table = pd.read_csv(io.StringIO(run("predict", card, data, "--proba")), float_precision="round_trip")
     assert set(table["probability of 1"]) <= {row["risk"] for row in rows}
     run(*words, "--epsilon", 2, "--save", card)
     with pytest.raises(InvalidInputError, match="without risks"):

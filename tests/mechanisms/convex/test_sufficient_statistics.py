@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Iterator
 
@@ -18,6 +19,7 @@ from privopt.mechanisms.convex import sufficient_statistics
 from privopt.mechanisms.convex.sufficient_statistics import SufficientStatistics
 from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.mechanisms.privacy.accounting import gaussian_mu
+from privopt.mechanisms.privacy.gradient_noise import VectorNoise
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.risk.choice import choose_risk_mechanism
 from privopt.oracles.limits import Limits
@@ -29,7 +31,7 @@ Floats = NDArray[np.float64]
 BUDGET = {"epsilon": 1.0, "delta": 1e-6}
 
 
-def moments(data: EmpiricalRisk, offset: float) -> tuple[Floats, Floats]:
+def moments(data: EmpiricalRisk, offset: float) -> sufficient_statistics.Moments:
     return sufficient_statistics.moments(data, offset, Limits().start())
 
 
@@ -40,18 +42,18 @@ def risk(rows: Floats, y: Floats, loss: Loss, constant: float = 0.5) -> Empirica
 
 def released(data: EmpiricalRisk, plan: SufficientStatistics) -> Floats:
     """Vector that noise is added to, from the moments: entries above the diagonal weigh sqrt 2."""
-    A, b = moments(data, plan.offset)
+    A, b, square = moments(data, plan.offset)
     p = len(b)
     entries = [A[j, k] * (1 if j == k else math.sqrt(2)) for j in range(p) for k in range(j, p)]
     weight = math.hypot(1.0, plan.offset) / (plan.facts.loss.threshold / 2)  # type: ignore[attr-defined]
-    return np.array([*entries, *(weight * b)])
+    return np.array([*entries, *(weight * b), 1.2247 * weight**2 * square])
 
 
 def records(rng: np.random.Generator, runs: int) -> Iterator[tuple[Floats, float]]:
     for _ in range(runs):
         direction = rng.normal(size=2)
         length = rng.choice([0.0, 0.5, 1.0, 30.0])
-        yield length * direction / np.linalg.norm(direction), float(rng.choice([-9.0, -1.0, 0.3, 1.0]))
+        yield length * direction / np.linalg.norm(direction), float(rng.choice([-9.0, -1.0, 0.0, 0.3, 1.0]))
 
 
 def test_no_pair_of_records_moves_the_moments_by_more_than_the_sensitivity() -> None:
@@ -76,6 +78,42 @@ def test_no_pair_of_records_moves_the_moments_by_more_than_the_sensitivity() -> 
     assert worst <= bare.vector_noise.sensitivity
 
 
+def test_what_is_added_noise_to_is_what_the_bound_is_about() -> None:
+    """The vector that reaches the noise is the one that the tests above and below move."""
+    rng = np.random.default_rng(8)
+    data = risk(rng.uniform(-1, 1, (7, 2)), rng.uniform(-2, 2, 7), SquaredLoss(2.0))
+    plan = SufficientStatistics.plan(data.facts, **BUDGET)
+    seen: list[Floats] = []
+
+    class Spy(VectorNoise):
+        def add(self, vector: Floats, source: NoiseSource) -> Floats:
+            seen.append(vector)
+            return super().add(vector, source)
+
+    noise = plan.vector_noise
+    spied = dataclasses.replace(plan, vector_noise=Spy(noise.sensitivity, noise.sigma, noise.dimension))
+    spied.release(data, NoiseSource(0))
+    whole = released(data, plan)
+    corner = len(whole) - 5  # the square of the constant is public
+    assert seen[0] == pytest.approx(np.delete(whole, corner), rel=1e-12)
+    assert seen[0].size == noise.dimension
+
+
+def test_the_mean_squared_label_is_free_up_to_a_squared_weight_of_three_halves() -> None:
+    """A grid of norms, cosines and labels: with a larger weight some pair exceeds (3 / sqrt 2)^2.
+
+    In units of r and B the squared change is a function of two norms, the cosine and two labels.
+    """
+    grid, cosines = np.linspace(0, 1, 9), np.linspace(-1, 1, 25)
+    a, b, c, t, s = np.meshgrid(grid, grid, cosines, grid, np.linspace(-1, 1, 17), indexing="ij")
+    bare = a**4 + b**4 - 2 * (a * b * c) ** 2 + (a * t) ** 2 + (b * s) ** 2 - 2 * a * b * c * t * s
+    square = (t**2 - s**2) ** 2
+    used = sufficient_statistics._SQUARE_WEIGHT**2
+    assert used <= 1.5
+    assert np.max(bare + 1.5 * square) == pytest.approx(4.5, abs=1e-9)
+    assert np.max(bare + 1.6 * square) > 4.5 + 0.05
+
+
 def test_the_noise_is_what_the_budget_asks_for() -> None:
     data = risk(np.zeros((50, 2)), np.zeros(50), SquaredLoss(2.0))
     plan = SufficientStatistics.plan(data.facts, **BUDGET)
@@ -91,9 +129,9 @@ def test_the_noise_is_what_the_budget_asks_for() -> None:
         plan.release(data, Recording(seed))
     noise = np.concatenate(added)
     assert len(added) == 400
-    assert noise.size == 400 * (3 * 4 // 2 - 1 + 3)  # the square of the constant is public
+    assert noise.size == 400 * (3 * 4 // 2 - 1 + 3 + 1)  # the square of the constant is public
     sigma = 3 / math.sqrt(2) * (1 + plan.offset**2) / 50 / gaussian_mu(**BUDGET)
-    assert np.std(noise) == pytest.approx(sigma, rel=0.06)  # 3200 draws: 5 standard errors
+    assert np.std(noise) == pytest.approx(sigma, rel=0.06)  # 3600 draws: 5 standard errors
 
 
 @pytest.mark.parametrize("loss", [LogisticLoss(), SquaredLoss(2.0)])
@@ -131,12 +169,13 @@ def test_moments_by_definition_in_blocks_sparse_and_single_precision(kind: objec
     X: object = np.column_stack([rows, np.full(len(rows), 0.5)])
     X = kind(X)  # type: ignore[operator]
     data = EmpiricalRisk(X, y, SquaredLoss(2.0), row_norm=math.hypot(1.0, 0.5), constant=0.5)
-    A, b = moments(data, 0.7)
+    A, b, square = moments(data, 0.7)
     z = np.column_stack(
         [rows / np.maximum(1, np.linalg.norm(rows, axis=1))[:, None], np.full(len(rows), 0.7)]
     )
     assert pytest.approx(z.T @ z / len(z), abs=1e-7) == A
     assert b == pytest.approx(z.T @ np.clip(y, -1, 1) / len(z), abs=1e-7)
+    assert square == pytest.approx(np.mean(np.clip(y, -1, 1) ** 2), abs=1e-7)
 
 
 def test_without_noise_it_is_least_squares() -> None:
@@ -240,6 +279,9 @@ def test_sums_over_many_records_pay_for_their_rounding() -> None:
     plan = SufficientStatistics.plan(RiskFacts(n, 3, LogisticLoss()), **BUDGET)
     moved = 3 / math.sqrt(2) / n + 2 * math.sqrt(2) * n * 2.0**-53
     assert moved <= plan.vector_noise.sensitivity <= 2 * moved
+    squares = SufficientStatistics.plan(RiskFacts(n, 3, SquaredLoss(2.0)), **BUDGET)
+    moved = 3 / math.sqrt(2) / n + 2 * math.sqrt(1 + 1 + 1.5) * n * 2.0**-53
+    assert moved <= squares.vector_noise.sensitivity <= 2 * moved
 
 
 def test_several_releases_share_mu() -> None:

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import Any
 
 import numpy as np
 import pytest
-from scipy.optimize import brentq
+from scipy.optimize import brentq, minimize
 
-from privopt.mechanisms.convex.svrg import DPSVRG, DPSVRGPlusPlus, noise_growth
+from privopt.mechanisms.convex.svrg import DPSVRG, DPSVRGPlusPlus, anchor_weights, noise_growth
 from privopt.mechanisms.privacy.accounting import gaussian_mu
 from privopt.mechanisms.risk.sampling import private_batch
+from privopt.mechanisms.risk.step_counts import loss_range
 from privopt.problems.convex.losses import LogisticLoss
 from privopt.problems.convex.regularizers import ridge
 from privopt.problems.convex.risk import RiskFacts
 from privopt.problems.convex.sets.norm_balls import L2Ball
+from privopt.problems.convex.sets.whole_space import WholeSpace
 
 DELTA = 1e-5
 FACTS = RiskFacts(3000, 4, LogisticLoss(), row_norm=3.0)
@@ -91,10 +94,68 @@ def test_each_of_several_releases_runs_as_one_with_its_share_of_the_budget_would
 
 
 def test_anchors_are_noisier_than_what_the_steps_of_gradient_descent_average_to() -> None:
-    """E / share times the variance of one release at the whole budget: why dp-sgd is ahead."""
+    """Each has a part of the share of one release at the whole budget: why dp-sgd is ahead."""
     facts = RiskFacts(4_000, 20, LogisticLoss())
     plan = DPSVRG.plan(facts, regularizer=ridge(0.01), epsilon=1.0, delta=1e-6)
     one = facts.sensitivity / gaussian_mu(1.0, 1e-6)
-    epochs = len(plan.rounds)
-    assert epochs >= 5
-    assert (plan.anchor_noise.sigma / one) ** 2 == pytest.approx(epochs / DPSVRG.anchor_share, rel=1e-3)
+    parts = np.array([(one / noise.sigma) ** 2 for noise in plan.anchor_noises])
+    assert len(parts) == len(plan.rounds) >= 5
+    assert parts.sum() == pytest.approx(DPSVRG.anchor_share, rel=1e-3)
+    assert parts[-1] < DPSVRG.anchor_share / 1.5
+    assert plan.noise["anchor_sigma"] == plan.anchor_noises[-1].sigma
+
+
+def test_unequal_anchors_spend_no_more_than_equal_ones() -> None:
+    """Adaptive Gaussian releases compose to the root of their squared levels, whatever their order."""
+    one = DPSVRG.plan(FACTS, None, ridge(0.02), epsilon=2.0, delta=DELTA, rounds=(3, 9, 7))
+    for rounds in ((3, 90, 7), (300,) * 9):
+        plan = dataclasses.replace(one, rounds=rounds)
+        noises = plan.anchor_noises
+        assert len({noise.sigma for noise in noises}) > 1
+        assert {noise.sensitivity for noise in noises} == {plan.anchor_noise.sensitivity}
+        together = math.hypot(*[noise.level(1) for noise in noises])
+        assert 0.9999 * plan.anchor_noise.level(len(rounds)) <= together
+        assert together <= plan.anchor_noise.level(len(rounds))
+
+
+def test_weights_of_anchors_minimise_what_their_noise_costs_at_the_end() -> None:
+    """sum over anchors of s_e times the product of later c^2, at a given sum of 1 / s_e; c from the steps."""
+    rounds, l2, eta = (40, 10, 60, 25), 0.05, 0.3
+    weights = anchor_weights(FACTS, BALL, ridge(l2), rounds, eta, 1e-9)
+    assert weights.mean() == pytest.approx(1.0)
+    contracted = [np.mean((1 + eta * l2) ** -np.arange(1.0, m + 1)) for m in rounds]
+    later = np.array([np.prod(contracted[e + 1 :]) for e in range(4)])
+
+    def cost(logs: Any) -> float:
+        shares = np.exp(logs) / np.exp(logs).sum() * 4
+        return float(np.sum(later**2 / shares))
+
+    best = minimize(cost, np.zeros(4), tol=1e-12)
+    assert cost(np.log(weights)) == pytest.approx(best.fun, rel=1e-6)
+    assert cost(np.log(weights)) < cost(np.zeros(4))
+
+
+def test_an_early_anchor_costs_at_most_the_range_of_the_loss() -> None:
+    """p s / (2 l2) <= range, but for the sum of the weights, which is at most twice the largest here."""
+    l2, sigma = 0.5, 0.02
+    weights = anchor_weights(FACTS, WholeSpace(4), ridge(l2), (200,) * 12, 0.5, sigma)
+    range_, total = loss_range(FACTS, WholeSpace(4)), weights.sum() / weights.max()
+    assert weights[0] == weights[1]
+    costs = 4 * sigma**2 / weights / (2 * l2)
+    assert costs.max() == pytest.approx(total * range_, rel=1e-9)
+    assert total < 2
+
+
+def test_an_early_anchor_keeps_a_level_that_a_grid_can_hold() -> None:
+    """With a penalty so large that hardly anything is left of it, too: 16 sqrt(d) 2^-30, but for the mean."""
+    facts = RiskFacts(10**6, 1000, LogisticLoss())
+    plan = DPSVRG.plan(facts, None, ridge(1e12), epsilon=1.0, delta=1e-9, rounds=(500,) * 9)
+    first = plan.anchor_noises[0].level(1)
+    assert 16 * math.sqrt(1000) * 2.0**-30 <= first < 1e-3 * plan.anchor_noise.level(1)
+
+
+def test_without_a_penalty_anchors_are_alike() -> None:
+    plan = DPSVRG.plan(FACTS, BALL, epsilon=1.0, delta=DELTA, rounds=(5, 10))
+    assert plan.anchor_noises == (plan.anchor_noise,) * 2
+    tiny = DPSVRG.plan(FACTS, BALL, ridge(1e-300), epsilon=1.0, delta=DELTA, rounds=(5, 10))
+    assert tiny.anchor_noises == (tiny.anchor_noise,) * 2

@@ -1,0 +1,34 @@
+"""Forest plot of the coefficients of a linear model: intervals, and the part of them that is sampling."""
+
+from __future__ import annotations
+
+import math
+
+from privopt.experiments.workbench.drawing import Figure
+from privopt.mechanisms.inference.interval import Summary
+
+_TOTAL, _SAMPLING = "#0072B2", "#000000"
+
+
+def forest_plot(found: Summary) -> Figure:
+    """Draw a line for each interval; over it, thick, the interval that sampling alone would give.
+
+    An interval without bounds is named, without a line.
+    """
+    figure = Figure(figsize=(7, 1.2 + 0.32 * len(found)), layout="constrained")
+    axes = figure.subplots()
+    for row, one in enumerate(found):
+        if not (math.isfinite(one.low) and math.isfinite(one.high)):
+            axes.text(0.01, row, "no bound", transform=axes.get_yaxis_transform(), va="center", fontsize=9)
+            continue
+        sampling = math.sqrt(1 - one.noise_share)
+        low, high = (one.estimate + sampling * (bound - one.estimate) for bound in (one.low, one.high))
+        axes.plot([one.low, one.high], [row, row], color=_TOTAL, linewidth=1.5)
+        axes.plot([low, high], [row, row], color=_SAMPLING, linewidth=4, solid_capstyle="butt")
+        axes.plot(one.estimate, row, "o", color=_TOTAL, markersize=5)
+    axes.axvline(0, color="#777777", linewidth=0.8, linestyle="--")
+    axes.set_yticks(range(len(found)), [one.name for one in found])
+    axes.set_ylim(len(found) - 0.4, -0.6)
+    axes.set_xlabel(f"coefficient, {100 * found.confidence:.4g}% interval; thick: without noise for privacy")
+    axes.grid(axis="x", alpha=0.3)
+    return figure

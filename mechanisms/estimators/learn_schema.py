@@ -1,0 +1,163 @@
+"""``learn_schema``: a schema learned from a table, privately and paid for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from privopt.mechanisms.estimators.booking import Unread, booked, shape_of
+from privopt.mechanisms.estimators.public_facts import declared_schema, public_delta
+from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.mechanisms.schemas.learning import LearnedSchema, SchemaPlan
+from privopt.mechanisms.schemas.types import ColumnType
+from privopt.problems.arrays import check_unmasked
+from privopt.problems.errors import InvalidInputError, SchemaError
+from privopt.problems.tables.frames import as_pandas, check_distinct, columns_of, missing_columns
+from privopt.problems.tables.schema import Schema
+
+if TYPE_CHECKING:
+    from privopt.mechanisms.privacy.ledger import Ledger
+
+
+def learn_schema(
+    table: Any,
+    *,
+    epsilon: float,
+    delta: float | str = "auto",
+    types: Mapping[str, str] | None = None,
+    declared: Schema | dict[str, Any] | str | Path | None = None,
+    leave_out: Sequence[str] = (),
+    cuts: int = 3,
+    na_values: Sequence[str | float] = (),
+    ledger: Ledger | str | Path | None = None,
+    insecure_seed: int | None = None,
+) -> LearnedSchema:
+    """Learn a schema from a table: cuts of numbers into bins, and the categories of text that many have.
+
+    Privacy: (epsilon, delta)-differential privacy, neighbours by replacing one record. Public are the number
+    of records, the names of columns, and their types: ``types``, or those of a data frame's columns. A type
+    that another program inferred from the cells, as pandas does for CSV files, is public only if no record
+    can change it; "vote" pays for finding it instead. All columns are one release (``SchemaPlan``), booked
+    before a cell is read. A model that is fitted to the same records afterwards is a second release.
+
+    Learned columns have a missing level and accept every cell; a cell that is no number is missing in a
+    column of numbers. The time that a run takes is outside the guarantee.
+
+    Args:
+        table: a data frame (pandas, polars, pyarrow) or a mapping of columns, in memory.
+        epsilon: > 0, of this release.
+        delta: in (0, 1), or "auto" for 1/n^2.
+        types: types by name: "number", "whole" (whole numbers), "text", "boolean", "vote" (number or text, by
+            a private vote of the cells). Others follow from the types of the columns: numbers, booleans,
+            strings; a column of Python objects is voted on.
+        declared: a schema of known columns: they are kept, and cost nothing.
+        leave_out: columns that should not be in the schema, such as the label.
+        cuts: the largest number of cuts of a column of numbers: 1, 3, 7 or 15. Fewer if there are too few
+            records.
+        na_values: missing-value markers in addition to the usual ones.
+        ledger: a ``Ledger``, its path or URL: the spend is booked before a cell is read; no overdrafts.
+        insecure_seed: reproducible noise for tests and demonstrations. *Voids the guarantee.*
+
+    Raises:
+        PrivacyParameterError: epsilon or delta out of range, or too few records: before a cell is read.
+        InvalidInputError, SchemaError: a table or arguments that cannot be used; or no column with a
+            category that enough records have, which is as private as the schema.
+        BudgetExceededError: the ledger refused the spend; no cell was read.
+    """
+    check_unmasked(table, "the table")
+    frame = as_pandas(table)
+    known = None if declared is None else declared_schema(declared)
+    n, kinds = _size(frame), column_types(frame, types or {}, known, leave_out)
+    plan = SchemaPlan.plan(
+        kinds,
+        n,
+        epsilon=epsilon,
+        delta=public_delta(delta, n),
+        cuts=cuts,
+        declared=known,
+        na_values=na_values,
+    )
+    return released_schema(plan, frame, ledger, NoiseSource(insecure_seed))
+
+
+def released_schema(
+    plan: SchemaPlan, frame: Any, ledger: Ledger | str | Path | None, source: NoiseSource
+) -> LearnedSchema:
+    """Book a plan, then run it on a table of as many records."""
+    unread = Unread(plan.n_records, partial(_cells, frame))
+    with booked(ledger, plan.spend_with(source), unread) as cells:
+        return plan.release(cells, source)
+
+
+def column_types(
+    frame: Any, types: Mapping[str, str], known: Schema | None, leave_out: Sequence[str]
+) -> dict[str, str]:
+    """Return the types of the columns to learn, in the order of the table.
+
+    Raises:
+        SchemaError: columns that the table lacks, has twice, or that hold neither numbers nor text.
+    """
+    dtypes = {str(name): _dtype(values) for name, values in frame.items()}
+    check_distinct("the table", [str(name) for name in frame])
+    free = [] if known is None else [column.name for column in known.columns]
+    if lacking := [name for name in (*types, *leave_out, *free) if name not in dtypes]:
+        raise SchemaError(f"missing from the table: {missing_columns(lacking, list(dtypes))}")
+    wanted = [name for name in dtypes if name not in leave_out and name not in free]
+    places = {name: k for k, name in enumerate(dtypes, 1)}
+    return {n: types[n] if n in types else str(_type(places[n], dtypes[n])) for n in wanted}
+
+
+def _cells(frame: Any) -> dict[str, Any]:
+    return {str(name): values for name, values in columns_of(frame)}
+
+
+def _size(frame: Any) -> int:
+    """Return the number of records of a table.
+
+    Raises:
+        InvalidInputError: no table with names, or no records.
+    """
+    if not isinstance(frame, pd.DataFrame | Mapping):
+        raise InvalidInputError(
+            "a schema is learned from a table in memory with names: a data frame or a mapping of columns; "
+            f"got {type(frame).__name__}"
+        )
+    lengths = {shape_of(values)[:1] for _, values in frame.items()}
+    if len(lengths) != 1 or () in lengths:
+        raise InvalidInputError("all columns of a table must be one-dimensional and of the same length")
+    n: int = lengths.pop()[0]
+    if n == 0:
+        raise InvalidInputError("no records: at least one row is needed")
+    return n
+
+
+def _dtype(values: Any) -> Any:
+    return getattr(values, "dtype", np.dtype(object))
+
+
+def _type(place: int, dtype: Any) -> ColumnType:
+    """Return the type that a column declares; one of Python objects, and of categories, is voted on."""
+    if pd.api.types.is_bool_dtype(dtype):
+        return ColumnType.BOOLEAN
+    if pd.api.types.is_numeric_dtype(dtype) and not pd.api.types.is_complex_dtype(dtype):
+        return ColumnType.NUMBER
+    if isinstance(dtype, pd.StringDtype) or getattr(dtype, "kind", "") == "U" or _is_arrow_text(dtype):
+        return ColumnType.TEXT
+    if isinstance(dtype, pd.CategoricalDtype) or dtype == np.dtype(object):
+        return ColumnType.VOTE
+    raise SchemaError(
+        f"column {place} of the table: neither numbers nor text ({dtype}). To do: make numbers of it, "
+        "dates to days since a fixed one; or leave it out"
+    )
+
+
+def _is_arrow_text(dtype: Any) -> bool:
+    if not isinstance(dtype, pd.ArrowDtype):
+        return False
+    return bool(pa.types.is_string(dtype.pyarrow_dtype) or pa.types.is_large_string(dtype.pyarrow_dtype))

@@ -1,0 +1,202 @@
+"""Confidence intervals of linear estimators: coefficients per unit of columns, combinations, predictions."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from privopt.mechanisms.estimators.bounded_fit import BoundedFit
+from privopt.mechanisms.estimators.prepared import Outline
+from privopt.mechanisms.inference.coefficients import Coefficients
+from privopt.mechanisms.inference.interface import LinearInference
+from privopt.mechanisms.inference.interval import Interval, Summary, normal_quantile
+from privopt.mechanisms.risk.mechanism import RealRelease
+from privopt.problems.errors import InvalidInputError
+from privopt.problems.tables.schema import Schema
+
+Floats = NDArray[np.float64]
+
+
+def coefficients_of(schema: Schema | None, seen: Outline, features: int) -> Coefficients:
+    """Return the coefficients of the first ``features`` encoded features, per unit of their columns.
+
+    In centred tables, the first level of a column whose levels add up to 1 is the reference of the others:
+    beside a constant its own coefficient is not determined.
+    """
+    if schema is None:
+        names = seen.names or tuple(f"x{j}" for j in range(features))
+        ones = (1.0,) * features
+        return Coefficients(
+            names,
+            tuple(range(features)),
+            (0.0,) * features,
+            (0.0,) * features,
+            ones,
+            centre=seen.targets.centre,
+        )
+    left_out = references(schema) if seen.middle is not None else []
+    kept = [j for j in range(features) if j not in left_out]
+    middle = np.zeros(schema.n_features) if seen.middle is None else seen.middle
+    numbers = schema.numbers
+    return Coefficients(
+        names=tuple(schema.feature_names[j] for j in kept),
+        features=tuple(kept),
+        middle=tuple(float(middle[j]) for j in kept),
+        zeros=tuple(float(numbers[j].zero) if j in numbers else 0.0 for j in kept),
+        units=tuple(float(numbers[j].one - numbers[j].zero) if j in numbers else 1.0 for j in kept),
+        centre=seen.targets.centre,
+        references=tuple(schema.feature_names[j] for j in left_out),
+    )
+
+
+def references(schema: Schema) -> list[int]:
+    """Return the first feature of each column of which every record has exactly one level."""
+    columns = zip(schema.spans, schema.columns, strict=True)
+    return [
+        start
+        for (start, stop), column in columns
+        if start not in schema.numbers and column.n_codes == stop - start
+    ]
+
+
+class Summarised(BoundedFit):
+    """Base class of linear estimators with confidence intervals.
+
+    Attributes:
+        inference_: the released numbers that intervals follow from; None if the fit has released none.
+        coefficients_: the coefficients that they are about.
+    """
+
+    inference_: LinearInference | None = None
+    coefficients_: Coefficients | None = None
+
+    @property
+    @abstractmethod
+    def _about(self) -> str:
+        """The target of the intervals, as a sentence."""
+
+    @property
+    @abstractmethod
+    def _no_intervals(self) -> str:
+        """Return the advice of the error that a model without intervals raises."""
+
+    def summary(self, confidence: float = 0.95) -> Summary:
+        """Return all coefficients, per unit of their columns, with confidence intervals.
+
+        Post-processing: costs no privacy. Estimates are not shrunk and differ from ``coef_``, whose shrinkage
+        would bias intervals.
+
+        Args:
+            confidence: of each interval by itself, in [0.5, 1).
+
+        Raises:
+            NoIntervalError: the noise hides the model.
+            InvalidInputError: the fit has released no such numbers.
+        """
+        inference, coefficients = self._inference()
+        z = normal_quantile(confidence)
+        names, C, added = coefficients.contrasts(inference.constant)
+        found = inference.bounds(C, z)
+        rows = zip(
+            names,
+            added + found.estimate,
+            added + found.low,
+            added + found.high,
+            found.noise_share,
+            strict=True,
+        )
+        return Summary(
+            tuple(Interval(name, *map(float, numbers)) for name, *numbers in rows),
+            confidence,
+            inference.n_records,
+            inference.signal_to_noise,
+            coefficients.references,
+            self._about,
+        )
+
+    def intervals(self, confidence: float = 0.95) -> Floats:
+        """Return the bounds of ``summary``, shape (coefficients, 2)."""
+        return np.array([[i.low, i.high] for i in self.summary(confidence)])
+
+    def combination(self, weights: Mapping[str, float], confidence: float = 0.95) -> Interval:
+        """Return a linear combination of coefficients with its interval.
+
+        Args:
+            weights: by the names in ``summary``, as in {"age": 10, "sex=male": 1}.
+            confidence: in [0.5, 1).
+
+        Raises:
+            NoIntervalError, InvalidInputError: as ``summary``; or an unknown name.
+        """
+        inference, coefficients = self._inference()
+        z = normal_quantile(confidence)
+        row, added = coefficients.combination(weights, inference.constant)
+        found = inference.bounds(row[None, :], z)
+        name = " + ".join(f"{weight:g} {name}" for name, weight in weights.items())
+        estimate, low, high = (added + float(part[0]) for part in found[:3])
+        return Interval(name, estimate, low, high, float(found.noise_share[0]))
+
+    def mean_intervals(self, X: Any, confidence: float = 0.95) -> Floats:
+        """Return intervals of the scores of records, shape (n, 2): of mean labels, not of single ones.
+
+        Raises:
+            NoIntervalError, InvalidInputError: as ``summary``; or unusable records.
+        """
+        inference, coefficients = self._inference()
+        z = normal_quantile(confidence)
+        features: Any = self._features(X)
+        if hasattr(features, "toarray"):  # a sparse matrix
+            features = features.toarray()
+        found = inference.bounds(
+            coefficients.rows(np.asarray(features, dtype=np.float64), inference.constant), z
+        )
+        return coefficients.centre + np.column_stack([found.low, found.high])
+
+    def _inference(self) -> tuple[LinearInference, Coefficients]:
+        check_is_fitted(self)
+        if self.inference_ is None or self.coefficients_ is None:
+            raise InvalidInputError(f"this model has no intervals: {self._no_intervals}")
+        return self.inference_, self.coefficients_
+
+    def _keep_inference(self, releases: list[RealRelease], seen: Outline, schema: Schema | None) -> None:
+        inference = self._released_inference(releases)
+        self.inference_ = self.coefficients_ = None
+        if inference is None:
+            return
+        found = coefficients_of(schema, seen, inference.dimension - bool(inference.constant))
+        kept = np.array(found.features, dtype=np.int64)
+        if inference.constant:
+            kept = np.append(kept, inference.dimension - 1)
+        self.inference_, self.coefficients_ = inference.only(kept), found
+
+    @abstractmethod
+    def _released_inference(self, releases: list[RealRelease]) -> LinearInference | None:
+        """Return what releases say about the weights; None if they say nothing."""
+
+    @classmethod
+    @abstractmethod
+    def _saved_inference(cls, record: Mapping[str, Any]) -> LinearInference:
+        """Read an inference back."""
+
+    @classmethod
+    def _restored(cls, model: Mapping[str, Any]) -> Self:
+        fitted = super()._restored(model)
+        if "inference" in model:  # files of earlier versions have none
+            record = model["inference"]
+            inference, found = cls._saved_inference(record), Coefficients.from_dict(record["coefficients"])
+            if inference.dimension != len(found.names) + bool(inference.constant):
+                raise InvalidInputError("coefficients and their inference do not fit together")
+            fitted.inference_, fitted.coefficients_ = inference, found
+        return fitted
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the dictionary that ``save`` writes."""
+        found = super().to_dict()
+        if self.inference_ is not None and self.coefficients_ is not None:
+            found["inference"] = {**self.inference_.to_dict(), "coefficients": self.coefficients_.to_dict()}
+        return found

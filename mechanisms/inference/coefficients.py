@@ -1,0 +1,107 @@
+"""Coefficients per unit of the columns, as linear functions of the weights that a mechanism works with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privopt.problems.arguments import told
+from privopt.problems.errors import InvalidInputError, did_you_mean
+
+Floats = NDArray[np.float64]
+INTERCEPT = "intercept"
+
+
+@dataclass(frozen=True)
+class Coefficients:
+    """Coefficients of columns v in predictions centre + sum theta_j (f_j - middle_j) + constant theta_last.
+
+    The features are f_j = (v_j - zero_j) / unit_j.
+
+    Attributes:
+        names: one for each coefficient.
+        features: the index of each feature in the encoded table.
+        middle, zeros, units: as above, one number for each feature.
+        centre: the number from which labels are measured.
+        references: names of features without a coefficient, whose sum with others of their column is 1.
+    """
+
+    names: tuple[str, ...]
+    features: tuple[int, ...]
+    middle: tuple[float, ...]
+    zeros: tuple[float, ...]
+    units: tuple[float, ...]
+    centre: float = 0.0
+    references: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        sizes = {len(part) for part in (self.names, self.features, self.middle, self.zeros, self.units)}
+        numbers = np.array([*self.middle, *self.zeros, *self.units, self.centre], dtype=np.float64)
+        if len(sizes) != 1 or not np.all(np.isfinite(numbers)) or 0 in self.units:
+            raise InvalidInputError("the names, units and centres of coefficients do not fit together")
+        texts, indices = (*self.names, *self.references), self.features
+        if not all(isinstance(text, str) for text in texts) or not all(isinstance(k, int) for k in indices):
+            raise InvalidInputError("coefficients have names that are text, and indices of features")
+
+    def contrasts(self, constant: float) -> tuple[tuple[str, ...], Floats, Floats]:
+        """Return names, weights of theta, shape (k, p), and added numbers, shape (k,), of all coefficients.
+
+        Args:
+            constant: the value of the constant feature, whose coefficient becomes the intercept; 0: none.
+        """
+        units = np.array(self.units, dtype=np.float64)
+        if not constant:
+            return self.names, np.diag(1 / units), np.zeros(len(units))
+        d = len(units)
+        C = np.zeros((d + 1, d + 1))
+        C[:d, :d] = np.diag(1 / units)
+        C[d, :d] = -(np.array(self.middle) + np.array(self.zeros) / units)
+        C[d, d] = constant
+        return (*self.names, INTERCEPT), C, np.append(np.zeros(d), self.centre)
+
+    def combination(self, weights: Mapping[str, float], constant: float) -> tuple[Floats, float]:
+        """Return the weights of theta in a linear combination of coefficients, shape (p,), and what is added.
+
+        Raises:
+            InvalidInputError: no coefficient of a name, or no finite weight.
+        """
+        names, C, added = self.contrasts(constant)
+        chosen = np.zeros(len(names))
+        for name, weight in weights.items():
+            if name not in names:
+                raise InvalidInputError(f"no coefficient {told(name)}{did_you_mean(name, names)}")
+            chosen[names.index(name)] = weight
+        if not np.all(np.isfinite(chosen)) or not np.any(chosen):
+            raise InvalidInputError("a combination takes finite weights of coefficients, not all 0")
+        return chosen @ C, float(chosen @ added)
+
+    def rows(self, X: Floats, constant: float) -> Floats:
+        """Return the weights of theta in predictions for encoded features, shape (n, d); shape (n, p)."""
+        measured = X[:, list(self.features)] - np.array(self.middle)
+        return np.column_stack([measured, np.full(len(X), constant)]) if constant else measured
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready; ``from_dict`` reads it back."""
+        found = {key: list(getattr(self, key)) for key in ("names", "features", "middle", "zeros", "units")}
+        return {**found, "centre": self.centre, "references": list(self.references)}
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any]) -> Self:
+        """Read ``to_dict`` back.
+
+        Raises:
+            KeyError, TypeError, InvalidInputError: anything else.
+        """
+        return cls(
+            names=tuple(record["names"]),
+            features=tuple(record["features"]),
+            middle=tuple(record["middle"]),
+            zeros=tuple(record["zeros"]),
+            units=tuple(record["units"]),
+            centre=record["centre"],
+            references=tuple(record["references"]),
+        )

@@ -1,0 +1,89 @@
+"""Released second moments of features and labels with known noise, as part of a larger release."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privopt.problems.arguments import check_real
+from privopt.problems.errors import InvalidInputError
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class NoisyMoments:
+    """Means of z z', z y and y^2 plus Gaussian noise. Released: the spend is that of the release around it.
+
+    Attributes:
+        features: noisy mean of z z', shape (p, p), symmetric; the noise has standard deviation sigma on the
+            diagonal and sigma / sqrt 2 beside it.
+        products: noisy mean of z y, shape (p,), with noise of sigma / label_weight.
+        square: noisy mean of y^2.
+        sigma: standard deviation of the noise, >= 0. Public.
+        label_weight: the factor by which products were multiplied before noise was added, > 0. Public.
+        constant: the value of the last entry of z if it is constant: its square has no noise. 0: it is not.
+        n_records: n. Public.
+    """
+
+    features: Floats
+    products: Floats
+    square: float
+    sigma: float
+    label_weight: float
+    constant: float
+    n_records: int
+
+    def __post_init__(self) -> None:
+        p = len(self.products)
+        if p < 1 or self.features.shape != (p, p) or not np.array_equal(self.features, self.features.T):
+            raise InvalidInputError("noisy moments are a symmetric matrix and a vector that fit together")
+        numbers = (self.square, self.sigma, self.label_weight, self.constant, self.n_records)
+        given = [check_real(number, "a noisy moment, or its noise,") for number in numbers]
+        if not (np.all(np.isfinite(self.features)) and np.all(np.isfinite([*self.products, *given]))):
+            raise InvalidInputError("noisy moments must be finite numbers")
+        if not (self.sigma >= 0 and self.label_weight > 0 and self.constant >= 0 and self.n_records >= 1):
+            raise InvalidInputError("the noise of moments must be >= 0, its weight > 0, n >= 1")
+
+    def only(self, kept: NDArray[np.int64]) -> Self:
+        """Return the moments of some entries of z; a constant entry must be among them, and last."""
+        return replace(self, features=self.features[np.ix_(kept, kept)], products=self.products[kept])
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready, with the upper triangle of the matrix; ``from_dict`` reads it back."""
+        return {
+            "features": self.features[np.triu_indices(len(self.products))].tolist(),
+            "products": self.products.tolist(),
+            "square": self.square,
+            "sigma": self.sigma,
+            "label_weight": self.label_weight,
+            "constant": self.constant,
+            "n_records": self.n_records,
+        }
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any]) -> Self:
+        """Read ``to_dict`` back.
+
+        Raises:
+            KeyError, TypeError, ValueError, InvalidInputError: anything else.
+        """
+        products, triangle = (np.array(record[k], dtype=np.float64) for k in ("products", "features"))
+        p = math.isqrt(2 * triangle.size)
+        matrix = np.zeros((p, p))
+        matrix[np.triu_indices(p)] = triangle
+        matrix = matrix + matrix.T - np.diag(np.diag(matrix))
+        return cls(
+            matrix,
+            products,
+            square=record["square"],
+            sigma=record["sigma"],
+            label_weight=record["label_weight"],
+            constant=record["constant"],
+            n_records=record["n_records"],
+        )

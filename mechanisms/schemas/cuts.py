@@ -1,0 +1,149 @@
+"""Private cuts of a column of numbers: a tree of exponential mechanisms over one public prior."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privopt.mechanisms.errors import PrivacyParameterError
+from privopt.mechanisms.privacy.accounting import pure_to_gdp
+from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.mechanisms.privacy.parameters import check_positive, largest_below
+from privopt.mechanisms.schemas.prior import (
+    LARGEST_LOG_MASS,
+    LAST,
+    MASS_ROUNDINGS,
+    draw_between,
+    masses,
+    number_at,
+    ordinals,
+)
+from privopt.oracles.draw.interface import UNIT_ROUNDOFF, RandomSource, chain_error, race
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+# The share of a draw's strength reserved for the floating-point error of its law.
+ARITHMETIC_SHARE = 1e-4
+# A tree halves its cells well if strength times records is at least this.
+ENOUGH = 40.0
+
+
+@dataclass(frozen=True)
+class CutPlan:
+    """Cut a column of numbers at about its median, the halves at about theirs, and so on, ``depth`` times.
+
+    A node is an interval (a, b); it is cut at a number t with a < t < b, drawn with the probability
+    proportional to prior(t) exp(-strength |#{x < t} - m / 2|), where x runs through the m records of the node
+    (m is as private as they are). The prior is public (``schemas.prior``), so there is no declared range.
+
+    Privacy: ``level``-GDP, neighbours by replacing one record, their number public. A missing number is in no
+    node. One level of the tree, given the levels above, is a release of bounded range 2 strength:
+
+    - The replaced record stays in its node: m is unchanged and #{x < t} moves by at most 1, so the logarithm
+      of a weight moves by a number in [-strength, strength].
+    - It moves from one node to another, or to or from the missing ones. A node that gains or loses a record
+      has #{x < t} - m / 2 moved by +-1/2, so logarithms of weights move by a number in [-strength / 2,
+      strength / 2], for each of at most two independent draws: in [-strength, strength] together.
+
+    Normalisation shifts all logarithms alike: their range is at most 2 strength. Rounding of the draw's law
+    is charged: (1 + 1e-4) times that. A release of bounded range r is mu-GDP, mu = ``pure_to_gdp(r / 2)``:
+    its likelihood ratios lie in an interval [e^(t-r), e^t], so it is a post-processing of the release of one
+    bit with the ratios e^t and e^(t-r), whose odds the neighbour changes by the factor e^r; its trade-off
+    curve has one corner, on or above the curve of mu-GDP if mu >= Phi^-1(p) - Phi^-1(q) for logit p = logit q
+    + r. That difference is largest where p = 1 - q, since the derivative of Phi^-1(logistic(x)) is even and
+    falls with |x|. Levels compose: mu sqrt(depth) (Dong, Roth and Su 2022, corollary 3.3).
+
+    Attributes:
+        strength: lambda, > 0.
+        depth: levels of the tree, >= 1: 2^depth - 1 cuts.
+        n_records: public, missing ones included.
+    """
+
+    strength: float
+    depth: int
+    n_records: int
+
+    @classmethod
+    def plan(cls, mu: float, n_records: int, *, most_depth: int) -> Self | None:
+        """Calibrate to mu-GDP, with the greatest depth for which strength * n_records >= 40; None: depth 0.
+
+        Raises:
+            PrivacyParameterError: a mu for which doubles are too coarse.
+        """
+        for depth in range(most_depth, 0, -1):
+            made = cls(strength_of(mu / math.sqrt(depth), n_records), depth, n_records)
+            if made.strength * n_records >= ENOUGH:
+                return made
+        return None
+
+    @property
+    def level(self) -> float:
+        """The level of Gaussian differential privacy, rounded up."""
+        one = pure_to_gdp(self.strength * (1 + ARITHMETIC_SHARE))
+        return math.sqrt(self.depth) * one * (1 + 2.0**-50)
+
+    def release(self, values: Floats, source: NoiseSource) -> tuple[float, ...]:
+        """Release the cuts, increasing. Costs ``level``.
+
+        Args:
+            values: the numbers that are not missing, shape (m,) with m <= n_records; infinite ones allowed.
+            source: the source of noise.
+        """
+        cuts: list[int] = []
+        nodes = [(-LAST, LAST, np.sort(ordinals(np.asarray(values, dtype=np.float64))))]
+        for _ in range(self.depth):
+            below: list[tuple[int, int, Ints]] = []
+            for low, high, held in nodes:
+                if high - low < 2:  # no number lies between: a fact about cuts that are released
+                    continue
+                cut = _drawn_cut(low, high, held, self.strength, source)
+                place = int(np.searchsorted(held, cut, side="left"))
+                below += [(low, cut, held[:place]), (cut, high, held[place:])]
+                cuts.append(cut)
+            nodes = below
+        return tuple(number_at(cut) for cut in sorted(cuts))
+
+
+def strength_of(mu: float, n_records: int) -> float:
+    """Return the largest strength of a draw per level of mu-GDP, see ``CutPlan``, rounded down.
+
+    Raises:
+        PrivacyParameterError: the law of a draw in doubles is too coarse for it.
+    """
+    charged = largest_below(pure_to_gdp, check_positive(mu, "mu"))
+    strength = charged / (1 + ARITHMETIC_SHARE) * (1 - 1e-12)
+    # A law that is off by a factor of at most e^error on either table widens the range by 4 errors.
+    if not 4 * law_error(strength, n_records) <= 2 * strength * ARITHMETIC_SHARE:
+        raise PrivacyParameterError(
+            f"mu = {mu:.3g} (GDP) for one draw from {n_records:,} records: numbers of the computer are too "
+            "coarse for it. To do: an epsilon nearer to 1"
+        )
+    return strength
+
+
+def law_error(strength: float, n_records: int) -> float:
+    """Return a bound on the error of the logarithm of a probability of a cut, from rounding.
+
+    The gap between two records is drawn by a race between rounded weights, the number within it exactly.
+    """
+    magnitude = LARGEST_LOG_MASS + strength * n_records / 2
+    weight = UNIT_ROUNDOFF * (MASS_ROUNDINGS + 8 * (1 + magnitude))
+    return chain_error(1, weight, magnitude)
+
+
+def _drawn_cut(low: int, high: int, held: Ints, strength: float, random: RandomSource) -> int:
+    """Draw the ordinal of a cut in (low, high) of a node that holds sorted ordinals.
+
+    Cuts between two consecutive records have the same score. Gaps without a number have no mass.
+    """
+    edges = np.concatenate([[low], np.clip(held, low, high - 1), [high - 1]])
+    off_centre = np.abs(2 * np.arange(len(held) + 1) - len(held))
+    with np.errstate(divide="ignore"):
+        log_weights = np.log(masses(edges[:-1], edges[1:])) - strength / 2 * off_centre
+    gap = race(random, log_weights)
+    return draw_between(int(edges[gap]), int(edges[gap + 1]), random)

@@ -1,0 +1,336 @@
+"""Plan and release of a schema learned privately: cuts of numbers, categories of text, types by vote."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import pyarrow as pa
+
+from privopt.mechanisms.errors import PrivacyParameterError
+from privopt.mechanisms.privacy.accounting import gaussian_mu
+from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.mechanisms.privacy.parameters import check_count, check_delta, check_epsilon
+from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.mechanisms.schemas.categories import CategoryPlan
+from privopt.mechanisms.schemas.cuts import ENOUGH, CutPlan, strength_of
+from privopt.mechanisms.schemas.readable import outer_edges, readable_cuts
+from privopt.mechanisms.schemas.types import ColumnType, VotePlan
+from privopt.problems.arguments import told
+from privopt.problems.errors import InvalidInputError, SchemaError, did_you_mean
+from privopt.problems.tables.cells import Markers, read_numbers
+from privopt.problems.tables.columns import Binned, Categorical, Column
+from privopt.problems.tables.missing import MissingLevel
+from privopt.problems.tables.schema import Schema
+
+# The largest numbers of cuts of a column: those of whole trees.
+CUTS = (1, 3, 7, 15)
+# The share of a column's mu^2 that a vote on its type takes, and that of delta kept for categories.
+_VOTE_SHARE, _CATEGORY_SHARE = 0.1, 0.5
+_DOWN = 1 - 2.0**-48
+
+
+@dataclass(frozen=True)
+class ColumnPlan:
+    """Plan of one learned column: a vote on its type, cuts, categories, or those that its type may need."""
+
+    name: str
+    type: ColumnType
+    vote: VotePlan | None
+    cuts: CutPlan | None
+    categories: CategoryPlan | None
+
+    @property
+    def level(self) -> float:
+        """The level of Gaussian differential privacy: of a vote, then of the costlier of the two types."""
+        vote = 0.0 if self.vote is None else self.vote.level
+        rest = max((plan.level for plan in (self.cuts, self.categories) if plan is not None), default=0.0)
+        return math.hypot(vote, rest) * (1 + 2.0**-50)
+
+    @property
+    def delta(self) -> float:
+        return 0.0 if self.categories is None else self.categories.delta
+
+    def __str__(self) -> str:
+        parts = []
+        if self.vote is not None:
+            parts.append(f"type by vote, safe beyond a lead of {self.vote.margin:,} cells")
+        if self.cuts is not None:
+            count = 2**self.cuts.depth - 1
+            parts.append(f"{count} cut{'s' * (count > 1)}")
+        if self.categories is not None:
+            parts.append(f"categories of {self.categories.found:,} records or more")
+        return f"{self.name}: {'; '.join(parts) or 'both values, free'}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready; costs are levels of Gaussian differential privacy, and delta."""
+        return {
+            "name": self.name,
+            "type": str(self.type),
+            "mu": self.level,
+            "delta": self.delta,
+            "cuts": 0 if self.cuts is None else 2**self.cuts.depth - 1,
+            "strength": None if self.cuts is None else self.cuts.strength,
+            "smallest_category": None if self.categories is None else self.categories.found,
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class LearnedSchema:
+    """A released schema. Everything computed from it is post-processing.
+
+    Attributes:
+        schema: for every model; learned columns accept every cell.
+        spend: what the release cost.
+        left_out: text columns without a category that enough records have; they are not in the schema.
+    """
+
+    schema: Schema
+    spend: PrivacySpend
+    left_out: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class SchemaPlan:
+    """Learn a schema from a table: cuts of its numbers, categories of its text.
+
+    Privacy: ``spend``, neighbours by replacing one record; their number, and names and declared types of
+    columns, are public. Columns share mu^2 equally; each is ``level``-GDP and of a ``delta`` of its own (see
+    ``CutPlan``, ``CategoryPlan``, ``VotePlan``), and they compose to sqrt(sum of level^2)-GDP and the sum of
+    deltas. Every cell is read by itself and by a public rule: what is no number is missing in a column of
+    numbers. Learned columns have a missing level and take every cell, so no cell is ever refused.
+
+    Attributes:
+        columns: the learned columns.
+        declared: columns that are not learned: they are kept, and cost nothing.
+        order: the names of all columns, in the order of the schema.
+        na_values: missing-value markers of learned columns in addition to the usual ones.
+        n_records: public.
+        spend: of the release.
+    """
+
+    name: ClassVar[str] = "learn-schema"
+
+    columns: tuple[ColumnPlan, ...]
+    declared: tuple[Column, ...]
+    order: tuple[str, ...]
+    na_values: tuple[str | float, ...]
+    n_records: int
+    spend: PrivacySpend
+
+    @classmethod
+    def plan(
+        cls,
+        types: Mapping[str, ColumnType | str],
+        n_records: int,
+        *,
+        epsilon: float,
+        delta: float,
+        cuts: int = 3,
+        declared: Schema | None = None,
+        na_values: Sequence[str | float] = (),
+    ) -> Self:
+        """Calibrate to public facts.
+
+        Args:
+            types: type of each column to learn, by name, in the order of the schema.
+            n_records: the number of records.
+            epsilon, delta: of the release.
+            cuts: the largest number of cuts of a column of numbers: 1, 3, 7 or 15.
+            declared: known columns, which cost nothing; those not in ``types`` come last.
+            na_values: missing-value markers of learned columns in addition to the usual ones.
+
+        Raises:
+            PrivacyParameterError: epsilon or delta out of range, or too small for this table: the message
+                says what is needed.
+            InvalidInputError, SchemaError: types, cuts, names or markers that cannot be used.
+        """
+        kinds = _checked_types(types)
+        n, known = check_count(n_records, "n_records"), () if declared is None else declared.columns
+        if cuts not in CUTS:
+            raise InvalidInputError(f"cuts must be one of {', '.join(map(str, CUTS))}; got {told(cuts)}")
+        free = {column.name for column in known}
+        paid = {name: kind for name, kind in kinds.items() if name not in free}
+        _check_names(paid, known, na_values)
+        learned = [name for name, kind in paid.items() if kind is not ColumnType.BOOLEAN]
+        spend, mu, threshold = _shares([paid[name] for name in learned], epsilon, delta, cls.name)
+        column = partial(_column_plan, mu=mu, delta=threshold, n=n, most_depth=cuts.bit_length())
+        plans = tuple(column(name, kind) for name, kind in paid.items())
+        _check_enough(plans, n, mu)
+        order = tuple(dict.fromkeys([*kinds, *(c.name for c in known)]))
+        made = cls(plans, known, order, tuple(na_values), n, spend)
+        made._check_spend()
+        return made
+
+    @property
+    def level(self) -> float:
+        """The level of Gaussian differential privacy of all columns together, rounded up."""
+        return math.hypot(*(column.level for column in self.columns)) * (1 + 2.0**-46)
+
+    def _check_spend(self) -> None:
+        """Check that the columns compose to what is spent."""
+        left = self.spend.delta - math.fsum(column.delta for column in self.columns)
+        if self.level > gaussian_mu(self.spend.epsilon, left):
+            raise PrivacyParameterError("the calibrated columns do not meet their own target: report this")
+
+    def spend_with(self, noise: NoiseSource) -> PrivacySpend:
+        """The spend of a release with this source."""
+        return replace(self.spend, insecure_seed=noise.insecure_seed)
+
+    def release(self, cells: Mapping[str, Any], source: NoiseSource) -> LearnedSchema:
+        """Learn the schema, once. Costs ``spend``.
+
+        Args:
+            cells: the columns by name: NumPy arrays or Arrow arrays of text, shape (n_records,).
+            source: the source of noise.
+
+        Raises:
+            SchemaError: no column is left. That is post-processing of what was released, too.
+        """
+        found = {plan.name: self._released(plan, cells, source) for plan in self.columns}
+        columns = found | {column.name: column for column in self.declared}
+        kept = [column for name in self.order if (column := columns[name]) is not None]
+        if not kept:
+            raise SchemaError(
+                "no column has a category with enough records: no schema was learned. The plan says how many "
+                "are needed"
+            )
+        left_out = tuple(name for name in self.order if columns[name] is None)
+        return LearnedSchema(Schema(kept, intercept=True), self.spend_with(source), left_out)
+
+    def _released(self, plan: ColumnPlan, cells: Mapping[str, Any], source: NoiseSource) -> Column | None:
+        """Release one column; None if it is text without a category."""
+        held, kind = cells[plan.name], plan.type
+        markers = Markers.of(self.na_values)
+        if kind is ColumnType.BOOLEAN:
+            return MissingLevel(Categorical(plan.name, [False, True], "ignore", na_values=self.na_values))
+        if plan.vote is not None:
+            kind = plan.vote.release(read_numbers(held, markers), source)
+        if kind is ColumnType.TEXT:
+            assert plan.categories is not None
+            texts = plan.categories.release(_texts(held, markers), source)
+            taken = self._other_features(plan.name)
+            names = [text for text in texts if _is_writable(text) and f"{plan.name}={text}" not in taken]
+            made = Categorical(plan.name, names, "ignore", na_values=self.na_values) if names else None
+            return None if made is None else MissingLevel(made)
+        assert plan.cuts is not None
+        values = read_numbers(held, markers).values
+        whole = kind is ColumnType.WHOLE
+        cuts = readable_cuts(plan.cuts.release(values[~np.isnan(values)], source), whole=whole)
+        return MissingLevel(Binned(plan.name, outer_edges(cuts, whole=whole), na_values=self.na_values))
+
+    def _other_features(self, name: str) -> set[str]:
+        """Return names of features of other columns; a category whose feature has one of them is dropped."""
+        declared = {feature for column in self.declared for feature in column.feature_names}
+        return declared | {f"{plan.name} is missing" for plan in self.columns if plan.name != name}
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready: the spend, and what each column costs."""
+        return {**self.spend.to_dict(), "columns": [column.to_dict() for column in self.columns]}
+
+
+def _checked_types(types: Mapping[str, ColumnType | str]) -> dict[str, ColumnType]:
+    names = [str(kind) for kind in ColumnType]
+    for name, kind in types.items():
+        if kind not in names:
+            raise InvalidInputError(
+                f"column {name!r}: its type must be one of {', '.join(names)}; got {told(kind)}"
+                + did_you_mean(kind, names)
+            )
+    return {str(name): ColumnType(kind) for name, kind in types.items()}
+
+
+def _check_names(
+    paid: Mapping[str, ColumnType], known: Sequence[Column], na_values: Sequence[str | float]
+) -> None:
+    """Check names and markers, by building the columns with other cuts and categories.
+
+    Raises:
+        InvalidInputError: nothing to learn.
+        SchemaError: names or markers that no schema takes.
+    """
+    if not any(kind is not ColumnType.BOOLEAN for kind in paid.values()):
+        raise InvalidInputError(
+            "nothing to learn: a schema is learned from columns of numbers and text that are not declared"
+        )
+    Binned("learned", [0, 1], na_values=na_values)
+    try:
+        Schema([*(MissingLevel(Binned(name, [0, 1])) for name in paid), *known], True)
+    except SchemaError:  # its message quotes names, which may be a record
+        raise SchemaError(
+            "every column needs a name, and the names of its features, such as 'NAME is missing', must "
+            "differ from those of other columns"
+        ) from None
+
+
+def _shares(
+    kinds: Sequence[ColumnType], epsilon: float, delta: float, name: str
+) -> tuple[PrivacySpend, float, float]:
+    """Return the spend, and mu and delta of each column."""
+    check_epsilon(epsilon)
+    check_delta(delta)
+    texts = sum(kind in (ColumnType.TEXT, ColumnType.VOTE) for kind in kinds)
+    kept = delta * _CATEGORY_SHARE if texts else 0.0
+    mu = gaussian_mu(epsilon, delta - kept)
+    spend = (
+        PrivacySpend.approximate(epsilon, delta, name)
+        if texts
+        else PrivacySpend(epsilon, delta, "gdp", name, level=mu)
+    )
+    return spend, mu / math.sqrt(len(kinds)) * _DOWN, kept / max(texts, 1) * _DOWN
+
+
+def _column_plan(
+    name: str, kind: ColumnType, *, mu: float, delta: float, n: int, most_depth: int
+) -> ColumnPlan:
+    vote = VotePlan.plan(mu * math.sqrt(_VOTE_SHARE), n) if kind is ColumnType.VOTE else None
+    rest = mu if vote is None else mu * math.sqrt(1 - _VOTE_SHARE) * _DOWN
+    is_text = kind in (ColumnType.TEXT, ColumnType.VOTE)
+    is_number = kind in (ColumnType.NUMBER, ColumnType.WHOLE, ColumnType.VOTE)
+    cuts = CutPlan.plan(rest, n, most_depth=most_depth) if is_number else None
+    categories = CategoryPlan.plan(rest, delta, n) if is_text else None
+    return ColumnPlan(name, kind, vote, cuts, categories)
+
+
+def _check_enough(plans: Sequence[ColumnPlan], n: int, mu: float) -> None:
+    """Raise PrivacyParameterError, before any data, if the records are too few for some column."""
+    numeric = (ColumnType.NUMBER, ColumnType.WHOLE, ColumnType.VOTE)
+    uncut = any(plan.type in numeric and plan.cuts is None for plan in plans)
+    rare = [plan for plan in plans if plan.categories is not None and plan.categories.found > n]
+    if not uncut and not rare:
+        return
+    learned = sum(plan.type is not ColumnType.BOOLEAN for plan in plans)
+    ways = []
+    if uncut:
+        votes = any(plan.vote is not None for plan in plans)
+        one, three = (_records_for(mu, depth, n, votes=votes) for depth in (1, 2))
+        ways.append(f"about {one:,} for one cut of each column of numbers, {three:,} for three")
+    if rare:
+        found = max(plan.categories.found for plan in rare if plan.categories is not None)
+        ways.append(f"{found:,} for a category that all of them have")
+    # Without names: the names of a table's columns are a record if it has no header.
+    raise PrivacyParameterError(
+        f"too few records, {n:,}, to learn {learned} column{'s' * (learned > 1)} at this epsilon; needed are "
+        f"{' and '.join(ways)}. To do: declare columns, leave columns out, or raise epsilon"
+    )
+
+
+def _records_for(mu: float, depth: int, n: int, *, votes: bool) -> int:
+    """Return the number of records for trees of a depth, if each column is mu-GDP."""
+    left = 1 - _VOTE_SHARE if votes else 1.0
+    return math.ceil(ENOUGH / strength_of(mu * math.sqrt(left / depth), n))
+
+
+def _texts(cells: Any, markers: Markers) -> Iterable[str]:
+    """Yield the cells that are text and no missing-value marker."""
+    held = cells.to_pylist() if isinstance(cells, pa.Array) else cells.tolist()
+    return (cell for cell in held if isinstance(cell, str) and cell not in markers.texts)
+
+
+def _is_writable(text: str) -> bool:
+    """Return whether a file in UTF-8 can hold a text: not half of a character."""
+    return not any("\ud800" <= letter <= "\udfff" for letter in text)

@@ -1,0 +1,1 @@
+"""Private selection: the best of several private runs, paid for once."""

@@ -1,0 +1,57 @@
+"""Noisy scores of models on records that were held out: the mean of scores in [0, 1], one per record."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from privopt.mechanisms.errors import PrivacyParameterError
+from privopt.mechanisms.privacy.grid_releases import DiscreteGaussianRelease, DiscreteLaplaceRelease
+from privopt.mechanisms.privacy.noise import NoiseSource
+
+# Relative and absolute allowance for the grid of the noise, and the least level that leaves room for it.
+_GRID, _LEAST = 2.0**-29, 2.0**-24
+
+
+@dataclass(frozen=True)
+class NoisyMean:
+    """A mean of numbers in [0, 1], one per record, with discrete Gaussian or Laplace noise.
+
+    Privacy, neighbours by replacing one record, their number public: a replaced record changes the sum by at
+    most 1, so the release is mu-GDP (``gaussian``) or epsilon-DP (otherwise) with that level.
+
+    Attributes:
+        level: mu, or epsilon.
+        gaussian: whether the noise is Gaussian.
+    """
+
+    level: float
+    gaussian: bool
+
+    def __post_init__(self) -> None:
+        if not self.level >= _LEAST:
+            raise PrivacyParameterError(f"a score at the level {self.level:g} is nothing but noise")
+
+    @property
+    def scale(self) -> float:
+        """The standard deviation, or scale, of the noise of the sum."""
+        return (1 + 1e-12) / (self.level * (1 - _GRID) - _GRID)
+
+    def release(self, scores: ArrayLike, noise: NoiseSource) -> float:
+        """Release the mean of shape (n,), n >= 1; numbers are clipped, and NaN counts as 0."""
+        return float(self.releases(np.asarray(scores)[None], noise)[0])
+
+    def releases(self, scores: ArrayLike, noise: NoiseSource) -> NDArray[np.float64]:
+        """Release the mean of each row of shape (k, n), every row at the full level; returns shape (k,)."""
+        numbers = np.nan_to_num(np.asarray(scores, dtype=np.float64), nan=0.0).clip(0.0, 1.0)
+        kind = DiscreteGaussianRelease if self.gaussian else DiscreteLaplaceRelease
+        one = kind(1.0, self.scale, 1)
+        if (one.mu if isinstance(one, DiscreteGaussianRelease) else one.epsilon) > self.level:
+            raise PrivacyParameterError(
+                f"a score at the level {self.level:g} is beyond the grid of its noise"
+            )
+        # One vector of sums, whose coordinates have independent noise of the same scale.
+        sums = kind(1.0, self.scale, len(numbers)).release(numbers.T, noise)
+        return np.asarray(sums / numbers.shape[1])

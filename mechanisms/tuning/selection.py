@@ -1,0 +1,171 @@
+"""Plans of private selection: the budget of each run, the number of runs, and the spend of the choice."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar, Generic, Literal, NamedTuple, Self, TypeVar
+
+from privopt.mechanisms.errors import PrivacyParameterError
+from privopt.mechanisms.privacy.accounting import gaussian_delta, gaussian_epsilon, gaussian_mu
+from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.mechanisms.privacy.parameters import check_count, check_delta, check_epsilon, largest_below
+from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.mechanisms.tuning.run_counts import RunClaim, RunCounts, run_delta, selection_epsilon
+from privopt.mechanisms.tuning.scores import NoisyMean
+
+Notion = Literal["pure", "gdp", "approximate"]
+Made = TypeVar("Made")
+
+# From this many candidates on, a random number of runs costs less than all of them, counting how often the
+# best one is not run.
+_FEWEST_DRAWN = 4
+# Of the laws with the same probability that the best candidate is run, this shape has the least noise, to
+# within 1%, from 4 to 128 candidates at epsilon 1.
+_SHAPE = 0.5
+# Relative allowance for the rounding of conversions between mu and (epsilon, delta).
+_ROUNDING, _DELTA_ROUNDING = 1e-9, 1e-5
+
+
+@dataclass(frozen=True)
+class SelectionPlan:
+    """A choice of the best of several candidates by noisy scores on held-out records.
+
+    Every run is (candidate, model, noisy score): the model is fitted to one part of the records, the score is
+    a mean over the other part. The parts are drawn at random, from fresh coins, and stay hidden.
+
+    Privacy, neighbours by replacing one record, the number of records public. A replaced record is in one
+    part. In the first, only models change; scores are computed from them and from records that are the same.
+    In the second, only scores change. So every run has the larger of both costs, never their sum (parallel
+    composition), and likewise every choice among runs. Data sets as tables in any order: a permutation that
+    aligns two neighbours maps the uniform law of the parts to itself, so the order of rows tells nothing
+    that the parts do not.
+
+    With ``law`` None every candidate is run once, and the runs compose: mu-GDP releases to sqrt(k) mu-GDP,
+    others by adding epsilons and deltas. Otherwise a random number of runs is made of candidates drawn at
+    random, and only the best one is released (``run_counts`` has the proof). How many runs there were must
+    stay hidden; running time tells it, and is outside the guarantee.
+
+    Attributes:
+        candidates: their number, >= 2.
+        law: of the number of runs; None: each candidate once.
+        notion: of the runs: "pure", "gdp" or "approximate".
+        run_epsilon, run_delta: the pair for which every run is planned.
+        run_mu: with the notion "gdp" the level of every run, otherwise None.
+        score: the noise of the scores.
+        spend: of the choice, model and score included.
+    """
+
+    name: ClassVar[str] = "private-selection"
+
+    candidates: int
+    law: RunCounts | None
+    notion: Notion
+    run_epsilon: float
+    run_delta: float
+    run_mu: float | None
+    score: NoisyMean
+    spend: PrivacySpend
+
+    @classmethod
+    def plan(cls, candidates: int, *, epsilon: float, delta: float, notion: Notion) -> Self:
+        """Divide a budget; ``notion`` is that of the runs.
+
+        Raises:
+            PrivacyParameterError: epsilon or delta out of range, fewer than two candidates.
+        """
+        epsilon, delta = check_epsilon(epsilon), check_delta(delta, zero_allowed=True)
+        if check_count(candidates, "candidates") < 2:
+            raise PrivacyParameterError("one candidate needs no search: fit it")
+        if delta == 0 and notion != "pure":
+            raise PrivacyParameterError("runs that have a delta cannot be chosen from with delta = 0")
+        make = cls._of_all if candidates < _FEWEST_DRAWN else cls._of_random_number
+        return make(candidates, epsilon, delta, notion)
+
+    @classmethod
+    def _of_all(cls, candidates: int, epsilon: float, delta: float, notion: Notion) -> Self:
+        if notion == "pure":
+            each = epsilon / candidates * (1 - 2 * _ROUNDING)
+            pair, mu, score = (each, 0.0), None, NoisyMean(each, False)
+        else:
+            level = gaussian_mu(epsilon, delta) / math.sqrt(candidates) * (1 - 3 * _ROUNDING)
+            score = NoisyMean(level, True)
+            mu = level * (1 + _ROUNDING) if notion == "gdp" else None
+            pair = (epsilon / candidates * (1 - 2 * _ROUNDING), delta / candidates)
+            if mu is not None:
+                pair = (gaussian_epsilon(level, delta), delta)
+        note = f"all of {candidates} candidates run"
+        if mu is not None:
+            spend = PrivacySpend.gdp(mu * math.sqrt(candidates), delta, cls.name, note=note)
+        else:
+            spend = _spend(epsilon, 0.0 if notion == "pure" else delta, note)
+        return cls(candidates, None, notion, *pair, mu, score, spend)
+
+    @classmethod
+    def _of_random_number(cls, candidates: int, epsilon: float, delta: float, notion: Notion) -> Self:
+        law = RunCounts(float(candidates), _SHAPE)
+        most = 0.0 if notion == "pure" else run_delta(delta, law)
+        given = most * (1 - _DELTA_ROUNDING)  # to fits, so that the level they choose fits ``most``
+
+        def claim(run_epsilon: float) -> RunClaim:
+            if notion != "gdp":
+                return RunClaim(run_epsilon * (1 + _ROUNDING), most)
+            return RunClaim(run_epsilon, most, gaussian_mu(run_epsilon, given) * (1 + _ROUNDING))
+
+        run = largest_below(lambda e: selection_epsilon(claim(e), law), epsilon, start=0.75 * epsilon)
+        mu = claim(run).mu
+        if mu is not None and gaussian_delta(mu, run) > most:
+            raise PrivacyParameterError(f"delta = {delta:g} is too small to choose among Gaussian releases")
+        score = NoisyMean(run, False) if notion == "pure" else NoisyMean(gaussian_mu(run, given), True)
+        note = f"best of a random number of runs of {candidates} candidates, {law.mean:g} on average"
+        spend = _spend(epsilon, 0.0 if notion == "pure" else delta, note)
+        return cls(candidates, law, notion, run, given, mu, score, spend)
+
+    def covers(self, spend: PrivacySpend) -> bool:
+        """Return whether a run with this spend is what was planned."""
+        if spend.claim == "printed: refuted":
+            return False
+        if self.run_mu is not None:
+            return spend.notion == "gdp" and spend.level is not None and spend.level <= self.run_mu
+        if self.notion == "pure" and spend.notion != "pure":
+            return False
+        return spend.epsilon <= self.run_epsilon * (1 + _ROUNDING) and spend.delta <= self.run_delta
+
+    def runs(self, source: NoiseSource) -> Iterator[int]:
+        """Yield the candidate of every run."""
+        if self.law is None:
+            yield from range(self.candidates)
+            return
+        for _ in range(self.law.draw(source)):
+            yield int(source.integers(self.candidates)[0])
+
+
+def _spend(epsilon: float, delta: float, note: str) -> PrivacySpend:
+    if delta == 0:
+        return PrivacySpend.pure(epsilon, SelectionPlan.name, note=note)
+    return PrivacySpend.approximate(epsilon, delta, SelectionPlan.name, note=note)
+
+
+class Run(NamedTuple, Generic[Made]):
+    """The outcome of a run: what was made, None if it failed, and its score, minus infinity then."""
+
+    made: Made | None
+    score: float
+
+
+class BestRun(Generic[Made]):
+    """The best run so far; of runs that are equally good each is as likely."""
+
+    def __init__(self, source: NoiseSource) -> None:
+        self._source, self._equal = source, 0
+        self.best: Run[Made] | None = None
+
+    def take(self, run: Run[Made]) -> None:
+        """Compare one more run."""
+        if self.best is None or run.score > self.best.score:
+            self.best, self._equal = run, 1
+        elif run.score == self.best.score:
+            self._equal += 1
+            if int(self._source.integers(self._equal)[0]) == 0:
+                self.best = run

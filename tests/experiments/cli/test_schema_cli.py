@@ -1,0 +1,106 @@
+"""``privopt schema learn``, as a user types it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner, Result
+
+from privopt.experiments.cli.main import app
+from privopt.mechanisms.errors import BudgetExceededError
+from privopt.mechanisms.privacy.ledger import Ledger
+from privopt.problems import Binned, MissingLevel, Schema
+from privopt.problems.errors import InvalidInputError
+
+
+@pytest.fixture(scope="module")
+def clinic(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    rng, folder, n = np.random.default_rng(0), tmp_path_factory.mktemp("clinic"), 3000
+    frame = pd.DataFrame({"age": rng.integers(18, 95, n), "smoker": rng.choice(["no", "yes"], n)})
+    frame["state"] = rng.choice(["well", "ill"], n)
+    frame.to_csv(folder / "t.csv", index=False)
+    frame.to_parquet(folder / "t.parquet")
+    return folder
+
+
+def run(*words: object) -> Result:
+    return CliRunner().invoke(app, ["schema", *map(str, words)], catch_exceptions=False)
+
+
+LEARN = ("--epsilon", 2, "--target", "state")
+
+
+@pytest.mark.parametrize("data", ["t.csv", "t.parquet"])
+def test_learn_books_saves_and_reports(clinic: Path, tmp_path: Path, data: str) -> None:
+    Ledger.create(tmp_path / "ledger", 3.0, 1e-3)
+    more = ("--ledger", tmp_path / "ledger", "--save", tmp_path / "s.toml", "--json", tmp_path / "r.json")
+    done = run("learn", clinic / data, *LEARN, *more)
+    assert done.exit_code == 0
+    schema = Schema.load(tmp_path / "s.toml")
+    age, smoker = schema.columns
+    assert isinstance(age, MissingLevel)
+    assert isinstance(age.column, Binned)
+    assert smoker.levels == ("no", "yes", "missing")
+    report = json.loads((tmp_path / "r.json").read_text())
+    assert Schema.from_dict(report["schema"]) == schema
+    assert (report["mechanism"], report["epsilon"]) == ("learn-schema", 2.0)
+    # Parquet declares whole numbers; a CSV file declares nothing, so its types are voted on, and paid for.
+    kinds = [column["type"] for column in report["columns"]]
+    assert kinds == (["vote", "vote"] if data == "t.csv" else ["whole", "text"])
+    assert [e.spend.epsilon for e in Ledger(tmp_path / "ledger").entries()] == [2.0]
+    with pytest.raises(BudgetExceededError):
+        run("learn", clinic / data, *LEARN, "--ledger", tmp_path / "ledger")
+
+
+def test_a_plan_reads_types_and_books_nothing(clinic: Path, tmp_path: Path) -> None:
+    book = Ledger.create(tmp_path / "ledger", 3.0, 1e-3)
+    shown = run(
+        "learn", clinic / "t.csv", *LEARN, "--plan", "--types", "age=whole", "--ledger", tmp_path / "ledger"
+    )
+    assert "age: 3 cuts" in shown.stdout
+    assert "smoker: type by vote" in shown.stdout
+    assert "affords it; nothing was booked" in shown.stdout
+    assert len(book.entries()) == 0
+
+
+def test_without_save_the_schema_is_printed(clinic: Path, tmp_path: Path) -> None:
+    seed = ("--insecure-seed", 1)
+    first, again = (run("learn", clinic / "t.csv", *LEARN, *seed).stdout for _ in range(2))
+    assert first == again
+    (tmp_path / "s.toml").write_text(first)
+    assert [c.name for c in Schema.load(tmp_path / "s.toml").columns] == ["age", "smoker"]
+
+
+def test_what_is_known_is_declared(clinic: Path, tmp_path: Path) -> None:
+    (tmp_path / "known.toml").write_text('[[columns]]\nkind = "numeric"\nname = "age"\nlow = 0\nhigh = 100\n')
+    shown = run("learn", clinic / "t.csv", *LEARN, "--schema", tmp_path / "known.toml", "--plan")
+    assert "age: declared, free" in shown.stdout
+
+
+def test_skeletons_are_written_as_before(clinic: Path) -> None:
+    for words in ((clinic / "t.csv", "--target", "state"), ("--target", "state", clinic / "t.csv")):
+        assert run(*words).stdout == run("skeleton", *words).stdout
+        assert "# edges = " in run(*words).stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("t.csv", "--types", "age"), "NAME=TYPE"),
+        (("t.csv", "--types", "age=int"), "type must be one of"),
+        (("t.csv", "--leave-out", "height"), "missing from the table"),
+        (("t.csv", "--save", "schema.txt"), "must end in .toml or .json"),
+        (("duckdb://t.db",), "tables in engines are not supported"),
+        (("none.csv",), "no such file"),
+    ],
+)
+def test_what_cannot_be_learned_is_refused(
+    clinic: Path, words: tuple[str, ...], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(clinic)
+    with pytest.raises(InvalidInputError, match=message):
+        run("learn", *words, *LEARN)

@@ -1,0 +1,69 @@
+"""``privopt summary``: intervals of saved regressions as a table, JSON and a picture."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from privopt.mechanisms import PrivateLinearRegression
+from privopt.problems import Categorical, Numeric, Schema
+
+Command = Callable[..., Any]
+SCHEMA = Schema([Numeric("age", 0, 100), Categorical("smoker", ["no", "yes"])])
+
+
+@pytest.fixture(autouse=True)
+def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, privopt: Command) -> None:
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"age": rng.integers(18, 95, 4000), "smoker": rng.choice(["no", "yes"], 4000)})
+    frame["cost"] = frame["age"] / 2 + 20 * (frame["smoker"] == "yes")
+    frame.to_csv("patients.csv", index=False)
+    SCHEMA.save("schema.json")
+    words = ("fit", "--data", "patients.csv", "--schema", "schema.json", "--target", "cost")
+    words += ("--loss", "squared", "--label-range", "0:100", "--epsilon", 3, "--insecure-seed", 1)
+    assert privopt(*words, "--save", "model.json").returncode == 0
+    assert privopt(*words, "--mechanism", "dp-gd", "--save", "descent.json").returncode == 0
+
+
+def test_it_prints_coefficients_per_unit_of_their_columns(privopt: Command) -> None:
+    run = privopt("summary", "model.json", "--json", "out.json", "--confidence", 0.9)
+    assert run.returncode == 0
+    assert "90% interval" in run.stdout
+    assert "Relative to smoker=no." in run.stdout
+    assert "epsilon = 3" in run.stdout
+    found = json.loads(Path("out.json").read_text())
+    assert found == PrivateLinearRegression.load("model.json").summary(0.9).to_dict()
+    values = {one["name"]: one for one in found["intervals"]}
+    assert list(values) == ["age", "smoker=yes", "intercept"]
+    for name, true in (("age", 0.5), ("smoker=yes", 20), ("intercept", 0)):
+        # Errors beyond six standard deviations of the noise have no place in a seeded draw.
+        reach = 6 / 1.645 * (values[name]["high"] - values[name]["low"]) / 2
+        assert abs(values[name]["estimate"] - true) <= reach
+
+
+@pytest.mark.parametrize("name", ["forest.svg", "forest.png"])
+def test_it_draws_a_forest_plot(privopt: Command, name: str) -> None:
+    assert privopt("summary", "model.json", "--plot", name).returncode == 0
+    drawn = Path(name).read_bytes()
+    assert drawn[:4] == (b"\x89PNG" if name.endswith("png") else b"<?xm")
+    if name.endswith("svg"):
+        assert b"smoker=yes" in drawn
+
+
+def test_it_says_what_has_no_intervals(privopt: Command) -> None:
+    for words, text in (
+        (("descent.json",), 'mechanism="sufficient-statistics"'),
+        (("schema.json",), "holds no model with intervals"),
+        (("model.json", "--plot", "forest.txt"), "must end in .svg"),
+        (("model.json", "--confidence", 95), "confidence must be a number"),
+    ):
+        run = privopt("summary", *words)
+        assert run.returncode == 2
+        assert text in " ".join(run.stderr.split())

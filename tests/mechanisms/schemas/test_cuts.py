@@ -1,0 +1,132 @@
+"""Cuts of numbers: the law of a draw, and the privacy of whole trees by brute force over neighbours."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from functools import cache
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from privopt.mechanisms.errors import PrivacyParameterError
+from privopt.mechanisms.privacy.accounting import gaussian_delta
+from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.mechanisms.schemas import prior
+from privopt.mechanisms.schemas.cuts import CutPlan, law_error, strength_of
+
+# A grid of seven cells with cuts between them, and a prior that is not uniform.
+CELLS = 5
+PRIOR = np.array([0.0, 0.4, 0.1, 0.3, 0.2])  # of the cut t = k; t = 0 cuts nothing off
+Law = dict[tuple[int, ...], float]
+
+
+@cache
+def node_law(low: int, high: int, held: tuple[int, ...], strength: float) -> Law:
+    """P[cut] at a node [low, high), written from the definition."""
+    weights = {
+        t: PRIOR[t] * math.exp(-strength * abs(sum(x < t for x in held) - len(held) / 2))
+        for t in range(low + 1, high)
+    }
+    total = sum(weights.values())
+    return {(t,): weight / total for t, weight in weights.items()} or {(): 1.0}
+
+
+@cache
+def tree_law(low: int, high: int, held: tuple[int, ...], strength: float, depth: int) -> Law:
+    if depth == 0:
+        return {(): 1.0}
+    found: Law = {}
+    for cut, p in node_law(low, high, held, strength).items():
+        if not cut:
+            found[()] = p
+            continue
+        left = tree_law(low, cut[0], tuple(x for x in held if x < cut[0]), strength, depth - 1)
+        right = tree_law(cut[0], high, tuple(x for x in held if x >= cut[0]), strength, depth - 1)
+        for (a, q), (b, r) in itertools.product(left.items(), right.items()):
+            found[*cut, -1, *a, -1, *b] = p * q * r
+    return found
+
+
+def neighbours(n: int) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """All pairs of tables of n cells, missing ones as -1, up to order, that differ in one record."""
+    cells = (-1, *range(CELLS))
+    pairs = []
+    for rest in itertools.combinations_with_replacement(cells, n - 1):
+        for x, y in itertools.permutations(cells, 2):
+            pairs.append(tuple(tuple(sorted(v for v in (*rest, z) if v >= 0)) for z in (x, y)))
+    return pairs  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize("strength", [0.3, 1.5])
+@pytest.mark.parametrize("depth", [1, 2])
+def test_no_neighbours_refute_the_level_of_a_tree(strength: float, depth: int) -> None:
+    level, worst = CutPlan(strength, depth, 4).level, 0.0
+    for first, second in neighbours(4):
+        p, q = (tree_law(0, CELLS, held, strength, depth) for held in (first, second))
+        for epsilon in (0.0, strength, 2 * strength):
+            delta = sum(max(0.0, a - math.exp(epsilon) * q[cuts]) for cuts, a in p.items())
+            claimed = gaussian_delta(level, epsilon)
+            assert delta <= claimed, (first, second, epsilon)
+            worst = max(worst, delta / claimed)
+    # The bound is not idle: some neighbours come near it, and half the level would be refuted.
+    assert worst > 0.6
+    assert any(
+        sum(max(0.0, a - q[cuts]) for cuts, a in p.items()) > gaussian_delta(level / 2, 0.0)
+        for p, q in (
+            tuple(tree_law(0, CELLS, held, strength, depth) for held in pair) for pair in neighbours(4)
+        )
+    )
+
+
+def test_a_draw_has_the_law_of_the_definition() -> None:
+    values = np.array([-2.0, 1.0, 2.0, 2.0, 5.0, 9.0, 9.0, math.inf])
+    plan, edges = CutPlan(0.7, 1, 8), np.array([-2.0, 1.0, 2.0, 5.0, 9.0])
+    ends = [-prior.LAST - 1, *prior.ordinals(edges).tolist(), prior.LAST]
+    masses = prior.masses(np.array(ends[:-1]), np.array(ends[1:]))
+    below = np.array([0, 1, 2, 4, 5, 7])
+    law = masses * np.exp(-0.7 * np.abs(below - 4))
+    law /= law.sum()
+    source, runs = NoiseSource(1), 4000
+    cuts = [plan.release(values, source)[0] for _ in range(runs)]
+    seen = np.bincount(np.searchsorted(edges, cuts, side="left"), minlength=6)
+    assert stats.chisquare(seen, law * runs).pvalue > 1e-3
+    other = masses * np.exp(-0.7 * 1.5 * np.abs(below - 4))
+    assert stats.chisquare(seen, other / other.sum() * runs).pvalue < 1e-9  # would notice a wrong strength
+
+
+def test_cuts_split_shapes_without_a_declared_range() -> None:
+    rng, n = np.random.default_rng(0), 4000
+    shapes = [rng.normal(size=n), 1e12 * rng.lognormal(size=n), 1234567 + 5.0 * rng.integers(0, 99, n)]
+    for k, values in enumerate(shapes):
+        plan = CutPlan.plan(0.2, n, most_depth=2)
+        assert plan is not None
+        cuts = plan.release(values, NoiseSource(k))
+        assert len(cuts) == 3
+        shares = np.diff([0, *(np.mean(values < cut) for cut in cuts), 1])
+        assert np.abs(shares - 0.25).max() < 0.06
+
+
+def test_plans_take_the_depth_that_records_allow_and_no_more() -> None:
+    mu, n = 0.05, 2000
+    one, two = strength_of(mu, n), strength_of(mu / math.sqrt(2), n)
+    # lambda = mu / 1.2533 per level, a little less for the charge of rounding.
+    assert one == pytest.approx(mu / (2 * math.sqrt(math.pi / 8)), rel=1e-3)
+    for records, depth in ((math.ceil(40 / two), 2), (math.ceil(40 / two) - 1, 1), (math.ceil(40 / one), 1)):
+        plan = CutPlan.plan(mu, records, most_depth=2)
+        assert plan is not None
+        assert plan.depth == depth
+        assert plan.level <= mu
+    assert CutPlan.plan(mu, math.ceil(40 / one) - 1, most_depth=2) is None
+    assert law_error(one, n) < 1e-10
+    with pytest.raises(PrivacyParameterError, match="too coarse"):
+        strength_of(1e-12, 10)
+
+
+def test_empty_missing_and_equal_records_are_cut_somewhere() -> None:
+    plan, source = CutPlan(1.0, 3, 10), NoiseSource(0)
+    for values in ([], [3.0] * 10, [math.inf] * 5, [-math.inf, math.inf], [5e-324], [0.0, -0.0]):
+        cuts = plan.release(np.array(values), source)
+        assert list(cuts) == sorted(set(cuts))
+        assert all(map(math.isfinite, cuts))

@@ -1,0 +1,222 @@
+"""Schemas learned from tables: public plan, one booking, odd cells, and what the schema is good for."""
+
+from __future__ import annotations
+
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from privopt.mechanisms import SchemaPlan, learn_schema
+from privopt.mechanisms.errors import BudgetExceededError, PrivacyParameterError
+from privopt.mechanisms.privacy.accounting import gaussian_mu
+from privopt.mechanisms.privacy.ledger import Ledger
+from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.mechanisms.schemas.cuts import CutPlan
+from privopt.problems import Binned, Categorical, InvalidInputError, MissingLevel, Numeric, Schema
+from privopt.problems.errors import SchemaError
+
+N = 4000
+TYPES = {"age": "whole", "dose": "number", "town": "text", "smoker": "boolean", "mixed": "vote"}
+ODD: list[Any] = [None, math.nan, "x", "NA", "", "1e999", "9" * 400, math.inf, -math.inf, True, 10**400, b"x"]
+ODD += [[1], "\ud800", object(), "2048-02-13", 5e-324]
+
+
+def table() -> dict[str, Any]:
+    rng = np.random.default_rng(0)
+    return {
+        "age": rng.integers(17, 91, N).astype(object),
+        "dose": rng.lognormal(size=N).astype(object),
+        "town": rng.choice(["Bern", "Graz", "Köln"], N).astype(object),
+        "smoker": rng.choice([True, False], N).astype(object),
+        "mixed": rng.choice(["a", "b"], N).astype(object),
+    }
+
+
+def learned(cells: dict[str, Any], seed: int = 0, **more: Any) -> Any:
+    return learn_schema(cells, epsilon=2.0, types=TYPES, insecure_seed=seed, **more)
+
+
+def test_a_learned_schema_has_bins_categories_and_missing_levels() -> None:
+    found = learned(table())
+    assert [c.name for c in found.schema.columns] == list(TYPES)
+    age, dose, town, smoker, mixed = (c.column for c in found.schema.columns)
+    cuts = np.array([float(e) for e in age.edges[1:-1]])
+    assert np.abs(cuts - [35, 54, 72]).max() < 8
+    assert all(float(e).is_integer() for e in age.edges)
+    assert len(dose.edges) == 5
+    assert set(town.categories) == {"Bern", "Graz", "Köln"}
+    assert list(smoker.categories) == [False, True]
+    assert set(mixed.categories) == {"a", "b"}
+    assert found.schema.intercept
+    assert found.left_out == ()
+    assert not found.spend.adds_up  # the seed voids it
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_no_cell_is_refused_neither_then_nor_later(name: str) -> None:
+    cells = table()
+    for k, odd in enumerate(ODD):
+        cells[name][7 * k] = odd
+    schema = learned(cells).schema
+    assert len(schema.codes(cells)[0]) == N
+    cells[name] = np.array([*ODD, *[None] * (N - len(ODD))], dtype=object)
+    # A column of odd cells alone loses its categories at most.
+    assert len(learned(cells).schema.codes(cells)) >= 4
+
+
+def test_the_types_of_columns_are_declared_not_seen() -> None:
+    frame = pd.DataFrame({"count": [1, 2] * 2000, "share": 0.5, "yes": True, "name": "x", "any": "1"})
+    frame["name"], frame["any"] = frame["name"].astype("string"), frame["any"].astype(object)
+    kinds = {c["name"]: c["type"] for c in plan_of(frame)}
+    assert kinds == {"count": "number", "share": "number", "yes": "boolean", "name": "text", "any": "vote"}
+    other = frame.assign(count=frame["count"].astype(float))  # as pandas does for one missing cell
+    assert plan_of(other) == plan_of(frame)
+    with pytest.raises(SchemaError, match="column 6 of the table: neither numbers nor text"):
+        learn_schema(frame.assign(when=pd.Timestamp("2048-02-13")), epsilon=1.0)
+
+
+def plan_of(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    from privopt.mechanisms.estimators.learn_schema import column_types
+
+    made = SchemaPlan.plan(column_types(frame, {}, None, ()), len(frame), epsilon=2.0, delta=1e-7)
+    return made.to_dict()["columns"]  # type: ignore[no-any-return]
+
+
+def test_columns_compose_to_the_spend_and_share_it() -> None:
+    numbers = SchemaPlan.plan({"a": "whole", "b": "number"}, N, epsilon=1.0, delta=1e-6)
+    mu = gaussian_mu(1.0, 1e-6)
+    assert numbers.spend.notion == "gdp"
+    assert numbers.level <= mu
+    assert numbers.level == pytest.approx(mu, rel=1e-3)
+    assert numbers.columns[0].level == pytest.approx(mu / math.sqrt(2), rel=1e-3)
+    mixed = SchemaPlan.plan(TYPES, N, epsilon=1.0, delta=1e-6)
+    assert (mixed.spend.notion, mixed.spend.epsilon, mixed.spend.delta) == ("approximate", 1.0, 1e-6)
+    deltas = [column.delta for column in mixed.columns]
+    assert sum(deltas) == pytest.approx(5e-7, rel=1e-6)
+    assert [d > 0 for d in deltas] == [False, False, True, False, True]
+    assert mixed.level <= gaussian_mu(1.0, 1e-6 - sum(deltas))
+    assert mixed.columns[3].level == 0  # both values of a boolean are public
+
+
+def test_declared_columns_are_kept_and_cost_nothing() -> None:
+    known = Schema([Numeric("dose", 0, 10), Categorical("town", ["Bern"], outside="ignore")])
+    plan = SchemaPlan.plan(TYPES, N, epsilon=1.0, delta=1e-6, declared=known)
+    assert [c.name for c in plan.columns] == ["age", "smoker", "mixed"]
+    found = learned(table(), declared=known, leave_out=["mixed"])
+    assert [c.name for c in found.schema.columns] == ["age", "smoker", "dose", "town"] or [
+        c.name for c in found.schema.columns
+    ] == ["age", "dose", "town", "smoker"]
+    assert found.schema.columns[-1] == known.columns[-1] or known.columns[0] in found.schema.columns
+
+
+def test_too_few_records_are_refused_by_the_plan_which_says_how_many_are_needed() -> None:
+    with pytest.raises(PrivacyParameterError, match="too few records, 500, to learn 4 columns") as caught:
+        SchemaPlan.plan(TYPES, 500, epsilon=0.1, delta=1e-6)
+    said = re.search(
+        r"about ([\d,]+) for one cut of each column of numbers, ([\d,]+) for three", str(caught.value)
+    )
+    assert said
+    one, three = (int(number.replace(",", "")) for number in said.groups())
+    plan = SchemaPlan.plan(TYPES, three, epsilon=0.1, delta=1e-6)
+    assert plan.columns[-1].cuts is not None
+    assert plan.columns[-1].cuts.depth == 2
+    assert one < three
+    with pytest.raises(PrivacyParameterError, match="for a category that all of them have"):
+        SchemaPlan.plan({"a": "text"}, 100, epsilon=0.1, delta=1e-6)
+
+
+def test_what_a_refusal_says_is_public() -> None:
+    """A table without a header has a record for its names."""
+    for frame in (pd.DataFrame({"Quagmire": ["x"] * 9}), pd.DataFrame({"Quagmire": [1.5] * 9})):
+        with pytest.raises(PrivacyParameterError) as caught:
+            learn_schema(frame, epsilon=0.1)
+        assert "Quagmire" not in str(caught.value)
+    with pytest.raises(SchemaError) as refused:
+        SchemaPlan.plan({"Quagmire": "text", "Quagmire is missing": "text"}, 9, epsilon=1.0, delta=1e-3,
+                        declared=Schema([Numeric("Quagmire is missing", 0, 1)]))  # fmt: skip
+    assert "Quagmire" not in str(refused.value)
+
+
+def test_the_release_is_booked_before_a_cell_is_read(tmp_path: Path) -> None:
+    book = Ledger.create(tmp_path / "ledger", 3.0, 1e-3)
+    found = learn_schema(table(), epsilon=2.0, types=TYPES, ledger=book)
+    assert [(e.spend.mechanism, e.spend.epsilon) for e in book.entries()] == [("learn-schema", 2.0)]
+    assert found.spend.guaranteed
+
+    class Unreadable:
+        dtype, shape = np.dtype(float), (N,)
+
+        def __array__(self, *_: Any, **__: Any) -> Any:
+            raise AssertionError("read before it was booked")
+
+    with pytest.raises(BudgetExceededError):
+        learn_schema({"age": Unreadable()}, epsilon=2.0, ledger=book)
+    assert len(book.entries()) == 1
+
+
+def test_nothing_is_kept_where_no_category_is_frequent() -> None:
+    names = np.array([f"name {k}" for k in range(N)], dtype=object)
+    found = learn_schema({**table(), "id": names}, epsilon=2.0, types=TYPES | {"id": "text"})
+    assert found.left_out == ("id",)
+    with pytest.raises(SchemaError, match="no column has a category"):
+        learn_schema({"id": names}, epsilon=2.0, types={"id": "text"})
+
+
+def test_a_category_whose_feature_has_the_name_of_another_is_dropped() -> None:
+    cells = {
+        "town": np.array(["Bern", "x is missing"] * (N // 2), dtype=object),
+        "town=x": np.arange(float(N)),
+    }
+    found = learn_schema(cells, epsilon=2.0, types={"town": "text", "town=x": "number"})
+    assert found.schema.columns[0].levels == ("Bern", "missing")
+
+
+def test_seeded_runs_repeat_and_others_do_not() -> None:
+    first, again, other = (learned(table(), seed).schema for seed in (1, 1, 2))
+    assert first == again
+    assert first != other
+    values = table()["dose"].astype(float)
+    one, two = (CutPlan(0.01, 3, N).release(values, NoiseSource()) for _ in range(2))
+    assert one != two
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"types": {"age": "int"}}, "type must be one of"),
+        ({"types": {"height": "number"}}, "missing from the table"),
+        ({"leave_out": ["height"]}, "missing from the table"),
+        ({"cuts": 4}, "cuts must be one of 1, 3, 7, 15"),
+        ({"na_values": [None]}, "na_values must be a list"),
+        ({"leave_out": list(TYPES)}, "nothing to learn"),
+    ],
+)
+def test_arguments_that_cannot_be_used(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidInputError, match=message):
+        learn_schema(table(), epsilon=2.0, **{"types": TYPES, **change})
+    for given, part in (
+        (np.zeros((9, 2)), "with names"),
+        ({"a": []}, "no records"),
+        ({"a": [1], "b": [1, 2]}, "length"),
+    ):
+        with pytest.raises(InvalidInputError, match=part):
+            learn_schema(given, epsilon=1.0)
+
+
+def test_markers_are_missing_in_learned_columns() -> None:
+    cells = table()
+    cells["town"][: N // 2] = "unknown"
+    cells["age"][: N // 2] = -999
+    schema = learned(cells, na_values=["unknown", -999]).schema
+    age, town = schema.columns[0], schema.columns[2]
+    assert isinstance(age, MissingLevel)
+    assert isinstance(town, MissingLevel)
+    assert isinstance(age.column, Binned)
+    assert float(age.column.edges[1]) > 17
+    assert "unknown" not in town.levels
+    assert int(np.sum(age.code(cells["age"]) == age.gap)) == N // 2
