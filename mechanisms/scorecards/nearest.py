@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from privopt.mechanisms.scorecards.facts import CardFacts
 from privopt.mechanisms.scorecards.point_constraints import few_columns
 from privopt.mechanisms.scorecards.rounding import FEW_POINTS, SCALES, intercepts
-from privopt.oracles.errors import OracleError
+from privopt.oracles.errors import OracleError, UnfinishedBuildError
 from privopt.oracles.limits import Limits, Watch
 from privopt.oracles.programs.interface import ProgramOracle
 from privopt.problems.discrete.lattice import IntArray
@@ -93,10 +93,14 @@ class NearestCards:
 
         Args:
             weights: weights of the features, shape (d,), with the intercept, if any, last.
-            watch: the clock of the release.
+            watch: the clock of the release. It ran while records were read, so it may only stop the release:
+                cards that depended on the time that is left would depend on records beyond the model.
 
         Returns:
             cards of shape (k, d), and increasing intercepts of shape (k, t), both as ``candidate_cards``.
+
+        Raises:
+            UnfinishedBuildError: the clock stopped.
         """
         d = len(self.program.low)
         real = self._centred(weights)
@@ -125,9 +129,8 @@ class NearestCards:
 
     def _solve(self, program: CardProgram, watch: Watch, own: Watch, solves: int) -> IntArray:
         """Return the best card that is found in this solve's part of the time, or the first card."""
-        rest = watch.rest.seconds
         share = (own.remaining or 0.01) / solves
-        limits = replace(watch.rest, seconds=share if rest is None else min(share, rest), on_progress=None)
+        limits = Limits(seconds=share, cancelled=lambda: watch.stop() is not None)
         try:
             point = self.oracle.solve(program, limits).point
         except OracleError as error:
@@ -137,6 +140,8 @@ class NearestCards:
                 stacklevel=2,
             )
             point = None
+        if (stopped := watch.stop()) is not None:
+            raise UnfinishedBuildError(f"stopped by {stopped.name}, before the nearest cards were found")
         if point is None or program.value(point) > program.value(self.first):
             return self.first
         return point

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import partial
+from functools import cache, partial
 
 import numpy as np
 
@@ -34,6 +34,8 @@ _CONSTRAINTS: dict[str, tuple[str, ...]] = {
     "implied": ("if a then c", "all of a"),
     "total": ("total in [-1, 2]",),
     "total of some": ("total(a, c) in [0, 1]", "at least 2 of a, b, c"),
+    "equal points": ("points(b) in [1, 1]", "any of b, c"),
+    "used, not needed": ("points(b) in [1, 1]", "if a then b"),
     "none": ("all of a", "points(a) in [1, 1]"),
     "no room": ("at most 1 columns", "all of a, b"),
 }
@@ -41,21 +43,32 @@ _CONSTRAINTS: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Instance:
-    """A small program and its constraints' name."""
+    """A small program, its constraints' name, and the best of all its points."""
 
     name: str
     program: CardProgram
+    truth: ProgramAnswer
 
 
 class _Case:
     def __init__(self, oracle: ProgramOracle, instance: Instance) -> None:
-        self.oracle, self.program = oracle, instance.program
-        self.truth = EnumeratedPrograms().solve(self.program)
+        self.oracle, self.program, self.truth = oracle, instance.program, instance.truth
         self.answer: ProgramAnswer = oracle.solve(self.program)
 
 
 def instances(seed: int) -> Iterator[Instance]:
     """Return small programs with every kind of constraint, with and without free shifts."""
+    for (name, program), truth in zip(_programs(seed), _truths(seed), strict=True):
+        yield Instance(f"{name} (seed {seed})", program, truth)
+
+
+@cache
+def _truths(seed: int) -> tuple[ProgramAnswer, ...]:
+    """Return the best points, from programs of their own: a wrong solver may change those that it sees."""
+    return tuple(EnumeratedPrograms().solve(program) for _, program in _programs(seed))
+
+
+def _programs(seed: int) -> Iterator[tuple[str, CardProgram]]:
     rng = np.random.default_rng(seed)
     columns = (
         PointColumn("a", 0, 2, others=bool(seed % 2)),
@@ -72,7 +85,7 @@ def instances(seed: int) -> Iterator[Instance]:
             rng.uniform(0.2, 1, 6),
             shifted=bool(rng.integers(2)),
         )
-        yield Instance(f"{name} (seed {seed})", program.near(2 * rng.normal(size=6)))
+        yield name, program.near(2 * rng.normal(size=6))
 
 
 def check_program_oracle(oracle: ProgramOracle, *, seeds: Iterable[int] = (0, 1)) -> ConformanceReport:

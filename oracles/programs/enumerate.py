@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
+
 from privopt.oracles.errors import UnsupportedProblemError
 from privopt.oracles.limits import Watch
 from privopt.oracles.programs.interface import ProgramOracle, ProgramProposal
@@ -31,10 +33,13 @@ class EnumeratedPrograms(ProgramOracle):
                 f"enumerate: {min(box.box_size, 10**290):.3g} cards, more than {self.most}; highs takes them"
             )
         best, least = None, math.inf
-        for point in box.points():
-            if watch.stop() is not None:
-                return ProgramProposal(best, False, "stopped")
-            value = program.value(point)
-            if value < least and not program.violations(point):
-                best, least = point, value
+        for points in box.batches():
+            values = program.values(points)
+            for k in np.argsort(values, kind="stable").tolist():
+                if watch.stop() is not None:
+                    return ProgramProposal(best, False, "stopped")
+                if values[k] >= least:
+                    break
+                if not program.violations(points[k]):
+                    best, least = points[k], values[k]
         return ProgramProposal(best, True, "every point was tried")

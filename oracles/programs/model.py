@@ -49,7 +49,7 @@ class CardModel:
     model: MipModel = field(default_factory=lambda: MipModel("card"))
     costs: FloatArray = field(default_factory=lambda: np.zeros(0))
     _used: dict[str, int] = field(default_factory=dict)
-    _demanded: set[str] = field(default_factory=set)
+    _apart: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         program, model = self.program, self.model
@@ -142,21 +142,16 @@ class CardModel:
     @_require.register
     def _(self, count: UsedColumns) -> None:
         group = count.about(self.program.columns)
-        used = [self._indicator(column) for column in group]
-        ones = [1] * len(used)
+        ones = [1] * len(group)
         if count.most is not None:
-            self.model.constrain(used, ones, "<=", count.most)
+            self.model.constrain([self._use(column) for column in group], ones, "<=", count.most)
         if count.least:
-            for column in group:
-                self._demand(column)
-            self.model.constrain(used, ones, ">=", count.least)
+            self.model.constrain([self._difference(column) for column in group], ones, ">=", count.least)
 
     @_require.register
     def _(self, implication: Implication) -> None:
         columns = {c.name: c for c in self.program.columns}
-        needed = columns[implication.needed]
-        self._demand(needed)
-        pair = [self._indicator(needed), self._indicator(columns[implication.used])]
+        pair = [self._difference(columns[implication.needed]), self._use(columns[implication.used])]
         self.model.constrain(pair, [1, -1], ">=", 0)
 
     @_require.register
@@ -191,8 +186,8 @@ class CardModel:
     def _features(self, constraint: Constraint) -> list[int]:
         return [j for c in constraint.about(self.program.columns) for j in range(c.start, c.stop)]
 
-    def _indicator(self, column: PointColumn) -> int:
-        """Return the binary that is 1 if a column is used."""
+    def _use(self, column: PointColumn) -> int:
+        """Return the binary that is 1 if a column has points other than 0."""
         if column.name not in self._used:
             (used,) = self.model.add(1, integer=True).tolist()
             self._used[column.name] = used
@@ -202,11 +197,12 @@ class CardModel:
                 self.model.constrain([j, used], [1, -low], ">=", 0)
         return self._used[column.name]
 
-    def _demand(self, column: PointColumn) -> None:
-        """Let a column whose indicator is 1 tell records apart: two successive levels differ by a point."""
-        if column.name in self._demanded:
-            return
-        self._demanded.add(column.name)
+    def _difference(self, column: PointColumn) -> int:
+        """Return a binary that is 1 only if two successive levels of a column differ by a point."""
+        if column.name in self._apart:
+            return self._apart[column.name]
+        (apart,) = self.model.add(1, integer=True).tolist()
+        self._apart[column.name] = apart
         levels = list(range(column.start, column.stop))
         if column.ends is not None or column.others:
             levels = [-1, *levels]
@@ -219,8 +215,8 @@ class CardModel:
                 room = 1 + self._widest(where, what)
                 # way * (points of b - points of a) >= 1 if this way is chosen
                 self.model.constrain([*where, one], [*what, -room], ">=", 1 - room)
-        used = self._indicator(column)
-        self.model.constrain([*choice, used], [*([1] * len(choice)), -1], ">=", 0)
+        self.model.constrain([*choice, apart], [*([1] * len(choice)), -1], ">=", 0)
+        return apart
 
     def _widest(self, where: list[int], what: list[int]) -> int:
         """Return minus the least value of a linear expression in points, or 0 if that is positive."""

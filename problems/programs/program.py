@@ -75,13 +75,17 @@ class CardProgram:
         return replace(self, targets=np.rint(np.clip(points * GRID, -most, most)).astype(np.int64))
 
     def shifts(self, points: IntArray) -> IntArray:
-        """Return the best shift of each column times ``GRID``: a weighted median of gaps and 0 (cost 1)."""
+        """Return the best shift of each column times ``GRID``: a weighted median of gaps and 0 (cost 1).
+
+        Points of shape (..., d) have shifts of shape (..., columns).
+        """
         gaps = GRID * np.asarray(points, dtype=np.int64) - self.targets
-        found = np.zeros(len(self.columns), dtype=np.int64)
+        found = np.zeros((*gaps.shape[:-1], len(self.columns)), dtype=np.int64)
         for k, column in enumerate(self.columns):
             if self.shifts_column(column):
                 own = slice(column.start, column.stop)
-                found[k] = _weighted_median(np.append(gaps[own], 0), np.append(self.costs[own], 1))
+                padded = np.concatenate([gaps[..., own], np.zeros_like(gaps[..., :1])], axis=-1)
+                found[..., k] = _weighted_median(padded, np.append(self.costs[own], 1))
         return found
 
     def shifts_column(self, column: PointColumn) -> bool:
@@ -90,12 +94,14 @@ class CardProgram:
 
     def value(self, points: IntArray) -> int:
         """Return the objective at integer points, times ``GRID * COST``: exact."""
-        shifts, paid = np.zeros(len(self.targets), dtype=np.int64), 0
-        for column, shift in zip(self.columns, self.shifts(points).tolist(), strict=True):
-            shifts[column.start : column.stop] = shift
-            paid += abs(shift)
-        gaps = np.abs(self.targets + shifts - GRID * np.asarray(points, dtype=np.int64))
-        return int(self.costs @ gaps) + paid
+        return int(self.values(points))
+
+    def values(self, points: IntArray) -> IntArray:
+        """Return the objective at each of several points, of shape (..., d)."""
+        shifts = self.shifts(points)
+        each = np.repeat(shifts, [column.size for column in self.columns], axis=-1)
+        gaps = np.abs(self.targets + each - GRID * np.asarray(points, dtype=np.int64))
+        return np.asarray(gaps @ self.costs + np.abs(shifts).sum(axis=-1))
 
     def violations(self, points: IntArray) -> list[str]:
         """Return the constraints that integer points violate, as text; none if they are feasible."""
@@ -107,7 +113,8 @@ class CardProgram:
         return broken + ["points within the bounds of the lattice"] * outside
 
 
-def _weighted_median(values: IntArray, weights: IntArray) -> int:
-    order = np.argsort(values, kind="stable")
-    sums = np.cumsum(weights[order])
-    return int(values[order][np.searchsorted(2 * sums, sums[-1])])
+def _weighted_median(values: IntArray, weights: IntArray) -> IntArray:
+    order = np.argsort(values, axis=-1, kind="stable")
+    sums = np.cumsum(weights[order], axis=-1)
+    middle = np.argmax(2 * sums >= sums[..., -1:], axis=-1)[..., None]
+    return np.take_along_axis(np.take_along_axis(values, order, axis=-1), middle, axis=-1)[..., 0]
