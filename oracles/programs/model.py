@@ -216,7 +216,7 @@ class CardModel:
                 # way * (points of b - points of a) >= 1 if this way is chosen
                 self.model.constrain([*where, one], [*what, -room], ">=", 1 - room)
         self.model.constrain([*choice, apart], [*([1] * len(choice)), -1], ">=", 0)
-        return apart
+        return self._apart[column.name]
 
     def _widest(self, where: list[int], what: list[int]) -> int:
         """Return minus the least value of a linear expression in points, or 0 if that is positive."""
