@@ -19,7 +19,8 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from privopt.mechanisms.discrete.mechanism import Release, answering
-from privopt.mechanisms.estimators.booking import BookedEstimator, Unread, booked, read_unbooked, unread_table
+from privopt.mechanisms.estimators.booked_estimator import BookedEstimator
+from privopt.mechanisms.estimators.booking import Unread, booked, read_unbooked, unread_table
 from privopt.mechanisms.estimators.card import Card, card_of
 from privopt.mechanisms.estimators.columns import labelled_columns, refuse_columns
 from privopt.mechanisms.estimators.counting import (

@@ -21,7 +21,8 @@ from sklearn.utils.validation import check_is_fitted
 from privopt.mechanisms.discrete.branching import BranchingPlan
 from privopt.mechanisms.discrete.mechanism import Release
 from privopt.mechanisms.discrete.preparation import prepare_oracle
-from privopt.mechanisms.estimators.booking import BookedEstimator, Unread, booked, read_unbooked, unread_table
+from privopt.mechanisms.estimators.booked_estimator import BookedEstimator
+from privopt.mechanisms.estimators.booking import Unread, booked, read_unbooked, unread_table
 from privopt.mechanisms.estimators.branches import Node, branches_of, leaf_numbers, leaves_of
 from privopt.mechanisms.estimators.columns import labelled_columns, refuse_columns
 from privopt.mechanisms.estimators.counting import check_number, unread_counts, unread_part_counts
