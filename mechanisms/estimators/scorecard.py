@@ -19,7 +19,8 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from privopt.mechanisms.discrete.mechanism import Release, answering
-from privopt.mechanisms.estimators.booking import BookedEstimator, Unread, booked, read_unbooked, unread_table
+from privopt.mechanisms.estimators.booked_estimator import BookedEstimator
+from privopt.mechanisms.estimators.booking import Unread, booked, read_unbooked, unread_table
 from privopt.mechanisms.estimators.card import Card, card_of
 from privopt.mechanisms.estimators.columns import labelled_columns, refuse_columns
 from privopt.mechanisms.estimators.counting import (
@@ -30,7 +31,7 @@ from privopt.mechanisms.estimators.counting import (
     unread_part_counts,
 )
 from privopt.mechanisms.estimators.labels import class_indices, public_classes
-from privopt.mechanisms.estimators.predictions import ScoredClassifier, by_parts
+from privopt.mechanisms.estimators.predictions import ScoredClassifier, by_parts, has_risks
 from privopt.mechanisms.estimators.public_facts import declared_schema, public_delta
 from privopt.mechanisms.estimators.risks import CardBudget
 from privopt.mechanisms.estimators.saved import SavedModel
@@ -383,7 +384,7 @@ class PrivateHalfspaceClassifier(
         check_is_fitted(self)
         return np.asarray(self.classes_[(self._scores(X) > 0).astype(int)])
 
-    @available_if(lambda self: self.__dict__.get("risk_", self.risk_share or None) is not None)  # type: ignore[untyped-decorator]
+    @available_if(has_risks)  # type: ignore[untyped-decorator]
     @by_parts
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Return class probabilities, shape (n, 2): the class shares at each score, from ``risk_``.
