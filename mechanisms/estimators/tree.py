@@ -27,7 +27,7 @@ from privopt.mechanisms.estimators.branches import Node, branches_of, leaf_numbe
 from privopt.mechanisms.estimators.columns import labelled_columns, refuse_columns
 from privopt.mechanisms.estimators.counting import check_number, unread_counts, unread_part_counts
 from privopt.mechanisms.estimators.labels import class_indices, distinct_classes
-from privopt.mechanisms.estimators.predictions import ScoredClassifier, by_parts
+from privopt.mechanisms.estimators.predictions import ScoredClassifier, by_parts, has_risks
 from privopt.mechanisms.estimators.public_facts import declared_schema
 from privopt.mechanisms.estimators.risks import CardBudget
 from privopt.mechanisms.estimators.saved import SavedModel
@@ -333,7 +333,7 @@ class _PrivateBranchingClassifier(
             return np.asarray(2.0 * labels - 1)
         return np.asarray(np.where(labels == 1, shares[:, 1], shares[:, 1] - 1))
 
-    @available_if(lambda self: self.__dict__.get("risk_", self.risk_share or None) is not None)  # type: ignore[untyped-decorator]
+    @available_if(has_risks)  # type: ignore[untyped-decorator]
     @by_parts
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Return risks, shape (n, classes): the share of each class in a record's leaf, from ``risk_``.
