@@ -168,7 +168,7 @@ def _parsed(text: str) -> _Candidate:
             "one model; data, budget and limits are those of the search"
         )
     command = typer.main.get_command(fitting.app)
-    context = command.make_context("--candidate", ["--data", "", "--epsilon", "1", *words])
+    context: Any = command.make_context("--candidate", ["--data", "", "--epsilon", "1", *words])
     family = requested_family(context)
     if family is AUTO:
         raise InvalidInputError(
