@@ -26,8 +26,7 @@ from privopt.problems.convex.sets.interface import ConvexSet
 
 # Limit on the features: the Hessian is held in memory, with noise in every entry.
 _MOST_FEATURES = 1000
-# Share of mu^2 for the Hessian, and of epsilon for the ratio of determinants: intervals correct the bias of
-# the penalty, so that a larger one than in objective perturbation costs them little.
+# Share of mu^2 for the Hessian, and of epsilon for the ratio of determinants.
 _SHARE, _DETERMINANT_EPSILON = 0.2, 0.1
 
 
@@ -42,7 +41,7 @@ class PerturbationWithHessian(ObjectivePerturbation):
     released it is a further Gaussian release, mu-GDP. Both together are calibrated by
     ``delta_before_gaussian``, which averages the profile of the second over the privacy loss of the first.
 
-    The penalty is the least that the ratio of determinants permits, unless a larger one is given.
+    The default penalty is small (``usual_penalty``): intervals correct its bias.
 
     Attributes:
         hessian_noise: the noise of the Hessian.
@@ -77,11 +76,16 @@ class PerturbationWithHessian(ObjectivePerturbation):
 
     @classmethod
     def usual_penalty(cls, target: RiskTarget) -> ElasticNet:
-        """Return the given penalty, or one that leaves most of epsilon to the linear term if it is larger."""
-        facts = target.facts
+        """Return the given penalty, or the least with both a small cost if that is larger.
+
+        The ratio of determinants costs a tenth of epsilon. The noise that hides the distance from the exact
+        minimum has a quarter of 1 / sqrt(n L), the least standard error of a weight without privacy.
+        """
+        facts, made = target.facts, ObjectivePerturbation._calibrated(target)
         factor = math.expm1(min(_DETERMINANT_EPSILON * target.epsilon / target.releases, 700.0))
-        least = max(facts.smoothness / (facts.n_records * factor), 1e-150)
-        return ElasticNet(l2=max(target.regularizer.l2, least))
+        hiding = made.vector_noise.sigma * made.regularizer.l2
+        least = 4 * hiding * math.sqrt(facts.n_records * facts.smoothness)
+        return ElasticNet(l2=max(target.regularizer.l2, facts.smoothness / (facts.n_records * factor), least))
 
     @classmethod
     def refusals(cls, facts: RiskFacts, convex_set: ConvexSet, regularizer: ElasticNet) -> list[str]:

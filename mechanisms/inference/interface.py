@@ -103,9 +103,9 @@ def noisy_inverse(matrix: Floats, found: float) -> Floats:
     """
     if not found >= LEAST_SIGNAL:
         raise NoIntervalError(
-            f"the noise hides this model: the smallest eigenvalue of its noisy curvature is {found:.2g} times the "
-            f"noise, and intervals need {LEAST_SIGNAL:g}. To do: a larger epsilon, more records, tighter "
-            "bounds on columns, or fewer columns (none that others determine)"
+            "the noise hides this model: the smallest eigenvalue of its noisy curvature is "
+            f"{found:.2g} times the noise, and intervals need {LEAST_SIGNAL:g}. To do: a larger epsilon, "
+            "more records, tighter bounds on columns, or fewer columns (none that others determine)"
         )
     inverse = np.linalg.inv(matrix)
     return np.asarray((inverse + inverse.T) / 2)
