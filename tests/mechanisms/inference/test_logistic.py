@@ -114,7 +114,7 @@ def test_the_variance_is_that_of_simulated_noise() -> None:
 def test_intervals_cover_coefficients_of_the_population() -> None:
     """Of 60 draws 57 cover on average, with a standard deviation of 1.7; 49 or fewer have probability 2e-4.
 
-    If half of the variance were left out 83% would cover, 50 of 60, and one of three would be below that.
+    If half of the variance were left out 83% would cover: one of the three fails with probability .8.
     """
     covered = np.zeros(3)
     for run in range(60):
