@@ -31,8 +31,10 @@ from privopt.experiments.cli.linear import (
 )
 from privopt.experiments.cli.options import (
     CalibrationOption,
+    CardSolverOption,
     ClassesOption,
     ColumnsOption,
+    ConstraintOption,
     DataOption,
     DeltaOption,
     DepthOption,
@@ -129,6 +131,8 @@ def fit(
     prevalence: PrevalenceOption = None,
     lattice: LatticeOption = None,
     max_columns: ColumnsOption = None,
+    constraint: ConstraintOption = None,
+    card_solver: CardSolverOption = "auto",
     oracle: OracleOption = "auto",
     max_work: WorkOption = MOST_WORK,
     calibration: CalibrationOption = "sound",

@@ -153,6 +153,23 @@ ColumnsOption = Annotated[
         rich_help_panel=_CARD,
     ),
 ]
+ConstraintOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--constraint",
+        help="Public constraint on points: 'any of age, income', 'at most 5 columns', 'sign(age) = +', "
+        "'total in [0, 20]'... Repeat for several. Costs no privacy: part of the mechanism seeded.",
+        rich_help_panel=_CARD,
+    ),
+]
+CardSolverOption = Annotated[
+    str,
+    typer.Option(
+        "--card-solver",
+        help="Solver of the nearest cards under constraints: auto, or a name from `privopt solvers`.",
+        rich_help_panel=_CARD,
+    ),
+]
 OracleOption = Annotated[
     str, typer.Option(help="Solver: auto, or a name from `privopt solvers`.", rich_help_panel=_CARD)
 ]

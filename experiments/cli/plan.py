@@ -14,8 +14,10 @@ from rich.console import Console
 from privopt.experiments.cli.families import AUTO, CARD, LINEAR, ROBUST, requested_family
 from privopt.experiments.cli.linear import robust_loss
 from privopt.experiments.cli.options import (
+    CardSolverOption,
     ClassesOption,
     ColumnsOption,
+    ConstraintOption,
     DeltaOption,
     DepthOption,
     EpsilonOption,
@@ -78,6 +80,8 @@ def plan(
     prevalence: PrevalenceOption = None,
     lattice: LatticeOption = None,
     max_columns: ColumnsOption = None,
+    constraint: ConstraintOption = None,
+    card_solver: CardSolverOption = "auto",
     oracle: OracleOption = "auto",
     max_work: WorkOption = MOST_WORK,
     risk_share: RiskOption = 0.0,
@@ -184,6 +188,7 @@ def plan_report(planned: CardPlan, records: int) -> dict[str, Any]:
         "mechanism": made.name,
         "mechanism_reason": planned.reason,
         "lattice": str(made.lattice),
+        **({"constraints": list(map(str, planned.constraints))} if planned.constraints else {}),
         "noise_to_signal": None if measure is None else measure.ratio,
         "seconds": planned.seconds,
     }
@@ -204,6 +209,7 @@ def _lines(planned: CardPlan, records: int) -> list[str]:
         f"mechanism: {made.name} ({planned.reason})",
         f"spend: {planned.spend}",
         f"weights: {_weights(made.lattice)}",
+        *([f"constraints: {'; '.join(map(str, planned.constraints))}"] if planned.constraints else []),
         f"noise: {noise}",
         *_measure_lines(planned.noise_to_signal(records)),
         f"time: {time}",

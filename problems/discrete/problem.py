@@ -59,10 +59,6 @@ class DiscreteProblem(ABC):
         """
         raise InvalidInputError(f"{cls.__name__} has no separator set: use a mechanism that draws")
 
-    def with_records(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """The same problem, with the same public inputs, over other records."""
-        raise NotImplementedError(f"{type(self).__name__} is not made from X and y")
-
     def loss(self, w: IntArray) -> int:
         """The exact loss at one point."""
         return int(self.losses(np.asarray(w, dtype=np.int64)[None, :])[0])
@@ -88,6 +84,10 @@ class RowProblem(DiscreteProblem):
     X: IntArray
     y: IntArray
     counts: IntArray
+
+    @abstractmethod
+    def with_records(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """The same problem, with the same public inputs, over other records."""
 
     @property
     def n_records(self) -> int:
