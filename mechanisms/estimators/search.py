@@ -40,6 +40,7 @@ from privopt.mechanisms.tuning.selection import BestRun, Notion, Run, SelectionP
 from privopt.oracles.limits import Limits, Watch, check_limits, started
 from privopt.problems.arguments import check_real, told
 from privopt.problems.errors import InvalidInputError, PrivOptError
+from privopt.problems.notebooks import html_table
 from privopt.problems.tables.counted import CountedRecords
 from privopt.problems.tables.partitions import is_dask
 from privopt.problems.tables.sources import is_engine_table
@@ -88,6 +89,11 @@ class SearchPlan:
 
     def __str__(self) -> str:
         return "\n".join((f"spend: {self.spend}", *self.expected))
+
+    def _repr_html_(self) -> str:
+        """Return a table of the candidates for notebooks."""
+        rows = [(_words(params),) for params in self.candidates]
+        return html_table(str(self), ("candidate",), rows)
 
 
 Method = TypeVar("Method", bound=Callable[..., Any])
