@@ -451,7 +451,7 @@ class Reader(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.fetched += [str(v) for k, v in attrs if k in ("src", "href")]
-        if tag not in ("meta", "br", "input", "rect", "line", "polyline", "circle"):
+        if tag not in ("meta", "br", "wbr", "input", "rect", "line", "polyline", "circle"):
             self.open.append(tag)
 
     def handle_endtag(self, tag: str) -> None:
