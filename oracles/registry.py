@@ -171,7 +171,7 @@ GIBBS: Mapping[str, Entry] = _table(
     (
         "auto",
         "select:AutoGibbs",
-        "the first that fits of enumerate, elimination, branch, branching, stream",
+        "the first that fits of enumerate, elimination, branch, branching, supports, stream",
         "",
         _EXACT_LAW,
     ),
@@ -217,6 +217,13 @@ GIBBS: Mapping[str, Entry] = _table(
         "draw.branching:GibbsBranching",
         "decision trees and rule lists: sums over all of them, whatever the records say",
         "10 minutes of work as estimated, 4 GB of tables",
+        _EXACT_LAW,
+    ),
+    (
+        "supports",
+        "draw.supports:GibbsSupports",
+        "best subsets of columns for least squares: branch and bound, time depends on the records",
+        "5,000 columns, subsets of 40",
         _EXACT_LAW,
     ),
     (

@@ -189,12 +189,19 @@ class AutoOracle(DiscreteOracle):
 class AutoGibbs(GibbsOracle):
     """The first sampler that supports the problem.
 
-    The order is enumeration, elimination, branch and bound, the recursion over trees and rule lists,
-    streaming. "native" leaves enumeration out.
+    The order is enumeration, elimination, branch and bound, the recursion over trees and rule lists, branch
+    and bound over supports, streaming. "native" leaves enumeration out.
     """
 
     name: ClassVar[str] = "auto"
-    candidates: tuple[str, ...] = ("enumerate", "elimination", "branch", "branching", "stream")
+    candidates: tuple[str, ...] = (
+        "enumerate",
+        "elimination",
+        "branch",
+        "branching",
+        "supports",
+        "stream",
+    )
 
     def choose(self, problem: DiscreteProblem, law: Law) -> tuple[GibbsOracle, str]:
         """The oracle in use, and why.

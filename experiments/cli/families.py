@@ -19,7 +19,7 @@ _WEIGHTS = {
 }  # fmt: skip
 _GEOMETRY = {"--radius", "--separation", "--separators"}  # of `privopt calibrate`
 _FIRST_ORDER = {"--loss", "--steps"}
-_BOUNDED = {"--set", "--regularizer", "--data-norm", "--norm", "--label-range"}
+_BOUNDED = {"--set", "--regularizer", "--data-norm", "--norm", "--label-range", "--max-features"}
 
 
 @dataclass(frozen=True)

@@ -39,6 +39,7 @@ from privopt.experiments.cli.options import (
     DeltaOption,
     DepthOption,
     EpsilonOption,
+    FeaturesOption,
     JsonOption,
     LabelOption,
     LatticeOption,
@@ -108,7 +109,9 @@ privopt fit --data patients.csv --target state --schema s.toml --classes well,il
 
 privopt fit --data adult23 --epsilon 0.5 --mechanism exponential --lattice -4:4:4.8
 
-privopt fit --data adult23 --epsilon 1 --model linear --mechanism dp-gd --json report.json"""
+privopt fit --data adult23 --epsilon 1 --model linear --mechanism dp-gd --json report.json
+
+privopt fit --data bills.csv --target cost --epsilon 1 --loss squared --label-range 0:9 --max-features 5"""
 
 
 @app.command(epilog=FIT_EXAMPLES)
@@ -145,6 +148,7 @@ def fit(
     data_norm: NormOption = None,
     norm: NormKindOption = None,
     label_range: LabelOption = None,
+    max_features: FeaturesOption = None,
     time_limit: TimeOption = None,
     save: SaveOption = None,
     json_file: JsonOption = None,

@@ -260,6 +260,15 @@ LabelOption = Annotated[
     ),
 ]
 
+FeaturesOption = Annotated[
+    int | None,
+    typer.Option(
+        help="Feature selection in regression: fit on this many features, drawn at half of epsilon by the "
+        "exponential mechanism over all subsets of the size.",
+        rich_help_panel=_BOUNDED,
+    ),
+]
+
 TimeOption = Annotated[
     float | None,
     typer.Option(

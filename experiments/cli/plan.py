@@ -21,6 +21,7 @@ from privopt.experiments.cli.options import (
     DeltaOption,
     DepthOption,
     EpsilonOption,
+    FeaturesOption,
     LatticeOption,
     LossOption,
     MechanismOption,
@@ -39,6 +40,7 @@ from privopt.experiments.cli.scorecard import card_constructor
 from privopt.experiments.cli.tree import choice_line, tree_constructor
 from privopt.experiments.cli.tree import plan_lines as tree_plan_lines
 from privopt.experiments.cli.tree import plan_report as tree_plan_report
+from privopt.mechanisms.discrete.subset import SubsetPlan
 from privopt.mechanisms.errors import BudgetExceededError
 from privopt.mechanisms.estimators.model_choice import choose_model
 from privopt.mechanisms.estimators.prepared import schema_norm
@@ -88,6 +90,7 @@ def plan(
     max_depth: DepthOption = "auto",
     loss: LossOption = None,
     steps: StepsOption = None,
+    max_features: FeaturesOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Show the mechanism, noise and running time of a fit before any data are read: of a scorecard, tree,
@@ -99,6 +102,8 @@ def plan(
         labels = split_classes(classes)
         chosen = choose_model(records, epsilon, classes=2 if labels is None else len(labels))
     if family is LINEAR:
+        if max_features is not None:
+            raise InvalidInputError(_subset_calibrated(columns, records, epsilon, max_features))
         raise InvalidInputError(_calibrated(mechanism, columns, records))
     if family is ROBUST:
         if classes is not None:
@@ -176,6 +181,15 @@ def _calibrated(mechanism: str, schema: Schema, records: int) -> str:
     return (
         f"{mechanism} fits linear models, whose noise and steps `privopt calibrate {mechanism} --records "
         f"{records} --dimension {dimension} --data-norm {schema_norm(schema):.6g}` shows"
+    )
+
+
+def _subset_calibrated(schema: Schema, records: int, epsilon: float, size: int) -> str:
+    """Return the hint to plan a choice of features, which half of epsilon is for."""
+    return (
+        f"the choice of {size} features is shown by `privopt calibrate {SubsetPlan.name} --dimension "
+        f"{schema.n_features} --max-features {size} --records {records} --epsilon {epsilon / 2:g}`, with "
+        "--snr and the share of synthetic tables in which it finds the informative ones"
     )
 
 
