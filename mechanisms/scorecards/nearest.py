@@ -140,8 +140,8 @@ class NearestCards:
             raise UnfinishedBuildError(f"stopped by {stopped.name}, before the nearest cards were found")
         if point is None:
             warnings.warn(
-                f"the nearest card was not found ({reason}): a feasible card that is not near the model takes "
-                "its place. To do: another solver (card_solver, --card-solver)",
+                f"the nearest card was not found ({reason}): a feasible card that is not near the model "
+                "takes its place. To do: another solver (card_solver, --card-solver)",
                 stacklevel=2,
             )
         if point is None or program.value(point) > program.value(self.first):

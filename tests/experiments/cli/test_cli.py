@@ -132,8 +132,7 @@ def test_fit_report_save_predict(privopt: Command, clinic: Path, data: str) -> N
 
 def test_constraints_hold_for_what_is_fitted_and_saved(privopt: Command, clinic: Path) -> None:
     run = privopt(
-        "fit", "--data", "patients.csv", "--target", "state", "--schema", "schema.toml", "--classes", "well,ill",
-        "--epsilon", "5", "--constraint", "at most 1 columns", "--constraint", "any of smoker",
+        *FIT, "--data", "patients.csv", "--constraint", "at most 1 columns", "--constraint", "any of smoker",
         "--card-solver", "highs", "--save", "card.json", "--json", "report.json", cwd=clinic,
     )  # fmt: skip
     assert run.returncode == 0, run.stderr
