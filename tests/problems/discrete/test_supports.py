@@ -75,7 +75,9 @@ def test_losses_of_nearly_equal_columns_are_certified() -> None:
     for _ in range(30):
         X = rng.normal(size=(300, 1)) + 1e-9 * rng.normal(size=(300, 4))
         y = X[:, 0] * 10.0 ** rng.integers(-3, 3)
-        BestSubset(X, y, lattice, SubsetBounds(1.0, feature=1.0)).losses(np.concatenate(list(lattice.batches())))
+        BestSubset(X, y, lattice, SubsetBounds(1.0, feature=1.0)).losses(
+            np.concatenate(list(lattice.batches()))
+        )
 
 
 def test_a_bound_on_rows_or_on_columns_bounds_the_predictions() -> None:
