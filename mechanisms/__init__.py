@@ -40,6 +40,7 @@ _HOMES = {
     "ObjectivePerturbation": "convex.objective_perturbation",
     "OutputPerturbation": "convex.output_perturbation",
     "PermuteAndFlip": "discrete.exponential",
+    "PerturbationWithHessian": "convex.perturbation_with_hessian",
     "PrivacySpend": "privacy.spend",
     "PrivateAdditiveTreeClassifier": "estimators.additive",
     "PrivateHalfspaceClassifier": "estimators.scorecard",
@@ -50,6 +51,7 @@ _HOMES = {
     "PrivateRuleListClassifier": "estimators.tree",
     "PrivateSearchCV": "estimators.search",
     "PrivateSigmoidClassifier": "estimators.bounded_linear",
+    "PrivateSubsetSelector": "estimators.subset",
     "PrivateTreeClassifier": "estimators.tree",
     "RISK_MECHANISMS": "registry",
     "ROBUST_FITS": "registry",
@@ -86,6 +88,9 @@ if TYPE_CHECKING:  # the same names, for type checkers
         ObjectivePerturbation as ObjectivePerturbation,
     )
     from privopt.mechanisms.convex.output_perturbation import OutputPerturbation as OutputPerturbation
+    from privopt.mechanisms.convex.perturbation_with_hessian import (
+        PerturbationWithHessian as PerturbationWithHessian,
+    )
     from privopt.mechanisms.convex.stochastic_gradient import DPStochasticGradient as DPStochasticGradient
     from privopt.mechanisms.convex.sufficient_statistics import SufficientStatistics as SufficientStatistics
     from privopt.mechanisms.convex.svrg import DPSVRG as DPSVRG
@@ -118,6 +123,7 @@ if TYPE_CHECKING:  # the same names, for type checkers
         PrivateHalfspaceClassifier as PrivateHalfspaceClassifier,
     )
     from privopt.mechanisms.estimators.search import PrivateSearchCV as PrivateSearchCV
+    from privopt.mechanisms.estimators.subset import PrivateSubsetSelector as PrivateSubsetSelector
     from privopt.mechanisms.estimators.tree import PrivateRuleListClassifier as PrivateRuleListClassifier
     from privopt.mechanisms.estimators.tree import PrivateTreeClassifier as PrivateTreeClassifier
     from privopt.mechanisms.heavy_tails.clipped_newton import ClippedNewton as ClippedNewton

@@ -23,6 +23,7 @@ from privopt.mechanisms.audit.convex import RISK_AUDITS
 from privopt.mechanisms.audit.evaluation import evaluation_claims
 from privopt.mechanisms.audit.heavy_tails import HEAVY_TAILED_AUDITS
 from privopt.mechanisms.audit.laws import audit_plan
+from privopt.mechanisms.audit.moments import moments_claims
 from privopt.mechanisms.audit.neighbours import (
     LossTable,
     Neighbours,
@@ -35,13 +36,18 @@ from privopt.mechanisms.audit.neighbours import (
 )
 from privopt.mechanisms.audit.nonconvex import NONCONVEX_AUDITS
 from privopt.mechanisms.audit.opsamp import OPSAMP_AUDITS
+from privopt.mechanisms.audit.perturbed_hessian import perturbed_hessian_claims
 from privopt.mechanisms.audit.scorecards import means_claims, prevalence_claims, seeded_claims
 from privopt.mechanisms.audit.selection import selection_claims
+from privopt.mechanisms.audit.subset import subset_claims
+from privopt.mechanisms.convex.perturbation_with_hessian import PerturbationWithHessian
+from privopt.mechanisms.convex.sufficient_statistics import SufficientStatistics
 from privopt.mechanisms.discrete.exponential import ExponentialMechanism, PermuteAndFlip
 from privopt.mechanisms.discrete.mechanism import LatticeMechanism
 from privopt.mechanisms.discrete.opdisc import OPDisc
 from privopt.mechanisms.discrete.preparation import prepare_oracle
 from privopt.mechanisms.discrete.rspm import GaussianRSPM, LaplaceRSPM
+from privopt.mechanisms.discrete.subset import SubsetPlan
 from privopt.mechanisms.evaluation.histogram import HistogramPlan
 from privopt.mechanisms.evaluation.leaves import LeafPlan
 from privopt.mechanisms.privacy.noise import NoiseSource
@@ -142,6 +148,8 @@ AUDITS: Mapping[str, Callable[[], tuple[AuditedClaim, ...]]] = {
     GaussianRSPM.name: _gaussian,
     OPDisc.name: _opdisc,
     **RISK_AUDITS,
+    SufficientStatistics.name: moments_claims,
+    PerturbationWithHessian.name: perturbed_hessian_claims,
     HistogramPlan.name: evaluation_claims,
     **NONCONVEX_AUDITS,
     SeededScorecard.name: seeded_claims,
@@ -151,6 +159,7 @@ AUDITS: Mapping[str, Callable[[], tuple[AuditedClaim, ...]]] = {
     "rule-list": rule_list_claims,
     LeafPlan.name: leaf_claims,
     SelectionPlan.name: selection_claims,
+    SubsetPlan.name: subset_claims,
     **HEAVY_TAILED_AUDITS,
     **NEWTON_AUDITS,
     **OPSAMP_AUDITS,
