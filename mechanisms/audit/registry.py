@@ -35,6 +35,7 @@ from privopt.mechanisms.audit.neighbours import (
 )
 from privopt.mechanisms.audit.nonconvex import NONCONVEX_AUDITS
 from privopt.mechanisms.audit.opsamp import OPSAMP_AUDITS
+from privopt.mechanisms.audit.schemas import schema_claims
 from privopt.mechanisms.audit.scorecards import means_claims, prevalence_claims, seeded_claims
 from privopt.mechanisms.audit.selection import selection_claims
 from privopt.mechanisms.discrete.exponential import ExponentialMechanism, PermuteAndFlip
@@ -45,6 +46,7 @@ from privopt.mechanisms.discrete.rspm import GaussianRSPM, LaplaceRSPM
 from privopt.mechanisms.evaluation.histogram import HistogramPlan
 from privopt.mechanisms.evaluation.leaves import LeafPlan
 from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.mechanisms.schemas.learning import SchemaPlan
 from privopt.mechanisms.scorecards.prevalence import PrevalencePlan
 from privopt.mechanisms.scorecards.seeded import SeededScorecard
 from privopt.mechanisms.scorecards.units import NumberMeans
@@ -151,6 +153,7 @@ AUDITS: Mapping[str, Callable[[], tuple[AuditedClaim, ...]]] = {
     "rule-list": rule_list_claims,
     LeafPlan.name: leaf_claims,
     SelectionPlan.name: selection_claims,
+    SchemaPlan.name: schema_claims,
     **HEAVY_TAILED_AUDITS,
     **NEWTON_AUDITS,
     **OPSAMP_AUDITS,
