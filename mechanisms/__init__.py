@@ -66,6 +66,7 @@ _HOMES = {
     "SufficientStatistics": "convex.sufficient_statistics",
     "TrimmedGradientDescent": "heavy_tails.trimmed_descent",
     "TrimmedMean": "heavy_tails.trimmed_mean",
+    "budget": "privacy.ambient",
     "choose_model": "estimators.model_choice",
     "evaluate": "estimators.evaluate",
     "learn_schema": "estimators.learn_schema",
@@ -144,6 +145,7 @@ if TYPE_CHECKING:  # the same names, for type checkers
     from privopt.mechanisms.nonconvex.newton import DPCubicNewton as DPCubicNewton
     from privopt.mechanisms.nonconvex.spider import DPSpider as DPSpider
     from privopt.mechanisms.nonconvex.stationary import DPStationaryPoint as DPStationaryPoint
+    from privopt.mechanisms.privacy.ambient import budget as budget
     from privopt.mechanisms.privacy.noise import NoiseSource as NoiseSource
     from privopt.mechanisms.privacy.spend import PrivacySpend as PrivacySpend
     from privopt.mechanisms.registry import MEANS as MEANS

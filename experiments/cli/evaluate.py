@@ -49,8 +49,9 @@ def evaluate(
     ledger: Annotated[
         str | None,
         typer.Option(
+            envvar="PRIVOPT_LEDGER",
             help="Ledger, a path or URL, in which the spend is booked first; the evaluation is "
-            "refused if it overdraws the budget."
+            "refused if it overdraws the budget.",
         ),
     ] = None,
     insecure_seed: Annotated[

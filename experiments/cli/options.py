@@ -111,6 +111,7 @@ DeltaOption = Annotated[
 LedgerOption = Annotated[
     str | None,
     typer.Option(
+        envvar="PRIVOPT_LEDGER",
         help="Ledger, a path or URL, with #BUDGET if it holds several budgets, in which the spend is booked "
         "first; the fit is refused if it overdraws the budget.",
         rich_help_panel=_PRIVACY,

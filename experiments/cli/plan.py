@@ -70,7 +70,8 @@ def plan(
     ledger: Annotated[
         str | None,
         typer.Option(
-            help="Ledger, a path or URL: show whether its budget affords the fit; nothing is booked."
+            envvar="PRIVOPT_LEDGER",
+            help="Ledger, a path or URL: show whether its budget affords the fit; nothing is booked.",
         ),
     ] = None,
     class_weight: WeightOption = None,

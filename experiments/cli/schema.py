@@ -118,8 +118,9 @@ def learn(
     ledger: Annotated[
         str | None,
         typer.Option(
+            envvar="PRIVOPT_LEDGER",
             help="Ledger, a path or URL, in which the spend is booked first; refused if it overdraws the "
-            "budget."
+            "budget.",
         ),
     ] = None,
     insecure_seed: Annotated[

@@ -36,13 +36,12 @@ from privopt.mechanisms.convex.mirror_descent import DPAcceleratedMirrorDescent,
 from privopt.mechanisms.convex.objective_perturbation import ObjectivePerturbation
 from privopt.mechanisms.convex.output_perturbation import OutputPerturbation
 from privopt.mechanisms.convex.stochastic_gradient import DPStochasticGradient
-from privopt.mechanisms.convex.sufficient_statistics import SufficientStatistics
 from privopt.mechanisms.convex.svrg import DPSVRG, DPSVRGPlusPlus
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.risk.iteration import Output, noisy_iteration
 from privopt.mechanisms.risk.mechanism import FullBatchMechanism, RiskMechanism
 from privopt.mechanisms.risk.sets import default_start
-from privopt.problems.convex.losses import HuberLoss, Loss, SquaredLoss
+from privopt.problems.convex.losses import HuberLoss, Loss
 from privopt.problems.convex.regularizers import ridge
 from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts
 from privopt.problems.convex.sets.interface import ConvexSet
@@ -392,41 +391,6 @@ def _minimum_law(edges: Floats, plan: ObjectivePerturbation, records: Records) -
     return masses(special.ndtr(slope / plan.sigma))
 
 
-# --- moments ---------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class SignSampler:
-    """Sampler of the sign of a plan's release: 0 for below 0, 1 for 0, 2 for above."""
-
-    points: PointSampler
-
-    def __call__(self, runs: int, noise: NoiseSource) -> list[Outcome]:
-        return list((np.sign(self.points(runs, noise)).astype(int) + 1).tolist())
-
-
-def _sufficient_statistics() -> tuple[AuditedClaim, ...]:
-    """Return a pair: a label of B or -B beside three of B, so that the tail of the noise decides the sign.
-
-    There is no constant feature. The weight has the sign of the noisy mean of products, whatever the prior
-    and the noisy mean of squares, which is never estimated as 0.
-    """
-    loss = SquaredLoss(2.0)
-    pair = tuple(Records((1.0,) * 4, (label, 1.0, 1.0, 1.0), loss) for label in (-1.0, 1.0))
-    plan = SufficientStatistics.plan(pair[0].facts, epsilon=_EPSILON, delta=_SMALL_DELTA)
-
-    def law(one: SufficientStatistics, records: Records) -> Floats:
-        sigma = one.vector_noise.sigma
-        up = special.ndtr(np.dot(records.features, records.labels) / 4 / sigma)
-        return np.array([1 - up, 0.0, up])
-
-    def run(one: SufficientStatistics, records: Records) -> Sampler:
-        return SignSampler(PointSampler(one, records))
-
-    mutants = {"noise halved": dataclasses.replace(plan, vector_noise=with_less_noise(plan.vector_noise))}
-    return (risk_claim(plan, (pair[0], pair[1]), "labels at either end", run, law, mutants),)
-
-
 RISK_AUDITS: Mapping[str, Callable[[], tuple[AuditedClaim, ...]]] = {
     DPGradientDescent.name: partial(gradient_claims, DPGradientDescent, WholeSpace(1)),
     DPProximalGradient.name: partial(gradient_claims, DPProximalGradient, L2Ball(1, _WIDE)),
@@ -439,5 +403,4 @@ RISK_AUDITS: Mapping[str, Callable[[], tuple[AuditedClaim, ...]]] = {
     DPSVRGPlusPlus.name: partial(_variance_reduced, DPSVRGPlusPlus, (1, 2)),
     OutputPerturbation.name: _output_perturbation,
     ObjectivePerturbation.name: _objective_perturbation,
-    SufficientStatistics.name: _sufficient_statistics,
 }

@@ -23,6 +23,7 @@ from privopt.mechanisms.audit.convex import RISK_AUDITS
 from privopt.mechanisms.audit.evaluation import evaluation_claims
 from privopt.mechanisms.audit.heavy_tails import HEAVY_TAILED_AUDITS
 from privopt.mechanisms.audit.laws import audit_plan
+from privopt.mechanisms.audit.moments import moments_claims
 from privopt.mechanisms.audit.neighbours import (
     LossTable,
     Neighbours,
@@ -38,6 +39,7 @@ from privopt.mechanisms.audit.opsamp import OPSAMP_AUDITS
 from privopt.mechanisms.audit.schemas import schema_claims
 from privopt.mechanisms.audit.scorecards import means_claims, prevalence_claims, seeded_claims
 from privopt.mechanisms.audit.selection import selection_claims
+from privopt.mechanisms.convex.sufficient_statistics import SufficientStatistics
 from privopt.mechanisms.discrete.exponential import ExponentialMechanism, PermuteAndFlip
 from privopt.mechanisms.discrete.mechanism import LatticeMechanism
 from privopt.mechanisms.discrete.opdisc import OPDisc
@@ -144,6 +146,7 @@ AUDITS: Mapping[str, Callable[[], tuple[AuditedClaim, ...]]] = {
     GaussianRSPM.name: _gaussian,
     OPDisc.name: _opdisc,
     **RISK_AUDITS,
+    SufficientStatistics.name: moments_claims,
     HistogramPlan.name: evaluation_claims,
     **NONCONVEX_AUDITS,
     SeededScorecard.name: seeded_claims,

@@ -89,6 +89,9 @@ class DPStochasticGradient(IterativeMechanism):
     def step_sizes(self) -> tuple[float, float]:
         return self.step_size, self.step_size
 
+    def _compile(self, risk: EmpiricalRisk) -> None:
+        risk.compile(batches=True)
+
     def _run(self, risk: EmpiricalRisk, run: Run) -> tuple[Vector, None]:
         n, q, eta = self.facts.n_records, self.sampling, self.step_size
         step = prox_step(self.convex_set, self.regularizer)

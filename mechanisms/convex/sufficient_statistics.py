@@ -139,6 +139,9 @@ class SufficientStatistics(RiskMechanism):
         """Factor of y^2."""
         return _SQUARE_WEIGHT * self._label_weight**2
 
+    def _compile(self, risk: EmpiricalRisk) -> None:
+        """Compile nothing: moments are matrix products."""
+
     def _run(self, risk: EmpiricalRisk, run: Run) -> tuple[Vector, None]:
         found, sigma = self._noisy_moments(risk, run)
         return self._model(found.features, found.products, sigma), None

@@ -180,6 +180,10 @@ class DPSVRG(RiskMechanism):
     def _next_start(self, _last: Vector, average: Vector) -> Vector:
         return average
 
+    def _compile(self, risk: EmpiricalRisk) -> None:
+        risk.compile()
+        risk.compile(batches=True)
+
     def _run(self, risk: EmpiricalRisk, run: Run) -> tuple[Vector, None]:
         source = run.source
         draw = source or NoiseSource()  # batches are random even in a fit without noise

@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from privopt.mechanisms.estimators.additive_card import AdditiveCard
 from privopt.mechanisms.estimators.additive_sql import additive_statement
-from privopt.mechanisms.estimators.booking import BookedEstimator, booked
+from privopt.mechanisms.estimators.booking import BookedEstimator, booked, part_of_release
 from privopt.mechanisms.estimators.counting import check_number
 from privopt.mechanisms.estimators.predictions import ScoredClassifier, by_parts
 from privopt.mechanisms.estimators.public_facts import declared_schema
@@ -143,8 +143,9 @@ class PrivateAdditiveTreeClassifier(
             self.ledger, replace(planned.spend, insecure_seed=source.insecure_seed), given
         ) as records:
             check_number(records.n_records, n)
-            card.fit(records)
-            tree.fit(records)
+            with part_of_release():
+                card.fit(records)
+                tree.fit(records)
         self._set(card, tree)
         label: Any = y if isinstance(y, str) else getattr(y, "name", None)
         self.target_ = label if isinstance(label, str) else ""

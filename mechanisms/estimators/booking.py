@@ -10,9 +10,9 @@ module.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
@@ -21,9 +21,11 @@ import pandas as pd
 from numpy.typing import NDArray
 from sklearn.utils.validation import column_or_1d
 
-from privopt.mechanisms.errors import LedgerUnavailableError
+from privopt.mechanisms.errors import BudgetExceededError, LedgerUnavailableError
 from privopt.mechanisms.estimators.labels import check_given
+from privopt.mechanisms.estimators.repeats import warn_of_repeat
 from privopt.mechanisms.estimators.validation import without_values
+from privopt.mechanisms.privacy.ambient import CarriedBudgets, addresses_around, opened
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.problems.arguments import told
 from privopt.problems.arrays import check_unmasked
@@ -51,19 +53,25 @@ class Unread(Generic[Content]):
     Attributes:
         n_records: number of records, public.
         n_columns: number of columns, public; None if a schema determines it.
+        given: the object that was given as the table, None if unknown.
     """
 
     n_records: int
     _read: Callable[[], Content]
     n_columns: int | None = None
+    given: object = None
 
     def then(self, make: Callable[[Content], Made]) -> Unread[Made]:
         """Return unread records to which ``make`` is applied when they are read."""
-        return Unread(self.n_records, lambda: make(self._read()), self.n_columns)
+        return Unread(self.n_records, lambda: make(self._read()), self.n_columns, self.given)
+
+    def known(self, content: Made) -> Unread[Made]:
+        """Return these records after they were read."""
+        return Unread(self.n_records, lambda: content, self.n_columns, self.given)
 
 
 @contextmanager
-def charged(charge: Charge) -> Iterator[None]:
+def charged(charge: Charge | None) -> Iterator[None]:
     """Context manager in which fits are charged to a release that is booked as a whole, not to a ledger."""
     before = _CHARGED.set(charge)
     try:
@@ -74,37 +82,67 @@ def charged(charge: Charge) -> Iterator[None]:
 
 @contextmanager
 def booked(
-    ledger: Ledger | str | Path | None, spend: PrivacySpend, records: Unread[Content]
+    ledger: Ledger | CarriedBudgets | str | Path | None, spend: PrivacySpend, records: Unread[Content]
 ) -> Iterator[Content]:
-    """Context manager that reserves the spend in the ledger, if there is one, and reads the records.
+    """Context manager that reserves the spend, and reads the records.
 
-    An error after the reservation carries a note that the reserved spend counts as spent. Fits within it
-    that have no ledger of their own are parts of the release.
+    It is reserved in the ledger, if there is one, otherwise in all ambient budgets (``budget``). An error
+    after the reservation carries a note that the reserved spend counts as spent.
 
     Raises:
-        BudgetExceededError: the ledger refused; nothing was read.
+        BudgetExceededError: a ledger refused; nothing was read.
     """
     charge = _CHARGED.get()
     if charge is not None:
         charge(spend)
+    if charge not in (None, _covered) or (charge is _covered and ledger is None):
+        yield records._read()
+        return
+    books = _books(ledger)
+    if not books:
+        warn_of_repeat(records.given, spend)
+    with charged(None), _reserved(books, spend):  # a fit in a callback of this one is booked by itself
+        yield records._read()
+
+
+@contextmanager
+def part_of_release() -> Iterator[None]:
+    """Context manager in which fits without a ledger of their own are parts of a release that is booked."""
     with charged(_covered):
-        # A fit within another one, in a callback say, that has a ledger of its own is booked there.
-        if ledger is None or charge not in (None, _covered):
-            yield records._read()
-            return
-        with _reserved(ledger, spend):
-            yield records._read()
+        yield
 
 
 def _covered(spend: PrivacySpend) -> None:
     """Accept a fit within a release that is booked: its spend is part of what was booked."""
 
 
-@contextmanager
-def _reserved(ledger: Ledger | str | Path, spend: PrivacySpend) -> Iterator[None]:
+def _books(ledger: Ledger | CarriedBudgets | str | Path | None) -> list[Ledger]:
+    """Open the ledgers in which a release is booked: its own, or else the ambient ones."""
+    if ledger is None:
+        addresses = addresses_around()
+        return opened(addresses) if addresses else []
+    if isinstance(ledger, CarriedBudgets):
+        return ledger.ledgers()
     from privopt.mechanisms.privacy.ledger import Ledger  # lazy: it imports a database library
 
-    book, reserved = ledger if isinstance(ledger, Ledger) else Ledger(ledger), False
+    return [ledger if isinstance(ledger, Ledger) else Ledger(ledger)]
+
+
+@contextmanager
+def _reserved(books: Sequence[Ledger], spend: PrivacySpend) -> Iterator[None]:
+    """Context manager that reserves the spend in all ledgers, or in none if one refuses."""
+    for book in books[1:]:  # the first refuses before anything is reserved
+        if (why := book.shortfall(spend)) is not None:
+            raise BudgetExceededError(f"{spend} would overdraw {book}: {why}. Nothing was run")
+    with ExitStack() as reservations:
+        for book in books:
+            reservations.enter_context(_spending(book, spend))
+        yield
+
+
+@contextmanager
+def _spending(book: Ledger, spend: PrivacySpend) -> Iterator[None]:
+    reserved = False
     try:
         with book.spending(spend):
             reserved = True
@@ -129,15 +167,15 @@ def read_unbooked(ledger: object, records: Unread[Content], undeclared: Sequence
     """Read the records without a booking, to infer facts that were not declared.
 
     Raises:
-        InvalidInputError: there is a ledger, or a booking for several fits; records are then read only
-            after a booking.
+        InvalidInputError: there is a ledger, an ambient budget or a booking for several fits; records are
+            then read only after a booking.
     """
     if _CHARGED.get() is not None:
         raise InvalidInputError(
             f"declare {' and '.join(undeclared)}: in a search nothing is inferred from records, as all fits "
             "are booked before the first one reads them"
         )
-    if ledger is not None:
+    if ledger is not None or (undeclared and addresses_around()):
         raise InvalidInputError(
             f"declare {' and '.join(undeclared)}: with a ledger nothing is inferred from records, as a fit "
             "is booked before they are read"
@@ -171,7 +209,7 @@ def unread_table(
     if schema is not None:
         schema.codes(_without_records(X, shape))
     _check_label_shape(y, shape[0])
-    return Unread(shape[0], lambda: (X, y), shape[1] if len(shape) == 2 else None)
+    return Unread(shape[0], lambda: (X, y), shape[1] if len(shape) == 2 else None, X)
 
 
 def _without_records(table: Any, shape: tuple[int, ...]) -> Any:
@@ -223,7 +261,11 @@ def _refuse_shape(shape: tuple[int, ...]) -> NoReturn:
 
 
 class BookedEstimator:
-    """Base of estimators with a ``ledger``; passwords in its URL are neither printed nor pickled."""
+    """Base of estimators with a ``ledger``; passwords in its URL are neither printed nor pickled.
+
+    An estimator without a ledger that is pickled within an ambient budget takes it along, for the process
+    that fits it; a fitted one takes no address along.
+    """
 
     @property
     def ledger(self) -> Any:
@@ -233,6 +275,24 @@ class BookedEstimator:
     @ledger.setter
     def ledger(self, given: Any) -> None:
         self.__dict__["ledger"] = _without_password(given)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state to pickle, with the ambient budgets in place of no ledger."""
+        found: Any = super().__getstate__()
+        state: dict[str, Any] = dict(found or self.__dict__)
+        fitted = any(name.endswith("_") and not name.startswith("_") for name in state)
+        if state.get("ledger") is None:
+            state["ledger"] = CarriedBudgets.around(fitted=fitted)
+        elif isinstance(state["ledger"], CarriedBudgets) and fitted:
+            state["ledger"] = replace(state["ledger"], addresses=())
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Restore the state; in the process where it was pickled, budgets are around it or not."""
+        carried = state.get("ledger")
+        if isinstance(carried, CarriedBudgets) and carried.is_here:
+            state = {**state, "ledger": None}
+        self.__dict__.update(state)
 
 
 def _without_password(ledger: Any) -> Any:

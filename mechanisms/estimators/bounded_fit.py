@@ -42,7 +42,7 @@ from privopt.mechanisms.privacy.reliance import spent
 from privopt.mechanisms.privacy.usefulness import warn_if_noise
 from privopt.mechanisms.risk.choice import Choice, choose_risk_mechanism, natural_norm
 from privopt.mechanisms.risk.mechanism import RealRelease, RiskMechanism
-from privopt.oracles.limits import Limits, check_limits
+from privopt.oracles.limits import Limits, check_limits, within
 from privopt.problems.arguments import check_type, told
 from privopt.problems.convex.parsing import parse_regularizer, parse_set
 from privopt.problems.convex.regularizers import ElasticNet
@@ -120,7 +120,9 @@ class BoundedFit(PrivateLinearModel):
                 # Plan again with the same budget, for the released class weights.
                 carried = weights.release(read.held, source)
                 plan = planned(carried)
-            risks = (risk_of(table, k, carried, plan.facts) for k in range(seen.releases))
+            # Counted rows are measured by a kernel.
+            risk = partial(risk_of, table, weights=carried, facts=plan.facts)
+            risks = (within(clock, partial(risk, number=k)) for k in range(seen.releases))
             releases = [plan.release(risk, source, limits=clock.rest) for risk in risks]
         self._keep(releases, plan, choice.reason, seen.targets, schema)
         self._keep_inference(releases, seen, schema)
@@ -202,7 +204,7 @@ class BoundedFit(PrivateLinearModel):
         if not lacking:
             return given, True
         table = read_unbooked(self.ledger, given, lacking)
-        return Unread(given.n_records, lambda: table, given.n_columns), True
+        return given.known(table), True
 
     def _given_parts(self, X: Any, parts: Parts, schema: Schema | None) -> Unread[Parts]:
         if lacking := self._undeclared(schema):

@@ -71,9 +71,8 @@ def learn_schema(
         BudgetExceededError: the ledger refused the spend; no cell was read.
     """
     check_unmasked(table, "the table")
-    frame = as_pandas(table)
     known = None if declared is None else declared_schema(declared)
-    n, kinds = _size(frame), column_types(frame, types or {}, known, leave_out)
+    n, kinds = _size(table), column_types(_declared(table), types or {}, known, leave_out)
     plan = SchemaPlan.plan(
         kinds,
         n,
@@ -83,14 +82,14 @@ def learn_schema(
         declared=known,
         na_values=na_values,
     )
-    return released_schema(plan, frame, ledger, NoiseSource(insecure_seed))
+    return released_schema(plan, table, ledger, NoiseSource(insecure_seed))
 
 
 def released_schema(
-    plan: SchemaPlan, frame: Any, ledger: Ledger | str | Path | None, source: NoiseSource
+    plan: SchemaPlan, table: Any, ledger: Ledger | str | Path | None, source: NoiseSource
 ) -> LearnedSchema:
     """Book a plan, then run it on a table of as many records."""
-    unread = Unread(plan.n_records, partial(_cells, frame))
+    unread = Unread(plan.n_records, partial(_cells, table), given=table)
     with booked(ledger, plan.spend_with(source), unread) as cells:
         return plan.release(cells, source)
 
@@ -113,22 +112,39 @@ def column_types(
     return {n: types[n] if n in types else str(_type(places[n], dtypes[n])) for n in wanted}
 
 
-def _cells(frame: Any) -> dict[str, Any]:
-    return {str(name): values for name, values in columns_of(frame)}
+def _cells(table: Any) -> dict[str, Any]:
+    return {str(name): values for name, values in columns_of(table)}
 
 
-def _size(frame: Any) -> int:
+def _declared(table: Any) -> Any:
+    """Return a table with the declared types of its columns, as pandas has them.
+
+    A table of another library is converted without its rows: with them a missing cell changes the type of a
+    column of booleans.
+    """
+    return table if isinstance(table, pd.DataFrame | Mapping) else as_pandas(table.slice(0, 0))
+
+
+def _is_frame(table: Any) -> bool:
+    """Return whether a table is a data frame in memory of another library (polars, pyarrow)."""
+    return all(hasattr(table, name) for name in ("to_pandas", "slice", "shape"))
+
+
+def _size(table: Any) -> int:
     """Return the number of records of a table.
 
     Raises:
         InvalidInputError: no table with names, or no records.
     """
-    if not isinstance(frame, pd.DataFrame | Mapping):
+    if not (isinstance(table, pd.DataFrame | Mapping) or _is_frame(table)):
         raise InvalidInputError(
             "a schema is learned from a table in memory with names: a data frame or a mapping of columns; "
-            f"got {type(frame).__name__}"
+            f"got {type(table).__name__}"
         )
-    lengths = {shape_of(values)[:1] for _, values in frame.items()}
+    if not isinstance(table, Mapping):
+        lengths = {shape_of(table)[:1]}
+    else:
+        lengths = {shape_of(values)[:1] for values in table.values()}
     if len(lengths) != 1 or () in lengths:
         raise InvalidInputError("all columns of a table must be one-dimensional and of the same length")
     n: int = lengths.pop()[0]

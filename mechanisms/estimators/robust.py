@@ -116,7 +116,7 @@ class _PrivateRobustModel(PrivateLinearModel):
         table = given.then(lambda pair: self._read(pair[0], pair[1], schema, source))
         if getattr(self, "classes", ()) is None:
             X, targets = read_unbooked(self.ledger, table, ["classes"])
-            table = Unread(n, lambda: (X, targets))
+            table = table.known((X, targets))
         else:
             targets = self._declared_targets()
         plan, reason = choose_robust(

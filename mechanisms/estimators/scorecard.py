@@ -261,7 +261,7 @@ class PrivateHalfspaceClassifier(
             assert table is not None
             X, labels = labelled_columns(self, *read_unbooked(self.ledger, table, undeclared))
             facts = self._public_schema(X), self._public_classes(labels)
-            return _Given(*facts, Unread(len(labels), lambda: _counted(X, labels, *facts)))
+            return _Given(*facts, table.known(X).then(lambda X: _counted(X, labels, *facts)))
         schema, classes = self._public_schema(None), self._public_classes(np.array([]))
         if table is not None:
             counted = table.then(lambda pair: self._counted(pair[0], pair[1], schema, classes))

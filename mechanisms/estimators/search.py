@@ -31,6 +31,7 @@ from privopt.mechanisms.estimators.public_facts import declared_schema, public_d
 from privopt.mechanisms.estimators.rowwise import FreshModel, is_own
 from privopt.mechanisms.estimators.search_advice import expected_lines
 from privopt.mechanisms.estimators.validation import as_table, validated
+from privopt.mechanisms.privacy.ambient import CarriedBudgets
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.parameters import check_count
 from privopt.mechanisms.privacy.reliance import relying_on
@@ -539,6 +540,8 @@ def _with(estimator: Any, params: Mapping[str, Any]) -> Any:
     except (TypeError, ValueError) as error:
         raise InvalidInputError(f"{name} with {_words(params)}: {error}") from None
     known = model.get_params(deep=False)
+    if isinstance(known.get("ledger"), CarriedBudgets):  # the search carries them, too
+        known = model.set_params(ledger=None).get_params(deep=False)
     if "epsilon" not in known and "mu" not in known:
         raise InvalidInputError(
             f"{name} has no parameter epsilon or mu, so that its fit would not be private: a search takes "

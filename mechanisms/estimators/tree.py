@@ -233,7 +233,7 @@ class _PrivateBranchingClassifier(
             X, labels = labelled_columns(self, *read_unbooked(self.ledger, table, undeclared))
             known = Predicates.of(Schema.infer(X)) if predicates is None else predicates
             classes = distinct_classes(self.classes, labels)
-            return _Given(known, classes, Unread(len(labels), lambda: _rows(X, labels, known, classes)))
+            return _Given(known, classes, table.known(X).then(lambda X: _rows(X, labels, known, classes)))
         assert predicates is not None
         public = predicates, distinct_classes(self.classes, np.array([]))
         if counted is not None:

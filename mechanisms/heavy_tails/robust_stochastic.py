@@ -68,6 +68,9 @@ class RobustStochasticGradient(RobustDescent):
         sigma = self.vector_noise.sigma / (self.sampling * self.facts.n_records)
         return {"sigma": sigma, "q": self.sampling, "scale": self.truncation.scale}
 
+    def _compile(self, risk: EmpiricalRisk) -> None:
+        risk.compile(batches=True)
+
     def _run(self, risk: EmpiricalRisk, run: Run) -> tuple[Vector, None]:
         soft, expected = self.truncation, self.sampling * self.facts.n_records
         records = self._records(risk)

@@ -9,7 +9,7 @@ import numpy as np
 
 from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.mechanisms.heavy_tails.descent import Descent, RobustDescent
-from privopt.mechanisms.heavy_tails.trimming import Trimming
+from privopt.mechanisms.heavy_tails.trimming import Trimming, smooth_sensitivity
 from privopt.mechanisms.privacy.parameters import check_count
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.mechanisms.risk.iteration import Run
@@ -78,6 +78,10 @@ class TrimmedGradientDescent(RobustDescent):
     @property
     def _gradient_size(self) -> float:
         return 10 * (abs(self.trimming.low) + abs(self.trimming.high))
+
+    def _compile(self, risk: EmpiricalRisk) -> None:
+        super()._compile(risk)
+        smooth_sensitivity(np.arange(5.0), 1, 1.0, 1.0)
 
     def _run(self, risk: EmpiricalRisk, run: Run) -> tuple[Vector, None]:
         records, trim, source = self._records(risk), self.trimming, run.source

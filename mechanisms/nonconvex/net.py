@@ -133,6 +133,9 @@ class NetMechanism(RiskMechanism):
         unit = loss_spread(self.facts, self.net.radius) / LOSS_UNITS
         return self.net.alpha * slope + drawn + 2 * unit
 
+    def _compile(self, risk: EmpiricalRisk) -> None:
+        """Compile nothing: the oracle compiles what it needs when it is prepared."""
+
     def _run(self, risk: EmpiricalRisk, run: Run) -> tuple[Vector, SmoothCertificate | None]:
         problem = NetProblem(risk, self.net, self.regularizer.l2)
         if run.source is None:

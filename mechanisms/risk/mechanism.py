@@ -13,6 +13,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -32,7 +33,7 @@ from privopt.mechanisms.risk.iteration import Method, Output, Run, StepClock, ch
 from privopt.mechanisms.risk.sets import check_facts, check_regularizer, checked_set, default_start
 from privopt.mechanisms.risk.step_counts import typical_distance
 from privopt.oracles.convex.smooth import SmoothCertificate
-from privopt.oracles.limits import Limits, started
+from privopt.oracles.limits import Limits, started, within
 from privopt.problems.convex.regularizers import NO_REGULARIZER, ElasticNet, Vector
 from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts, RowNorm
 from privopt.problems.convex.sets.interface import ConvexSet
@@ -320,12 +321,18 @@ class RiskMechanism(ABC):
 
         Raises:
             PlanMismatchError: the plan was made for other facts.
-            UnfinishedDrawError, CertificateError: a limit was reached. That fact, like the running time, is
-                outside the guarantee.
+            UnfinishedBuildError, UnfinishedDrawError, CertificateError: a limit was reached. That fact, like
+                the running time, is outside the guarantee.
         """
         self._check(risk)
         source, fresh = checked_source(noise), self._fresh()
-        return fresh._released(risk, Run(fresh._start(start), source, started(limits)), spent(self, source))
+        run = Run(fresh._start(start), source, started(limits))
+        within(run.watch, partial(fresh._compile, risk))
+        return fresh._released(risk, run, spent(self, source))
+
+    def _compile(self, risk: EmpiricalRisk) -> None:
+        """Compile what a run computes with, before the first step."""
+        risk.compile()
 
     def _released(self, risk: EmpiricalRisk, run: Run, spend: PrivacySpend) -> RealRelease:
         """Run once and return the release; a mechanism that releases more than a point overrides it."""

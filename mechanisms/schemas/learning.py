@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -192,7 +193,7 @@ class SchemaPlan:
             SchemaError: no column is left. That is post-processing of what was released, too.
         """
         found = {plan.name: self._released(plan, cells, source) for plan in self.columns}
-        columns = found | {column.name: column for column in self.declared}
+        columns = _distinct(found, self.declared) | {column.name: column for column in self.declared}
         kept = [column for name in self.order if (column := columns[name]) is not None]
         if not kept:
             raise SchemaError(
@@ -207,26 +208,18 @@ class SchemaPlan:
         held, kind = cells[plan.name], plan.type
         markers = Markers.of(self.na_values)
         if kind is ColumnType.BOOLEAN:
-            return MissingLevel(Categorical(plan.name, [False, True], "ignore", na_values=self.na_values))
+            return _of_categories(plan.name, [False, True], self.na_values)
         if plan.vote is not None:
             kind = plan.vote.release(read_numbers(held, markers), source)
         if kind is ColumnType.TEXT:
             assert plan.categories is not None
             texts = plan.categories.release(_texts(held, markers), source)
-            taken = self._other_features(plan.name)
-            names = [text for text in texts if _is_writable(text) and f"{plan.name}={text}" not in taken]
-            made = Categorical(plan.name, names, "ignore", na_values=self.na_values) if names else None
-            return None if made is None else MissingLevel(made)
+            return _of_categories(plan.name, [text for text in texts if _is_writable(text)], self.na_values)
         assert plan.cuts is not None
         values = read_numbers(held, markers).values
         whole = kind is ColumnType.WHOLE
         cuts = readable_cuts(plan.cuts.release(values[~np.isnan(values)], source), whole=whole)
         return MissingLevel(Binned(plan.name, outer_edges(cuts, whole=whole), na_values=self.na_values))
-
-    def _other_features(self, name: str) -> set[str]:
-        """Return names of features of other columns; a category whose feature has one of them is dropped."""
-        declared = {feature for column in self.declared for feature in column.feature_names}
-        return declared | {f"{plan.name} is missing" for plan in self.columns if plan.name != name}
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready: the spend, and what each column costs."""
@@ -323,6 +316,28 @@ def _records_for(mu: float, depth: int, n: int, *, votes: bool) -> int:
     """Return the number of records for trees of a depth, if each column is mu-GDP."""
     left = 1 - _VOTE_SHARE if votes else 1.0
     return math.ceil(ENOUGH / strength_of(mu * math.sqrt(left / depth), n))
+
+
+def _of_categories(
+    name: str, categories: Sequence[str | int], na_values: Sequence[str | float]
+) -> Column | None:
+    """Return a learned column with these categories; None without any."""
+    return MissingLevel(Categorical(name, categories, "ignore", na_values=na_values)) if categories else None
+
+
+def _distinct(learned: Mapping[str, Column | None], declared: Sequence[Column]) -> dict[str, Column | None]:
+    """Drop learned categories whose feature has the name of another, as such a schema would be refused.
+
+    A column "a" with the category "b=c" and a column "a=b" with the category "c" have both "a=b=c".
+    """
+    columns = [*declared, *(column for column in learned.values() if column is not None)]
+    named, kept = Counter(name for column in columns for name in column.feature_names), dict(learned)
+    for name, column in learned.items():
+        inner = column.column if isinstance(column, MissingLevel) else None
+        if isinstance(inner, Categorical):
+            alone = [c for c, f in zip(inner.categories, inner.feature_names, strict=True) if named[f] == 1]
+            kept[name] = _of_categories(name, alone, inner.na_values)
+    return kept
 
 
 def _texts(cells: Any, markers: Markers) -> Iterable[str]:

@@ -60,6 +60,9 @@ class PartitionedRisk(EmpiricalRisk):
             total += answer.sums
         return total
 
+    def compile(self, *, batches: bool = False) -> None:
+        """Leave compiling to the first pass, where the parts are."""
+
     def predictions(self, w: Any) -> NoReturn:
         """Raise InvalidInputError: partitioned records are summed, never collected in one place."""
         raise InvalidInputError(

@@ -244,6 +244,21 @@ class EmpiricalRisk:
         """Run ``task`` on every part of the records and add the results up; here there is one part."""
         return task(self)
 
+    def compile(self, *, batches: bool = False) -> None:
+        """Compile the kernels of a pass over all records, or load them, on one row.
+
+        Args:
+            batches: those of sums over some records instead.
+        """
+        from privopt.problems.convex.passes import predict_each
+
+        zeros, first = np.zeros(self.facts.dimension), slice(0, 1)
+        if batches:
+            X, _, scale = self._batch(np.zeros(1, dtype=np.int64))
+            predict_each(X, scale, zeros)
+        else:
+            self._add(zeros, first, self._predict(first, self._lowered(zeros)))
+
     def _mean(self, task: Callable[[EmpiricalRisk], Vector]) -> Vector:
         return np.asarray(self.total(task) / self.facts.n_records)
 

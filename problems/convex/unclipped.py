@@ -70,6 +70,13 @@ class UnclippedRisk(EmpiricalRisk):
         _add_soft(rows_of(X), slice(0, len(y)), np.asarray(slopes, np.float64), beta, total)
         return total * scale
 
+    def compile(self, *, batches: bool = False) -> None:
+        zeros, first = np.zeros(self.facts.dimension), slice(0, 1)
+        if batches:
+            self.soft_gradient_sum(zeros, np.zeros(1, dtype=np.int64), 1.0, 1.0)
+        else:
+            _add_soft(self._rows, first, self._slopes(first, self._lowered(zeros)), 1.0, zeros)
+
     def _slopes(self, rows: slice, point: RealArray, scale: float = 1.0) -> Vector:
         # What overflows becomes infinite or NaN, for which an influence is bounded too.
         with np.errstate(over="ignore", invalid="ignore"):

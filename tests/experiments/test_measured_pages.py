@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from privopt.experiments import accuracy, benchmark_gradient, engines, questions, scorecards
+from privopt.experiments import accuracy, benchmark_gradient, engines, intervals, questions, scorecards
 
 DOCS = Path(__file__).resolve().parents[2] / "experiments" / "docs"
 # Facts about the machine of a run.
@@ -26,6 +26,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "accuracy": lambda: accuracy.page(results("accuracy-draws"), {}, 20),
     "engines": lambda: engines.page(engines.in_order(results("engines")), ""),
     "gradient": lambda: benchmark_gradient.page(results("gradient"), results("sparse-steps"), (581_012, 54)),
+    "intervals": lambda: intervals.page(results("intervals")),
     "tree-questions": lambda: questions.page(results("tree-questions")),
     "scorecards": lambda: scorecards.page(results("scorecards"), "", ""),
 }

@@ -150,7 +150,7 @@ def bad_value(column: str, value: object) -> pd.DataFrame:
         {"income": [10.0, 20.0, SECRET_NUMBER], "town": ["Aix", "Brno", "Aix"], "age": [20.0, 40.0, 60.0]}
     )
     frame[column] = frame[column].astype(object)
-    frame.loc[1, column] = value
+    frame.at[1, column] = value
     return frame
 
 

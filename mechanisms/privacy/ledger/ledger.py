@@ -96,7 +96,7 @@ class Ledger:
     @classmethod
     def create(
         cls,
-        address: str | os.PathLike[str],
+        address: str | os.PathLike[str] | Address,
         epsilon: float,
         delta: float = 0.0,
         *,

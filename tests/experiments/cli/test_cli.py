@@ -306,6 +306,19 @@ def test_usage_errors_are_one_line_too(privopt: Command, words: tuple[str, ...])
     assert run.stderr.count("\n") == 1 if words else "Usage" in run.stdout + run.stderr
 
 
+def test_ledger_of_the_environment_is_the_default(
+    privopt: Command, clinic: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    privopt("budget", "create", "default", "--epsilon", 1, "--delta", 0.1, cwd=clinic)
+    monkeypatch.setenv("PRIVOPT_LEDGER", "default")
+    for code in (0, 1):  # the second would overdraw it
+        assert privopt(*FIT, "--data", "patients.csv", "--epsilon", 0.6).returncode == code
+    privopt("budget", "create", "own", "--epsilon", 1, "--delta", 0.1, cwd=clinic)
+    words = ("--data", "patients.csv", "--epsilon", 0.6, "--ledger", "own")
+    assert privopt(*FIT, *words).returncode == 0
+    assert Ledger(clinic / "default").total().epsilon == Ledger(clinic / "own").total().epsilon == 0.6
+
+
 def test_files_of_another_kind_are_no_ledgers(privopt: Command, clinic: Path) -> None:
     for words in (("show",), ("check", "--epsilon", 1), ("spend", "--epsilon", 1)):
         run = privopt("budget", words[0], "patients.csv", *words[1:], cwd=clinic)

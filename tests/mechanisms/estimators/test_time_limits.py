@@ -11,7 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from privopt.mechanisms import PrivateHalfspaceClassifier
+from privopt.mechanisms import (
+    PrivateHalfspaceClassifier,
+    PrivateLogisticRegression,
+    PrivateRobustClassifier,
+)
 from privopt.mechanisms.estimators import tree
 from privopt.mechanisms.nonconvex import net
 from privopt.mechanisms.nonconvex.constrained import DPConstrainedStationaryPoint
@@ -180,6 +184,34 @@ def test_a_tree_whose_sampler_is_never_built_ends(
     monkeypatch.setattr(tree, "prepare_oracle", endless)
     with pytest.raises(UnfinishedBuildError):
         tree.PrivateTreeClassifier(limits=Limits(cancelled=Patience(3)), **FACTS).fit(X, Y)
+
+
+_PASSES = "privopt.problems.convex.passes"
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "kernel"),
+    [
+        ("dp-pgd", f"{_PASSES}._predict_dense"),
+        ("objective-perturbation", f"{_PASSES}._add_dense"),
+        ("dp-sgd", f"{_PASSES}._predict_each"),
+        ("dp-svrg", f"{_PASSES}._predict_each"),
+        ("robust-gd", "privopt.problems.convex.soft_truncation.add_soft_dense"),
+        ("robust-sgd", "privopt.problems.convex.soft_truncation.add_soft_dense"),
+        ("trimmed-gd", "privopt.problems.convex.windows.best_window"),
+    ],
+)
+def test_a_linear_fit_does_not_wait_for_its_compiler(
+    mechanism: str, kernel: str, endless: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kernel, endless)
+    rng = np.random.default_rng(0)
+    rows, labels = rng.normal(size=(200, 2)), rng.integers(0, 2, 200)
+    bounded = kernel.startswith(_PASSES)
+    model = PrivateLogisticRegression(data_norm=1.0) if bounded else PrivateRobustClassifier()
+    model.set_params(classes=(0, 1), mechanism=mechanism, limits=Limits(cancelled=Patience(9)))
+    with pytest.raises(UnfinishedBuildError):
+        model.fit(rows, labels)
 
 
 def test_a_search_does_not_wait_for_its_compiler(

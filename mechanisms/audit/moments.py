@@ -1,0 +1,160 @@
+"""Audits of released moments: the sign of a model's weight, and the moments themselves.
+
+The moments of two neighbouring data sets differ by a known vector, and the noise is the same in all
+directions: the release projected on that vector is Gaussian, and no other function of it tells the data sets
+apart any better. Between the rows (e_1, B) and (e_2, 0), B the bound on labels, the difference is as long as
+the sensitivity allows, a third of its square being that of the squared label.
+
+Neighbours: replace-one, the number of records public.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+from privopt.mechanisms.audit.audit import Binned, Outcome, Sampler, exact_epsilon
+from privopt.mechanisms.audit.claims import RELEASED, AuditedClaim, Subject
+from privopt.mechanisms.audit.convex import PointSampler, Records, masses, risk_claim, with_less_noise
+from privopt.mechanisms.convex.sufficient_statistics import Moments, SufficientStatistics, moments
+from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.oracles.limits import Limits
+from privopt.problems.convex.losses import SquaredLoss
+from privopt.problems.convex.risk import EmpiricalRisk
+
+Floats = NDArray[np.float64]
+
+_EPSILON, _DELTA = 1.0, 0.01
+_LOSS = SquaredLoss(2.0)  # labels are bounded by 1
+
+
+@dataclass(frozen=True)
+class SignSampler:
+    """Sampler of the sign of a plan's release: 0 for below 0, 1 for 0, 2 for above."""
+
+    points: PointSampler
+
+    def __call__(self, runs: int, noise: NoiseSource) -> list[Outcome]:
+        return list((np.sign(self.points(runs, noise)).astype(int) + 1).tolist())
+
+
+def _sign_claim() -> AuditedClaim:
+    """Return a pair: a label of B or -B beside three of B, so that the tail of the noise decides the sign.
+
+    There is no constant feature. The weight has the sign of the noisy mean of products, whatever the prior
+    and the noisy mean of squares, which is never estimated as 0.
+    """
+    pair = tuple(Records((1.0,) * 4, (label, 1.0, 1.0, 1.0), _LOSS) for label in (-1.0, 1.0))
+    plan = SufficientStatistics.plan(pair[0].facts, epsilon=_EPSILON, delta=_DELTA)
+
+    def law(one: SufficientStatistics, records: Records) -> Floats:
+        sigma = one.vector_noise.sigma
+        up = special.ndtr(np.dot(records.features, records.labels) / 4 / sigma)
+        return np.array([1 - up, 0.0, up])
+
+    def run(one: SufficientStatistics, records: Records) -> Sampler:
+        return SignSampler(PointSampler(one, records))
+
+    mutants = {"noise halved": _noise_halved(plan)}
+    return risk_claim(plan, (pair[0], pair[1]), "labels at either end", run, law, mutants)
+
+
+class HeavySquare(SufficientStatistics):
+    """Mutant: the sensitivity forgets the squared label, whose weight is ten times the one that is free."""
+
+    @property
+    def _square_weight(self) -> float:
+        return 10 * super()._square_weight
+
+
+# Features and label of one record.
+Row = tuple[tuple[float, ...], float]
+
+
+@dataclass(frozen=True)
+class MomentsSampler:
+    """Sampler of the moments that a plan releases on one record, projected on their difference to another's.
+
+    Attributes:
+        plan: the plan.
+        pair: the two records; 0 is the middle of their projected moments.
+        second: whether to run on the second.
+    """
+
+    plan: SufficientStatistics
+    pair: tuple[Row, Row]
+    second: bool
+
+    @cached_property
+    def risks(self) -> tuple[EmpiricalRisk, EmpiricalRisk]:
+        first, second = (EmpiricalRisk([x], [label], _LOSS) for x, label in self.pair)
+        return first, second
+
+    @cached_property
+    def direction(self) -> tuple[Floats, float, float]:
+        """The unit vector of the difference, the distance, and the projection of the middle."""
+        first, second = (self._vector(moments(risk, 0.0, Limits().start())) for risk in self.risks)
+        distance = float(np.linalg.norm(second - first))
+        unit = (second - first) / distance
+        return unit, distance, float(unit @ (first + second)) / 2
+
+    def _vector(self, found: Moments) -> Floats:
+        """Return the moments weighted as they are released, entries off the diagonal twice in place of
+        sqrt 2 times: the lengths are the same.
+        """
+        products = self.plan._label_weight * found.products
+        return np.concatenate([found.features.ravel(), products, [self.plan._square_weight * found.square]])
+
+    def __call__(self, runs: int, noise: NoiseSource) -> Floats:
+        unit, _, middle = self.direction
+        released = [self.plan.release(self.risks[self.second], noise).moments for _ in range(runs)]
+        vectors = [self._vector(Moments(m.features, m.products, m.square)) for m in released if m is not None]
+        return np.asarray(vectors) @ unit - middle
+
+
+def _square_claim(
+    pair: tuple[Row, Row], name: str, mutants: Mapping[str, Callable[..., SufficientStatistics]]
+) -> AuditedClaim:
+    facts = EmpiricalRisk([pair[0][0]], [pair[0][1]], _LOSS).facts
+    plan = SufficientStatistics.plan(facts, epsilon=_EPSILON, delta=_DELTA)
+    edges = np.linspace(-4, 4, 65) * plan.vector_noise.sigma
+
+    def subject(name: str, one: SufficientStatistics) -> Subject:
+        samplers = MomentsSampler(one, pair, False), MomentsSampler(one, pair, True)
+        half, sigma = samplers[0].direction[1] / 2, one.vector_noise.sigma
+        laws = masses(special.ndtr((edges + half) / sigma)), masses(special.ndtr((edges - half) / sigma))
+        first, second = (Binned(sampler, tuple(edges.tolist())) for sampler in samplers)
+        kept = tuple(laws[0].tolist()), tuple(laws[1].tolist())
+        return Subject(name, first, second, plan.spend.epsilon, _DELTA, exact_epsilon(*laws, _DELTA), kept)
+
+    where = f"{name}, n = 1, d = {facts.dimension}"
+    found = tuple(subject(mutant, made(plan)) for mutant, made in mutants.items())
+    return AuditedClaim(plan.name, where, subject(RELEASED, plan), found)
+
+
+def _noise_halved(plan: SufficientStatistics) -> SufficientStatistics:
+    return dataclasses.replace(plan, vector_noise=with_less_noise(plan.vector_noise))
+
+
+def _heavy_square(plan: SufficientStatistics) -> SufficientStatistics:
+    return HeavySquare(**{field.name: getattr(plan, field.name) for field in dataclasses.fields(plan)})
+
+
+def moments_claims() -> tuple[AuditedClaim, ...]:
+    """Return claims of sufficient statistics: two of the moments with the squared label, one of the sign."""
+    heavy = {"squared label forgotten": _heavy_square}
+    return (
+        _square_claim(
+            (((1.0, 0.0), 1.0), ((0.0, 1.0), 0.0)),
+            "(e1, 1) or (e2, 0)",
+            {**heavy, "noise halved": _noise_halved},
+        ),
+        _square_claim((((1.0,), 1.0), ((0.0,), 0.0)), "(1, 1) or (0, 0)", heavy),
+        _sign_claim(),
+    )

@@ -1,0 +1,212 @@
+"""Ambient budgets: ledgers that book every release around which they stand.
+
+``with budget(epsilon=3, delta=1e-6):`` books all fits, evaluations and searches within the block that have no
+ledger of their own; the environment variable ``PRIVOPT_LEDGER`` does so for the whole process. Budgets nest:
+a release is booked in every one around it, or refused by one and booked in none.
+
+Who is within a block? The thread or task that entered it and, as joblib's threads do not say who started
+them, every thread and task of the process that entered no block itself. To other processes an estimator
+takes the addresses when it is pickled. So a release is at worst booked in a budget too many.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import uuid
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from privopt.mechanisms.errors import LedgerError, PrivacyParameterError
+
+if TYPE_CHECKING:
+    from privopt.mechanisms.privacy.ledger import Ledger
+    from privopt.mechanisms.privacy.ledger.place import Address
+
+VARIABLE = "PRIVOPT_LEDGER"
+
+
+@dataclass(frozen=True, eq=False)
+class _Block:
+    """A block that was entered and not left."""
+
+    address: Address
+
+
+# The blocks of this thread or task, and those of all of them.
+_HERE: ContextVar[tuple[_Block, ...]] = ContextVar("privopt_budgets", default=())
+_OPEN: list[_Block] = []
+_TOKEN = uuid.uuid4().hex
+
+
+@contextmanager
+def budget(
+    epsilon: float | None = None,
+    delta: float = 0.0,
+    *,
+    rule: str = "basic",
+    ledger: Ledger | str | os.PathLike[str] | None = None,
+) -> Iterator[Ledger]:
+    """Context manager in which every fit, evaluation and search is booked; yields the ledger.
+
+    A release within the block is booked before it reads records, as with ``ledger=`` of an estimator, so
+    schema and classes must be declared; a release that would overdraw the budget is refused. An estimator
+    that has a ledger of its own is booked there alone. Blocks nest: a release is booked in the budgets of all
+    blocks around it, and in ``PRIVOPT_LEDGER``. What was spent stays spent after an exception.
+
+    Cross-validations and grid searches of scikit-learn are refused as a whole where it is certain that the
+    budget does not suffice for all of their fits. Their scores are not private.
+
+    Booked are also fits in threads, and in worker processes those of estimators that were pickled within the
+    block; to functions, such as ``evaluate``, in other processes pass ``ledger``. A release in a thread that
+    entered no block is booked in all blocks that are open. Mechanisms that are called without an estimator
+    are not booked: use ``Ledger.spending``.
+
+    Args:
+        epsilon, delta: the total of the block, kept until the yielded ledger is no longer used; epsilon > 0,
+            delta in [0, 1).
+        rule: composition rule of that total; see ``Budget``.
+        ledger: in place of a total, a ``Ledger``, its path or URL.
+
+    Raises:
+        PrivacyParameterError: an invalid total; both a total and a ledger, or neither.
+        LedgerError: no such ledger, or one with several budgets, of which none is named.
+    """
+    book = _entered(epsilon, delta, rule, ledger)
+    block = _Block(book._address)
+    _HERE.set((*_HERE.get(), block))
+    _OPEN.append(block)
+    try:
+        yield book
+    finally:
+        _OPEN.remove(block)
+        _HERE.set(tuple(other for other in _HERE.get() if other is not block))
+
+
+def _entered(
+    epsilon: float | None, delta: float, rule: str, ledger: Ledger | str | os.PathLike[str] | None
+) -> Ledger:
+    """Open the ledger of a block, or create one for its total."""
+    from privopt.mechanisms.privacy.ledger import Ledger  # lazy: it imports a database library
+
+    if (epsilon is None) == (ledger is None):
+        raise PrivacyParameterError(
+            "a budget is a total, epsilon and delta, or a ledger: give one of them. To limit what a block "
+            "spends of a ledger, nest: with budget(ledger=...), budget(epsilon=...)"
+        )
+    if ledger is not None:
+        book = ledger if isinstance(ledger, Ledger) else Ledger(ledger)
+        if not book._address.names:
+            _ = book.budget  # one budget, or an error that asks for a name
+        return book
+    assert epsilon is not None
+    return _of_total(epsilon, delta, rule)
+
+
+def _of_total(epsilon: float, delta: float, rule: str) -> Ledger:
+    """Create a ledger in a file that is removed when the ledger is no longer used.
+
+    A file, so that worker processes book in it, too.
+    """
+    from privopt.mechanisms.privacy.ledger import Ledger
+    from privopt.mechanisms.privacy.ledger.place import Address
+
+    folder = Path(tempfile.mkdtemp(prefix="privopt-budget-"))
+    try:
+        book = Ledger.create(Address(str(folder / "ledger.db")), epsilon, delta, rule=rule)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    weakref.finalize(book, _remove, folder, os.getpid())
+    return book
+
+
+def _remove(folder: Path, process: int) -> None:
+    if os.getpid() == process:  # not in a fork
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def addresses_around() -> tuple[Address, ...]:
+    """Return the addresses of all ambient ledgers, outer ones first; no ledger is opened.
+
+    Raises:
+        InvalidInputError: ``PRIVOPT_LEDGER`` is not an address.
+    """
+    blocks, default = _HERE.get() or tuple(_OPEN), os.environ.get(VARIABLE)
+    around = tuple(block.address for block in blocks)
+    if not default:
+        return around
+    from privopt.mechanisms.privacy.ledger.place import Address
+
+    return (Address.of(default), *around)
+
+
+def opened(addresses: tuple[Address, ...]) -> list[Ledger]:
+    """Open ledgers: one for each place, that addresses all their budgets there, so that none is booked twice.
+
+    Raises:
+        LedgerError: a ledger that is not there, or has several budgets, of which none is named.
+    """
+    from privopt.mechanisms.privacy.ledger import Ledger
+    from privopt.mechanisms.privacy.ledger.place import Address
+
+    places: dict[str, list[Ledger]] = {}
+    for address in dict.fromkeys(addresses):
+        places.setdefault(address.location, []).append(_entered(None, 0.0, "basic", Ledger(address)))
+    found = []
+    for books in places.values():
+        names = tuple(dict.fromkeys(name for book in books for name in book.budgets()))
+        one = len(books) == 1
+        found.append(books[0] if one else Ledger(Address(books[0]._address.place, names)))
+    return found
+
+
+@dataclass(frozen=True)
+class CarriedBudgets:
+    """Ambient budgets of the process in which an estimator was pickled, as the ledger of its copy elsewhere.
+
+    Attributes:
+        addresses: empty if the estimator was fitted, as saved models carry no address.
+        process: that process.
+    """
+
+    addresses: tuple[Address, ...]
+    process: str
+
+    @classmethod
+    def around(cls, *, fitted: bool) -> CarriedBudgets | None:
+        """Return what an estimator takes along when it is pickled here; None outside all budgets."""
+        addresses = addresses_around()
+        return cls(() if fitted else addresses, _process()) if addresses else None
+
+    @property
+    def is_here(self) -> bool:
+        """Whether this is the process in which it was pickled, which knows its budgets."""
+        return self.process == _process()
+
+    def ledgers(self) -> list[Ledger]:
+        """Open the ledgers.
+
+        Raises:
+            LedgerError: they are not there, or the estimator was fitted before it was pickled.
+        """
+        try:
+            if self.addresses:
+                return opened(self.addresses)
+            raise LedgerError("a fitted model was pickled within a budget, whose address it does not keep")
+        except LedgerError as error:
+            error.add_note(
+                "This estimator was pickled within a budget of another process. To fit it here: clone it "
+                "before it is sent, or set_params(ledger=...), None for no ledger"
+            )
+            raise
+
+
+def _process() -> str:
+    return f"{_TOKEN}-{os.getpid()}"
