@@ -120,13 +120,11 @@ def run_demo(output: Path, draws: int, console: Console) -> None:
     agreement = _agreement(noisy, second)
     console.print(agreement, highlight=False)
     top = {} if best.point is None else {"best without privacy, OPDisc's weights": accuracy(best.point, X, y)}
-    delta = guarantee(1.0 / len(y) ** 2)
-    title = f"One OPDisc solve by HiGHS: ε = 1, {delta}, {weights(str(problem.lattice))}"
     pictures = {
         "accuracy.png": accuracy_figure(rows, top, "train_accuracy"),
         "test-accuracy.png": accuracy_figure(rows, {}, "test_accuracy"),
         "solver-profile.png": solver_profile(rows),
-        "certificate.png": certificate_figure(trace, title),
+        "certificate.png": certificate_figure(trace, _title_of_solve(problem)),
     }
     for name, figure in pictures.items():
         save(figure, output / name)
@@ -135,6 +133,11 @@ def run_demo(output: Path, draws: int, console: Console) -> None:
         output / "report.html", _report(table, pictures, claims(settings), schema, best, agreement)
     )
     console.print(f"Table, pictures and report are in {output}/ (open {output}/report.html)")
+
+
+def _title_of_solve(problem: ZeroOneHalfspace) -> str:
+    delta = guarantee(1.0 / problem.n_records**2)
+    return f"One OPDisc solve by HiGHS: ε = 1, {delta}, {weights(str(problem.lattice))}"
 
 
 def _settings(n: int, dimension: int) -> list[Setting]:

@@ -50,6 +50,7 @@ _HOMES = {
     "PrivateRuleListClassifier": "estimators.tree",
     "PrivateSearchCV": "estimators.search",
     "PrivateSigmoidClassifier": "estimators.bounded_linear",
+    "PrivateSubsetSelector": "estimators.subset",
     "PrivateTreeClassifier": "estimators.tree",
     "RISK_MECHANISMS": "registry",
     "ROBUST_FITS": "registry",
@@ -120,6 +121,7 @@ if TYPE_CHECKING:  # the same names, for type checkers
         PrivateHalfspaceClassifier as PrivateHalfspaceClassifier,
     )
     from privopt.mechanisms.estimators.search import PrivateSearchCV as PrivateSearchCV
+    from privopt.mechanisms.estimators.subset import PrivateSubsetSelector as PrivateSubsetSelector
     from privopt.mechanisms.estimators.tree import PrivateRuleListClassifier as PrivateRuleListClassifier
     from privopt.mechanisms.estimators.tree import PrivateTreeClassifier as PrivateTreeClassifier
     from privopt.mechanisms.heavy_tails.clipped_newton import ClippedNewton as ClippedNewton

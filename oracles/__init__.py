@@ -25,6 +25,7 @@ _HOMES = {
     "MissingSolverError": "errors",
     "OracleError": "errors",
     "PreparedOracle": "minimize.interface",
+    "ProgramOracle": "programs.interface",
     "Progress": "limits",
     "Proposal": "minimize.interface",
     "QuadraticOracle": "convex.quadratic",
@@ -42,11 +43,13 @@ _HOMES = {
     "check_indefinite_oracle": "indefinite.conformance",
     "check_linear_minimizer": "convex.conformance",
     "check_oracle": "minimize.conformance",
+    "check_program_oracle": "programs.conformance",
     "check_projector": "convex.conformance",
     "check_quadratic_oracle": "convex.conformance",
     "gibbs_oracle": "select",
     "indefinite_minimizer": "indefinite.select",
     "minimizer": "select",
+    "program_oracle": "select",
     "quadratic_minimizer": "convex.quadratic",
 }
 __all__ = sorted(_HOMES)
@@ -88,8 +91,11 @@ if TYPE_CHECKING:  # the same names, for type checkers
     from privopt.oracles.minimize.wrappers import Counting as Counting
     from privopt.oracles.minimize.wrappers import TimeLimited as TimeLimited
     from privopt.oracles.minimize.wrappers import Timing as Timing
+    from privopt.oracles.programs.conformance import check_program_oracle as check_program_oracle
+    from privopt.oracles.programs.interface import ProgramOracle as ProgramOracle
     from privopt.oracles.select import gibbs_oracle as gibbs_oracle
     from privopt.oracles.select import minimizer as minimizer
+    from privopt.oracles.select import program_oracle as program_oracle
     from privopt.oracles.task import Task as Task
 else:
     __getattr__, __dir__ = lazily(__name__, _HOMES)

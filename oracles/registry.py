@@ -1,8 +1,9 @@
 """Registry of oracles over lattices by name: module, purpose, refusals.
 
 The table is lazy: solver libraries are slow to load, so each is imported on first use. Oracles of other
-packages are found by entry points in the groups ``privopt.minimizers`` and ``privopt.samplers``. The name of
-an entry point is the oracle's; its object is a class or a function that makes the oracle.
+packages are found by entry points in the groups ``privopt.minimizers``, ``privopt.samplers`` and
+``privopt.programs``. The name of an entry point is the oracle's; its object is a class or a function that
+makes the oracle.
 """
 
 from __future__ import annotations
@@ -16,10 +17,11 @@ from typing import Any
 
 
 class Kind(StrEnum):
-    """Kind of an oracle: minimiser or sampler. Names are unique within a kind."""
+    """Kind of an oracle: minimiser, sampler, or solver of card programs. Names are unique within a kind."""
 
     MINIMISES = "minimises"
     DRAWS = "draws"
+    PROGRAMS = "nearest cards"
 
 
 @dataclass(frozen=True)
@@ -169,7 +171,7 @@ GIBBS: Mapping[str, Entry] = _table(
     (
         "auto",
         "select:AutoGibbs",
-        "the first that fits of enumerate, elimination, branch, branching, stream",
+        "the first that fits of enumerate, elimination, branch, branching, supports, stream",
         "",
         _EXACT_LAW,
     ),
@@ -218,10 +220,33 @@ GIBBS: Mapping[str, Entry] = _table(
         _EXACT_LAW,
     ),
     (
+        "supports",
+        "draw.supports:GibbsSupports",
+        "best subsets of columns for least squares: branch and bound, time depends on the records",
+        "5,000 columns, subsets of 40",
+        _EXACT_LAW,
+    ),
+    (
         "stream",
         "draw.stream:GibbsStream",
         "any problem: every point is weighed anew for each draw, in memory that does not grow",
         "2e10 candidates x records",
         _EXACT_LAW,
     ),
+)
+
+_PULP_PROGRAMS = "programs.pulp:PulpPrograms"
+_CHECKED = "feasibility and value recomputed"
+
+PROGRAMS: Mapping[str, Entry] = _table(
+    Kind.PROGRAMS,
+    ("auto", "select:default_programs", "pulp-highs, or highs in a process of its own", "", _CHECKED),
+    ("pulp-highs", _PULP_PROGRAMS, "HiGHS through PuLP", "", _CHECKED, ("HiGHS",)),
+    ("highs", "programs.highs:HighsPrograms", "HiGHS, spoken to directly", "", _CHECKED),
+    ("cpsat", "programs.cpsat:CpSatPrograms", "OR-tools' CP-SAT (privopt[cpsat])", "", _CHECKED),
+    ("scip", "programs.scip:ScipPrograms", "SCIP, spoken to directly (privopt[scip])", "", _CHECKED),
+    ("pulp-cbc", _PULP_PROGRAMS, "CBC; ships with PuLP", "", _CHECKED, ("PULP_CBC_CMD",)),
+    ("pulp-gurobi", _PULP_PROGRAMS, "Gurobi, commercial", "", _CHECKED, ("GUROBI",)),
+    ("pulp-cplex", _PULP_PROGRAMS, "CPLEX, commercial", "", _CHECKED, ("CPLEX_PY",)),
+    ("enumerate", "programs.enumerate:EnumeratedPrograms", "tiny cards", "100,000 cards", _CHECKED),
 )

@@ -11,7 +11,8 @@ from typing import Any, ClassVar, TypeVar, cast
 from privopt.oracles.draw.interface import GibbsOracle, Law, PreparedGibbs, Sampler
 from privopt.oracles.errors import MissingSolverError, UnknownOracleError, UnsupportedProblemError
 from privopt.oracles.minimize.interface import DiscreteOracle, PreparedOracle, Solver
-from privopt.oracles.registry import GIBBS, MINIMIZERS, Entry
+from privopt.oracles.programs.interface import ProgramOracle
+from privopt.oracles.registry import GIBBS, MINIMIZERS, PROGRAMS, Entry
 from privopt.oracles.task import Task
 from privopt.oracles.vetting import outside_code, standing
 from privopt.problems.arguments import check_type
@@ -27,8 +28,8 @@ class Available:
     """An entry of the inventory: an oracle, and its availability.
 
     Attributes:
-        name: the name that ``minimizer`` or ``gibbs_oracle`` takes.
-        kind: "minimises" or "draws".
+        name: the name that ``minimizer``, ``gibbs_oracle`` or ``program_oracle`` takes.
+        kind: "minimises", "draws" or "nearest cards".
         installed: True if it can be made in this installation.
         remedy: how to install it otherwise.
         summary: its purpose.
@@ -87,6 +88,20 @@ def gibbs_oracle(name: str) -> GibbsOracle:
     return _named(name, known, "oracle that draws")
 
 
+def program_oracle(name: str) -> ProgramOracle:
+    """A solver of card programs by name.
+
+    Raises:
+        UnknownOracleError: an unknown name (the message lists the known ones), or an entry point of another
+            package that is no such solver.
+        MissingSolverError: its solver is not installed.
+    """
+    check_type(name, str, "a solver is named by text")
+    if name in PROGRAMS:
+        return cast(ProgramOracle, PROGRAMS[name].make())
+    return _named(name, program_oracles(), "solver of card programs")
+
+
 def minimizers() -> dict[str, Callable[[], DiscreteOracle]]:
     """Minimising oracles by name: built-in ones first, then those of installed packages.
 
@@ -98,6 +113,22 @@ def minimizers() -> dict[str, Callable[[], DiscreteOracle]]:
 def samplers() -> dict[str, Callable[[], GibbsOracle]]:
     """Sampling oracles by name, as ``minimizers``."""
     return _known(GIBBS, "privopt.samplers", GibbsOracle)  # type: ignore[type-abstract]
+
+
+def program_oracles() -> dict[str, Callable[[], ProgramOracle]]:
+    """Solvers of card programs by name, as ``minimizers``."""
+    return _known(PROGRAMS, "privopt.programs", ProgramOracle)  # type: ignore[type-abstract]
+
+
+def default_programs() -> ProgramOracle:
+    """HiGHS through PuLP; where it cannot be loaded beside another library, in a process of its own."""
+    from privopt.oracles.programs.highs import HighsPrograms
+    from privopt.oracles.programs.pulp import PulpPrograms
+
+    try:
+        return PulpPrograms()
+    except MissingSolverError:
+        return HighsPrograms()
 
 
 def _known(ours: Mapping[str, Entry], group: str, kind: type[Kind]) -> dict[str, Callable[[], Kind]]:
@@ -158,12 +189,19 @@ class AutoOracle(DiscreteOracle):
 class AutoGibbs(GibbsOracle):
     """The first sampler that supports the problem.
 
-    The order is enumeration, elimination, branch and bound, the recursion over trees and rule lists,
-    streaming. "native" leaves enumeration out.
+    The order is enumeration, elimination, branch and bound, the recursion over trees and rule lists, branch
+    and bound over supports, streaming. "native" leaves enumeration out.
     """
 
     name: ClassVar[str] = "auto"
-    candidates: tuple[str, ...] = ("enumerate", "elimination", "branch", "branching", "stream")
+    candidates: tuple[str, ...] = (
+        "enumerate",
+        "elimination",
+        "branch",
+        "branching",
+        "supports",
+        "stream",
+    )
 
     def choose(self, problem: DiscreteProblem, law: Law) -> tuple[GibbsOracle, str]:
         """The oracle in use, and why.
@@ -227,6 +265,7 @@ def inventory() -> list[Available]:
     return [
         *(_available("minimises", name, make, MINIMIZERS) for name, make in minimizers().items()),
         *(_available("draws", name, make, GIBBS) for name, make in samplers().items()),
+        *(_available("nearest cards", name, make, PROGRAMS) for name, make in program_oracles().items()),
     ]
 
 

@@ -13,6 +13,7 @@ _HOMES = {
     "Binned": "tables.columns",
     "Categorical": "tables.columns",
     "CostMatrix": "discrete.cost_matrix",
+    "Constraint": "programs.constraints",
     "Costs": "discrete.costs",
     "CountedRecords": "tables.counted",
     "DecisionTree": "discrete.tree",
@@ -35,6 +36,7 @@ _HOMES = {
     "ZeroOneHalfspace": "discrete.halfspace",
     "count_records": "tables.engines",
     "open_table": "tables.sources",
+    "parse_constraint": "programs.parsing",
     "read_table": "tables.reading",
 }
 __all__ = sorted(_HOMES)
@@ -57,6 +59,8 @@ if TYPE_CHECKING:  # the same names, for type checkers
     from privopt.problems.errors import InvalidInputError as InvalidInputError
     from privopt.problems.errors import PrivacyLeakWarning as PrivacyLeakWarning
     from privopt.problems.errors import PrivOptError as PrivOptError
+    from privopt.problems.programs.constraints import Constraint as Constraint
+    from privopt.problems.programs.parsing import parse_constraint as parse_constraint
     from privopt.problems.tables.columns import Binned as Binned
     from privopt.problems.tables.columns import Categorical as Categorical
     from privopt.problems.tables.columns import Numeric as Numeric

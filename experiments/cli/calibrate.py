@@ -14,6 +14,7 @@ from privopt.experiments.cli.families import CARD, LINEAR, ROBUST, requested_fam
 from privopt.experiments.cli.linear import checked_label_range, checked_norm, robust_loss
 from privopt.experiments.cli.options import (
     EpsilonOption,
+    FeaturesOption,
     LabelOption,
     LossOption,
     NormKindOption,
@@ -22,6 +23,7 @@ from privopt.experiments.cli.options import (
     SetOption,
     StepsOption,
 )
+from privopt.experiments.cli.subset import subset_report
 from privopt.mechanisms.discrete.calibration import (
     SeparatorCounts,
     calibrate_opdisc,
@@ -29,6 +31,7 @@ from privopt.mechanisms.discrete.calibration import (
     calibrate_rspm_laplace,
 )
 from privopt.mechanisms.discrete.mechanism import check_calibration
+from privopt.mechanisms.discrete.subset import SubsetPlan
 from privopt.mechanisms.errors import UnknownMechanismError
 from privopt.mechanisms.estimators.robust import choose_robust
 from privopt.mechanisms.privacy.accounting import gaussian_mu
@@ -46,14 +49,16 @@ from privopt.problems.errors import InvalidInputError, did_you_mean
 
 app = typer.Typer()
 tell = Console(soft_wrap=True, emoji=False)
+KNOWN = (*MECHANISMS, *RISK_MECHANISMS, *ROBUST_FITS, *ESTIMATES, SubsetPlan.name)
+# Options of one mechanism, or of those of `privopt estimate`, and their flags.
+_PARTICULAR = {"moment": "--moment", "mean_range": "--range", "subsets": "--subsets"}
+_SUBSET = {"max_features": "--max-features", "snr": "--snr"}
 
 
 @app.command()
 def calibrate(
     context: typer.Context,
-    mechanism: Annotated[
-        str, typer.Argument(help=", ".join((*MECHANISMS, *RISK_MECHANISMS, *ROBUST_FITS, *ESTIMATES)))
-    ],
+    mechanism: Annotated[str, typer.Argument(help=", ".join(KNOWN))],
     epsilon: EpsilonOption,
     delta: Annotated[
         float | None,
@@ -90,19 +95,32 @@ def calibrate(
     subsets: Annotated[
         int | None, typer.Option(help="subset-mean, sample-aggregate: number of subsets.")
     ] = None,
+    max_features: FeaturesOption = None,
+    snr: Annotated[
+        float | None,
+        typer.Option(
+            help="best-subset: show the share of 20 synthetic tables in which the informative columns are "
+            "drawn. Columns are normal, the informative ones have equal weights, and this is the variance "
+            "that they explain over that of the noise; numbers are clipped to [-1, 1]."
+        ),
+    ] = None,
 ) -> None:
     """Show the noise that a privacy guarantee requires, before any data are read."""
-    known = (*MECHANISMS, *RISK_MECHANISMS, *ROBUST_FITS, *ESTIMATES)
-    if mechanism not in known:
+    if mechanism not in KNOWN:
         raise UnknownMechanismError(
-            f"unknown mechanism {mechanism!r}{did_you_mean(mechanism, known)}; here are {', '.join(known)}"
+            f"unknown mechanism {mechanism!r}{did_you_mean(mechanism, KNOWN)}; here are {', '.join(KNOWN)}"
         )
+    if mechanism == SubsetPlan.name:
+        _print(subset_report(context), as_json)
+        return
+    given = given_options(context)
+    if wrong := [flag for name, flag in _SUBSET.items() if name in given]:
+        raise InvalidInputError(f"{', '.join(wrong)}: belongs to {SubsetPlan.name}")
     if mechanism in ESTIMATES:
         _print(_estimate_report(context), as_json)
         return
-    if wrong := [name for name in given_options(context) if name in ("moment", "mean_range", "subsets")]:
-        flags = ", ".join("--range" if name == "mean_range" else f"--{name}" for name in wrong)
-        raise InvalidInputError(f"{flags}: belongs to {', '.join(ESTIMATES)}")
+    if wrong := [flag for name, flag in _PARTICULAR.items() if name in given]:
+        raise InvalidInputError(f"{', '.join(wrong)}: belongs to {', '.join(ESTIMATES)}")
     family = requested_family(context)
     if family is CARD and records is not None:
         raise InvalidInputError(f"--records belongs to linear models; {mechanism!r} is not one of them")

@@ -14,10 +14,12 @@ from privopt.problems.errors import InvalidInputError, did_you_mean
 
 _BUDGETED = {"--delta", "--mechanism"}
 _COSTS = {"--class-weight", "--prevalence"}
-_WEIGHTS = {"--lattice", "--max-columns", "--oracle", "--max-work", "--calibration"}
+_WEIGHTS = {
+    "--lattice", "--max-columns", "--constraint", "--card-solver", "--oracle", "--max-work", "--calibration",
+}  # fmt: skip
 _GEOMETRY = {"--radius", "--separation", "--separators"}  # of `privopt calibrate`
 _FIRST_ORDER = {"--loss", "--steps"}
-_BOUNDED = {"--set", "--regularizer", "--data-norm", "--norm", "--label-range"}
+_BOUNDED = {"--set", "--regularizer", "--data-norm", "--norm", "--label-range", "--max-features"}
 
 
 @dataclass(frozen=True)

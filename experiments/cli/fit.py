@@ -32,12 +32,15 @@ from privopt.experiments.cli.linear import (
 )
 from privopt.experiments.cli.options import (
     CalibrationOption,
+    CardSolverOption,
     ClassesOption,
     ColumnsOption,
+    ConstraintOption,
     DataOption,
     DeltaOption,
     DepthOption,
     EpsilonOption,
+    FeaturesOption,
     JsonOption,
     LabelOption,
     LatticeOption,
@@ -108,7 +111,9 @@ privopt fit --data patients.csv --target state --schema s.toml --classes well,il
 
 privopt fit --data adult23 --epsilon 0.5 --mechanism exponential --lattice -4:4:4.8
 
-privopt fit --data adult23 --epsilon 1 --model linear --mechanism dp-gd --json report.json"""
+privopt fit --data adult23 --epsilon 1 --model linear --mechanism dp-gd --json report.json
+
+privopt fit --data bills.csv --target cost --epsilon 1 --loss squared --label-range 0:9 --max-features 5"""
 
 
 @app.command(epilog=FIT_EXAMPLES)
@@ -132,6 +137,8 @@ def fit(
     prevalence: PrevalenceOption = None,
     lattice: LatticeOption = None,
     max_columns: ColumnsOption = None,
+    constraint: ConstraintOption = None,
+    card_solver: CardSolverOption = "auto",
     oracle: OracleOption = "auto",
     max_work: WorkOption = MOST_WORK,
     calibration: CalibrationOption = "sound",
@@ -144,6 +151,7 @@ def fit(
     data_norm: NormOption = None,
     norm: NormKindOption = None,
     label_range: LabelOption = None,
+    max_features: FeaturesOption = None,
     time_limit: TimeOption = None,
     save: SaveOption = None,
     json_file: JsonOption = None,

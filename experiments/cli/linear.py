@@ -85,13 +85,17 @@ def linear_constructor(options: Mapping[str, Any]) -> Callable[..., LinearModel]
         "convex_set": options["convex_set"],
         "regularizer": options["regularizer"] or "none",
     }
-    label_range = checked_label_range(options["label_range"], loss)
+    label_range, size = checked_label_range(options["label_range"], loss), options["max_features"]
     if loss in _CLASSIFYING:
+        if size is not None:
+            raise InvalidInputError("--max-features belongs to regression: --loss squared, huber or biweight")
         classifier = PrivateLogisticRegression if loss == "logistic" else PrivateSigmoidClassifier
         return partial(_with_classes, classifier, loss, {**arguments, **costs})
     if any(value is not None for value in costs.values()):
         raise InvalidInputError("--class-weight and --prevalence belong to classification")
     arguments |= {"label_range": label_range, "loss": None if loss == "squared" else parse_loss(loss)}
+    if size is not None:  # the bounds of columns are those of the schema
+        arguments |= {"max_features": size, "norm": options["norm"]}
     return partial(_with_classes, PrivateLinearRegression, loss, arguments)
 
 
@@ -123,7 +127,8 @@ def linear_report(model: LinearModel, records: Labelled, seconds: float) -> dict
         score = float(model.score(records.frame, records.labels))
     else:
         score = records.share(model.predict(records.X) == records.labels)
-    schema = model.schema_
+    schema, chosen = model.schema_, getattr(model, "support_", None)
+    names = [str(c) for c in records.frame] if schema is None else schema.feature_names
     return {
         **model.spend_.to_dict(),
         **model.noise_,
@@ -131,7 +136,8 @@ def linear_report(model: LinearModel, records: Labelled, seconds: float) -> dict
         "mechanism_reason": model.mechanism_reason_,
         **_searched(model),
         "oracle": "newton" if model.mechanism_ in _NEWTON else "closed-form",
-        "features": [str(c) for c in records.frame] if schema is None else schema.feature_names,
+        "features": names,
+        **({} if chosen is None else {"chosen": [n for n, kept in zip(names, chosen, strict=True) if kept]}),
         "weights": _plain(model.coef_),
         "intercept": _plain(model.intercept_),
         "not_private": NOT_PRIVATE,
@@ -215,6 +221,8 @@ def checked_label_range(text: str | None, loss: str) -> tuple[float, float] | No
 def show_linear(model: LinearModel, report: dict[str, Any], console: Console) -> None:
     """Print weights, spend and noise; numbers that are not private are marked as such."""
     rows = list(zip(report["features"], np.atleast_2d(report["weights"]).T, strict=True))
+    if "chosen" in report:
+        rows = [(name, weights) for name, weights in rows if name in report["chosen"]]
     if "intercept" not in report["features"]:
         rows.append(("intercept", np.atleast_1d(report["intercept"])))
     elif np.any(report["intercept"]):  # the schema's constant is the intercept, for centred labels

@@ -162,6 +162,23 @@ ColumnsOption = Annotated[
         rich_help_panel=_CARD,
     ),
 ]
+ConstraintOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--constraint",
+        help="Public constraint on points: 'any of age, income', 'at most 5 columns', 'sign(age) = +', "
+        "'total in [0, 20]'... Repeat for several. Costs no privacy: part of the mechanism seeded.",
+        rich_help_panel=_CARD,
+    ),
+]
+CardSolverOption = Annotated[
+    str,
+    typer.Option(
+        "--card-solver",
+        help="Solver of the nearest cards under constraints: auto, or a name from `privopt solvers`.",
+        rich_help_panel=_CARD,
+    ),
+]
 OracleOption = Annotated[
     str, typer.Option(help="Solver: auto, or a name from `privopt solvers`.", rich_help_panel=_CARD)
 ]
@@ -248,6 +265,15 @@ LabelOption = Annotated[
         help="LOW:HIGH, the range to which labels are clipped in regression, in their own unit, as in "
         "--label-range=-1:1. Without it the range is inferred from the data, a privacy leak; for "
         "calibrate it is -1:1.",
+        rich_help_panel=_BOUNDED,
+    ),
+]
+
+FeaturesOption = Annotated[
+    int | None,
+    typer.Option(
+        help="Feature selection in regression: fit on this many features, drawn at half of epsilon by the "
+        "exponential mechanism over all subsets of the size.",
         rich_help_panel=_BOUNDED,
     ),
 ]

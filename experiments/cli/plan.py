@@ -14,11 +14,14 @@ from rich.console import Console
 from privopt.experiments.cli.families import AUTO, CARD, LINEAR, ROBUST, requested_family
 from privopt.experiments.cli.linear import robust_loss
 from privopt.experiments.cli.options import (
+    CardSolverOption,
     ClassesOption,
     ColumnsOption,
+    ConstraintOption,
     DeltaOption,
     DepthOption,
     EpsilonOption,
+    FeaturesOption,
     LatticeOption,
     LossOption,
     MechanismOption,
@@ -37,6 +40,7 @@ from privopt.experiments.cli.scorecard import card_constructor
 from privopt.experiments.cli.tree import choice_line, tree_constructor
 from privopt.experiments.cli.tree import plan_lines as tree_plan_lines
 from privopt.experiments.cli.tree import plan_report as tree_plan_report
+from privopt.mechanisms.discrete.subset import SubsetPlan
 from privopt.mechanisms.errors import BudgetExceededError
 from privopt.mechanisms.estimators.model_choice import choose_model
 from privopt.mechanisms.estimators.prepared import schema_norm
@@ -78,12 +82,15 @@ def plan(
     prevalence: PrevalenceOption = None,
     lattice: LatticeOption = None,
     max_columns: ColumnsOption = None,
+    constraint: ConstraintOption = None,
+    card_solver: CardSolverOption = "auto",
     oracle: OracleOption = "auto",
     max_work: WorkOption = MOST_WORK,
     risk_share: RiskOption = 0.0,
     max_depth: DepthOption = "auto",
     loss: LossOption = None,
     steps: StepsOption = None,
+    max_features: FeaturesOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Show the mechanism, noise and running time of a fit before any data are read: of a scorecard, tree,
@@ -95,6 +102,8 @@ def plan(
         labels = split_classes(classes)
         chosen = choose_model(records, epsilon, classes=2 if labels is None else len(labels))
     if family is LINEAR:
+        if max_features is not None:
+            raise InvalidInputError(_subset_calibrated(columns, records, epsilon, max_features))
         raise InvalidInputError(_calibrated(mechanism, columns, records))
     if family is ROBUST:
         if classes is not None:
@@ -175,6 +184,15 @@ def _calibrated(mechanism: str, schema: Schema, records: int) -> str:
     )
 
 
+def _subset_calibrated(schema: Schema, records: int, epsilon: float, size: int) -> str:
+    """Return the hint to plan a choice of features, which half of epsilon is for."""
+    return (
+        f"the choice of {size} features is shown by `privopt calibrate {SubsetPlan.name} --dimension "
+        f"{schema.n_features} --max-features {size} --records {records} --epsilon {epsilon / 2:g}`, with "
+        "--snr and the share of synthetic tables in which it finds the informative ones"
+    )
+
+
 def plan_report(planned: CardPlan, records: int) -> dict[str, Any]:
     """Return the plan as plain numbers and strings; ``seconds`` is None if time depends on the records."""
     made, measure = planned.plan, planned.noise_to_signal(records)
@@ -184,6 +202,7 @@ def plan_report(planned: CardPlan, records: int) -> dict[str, Any]:
         "mechanism": made.name,
         "mechanism_reason": planned.reason,
         "lattice": str(made.lattice),
+        **({"constraints": list(map(str, planned.constraints))} if planned.constraints else {}),
         "noise_to_signal": None if measure is None else measure.ratio,
         "seconds": planned.seconds,
     }
@@ -204,6 +223,7 @@ def _lines(planned: CardPlan, records: int) -> list[str]:
         f"mechanism: {made.name} ({planned.reason})",
         f"spend: {planned.spend}",
         f"weights: {_weights(made.lattice)}",
+        *([f"constraints: {'; '.join(map(str, planned.constraints))}"] if planned.constraints else []),
         f"noise: {noise}",
         *_measure_lines(planned.noise_to_signal(records)),
         f"time: {time}",

@@ -46,6 +46,8 @@ def card_constructor(options: Mapping[str, Any]) -> Callable[..., PrivateHalfspa
         lattice=parse_lattice(options["lattice"]),
         calibration=options.get("calibration", "sound"),
         max_columns=options["max_columns"],
+        constraints=options["constraint"],
+        card_solver=options["card_solver"],
         max_work=options["max_work"],
         risk_share=options["risk_share"],
         **class_costs(options),
@@ -74,6 +76,7 @@ def card_report(model: PrivateHalfspaceClassifier, records: Labelled, seconds: f
         "weights": model.coef_[0].tolist(),
         "rule": model.rule_,
         "scorecard": model.scorecard_.to_dict("records"),
+        **({"constraints": list(map(str, model.constraints_))} if model.constraints_ else {}),
         "risks": None if model.risk_ is None else risk_rows(model.risk_),
         "not_private": NOT_PRIVATE,
         "train_accuracy": records.share(said == truth),
@@ -96,6 +99,9 @@ def show_card(model: PrivateHalfspaceClassifier, report: dict[str, Any], console
     print_table(console, card)
     if without:
         console.print(f"no points for {', '.join(without)}", markup=False, highlight=False)
+    if model.constraints_:
+        said = "; ".join(map(str, model.constraints_))
+        console.print(f"constraints: {said}", markup=False, highlight=False)
     if model.risk_ is not None:
         print_table(console, risk_table(model.risk_, model.card_.names[1]))
     noise = ", ".join(f"{key} = {value:.6g}" for key, value in model.release_.noise.items())

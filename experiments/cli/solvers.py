@@ -16,6 +16,7 @@ _SAMPLERS = (
     "Samplers, for the mechanisms exponential and permute-and-flip: the exact law, up to a stated relative "
     "error that is paid for"
 )
+_PROGRAMS = "Nearest cards, for constraints on the points of the mechanism seeded (--card-solver)"
 
 
 @app.command()
@@ -24,13 +25,16 @@ def solvers() -> None:
     entries = inventory()
     minimise = Table("oracle", "for", "limits", "certificate", "installed", title=_MINIMISERS)
     draw = Table("oracle", "for", "limits", "installed", title=_SAMPLERS)
+    nearest = Table("oracle", "for", "limits", "installed", title=_PROGRAMS)
     for e in entries:
         installed = "yes" if e.installed else "no"
-        if e.kind == "minimises":
+        if e.kind == "nearest cards":
+            nearest.add_row(e.name, e.summary, e.limits, installed)
+        elif e.kind == "minimises":
             minimise.add_row(e.name, e.summary, e.limits, e.proof, installed)
         else:
             draw.add_row(e.name, e.summary, e.limits, installed)
-    for table in (minimise, draw):
+    for table in (minimise, draw, nearest):
         table.columns[0].no_wrap, table.title_justify = True, "left"
         tell.print(table)
     tell.print(

@@ -39,12 +39,14 @@ from privopt.mechanisms.audit.opsamp import OPSAMP_AUDITS
 from privopt.mechanisms.audit.schemas import schema_claims
 from privopt.mechanisms.audit.scorecards import means_claims, prevalence_claims, seeded_claims
 from privopt.mechanisms.audit.selection import selection_claims
+from privopt.mechanisms.audit.subset import subset_claims
 from privopt.mechanisms.convex.sufficient_statistics import SufficientStatistics
 from privopt.mechanisms.discrete.exponential import ExponentialMechanism, PermuteAndFlip
 from privopt.mechanisms.discrete.mechanism import LatticeMechanism
 from privopt.mechanisms.discrete.opdisc import OPDisc
 from privopt.mechanisms.discrete.preparation import prepare_oracle
 from privopt.mechanisms.discrete.rspm import GaussianRSPM, LaplaceRSPM
+from privopt.mechanisms.discrete.subset import SubsetPlan
 from privopt.mechanisms.evaluation.histogram import HistogramPlan
 from privopt.mechanisms.evaluation.leaves import LeafPlan
 from privopt.mechanisms.privacy.noise import NoiseSource
@@ -157,6 +159,7 @@ AUDITS: Mapping[str, Callable[[], tuple[AuditedClaim, ...]]] = {
     LeafPlan.name: leaf_claims,
     SelectionPlan.name: selection_claims,
     SchemaPlan.name: schema_claims,
+    SubsetPlan.name: subset_claims,
     **HEAVY_TAILED_AUDITS,
     **NEWTON_AUDITS,
     **OPSAMP_AUDITS,

@@ -102,15 +102,39 @@ Law = Callable[[SeededScorecard, int], Floats]
 
 def seeded_claims() -> tuple[AuditedClaim, ...]:
     """Return claims of the seeded scorecard, with mutants whose model or choice has too little noise."""
+    return _model_claim(), _choice_claim(), _claim_of_both()
+
+
+def _model_claim() -> AuditedClaim:
     numbers = CardFacts(
         1 + _OTHERS, IntegerLattice(-_POINTS, _POINTS, dimension=2), ((0, 1), (1, 2)), False, 1.0
     )
     modelled = SeededScorecard.plan(numbers, epsilon=_EPSILON, delta=_DELTA, loss=_FLAT)
     assert isinstance(modelled.seed, ObjectivePerturbation)  # by the number of features
     with_less_noise = dataclasses.replace(modelled.seed, sigma=modelled.seed.sigma / 4)
+    return _claim(
+        "a feature of its own",
+        modelled,
+        (("noise of the model quartered", dataclasses.replace(modelled, seed=with_less_noise)),),
+        lambda plan, label: PointSampler(plan, (1, 0), label, _OTHERS, 0, _RANGE),
+        _points_law,
+    )
+
+
+def _choice_claim() -> AuditedClaim:
     ladder = CardFacts(1, IntegerLattice([-_POINTS, 0], [_POINTS, 1]), ((0, 1),), True, 1.0)
     chosen = SeededScorecard.plan(ladder, epsilon=_EPSILON, delta=_DELTA, loss=_FLAT)
     hotter = dataclasses.replace(chosen.choice, beta=16 * chosen.choice.beta)
+    return _claim(
+        "nothing but the constant",
+        chosen,
+        (("choice at sixteen times its beta", dataclasses.replace(chosen, choice=hotter)),),
+        lambda plan, label: PointSampler(plan, (0, 1), label, 0, 1, 1),
+        _rung_law,
+    )
+
+
+def _claim_of_both() -> AuditedClaim:
     alone = CardFacts(1, IntegerLattice([9, -30], [10, -26]), ((0, 1),), True, math.hypot(*_ALONE))
     both = SeededScorecard.plan(alone, epsilon=_EPSILON, delta=_DELTA, loss=_FLAT, model="dp-gd")
     assert isinstance(both.seed, DPGradientDescent)
@@ -118,31 +142,15 @@ def seeded_claims() -> tuple[AuditedClaim, ...]:
     noise = both.seed.vector_noise
     louder = dataclasses.replace(both.seed, vector_noise=dataclasses.replace(noise, sigma=noise.sigma / 4))
     warmer = dataclasses.replace(both.choice, beta=16 * both.choice.beta)
-    return (
-        _claim(
-            "a feature of its own",
-            modelled,
-            (("noise of the model quartered", dataclasses.replace(modelled, seed=with_less_noise)),),
-            lambda plan, label: PointSampler(plan, (1, 0), label, _OTHERS, 0, _RANGE),
-            _points_law,
+    return _claim(
+        "a single record",
+        both,
+        (
+            ("noise of the model quartered", dataclasses.replace(both, seed=louder)),
+            ("choice at sixteen times its beta", dataclasses.replace(both, choice=warmer)),
         ),
-        _claim(
-            "nothing but the constant",
-            chosen,
-            (("choice at sixteen times its beta", dataclasses.replace(chosen, choice=hotter)),),
-            lambda plan, label: PointSampler(plan, (0, 1), label, 0, 1, 1),
-            _rung_law,
-        ),
-        _claim(
-            "a single record",
-            both,
-            (
-                ("noise of the model quartered", dataclasses.replace(both, seed=louder)),
-                ("choice at sixteen times its beta", dataclasses.replace(both, choice=warmer)),
-            ),
-            BothSampler,
-            _joint_law,
-        ),
+        BothSampler,
+        _joint_law,
     )
 
 

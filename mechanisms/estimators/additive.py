@@ -16,7 +16,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from privopt.mechanisms.estimators.additive_card import AdditiveCard
 from privopt.mechanisms.estimators.additive_sql import additive_statement
-from privopt.mechanisms.estimators.booking import BookedEstimator, booked, part_of_release
+from privopt.mechanisms.estimators.booked_estimator import BookedEstimator
+from privopt.mechanisms.estimators.booking import booked, part_of_release
 from privopt.mechanisms.estimators.counting import check_number
 from privopt.mechanisms.estimators.predictions import ScoredClassifier, by_parts
 from privopt.mechanisms.estimators.public_facts import declared_schema

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
@@ -98,11 +98,16 @@ def booked(
     if charge not in (None, _covered) or (charge is _covered and ledger is None):
         yield records._read()
         return
-    books = _books(ledger)
+    books = ledgers_of(ledger)
     if not books:
         warn_of_repeat(records.given, spend)
     with charged(None), _reserved(books, spend):  # a fit in a callback of this one is booked by itself
         yield records._read()
+
+
+def is_part() -> bool:
+    """Return whether fits here are parts of something that is booked as a whole."""
+    return _CHARGED.get() is not None
 
 
 @contextmanager
@@ -116,7 +121,7 @@ def _covered(spend: PrivacySpend) -> None:
     """Accept a fit within a release that is booked: its spend is part of what was booked."""
 
 
-def _books(ledger: Ledger | CarriedBudgets | str | Path | None) -> list[Ledger]:
+def ledgers_of(ledger: Ledger | CarriedBudgets | str | Path | None) -> list[Ledger]:
     """Open the ledgers in which a release is booked: its own, or else the ambient ones."""
     if ledger is None:
         addresses = addresses_around()
@@ -258,47 +263,3 @@ def _refuse_shape(shape: tuple[int, ...]) -> NoReturn:
     except ValueError as error:
         raise InvalidInputError(without_values(error)) from None
     raise InvalidInputError(f"y must hold one label per record; it has the shape {shape}")
-
-
-class BookedEstimator:
-    """Base of estimators with a ``ledger``; passwords in its URL are neither printed nor pickled.
-
-    An estimator without a ledger that is pickled within an ambient budget takes it along, for the process
-    that fits it; a fitted one takes no address along.
-    """
-
-    @property
-    def ledger(self) -> Any:
-        """The ledger argument; a URL with a password becomes an ``Address``, which hides the password."""
-        return _without_password(self.__dict__.get("ledger"))
-
-    @ledger.setter
-    def ledger(self, given: Any) -> None:
-        self.__dict__["ledger"] = _without_password(given)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Return the state to pickle, with the ambient budgets in place of no ledger."""
-        found: Any = super().__getstate__()
-        state: dict[str, Any] = dict(found or self.__dict__)
-        fitted = any(name.endswith("_") and not name.startswith("_") for name in state)
-        if state.get("ledger") is None:
-            state["ledger"] = CarriedBudgets.around(fitted=fitted)
-        elif isinstance(state["ledger"], CarriedBudgets) and fitted:
-            state["ledger"] = replace(state["ledger"], addresses=())
-        return state
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Restore the state; in the process where it was pickled, budgets are around it or not."""
-        carried = state.get("ledger")
-        if isinstance(carried, CarriedBudgets) and carried.is_here:
-            state = {**state, "ledger": None}
-        self.__dict__.update(state)
-
-
-def _without_password(ledger: Any) -> Any:
-    if not isinstance(ledger, str) or "://" not in ledger:
-        return ledger
-    from privopt.mechanisms.privacy.ledger.place import Address
-
-    address = Address.of(ledger)
-    return address if address.secrets else ledger

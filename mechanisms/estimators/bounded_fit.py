@@ -120,9 +120,9 @@ class BoundedFit(PrivateLinearModel):
                 # Plan again with the same budget, for the released class weights.
                 carried = weights.release(read.held, source)
                 plan = planned(carried)
-            # Counted rows are measured by a kernel.
-            risk = partial(risk_of, table, weights=carried, facts=plan.facts)
-            risks = (within(clock, partial(risk, number=k)) for k in range(seen.releases))
+            # Within the limit: norms of counted rows are computed by a compiled kernel.
+            made = partial(risk_of, table, weights=carried, facts=plan.facts)
+            risks = (within(clock, partial(made, number=k)) for k in range(seen.releases))
             releases = [plan.release(risk, source, limits=clock.rest) for risk in risks]
         self._keep(releases, plan, choice.reason, seen.targets, schema)
         self._keep_inference(releases, seen, schema)

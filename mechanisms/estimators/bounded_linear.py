@@ -8,26 +8,42 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from privopt.mechanisms.discrete.subset import SubsetPlan
+from privopt.mechanisms.estimators.column_choice import (
+    SchemaFacts,
+    SubsetChoice,
+    checked_norm,
+    checked_size,
+    declared_facts,
+    schema_facts,
+    shared_epsilon,
+    unread_features,
+    unread_numbers,
+)
 from privopt.mechanisms.estimators.labels import (
     check_label_range,
 )
 from privopt.mechanisms.estimators.predictions import by_parts
 from privopt.mechanisms.estimators.prepared import Targets
-from privopt.mechanisms.estimators.public_facts import leak
+from privopt.mechanisms.estimators.public_facts import declared_schema, leak
 from privopt.mechanisms.estimators.validation import keep_arguments
 from privopt.mechanisms.estimators.weights import ClassWeights
-from privopt.oracles.limits import Limits
+from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.mechanisms.risk.choice import natural_norm
+from privopt.oracles.limits import Limits, check_limits
 from privopt.problems.arguments import told
 from privopt.problems.convex.losses import Labels, LogisticLoss, Loss, SigmoidLoss, SquaredLoss
 from privopt.problems.convex.regularizers import ElasticNet
 from privopt.problems.convex.risk import RowNorm
 from privopt.problems.convex.sets.interface import ConvexSet
+from privopt.problems.discrete.supports import SubsetBounds
 from privopt.problems.errors import InvalidInputError
 from privopt.problems.tables.schema import Schema
 
@@ -36,11 +52,15 @@ if TYPE_CHECKING:
 from privopt.mechanisms.estimators.bounded_fit import BoundedFit
 from privopt.mechanisms.estimators.linear_predictors import LinearClassifier, LinearRegressor, Probabilities
 from privopt.mechanisms.estimators.summaries import Summarised
+from privopt.mechanisms.inference.coefficients import Coefficients
+from privopt.mechanisms.inference.interface import LinearInference
 from privopt.mechanisms.inference.least_squares import LeastSquares
 from privopt.mechanisms.risk.mechanism import RealRelease
 
 Floats = NDArray[np.float64]
 
+# Share of epsilon for the choice of columns.
+_CHOICE_SHARE = 0.5
 # Range of labels whose squares, times squares of noise in their units, are finite in doubles.
 _LEAST_RANGE, _LARGEST_LABEL = 1e-60, 1e60
 
@@ -177,17 +197,26 @@ class PrivateLinearRegression(LinearRegressor, Summarised):
         loss: a loss for real labels such as ``HuberLoss(1.0)`` or ``BiweightLoss()`` in place of the squared
             one.
 
+        max_features: fit on this many columns, drawn at half of epsilon as by ``PrivateSubsetSelector``;
+            other weights are 0. X is a dense table. ``data_norm`` and ``norm`` are as there ("linf" by
+            default); with a schema its features are drawn, each level of a category by itself, and their
+            bounds are those of the schema. ``limits`` hold for the draw and for the fit each.
+
     The other arguments and attributes are those of ``PrivateLogisticRegression``; ``coef_`` has shape (d,),
-    ``intercept_`` is a float, and ``label_range_`` the range that predictions stay within. "auto" is
-    sufficient statistics for up to 512 features without set or penalty.
+    ``intercept_`` is a float, and ``label_range_`` the range that predictions stay within; with
+    ``max_features`` ``support_`` is the mask of the chosen columns. "auto" is sufficient statistics for up to
+    512 features without set or penalty.
 
     Intervals: the release of sufficient statistics is enough for confidence intervals of the coefficients of
     least squares (``summary``), of their combinations and of mean labels. They include both the noise and the
-    sampling of the records, and are about records that are *clipped* as the fit clips them.
+    sampling of the records, and are about records that are *clipped* as the fit clips them. With
+    ``max_features`` there are none: the same records choose the columns, which such intervals leave out.
     """
 
     label_range: tuple[float, float] | None
     loss: Loss | None
+    max_features: int | None
+    support_: NDArray[np.bool_]
 
     def __init__(
         self,
@@ -203,12 +232,64 @@ class PrivateLinearRegression(LinearRegressor, Summarised):
         convex_set: ConvexSet | str | None = None,
         regularizer: ElasticNet | str = "none",
         fit_intercept: bool = True,
+        max_features: int | None = None,
         steps: int | None = None,
         limits: Limits | None = None,
         ledger: Ledger | str | Path | None = None,
         insecure_seed: int | None = None,
     ) -> None:
         keep_arguments(self, locals())
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Fit the model, as ``BoundedFit.fit``; with ``max_features`` on the columns that it draws first."""
+        self.__dict__.pop("support_", None)
+        return super().fit(X, y) if self.max_features is None else self._fit_on_columns(X, y)
+
+    def _fit_on_columns(self, X: Any, y: Any) -> Self:
+        check_limits(self.limits)
+        encoding = self._encoding()
+        if encoding is None:
+            norm, bound = checked_norm("linf" if self.norm is None else self.norm), self.data_norm
+            given = unread_numbers(self, X, y)
+        else:
+            norm, bound, given = "linf", encoding.bound, unread_features(self, X, y, encoding)
+        facts = declared_facts(self, given, norm, bound)
+        assert given.n_columns is not None
+        size = checked_size(self.max_features, given.n_columns)
+        first, rest = shared_epsilon(self.epsilon, _CHOICE_SHARE)
+        plan = SubsetPlan.plan(given.n_columns, size, facts.bounds, epsilon=first)
+        plan.check_records(given.n_records)
+        choice = SubsetChoice(plan, facts, given, self.limits, self.insecure_seed)
+        inner = _OnColumns(**self.get_params(deep=False))
+        inner.max_features, inner.label_range, inner.schema = None, facts.label_range, None
+        inner.norm, inner.data_norm = _norm_on_columns(self.mechanism, facts.bounds, size)
+        inner.choice, inner.rest = choice, rest
+        inner.fit(choice.chosen())
+        self.row_bound_ = (facts.bounds.row, "l2") if norm == "l2" else None
+        return self._take_over(inner, choice.mask, encoding)
+
+    def _encoding(self) -> SchemaFacts | None:
+        """Return the schema of a fit on drawn columns and its bounds, if there is one."""
+        if self.schema is None:
+            return None
+        if self.data_norm is not None or self.norm is not None:
+            raise InvalidInputError(
+                "max_features takes the bounds of columns from the schema: leave out data_norm and norm"
+            )
+        return schema_facts(
+            declared_schema(self.schema), bool(self.fit_intercept) and self.convex_set is None
+        )
+
+    def _take_over(self, inner: _OnColumns, mask: NDArray[np.bool_], encoding: SchemaFacts | None) -> Self:
+        """Set the fitted attributes from a fit on the columns of a mask."""
+        self.support_, self.inference_, self.coefficients_ = mask, None, None
+        for name in ("releases_", "noise_", "mechanism_", "mechanism_reason_", "label_range_"):
+            setattr(self, name, getattr(inner, name))
+        self.schema_ = None if encoding is None else encoding.schema
+        coef = np.zeros((1, len(mask)))
+        coef[0, mask] = inner.coef_
+        shift = 0.0 if encoding is None else float(coef[0] @ encoding.middle)
+        return self._set(coef, np.array([inner.intercept_ - shift]), inner.spend_)
 
     def _targets_of(self, y: ArrayLike, n_rows: int) -> Targets:
         labels = self._labels(y, n_rows)
@@ -249,6 +330,15 @@ class PrivateLinearRegression(LinearRegressor, Summarised):
             )
         return Targets([], loss, centre=centre, label_range=(low, high)), bound
 
+    def _inference(self) -> tuple[LinearInference, Coefficients]:
+        if "support_" in self.__dict__:
+            raise InvalidInputError(
+                "this model has no intervals: its records have chosen its columns, which intervals for given "
+                "columns leave out. To do: choose columns with PrivateSubsetSelector on some of the records, "
+                "and fit without max_features on the others"
+            )
+        return super()._inference()
+
     def _released_inference(self, releases: list[RealRelease]) -> LeastSquares | None:
         moments = releases[0].moments
         return None if moments is None else LeastSquares(moments)
@@ -269,8 +359,8 @@ class PrivateLinearRegression(LinearRegressor, Summarised):
     @property
     def _no_intervals(self) -> str:
         return (
-            'intervals follow from mechanism="sufficient-statistics" with the squared loss, whose moments '
-            "files of earlier versions do not hold; fit again"
+            'intervals follow from mechanism="sufficient-statistics" with the squared loss and without '
+            "max_features, whose moments files of earlier versions do not hold; fit again"
         )
 
     @by_parts
@@ -278,3 +368,30 @@ class PrivateLinearRegression(LinearRegressor, Summarised):
         """Return predictions, shape (n,), clipped to the label range."""
         predicted = self._scores(X)[:, 0]
         return predicted if self.label_range_ is None else np.clip(predicted, *self.label_range_)
+
+
+class _OnColumns(PrivateLinearRegression):
+    """Linear regression on chosen columns: the choice is in its spend, and is made when it reads."""
+
+    choice: SubsetChoice
+    rest: float
+
+    def _class_weights(self, targets: Targets, epsilon: float) -> ClassWeights:
+        return _AfterChoice(np.ones(1), None, epsilon, self.rest, self.choice)
+
+
+@dataclass(frozen=True)
+class _AfterChoice(ClassWeights):
+    """Equal weights, with the share of epsilon that a choice of columns leaves."""
+
+    choice: SubsetChoice
+
+    def whole(self, spend: PrivacySpend) -> PrivacySpend:
+        return self.choice.whole(spend, self.epsilon)
+
+
+def _norm_on_columns(mechanism: str | type[Any], bounds: SubsetBounds, size: int) -> tuple[RowNorm, float]:
+    """Return the norm of chosen columns that a mechanism's noise depends on, and its bound."""
+    if natural_norm(mechanism) == "linf" and math.isfinite(bounds.feature):
+        return "linf", bounds.feature
+    return "l2", min(bounds.row, bounds.feature * math.sqrt(size)) * (1 + 1e-12)

@@ -76,6 +76,8 @@ class Card:
         spend: the privacy spend of the card, its risks included.
         n_records: the number of training records, or None if unknown.
         target: the name of the label column, or "" if unknown.
+        constraints: the public constraints on points that the released card satisfies, as text.
+        moved: whether points were shifted since, so that constraints are about other points.
     """
 
     columns: tuple[CardColumn, ...]
@@ -88,6 +90,8 @@ class Card:
     spend: PrivacySpend
     n_records: int | None = None
     target: str = ""
+    constraints: tuple[str, ...] = ()
+    moved: bool = False
 
     @property
     def names(self) -> tuple[str, str]:
@@ -143,7 +147,16 @@ class Card:
         risks = None
         if self.risks is not None:
             risks = replace(self.risks, up_to=tuple(edge + by for edge in self.risks.up_to))
-        return replace(self, columns=moved, base=0, threshold=self.threshold + by, risks=risks)
+        changed = self.moved or bool(any(shifts) or self.base)
+        return replace(self, columns=moved, base=0, threshold=self.threshold + by, risks=risks, moved=changed)
+
+    @property
+    def constrained(self) -> str:
+        """The constraints in a sentence; empty if there are none."""
+        if not self.constraints:
+            return ""
+        when = " before they were shifted" if self.moved else ""
+        return f"The points satisfy these constraints{when}: {'; '.join(self.constraints)}."
 
     def to_dict(self) -> dict[str, Any]:
         """Return a dictionary for JSON."""
@@ -155,6 +168,7 @@ class Card:
             "threshold": self.threshold,
             "columns": [c.to_dict() for c in self.columns],
             "unused": list(self.unused),
+            **({"constraints": list(self.constraints)} if self.constraints else {}),
             "risks": None if self.risks is None else self.risk_rows(),
             "spend": self.spend.to_dict(),
         }
@@ -192,6 +206,8 @@ class Card:
             ]
         if self.unused:
             lines += ["", f"No points for {', '.join(map(markdown_cell, self.unused))}."]
+        if self.constrained:
+            lines += ["", markdown_cell(self.constrained)]
         if self.risks is not None:
             interval = f"{self.risks.confidence:.0%} interval"
             head = f"| points | risk of {markdown_cell(self.names[1])} | {interval} |"

@@ -17,7 +17,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from privopt.mechanisms.estimators.booking import BookedEstimator
+from privopt.mechanisms.estimators.booked_estimator import BookedEstimator
 from privopt.mechanisms.estimators.counting import encoded
 from privopt.mechanisms.estimators.labels import check_label_range, distinct_classes
 from privopt.mechanisms.estimators.prepared import (

@@ -79,7 +79,7 @@ def card_page(
         how=_how(card),
         facts=escape(json.dumps(_facts(card))),
         boxes="\n".join(_box(f"c{i}", column, largest) for i, column in enumerate(card.columns)),
-        unused=f'<p class="note">{escape(unused)}</p>' if unused else "",
+        unused="".join(f'<p class="note">{escape(t)}</p>' for t in (unused, card.constrained) if t),
         risks=_risks(card),
         quality="" if evaluation is None else quality(evaluation, seen),
         promises="\n".join(

@@ -37,6 +37,11 @@ def by_parts(method: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     return predicted
 
 
+def has_risks(model: Any) -> bool:
+    """Return whether a card or a tree has risks, or will have them when it is fitted."""
+    return model.__dict__.get("risk_", model.risk_share or None) is not None
+
+
 def _predicted(model: Any, name: str) -> tuple[Any, tuple[int, ...]]:
     """Return the dtype of a prediction method's result, and the shape of one prediction."""
     classes = getattr(model, "classes_", None)

@@ -19,7 +19,8 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from privopt.mechanisms.discrete.mechanism import Release, answering
-from privopt.mechanisms.estimators.booking import BookedEstimator, Unread, booked, read_unbooked, unread_table
+from privopt.mechanisms.estimators.booked_estimator import BookedEstimator
+from privopt.mechanisms.estimators.booking import Unread, booked, read_unbooked, unread_table
 from privopt.mechanisms.estimators.card import Card, card_of
 from privopt.mechanisms.estimators.columns import labelled_columns, refuse_columns
 from privopt.mechanisms.estimators.counting import (
@@ -30,7 +31,7 @@ from privopt.mechanisms.estimators.counting import (
     unread_part_counts,
 )
 from privopt.mechanisms.estimators.labels import class_indices, public_classes
-from privopt.mechanisms.estimators.predictions import ScoredClassifier, by_parts
+from privopt.mechanisms.estimators.predictions import ScoredClassifier, by_parts, has_risks
 from privopt.mechanisms.estimators.public_facts import declared_schema, public_delta
 from privopt.mechanisms.estimators.risks import CardBudget
 from privopt.mechanisms.estimators.saved import SavedModel
@@ -53,14 +54,17 @@ from privopt.oracles.draw.interface import GibbsOracle
 from privopt.oracles.errors import CertificateError, UnfinishedDrawError
 from privopt.oracles.limits import Limits, check_limits, started, within
 from privopt.oracles.minimize.interface import DiscreteOracle
+from privopt.oracles.programs.interface import ProgramOracle
 from privopt.problems.arguments import check_type
 from privopt.problems.arrays import tallied
 from privopt.problems.discrete.costs import EQUAL_COSTS, Costs
 from privopt.problems.discrete.halfspace import ZeroOneHalfspace
 from privopt.problems.discrete.lattice import IntegerLattice
 from privopt.problems.errors import InvalidInputError
+from privopt.problems.programs.constraints import Constraint
 from privopt.problems.tables.counted import CountedRecords
 from privopt.problems.tables.partitions import is_dask
+from privopt.problems.tables.point_columns import point_columns
 from privopt.problems.tables.schema import Schema
 
 if TYPE_CHECKING:
@@ -111,6 +115,11 @@ class PrivateHalfspaceClassifier(
             privately first, at a twentieth of epsilon.
         max_columns: maximal number of columns with points, those with the largest effect in the private
             linear model behind "seeded"; None: all. The selection has no privacy cost.
+        constraints: public constraints on points, a list of texts such as "at most 5 columns" or "any of
+            age, income" (``privopt.problems.parse_constraint``), besides those of the schema. They cost no
+            privacy: "seeded" takes the nearest cards that satisfy them, and what no card satisfies is refused
+            by ``plan``.
+        card_solver: the solver of those nearest cards: "auto" (HiGHS), a name, or a ``ProgramOracle``.
         max_work: the largest number of steps of an exact draw that "auto" accepts; the steps follow from
             public facts, and about 4e8 take a second.
         risk_share: the share of epsilon, in [0, 1), for a table from score to risk: counts by score and
@@ -128,6 +137,7 @@ class PrivateHalfspaceClassifier(
         target_: the name of the label column, "" if the labels have no name.
         scorecard_: points per feature level, a data frame.
         spend_: the privacy spend of the fit, the table of risks included.
+        constraints_: the constraints on points that the card satisfies, of the schema and of the argument.
         risk_: the ``RiskTable``, or None; it is computed from ``histogram_`` and ``release_.share``.
         certificate_: the oracle's evidence; None for Gibbs draws and for loaded models. Not private.
         release_: the complete ``Release``.
@@ -156,6 +166,8 @@ class PrivateHalfspaceClassifier(
         class_weight: dict[Any, float] | str | None = None,
         prevalence: float | Sequence[float] | None = None,
         max_columns: int | None = None,
+        constraints: Sequence[str | Constraint] | None = None,
+        card_solver: str | ProgramOracle = "auto",
         max_work: float = MOST_WORK,
         risk_share: float = 0.0,
         limits: Limits | None = None,
@@ -173,6 +185,8 @@ class PrivateHalfspaceClassifier(
         self.class_weight = class_weight
         self.prevalence = prevalence
         self.max_columns = max_columns
+        self.constraints = constraints
+        self.card_solver = card_solver
         self.max_work = max_work
         self.risk_share = risk_share
         self.limits = limits
@@ -248,6 +262,8 @@ class PrivateHalfspaceClassifier(
             oracle=self.oracle,
             costs=costs or _costs(weights),
             max_columns=self.max_columns,
+            constraints=self.constraints,
+            card_solver=self.card_solver,
             max_work=self.max_work,
         )
 
@@ -304,6 +320,7 @@ class PrivateHalfspaceClassifier(
         self.histogram_ = histogram
         self.risk_ = None if histogram is None else RiskTable.of(histogram, share=release.share)
         self.schema_ = schema
+        self.constraints_ = schema.with_constraints(self.constraints)
         self.classes_ = classes
         self.mechanism_, self.mechanism_reason_ = mechanism, reason
         self.spend_: PrivacySpend = release.spend
@@ -325,7 +342,8 @@ class PrivateHalfspaceClassifier(
         check_is_fitted(self)
         classes = (self.classes_[0], self.classes_[1])
         n = None if self.histogram_ is None else self.histogram_.n_records
-        return card_of(self.schema_, self.coef_[0], classes, self.spend_, self.risk_, n, self.target_)
+        card = card_of(self.schema_, self.coef_[0], classes, self.spend_, self.risk_, n, self.target_)
+        return replace(card, constraints=tuple(map(str, self.constraints_)))
 
     def to_sql(self, table: str = "records") -> str:
         """Return a SELECT statement that adds points, prediction and, with risks, risk to a table's rows.
@@ -366,7 +384,7 @@ class PrivateHalfspaceClassifier(
         check_is_fitted(self)
         return np.asarray(self.classes_[(self._scores(X) > 0).astype(int)])
 
-    @available_if(lambda self: self.__dict__.get("risk_", self.risk_share or None) is not None)  # type: ignore[untyped-decorator]
+    @available_if(has_risks)  # type: ignore[untyped-decorator]
     @by_parts
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Return class probabilities, shape (n, 2): the class shares at each score, from ``risk_``.
@@ -419,6 +437,7 @@ class PrivateHalfspaceClassifier(
             "classes": self.classes_.tolist(),
             **({"target": self.target_} if self.target_ else {}),
             "weights": self.coef_[0].tolist(),
+            **({"constraints": list(map(str, self.constraints_))} if self.constraints_ else {}),
             "schema": self.schema_.to_dict(),
         }
 
@@ -435,6 +454,7 @@ class PrivateHalfspaceClassifier(
             mechanism=model["mechanism"],
             schema=schema,
             classes=tuple(model["classes"]),
+            constraints=_restored_constraints(model, schema, weights),
             risk_share=0.0 if histogram is None else histogram.spend.epsilon / spend.epsilon,
         )
         classes = fitted._public_classes(np.array([]))
@@ -456,6 +476,17 @@ class PrivateHalfspaceClassifier(
 
 def _counted(X: Any, labels: NDArray[Any], schema: Schema, classes: NDArray[Any]) -> CountedRecords:
     return CountedRecords.of(schema, schema.codes(X), classes.tolist(), class_indices(labels, classes))
+
+
+def _restored_constraints(
+    model: Mapping[str, Any], schema: Schema, weights: NDArray[np.int64]
+) -> list[str] | None:
+    """Return the constraints of a saved model, checked against its points; None if there are none."""
+    found: list[str] | None = model.get("constraints")
+    for constraint in schema.with_constraints(found):
+        if not constraint.holds(weights, point_columns(schema.columns)):
+            raise InvalidInputError(f"its points violate its constraint '{constraint}'")
+    return found
 
 
 def _spend(planned: CardPlan, weights: ClassWeights, budget: CardBudget) -> PrivacySpend:

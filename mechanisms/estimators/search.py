@@ -18,7 +18,8 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from privopt.mechanisms.errors import PlanMismatchError, PrivacyParameterError, SearchError
-from privopt.mechanisms.estimators.booking import BookedEstimator, Unread, booked, charged, unread_table
+from privopt.mechanisms.estimators.booked_estimator import BookedEstimator, spend_of_fit
+from privopt.mechanisms.estimators.booking import Unread, booked, charged, unread_table
 from privopt.mechanisms.estimators.labels import (
     check_label_range,
     checked_labels,
@@ -208,12 +209,13 @@ class PrivateSearchCV(BookedEstimator, MetaEstimatorMixin, BaseEstimator):  # ty
                 candidates, planned, score, source, started(self.limits), self._delta_given(planned)
             )
             best = search.run(*parts)
-        model = best.made
-        if model is None:
-            raise SearchError(
-                "every run failed, and nothing was released; the budget stays spent. To do: fit a candidate "
-                "alone to synthetic records of the same form, to see its error"
-            )
+            if (model := best.made) is None:
+                raise SearchError(
+                    f"none of the {len(candidates)} candidates could be fitted and scored: every run failed, "
+                    "and nothing was released. To do: fit each candidate alone to synthetic records of the "
+                    "same form, to see its error; errors on the records are not shown, as they may tell of "
+                    "them"
+                )
         self.best_estimator_, self.best_index_, self.best_score_ = model.estimator, model.number, best.score
         self.best_params_ = planned.candidates[model.number]
         self.plan_, self.spend_, self.scorer_ = planned, spend, score.name
@@ -460,13 +462,6 @@ class _OverspentError(PlanMismatchError):
     """A fit that would spend more than it said before data."""
 
 
-class _PlannedError(BaseException):
-    """Ends a fit before it reads records; not an Exception, so that no fit catches it."""
-
-    def __init__(self, spend: PrivacySpend) -> None:
-        self.spend = spend
-
-
 def _run_spend(candidate: Candidate, plan: SelectionPlan, delta: float, given: Unread[Any]) -> PrivacySpend:
     """Return what a run of a candidate costs, before any data are read.
 
@@ -477,18 +472,11 @@ def _run_spend(candidate: Candidate, plan: SelectionPlan, delta: float, given: U
     if not own:
         return _declared_spend(model)
 
-    def stop(spend: PrivacySpend) -> None:
-        raise _PlannedError(spend)
-
     try:
-        with charged(stop):
-            model.fit(given)
-    except _PlannedError as planned:
-        return relying_on(planned.spend, plan, ("estimator", type(model)))
+        return relying_on(spend_of_fit(model, given), plan, ("estimator", type(model)))
     except PrivOptError as error:
         error.add_note(f"This is said of the candidate {_words(candidate.params)} of the search")
         raise
-    raise PlanMismatchError(f"{type(model).__name__}.fit made no plan before it read records")
 
 
 def _declared_spend(model: Any) -> PrivacySpend:

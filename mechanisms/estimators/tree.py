@@ -21,12 +21,13 @@ from sklearn.utils.validation import check_is_fitted
 from privopt.mechanisms.discrete.branching import BranchingPlan
 from privopt.mechanisms.discrete.mechanism import Release
 from privopt.mechanisms.discrete.preparation import prepare_oracle
-from privopt.mechanisms.estimators.booking import BookedEstimator, Unread, booked, read_unbooked, unread_table
+from privopt.mechanisms.estimators.booked_estimator import BookedEstimator
+from privopt.mechanisms.estimators.booking import Unread, booked, read_unbooked, unread_table
 from privopt.mechanisms.estimators.branches import Node, branches_of, leaf_numbers, leaves_of
 from privopt.mechanisms.estimators.columns import labelled_columns, refuse_columns
 from privopt.mechanisms.estimators.counting import check_number, unread_counts, unread_part_counts
 from privopt.mechanisms.estimators.labels import class_indices, distinct_classes
-from privopt.mechanisms.estimators.predictions import ScoredClassifier, by_parts
+from privopt.mechanisms.estimators.predictions import ScoredClassifier, by_parts, has_risks
 from privopt.mechanisms.estimators.public_facts import declared_schema
 from privopt.mechanisms.estimators.risks import CardBudget
 from privopt.mechanisms.estimators.saved import SavedModel
@@ -332,7 +333,7 @@ class _PrivateBranchingClassifier(
             return np.asarray(2.0 * labels - 1)
         return np.asarray(np.where(labels == 1, shares[:, 1], shares[:, 1] - 1))
 
-    @available_if(lambda self: self.__dict__.get("risk_", self.risk_share or None) is not None)  # type: ignore[untyped-decorator]
+    @available_if(has_risks)  # type: ignore[untyped-decorator]
     @by_parts
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Return risks, shape (n, classes): the share of each class in a record's leaf, from ``risk_``.

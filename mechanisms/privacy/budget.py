@@ -121,13 +121,14 @@ class Budget:
         """Return whether the composition of the spends is within the budget."""
         return self.within(self.cost(*spends))
 
-    def shortfall(self, spent: Spent, more: PrivacySpend) -> str:
+    def shortfall(self, spent: Spent, *more: PrivacySpend) -> str:
         """Explain why ``more`` is not affordable after ``spent``."""
-        total, after = self.stated(spent), self.stated(spent + self.cost(more))
+        total, after = self.stated(spent), self.stated(spent + self.cost(*more))
         text = (
             f"spent epsilon = {total.epsilon:.6g} and delta = {total.delta:.3g}, of epsilon = "
             f"{self.epsilon:g} and delta = {self.delta:g} under the rule {self.rule!r}"
-            f"; with it, epsilon = {after.epsilon:.6g} and delta = {after.delta:.3g}"
+            f"; with {'it' if len(more) == 1 else 'them'}, epsilon = {after.epsilon:.6g} and delta = "
+            f"{after.delta:.3g}"
         )
         if self.rule != "basic" or after.epsilon > self.epsilon:
             return text

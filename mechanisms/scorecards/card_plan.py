@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,13 +21,15 @@ from privopt.mechanisms.scorecards.seeded import SeededScorecard, points_lattice
 from privopt.oracles.draw.interface import GibbsOracle
 from privopt.oracles.errors import UnknownOracleError
 from privopt.oracles.minimize.interface import DiscreteOracle
-from privopt.oracles.select import gibbs_oracle
+from privopt.oracles.programs.interface import ProgramOracle
+from privopt.oracles.select import gibbs_oracle, program_oracle
 from privopt.problems.arguments import check_type, told
 from privopt.problems.convex.coded import CodedRows
 from privopt.problems.discrete.costs import EQUAL_COSTS, Costs
 from privopt.problems.discrete.halfspace import SCORE_LIMIT, ZeroOneHalfspace
 from privopt.problems.discrete.lattice import IntegerLattice
 from privopt.problems.errors import InvalidInputError
+from privopt.problems.programs.constraints import Constraint
 from privopt.problems.tables.schema import Schema
 
 Plan = LatticeMechanism[Any] | SeededScorecard
@@ -50,6 +53,7 @@ class CardPlan:
         oracle: the oracle that the mechanism calls.
         reason: why this mechanism was chosen.
         seconds: rough time of a release on one idle core; None if it depends on the records.
+        constraints: the constraints on points that every card of this plan satisfies.
     """
 
     plan: Plan
@@ -57,6 +61,7 @@ class CardPlan:
     oracle: Oracle
     reason: str
     seconds: float | None
+    constraints: tuple[Constraint, ...] = ()
 
     def noise_to_signal(self, n_records: int) -> NoiseToSignal | None:
         """Predicted noise against signal for that many records; None: the mechanism does not predict it."""
@@ -101,6 +106,8 @@ def plan_card(
     oracle: Oracle = "auto",
     costs: Costs = EQUAL_COSTS,
     max_columns: int | None = None,
+    constraints: Sequence[str | Constraint] | None = None,
+    card_solver: str | ProgramOracle = "auto",
     max_work: float = MOST_WORK,
 ) -> CardPlan:
     """Plan a scorecard from public facts.
@@ -119,6 +126,9 @@ def plan_card(
         oracle: "auto", a name, or a custom oracle.
         costs: cost of either kind of error; the noise is proportional to the larger one.
         max_columns: maximal number of columns with points; only for "seeded", which "auto" then chooses.
+        constraints: public constraints on points, besides those of the schema; only for "seeded", which
+            "auto" then chooses.
+        card_solver: "auto", a name, or a custom solver of the nearest cards under constraints.
         max_work: largest number of steps of an exact draw that "auto" accepts; about 4e8 steps take a second.
 
     Raises:
@@ -126,6 +136,7 @@ def plan_card(
         PrivacyParameterError: epsilon or delta out of range, or a combination that the mechanism refuses.
         InvalidInputError: a lattice that does not fit, or whose norm bound leaves "auto" no bounded draw; or
             constraints on points with a mechanism other than "seeded".
+        InfeasibleDomainError: no card satisfies the constraints.
     """
     reason, most = "it was asked for", check_max_columns(max_columns)
     check_type(mechanism, str | type, "a mechanism is named by text")
@@ -144,17 +155,25 @@ def plan_card(
             f"monotone columns and bounds of columns belong to the mechanism {SeededScorecard.name!r}, not "
             f"to {name!r}: leave --mechanism out, or the keys monotone and points of the schema"
         )
+    required = schema.with_constraints(constraints)
+    if required and name == "auto" and oracle == "auto":
+        name, reason = SeededScorecard.name, "its cards satisfy the constraints on points"
+    if required and name != SeededScorecard.name:
+        raise InvalidInputError(_unconstrained(name, required))
     if name == "auto":
         name, oracle, reason = _fitting(schema, n_records, epsilon, lattice, oracle, max_work)
     kind = SCORECARD_MECHANISMS.named(name if isinstance(mechanism, str) else mechanism)
     if kind is SeededScorecard:
         check_calibration(calibration, name, ("sound",))
-        facts = CardFacts.of(schema, n_records, _points(lattice, schema), costs, most)
+        facts = CardFacts.of(schema, n_records, _points(lattice, schema), costs, most, required)
         _check_scores(schema, facts.lattice)
-        seeded = SeededScorecard.plan(facts, epsilon=epsilon, delta=delta)
+        solver = None if facts.program is None else _solver(card_solver)
+        seeded = SeededScorecard.plan(facts, epsilon=epsilon, delta=delta, solver=solver)
         if seeded.means is not None:
             reason += "; at this budget means of the numbers come first, and say in what units to read them"
-        return CardPlan(seeded, seeded.spend, oracle, reason, seeded_seconds(schema, facts))
+        seconds = seeded_seconds(schema, facts)
+        seconds += 0.0 if seeded.nearest is None else seeded.nearest.seconds
+        return CardPlan(seeded, seeded.spend, oracle, reason, seconds, required)
     weights = as_lattice(lattice, kind, schema.n_features)
     _check_scores(schema, weights)
     bound = {} if costs.largest == 1 else {"loss_bound": costs.largest}
@@ -162,8 +181,8 @@ def plan_card(
         ZeroOneHalfspace, weights, epsilon=epsilon, delta=delta, calibration=calibration, **bound
     )
     bounded = issubclass(kind, ExponentialMechanism) and draw_work(schema, n_records, weights) <= max_work
-    seconds = draw_seconds(schema, n_records, weights) if bounded else None
-    return CardPlan(plan, plan.spend, oracle, reason, seconds)
+    draw = draw_seconds(schema, n_records, weights) if bounded else None
+    return CardPlan(plan, plan.spend, oracle, reason, draw)
 
 
 def _fitting(
@@ -200,6 +219,20 @@ def _fitting(
             "a rounded linear model takes any number of features, its running time is known beforehand, and "
             f"it was near the best linear models and ahead of them where the budget is small{long}"
         ),
+    )
+
+
+def _solver(given: str | ProgramOracle) -> ProgramOracle:
+    """Return the solver of nearest cards."""
+    check_type(given, str | ProgramOracle, "card_solver must be a name or a ProgramOracle")
+    return program_oracle(given) if isinstance(given, str) else given
+
+
+def _unconstrained(name: str, constraints: tuple[Constraint, ...]) -> str:
+    """Return the refusal of a mechanism that knows no constraints."""
+    return (
+        f"constraints on points ('{constraints[0]}') belong to the mechanism {SeededScorecard.name!r}, not "
+        f"to {name!r}: leave --mechanism and --oracle out, or the constraints"
     )
 
 

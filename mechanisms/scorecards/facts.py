@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import Self
 
+import numpy as np
+
 from privopt.mechanisms.convex.columns import Columns
 from privopt.mechanisms.scorecards.point_constraints import (
     PointConstraint,
@@ -15,7 +17,10 @@ from privopt.mechanisms.scorecards.point_constraints import (
 )
 from privopt.problems.discrete.costs import EQUAL_COSTS, Costs
 from privopt.problems.discrete.lattice import IntegerLattice
-from privopt.problems.errors import InvalidInputError
+from privopt.problems.errors import InfeasibleDomainError, InvalidInputError
+from privopt.problems.programs.constraints import Constraint, UsedColumns, bounds_of
+from privopt.problems.programs.program import CardProgram
+from privopt.problems.tables.point_columns import point_columns, rules_of
 from privopt.problems.tables.schema import Schema
 
 
@@ -38,6 +43,8 @@ class CardFacts:
         spans: (first, last + 1) of the features of each column of the schema, its missing level included.
         lines: (feature, lowest, highest) of each feature that is a number, as the schema declares it.
         max_columns: maximal number of columns with points; None: all.
+        program: the program of nearest cards if there are further constraints, with those above among them;
+            None: weights are rounded.
     """
 
     n_records: int
@@ -52,6 +59,7 @@ class CardFacts:
     spans: tuple[tuple[int, int], ...] = ()
     lines: tuple[tuple[int, float, float], ...] = ()
     max_columns: int | None = None
+    program: CardProgram | None = None
 
     def __post_init__(self) -> None:
         last = self.columns[-1][1] if self.columns else 0
@@ -69,11 +77,12 @@ class CardFacts:
         lattice: IntegerLattice,
         costs: Costs = EQUAL_COSTS,
         max_columns: int | None = None,
+        constraints: tuple[Constraint, ...] = (),
     ) -> Self:
-        """Derive the facts from a schema and the number of records.
+        """Derive the facts from a schema and the number of records; ``constraints`` include the schema's.
 
         Raises:
-            InvalidInputError: more columns must have points than may.
+            InvalidInputError: more columns must have points than may, or constraints leave a column none.
         """
         known = Columns.of(schema)
         squares = sum(float(column.reach) ** 2 for column in schema.columns)  # one level of a column at most
@@ -83,6 +92,12 @@ class CardFacts:
             norm, middle = schema.spread, known.middle
         box, asked = bounded(lattice, schema), point_constraints(schema)
         check_forced(schema, asked, max_columns)
+        program = None
+        if constraints:
+            constraints += rules_of(schema.columns, schema.rules)
+            constraints += () if max_columns is None else (UsedColumns((), 0, max_columns),)
+            box = constrained_box(lattice, schema, constraints)
+            program = card_program(box, schema, constraints)
         return cls(
             n_records,
             box,
@@ -96,9 +111,45 @@ class CardFacts:
             schema.spans,
             known.lines,
             max_columns,
+            program,
         )
 
     @property
     def known(self) -> Columns:
         """The public facts of the columns."""
         return Columns(self.columns, self.middle, self.lines)
+
+
+def constrained_box(
+    lattice: IntegerLattice, schema: Schema, constraints: tuple[Constraint, ...]
+) -> IntegerLattice:
+    """Return the lattice with the bounds of columns replaced by the points that constraints declare for them.
+
+    Raises:
+        InfeasibleDomainError: they leave a column no points.
+    """
+    low, high = lattice.low.copy(), lattice.high.copy()
+    columns = point_columns(schema.columns)
+    for feature, (least, most) in bounds_of(constraints, columns).items():
+        if least > most:
+            name = next(c.name for c in columns if c.start <= feature < c.stop)
+            raise InfeasibleDomainError(
+                f"constraints leave column {name!r} no points: at least {least} and at most {most}"
+            )
+        low[feature], high[feature] = least, most
+    return IntegerLattice(low, high)
+
+
+def card_program(box: IntegerLattice, schema: Schema, constraints: tuple[Constraint, ...]) -> CardProgram:
+    """Return the program of nearest cards: l1 distance of scores, each feature by its public spread.
+
+    The spread is the standard deviation when levels, or the values of a number, are uniformly distributed.
+    """
+    columns, spread = point_columns(schema.columns), np.zeros(box.dimension - schema.intercept)
+    for column in columns:
+        share = 1 / max(2, column.size)
+        spread[column.start : column.stop] = math.sqrt(share * (1 - share))
+        if column.ends is not None:
+            spread[column.start] = abs(float(column.ends[1] - column.ends[0])) / math.sqrt(12)
+    d = len(spread)
+    return CardProgram.of(columns, box.low[:d], box.high[:d], constraints, spread, shifted=schema.intercept)

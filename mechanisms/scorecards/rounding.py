@@ -19,8 +19,8 @@ _THRESHOLDS, _HALF_WIDTH = 61, 0.5
 # range.
 _POINTS_OF_A_NUMBER = 40
 # Scales of the weights, in units of the largest without clipping; larger ones are tried where bounds are at
-# most ``_FEW_POINTS``.
-_FEW_POINTS, _SCALES = 5, (1.0, 1.6, 2.5)
+# most ``FEW_POINTS``.
+FEW_POINTS, SCALES = 5, (1.0, 1.6, 2.5)
 
 
 def candidate_cards(weights: Floats, facts: CardFacts) -> tuple[IntArray, IntArray]:
@@ -58,13 +58,13 @@ def candidate_cards(weights: Floats, facts: CardFacts) -> tuple[IntArray, IntArr
     for constraint in facts.point_constraints:
         free[constraint.start : constraint.stop] = constraint.points is None
     cards = []
-    for factor in (1.0,) if largest > _FEW_POINTS else _SCALES:
+    for factor in (1.0,) if largest > FEW_POINTS else SCALES:
         scale = factor * _largest_scale(np.abs(real[features])[free], bound[free])
         cards.append(np.clip(np.rint(np.clip(real * scale, -(2.0**50), 2.0**50)), low, high))
     found = np.array(cards).astype(np.int64)
     if not facts.intercept:
         return found, found[:, -1:]
-    return found, np.stack([_intercepts(card, facts) for card in found])
+    return found, np.stack([intercepts(card, facts) for card in found])
 
 
 def _largest_scale(sizes: Floats, bounds: NDArray[np.int64]) -> float:
@@ -73,7 +73,7 @@ def _largest_scale(sizes: Floats, bounds: NDArray[np.int64]) -> float:
     return float(np.min(bounds[free] / sizes[free])) if np.any(free) else 1.0
 
 
-def _intercepts(card: IntArray, facts: CardFacts) -> IntArray:
+def intercepts(card: IntArray, facts: CardFacts) -> IntArray:
     """Return evenly spaced intercepts within the lattice, around that of the card."""
     low, high = int(facts.lattice.low[-1]), int(facts.lattice.high[-1])
     sizes = np.abs(card)

@@ -23,16 +23,19 @@ from privopt.mechanisms.registry import Family
 from privopt.mechanisms.risk.choice import choose_risk_mechanism
 from privopt.mechanisms.risk.mechanism import RiskMechanism
 from privopt.mechanisms.scorecards.facts import CardFacts
+from privopt.mechanisms.scorecards.nearest import NearestCards
 from privopt.mechanisms.scorecards.rounding import candidate_cards
 from privopt.mechanisms.scorecards.units import Floats, NumberMeans, Units
 from privopt.oracles.draw.interface import GibbsOracle
 from privopt.oracles.limits import Limits, started, within
+from privopt.oracles.programs.interface import ProgramOracle
+from privopt.oracles.select import program_oracle
 from privopt.problems.convex.coded import CodedRows
 from privopt.problems.convex.losses import LogisticLoss, Loss
 from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts
 from privopt.problems.discrete.candidates import CandidateCards
 from privopt.problems.discrete.halfspace import ZeroOneHalfspace
-from privopt.problems.discrete.lattice import IntegerLattice
+from privopt.problems.discrete.lattice import IntArray, IntegerLattice
 from privopt.problems.errors import InvalidInputError
 from privopt.problems.tables.schema import Schema
 
@@ -84,6 +87,7 @@ class SeededScorecard:
         choice: the plan of the choice among its roundings.
         spend: the privacy claim.
         means: the plan of the means that determine the units of numbers, or None.
+        nearest: the plan of nearest cards under constraints; None: weights are rounded.
     """
 
     family: ClassVar[Family] = Family.CARD
@@ -94,6 +98,7 @@ class SeededScorecard:
     choice: ExponentialMechanism
     spend: PrivacySpend
     means: NumberMeans | None = None
+    nearest: NearestCards | None = None
 
     @classmethod
     def plan(
@@ -104,6 +109,7 @@ class SeededScorecard:
         delta: float,
         loss: Loss | None = None,
         model: str = "auto",
+        solver: ProgramOracle | None = None,
     ) -> Self:
         """Calibrate the noise to public facts.
 
@@ -112,9 +118,11 @@ class SeededScorecard:
             epsilon, delta: the target.
             loss: loss of the linear model for labels -1 and +1; logistic by default.
             model: mechanism of the linear model, a name of ``RISK_MECHANISMS``, or "auto".
+            solver: the solver of nearest cards, if the facts have a ``program``; HiGHS by default.
 
         Raises:
             PrivacyParameterError: epsilon or delta out of range, or a lattice with a norm bound.
+            InfeasibleDomainError: no card satisfies the constraints.
         """
         epsilon, delta = check_epsilon(epsilon), check_delta(delta)
         if facts.lattice.squared_radius is not None:
@@ -122,7 +130,10 @@ class SeededScorecard:
         decisive = _DECISIVE * facts.costs.largest / (epsilon * facts.n_records)
         rest = (1 - min(max(_CHOICE_SHARE, decisive), _LARGEST_SHARE)) * epsilon
         left = math.nextafter(epsilon - rest, 0.0)  # the sum of both is at most epsilon
-        cards, ladders = candidate_cards(np.zeros(facts.lattice.dimension), facts)
+        nearest = None
+        if facts.program is not None:
+            nearest = NearestCards.plan(facts, solver or program_oracle("auto"))
+        cards, ladders = _blank_cards(facts, nearest)
         domain = IntegerLattice([0, 0], [len(cards) - 1, ladders.shape[1] - 1])
         choice = ExponentialMechanism.plan(
             CandidateCards, domain, epsilon=left, loss_bound=facts.costs.largest
@@ -145,7 +156,7 @@ class SeededScorecard:
             seed = _seed(model, risk, rest, delta, mu)
         claims = _claims(facts, seed.spend, choice, means, (epsilon, delta))
         spend = PrivacySpend.approximate(epsilon, delta, cls.name, note=claims)
-        return cls(facts, seed, choice, spend, means)
+        return cls(facts, seed, choice, spend, means, nearest)
 
     @staticmethod
     def default_lattice(schema: Schema) -> IntegerLattice:
@@ -191,7 +202,7 @@ class SeededScorecard:
                 f"this plan was made for {facts.n_records} records over {facts.lattice} at costs of "
                 f"{facts.costs}, the table has {seen[0]} over {seen[1]} at {seen[2]}: plan again"
             )
-        cards, ladders = candidate_cards(np.zeros(table.lattice.dimension), self.facts)
+        cards, ladders = _blank_cards(self.facts, self.nearest)
         alike = CandidateCards(table, cards, ladders)
         self.choice.check_problem(alike)
         oracle.prepare(alike, self.choice.question)
@@ -229,11 +240,22 @@ class SeededScorecard:
         weights = model.point
         if self.facts.middle:
             weights = units.weights(weights)
-        domain = CandidateCards(table, *candidate_cards(weights, self.facts))
+        if self.nearest is None:
+            cards, ladders = candidate_cards(weights, self.facts)
+        else:
+            cards, ladders = self.nearest.cards(weights, clock)
+        domain = CandidateCards(table, cards, ladders)
         oracle = within(clock, lambda: data.oracle.prepare(domain, self.choice.question))
         chosen = self.choice.release(oracle, source, clock.rest)
         spend = relying_on(spent(self, source), self, answering(data.oracle))
         return Release(domain.card(chosen.point), spend, self.noise, oracle.name, share=model.share)
+
+
+def _blank_cards(facts: CardFacts, nearest: NearestCards | None) -> tuple[IntArray, IntArray]:
+    """Return cards and intercepts of the shapes that a release has, which are public."""
+    if nearest is not None:
+        return nearest.blank()
+    return candidate_cards(np.zeros(facts.lattice.dimension), facts)
 
 
 def _claims(

@@ -82,7 +82,7 @@ class _LevelSampler(Sampler):
         else:
             k, log_partition = self._noisiest_level(levels, request), None
         offset = int(levels.starts[k]) + uniform_below(request.random, int(levels.counts[k]))
-        point = self._point(int(levels.codes[offset]))
+        point = self.problem.lattice.point(int(levels.codes[offset]))
         return Sample(point, self._exactness(request.beta), log_partition, nodes=len(levels.codes))
 
     def moments(self, beta: float, watch: Watch) -> Moments:
@@ -130,11 +130,10 @@ class _LevelSampler(Sampler):
 
     def _enumerate(self, watch: Watch) -> _Levels:
         lattice = self.problem.lattice
-        spans = tuple((lattice.high - lattice.low + 1).tolist())
         codes, losses, seen = [], [], 0
         for points in lattice.batches():
             stop_if_asked(watch, seen)
-            codes.append(np.ravel_multi_index(tuple((points - lattice.low).T), spans).astype(np.int64))
+            codes.append(lattice.ranks(points))
             losses.append(self.problem.losses(points))
             seen += len(points)
         loss = np.concatenate(losses)
@@ -142,8 +141,3 @@ class _LevelSampler(Sampler):
         values, first = np.unique(loss[order], return_index=True)
         starts = np.append(first, len(loss)).astype(np.int64)
         return _Levels(values, starts, np.concatenate(codes)[order])
-
-    def _point(self, code: int) -> IntArray:
-        lattice = self.problem.lattice
-        digits = np.unravel_index(code, tuple((lattice.high - lattice.low + 1).tolist()))
-        return np.array(digits, dtype=np.int64) + lattice.low

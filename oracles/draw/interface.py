@@ -69,6 +69,10 @@ class Exactness:
     log_error: float
     lost_mass: float
 
+    def with_losses_off_by(self, loss_error: float, beta: float) -> Exactness:
+        """The bound for losses that are themselves off: each moves a numerator and the sum of all."""
+        return Exactness(self.log_error + 2 * beta * loss_error, self.lost_mass)
+
     def __str__(self) -> str:
         return (
             f"every probability is right to a relative {math.expm1(self.log_error):.1e}, "
@@ -132,7 +136,7 @@ class Draw:
 
     Attributes:
         point: the drawn weights, shape (dimension,).
-        loss: the exact number of errors at the point, recomputed in integers. Not private.
+        loss: the exact loss of the point, such as its number of errors, recomputed in integers. Not private.
         law: the law of the draw.
         beta: inverse temperature.
         oracle: name of the oracle.
@@ -227,7 +231,7 @@ class PreparedGibbs:
             law=self.law,
             beta=float(beta),
             oracle=self.name,
-            exactness=sample.exactness,
+            exactness=sample.exactness.with_losses_off_by(self.problem.loss_error, float(beta)),
             log_partition=sample.log_partition,
             nodes=sample.nodes,
             seconds=watch.seconds,

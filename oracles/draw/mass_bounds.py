@@ -231,7 +231,7 @@ def propose(
         cursor, drawn = _go_down(shape, region, words, cursor, sums, gains, levels)
         if drawn:
             return DRAWN, cursor, elapsed, made + 1
-        wait, cursor = _exponential(words, cursor)
+        wait, cursor = exponential(words, cursor)
         elapsed += wait
     return FAILED, cursor, elapsed, tries
 
@@ -253,12 +253,12 @@ def _go_down(
         for v in range(shape.span[j]):
             if gains[v] > -np.inf:
                 total += np.exp(gains[v])
-                wait, cursor = _exponential(words, cursor)
+                wait, cursor = exponential(words, cursor)
                 clock = np.log(wait) - gains[v]
                 if clock < first:
                     chosen, first = v, clock
         if total < 1.0:
-            wait, cursor = _exponential(words, cursor)
+            wait, cursor = exponential(words, cursor)
             if np.log(wait) - np.log(1.0 - total) < first:
                 return cursor, False
         if chosen < 0:
@@ -271,7 +271,7 @@ def _go_down(
 
 
 @njit(cache=True, nogil=True)
-def _exponential(words: Words, cursor: int) -> tuple[float, int]:
+def exponential(words: Words, cursor: int) -> tuple[float, int]:
     """Like ``privopt.oracles.draw.interface.exponentials``, from a stream of random words; at most 4 of them.
 
     One word gives the fraction (52 bits), the half (1) and the start of the binary exponent (11).

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,6 +51,54 @@ def make_cells(
     X = np.hstack(parts)
     w: IntArray = rng.integers(-2, 3, size=(X.shape[1],), dtype=np.int64)
     return X, _labels(X, w, noise, rng)
+
+
+@dataclass(frozen=True)
+class SparseDesign:
+    """Law of tables for sparse regression: y = x'b + noise, with few columns of equal weight.
+
+    Features are normal with unit variance, neighbouring ones correlated. The informative columns are spread
+    evenly, with weights of 1/sqrt(s) each: the design of published comparisons of best subset selection.
+
+    Attributes:
+        features: p >= 1.
+        informative: s, 1 to p.
+        snr: variance of x'b over that of the noise, > 0.
+        correlation: of neighbouring columns, in (-1, 1); that of columns j apart is its j-th power.
+
+    Raises:
+        InvalidInputError: other numbers.
+    """
+
+    features: int
+    informative: int
+    snr: float = 5.0
+    correlation: float = 0.1
+
+    def __post_init__(self) -> None:
+        _check(features=self.features, informative=self.informative)
+        if not (self.informative <= self.features and 0 < self.snr < math.inf and abs(self.correlation) < 1):
+            raise InvalidInputError(
+                "a sparse design needs at most as many informative columns as features, snr > 0 and a "
+                f"correlation between -1 and 1; got {self.informative} of {self.features}, {self.snr} and "
+                f"{self.correlation}"
+            )
+
+    @property
+    def support(self) -> IntArray:
+        """The informative columns, in increasing order."""
+        return np.arange(self.informative, dtype=np.int64) * (self.features // self.informative)
+
+    def table(self, n: int, rng: np.random.Generator) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Draw X, shape (n, p), and y, shape (n,)."""
+        X = rng.normal(size=(n, self.features))
+        fresh = math.sqrt(1 - self.correlation**2)
+        for j in range(1, self.features):
+            X[:, j] = self.correlation * X[:, j - 1] + fresh * X[:, j]
+        apart = np.abs(np.subtract.outer(self.support, self.support))
+        variance = float(np.sum(self.correlation**apart)) / self.informative
+        signal = X[:, self.support].sum(axis=1) / math.sqrt(self.informative)
+        return X, signal + math.sqrt(variance / self.snr) * rng.normal(size=n)
 
 
 def _labels(X: IntArray, w: IntArray, noise: float, rng: np.random.Generator) -> IntArray:

@@ -131,6 +131,16 @@ class IntegerLattice:
             if len(block):
                 yield block
 
+    def ranks(self, points: IntArray) -> IntArray:
+        """Numbers of points of the surrounding box in lexicographic order, shape (k,); below 2^63."""
+        spans = tuple((self.high - self.low + 1).tolist())
+        return np.asarray(np.ravel_multi_index(tuple((points - self.low).T), spans), dtype=np.int64)
+
+    def point(self, rank: int) -> IntArray:
+        """The point with a number of ``ranks``."""
+        digits = np.unravel_index(rank, tuple((self.high - self.low + 1).tolist()))
+        return np.array(digits, dtype=np.int64) + self.low
+
     def points(self) -> Iterator[IntArray]:
         """All points, one by one, in lexicographic order."""
         for block in self.batches():

@@ -28,6 +28,8 @@ class DiscreteProblem(ABC):
     record_loss_bound: int = 1
     # G, if |l(w) - l(v)| <= G |w - v| for the loss l of a record: OPDisc can be calibrated to it.
     record_lipschitz: float = math.inf
+    # How far ``losses`` may be from the losses that records change by at most B; a draw is charged for it.
+    loss_error: int = 0
     lattice: IntegerLattice
 
     @property
@@ -59,10 +61,6 @@ class DiscreteProblem(ABC):
         """
         raise InvalidInputError(f"{cls.__name__} has no separator set: use a mechanism that draws")
 
-    def with_records(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """The same problem, with the same public inputs, over other records."""
-        raise NotImplementedError(f"{type(self).__name__} is not made from X and y")
-
     def loss(self, w: IntArray) -> int:
         """The exact loss at one point."""
         return int(self.losses(np.asarray(w, dtype=np.int64)[None, :])[0])
@@ -88,6 +86,10 @@ class RowProblem(DiscreteProblem):
     X: IntArray
     y: IntArray
     counts: IntArray
+
+    @abstractmethod
+    def with_records(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """The same problem, with the same public inputs, over other records."""
 
     @property
     def n_records(self) -> int:

@@ -21,11 +21,14 @@ from numpy.typing import NDArray
 from privopt.problems.arguments import as_path, told
 from privopt.problems.convex.coded import CodedRows
 from privopt.problems.discrete.lattice import IntArray
-from privopt.problems.errors import PrivacyLeakWarning, SchemaError, did_you_mean
+from privopt.problems.errors import InvalidInputError, PrivacyLeakWarning, SchemaError, did_you_mean
+from privopt.problems.programs.constraints import Constraint, check_constraints
+from privopt.problems.programs.parsing import parse_constraints
 from privopt.problems.tables.cells import MISSING, UNREADABLE, read_numbers, text_positions
 from privopt.problems.tables.columns import Binned, Categorical, Column, Numeric
 from privopt.problems.tables.frames import MOST_NAMED, Table, check_distinct, columns_of, missing_columns
 from privopt.problems.tables.missing import MissingLevel, plain_column
+from privopt.problems.tables.point_columns import point_columns
 from privopt.problems.tables.rules import KEYS, PointRule
 from privopt.problems.tables.values import FEATURE_LIMIT
 
@@ -93,14 +96,19 @@ class Schema:
         intercept: whether a feature that is always 1 follows the others.
         rules: constraints on the points of columns by name, see ``PointRule``; in files the keys
             ``monotone`` and ``points`` of a column.
+        constraints: further constraints on the points of cards, as text ("any of age, income", see
+            ``parse_constraint``) or ``Constraint``; in files the key ``constraints``, a list before the
+            columns.
 
     Raises:
-        SchemaError: no columns, a repeated name, or a common denominator too large for exact arithmetic.
+        SchemaError: no columns, a repeated name, a constraint that does not fit the columns, or a common
+            denominator too large for exact arithmetic.
     """
 
     columns: tuple[Column, ...]
     intercept: bool = False
     rules: tuple[PointRule, ...] = ()  # one for each column
+    constraints: tuple[Constraint, ...] = ()
 
     kinds: ClassVar[dict[str, type[Numeric] | type[Categorical] | type[Binned]]] = {
         "numeric": Numeric,
@@ -113,6 +121,7 @@ class Schema:
         columns: Sequence[Column],
         intercept: bool = False,
         rules: Mapping[str, PointRule] | None = None,
+        constraints: Sequence[str | Constraint] = (),
     ) -> None:
         if not isinstance(columns, Sequence):
             raise SchemaError(f"a schema takes a list of columns, got {told(columns)}")
@@ -128,8 +137,9 @@ class Schema:
                 raise SchemaError(f"{kind} names must be distinct; declared more than once: {twice}")
         if unknown := sorted(set(rules or {}) - {c.name for c in self.columns}):
             raise SchemaError(f"constraints on points of columns that are not declared: {unknown}")
-        constraints = tuple((rules or {}).get(c.name, PointRule()) for c in self.columns)
-        object.__setattr__(self, "rules", constraints)
+        each = tuple((rules or {}).get(c.name, PointRule()) for c in self.columns)
+        object.__setattr__(self, "rules", each)
+        object.__setattr__(self, "constraints", self.with_constraints(constraints))
         if self.denominator * max(c.reach for c in self.columns) >= FEATURE_LIMIT:
             raise SchemaError(
                 "the common denominator of all columns is too large for exact 64-bit arithmetic; "
@@ -244,7 +254,21 @@ class Schema:
                 raise SchemaError(f"column {column.name!r}: {type(column).__name__} takes no na_values")
             marked = replace(kind, na_values=(*kind.na_values, *na_values))
             columns.append(MissingLevel(marked) if has_level else marked)
-        return Schema(columns, self.intercept, {c.name: r for c, r in zip(columns, self.rules, strict=True)})
+        rules = {c.name: r for c, r in zip(columns, self.rules, strict=True)}
+        return Schema(columns, self.intercept, rules, self.constraints)
+
+    def with_constraints(self, given: Sequence[str | Constraint] | None) -> tuple[Constraint, ...]:
+        """Return the schema's constraints and further ones, each once.
+
+        Raises:
+            SchemaError: a constraint that cannot be read, or does not fit the columns.
+        """
+        try:
+            found = parse_constraints([*self.constraints, *parse_constraints(given)])
+            check_constraints(found, point_columns(self.columns))
+        except InvalidInputError as error:
+            raise SchemaError(str(error)) from error
+        return found
 
     def _declared(self, table: list[tuple[str | None, NDArray[Any]]]) -> list[NDArray[Any]]:
         """Return the declared columns of a table, in declared order."""
@@ -306,6 +330,7 @@ class Schema:
         """Return the declaration as plain numbers, strings, lists and dicts, for ``from_dict``."""
         return {
             "intercept": self.intercept,
+            **({"constraints": [str(c) for c in self.constraints]} if self.constraints else {}),
             "columns": [
                 {**c.to_dict(), **rule.to_dict()} for c, rule in zip(self.columns, self.rules, strict=True)
             ],
@@ -318,12 +343,14 @@ class Schema:
         Raises:
             SchemaError: unknown or missing keys, an unknown kind, or a declaration that is refused.
         """
-        entries = _checked_keys("the schema", data, required={"columns"}, optional={"intercept"})["columns"]
+        entries = _checked_keys(
+            "the schema", data, required={"columns"}, optional={"intercept", "constraints"}
+        )["columns"]
         if not isinstance(entries, Sequence) or isinstance(entries, str):
             raise SchemaError("columns must be a list")
         columns = [cls._column(entry) for entry in entries]
         rules = {e["name"]: PointRule.of(e["name"], e["kind"], e) for e in entries}
-        return cls(columns, data.get("intercept", False), rules)
+        return cls(columns, data.get("intercept", False), rules, data.get("constraints", ()))
 
     @classmethod
     def _column(cls, entry: object) -> Column:
@@ -480,7 +507,7 @@ def _round_up(q: Fraction) -> Fraction:
 def _toml(data: Mapping[str, Any]) -> str:
     """Write the dictionary of a schema as TOML; its scalars and lists have the same syntax in JSON."""
 
-    blocks = [toml_line("intercept", data["intercept"])]
+    blocks = ["\n".join(toml_line(k, v) for k, v in data.items() if k != "columns")]
     for column in data["columns"]:
         blocks.append("\n".join(["[[columns]]", *(toml_line(k, v) for k, v in column.items())]))
     return "\n\n".join(blocks)

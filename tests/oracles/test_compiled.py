@@ -39,6 +39,7 @@ KERNELS = {
     "oracles/cells/structure.py": "tests/oracles/cells",
     "oracles/draw/branching_masses.py": "tests/oracles/draw/test_branching.py",
     "oracles/draw/mass_bounds.py": "tests/oracles/test_compiled.py",
+    "oracles/draw/subset_proposals.py": "tests/oracles/draw/test_supports.py",
     "oracles/draw/sum_product.py": "tests/oracles/test_compiled.py",
     "oracles/minimize/interval.py": "tests/oracles/test_compiled.py",
     "oracles/minimize/native/bounds.py": "tests/oracles/test_compiled.py",
@@ -50,6 +51,7 @@ KERNELS = {
     "problems/convex/soft_truncation.py": "tests/problems/convex/test_soft_truncation.py",
     "problems/convex/windows.py": f"{MEANS}::test_halving_finds_what_all_pairs_find",
     "problems/discrete/conjunction_counts.py": "tests/problems/discrete/test_branching.py",
+    "problems/discrete/restricted_loss.py": "tests/problems/discrete/test_supports.py",
 }
 
 

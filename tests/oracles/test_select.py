@@ -16,7 +16,8 @@ from privopt.oracles.minimize.enumerate import EnumerationOracle
 from privopt.oracles.minimize.interval import IntervalOracle
 from privopt.oracles.minimize.mip import cell_model, row_model
 from privopt.oracles.minimize.native.solver import NativeOracle
-from privopt.oracles.registry import GIBBS, MINIMIZERS
+from privopt.oracles.programs.enumerate import EnumeratedPrograms
+from privopt.oracles.registry import GIBBS, MINIMIZERS, PROGRAMS
 from privopt.oracles.select import AutoGibbs, AutoOracle, inventory
 from privopt.problems import IntegerLattice, MonotoneConjunction, ZeroOneHalfspace
 from privopt.problems.datasets.synthetic import make_cells
@@ -94,7 +95,8 @@ def test_the_inventory_tells_every_oracle_apart() -> None:
     entries = inventory()
     assert [e.name for e in entries if e.kind == "minimises"] == list(MINIMIZERS)
     assert [e.name for e in entries if e.kind == "draws"] == list(GIBBS)
-    assert len({e.summary for e in entries}) == len(entries)
+    assert [e.name for e in entries if e.kind == "nearest cards"] == list(PROGRAMS)
+    assert len({(e.kind, e.summary) for e in entries}) == len(entries)
     assert all(e.installed or "install" in e.remedy for e in entries)
 
 
@@ -103,6 +105,7 @@ def test_the_limits_in_the_inventory_are_the_oracles() -> None:
     for kind, oracle in (("minimises", EnumerationOracle()), ("draws", GibbsEnumeration())):
         assert f"{oracle.max_candidates:,} candidates" in told[kind, "enumerate"]
         assert f"{oracle.max_work:.0e}".replace("e+0", "e") in told[kind, "enumerate"]
+    assert f"{EnumeratedPrograms().most:,} cards" in told["nearest cards", "enumerate"]
     cells = CellLimits()
     assert NativeOracle().limits == GibbsElimination().limits == GibbsBranch().limits == cells
     text = told["minimises", "native"]

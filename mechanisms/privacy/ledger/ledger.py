@@ -222,11 +222,12 @@ class Ledger:
         with self._store.reading() as book:
             return all(account.affords(spend) for account in self._meant(book))
 
-    def shortfall(self, spend: PrivacySpend) -> str | None:
-        """Explain why the spend is not affordable now; None if it is."""
-        require_guaranteed(spend)
+    def shortfall(self, *spends: PrivacySpend) -> str | None:
+        """Explain why the spends are not affordable together now; None if they are."""
+        for spend in spends:
+            require_guaranteed(spend)
         with self._store.reading() as book:
-            return _shortfall(self._meant(book), spend)
+            return _shortfall(self._meant(book), *spends)
 
     def reserve(self, spend: PrivacySpend) -> str:
         """Reserve the spend *before* the release runs; return an identifier for ``commit`` or ``cancel``.
@@ -436,11 +437,11 @@ def _look_at(path: Path, store: Store, address: Address) -> None:
     take_over(path)
 
 
-def _shortfall(accounts: Sequence[Account], spend: PrivacySpend) -> str | None:
+def _shortfall(accounts: Sequence[Account], *spends: PrivacySpend) -> str | None:
     for account in accounts:
-        if not account.affords(spend):
+        if not account.affords(*spends):
             which = "" if account.name == MAIN else f"of the budget {account.name!r}, "
-            return which + account.budget.shortfall(account.spent, spend)
+            return which + account.budget.shortfall(account.spent, *spends)
     return None
 
 

@@ -64,9 +64,9 @@ class Account:
     spent: Spent
     number: int = 0  # number of the row that last changed it
 
-    def affords(self, spend: PrivacySpend) -> bool:
-        """Return whether the budget affords one more spend."""
-        return self.budget.within(self.spent + self.budget.cost(spend))
+    def affords(self, *spends: PrivacySpend) -> bool:
+        """Return whether the budget affords these spends, too."""
+        return self.budget.within(self.spent + self.budget.cost(*spends))
 
     def to_row(self) -> dict[str, Any]:
         columns = {

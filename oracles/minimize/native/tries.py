@@ -60,7 +60,7 @@ def make_tries(shape: Shape, rows: IntArray) -> Tries:
     ]
     records = shape.records[:-1].tolist()
     columns: dict[str, list[Any]] = {name: [] for name in _COLUMNS}
-    first, table, place, fixed = [0], [0], np.zeros(0, dtype=np.int64), 0
+    first, table, fixed = [0], [0], 0
     nodes, where = _nodes(keys)
     place = np.array([where[key] for key in keys], dtype=np.int64)
     group = _groups(blocks.tolist())
@@ -71,10 +71,10 @@ def make_tries(shape: Shape, rows: IntArray) -> Tries:
         if fixed > 0 and max(map(len, nodes)) <= 1:
             columns["into"].extend([-1] * len(nodes))
             break
-        below, there = _nodes([key[key[0] == fixed :] if key else key for key in keys])
-        columns["into"].extend(there[n[n[0] == fixed :] if n else n] for n in nodes)
         keys = [key[key[0] == fixed :] if key else key for key in keys]
-        nodes, where, fixed = below, there, fixed + 1
+        below, where = _nodes(keys)
+        columns["into"].extend(where[n[n[0] == fixed :] if n else n] for n in nodes)
+        nodes, fixed = below, fixed + 1
     integers = {n: np.array(c, dtype=np.int64) for n, c in columns.items() if n != "share"}
     return Tries(
         order=order,

@@ -401,3 +401,46 @@ def test_records_of_unknown_size(privopt: Command) -> None:
     calibrated = json.loads(privopt("calibrate", "clipped-newton", *words).stdout)
     assert calibrated["sigma"] == noise["sigma"]
     assert privopt("plan", "--schema", "wide.json", "--epsilon", 1, "--records", 9, "--steps", 3).returncode
+
+
+def test_features_are_chosen_on_the_command_line(privopt: Command) -> None:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.integers(0, 11, (800, 6)), columns=[f"x{j}" for j in range(6)])
+    frame["cost"] = frame["x1"] - frame["x4"]
+    frame.to_csv("choice.csv", index=False)
+    names = "".join(f'[[columns]]\nkind = "numeric"\nname = "x{j}"\nlow = 0\nhigh = 10\n\n' for j in range(6))
+    Path("choice.toml").write_text(names)
+    words = ("fit", "--data", "choice.csv", "--target", "cost", "--schema", "choice.toml", "--epsilon", 20)
+    more = ("--loss", "squared", "--label-range=-10:10", "--max-features", 2, "--delta", 1e-6)
+    run = privopt(*words, *more, "--json", "report.json", "--save", "m.json")
+    assert run.returncode == 0, run.stderr
+    report = json.loads(Path("report.json").read_text())
+    assert report["chosen"] == ["x1", "x4"]
+    assert report["epsilon"] == 20
+    assert [w != 0 for w in report["weights"]] == [j in (1, 4) for j in range(6)]
+    assert "x0" not in run.stdout
+    assert privopt("predict", "m.json", "choice.csv").returncode == 0
+    refused = privopt(*words, "--loss", "logistic", "--max-features", 2)
+    assert "--max-features belongs to regression" in refused.stderr
+
+
+def test_a_choice_of_features_is_planned(privopt: Command) -> None:
+    words = ("calibrate", "best-subset", "--dimension", 12, "--max-features", 2, "--epsilon", 1)
+    found = json.loads(privopt(*words, "--records", 4000, "--snr", 5, "--json").stdout)
+    # Labels and predictions within [-1, 1]: Delta = 4, and beta = epsilon / (2 Delta).
+    assert (found["subsets"], found["epsilon"], found["delta"]) == (66, 1.0, 0.0)
+    assert (found["largest_loss"], found["beta"]) == pytest.approx((4.0, 1 / 8), rel=1e-3)
+    assert found["recovery"] == 1.0  # the next best subset loses by over 100 units of 1 / beta
+    for wrong, told in (
+        (("calibrate", "best-subset", "--epsilon", 1, "--dimension", 12), "needs --max-features"),
+        ((*words, "--snr", 5), "--records"),
+        ((*words, "--delta", 1e-6), "does not take --delta"),
+        (("calibrate", "exponential", "--epsilon", 1, "--snr", 5), "--snr: belongs to best-subset"),
+    ):
+        run = privopt(*wrong)
+        assert (run.returncode, told in run.stderr) == (2, True), run.stderr
+    Path("choice.toml").write_text('[[columns]]\nkind = "numeric"\nname = "x"\nlow = 0\nhigh = 10\n')
+    plan = ("plan", "--schema", "choice.toml", "--records", 100, "--epsilon", 1, "--loss", "squared")
+    assert (
+        "calibrate best-subset --dimension 1 --max-features 1" in privopt(*plan, "--max-features", 1).stderr
+    )

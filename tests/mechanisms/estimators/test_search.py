@@ -200,16 +200,19 @@ def test_failing_candidate_has_the_lowest_score_and_tells_nothing() -> None:
         assert search.best_params_ == {}
 
 
-def test_search_in_which_all_runs_fail_says_so_without_their_errors() -> None:
+def test_search_in_which_all_runs_fail_says_so_without_their_errors(tmp_path: Path) -> None:
     X, y = records()
     search = PrivateSearchCV([Coin(fails=True), Coin(fails=True), logistic(data_norm=1.0)], delta=1e-6)
     search.set_params(estimator=[*search.estimator[:2]], epsilon=5.0)
     with pytest.raises(InvalidInputError, match="same classes"):
         search.fit(X, y)
     broken = logistic(limits=Limits(cancelled=lambda: True))
+    ledger = Ledger.create(tmp_path / "ledger.db", 5.0, 1e-2)
     with pytest.raises(SearchError, match="every run failed") as error:
-        PrivateSearchCV([broken, clone(broken)], epsilon=5.0).fit(X, y)
+        PrivateSearchCV([broken, clone(broken)], epsilon=5.0, ledger=ledger).fit(X, y)
     assert error.value.__cause__ is None
+    assert "counts as spent" in "".join(error.value.__notes__)
+    assert ledger.total().epsilon == pytest.approx(5.0)
 
 
 def test_released_model_has_not_seen_the_records_that_it_was_scored_on() -> None:

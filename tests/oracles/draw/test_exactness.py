@@ -121,7 +121,7 @@ def test_what_the_source_loses_is_counted() -> None:
 
 
 def test_what_the_kernels_source_loses_is_counted() -> None:
-    smallest, _ = mass_bounds._exponential(np.zeros(8, dtype=np.uint64), 0)
+    smallest, _ = mass_bounds.exponential(np.zeros(8, dtype=np.uint64), 0)
     assert 0 < smallest < 1e-60
     model = _Model(CellModel.make(planted((2, 2), 30), Task.LINEAR), 0.5, 1 << 30)
     uses = 2.0**50  # no draw uses more

@@ -1,0 +1,112 @@
+"""Plan of a private choice of columns for least squares."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from privopt.mechanisms.discrete.exponential import ExponentialMechanism
+from privopt.mechanisms.discrete.mechanism import Release
+from privopt.mechanisms.discrete.preparation import prepare_oracle
+from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.oracles.draw.interface import GibbsOracle
+from privopt.oracles.errors import UnfinishedDrawError
+from privopt.oracles.limits import Limits
+from privopt.problems.datasets.synthetic import SparseDesign
+from privopt.problems.discrete.supports import BestSubset, SubsetBounds, SupportLattice, too_large
+from privopt.problems.errors import InvalidInputError
+
+
+@dataclass(frozen=True)
+class SubsetPlan:
+    """One draw of s of p columns by the exponential mechanism with the restricted squared loss.
+
+    Privacy: that of ``choice``, epsilon-differential privacy (pure), neighbours by replacing one record, n,
+    p and the bounds public. Running time, and whether a draw stayed within its limits, are outside the
+    guarantee.
+
+    Attributes:
+        choice: the plan of the draw.
+        bounds: of records and weights.
+    """
+
+    name: ClassVar[str] = "best-subset"
+
+    choice: ExponentialMechanism
+    bounds: SubsetBounds
+
+    @classmethod
+    def plan(cls, features: int, size: int, bounds: SubsetBounds, *, epsilon: float) -> Self:
+        """Plan from public facts: the number of columns, of columns to choose, bounds and epsilon.
+
+        Raises:
+            InvalidInputError: a number of columns that cannot be chosen.
+            PrivacyParameterError: epsilon out of range.
+        """
+        lattice = SupportLattice(features, size)
+        return cls(ExponentialMechanism.plan(BestSubset, lattice, epsilon=epsilon), bounds)
+
+    @property
+    def lattice(self) -> SupportLattice:
+        assert isinstance(self.choice.lattice, SupportLattice)
+        return self.choice.lattice
+
+    def check_records(self, records: int) -> None:
+        """Raise InvalidInputError for more records or columns than can be handled; from public numbers."""
+        if reasons := too_large(records, self.lattice):
+            raise InvalidInputError(f"a subset of columns cannot be drawn: {'; '.join(reasons)}")
+
+    def release(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        noise: NoiseSource | None = None,
+        limits: Limits | None = None,
+        oracle: str | GibbsOracle = "auto",
+    ) -> Release:
+        """Draw once; the point is the 0/1 mask of the chosen columns, shape (p,).
+
+        Raises:
+            InvalidInputError: records of another shape, or not finite.
+            UnfinishedDrawError: a limit of time or memory was reached; nothing is released.
+            InexactDrawError: too many records for the arithmetic at this epsilon; nothing is released.
+        """
+        problem = BestSubset(X, y, self.lattice, self.bounds)
+        return self.choice.release(prepare_oracle(oracle, self.choice, problem), noise, limits)
+
+    def recovery(
+        self, design: SparseDesign, n: int, *, tables: int = 20, seed: int = 0, limits: Limits | None = None
+    ) -> float:
+        """Share of synthetic tables of n records in which the informative columns are drawn.
+
+        It reads no records: tables are drawn from the design.
+
+        Args:
+            design: the law of the tables; it has the columns of the plan, and as many informative ones.
+            n: number of records.
+            tables: number of tables, with one draw each.
+            seed: of the tables and of the draws, which are of no records.
+            limits: of each draw; one that reaches them counts as a miss, since it releases nothing.
+        """
+        if (design.features, design.informative) != (self.lattice.dimension, self.lattice.support):
+            raise InvalidInputError(
+                f"the design has {design.informative} of {design.features} columns, the plan is for "
+                f"{self.lattice}"
+            )
+        rng, source = np.random.default_rng(seed), NoiseSource(insecure_seed=seed)
+        hits = 0
+        for _ in range(tables):
+            X, y = design.table(n, rng)
+            with suppress(UnfinishedDrawError):
+                point = self.release(X, y, source, limits).point
+                hits += bool(np.array_equal(np.flatnonzero(point), design.support))
+        return hits / tables
+
+
+def support_mask(release: Release) -> NDArray[np.bool_]:
+    """The chosen columns as a mask, shape (p,)."""
+    return np.asarray(release.point, dtype=bool)

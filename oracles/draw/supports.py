@@ -1,0 +1,421 @@
+"""Exact draws of supports for least squares, by branch and bound on masses.
+
+A region has columns in every support, columns in none, and k of its free columns are still to be chosen. For
+any multiplier l >= 0 and any b, strong convexity of h(b) = yy - 2 c'b + b'Gb + l (|b|^2 - r^2) bounds the
+loss of each of its supports S from below:
+
+    R(S) >= h(b) - 2 |h'(b) / 2| (r + |b|) + sum over free j outside S of D_j b_j^2,
+
+D diagonal with D <= G + l I, D = m diag(G) + l I for m at most the smallest eigenvalue of G scaled to a unit
+diagonal. (On the ball the term of l is at most 0, and b_j = 0 outside S.) This is additive over columns, so
+the bound on the mass of a region is an elementary symmetric polynomial, and supports are proposed from it
+exactly (``privopt.oracles.draw.subset_proposals``); Poisson thinning (``privopt.oracles.draw.thinning``)
+turns such bounds into exact draws, however loose they are. b is the minimiser of h up to rounding, which the
+second term pays for; m is certified by a Cholesky factor (Rump 2006).
+
+The running time depends on the data and is not private, as for the other branch and bound
+(``privopt.oracles.draw.branch``).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from functools import cache
+from typing import ClassVar
+
+import numpy as np
+from scipy.linalg import LinAlgError, cholesky, eigh, eigvalsh
+
+from privopt.oracles.cells.compiling import announced
+from privopt.oracles.draw.interface import (
+    EXPONENTIAL_ERROR,
+    UNIT_ROUNDOFF,
+    DrawRequest,
+    Exactness,
+    GibbsOracle,
+    Law,
+    Sample,
+    Sampler,
+    chain_error,
+    race_error,
+    stop_if_asked,
+)
+from privopt.oracles.draw.mass_bounds import Words
+from privopt.oracles.draw.subset_proposals import (
+    UNCERTIFIED,
+    propose,
+    subset_tree,
+    words_per_try,
+)
+from privopt.oracles.draw.thinning import TRIES, Node, ThinnedArrivals, holding_tables
+from privopt.oracles.limits import Watch
+from privopt.problems.arguments import check_whole
+from privopt.problems.discrete.lattice import FloatArray, IntArray
+from privopt.problems.discrete.problem import DiscreteProblem
+from privopt.problems.discrete.restricted_loss import loss_of_columns
+from privopt.problems.discrete.supports import (
+    BestSubset,
+    SubsetBounds,
+    SupportLattice,
+    check_certified,
+)
+from privopt.problems.errors import InvalidInputError
+
+# The largest energy, beta times the loss: rounding makes the law meaningless long before it.
+_LARGEST_ENERGY = 2.0**40
+# Multipliers tried at the root, as multiples of the mean of diag(G).
+_MULTIPLIERS = (0.0, *np.geomspace(1e-3, 30.0, 24).tolist())
+# Bytes of a region besides its tables: the node, its decimal rate and time, the headers of its arrays.
+_OVERHEAD = 3000
+# Units by which a loss may exceed or fall short of the bound's: rounding down, and a quarter for the value.
+_ROUNDING = 2.0
+
+
+@dataclass(frozen=True)
+class GibbsSupports(GibbsOracle):
+    """Exact sampler of supports by branch and bound, for the Gibbs law.
+
+    Args:
+        memory: memory limit of the regions of a draw, in bytes, > 0. It limits the work as well: a region
+            costs a product of its matrix with a vector, and a hundred proposals or so. A draw that needs more
+            raises ``UnfinishedDrawError``, however much time is left.
+    """
+
+    name: ClassVar[str] = "gibbs-supports"
+    memory: int = 2 << 30
+
+    def __post_init__(self) -> None:
+        check_whole(self.memory, "memory, in bytes,")
+
+    def refusals(self, problem: DiscreteProblem, law: Law = Law.GIBBS) -> list[str]:
+        if not isinstance(problem, BestSubset):
+            return [f"it draws supports, no {type(problem).__name__}"]
+        return [] if law is Law.GIBBS else ["draws from the Gibbs law only"]
+
+    def build(self, problem: DiscreteProblem, law: Law = Law.GIBBS) -> Sampler:
+        assert isinstance(problem, BestSubset)  # by refusals
+        _compile()
+        return _SupportSampler(problem, self.memory)
+
+
+@cache
+@announced("the exact sampler")
+def _compile() -> None:
+    """Compile all kernels (or load them from the cache) on a tiny problem, before time is measured."""
+    X = np.array([[1.0, 0.0, 0.5], [0.0, 1.0, 0.5]])
+    problem = BestSubset(X, X[:, 0], SupportLattice(3, 1), SubsetBounds(1.0, feature=1.0))
+    model = _Model(_Relaxation(problem), 1e-6, 1 << 20)
+    node = model.root()
+    model.open(node)
+    words, levels = np.arange(1 << 12, dtype=np.uint64), np.zeros(3, dtype=np.int64)
+    model.propose(node, words, 0, 0.0, math.inf, 1, levels)
+
+
+class _SupportSampler(Sampler):
+    def __init__(self, problem: BestSubset, memory: int) -> None:
+        self.problem, self._memory = problem, memory
+        self._relaxation: _Relaxation | None = None
+        self._known: tuple[_Model, list[Node[_Region]]] | None = None
+
+    def draw(self, request: DrawRequest) -> Sample:
+        if request.beta * self.problem.largest_loss > _LARGEST_ENERGY:
+            raise InvalidInputError(
+                f"beta times the largest loss is beyond {_LARGEST_ENERGY:.3g}, where rounding drowns the "
+                "law. To do: a smaller epsilon"
+            )
+        stop_if_asked(request.watch, 0)
+        model, frontier = self._frontier(request.beta, request.watch)
+        self._known = None  # the frontier is kept only if the draw is not interrupted
+        arrivals = ThinnedArrivals(model, request, frontier, 0.0)
+        point = arrivals.first()
+        self._known = model, arrivals.frontier()
+        return Sample(point, model.exactness(), None, arrivals.nodes)
+
+    def _frontier(self, beta: float, watch: Watch) -> tuple[_Model, list[Node[_Region]]]:
+        """The frontier of the last draw at this beta, or the root if that takes over half of the memory.
+
+        The law of a draw does not depend on the choice.
+        """
+        if self._known is not None and self._known[0].beta == beta:
+            model, frontier = self._known
+            if 2 * holding_tables(frontier) <= model.most:
+                return model, frontier
+        if self._relaxation is None:
+            self._relaxation = _Relaxation(self.problem)
+            stop_if_asked(watch, 0)
+        model = _Model(self._relaxation, beta, self._memory)
+        return model, [model.root()]
+
+
+@dataclass(frozen=True)
+class _Bound:
+    """A bound h on the loss of the unrestricted problem, and gains per column that a support gives up.
+
+    Attributes:
+        value: bound in squared residuals.
+        gains: D_j b_j^2, shape (q,).
+    """
+
+    value: float
+    gains: FloatArray
+
+
+class _Relaxation:
+    """The quadratic relaxation for every multiplier and every set of excluded columns."""
+
+    def __init__(self, problem: BestSubset) -> None:
+        self.problem = problem
+        sums = problem.products
+        self.gram, self.cross, self.square = sums.gram, sums.cross, sums.square
+        self.values, self.vectors = eigh(self.gram)
+        self.rotated = self.vectors.T @ self.cross
+        self.share = _smallest_share(self.gram)
+        self._inverse: dict[tuple[float, int], FloatArray] = {}
+
+    def bound(self, multiplier: float, outside: tuple[int, ...]) -> _Bound:
+        """The bound for one multiplier, with b = 0 on the columns ``outside``."""
+        scales = self._scales(multiplier)
+        b = self.vectors @ (self.rotated * scales)
+        if outside:
+            out = list(outside)
+            columns = np.stack([self._inverse_column(multiplier, j) for j in outside], axis=1)
+            b = b - columns @ np.linalg.lstsq(columns[out], b[out], rcond=None)[0]
+            b[out] = 0.0
+        return self._certified(b, multiplier, outside)
+
+    def _certified(self, b: FloatArray, multiplier: float, outside: tuple[int, ...]) -> _Bound:
+        """The bound at b, less what rounding may add to it."""
+        r, n, q = self.problem.radius, self.problem.n_records, len(b)
+        residual = self.gram @ b + multiplier * b - self.cross
+        residual[list(outside)] = 0.0
+        length, steep = float(np.linalg.norm(b)), float(np.linalg.norm(residual))
+        tilt = 2 * steep * (r + length)
+        size = n * (1 + float(np.sum(np.abs(b)))) ** 2 + multiplier * (length + r) ** 2
+        slack = 16 * (q + 16) * UNIT_ROUNDOFF * (size + self.largest_product * (1 + length) ** 2) + tilt
+        value = self.square + float(b @ (residual - self.cross)) - multiplier * r * r - slack
+        # If the share is negative, as rounding may make it, D costs at most this on the columns of S.
+        value += min(0.0, self.share) * self.largest_product * (r + length) ** 2
+        convexity = np.maximum(0.0, self.share * np.diag(self.gram) + multiplier)
+        return _Bound(value, convexity * b * b * (1 - 1e-12))
+
+    @property
+    def largest_product(self) -> float:
+        """The largest entry of G: above n for a constant above the bound on features."""
+        return float(np.max(np.diag(self.gram)))
+
+    def _scales(self, multiplier: float) -> FloatArray:
+        tiny = max(1e-13 * float(self.values[-1]), 1e-300)
+        scales: FloatArray = 1.0 / np.maximum(self.values + multiplier, tiny)
+        return scales
+
+    def _inverse_column(self, multiplier: float, j: int) -> FloatArray:
+        """Column j of the inverse of G + multiplier I; kept, since many regions exclude the same columns."""
+        if (multiplier, j) not in self._inverse:
+            self._inverse[multiplier, j] = self.vectors @ (self._scales(multiplier) * self.vectors[j])
+        return self._inverse[multiplier, j]
+
+
+def _smallest_share(gram: FloatArray) -> float:
+    """A certified lower bound on the smallest eigenvalue of G scaled to a unit diagonal.
+
+    If the Cholesky factor of A exists in floating point, the smallest eigenvalue of A is at least
+    -(q + 2) u trace(A) / (1 - (q + 2) u) (Rump 2006, "Verification of positive definiteness"); halved
+    roundoffs are not counted.
+    """
+    q = len(gram)
+    roots = np.sqrt(np.maximum(np.diag(gram), np.finfo(float).tiny))
+    scaled = gram / roots[:, None] / roots[None, :]
+    error = 4 * (q + 4) * UNIT_ROUNDOFF * q
+    share = float(eigvalsh(scaled, subset_by_index=(0, 0))[0])
+    for shrunk in (0.999 * max(share, 0.0), 0.9 * max(share, 0.0), -2 * error, -1.0):
+        try:
+            cholesky(scaled - shrunk * np.eye(q), lower=True, check_finite=False)
+        except LinAlgError:
+            continue
+        return shrunk - error
+    return -float(q)
+
+
+@dataclass(frozen=True, eq=False)
+class _Region:
+    """Tables of a region. Energies are beta times losses.
+
+    Attributes:
+        inside, outside: columns in every support and in none.
+        free: the other columns, shape (m,).
+        size: the number of free columns to be chosen.
+        base: lower bound on the energy, plus the gains of all free columns.
+        gains: what a chosen column takes off ``base``, shape (m,).
+        tree: elementary symmetric polynomials of exp(gains).
+    """
+
+    inside: tuple[int, ...]
+    outside: tuple[int, ...]
+    free: IntArray
+    size: int
+    base: float
+    gains: FloatArray
+    tree: FloatArray = field(repr=False)
+
+    @property
+    def log_bound(self) -> float:
+        return float(self.tree[1, self.size]) - self.base
+
+    @property
+    def decided(self) -> bool:
+        return self.size in (0, len(self.free))
+
+
+class _Model:
+    """Regions and their bounds at one inverse temperature: the ``Bounds`` of the sampler."""
+
+    def __init__(self, relaxation: _Relaxation, beta: float, memory: int) -> None:
+        self.relaxation, self.beta, self.problem = relaxation, beta, relaxation.problem
+        self.lattice = self.problem.lattice
+        self.depth = self.lattice.dimension
+        self.energy = beta * self.problem.units  # of a squared residual
+        self._largest = beta * self.problem.largest_loss
+        self._always = tuple(range(self.depth, len(self.relaxation.cross)))  # the constant
+        self._leaves = 1 << max(0, (self.depth - 1).bit_length())
+        needed = words_per_try(self._leaves.bit_length() - 1, self.lattice.support)
+        self.words = max(1 << 13, 2 * needed)
+        tables = 8 * (2 * self._leaves * (self.lattice.support + 1) + 3 * self.depth)
+        self.most = max(1, memory // (_OVERHEAD + tables))
+        self.multiplier = 0.0
+
+    def root(self) -> Node[_Region]:
+        """The root with the multiplier that bounds its mass best."""
+        free = np.arange(self.depth)
+        scale = float(np.trace(self.relaxation.gram)) / len(self.relaxation.cross)
+        regions = {}
+        for multiple in _MULTIPLIERS:
+            bound = self.relaxation.bound(multiple * scale, ())
+            regions[multiple * scale] = self._region((), (), free, self.lattice.support, bound)
+        self.multiplier = min(regions, key=lambda m: regions[m].log_bound)
+        region = self._exact(regions[self.multiplier])
+        return Node(0, (), region.log_bound, None, region)
+
+    def _region(
+        self, inside: tuple[int, ...], outside: tuple[int, ...], free: IntArray, size: int, bound: _Bound
+    ) -> _Region:
+        """A region from a bound, of a size that its exactness is stated for.
+
+        The value may be negative, and must not be raised to 0 by itself: gains are counted from it. As no
+        energy is negative, value and gains may be shrunk together, and gains by themselves.
+        """
+        value = self.energy * bound.value - self.beta * _ROUNDING
+        share = min(1.0, self._largest / max(-value, 1e-300))
+        value, gains = share * value, (share * self.energy) * bound.gains[free]
+        if (total := math.fsum(gains)) > 2 * self._largest:
+            gains = gains * (2 * self._largest / total)
+        return _Region(inside, outside, free, size, value + math.fsum(gains), gains, subset_tree(gains, size))
+
+    def _exact(self, region: _Region) -> _Region:
+        """The region with its own energy, if it is a single support."""
+        if not region.decided:
+            return region
+        chosen = region.free if region.size else region.free[:0]
+        columns = np.sort(np.array([*region.inside, *self._always, *chosen.tolist()], dtype=np.int64))
+        energy = self.beta * self._loss(columns)
+        gains = np.zeros(len(chosen))
+        return _Region(
+            region.inside, region.outside, chosen, region.size, energy, gains, subset_tree(gains, region.size)
+        )
+
+    def _loss(self, columns: IntArray) -> int:
+        sums, problem = self.problem.products, self.problem
+        loss = loss_of_columns(sums.gram, sums.cross, sums.square, problem.radius, problem.units, columns)
+        check_certified(loss)
+        return int(loss)
+
+    def open(self, node: Node[_Region]) -> float:
+        """Make the tables of a region: those of its parent without a column, or with a new relaxation."""
+        if node.region is None:
+            assert node.parent is not None
+            parent, (j, is_in) = node.parent, divmod(node.levels[-1], 2)
+            kept = np.flatnonzero(parent.free != j)
+            node.region = self._exact(self._best(parent, j, bool(is_in), kept))
+            node.parent = None
+        return node.region.log_bound
+
+    def _best(self, parent: _Region, j: int, is_in: bool, kept: IntArray) -> _Region:
+        """A part of a region with the smaller of two bounds: inherited, and without the excluded column."""
+        inside, outside = (*parent.inside, j), (*parent.outside, j)
+        at = int(np.flatnonzero(parent.free == j)[0])
+        gains, free = parent.gains[kept], parent.free[kept]
+        if is_in:
+            base, size = parent.base - float(parent.gains[at]), parent.size - 1
+            return _Region(inside, parent.outside, free, size, base, gains, subset_tree(gains, size))
+        tree = subset_tree(gains, parent.size)
+        inherited = _Region(parent.inside, outside, free, parent.size, parent.base, gains, tree)
+        if inherited.decided:
+            return inherited
+        bound = self.relaxation.bound(self.multiplier, outside)
+        fresh = self._region(parent.inside, outside, free, parent.size, bound)
+        return min(inherited, fresh, key=lambda region: region.log_bound)
+
+    def tune(self, node: Node[_Region], enough: float) -> float:
+        """Return the bound as it is: it is as good as the relaxation at its multiplier."""
+        node.tuned = True
+        return node.log_bound
+
+    def children(self, node: Node[_Region]) -> list[Node[_Region]]:
+        """Split on the free column of the largest gain."""
+        region = node.region
+        assert region is not None
+        at = int(np.argmax(region.gains))
+        j, gains = int(region.free[at]), np.delete(region.gains, at)
+        roots = subset_tree(gains, region.size)[1]
+        within = float(region.gains[at] + roots[region.size - 1]) - region.base
+        without = float(roots[region.size]) - region.base
+        return [
+            Node(0, (*node.levels, 2 * j + is_in), log_bound, region)
+            for is_in, log_bound in ((1, within), (0, without))
+        ]
+
+    def propose(
+        self,
+        node: Node[_Region],
+        words: Words,
+        cursor: int,
+        elapsed: float,
+        horizon: float,
+        tries: int,
+        levels: IntArray,
+    ) -> tuple[int, int, float, int]:
+        region = node.region
+        assert region is not None
+        sums, problem = self.problem.products, self.problem
+        fixed = np.array([*region.inside, *self._always], dtype=np.int64)
+        columns = np.empty(region.size + len(fixed), dtype=np.int64)
+        status, cursor, elapsed, tries = propose(
+            sums.gram, sums.cross, sums.square, problem.radius, problem.units, self.beta,
+            region.tree, region.gains, region.free, fixed, columns, region.size, region.base,
+            words, cursor, elapsed, horizon, tries,
+        )  # fmt: skip
+        check_certified(-1 if status == UNCERTIFIED else 0)
+        levels[: self.lattice.support] = columns[: self.lattice.support]
+        return status, cursor, elapsed, tries
+
+    def point(self, node: Node[_Region], levels: IntArray) -> IntArray:
+        mask = np.zeros(self.depth, dtype=np.int64)
+        mask[levels[: self.lattice.support]] = 1
+        return mask
+
+    def exactness(self) -> Exactness:
+        """Rounding errors of the tables, of the races down the tree, of keeping proposals, and of times.
+
+        Energies and sums of gains are at most four times the largest energy. A table entry is a sum of at
+        most s + 1 products per level of the tree; its logarithm, an exponential and sums of energies are each
+        off by a few roundoffs of the magnitude. An arrival is passed on at most once, when its region is
+        split. Times and patience are as in ``branch``.
+        """
+        s, levels = self.lattice.support, self._leaves.bit_length()
+        size = 4 * self._largest + math.log(self.lattice.box_size) + s
+        table = levels * UNIT_ROUNDOFF * (8 * size + 8 * (s + 4))
+        races = chain_error(s * levels, 2 * table, size) + race_error(size)
+        bound = 2 * table + (s + 16) * UNIT_ROUNDOFF * size
+        clocks = EXPONENTIAL_ERROR * (1 + size) + (TRIES + 8) * UNIT_ROUNDOFF
+        # Runs of zero bits are resolved up to length 203, and no draw uses 2^50 exponential variables.
+        return Exactness(2 * (bound + clocks) + races, 2.0 ** (50 - 203))

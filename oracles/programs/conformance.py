@@ -1,0 +1,141 @@
+"""Conformance kit for solvers of card programs, built-in or your own.
+
+Instances are small enough to try every point. Feasibility and values are recomputed; a solver that claims to
+be done must have the least value of all points, and must be right where it says that there is no card.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cache, partial
+
+import numpy as np
+
+from privopt.oracles.conformance import ConformanceReport, Finding, RandomStates, Tally, changed
+from privopt.oracles.limits import Limits
+from privopt.oracles.programs.enumerate import EnumeratedPrograms
+from privopt.oracles.programs.interface import ProgramAnswer, ProgramOracle
+from privopt.problems.programs.columns import PointColumn
+from privopt.problems.programs.parsing import parse_constraints
+from privopt.problems.programs.program import CardProgram
+
+# One list of constraints for each instance; columns a and b have levels, c is a number.
+_CONSTRAINTS: dict[str, tuple[str, ...]] = {
+    "no constraint": (),
+    "bounds": ("points(a) in [-1, 0]", "points(c) in [1, 2]"),
+    "list": ("points in {-1, 1}",),
+    "signs": ("sign(a) = +", "sign(c) = -"),
+    "monotone": ("monotone(b) = falling", "monotone(c) = rising"),
+    "one column": ("at most 1 columns",),
+    "demanded": ("any of b, c", "all of a"),
+    "excluded": ("at most 1 of a, b", "at least 2 columns"),
+    "implied": ("if a then c", "all of a"),
+    "total": ("total in [-1, 2]",),
+    "total of some": ("total(a, c) in [0, 1]", "at least 2 of a, b, c"),
+    "equal points": ("points(b) in [1, 1]", "any of b, c"),
+    "used, not needed": ("points(b) in [1, 1]", "if a then b"),
+    "none": ("all of a", "points(a) in [1, 1]"),
+    "no room": ("at most 1 columns", "all of a, b"),
+}
+
+
+@dataclass(frozen=True)
+class Instance:
+    """A small program, its constraints' name, and the best of all its points."""
+
+    name: str
+    program: CardProgram
+    truth: ProgramAnswer
+
+
+class _Case:
+    def __init__(self, oracle: ProgramOracle, instance: Instance) -> None:
+        self.oracle, self.program, self.truth = oracle, instance.program, instance.truth
+        self.answer: ProgramAnswer = oracle.solve(self.program)
+
+
+def instances(seed: int) -> Iterator[Instance]:
+    """Return small programs with every kind of constraint, with and without free shifts."""
+    for (name, program), truth in zip(_programs(seed), _truths(seed), strict=True):
+        yield Instance(f"{name} (seed {seed})", program, truth)
+
+
+@cache
+def _truths(seed: int) -> tuple[ProgramAnswer, ...]:
+    """Return the best points, from programs of their own: a wrong solver may change those that it sees."""
+    return tuple(EnumeratedPrograms().solve(program) for _, program in _programs(seed))
+
+
+def _programs(seed: int) -> Iterator[tuple[str, CardProgram]]:
+    rng = np.random.default_rng(seed)
+    columns = (
+        PointColumn("a", 0, 2, others=bool(seed % 2)),
+        PointColumn("b", 2, 5, ordered=3),
+        PointColumn("c", 5, 6, ordered=1, direction=1 - 2 * (seed % 2), ends=(Fraction(0), Fraction(1))),
+    )
+    low, high = np.full(6, -1, dtype=np.int64), np.array([1, 1, 1, 1, 1, 2], dtype=np.int64)
+    for name, lines in _CONSTRAINTS.items():
+        program = CardProgram.of(
+            columns,
+            low,
+            high,
+            parse_constraints(lines),
+            rng.uniform(0.2, 1, 6),
+            shifted=bool(rng.integers(2)),
+        )
+        yield name, program.near(2 * rng.normal(size=6))
+
+
+def check_program_oracle(oracle: ProgramOracle, *, seeds: Iterable[int] = (0, 1)) -> ConformanceReport:
+    """Put a solver of card programs through every check.
+
+    Raises:
+        ConformanceError: a check failed, or nothing was checked.
+    """
+    tally = Tally()
+    for instance in (instance for seed in seeds for instance in instances(seed)):
+        for case in tally.built(instance.name, partial(_Case, oracle, instance)):
+            tally.check_all(instance.name, (_check_answer, _check_again, _check_limit), case)
+    return tally.verdict(
+        oracle.name,
+        (
+            "what goes wrong only for more columns, wider bounds or constraints other than here: at release "
+            "a card that violates a constraint is dropped, whoever proposes it",
+        ),
+    )
+
+
+def _check_answer(case: _Case) -> Iterator[Finding]:
+    yield from _faults(case.answer, case.truth)
+    if not case.answer.finished:
+        yield "", "it was not done, without a limit"
+
+
+def _check_again(case: _Case) -> Iterator[Finding]:
+    """Check the same program again, its data and the global random states."""
+    arrays = [case.program.low, case.program.high, case.program.targets, case.program.costs]
+    before, states = [a.copy() for a in arrays], RandomStates()
+    yield from _faults(case.oracle.solve(case.program), case.truth)
+    if changed(arrays, before):
+        yield "", "it changed the program"
+    yield from (("", fault) for fault in states.touched())
+
+
+def _check_limit(case: _Case) -> Iterator[Finding]:
+    """Check that a solve that is cancelled at once claims nothing that is wrong."""
+    answer = case.oracle.solve(case.program, Limits(cancelled=lambda: True))
+    yield from (("cancelled", fault) for _, fault in _faults(answer, case.truth))
+
+
+def _faults(answer: ProgramAnswer, truth: ProgramAnswer) -> Iterator[Finding]:
+    if answer.infeasible and not truth.infeasible:
+        yield "", "it says that no card is feasible, and there is one"
+    if (
+        answer.finished
+        and answer.value is not None
+        and truth.value is not None
+        and answer.value > truth.value
+    ):
+        yield "", f"it is done with the value {answer.value}, and a card has {truth.value}"

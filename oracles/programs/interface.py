@@ -1,0 +1,84 @@
+"""Oracles for integer programs after the noise: their data are released, so only accuracy is at stake.
+
+An oracle returns a point. privopt recomputes whether it is feasible, and its value, in integers. Neither a
+bound nor a proof of optimality is needed: the program is post-processing.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from privopt.oracles.errors import SolverFailedError
+from privopt.oracles.limits import Limits, Watch, started
+from privopt.problems.discrete.lattice import IntArray
+from privopt.problems.programs.program import CardProgram
+
+
+@dataclass(frozen=True)
+class ProgramProposal:
+    """The answer of a solver.
+
+    Attributes:
+        point: the best feasible point found, integers of shape (d,), or None.
+        finished: whether the solver claims to be done: the point is optimal, or without one there is none.
+        raw_status: the solver's status text.
+    """
+
+    point: IntArray | None
+    finished: bool
+    raw_status: str = ""
+
+
+@dataclass(frozen=True)
+class ProgramAnswer:
+    """A checked answer.
+
+    Attributes:
+        point: a feasible point, or None.
+        value: its value, recomputed (see ``CardProgram.value``), or None.
+        finished: as in ``ProgramProposal``: a claim of the solver.
+        oracle, raw_status: the solver, and its status text.
+        seconds: wall-clock time.
+    """
+
+    point: IntArray | None
+    value: int | None
+    finished: bool
+    oracle: str
+    raw_status: str
+    seconds: float
+
+    @property
+    def infeasible(self) -> bool:
+        """Whether the solver claims that there is no feasible point."""
+        return self.finished and self.point is None
+
+
+class ProgramOracle(ABC):
+    """A solver of integer programs: subclass it with ``propose``, in a file of its own."""
+
+    name: ClassVar[str]
+
+    @abstractmethod
+    def propose(self, program: CardProgram, watch: Watch) -> ProgramProposal:
+        """Solve; poll ``watch.stop()``, and return the best point at a limit."""
+
+    def solve(self, program: CardProgram, limits: Limits | None = None) -> ProgramAnswer:
+        """Solve the program and check the answer.
+
+        Raises:
+            SolverFailedError: the solver failed, or its point is not feasible.
+        """
+        watch = started(limits)
+        found = self.propose(program, watch)
+        if found.point is None:
+            return ProgramAnswer(None, None, found.finished, self.name, found.raw_status, watch.seconds)
+        point = np.array(found.point)
+        if broken := program.violations(point):
+            raise SolverFailedError(f"{self.name} returned a card that violates '{broken[0]}'")
+        value = program.value(point)
+        return ProgramAnswer(point, value, found.finished, self.name, found.raw_status, watch.seconds)

@@ -1,0 +1,25 @@
+"""Base class of solvers of card programs that are MIP solvers: a subclass opens a session."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+from privopt.oracles.limits import Watch
+from privopt.oracles.minimize.mip.model import MipModel, Outcome, Question, Session
+from privopt.oracles.programs.interface import ProgramOracle, ProgramProposal
+from privopt.oracles.programs.model import CardModel
+from privopt.problems.programs.program import CardProgram
+
+
+class MipProgramOracle(ProgramOracle):
+    """A mixed-integer program, handed to a solver: a subclass is a frozen dataclass with ``open``."""
+
+    @abstractmethod
+    def open(self, model: MipModel) -> Session:
+        """Load a finished model into the solver."""
+
+    def propose(self, program: CardProgram, watch: Watch) -> ProgramProposal:
+        built = CardModel(program)
+        answer = self.open(built.model).solve(Question(built.costs), watch, lambda _: None)
+        point = None if answer.values is None else built.points(answer.values)
+        return ProgramProposal(point, answer.outcome is not Outcome.STOPPED, answer.raw)

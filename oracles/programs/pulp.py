@@ -1,0 +1,33 @@
+"""Card programs through PuLP: HiGHS by default, any other solver that PuLP can run by name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from privopt.oracles.minimize.mip.model import MipModel, Session
+from privopt.oracles.minimize.mip.pulp import PulpSession, display_name, require_solver
+from privopt.oracles.programs.mip import MipProgramOracle
+
+
+@dataclass(frozen=True)
+class PulpPrograms(MipProgramOracle):
+    """Card programs with any solver that PuLP runs.
+
+    Args:
+        solver: "HiGHS", "CBC", or PuLP's name of a solver.
+
+    Raises:
+        UnknownOracleError: PuLP knows no such solver.
+        MissingSolverError: the solver is not installed.
+    """
+
+    name: ClassVar[str] = "pulp-highs"
+    solver: str = "HiGHS"
+
+    def __post_init__(self) -> None:
+        require_solver(self.solver)
+        object.__setattr__(self, "name", display_name(self.solver))
+
+    def open(self, model: MipModel) -> Session:
+        return PulpSession(model, self.solver)

@@ -1,0 +1,310 @@
+"""Public constraints on the points of a card, as data. Each has a text form that ``parse_constraint`` reads.
+
+A column is *used* if some of its points are not 0. Where a constraint demands a column ("any of", "all of",
+"at least", "then"), its points must differ between records: equal points for everybody would be a loophole.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal
+
+from privopt.problems.discrete.lattice import IntArray
+from privopt.problems.errors import InvalidInputError, did_you_mean
+from privopt.problems.programs.columns import PointColumn
+
+_BARE = re.compile(r"[^\W\d][\w.+/-]*(?: [\w.+/-]+)*")
+_WORDS = {"then", "of", "in"}
+
+
+class Constraint(ABC):
+    """A public constraint on the points of a card."""
+
+    @property
+    @abstractmethod
+    def names(self) -> tuple[str, ...]:
+        """The columns that it names; none: it is about all columns."""
+
+    @abstractmethod
+    def holds(self, points: IntArray, columns: Sequence[PointColumn]) -> bool:
+        """Whether points of features satisfy it. ``columns`` are all columns of the card."""
+
+    @abstractmethod
+    def __str__(self) -> str:
+        """Return the text form."""
+
+    def check(self, columns: Sequence[PointColumn]) -> None:
+        """Check that it fits the columns.
+
+        Raises:
+            InvalidInputError: an undeclared column, or one of a kind that it does not suit; with the remedy.
+        """
+        known = [c.name for c in columns]
+        for name in self.names:
+            if name not in known:
+                raise InvalidInputError(
+                    f"constraint '{self}': no column {name!r} is declared{did_you_mean(name, known)}"
+                )
+        if len(set(self.names)) < len(self.names):
+            raise InvalidInputError(f"constraint '{self}': it names a column twice")
+
+    def about(self, columns: Sequence[PointColumn]) -> list[PointColumn]:
+        """Return the columns that it is about."""
+        return [c for c in columns if not self.names or c.name in self.names]
+
+
+@dataclass(frozen=True)
+class PointBounds(Constraint):
+    """Points of every level within bounds; of a number the points of its feature, from ``zero`` to ``one``.
+
+    Attributes:
+        columns: names; none: all columns.
+        low, high: integers.
+    """
+
+    columns: tuple[str, ...]
+    low: int
+    high: int
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return self.columns
+
+    def holds(self, points: IntArray, columns: Sequence[PointColumn]) -> bool:
+        return all(self.low <= p <= self.high for c in self.about(columns) for p in _points(c, points))
+
+    def __str__(self) -> str:
+        return f"points{_brackets(self.columns)} in [{self.low}, {self.high}]"
+
+
+@dataclass(frozen=True)
+class PointList(Constraint):
+    """Points of every level from a list of integers.
+
+    Attributes:
+        columns: names; none: all columns.
+        values: the allowed points, increasing.
+    """
+
+    columns: tuple[str, ...]
+    values: tuple[int, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return self.columns
+
+    def holds(self, points: IntArray, columns: Sequence[PointColumn]) -> bool:
+        return all(p in self.values for c in self.about(columns) for p in _points(c, points))
+
+    def __str__(self) -> str:
+        return f"points{_brackets(self.columns)} in {{{', '.join(map(str, self.values))}}}"
+
+
+@dataclass(frozen=True)
+class Sign(Constraint):
+    """No record loses (sign 1), or gains (sign -1), points by the columns.
+
+    Attributes:
+        columns: names.
+        sign: 1 or -1.
+    """
+
+    columns: tuple[str, ...]
+    sign: Literal[1, -1]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return self.columns
+
+    def check(self, columns: Sequence[PointColumn]) -> None:
+        super().check(columns)
+        for column in self.about(columns):
+            if column.ends is not None and min(column.ends) < 0 < max(column.ends):
+                raise InvalidInputError(
+                    f"constraint '{self}': numbers of column {column.name!r} lie on both sides of its zero, "
+                    f"so points of one sign are 0. To do: 'monotone({quoted(column.name)}) = rising' (or "
+                    "falling), or declare zero = low in the schema"
+                )
+
+    def holds(self, points: IntArray, columns: Sequence[PointColumn]) -> bool:
+        ends = [self.sign * end for c in self.about(columns) for end in c.reach(points)]
+        return all(end >= 0 for end in ends)
+
+    def __str__(self) -> str:
+        return f"sign{_brackets(self.columns)} = {'+' if self.sign > 0 else '-'}"
+
+
+@dataclass(frozen=True)
+class Monotone(Constraint):
+    """Points that do not fall (sign 1), or do not rise (sign -1), in the bins or numbers of columns.
+
+    Missing levels are not constrained.
+
+    Attributes:
+        columns: names.
+        sign: 1 for rising, -1 for falling.
+    """
+
+    columns: tuple[str, ...]
+    sign: Literal[1, -1]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return self.columns
+
+    def check(self, columns: Sequence[PointColumn]) -> None:
+        super().check(columns)
+        for column in self.about(columns):
+            if not column.ordered:
+                raise InvalidInputError(
+                    f"constraint '{self}': the categories of column {column.name!r} have no order. To do: "
+                    "leave it out, or declare the column as bins of a number"
+                )
+
+    def holds(self, points: IntArray, columns: Sequence[PointColumn]) -> bool:
+        return all(
+            self.sign * c.direction * (int(points[b]) - (0 if a < 0 else int(points[a]))) >= 0
+            for c in self.about(columns)
+            for a, b in steps(c)
+        )
+
+    def __str__(self) -> str:
+        return f"monotone{_brackets(self.columns)} = {'rising' if self.sign > 0 else 'falling'}"
+
+
+@dataclass(frozen=True)
+class UsedColumns(Constraint):
+    """Bounds on the number of used columns of a group; what is demanded must tell records apart.
+
+    Attributes:
+        columns: names; none: all columns.
+        least: the number of columns whose points differ between records is at least this.
+        most: the number of columns with points other than 0 is at most this; None: no bound.
+    """
+
+    columns: tuple[str, ...]
+    least: int
+    most: int | None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return self.columns
+
+    def check(self, columns: Sequence[PointColumn]) -> None:
+        super().check(columns)
+        if self.least > len(self.about(columns)):
+            raise InvalidInputError(
+                f"constraint '{self}': there are only {len(self.about(columns))} such columns"
+            )
+
+    def holds(self, points: IntArray, columns: Sequence[PointColumn]) -> bool:
+        group = self.about(columns)
+        few = self.most is None or sum(c.used(points) for c in group) <= self.most
+        return few and sum(c.tells_apart(points) for c in group) >= self.least
+
+    def __str__(self) -> str:
+        group = f"of {', '.join(map(quoted, self.columns))}" if self.columns else "columns"
+        if self.most is not None:
+            return f"at most {self.most} {group}"
+        if self.columns and self.least in (1, len(self.columns)):
+            return f"{'any' if self.least == 1 else 'all'} {group}"
+        return f"at least {self.least} {group}"
+
+
+@dataclass(frozen=True)
+class Implication(Constraint):
+    """If one column is used, then another one tells records apart.
+
+    Attributes:
+        used, needed: names of columns.
+    """
+
+    used: str
+    needed: str
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return self.used, self.needed
+
+    def holds(self, points: IntArray, columns: Sequence[PointColumn]) -> bool:
+        by_name = {c.name: c for c in columns}
+        return not by_name[self.used].used(points) or by_name[self.needed].tells_apart(points)
+
+    def __str__(self) -> str:
+        return f"if {quoted(self.used)} then {quoted(self.needed)}"
+
+
+@dataclass(frozen=True)
+class Total(Constraint):
+    """Bounds on the sum of the points that any record can get from a group of columns.
+
+    The base (intercept) of the card does not count.
+
+    Attributes:
+        columns: names; none: all columns.
+        low, high: integers.
+    """
+
+    columns: tuple[str, ...]
+    low: int
+    high: int
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return self.columns
+
+    def holds(self, points: IntArray, columns: Sequence[PointColumn]) -> bool:
+        ends = [c.reach(points) for c in self.about(columns)]
+        least, most = (sum((end[side] for end in ends), Fraction(0)) for side in (0, 1))
+        return self.low <= least and most <= self.high
+
+    def __str__(self) -> str:
+        return f"total{_brackets(self.columns)} in [{self.low}, {self.high}]"
+
+
+def steps(column: PointColumn) -> list[tuple[int, int]]:
+    """Return pairs of features in the order of a column; (-1, j) stands for 0 and the weight of a number."""
+    if column.ends is not None:
+        return [(-1, column.start)]
+    return [(j, j + 1) for j in range(column.start, column.start + column.ordered - 1)]
+
+
+def check_constraints(constraints: Iterable[Constraint], columns: Sequence[PointColumn]) -> None:
+    """Raise InvalidInputError for a constraint that does not fit the columns."""
+    for constraint in constraints:
+        constraint.check(columns)
+
+
+def quoted(name: str) -> str:
+    """Return a column's name as constraints write it: in double quotes if it is no plain words."""
+    plain = _BARE.fullmatch(name) and not _WORDS & set(name.lower().split())
+    return name if plain else json.dumps(name, ensure_ascii=False)
+
+
+def bounds_of(
+    constraints: Iterable[Constraint], columns: Sequence[PointColumn]
+) -> Mapping[int, tuple[int, int]]:
+    """Return the bounds (low, high) that ranges and lists of points put on features."""
+    found: dict[int, tuple[int, int]] = {}
+    for constraint in constraints:
+        if not isinstance(constraint, PointBounds | PointList):
+            continue
+        values = constraint.values if isinstance(constraint, PointList) else (constraint.low, constraint.high)
+        for column in constraint.about(columns):
+            for j in range(column.start, column.stop):
+                low, high = found.get(j, (values[0], values[-1]))
+                found[j] = max(low, values[0]), min(high, values[-1])
+    return found
+
+
+def _points(column: PointColumn, points: IntArray) -> list[int]:
+    return [int(p) for p in points[column.start : column.stop]]
+
+
+def _brackets(columns: tuple[str, ...]) -> str:
+    return f"({', '.join(map(quoted, columns))})" if columns else ""

@@ -1,0 +1,245 @@
+"""Constraints on points: nearest cards against enumeration, fits end to end, refusals before data."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from privopt.mechanisms import PrivateHalfspaceClassifier
+from privopt.mechanisms.scorecards.facts import CardFacts
+from privopt.mechanisms.scorecards.nearest import NearestCards
+from privopt.mechanisms.scorecards.seeded import points_lattice
+from privopt.oracles import Limits, ProgramOracle, UnknownOracleError, program_oracle
+from privopt.oracles.errors import SolverFailedError, UnfinishedBuildError
+from privopt.oracles.limits import Watch
+from privopt.oracles.programs.enumerate import EnumeratedPrograms
+from privopt.oracles.programs.interface import ProgramProposal
+from privopt.problems import Binned, Categorical, InvalidInputError, Numeric, PointRule, Schema
+from privopt.problems.errors import InfeasibleDomainError
+from privopt.problems.programs.parsing import parse_constraints
+from privopt.problems.programs.program import CardProgram
+from privopt.problems.tables.point_columns import point_columns
+
+SCHEMA = Schema(
+    [
+        Binned("late", [0, 1, 2, 3, 4]),  # features 0 to 3
+        Binned("income", [0, 1, 2, 3]),  # 4 to 6
+        Categorical("job", ["a", "b", "c"]),  # 7 to 9
+        Numeric("age", 0, 100, step=10, zero=0, one=100),  # 10
+    ],
+    intercept=True,
+)
+COLUMNS = {"late": slice(0, 4), "income": slice(4, 7), "job": slice(7, 10), "age": slice(10, 11)}
+N = 2000
+
+
+def loans() -> tuple[pd.DataFrame, np.ndarray[Any, Any]]:
+    rng = np.random.default_rng(1)
+    frame = pd.DataFrame({"late": rng.integers(0, 4, N), "income": rng.uniform(0, 3, N),
+                          "job": rng.choice(["a", "b", "c"], N), "age": rng.integers(0, 101, N)})  # fmt: skip
+    score = 2 * frame["late"] - 1.5 * frame["income"] + (frame["job"] == "b") + frame["age"] / 100
+    return frame, np.where(score + rng.normal(size=N) / 2 > 1.5, 1, 0)
+
+
+def model(**options: Any) -> PrivateHalfspaceClassifier:
+    given = {"schema": SCHEMA, "classes": (0, 1), "insecure_seed": 0, **options}
+    return PrivateHalfspaceClassifier(3.0, **given)
+
+
+def used(w: np.ndarray[Any, Any]) -> list[str]:
+    return [name for name, own in COLUMNS.items() if w[own].any()]
+
+
+def differ(w: np.ndarray[Any, Any], name: str) -> bool:
+    return bool(w[10]) if name == "age" else bool(np.ptp(w[COLUMNS[name]]))
+
+
+def totals(w: np.ndarray[Any, Any], names: list[str]) -> tuple[int, int]:
+    ends = [(min(0, w[10]), max(0, w[10])) if n == "age" else (w[COLUMNS[n]].min(), w[COLUMNS[n]].max())
+            for n in names]  # fmt: skip
+    return sum(low for low, _ in ends), sum(high for _, high in ends)
+
+
+# A constraint, its meaning, and further constraints with which alone a card violates it.
+KINDS: list[tuple[str, Callable[[np.ndarray[Any, Any]], bool], list[str]]] = [
+    ("points(late) in [-2, 2]", lambda w: np.abs(w[:4]).max() <= 2, []),
+    ("points in {-5, -1, 0, 1, 5}", lambda w: set(w[:-1]) <= {-5, -1, 0, 1, 5}, []),
+    ("sign(income, age) = +", lambda w: min(w[4:7].min(), w[10]) >= 0, []),
+    ("monotone(late) = falling", lambda w: (np.diff(w[:4]) <= 0).all(), []),
+    ("at most 2 columns", lambda w: len(used(w)) <= 2, []),
+    ("at most 1 of late, income", lambda w: len({"late", "income"} & set(used(w))) <= 1, []),
+    ("any of job, age", lambda w: differ(w, "job") or differ(w, "age"), ["at most 1 columns"]),
+    ("all of job, age", lambda w: differ(w, "job") and differ(w, "age"), ["at most 2 columns"]),
+    ("if late then job", lambda w: "late" not in used(w) or differ(w, "job"), ["at most 2 columns"]),
+    ("total in [0, 9]", lambda w: totals(w, list(COLUMNS)) >= (0, 0)
+        and totals(w, list(COLUMNS))[0] >= 0 and totals(w, list(COLUMNS))[1] <= 9, []),
+    ("total(late, income) in [-3, 3]", lambda w: totals(w, ["late", "income"])[0] >= -3
+        and totals(w, ["late", "income"])[1] <= 3, []),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "holds", "others"), KINDS, ids=[k[0] for k in KINDS])
+def test_fits_satisfy_what_they_violate_without(
+    text: str, holds: Callable[[np.ndarray[Any, Any]], bool], others: list[str]
+) -> None:
+    frame, y = loans()
+    without = model(constraints=others).fit(frame, y)
+    assert not holds(without.coef_[0])
+    fitted = model(constraints=[text, *others]).fit(frame, y)
+    assert holds(fitted.coef_[0])
+    assert fitted.mechanism_ == "seeded"
+    assert str(fitted.spend_.epsilon) == str(without.spend_.epsilon)
+    assert list(map(str, fitted.constraints_)) == [text, *others]
+
+
+class Compared(ProgramOracle):
+    """HiGHS, compared with enumeration at each program; what is compared is counted."""
+
+    name = "compared"
+
+    def __init__(self) -> None:
+        self.seen: list[CardProgram] = []
+
+    def propose(self, program: CardProgram, watch: Watch) -> ProgramProposal:
+        answer = program_oracle("highs").solve(program)
+        assert answer.value == EnumeratedPrograms().solve(program).value
+        assert answer.finished
+        self.seen.append(program)
+        return ProgramProposal(answer.point, answer.finished)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["at most 1 columns"],
+        ["sign(income) = +", "total in [-1, 3]"],
+        ["if income then age", "monotone(income) = rising"],
+        ["points(income) in {-2, 1, 2}", "any of age, job"],
+    ],
+    ids=lambda lines: lines[0],
+)
+@pytest.mark.parametrize("intercept", [True, False])
+def test_nearest_cards_are_those_of_enumeration(lines: list[str], intercept: bool) -> None:
+    columns = [Binned("income", [0, 1, 2, 3]), Categorical("job", ["a", "b"]), SCHEMA.columns[3]]
+    schema = Schema(columns, intercept=intercept)
+    lattice = points_lattice(-2, 2, schema.n_features, intercept, len(columns))
+    constraints = parse_constraints(lines)
+    facts = CardFacts.of(schema, N, lattice, constraints=constraints)
+    oracle = Compared()
+    plan, rng = NearestCards.plan(facts, program_oracle("highs")), np.random.default_rng(0)
+    plan = NearestCards(facts, plan.program, oracle, plan.first)
+    shapes = [part.shape for part in plan.blank()]
+    for _ in range(3):
+        cards, thresholds = plan.cards(3 * rng.normal(size=schema.n_features), Limits().start())
+        assert [cards.shape, thresholds.shape] == shapes
+        assert all(c.holds(card, point_columns(columns)) for c in constraints for card in cards)
+    assert len(oracle.seen) == 3 * shapes[0][0]
+    assert len({program.targets.tobytes() for program in oracle.seen}) > 3
+
+
+class Ignores(ProgramOracle):
+    """A solver that forgets the constraints."""
+
+    name = "ignores"
+
+    def propose(self, program: CardProgram, watch: Watch) -> ProgramProposal:
+        low, high = program.low, program.high
+        return ProgramProposal(np.clip(np.rint(program.targets / 64).astype(np.int64), low, high), True)
+
+
+def test_cards_of_a_solver_that_forgets_constraints_are_dropped() -> None:
+    frame, y = loans()
+    with pytest.raises(SolverFailedError, match="violates 'all of late, job'"):
+        model(constraints=["all of late, job"], card_solver=Ignores()).plan(N)
+    model(constraints=["all of late, age"]).plan(N)  # a first card is found and kept
+    fitted = model(constraints=["sign(income) = +"], card_solver=Ignores())
+    with pytest.warns(UserWarning, match="the nearest card was not found.*violates"):
+        fitted.fit(frame, y)
+    assert fitted.coef_[0][4:7].min() >= 0
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (
+            {"constraints": ["at most 1 columns", "sign(job) = +", "all of late, age"]},
+            "no card satisfies all of these.*: 'at most 1 columns'; 'all of late, age'. To do",
+        ),
+        ({"constraints": ["points(job) in [1, 2]", "points in [-2, 0]"]}, "leave column 'job' no points"),
+        ({"constraints": ["total(job) in [1, 2]", "points(job) in [3, 3]"]}, "no card satisfies all"),
+        ({"constraints": ["any of late, job"], "max_columns": 1, "schema": Schema(
+            SCHEMA.columns, intercept=True, rules={"income": PointRule(None, (1, 3))})},
+            "no card satisfies all of these constraints.*'any of late, job'"),
+    ],
+    ids=["counts", "bounds", "total", "schema"],
+)  # fmt: skip
+def test_what_no_card_satisfies_is_refused_in_the_plan(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(InfeasibleDomainError, match=words) as refused:
+        model(**options).plan(N)
+    assert "\n" not in str(refused.value)
+    assert "'sign(job) = +'" not in str(refused.value)  # it is not in conflict
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"mechanism": "exponential"}, "constraints on points.*belong to the mechanism 'seeded'"),
+        ({"oracle": "elimination"}, "belong to the mechanism 'seeded'"),
+        ({"constraints": "any of late"}, "constraints are a list"),
+        ({"constraints": ["tpr >= 0.9"]}, "tpr is a fact about records"),
+        ({"constraints": ["any of lat"]}, "no column 'lat' is declared"),
+        ({"card_solver": 3}, "card_solver must be a name or a ProgramOracle"),
+        ({"lattice": (-(1 << 22), 1 << 22)}, "points of at most 1048576"),
+    ],
+)
+def test_bad_options_are_refused_before_data(options: dict[str, Any], words: str) -> None:
+    frame, y = loans()
+    with pytest.raises(InvalidInputError, match=words) as refused:
+        model(**{"constraints": ["any of late, age"], **options}).fit(frame, y)
+    assert "\n" not in str(refused.value)
+
+
+def test_an_unknown_solver_is_refused() -> None:
+    with pytest.raises(UnknownOracleError, match="pulp-highs"):
+        model(constraints=["any of late, age"], card_solver="magic").plan(N)
+
+
+def test_a_plan_says_why_and_what() -> None:
+    planned = model(constraints=["at most 2 columns"]).plan(N)
+    assert "satisfy the constraints" in planned.reason
+    assert list(map(str, planned.constraints)) == ["at most 2 columns"]
+    assert planned.seconds is not None
+
+
+def test_a_stopped_clock_releases_nothing() -> None:
+    """The clock of a release ran while records were read: what is left of it must not choose the cards."""
+    lattice = points_lattice(-2, 2, SCHEMA.n_features, True, 4)
+    facts = CardFacts.of(SCHEMA, N, lattice, constraints=parse_constraints(["at most 1 columns"]))
+    plan = NearestCards.plan(facts, program_oracle("highs"))
+    for limits in (Limits(cancelled=lambda: True), Limits(seconds=1e-9)):
+        with pytest.raises(UnfinishedBuildError, match="before the nearest cards were found"):
+            plan.cards(np.ones(SCHEMA.n_features), limits.start())
+
+
+def test_saved_models_keep_their_constraints(tmp_path: Path) -> None:
+    frame, y = loans()
+    schema = Schema(SCHEMA.columns, intercept=True, constraints=["at most 2 columns"])
+    fitted = model(schema=schema, constraints=["sign(late) = +"], risk_share=0.2).fit(frame, y)
+    said = ["at most 2 columns", "sign(late) = +"]
+    fitted.save(tmp_path / "card.json")
+    loaded = PrivateHalfspaceClassifier.load(tmp_path / "card.json")
+    assert list(map(str, loaded.constraints_)) == said
+    assert loaded.card_.to_dict()["constraints"] == said
+    for page in (loaded.card_.to_markdown(), loaded.card_.without_negative_points().to_markdown()):
+        assert "at most 2 columns; sign(late) = +" in page
+    saved = json.loads((tmp_path / "card.json").read_text())
+    saved["weights"][0] = -100
+    (tmp_path / "card.json").write_text(json.dumps(saved))
+    with pytest.raises(InvalidInputError, match=r"violate its constraint 'sign\(late\) = \+'"):
+        PrivateHalfspaceClassifier.load(tmp_path / "card.json")
