@@ -40,6 +40,7 @@ _HOMES = {
     "ObjectivePerturbation": "convex.objective_perturbation",
     "OutputPerturbation": "convex.output_perturbation",
     "PermuteAndFlip": "discrete.exponential",
+    "PerturbationWithHessian": "convex.perturbation_with_hessian",
     "PrivacySpend": "privacy.spend",
     "PrivateAdditiveTreeClassifier": "estimators.additive",
     "PrivateHalfspaceClassifier": "estimators.scorecard",
@@ -88,6 +89,9 @@ if TYPE_CHECKING:  # the same names, for type checkers
         ObjectivePerturbation as ObjectivePerturbation,
     )
     from privopt.mechanisms.convex.output_perturbation import OutputPerturbation as OutputPerturbation
+    from privopt.mechanisms.convex.perturbation_with_hessian import (
+        PerturbationWithHessian as PerturbationWithHessian,
+    )
     from privopt.mechanisms.convex.stochastic_gradient import DPStochasticGradient as DPStochasticGradient
     from privopt.mechanisms.convex.sufficient_statistics import SufficientStatistics as SufficientStatistics
     from privopt.mechanisms.convex.svrg import DPSVRG as DPSVRG

@@ -176,6 +176,12 @@ ENTRIES: tuple[Entry, ...] = (
             _CONVEX,
         ),
         (
+            "objective-perturbation-hessian",
+            "convex.perturbation_with_hessian:PerturbationWithHessian",
+            "objective perturbation and a noisy Hessian, for confidence intervals",
+            "the logistic loss without class weights, no set, no l1 penalty",
+        ),
+        (
             "sufficient-statistics",
             "convex.sufficient_statistics:SufficientStatistics",
             "least squares from one release of noisy moments, for small budgets",

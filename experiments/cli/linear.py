@@ -18,6 +18,7 @@ from privopt.experiments.cli.table_output import print_table
 from privopt.experiments.cli.tables import Labelled
 from privopt.mechanisms.convex.objective_perturbation import ObjectivePerturbation
 from privopt.mechanisms.convex.output_perturbation import OutputPerturbation
+from privopt.mechanisms.convex.perturbation_with_hessian import PerturbationWithHessian
 from privopt.mechanisms.estimators.bounded_linear import (
     PrivateLinearRegression,
     PrivateLogisticRegression,
@@ -34,7 +35,7 @@ from privopt.problems.errors import InvalidInputError
 NOT_PRIVATE = ["train_accuracy", "train_r2", "certificate", "seconds"]
 # For first-order mechanisms: their guarantee needs no proof of a minimum.
 NO_CERTIFICATE = {"status": "NO_CERTIFICATE", "value": None, "bound": None, "gap": None}
-_NEWTON = (OutputPerturbation.name, ObjectivePerturbation.name)
+_NEWTON = (OutputPerturbation.name, ObjectivePerturbation.name, PerturbationWithHessian.name)
 _CLASSIFYING = ("logistic", "sigmoid")  # losses for classes
 
 LinearModel = (

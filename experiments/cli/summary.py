@@ -44,7 +44,8 @@ def summary(
     if not isinstance(fitted, Summarised):
         raise InvalidInputError(
             f"{model} holds no model with intervals: those are linear regressions, "
-            "`privopt fit --model linear --loss squared --save`"
+            "`privopt fit --model linear --loss squared --save`, and logistic ones, "
+            "`--loss logistic --mechanism objective-perturbation-hessian`"
         )
     found = fitted.summary(confidence)
     if json_file is not None:

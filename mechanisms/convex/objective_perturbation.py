@@ -28,7 +28,7 @@ from privopt.problems.convex.risk import EmpiricalRisk
 _OBJECTIVE_TOLERANCE = 1e-5
 # Shares of epsilon and of delta for the noise that hides the distance from the exact minimum, and the share
 # of epsilon for the ratio of the Hessians' determinants.
-_HIDING_EPSILON, _HIDING_DELTA, _HESSIAN_EPSILON = 0.05, 0.1, 0.25
+HIDING_EPSILON, HIDING_DELTA, _HESSIAN_EPSILON = 0.05, 0.1, 0.25
 
 
 @dataclass(frozen=True)
@@ -76,15 +76,15 @@ class ObjectivePerturbation(RiskMechanism):
         hessian = math.log1p(facts.smoothness / (n * l2)) * (1 + 1e-12)
         tolerance = gradient_tolerance(facts, _OBJECTIVE_TOLERANCE)
         hiding = gaussian_steps(
-            _HIDING_EPSILON * epsilon,
-            _HIDING_DELTA * delta,
+            HIDING_EPSILON * epsilon,
+            HIDING_DELTA * delta,
             steps=1,
             sensitivity=2 * tolerance / l2 * (1 + 1e-12),
             dimension=facts.dimension,
         )
         sigma = sound_sigma(
-            (1 - _HIDING_EPSILON) * epsilon - hessian,
-            (1 - _HIDING_DELTA) * delta,
+            (1 - HIDING_EPSILON) * epsilon - hessian,
+            (1 - HIDING_DELTA) * delta,
             2 * facts.gradient_bound / n * (1 + 1e-12),
             min(2, facts.dimension),
         )

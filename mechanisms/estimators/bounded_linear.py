@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import expit
 
 from privopt.mechanisms.discrete.subset import SubsetPlan
 from privopt.mechanisms.estimators.column_choice import (
@@ -55,6 +56,7 @@ from privopt.mechanisms.estimators.summaries import Summarised
 from privopt.mechanisms.inference.coefficients import Coefficients
 from privopt.mechanisms.inference.interface import LinearInference
 from privopt.mechanisms.inference.least_squares import LeastSquares
+from privopt.mechanisms.inference.logistic import LogisticMinimum
 from privopt.mechanisms.risk.mechanism import RealRelease
 
 Floats = NDArray[np.float64]
@@ -107,7 +109,7 @@ class _PrivateLinearClassifier(LinearClassifier, BoundedFit):
         return ClassWeights.of(self.class_weight, self.prevalence, np.asarray(targets.classes), epsilon)
 
 
-class PrivateLogisticRegression(Probabilities, _PrivateLinearClassifier):
+class PrivateLogisticRegression(Probabilities, _PrivateLinearClassifier, Summarised):
     """Logistic regression under differential privacy, by any mechanism that minimises risks.
 
     Privacy: (epsilon, delta)-differential privacy for the fitted weights, for data sets that differ by
@@ -159,12 +161,43 @@ class PrivateLogisticRegression(Probabilities, _PrivateLinearClassifier):
         releases_: the ``RealRelease`` of each row; not in loaded models.
         mechanism_, mechanism_reason_: the name of the mechanism in use, and why.
 
+    Intervals: with two classes and mechanism="objective-perturbation-hessian" a part of the budget pays for a
+    noisy Hessian, from which confidence intervals of the coefficients follow (``summary``).
+
     References:
         Wang, Ye and Xu (2017); Wang and Xu (2019); Chaudhuri, Monteleoni and Sarwate (2011).
     """
 
     def _loss(self) -> Loss:
         return LogisticLoss()
+
+    def mean_intervals(self, X: Any, confidence: float = 0.95) -> Floats:
+        """Return intervals of the probability of the second class for records, shape (n, 2)."""
+        return np.asarray(expit(super().mean_intervals(X, confidence)))
+
+    def _released_inference(self, releases: list[RealRelease]) -> LogisticMinimum | None:
+        minimum = releases[0].minimum
+        return None if minimum is None or len(releases) > 1 else LogisticMinimum.of(minimum)
+
+    @classmethod
+    def _saved_inference(cls, record: Mapping[str, Any]) -> LogisticMinimum:
+        return LogisticMinimum.from_dict(record)
+
+    @property
+    def _about(self) -> str:
+        rows = "" if self.row_bound_ is None else f" with rows clipped to norm {self.row_bound_[0]:g}"
+        return (
+            f"About log odds of {self.classes_[1]} against {self.classes_[0]} by logistic regression on "
+            f"records{rows}, in the population that they are independent draws from, where its probabilities "
+            "are taken to be right."
+        )
+
+    @property
+    def _no_intervals(self) -> str:
+        return (
+            'intervals of two classes follow from mechanism="objective-perturbation-hessian", which pays for '
+            "a noisy Hessian; fit again"
+        )
 
 
 class PrivateSigmoidClassifier(_PrivateLinearClassifier):

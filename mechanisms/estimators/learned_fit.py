@@ -11,7 +11,7 @@ from typing import Any, Self, TypeVar
 from sklearn.base import clone
 
 from privopt.mechanisms.errors import PlanMismatchError, PrivacyParameterError
-from privopt.mechanisms.estimators.booked_estimator import BookedEstimator
+from privopt.mechanisms.estimators.booked_estimator import BookedEstimator, spend_of_fit
 from privopt.mechanisms.estimators.booking import Unread, booked, charged, unread_table
 from privopt.mechanisms.estimators.learn_schema import column_types
 from privopt.mechanisms.estimators.public_facts import declared_schema, public_delta
@@ -242,7 +242,7 @@ def _planned(
             gaussian=gaussian,
             **options,
         )
-        spend = _spend_of(_with_budget(estimator, plan, _stand_in(plan.schema)), given)
+        spend = spend_of_fit(_with_budget(estimator, plan, _stand_in(plan.schema)), given)
         if plan.covers(spend):
             return plan, spend
     raise PrivacyParameterError(
@@ -251,31 +251,9 @@ def _planned(
     )
 
 
-def _spend_of(model: Any, given: Unread[Any]) -> PrivacySpend:
-    """Return what a fit costs, from a fit that ends where records would be read."""
-
-    def stop(spend: PrivacySpend) -> None:
-        raise _PlannedError(spend)
-
-    try:
-        with charged(stop):
-            model.fit(given)
-    except _PlannedError as planned:
-        return planned.spend
-    raise PlanMismatchError(f"{type(model).__name__}.fit made no plan before it read records")
-
-
 def _params(estimator: Any) -> dict[str, Any]:
     found: dict[str, Any] = estimator.get_params(deep=False)
     return found
-
-
-class _PlannedError(Exception):
-    """The spend of a fit, raised in place of a booking."""
-
-    def __init__(self, spend: PrivacySpend) -> None:
-        super().__init__()
-        self.spend = spend
 
 
 def _charge(plan: LearnedFitPlan) -> Any:

@@ -64,6 +64,25 @@ def references(schema: Schema) -> list[int]:
     ]
 
 
+def spanned(
+    schema: Schema | None, middle: Floats | None, found: Coefficients, inference: LinearInference
+) -> Floats:
+    """Return the combinations of the features with coefficients that all features are, by column.
+
+    A reference is 1 less the other levels of its column; the constant feature, if any, is the last one.
+    """
+    kept, constant, p = found.features, inference.constant, inference.dimension
+    rows = np.zeros((len(kept) + bool(constant), p))
+    rows[np.arange(len(kept)), list(kept)] = 1.0
+    if constant:
+        rows[-1, -1] = 1.0
+    for start, stop in [] if schema is None else schema.spans:
+        if start < p and start not in kept and middle is not None:
+            rows[[kept.index(j) for j in range(start + 1, stop)], start] = -1.0
+            rows[-1, start] = (1 - float(np.sum(middle[start:stop]))) / (constant or 1.0)
+    return rows
+
+
 class Summarised(BoundedFit):
     """Base class of linear estimators with confidence intervals.
 
@@ -172,7 +191,8 @@ class Summarised(BoundedFit):
         kept = np.array(found.features, dtype=np.int64)
         if inference.constant:
             kept = np.append(kept, inference.dimension - 1)
-        self.inference_, self.coefficients_ = inference.only(kept), found
+        combined = spanned(schema, seen.middle, found, inference)
+        self.inference_, self.coefficients_ = inference.only(kept, combined), found
 
     @abstractmethod
     def _released_inference(self, releases: list[RealRelease]) -> LinearInference | None:

@@ -66,8 +66,13 @@ class LinearInference(ABC):
         """
 
     @abstractmethod
-    def only(self, kept: NDArray[np.int64]) -> Self:
-        """Return the inference of the model of some features; a constant one must be among them, and last."""
+    def only(self, kept: NDArray[np.int64], spanned: Floats) -> Self:
+        """Return the inference of the model of some features; a constant one must be among them, and last.
+
+        Args:
+            kept: the indices of those features.
+            spanned: shape (features kept, dimension): all features are their combinations, by column.
+        """
 
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:
@@ -98,9 +103,9 @@ def noisy_inverse(matrix: Floats, found: float) -> Floats:
     """
     if not found >= LEAST_SIGNAL:
         raise NoIntervalError(
-            f"the noise hides this model: the smallest eigenvalue of its noisy moments is {found:.2g} times "
-            f"the noise, and intervals need {LEAST_SIGNAL:g}. To do: a larger epsilon, more records, tighter "
-            "bounds on columns, or fewer columns (none that others determine)"
+            "the noise hides this model: the smallest eigenvalue of its noisy curvature is "
+            f"{found:.2g} times the noise, and intervals need {LEAST_SIGNAL:g}. To do: a larger epsilon, "
+            "more records, tighter bounds on columns, or fewer columns (none that others determine)"
         )
     inverse = np.linalg.inv(matrix)
     return np.asarray((inverse + inverse.T) / 2)

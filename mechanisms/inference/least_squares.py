@@ -119,7 +119,7 @@ class LeastSquares(LinearInference):
             square = square - last * own**2
         return constant, linear, square
 
-    def only(self, kept: NDArray[np.int64]) -> Self:
+    def only(self, kept: NDArray[np.int64], spanned: Floats) -> Self:
         return replace(self, moments=self.moments.only(kept))
 
     def to_dict(self) -> dict[str, Any]:

@@ -65,6 +65,16 @@ def _gaussian_deltas(mu: float, epsilon: Floats) -> tuple[Floats, Floats]:
     return np.maximum(first - second, 0.0), error
 
 
+def gaussian_profile(mu: float, epsilon: Floats) -> Floats:
+    """Return the smallest deltas of a mu-GDP mechanism at epsilons of any sign, rounded up; shape as given.
+
+    Below 0 it is 1 - exp(e) + exp(e) delta(-e): the two laws of a Gaussian pair are mirror images.
+    """
+    value, error = _gaussian_deltas(mu, np.abs(epsilon))
+    mirrored = -np.expm1(-np.abs(epsilon)) + np.exp(-np.abs(epsilon)) * (value + error)
+    return np.minimum(np.where(epsilon < 0, mirrored * (1 + _ULPS), value + error), 1.0)
+
+
 def _check_gaussian_delta(delta: float) -> float:
     """Check delta as ``check_delta`` does, and that it is far above the underflow of Gaussian deltas."""
     if (checked := check_delta(delta)) < _LEAST_DELTA:

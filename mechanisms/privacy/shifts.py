@@ -13,6 +13,7 @@ import math
 import numpy as np
 from scipy import special
 
+from privopt.mechanisms.privacy.accounting import gaussian_profile
 from privopt.mechanisms.privacy.parameters import (
     check_count,
     check_delta,
@@ -25,6 +26,8 @@ from privopt.mechanisms.privacy.parameters import (
 _CELLS = 4096
 # Relative increase of the bound for rounding; the special functions used are accurate to 1e-11 or better.
 _ROUNDING = 1e-9
+# Range of chi, beyond which its probability is below the smallest double, and cells over it.
+_FARTHEST, _FINE_CELLS = 40.0, 8192
 
 
 def shift_delta(epsilon: float, sigma: float, shift: float, dof: int) -> float:
@@ -57,3 +60,32 @@ def sound_sigma(epsilon: float, delta: float, shift: float, dof: int) -> float:
     check_count(dof, "dof")
     start = shift * math.sqrt(dof) / epsilon
     return smallest_below(lambda sigma: shift_delta(epsilon, sigma, shift, dof), delta, start=start)
+
+
+def delta_before_gaussian(epsilon: float, sigma: float, shift: float, dof: int, mu: float) -> float:
+    """Bound the delta of a Gaussian perturbation as in ``shift_delta``, then a mu-GDP release, at epsilon.
+
+    The second release may depend on the first output w. With z(w) the log ratio of the densities of w, for
+    any set S the probability of the pair exceeds exp(epsilon) times that on the neighbour by at most the mean
+    of delta_mu(epsilon - z(w)), delta_mu the profile of mu-GDP at arguments of any sign. It decreases, and z
+    is at most a chi + a^2 / 2, a = shift / sigma. In each cell of a grid it is taken at the right end, so the
+    sum is an upper bound on any grid. If a step between the two costs (e, d), epsilon falls by e and delta
+    rises by d: outside an event of mass d its density is at most exp(e) times that on the neighbour.
+    """
+    a = shift / sigma
+    t = np.linspace(0.0, _FARTHEST, _FINE_CELLS + 1)
+    tail = special.gammaincc(dof / 2, t * t / 2)
+    cells = np.maximum(tail[:-1] - tail[1:], 0.0) + 1e-15 * tail[:-1]
+    total = float(np.sum(cells * gaussian_profile(mu, epsilon - a * (a / 2 + t[1:]))))
+    return min(1.0, (total + float(tail[-1])) * (1 + _ROUNDING) + 1e-300)
+
+
+def sigma_before_gaussian(epsilon: float, delta: float, shift: float, dof: int, mu: float) -> float:
+    """Return nearly the smallest sigma with ``delta_before_gaussian`` <= delta; never smaller than needed.
+
+    mu must leave room: its own delta at epsilon is below delta.
+    """
+    start = sound_sigma(epsilon, delta, shift, dof)
+    return smallest_below(
+        lambda sigma: delta_before_gaussian(epsilon, sigma, shift, dof, mu), delta, start=start
+    )

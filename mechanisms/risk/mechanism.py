@@ -22,6 +22,7 @@ from privopt.mechanisms.errors import PlanMismatchError, PrivacyParameterError
 from privopt.mechanisms.privacy.accounting import gaussian_mu
 from privopt.mechanisms.privacy.gradient_noise import VectorNoise, gaussian_releases, shared_by
 from privopt.mechanisms.privacy.noise import NoiseSource, checked_source
+from privopt.mechanisms.privacy.noisy_minimum import NoisyMinimum
 from privopt.mechanisms.privacy.noisy_moments import NoisyMoments
 from privopt.mechanisms.privacy.noisy_share import NoisyShare
 from privopt.mechanisms.privacy.parameters import check_count, check_delta, check_epsilon, within_doubles
@@ -57,6 +58,7 @@ class RealRelease:
         certificate: the evidence for the perturbed minimum, if any.
         share: the released share of positive records, if the release contains it.
         moments: the released second moments of features and numeric labels, if it contains them.
+        minimum: the point with the released Hessian at it, if it contains one.
     """
 
     point: Vector
@@ -65,6 +67,7 @@ class RealRelease:
     certificate: SmoothCertificate | None = dataclasses.field(default=None, repr=False)
     share: NoisyShare | None = None
     moments: NoisyMoments | None = dataclasses.field(default=None, repr=False)
+    minimum: NoisyMinimum | None = dataclasses.field(default=None, repr=False)
 
     def __getstate__(self) -> dict[str, Any]:
         fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}

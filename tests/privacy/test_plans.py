@@ -46,8 +46,9 @@ FACTS = st.builds(
 )
 # Costly to plan; their own tests below use few parameters.
 SAMPLED = ("dp-sgd", "dp-svrg", "dp-svrg++")
-# Purely private with a cost that grows with the dimension, or several noises: tests/mechanisms/nonconvex.
-ELSEWHERE = ("net", "dp-sosp", "dp-newton", "dp-spider", "dp-gd-so")
+# Purely private with a cost that grows with the dimension, or several noises: tests/mechanisms/nonconvex, and
+# tests/mechanisms/convex/test_perturbation_with_hessian.
+ELSEWHERE = ("net", "dp-sosp", "dp-newton", "dp-spider", "dp-gd-so", "objective-perturbation-hessian")
 QUICK = sorted(set(RISK_MECHANISMS) - set(SAMPLED) - set(ELSEWHERE))
 
 

@@ -16,8 +16,8 @@ from scipy.stats import norm
 from privopt.mechanisms import PrivateLogisticRegression
 from privopt.mechanisms.convex import objective_perturbation
 from privopt.mechanisms.convex.objective_perturbation import (
-    _HIDING_DELTA,
-    _HIDING_EPSILON,
+    HIDING_DELTA,
+    HIDING_EPSILON,
     ObjectivePerturbation,
 )
 from privopt.mechanisms.convex.output_perturbation import OutputPerturbation
@@ -268,7 +268,7 @@ def test_shares_of_several_releases_add_up_to_no_more_than_the_whole(monkeypatch
 
     monkeypatch.setattr(objective_perturbation, "gaussian_steps", record)
     ObjectivePerturbation.plan(RiskFacts(1000, P, LogisticLoss()), releases=3, epsilon=0.1, delta=1e-5)
-    for share, part, whole in zip(asked[0], (_HIDING_EPSILON, _HIDING_DELTA), (0.1, 1e-5), strict=True):
+    for share, part, whole in zip(asked[0], (HIDING_EPSILON, HIDING_DELTA), (0.1, 1e-5), strict=True):
         assert 1 - 1e-14 < 3 * Fraction(share) / Fraction(part) / Fraction(whole) <= 1
 
 

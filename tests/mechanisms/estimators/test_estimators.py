@@ -46,7 +46,14 @@ from privopt.problems.convex.sets.norm_balls import L1Ball
 from privopt.problems.convex.sets.simplex import Simplex
 from privopt.problems.datasets.synthetic import make_cells
 
-CONVEX_ONLY = ("dp-accmd", "dp-svrg", "dp-svrg++", "output-perturbation", "objective-perturbation")
+CONVEX_ONLY = (
+    "dp-accmd",
+    "dp-svrg",
+    "dp-svrg++",
+    "output-perturbation",
+    "objective-perturbation",
+    "objective-perturbation-hessian",
+)
 # Takes the squared and the logistic loss alone.
 QUADRATIC = ("sufficient-statistics",)
 

@@ -14,10 +14,11 @@ from scipy import stats
 from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.mechanisms.nonconvex.constrained import DPConstrainedStationaryPoint
 from privopt.mechanisms.nonconvex.newton import DPCubicNewton
-from privopt.mechanisms.nonconvex.second_order import CurvatureTest, MatrixNoise, SecondOrderMechanism
+from privopt.mechanisms.nonconvex.second_order import CurvatureTest, SecondOrderMechanism
 from privopt.mechanisms.nonconvex.stationary import DPStationaryPoint
 from privopt.mechanisms.privacy.accounting import gaussian_epsilon, gaussian_mu
 from privopt.mechanisms.privacy.gradient_noise import VectorNoise
+from privopt.mechanisms.privacy.matrix_noise import MatrixNoise
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.problems.convex.losses import HuberLoss, LogisticLoss, SigmoidLoss
 from privopt.problems.convex.regularizers import lasso, ridge
