@@ -488,8 +488,8 @@ class _Predictions:
             return np.asarray(risks @ np.arange(risks.shape[1], dtype=np.float64))
         predicted = np.asarray(model.predict(rows))
         if classes is None:
-            return predicted.astype(np.float64)
-        return np.argmax(predicted[:, None] == classes, axis=1).astype(np.float64)
+            return np.asarray(predicted, dtype=np.float64)
+        return np.asarray(np.argmax(predicted[:, None] == classes, axis=1), dtype=np.float64)
 
 
 class _OverspentError(PlanMismatchError):
