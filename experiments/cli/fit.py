@@ -79,7 +79,7 @@ tell = Console(soft_wrap=True, emoji=False)
 
 
 @dataclass(frozen=True)
-class _Steps:
+class Steps:
     """The parts of a fit that depend on the family: estimator from options, report, printing."""
 
     constructor: Callable[..., Callable[..., Any]]
@@ -88,13 +88,13 @@ class _Steps:
     counted: bool = False  # whether a long table may be reduced to its counts
 
 
-_STEPS = {
-    CARD.name: _Steps(card_constructor, card_report, show_card, counted=True),
-    LINEAR.name: _Steps(linear_constructor, linear_report, show_linear, counted=True),
-    ROBUST.name: _Steps(robust_constructor, linear_report, show_linear),
-    TREE.name: _Steps(tree_constructor, tree_report, show_tree),
-    RULES.name: _Steps(tree_constructor, tree_report, show_tree),
-    ADDITIVE.name: _Steps(tree_constructor, tree_report, show_tree),
+STEPS = {
+    CARD.name: Steps(card_constructor, card_report, show_card, counted=True),
+    LINEAR.name: Steps(linear_constructor, linear_report, show_linear, counted=True),
+    ROBUST.name: Steps(robust_constructor, linear_report, show_linear),
+    TREE.name: Steps(tree_constructor, tree_report, show_tree),
+    RULES.name: Steps(tree_constructor, tree_report, show_tree),
+    ADDITIVE.name: Steps(tree_constructor, tree_report, show_tree),
 }
 
 FIT_EXAMPLES = """Examples:
@@ -155,7 +155,7 @@ def fit(
 ) -> None:
     """Fit a private model and print it: a scorecard, linear model, decision tree or rule list."""
     family = requested_family(context)
-    steps_of = _STEPS[CARD.name if family is AUTO else family.name]
+    steps_of = STEPS[CARD.name if family is AUTO else family.name]
     construct = steps_of.constructor(context.params)  # reads the options of the family
     with ExitStack() as files:
         kept = files.enter_context(PaidFile(save, "--save"))
@@ -167,7 +167,7 @@ def fit(
         if family is AUTO:
             held = 2 if records.classes is None else len(records.classes)
             chosen = choose_model(records.unread().n_records, epsilon, classes=held)
-            steps_of = _STEPS[chosen.model]
+            steps_of = STEPS[chosen.model]
             construct = steps_of.constructor(context.params)
             tell.print(choice_line(chosen), markup=False, highlight=False)
         with stoppable(time_limit) as limits:

@@ -24,6 +24,8 @@ from privopt.problems.errors import PrivOptError
 # Summaries for ``--help``: the first paragraph of each command's own help.
 COMMANDS = {
     "fit": "Fit a private model and print it: a scorecard, linear model, decision tree or rule list.",
+    "search": "Search for the best of several private models, for one price: candidates and a budget in, one "
+    "model out.",
     "schema": "Write the skeleton of a schema, or learn a schema from a table, privately and paid for.",
     "estimate": "Release a private mean, or an estimate from subsets or tilted minima, of records in a file.",
     "plan": "Show the mechanism, noise and running time of a fit before any data are read: of a scorecard, "

@@ -49,6 +49,11 @@ class Labelled:
         """Return the records for an estimator; with ``counted``, a long table is reduced to its counts."""
         return self._records.then(partial(self._kept, counted))
 
+    def in_memory(self) -> tuple[Any, Any]:
+        """Return table and labels as objects, for an estimator that books before it looks at a cell."""
+        self._read = self._records._read()
+        return self._read
+
     def inferred(self, ledger: object) -> Schema:
         """Return the declared schema, or infer one from the records: a leak, which a ledger refuses."""
         if self.schema is not None:

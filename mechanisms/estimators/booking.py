@@ -25,7 +25,7 @@ from privopt.mechanisms.errors import BudgetExceededError, LedgerUnavailableErro
 from privopt.mechanisms.estimators.labels import check_given
 from privopt.mechanisms.estimators.repeats import warn_of_repeat
 from privopt.mechanisms.estimators.validation import without_values
-from privopt.mechanisms.privacy.ambient import CarriedBudgets, addresses_around, opened
+from privopt.mechanisms.privacy.ambient import CarriedBudgets, addresses_around, is_within_budget, opened
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.problems.arguments import told
 from privopt.problems.arrays import check_unmasked
@@ -124,8 +124,7 @@ def _covered(spend: PrivacySpend) -> None:
 def ledgers_of(ledger: Ledger | CarriedBudgets | str | Path | None) -> list[Ledger]:
     """Open the ledgers in which a release is booked: its own, or else the ambient ones."""
     if ledger is None:
-        addresses = addresses_around()
-        return opened(addresses) if addresses else []
+        return opened(addresses_around()) if is_within_budget() else []
     if isinstance(ledger, CarriedBudgets):
         return ledger.ledgers()
     from privopt.mechanisms.privacy.ledger import Ledger  # lazy: it imports a database library
@@ -180,7 +179,7 @@ def read_unbooked(ledger: object, records: Unread[Content], undeclared: Sequence
             f"declare {' and '.join(undeclared)}: in a search nothing is inferred from records, as all fits "
             "are booked before the first one reads them"
         )
-    if ledger is not None or (undeclared and addresses_around()):
+    if ledger is not None or (undeclared and is_within_budget()):
         raise InvalidInputError(
             f"declare {' and '.join(undeclared)}: with a ledger nothing is inferred from records, as a fit "
             "is booked before they are read"

@@ -19,7 +19,7 @@ import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -79,7 +79,7 @@ def budget(
         LedgerError: no such ledger, or one with several budgets, of which none is named.
     """
     book = _entered(epsilon, delta, rule, ledger)
-    block = _Block(book._address)
+    block = _Block(_resolved(book._address))
     _HERE.set((*_HERE.get(), block))
     _OPEN.append(block)
     try:
@@ -132,6 +132,11 @@ def _remove(folder: Path, process: int) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def is_within_budget() -> bool:
+    """Return whether there is an ambient budget here."""
+    return bool(_HERE.get() or _OPEN or os.environ.get(VARIABLE))
+
+
 def addresses_around() -> tuple[Address, ...]:
     """Return the addresses of all ambient ledgers, outer ones first; no ledger is opened.
 
@@ -144,7 +149,12 @@ def addresses_around() -> tuple[Address, ...]:
         return around
     from privopt.mechanisms.privacy.ledger.place import Address
 
-    return (Address.of(default), *around)
+    return (_resolved(Address.of(default)), *around)
+
+
+def _resolved(address: Address) -> Address:
+    """Return the address with an absolute path, which means the same in every folder and process."""
+    return replace(address, place=address.location) if address.is_file else address
 
 
 def opened(addresses: tuple[Address, ...]) -> list[Ledger]:
@@ -182,8 +192,7 @@ class CarriedBudgets:
     @classmethod
     def around(cls, *, fitted: bool) -> CarriedBudgets | None:
         """Return what an estimator takes along when it is pickled here; None outside all budgets."""
-        addresses = addresses_around()
-        return cls(() if fitted else addresses, _process()) if addresses else None
+        return cls(() if fitted else addresses_around(), _process()) if is_within_budget() else None
 
     @property
     def is_here(self) -> bool:
@@ -191,14 +200,14 @@ class CarriedBudgets:
         return self.process == _process()
 
     def ledgers(self) -> list[Ledger]:
-        """Open the ledgers.
+        """Open the ledgers, and those that are ambient here.
 
         Raises:
             LedgerError: they are not there, or the estimator was fitted before it was pickled.
         """
         try:
             if self.addresses:
-                return opened(self.addresses)
+                return opened((*self.addresses, *addresses_around()))
             raise LedgerError("a fitted model was pickled within a budget, whose address it does not keep")
         except LedgerError as error:
             error.add_note(

@@ -168,6 +168,21 @@ def test_environment_variable_is_around_the_process(tmp_path: Path, monkeypatch:
     tree().fit(*records())
 
 
+def test_ledger_of_a_block_is_the_same_in_every_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    durable = Ledger.create("ledger.db", 1)
+    (tmp_path / "elsewhere").mkdir()
+    other = Ledger.create(tmp_path / "elsewhere" / "ledger.db", 1)
+    with budget(ledger="ledger.db"):
+        monkeypatch.chdir(tmp_path / "elsewhere")
+        tree().fit(*records())
+    monkeypatch.chdir(tmp_path)
+    assert durable.total().epsilon == 0.5
+    assert other.entries() == []
+
+
 def test_exception_leaves_the_block_but_not_the_spend() -> None:
     X, y = records()
     X.loc[7, "town"] = "elsewhere"
@@ -260,9 +275,12 @@ def test_estimators_take_the_budget_to_other_processes(monkeypatch: pytest.Monke
             assert book.total().epsilon == pytest.approx(1.0)
             with pytest.raises(BudgetExceededError):
                 clone(there[2]).fit(*records())
+            with budget(epsilon=1) as around:
+                clone(there[0]).set_params(epsilon=0.05).fit(*records())
+            assert around.total().epsilon == 0.05  # the budgets of both processes
             back = pickle.dumps(there[0].set_params(epsilon=0.1).fit(*records()))
         assert pickle.loads(back).ledger is None
-    assert book.total().epsilon == pytest.approx(1.1)
+    assert book.total().epsilon == pytest.approx(1.15)
 
 
 def test_fitted_models_take_no_address_along(monkeypatch: pytest.MonkeyPatch) -> None:
