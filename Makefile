@@ -7,7 +7,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PACKAGES := -p privopt.problems -p privopt.oracles -p privopt.mechanisms -p privopt.experiments
 
-.PHONY: demo peers test test-lowest test-lowest-core test-bounds test-slow test-spark mutants docs lint imports types tree clean
+.PHONY: demo peers test test-browser test-lowest test-lowest-core test-bounds test-slow test-spark mutants docs lint imports types tree clean
 
 demo: $(VENV)/ready
 	$(BIN)/privopt demo --output demo-output
@@ -35,6 +35,11 @@ test-spark: .venv-spark/ready
 WORKERS := -n 2 --dist worksteal
 test: lint types
 	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(WORKERS)
+
+# Pages in Chromium, which has to be installed, with the rules of axe for accessibility; only axe's script is used.
+test-browser: $(VENV)/ready
+	$(BIN)/python -m pip install --quiet --no-deps 'axe-playwright-python>=0.1.8,<1'
+	$(BIN)/python -m pytest -m slow tests/test_browser.py
 
 test-slow: $(VENV)/ready
 	$(BIN)/python -m pytest -m slow

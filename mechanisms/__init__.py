@@ -71,6 +71,7 @@ _HOMES = {
     "budget": "privacy.ambient",
     "choose_model": "estimators.model_choice",
     "evaluate": "estimators.evaluate",
+    "fit_with_learned_schema": "estimators.learned_fit",
     "learn_schema": "estimators.learn_schema",
 }
 __all__ = sorted(_HOMES)
@@ -116,6 +117,7 @@ if TYPE_CHECKING:  # the same names, for type checkers
     )
     from privopt.mechanisms.estimators.evaluate import evaluate as evaluate
     from privopt.mechanisms.estimators.learn_schema import learn_schema as learn_schema
+    from privopt.mechanisms.estimators.learned_fit import fit_with_learned_schema as fit_with_learned_schema
     from privopt.mechanisms.estimators.model_choice import choose_model as choose_model
     from privopt.mechanisms.estimators.robust import PrivateRobustClassifier as PrivateRobustClassifier
     from privopt.mechanisms.estimators.robust import PrivateRobustRegression as PrivateRobustRegression

@@ -8,6 +8,7 @@ from enum import Enum
 from privopt.oracles.errors import CertificateError
 from privopt.problems.discrete.lattice import IntArray
 from privopt.problems.discrete.objective import from_fixed
+from privopt.problems.notebooks import html_facts
 
 
 class Status(Enum):
@@ -68,6 +69,21 @@ class Certificate:
             f"{self.status.name} value={self.value:.6g} bound={self.bound:.6g} gap={self.gap:.3g} "
             f"({proof}, {self.oracle}, {self.nodes} nodes, {self.seconds:.3g} s)"
         )
+
+    def _repr_html_(self) -> str:
+        """Return a table for notebooks, which says that nothing of it is private."""
+        facts = {
+            "status": self.status.name,
+            "value": f"{self.value:.6g}",
+            "proved bound": f"{self.bound:.6g}",
+            "gap": f"{self.gap:.3g}",
+            "first of all minimisers": "proved" if self.lexicographic else "not proved",
+            "proof in": "integer arithmetic" if self.exact else "floating point",
+            "oracle": self.oracle,
+            "nodes": self.nodes,
+            "seconds": f"{self.seconds:.3g}",
+        }
+        return html_facts("Certificate (not private: it depends on the records)", facts)
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from privopt.experiments.cli.families import (
     requested_family,
 )
 from privopt.experiments.cli.files import PaidFile, showing
+from privopt.experiments.cli.learned import read_for_learning
 from privopt.experiments.cli.linear import (
     linear_constructor,
     linear_report,
@@ -43,6 +44,7 @@ from privopt.experiments.cli.options import (
     JsonOption,
     LabelOption,
     LatticeOption,
+    LearnOption,
     LedgerOption,
     LossOption,
     MarkersOption,
@@ -122,6 +124,7 @@ def fit(
     target: TargetOption = None,
     table: TableOption = None,
     schema: SchemaOption = None,
+    learn_schema: LearnOption = None,
     classes: ClassesOption = None,
     na_values: MarkersOption = None,
     model: ModelOption = None,
@@ -162,8 +165,13 @@ def fit(
         report = None if json_file is None else files.enter_context(PaidFile(json_file, "--json"))
         book = None if ledger is None else open_ledger(ledger)
         with accounted(book):
-            facts = marked_schema(schema, na_values)
-            records = read_labelled(data, target, facts, split_classes(classes), table)
+            labels = split_classes(classes)
+            if learn_schema is None:
+                learning = None
+                records = read_labelled(data, target, marked_schema(schema, na_values), labels, table)
+            else:
+                learning = read_for_learning(data, target, schema, labels, table, na_values, learn_schema)
+                records = learning.records
         if family is AUTO:
             held = 2 if records.classes is None else len(records.classes)
             chosen = choose_model(records.unread().n_records, epsilon, classes=held)
@@ -173,14 +181,18 @@ def fit(
         with stoppable(time_limit) as limits:
             began = time.monotonic()
             with accounted(book):
-                made = construct(
-                    schema=records.inferred(book) if family is LINEAR else records.schema,
-                    classes=records.classes,
-                    limits=limits,
-                    ledger=book,
-                    insecure_seed=insecure_seed,
-                )
-                fitted = made.fit(records.unread(counted=steps_of.counted))
+                common: dict[str, Any] = {
+                    "classes": records.classes,
+                    "limits": limits,
+                    "ledger": book,
+                    "insecure_seed": insecure_seed,
+                }
+                if learning is None:
+                    facts = records.inferred(book) if family is LINEAR else records.schema
+                    made = construct(schema=facts, **common)
+                    fitted = made.fit(records.unread(counted=steps_of.counted))
+                else:
+                    fitted = learning.fit(construct(schema=None, **common))
                 fitted.target_ = records.target
             # Saved before it is printed, so that a broken terminal, pipe or full disk cannot lose it.
             kept.keep(json.dumps(fitted.to_dict(), indent=2) + "\n")

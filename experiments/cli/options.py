@@ -59,6 +59,15 @@ ClassesOption = Annotated[
         rich_help_panel=_DATA,
     ),
 ]
+LearnOption = Annotated[
+    float | None,
+    typer.Option(
+        "--learn-schema",
+        help="Learn the schema from the records, as `privopt schema learn` does, for this share of the "
+        "budget, as in .1: schema and model are one release. --schema declares columns that are known.",
+        rich_help_panel=_DATA,
+    ),
+]
 MarkersOption = Annotated[
     str | None,
     typer.Option(

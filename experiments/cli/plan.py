@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -38,7 +37,6 @@ from privopt.experiments.cli.parsing import parse_delta, split_classes
 from privopt.experiments.cli.running import open_ledger
 from privopt.experiments.cli.scorecard import card_constructor
 from privopt.experiments.cli.tree import choice_line, tree_constructor
-from privopt.experiments.cli.tree import plan_lines as tree_plan_lines
 from privopt.experiments.cli.tree import plan_report as tree_plan_report
 from privopt.mechanisms.discrete.subset import SubsetPlan
 from privopt.mechanisms.errors import BudgetExceededError
@@ -52,8 +50,8 @@ from privopt.mechanisms.scorecards.card_plan import CardPlan
 from privopt.mechanisms.scorecards.effort import MOST_WORK
 from privopt.problems.convex.losses import LogisticLoss
 from privopt.problems.convex.unclipped import PLAIN_SQUARES
-from privopt.problems.discrete.lattice import IntegerLattice
 from privopt.problems.errors import InvalidInputError
+from privopt.problems.notebooks import text_of
 from privopt.problems.tables.schema import Schema
 
 app = typer.Typer()
@@ -114,7 +112,7 @@ def plan(
         shown = plan_report(card, records), _lines(card, records), card.spend
     else:
         tree = tree_constructor(options)(schema=columns, classes=split_classes(classes)).plan(records)
-        shown = tree_plan_report(tree), tree_plan_lines(tree), tree.spend
+        shown = tree_plan_report(tree), str(tree).split("\n"), tree.spend
     report, lines, spend = shown
     if chosen is not None:
         report = {"model": chosen.model, "model_reason": chosen.reason, **report}
@@ -209,25 +207,8 @@ def plan_report(planned: CardPlan, records: int) -> dict[str, Any]:
 
 
 def _lines(planned: CardPlan, records: int) -> list[str]:
-    made = planned.plan
-    noise = ", ".join(f"{key} = {value:.6g}" for key, value in made.noise.items())
-    if planned.seconds is None:
-        time = (
-            "not bounded by public facts: a search, whose time depends on the records. Give a --time-limit; "
-            "a search that it stops releases nothing, and what a ledger booked stays spent"
-        )
-    else:
-        seconds = max(planned.seconds, 0.1)
-        time = f"about {seconds:.1g} s on one idle core, once the table is read; it is sure to end"
-    return [
-        f"mechanism: {made.name} ({planned.reason})",
-        f"spend: {planned.spend}",
-        f"weights: {_weights(made.lattice)}",
-        *([f"constraints: {'; '.join(map(str, planned.constraints))}"] if planned.constraints else []),
-        f"noise: {noise}",
-        *_measure_lines(planned.noise_to_signal(records)),
-        f"time: {time}",
-    ]
+    *first, time = text_of(planned.facts).split("\n")
+    return [*first, *_measure_lines(planned.noise_to_signal(records)), time]
 
 
 def _measure_lines(measure: NoiseToSignal | None) -> list[str]:
@@ -235,13 +216,3 @@ def _measure_lines(measure: NoiseToSignal | None) -> list[str]:
     if measure is None:
         return []
     return [f"noise / signal: {measure}", *([f"warning: {measure.warning}"] if measure.is_noise else [])]
-
-
-def _weights(lattice: IntegerLattice) -> str:
-    """Describe the bounds of the weights: by groups of features if at most three differ, else the lattice."""
-    pairs = list(zip(lattice.low.tolist(), lattice.high.tolist(), strict=True))
-    kinds = Counter(pairs[:-1])
-    if len(set(pairs)) == 1 or len(kinds) > 3:
-        return str(lattice)
-    features = [f"{low} to {high} for each of {count} features" for (low, high), count in kinds.items()]
-    return ", ".join([*features, f"{pairs[-1][0]} to {pairs[-1][1]} for the intercept"])

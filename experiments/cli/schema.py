@@ -146,7 +146,9 @@ def learn(
             report = None if json_file is None else files.enter_context(PaidFile(json_file, "--json"))
         book = None if ledger is None or plan else open_ledger(ledger)
         with accounted(book):
-            given = _read(data, types, known, [*_listed("--leave-out", leave_out), *filter(None, [target])])
+            given = read_unlearned(
+                data, types, known, [*_listed("--leave-out", leave_out), *filter(None, [target])]
+            )
             made = SchemaPlan.plan(
                 given.types,
                 given.n_records,
@@ -169,7 +171,7 @@ def learn(
 
 
 @dataclass(frozen=True)
-class _Given:
+class Unlearned:
     """A table that has not been interpreted, and the declared types of its columns."""
 
     frame: Any
@@ -180,7 +182,7 @@ class _Given:
         return len(self.frame)
 
 
-def _read(data: str, types: str | None, known: Schema | None, left: list[str]) -> _Given:
+def read_unlearned(data: str, types: str | None, known: Schema | None, left: list[str]) -> Unlearned:
     """Open a table; no cell is interpreted.
 
     Raises:
@@ -189,7 +191,7 @@ def _read(data: str, types: str | None, known: Schema | None, left: list[str]) -
     declared = _pairs(types)
     if data == "adult23":
         frame = adult23_frame()
-        return _Given(frame, types_of_frame(frame, declared, known, left))
+        return Unlearned(frame, types_of_frame(frame, declared, known, left))
     if is_engine_address(data):
         raise InvalidInputError("a schema is learned from a file: tables in engines are not supported")
     held = _file_types(data)
@@ -203,7 +205,7 @@ def _read(data: str, types: str | None, known: Schema | None, left: list[str]) -
             f"column {bad[0]} of the table holds times, lists or the like: make numbers or text of it, or "
             "leave it out with --leave-out"
         )
-    return _Given(frame, types_of_frame(frame, unclear | declared, known, left))
+    return Unlearned(frame, types_of_frame(frame, unclear | declared, known, left))
 
 
 def _file_types(data: str) -> dict[str, str]:

@@ -127,6 +127,17 @@ def read_labelled(
         frame = read_table(Path(data), _as_written(data, schema, target, classes))
     if table is not None:
         raise InvalidInputError("--table names a table of a database, whose URL is --data")
+    return labelled(frame, target, schema, classes)
+
+
+def labelled(
+    frame: pd.DataFrame, target: str, schema: Schema | None, classes: tuple[Any, ...] | None
+) -> Labelled:
+    """Take the labels from a table in memory; no cell is interpreted yet.
+
+    Raises:
+        InvalidInputError: a table without the label column, or a schema that declares it.
+    """
     names = list(map(str, frame.columns))
     if target not in names:
         raise InvalidInputError(f"--target: no {missing_columns([target], names)}")

@@ -95,23 +95,6 @@ def choice_line(chosen: ModelChoice) -> str:
     return f"model: {chosen.model} ({chosen.reason})"
 
 
-def plan_lines(planned: TreePlan | AdditivePlan) -> list[str]:
-    """Return the lines that describe a plan."""
-    if isinstance(planned, AdditivePlan):
-        tree = (f"tree: {line}" for line in plan_lines(planned.tree))
-        return [f"spend: {planned.spend}", f"card: {planned.card.plan.name} ({planned.card.reason})", *tree]
-    choice, levels = planned.plan.choice, planned.plan.levels
-    return [
-        f"spend: {planned.spend}",
-        *([f"in detail: {planned.spend.note}"] if planned.spend.note else []),
-        f"levels: {levels} ({planned.plan.reason})",
-        f"predicates: {planned.predicates}; models: {float(choice.lattice.box_size):.3g}",
-        f"noise: beta = {choice.beta:.6g}",
-        f"about {max(planned.seconds, 0.01):.2g} s of processor time and {planned.memory / 1e6:.3g} MB, "
-        "whatever the labels are; compiling takes some 7 s more once",
-    ]
-
-
 def plan_report(planned: TreePlan | AdditivePlan) -> dict[str, Any]:
     """Return the plan as plain numbers and strings."""
     if isinstance(planned, AdditivePlan):

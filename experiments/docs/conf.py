@@ -15,10 +15,13 @@ project = "privopt"
 author = copyright = "the privopt contributors"
 release = version = installed("privopt")
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_design"]
+myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 3
 napoleon_use_ivar = True
 html_theme = "furo"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
 html_title = "privopt"
 html_show_sphinx = False
 smartquotes = False  # options begin with two hyphens
@@ -49,13 +52,20 @@ def _barred(parts: list[str]) -> list[str]:
     return [part.replace("|", r"\|") if k % 2 == 0 else part for k, part in enumerate(parts)]
 
 
+def untyped(app: Sphinx, what: str, name: str, thing: object, options: object, lines: list[str]) -> None:
+    """Keep napoleon from reading "The width: a number" of a property as a type and a description."""
+    if what in ("property", "attribute"):
+        lines.insert(0, "")
+
+
 def inherited(app: Sphinx, what: str, name: str, thing: object, skip: bool, options: object) -> bool | None:
     """Members that scikit-learn brings along have their pages there."""
     return True if (getattr(thing, "__module__", "") or "").startswith("sklearn.") else None
 
 
 def setup(app: Sphinx) -> None:
-    """Connect the three."""
+    """Connect them."""
     app.add_directive("commands", Commands)
+    app.connect("autodoc-process-docstring", untyped, priority=400)  # before napoleon
     app.connect("autodoc-process-docstring", literal_bars)
     app.connect("autodoc-skip-member", inherited)

@@ -13,11 +13,13 @@ _TOTAL, _SAMPLING = "#0072B2", "#000000"
 def forest_plot(found: Summary) -> Figure:
     """Draw a line for each interval; over it, thick, the interval that sampling alone would give.
 
-    An interval without bounds is named, without a line.
+    An interval without bounds is named, without a line. The intercept is left out: on its scale the others
+    could not be seen.
     """
-    figure = Figure(figsize=(7, 1.2 + 0.32 * len(found)), layout="constrained")
+    shown = [one for one in found if one.name != "intercept"] or list(found)
+    figure = Figure(figsize=(7, 1.2 + 0.32 * len(shown)), layout="constrained")
     axes = figure.subplots()
-    for row, one in enumerate(found):
+    for row, one in enumerate(shown):
         if not (math.isfinite(one.low) and math.isfinite(one.high)):
             axes.text(0.01, row, "no bound", transform=axes.get_yaxis_transform(), va="center", fontsize=9)
             continue
@@ -27,8 +29,8 @@ def forest_plot(found: Summary) -> Figure:
         axes.plot([low, high], [row, row], color=_SAMPLING, linewidth=4, solid_capstyle="butt")
         axes.plot(one.estimate, row, "o", color=_TOTAL, markersize=5)
     axes.axvline(0, color="#777777", linewidth=0.8, linestyle="--")
-    axes.set_yticks(range(len(found)), [one.name for one in found])
-    axes.set_ylim(len(found) - 0.4, -0.6)
+    axes.set_yticks(range(len(shown)), [one.name for one in shown])
+    axes.set_ylim(len(shown) - 0.4, -0.6)
     axes.set_xlabel(f"coefficient, {100 * found.confidence:.4g}% interval; thick: without noise for privacy")
     axes.grid(axis="x", alpha=0.3)
     return figure

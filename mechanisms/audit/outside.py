@@ -33,7 +33,7 @@ from privopt.mechanisms.errors import AuditError
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.registry import Family
 from privopt.oracles.draw.interface import Law
-from privopt.problems.convex.unclipped import PLAIN_SQUARES
+from privopt.problems.convex.unclipped import PLAIN_SQUARES, UnclippedRisk, unclipped_facts
 from privopt.problems.discrete.lattice import IntegerLattice
 
 Floats = NDArray[np.float64]
@@ -63,6 +63,18 @@ class TableSampler:
         return np.array([(one[0] if isinstance(one, list) else one).point[-1] for one in found])
 
 
+@dataclass(frozen=True)
+class UnclippedSampler:
+    """Sampler of the number that a plan's release returns for three records, one label far from 0."""
+
+    plan: Any
+    label: float
+
+    def __call__(self, runs: int, noise: NoiseSource) -> Floats:
+        risk = UnclippedRisk(np.ones((3, 1)), np.array([self.label, 0.0, 0.0]), PLAIN_SQUARES)
+        return np.array([self.plan.release(risk, noise).point[0] for _ in range(runs)])
+
+
 def outside_claims(kind: type[Any]) -> tuple[AuditedClaim, ...]:
     """Claims of a mechanism class to audit, by its family.
 
@@ -75,6 +87,8 @@ def outside_claims(kind: type[Any]) -> tuple[AuditedClaim, ...]:
         return _lattice_claims(kind)
     if family is Family.RISK:
         return (_risk_claim(kind),)
+    if family is Family.UNBOUNDED_RISK:
+        return (_unclipped_claim(kind),)
     if family in (Family.MEAN, Family.UNBOUNDED_FIT):
         return (_table_claim(kind, family is Family.UNBOUNDED_FIT),)
     raise AuditError(
@@ -142,12 +156,29 @@ def _risk_claim(kind: type[Any]) -> AuditedClaim:
     return _claim(kind, f"outlier, n = {first.facts.n_records}, d = 1", planned, samplers)
 
 
-def _table_claim(kind: type[Any], labelled: bool) -> AuditedClaim:
+def _unclipped_claim(kind: type[Any]) -> AuditedClaim:
+    given, facts = _public_facts(kind), unclipped_facts(3, 1, PLAIN_SQUARES)
+
+    def planned(epsilon: float) -> Any:
+        return kind.plan(facts, epsilon=epsilon, delta=_DELTA, **given)
+
+    def samplers(plan: Any) -> tuple[Sampler, Sampler]:
+        return _binned(UnclippedSampler(plan, _FAR), UnclippedSampler(plan, -_FAR))
+
+    return _claim(kind, f"outlier, n = 3, d = 1, {sorted(given)}", planned, samplers)
+
+
+def _public_facts(kind: type[Any]) -> dict[str, Any]:
+    """Return the facts about records without bounds that a plan asks for, by name."""
     known = {"moment": 1.0, "mean_range": (-1.0, 1.0), "loss": PLAIN_SQUARES, "steps": 1}
     bases: tuple[Any, ...] = kind.__mro__  # a plan may pass the rest on
-    plans = [base.plan for base in bases if "plan" in vars(base)]
-    asked = {name for plan in plans for name in inspect.signature(plan).parameters}
-    given = {name: value for name, value in known.items() if name in asked}
+    plans = [vars(base)[name] for base in bases for name in ("plan", "_calibrated") if name in vars(base)]
+    asked = {name for plan in plans for name in inspect.signature(plan.__func__).parameters}
+    return {name: value for name, value in known.items() if name in asked}
+
+
+def _table_claim(kind: type[Any], labelled: bool) -> AuditedClaim:
+    given = _public_facts(kind)
 
     def planned(epsilon: float) -> Any:
         return kind.plan(2, 1, epsilon=epsilon, delta=_DELTA, **given)

@@ -37,6 +37,7 @@ from privopt.mechanisms.audit.neighbours import (
 from privopt.mechanisms.audit.nonconvex import NONCONVEX_AUDITS
 from privopt.mechanisms.audit.opsamp import OPSAMP_AUDITS
 from privopt.mechanisms.audit.perturbed_hessian import perturbed_hessian_claims
+from privopt.mechanisms.audit.schemas import schema_claims
 from privopt.mechanisms.audit.scorecards import means_claims, prevalence_claims, seeded_claims
 from privopt.mechanisms.audit.selection import selection_claims
 from privopt.mechanisms.audit.subset import subset_claims
@@ -51,6 +52,7 @@ from privopt.mechanisms.discrete.subset import SubsetPlan
 from privopt.mechanisms.evaluation.histogram import HistogramPlan
 from privopt.mechanisms.evaluation.leaves import LeafPlan
 from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.mechanisms.schemas.learning import SchemaPlan
 from privopt.mechanisms.scorecards.prevalence import PrevalencePlan
 from privopt.mechanisms.scorecards.seeded import SeededScorecard
 from privopt.mechanisms.scorecards.units import NumberMeans
@@ -159,6 +161,7 @@ AUDITS: Mapping[str, Callable[[], tuple[AuditedClaim, ...]]] = {
     "rule-list": rule_list_claims,
     LeafPlan.name: leaf_claims,
     SelectionPlan.name: selection_claims,
+    SchemaPlan.name: schema_claims,
     SubsetPlan.name: subset_claims,
     **HEAVY_TAILED_AUDITS,
     **NEWTON_AUDITS,

@@ -32,6 +32,7 @@ from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.mechanisms.scorecards.card_plan import CardPlan
 from privopt.oracles.limits import Limits, check_limits
 from privopt.problems.errors import InvalidInputError
+from privopt.problems.notebooks import html_facts, text_of
 from privopt.problems.tables.schema import Schema
 
 if TYPE_CHECKING:
@@ -55,6 +56,19 @@ class AdditivePlan:
     card: CardPlan
     tree: TreePlan
     spend: PrivacySpend
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """The plan in words, by name of the fact."""
+        tree = {f"tree: {name}": fact for name, fact in self.tree.facts.items()}
+        return {"spend": str(self.spend), "card": f"{self.card.plan.name} ({self.card.reason})", **tree}
+
+    def __str__(self) -> str:
+        return text_of(self.facts)
+
+    def _repr_html_(self) -> str:
+        """Return a table for notebooks."""
+        return html_facts("Plan of a card and a tree", self.facts)
 
 
 class PrivateAdditiveTreeClassifier(

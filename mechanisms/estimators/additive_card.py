@@ -95,5 +95,5 @@ def additive_page(
         promises="\n".join(
             f"<li>{escape(line)}</li>" for line in promises(card.spend, None, evaluation, seen, "model")
         ),
-        spend=escape(for_experts(card.spend)),
+        spend=escape(for_experts(card.spend, card.to_dict())),
     )

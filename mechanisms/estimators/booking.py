@@ -176,8 +176,8 @@ def read_unbooked(ledger: object, records: Unread[Content], undeclared: Sequence
     """
     if _CHARGED.get() is not None:
         raise InvalidInputError(
-            f"declare {' and '.join(undeclared)}: in a search nothing is inferred from records, as all fits "
-            "are booked before the first one reads them"
+            f"declare {' and '.join(undeclared)}: nothing is inferred from records where several releases "
+            "are booked as one, before the first of them reads records"
         )
     if ledger is not None or (undeclared and is_within_budget()):
         raise InvalidInputError(

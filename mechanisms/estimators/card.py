@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 
 from privopt.mechanisms.evaluation.risk import RiskTable
 from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.problems.notebooks import html_table
 from privopt.problems.tables.columns import Binned, Categorical, Column, Numeric
 from privopt.problems.tables.missing import plain_column
 from privopt.problems.tables.schema import Schema
@@ -138,6 +139,11 @@ class Card:
             + (", and the risks show how likely each class is." if self.risks is not None else ".")
             + " A larger weight of the rarer class (class_weight) may help."
         )
+
+    def _repr_html_(self) -> str:
+        """Return a table of the points for notebooks."""
+        rows = [(column.name, *line) for column in self.columns for line in column.lines()]
+        return html_table(self.rule, ("column", "level", "points"), rows)
 
     def without_negative_points(self) -> Card:
         """Return an equivalent card without negative points: columns and threshold are shifted."""

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+import re
+from collections.abc import Mapping
+from hashlib import sha256
 from html import escape
 from importlib import resources
+from importlib.metadata import version
 from string import Template
+from typing import Any
 
 from privopt.mechanisms.estimators.card import Card, CardColumn, number
 from privopt.mechanisms.evaluation.metrics import NAMES, Evaluation
@@ -85,7 +90,7 @@ def card_page(
         promises="\n".join(
             f"<li>{escape(line)}</li>" for line in promises(card.spend, card.n_records, evaluation, seen)
         ),
-        spend=escape(for_experts(card.spend)),
+        spend=escape(for_experts(card.spend, card.to_dict())),
     )
 
 
@@ -116,13 +121,13 @@ def _box(box: str, column: CardColumn, largest: float) -> str:
             _LEVEL.substitute(
                 box=box,
                 points=points,
-                level=escape(level),
+                level=breakable(level),
                 sign="minus" if points < 0 else "plus",
                 shade=round(70 * abs(points) / largest),
                 text=number(points),
             )
         )
-    return f"<fieldset><legend>{escape(column.name)}</legend>{''.join(rows)}</fieldset>"
+    return f"<fieldset><legend>{breakable(column.name)}</legend>{''.join(rows)}</fieldset>"
 
 
 def _risks(card: Card) -> str:
@@ -144,9 +149,16 @@ def _risks(card: Card) -> str:
     return _RISKS.substitute(positive=escape(card.names[1]), interval=interval, rows="\n".join(rows))
 
 
-def for_experts(spend: PrivacySpend) -> str:
-    """Return the spend in technical terms, for the page."""
-    return f"For experts: {spend}" + (f". In detail: {spend.note}" if spend.note else "")
+def for_experts(spend: PrivacySpend, model: Mapping[str, Any]) -> str:
+    """Return the spend in technical terms, the version, and a number that tells models apart."""
+    detail = f". In detail: {spend.note}" if spend.note else ""
+    number = sha256(json.dumps(model, sort_keys=True, default=str).encode()).hexdigest()[:8]
+    return f"For experts: {spend}{detail}. privopt {version('privopt')}, model {number}"
+
+
+def breakable(name: str) -> str:
+    """Return a name as HTML in which lines break after separators rather than within words."""
+    return re.sub(r"([_./:-])(?=\w)", r"\1<wbr>", escape(name))
 
 
 def quality(evaluation: Evaluation, seen: bool, noun: str = "card") -> str:

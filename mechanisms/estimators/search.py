@@ -29,7 +29,7 @@ from privopt.mechanisms.estimators.labels import (
 )
 from privopt.mechanisms.estimators.predictions import for_workers
 from privopt.mechanisms.estimators.public_facts import declared_schema, public_delta
-from privopt.mechanisms.estimators.rowwise import FreshModel, is_own
+from privopt.mechanisms.estimators.rowwise import FreshModel, check_rowwise_scores, is_own
 from privopt.mechanisms.estimators.search_advice import expected_lines
 from privopt.mechanisms.estimators.validation import as_table, validated
 from privopt.mechanisms.privacy.ambient import CarriedBudgets
@@ -42,6 +42,7 @@ from privopt.mechanisms.tuning.selection import BestRun, Notion, Run, SelectionP
 from privopt.oracles.limits import Limits, Watch, check_limits, started
 from privopt.problems.arguments import check_real, told
 from privopt.problems.errors import InvalidInputError, PrivOptError
+from privopt.problems.notebooks import html_table
 from privopt.problems.tables.counted import CountedRecords
 from privopt.problems.tables.partitions import is_dask
 from privopt.problems.tables.sources import is_engine_table
@@ -91,6 +92,11 @@ class SearchPlan:
     def __str__(self) -> str:
         return "\n".join((f"spend: {self.spend}", *self.expected))
 
+    def _repr_html_(self) -> str:
+        """Return a table of the candidates for notebooks."""
+        rows = [(_words(params),) for params in self.candidates]
+        return html_table(str(self), ("candidate",), rows)
+
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
@@ -128,7 +134,8 @@ class PrivateSearchCV(BookedEstimator, MetaEstimatorMixin, BaseEstimator):  # ty
 
     The claim of an estimator from outside this package is its own: it needs a parameter ``epsilon`` (with
     ``delta`` unless it is purely private) or ``mu``, which must bound its privacy under replacement of one
-    record, and the spend says that the claim relies on it.
+    record, and the spend says that the claim relies on it. Its predictions of made-up rows are compared: if
+    they change with the rows they are made with, the run fails.
 
     Args:
         estimator: an estimator, or a list of them; all of their public facts are declared. ``ledger``,
@@ -432,13 +439,26 @@ class _Search:
             with warnings.catch_warnings():  # how often they appear would tell the number of runs
                 warnings.simplefilter("ignore")
                 model = self._fitted(number, fitted)
-                scorer = for_workers(model) if is_own(model) else FreshModel.of(model).copy()
-                scores = self.score.of(scorer, X, labels)
+                scores = self.score.of(self._scorer(model, X), X, labels)
             return Run(_Made(model, number), self.planned.selection.score.release(scores, self.source))
         except _OverspentError:
             raise
         except Exception:
             return Run(None, -np.inf)
+
+    def _scorer(self, model: Any, X: Any) -> Any:
+        """Return a copy of the model that scores records.
+
+        Raises:
+            InvalidInputError: predictions of a model from outside this package depend on the rows they are
+                made with, so that one record could move every score.
+        """
+        if is_own(model):
+            return for_workers(model)
+        fresh, columns = FreshModel.of(model), getattr(X, "columns", None)
+        predictions = _Predictions(fresh, self.score, int(X.shape[1]), columns)
+        check_rowwise_scores(predictions, getattr(model, "schema", None))
+        return fresh.copy()
 
     def _fitted(self, number: int, fitted: _Part) -> Any:
         model = _with_budget(self.candidates[number], self.planned.selection, self.given_delta)
@@ -456,6 +476,26 @@ class _Search:
         with charged(check):
             model.fit(fitted.X, fitted.y)
         return model
+
+
+@dataclass(frozen=True)
+class _Predictions:
+    """Predictions of copies of a model, as one number a row."""
+
+    model: FreshModel
+    score: _Score
+    n_features_in_: int
+    feature_names_in_: Any
+
+    def decision_function(self, rows: Any) -> NDArray[np.float64]:
+        model, classes = self.model.copy(), self.score.classes
+        if self.score.name == "brier":
+            risks = np.asarray(model.predict_proba(rows), dtype=np.float64)
+            return np.asarray(risks @ np.arange(risks.shape[1], dtype=np.float64))
+        predicted = np.asarray(model.predict(rows))
+        if classes is None:
+            return np.asarray(predicted, dtype=np.float64)
+        return np.asarray(np.argmax(predicted[:, None] == classes, axis=1), dtype=np.float64)
 
 
 class _OverspentError(PlanMismatchError):

@@ -39,7 +39,8 @@ class PrivateSubsetSelector(SelectorMixin, BookedEstimator, BaseEstimator):  # t
 
     Privacy: epsilon-differential privacy (pure) for the chosen columns, for data sets that differ by
     *replacing one record*; n, the number of columns and every parameter are public. Outside the guarantee:
-    running time, whether data were refused (NaN), and whether a draw finished within its limits.
+    running time, whether data were refused (NaN, or columns too far out of scale to certify a loss), and
+    whether a draw finished within its limits.
 
     Args:
         n_features_to_select: s, the number of columns to choose, 1 to 40.

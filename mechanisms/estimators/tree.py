@@ -49,6 +49,7 @@ from privopt.problems.discrete.predicates import PredicateTable
 from privopt.problems.discrete.rule_list import RuleList
 from privopt.problems.discrete.tree import DecisionTree
 from privopt.problems.errors import InvalidInputError
+from privopt.problems.notebooks import html_facts, text_of
 from privopt.problems.tables.counted import CountedRecords
 from privopt.problems.tables.partitions import is_dask
 from privopt.problems.tables.predicates import Predicates
@@ -101,6 +102,27 @@ class TreePlan:
     predicates: int
     seconds: float
     memory: float
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """The plan in words, by name of the fact."""
+        choice = self.plan.choice
+        size = f"{max(self.seconds, 0.01):.2g} s of processor time and {self.memory / 1e6:.3g} MB"
+        return {
+            "spend": str(self.spend),
+            **({"in detail": self.spend.note} if self.spend.note else {}),
+            "levels": f"{self.plan.levels} ({self.plan.reason})",
+            "predicates": f"{self.predicates}; models: {float(choice.lattice.box_size):.3g}",
+            "noise": f"beta = {choice.beta:.6g}",
+            "time": f"about {size}, whatever the labels are; compiling takes some 7 s more once",
+        }
+
+    def __str__(self) -> str:
+        return text_of(self.facts)
+
+    def _repr_html_(self) -> str:
+        """Return a table for notebooks."""
+        return html_facts("Plan of a tree or rule list", self.facts)
 
 
 class _PrivateBranchingClassifier(

@@ -202,6 +202,10 @@ class TreeCard:
         lines += ["", f"Privacy: {markdown_cell(str(self.spend))}."]
         return "\n".join(lines) + "\n"
 
+    def _repr_html_(self) -> str:
+        """Return the picture for notebooks."""
+        return f'<div style="max-width:40em">{self.to_svg()}</div>'
+
     def to_svg(self) -> str:
         """Return the model as an SVG picture: an outline, a line for each branch, predictions at the
         right.

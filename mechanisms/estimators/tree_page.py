@@ -47,7 +47,7 @@ def tree_page(
             f"<li>{escape(line)}</li>"
             for line in promises(card.spend, card.n_records, evaluation, seen, card.noun)
         ),
-        spend=escape(for_experts(card.spend)),
+        spend=escape(for_experts(card.spend, card.to_dict())),
     )
 
 

@@ -16,6 +16,7 @@ from sklearn.isotonic import IsotonicRegression
 from privopt.mechanisms.evaluation.histogram import ScoreHistogram
 from privopt.mechanisms.evaluation.intervals import Estimate, Intervals, Target, check_interval
 from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.problems.notebooks import html_table, text_of
 
 Floats = NDArray[np.float64]
 
@@ -87,6 +88,19 @@ class Evaluation:
             found["brier"] = about.mean(squares)
             found["calibration"] = about.mean(np.column_stack([risk, risk - 1]))
         return found
+
+    def __str__(self) -> str:
+        shown = {NAMES[name]: estimate for name, estimate in self.metrics.items()}
+        return text_of({**shown, "spend": self.spend})
+
+    def _repr_html_(self) -> str:
+        """Return a table of the metrics for notebooks."""
+        rows = [
+            (NAMES[name], f"{found.value:.3f}", f"{found.low:.3f} to {found.high:.3f}")
+            for name, found in self.metrics.items()
+        ]
+        title = f"Private evaluation ({self.spend})"
+        return html_table(title, ("measure", "estimate", f"{100 * self.confidence:g}% interval"), rows)
 
     @property
     def confusion(self) -> pd.DataFrame:

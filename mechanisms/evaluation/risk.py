@@ -29,6 +29,7 @@ class RiskTable:
     """The share of positives by score, nondecreasing in the score.
 
     Neighbouring bins are merged until noise is small, and where shares would decrease (isotonic regression).
+    A row ends where the decision changes: rows on its two sides may have the same risk.
     If only one row remains, its share is a posterior mean given the noise, with prior mean 1/4, from the
     counts and from the share of positives that the model's own release contains, if any. Half a record is
     added to each class of a row, so that no risk is 0 or 1.
@@ -66,17 +67,22 @@ class RiskTable:
         starts = [k for k in range(len(runs)) if k == 0 or levels[k] > levels[k - 1]]
         rows = [(runs[a][0], runs[b - 1][1]) for a, b in zip(starts, [*starts[1:], len(runs)], strict=True)]
         about = Intervals(histogram, "population", confidence)
+        parts = [
+            (level, *part)
+            for level, row in zip(levels[starts].tolist(), rows, strict=True)
+            for part in _parts(*row, histogram.bins.first_positive, alone=len(rows) == 1)
+        ]
         lows, highs = [], []
-        for risk, (first, last) in zip(levels[starts].tolist(), rows, strict=True):
+        for risk, first, last in parts:
             cells = np.zeros(histogram.counts.shape, dtype=bool)
             cells[first:last] = True
             found = about.share(cells & [False, True], cells & [True, False])
             lows.append(min(found.low, risk))
             highs.append(max(found.high, risk))
-        held = np.maximum([histogram.fitted[a:b].sum() for a, b in rows], 0.0)
+        held = np.maximum([histogram.fitted[a:b].sum() for _, a, b in parts], 0.0)
         return cls(
-            tuple(histogram.bins.edges[last - 1] for _, last in rows[:-1]),
-            tuple(levels[starts].tolist()),
+            tuple(histogram.bins.edges[last - 1] for _, _, last in parts[:-1]),
+            tuple(risk for risk, _, _ in parts),
             tuple(lows),
             tuple(highs),
             tuple((held / held.sum()).tolist()),
@@ -96,6 +102,16 @@ class RiskTable:
             {"above": edges[:-1], "up_to": edges[1:], "risk": self.risks, "low": self.lows,
              "high": self.highs, "share": self.shares}
         )  # fmt: skip
+
+
+def _parts(first: int, last: int, decision: int, *, alone: bool) -> list[tuple[int, int]]:
+    """Return the bins of a row, in two parts if the decision changes within it.
+
+    Not if it is the only row, which says the same of all scores.
+    """
+    if alone or not first < decision < last:
+        return [(first, last)]
+    return [(first, decision), (decision, last)]
 
 
 def _monotone(counts: Floats) -> Floats:

@@ -10,6 +10,7 @@ from typing import Any, Self
 from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.mechanisms.privacy.parameters import check_delta, check_epsilon, check_positive
 from privopt.problems.arguments import told
+from privopt.problems.notebooks import html_facts
 
 NOTIONS = ("pure", "approximate", "zcdp", "gdp")
 CLAIMS = ("proved", "not checked", "printed: refuted")
@@ -135,6 +136,11 @@ class PrivacySpend:
         if not isinstance(record, Mapping) or set(record) != names:
             raise PrivacyParameterError(f"a spend has exactly the fields {sorted(names)}")
         return cls(**record)
+
+    def _repr_html_(self) -> str:
+        """Return a table for notebooks."""
+        facts = {name: value for name, value in self.to_dict().items() if value not in (None, "")}
+        return html_facts("Privacy spend", facts)
 
     def __str__(self) -> str:
         suffix = {"zcdp": "zCDP", "gdp": "GDP"}.get(self.notion, "")

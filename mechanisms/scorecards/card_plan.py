@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -29,6 +30,7 @@ from privopt.problems.discrete.costs import EQUAL_COSTS, Costs
 from privopt.problems.discrete.halfspace import SCORE_LIMIT, ZeroOneHalfspace
 from privopt.problems.discrete.lattice import IntegerLattice
 from privopt.problems.errors import InvalidInputError
+from privopt.problems.notebooks import html_facts, text_of
 from privopt.problems.programs.constraints import Constraint
 from privopt.problems.tables.schema import Schema
 
@@ -62,6 +64,34 @@ class CardPlan:
     reason: str
     seconds: float | None
     constraints: tuple[Constraint, ...] = ()
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """The plan in words, by name of the fact."""
+        noise = ", ".join(f"{key} = {value:.6g}" for key, value in self.plan.noise.items())
+        if self.seconds is None:
+            time = (
+                "not bounded by public facts: a search, whose time depends on the records. Give a time "
+                "limit; a search that it stops releases nothing, and what a ledger booked stays spent"
+            )
+        else:
+            seconds = max(self.seconds, 0.1)
+            time = f"about {seconds:.1g} s on one idle core, once the table is read; it is sure to end"
+        return {
+            "mechanism": f"{self.plan.name} ({self.reason})",
+            "spend": str(self.spend),
+            "weights": _weights(self.plan.lattice),
+            **({"constraints": "; ".join(map(str, self.constraints))} if self.constraints else {}),
+            "noise": noise,
+            "time": time,
+        }
+
+    def __str__(self) -> str:
+        return text_of(self.facts)
+
+    def _repr_html_(self) -> str:
+        """Return a table for notebooks."""
+        return html_facts("Plan of a scorecard", self.facts)
 
     def noise_to_signal(self, n_records: int) -> NoiseToSignal | None:
         """Predicted noise against signal for that many records; None: the mechanism does not predict it."""
@@ -289,3 +319,13 @@ def _points(given: LatticeLike, schema: Schema) -> IntegerLattice:
         return plain
     low, high = int(plain.low[0]), int(plain.high[0])
     return points_lattice(low, high, schema.n_features, schema.intercept, len(schema.columns))
+
+
+def _weights(lattice: IntegerLattice) -> str:
+    """Describe the bounds of the weights: by groups of features if at most three differ, else the lattice."""
+    pairs = list(zip(lattice.low.tolist(), lattice.high.tolist(), strict=True))
+    kinds = Counter(pairs[:-1])
+    if len(set(pairs)) == 1 or len(kinds) > 3:
+        return str(lattice)
+    features = [f"{low} to {high} for each of {count} features" for (low, high), count in kinds.items()]
+    return ", ".join([*features, f"{pairs[-1][0]} to {pairs[-1][1]} for the intercept"])

@@ -131,17 +131,19 @@ class NearestCards:
         """Return the best card that is found in this solve's part of the time, or the first card."""
         share = (own.remaining or 0.01) / solves
         limits = Limits(seconds=share, cancelled=lambda: watch.stop() is not None)
+        reason = "no card was found in time"
         try:
             point = self.oracle.solve(program, limits).point
         except OracleError as error:
-            warnings.warn(
-                f"the nearest card was not found ({error}): a feasible card that is not near the model takes "
-                "its place. To do: another solver (card_solver, --card-solver)",
-                stacklevel=2,
-            )
-            point = None
+            point, reason = None, str(error)
         if (stopped := watch.stop()) is not None:
             raise UnfinishedBuildError(f"stopped by {stopped.name}, before the nearest cards were found")
+        if point is None:
+            warnings.warn(
+                f"the nearest card was not found ({reason}): a feasible card that is not near the model "
+                "takes its place. To do: another solver (card_solver, --card-solver)",
+                stacklevel=2,
+            )
         if point is None or program.value(point) > program.value(self.first):
             return self.first
         return point

@@ -69,7 +69,7 @@ def least_in_ball(gram: FloatArray, cross: FloatArray, radius: float) -> tuple[F
     # The shift makes rounded semidefinite matrices definite; its effect is part of the gap.
     shift = max(4.0 * (size + 1) * _ROUNDOFF * trace, math.sqrt(length) / radius - trace, 1e-300)
     factor, half, b = np.empty((size, size)), np.empty(size), np.zeros(size)
-    last = np.inf
+    last, nudge = np.inf, 4.0 * _ROUNDOFF
     for _ in range(_MOST_STEPS):
         if not _factor(gram, shift, factor):
             shift *= 4.0
@@ -77,8 +77,12 @@ def least_in_ball(gram: FloatArray, cross: FloatArray, radius: float) -> tuple[F
         _forward(factor, cross, half)
         _backward(factor, half, b)
         norm = math.sqrt(np.sum(b * b))
-        if norm <= radius * (1.0 + 1e-14) or not norm < last:
+        if norm <= radius * (1.0 + 1e-14):
             break
+        if not norm < last:  # rounding: no step to be trusted, but a larger shift shortens b
+            shift *= 1.0 + nudge
+            nudge *= 4.0
+            continue
         last = norm
         _forward(factor, b, half)
         step = (norm * norm / np.sum(half * half)) * ((norm - radius) / radius)

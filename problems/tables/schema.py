@@ -22,6 +22,7 @@ from privopt.problems.arguments import as_path, told
 from privopt.problems.convex.coded import CodedRows
 from privopt.problems.discrete.lattice import IntArray
 from privopt.problems.errors import InvalidInputError, PrivacyLeakWarning, SchemaError, did_you_mean
+from privopt.problems.notebooks import html_table
 from privopt.problems.programs.constraints import Constraint, check_constraints
 from privopt.problems.programs.parsing import parse_constraints
 from privopt.problems.tables.cells import MISSING, UNREADABLE, read_numbers, text_positions
@@ -335,6 +336,16 @@ class Schema:
                 {**c.to_dict(), **rule.to_dict()} for c, rule in zip(self.columns, self.rules, strict=True)
             ],
         }
+
+    def _repr_html_(self) -> str:
+        """Return a table of the columns for notebooks."""
+        columns = self.to_dict()["columns"]
+        rows = [
+            (c["name"], c["kind"], ", ".join(f"{k} = {v}" for k, v in c.items() if k not in ("name", "kind")))
+            for c in columns
+        ]
+        title = f"Schema: {len(columns)} columns, {self.n_features} features"
+        return html_table(title, ("column", "kind", "declaration"), rows)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Schema:

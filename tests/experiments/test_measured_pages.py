@@ -9,7 +9,15 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from privopt.experiments import accuracy, benchmark_gradient, engines, intervals, questions, scorecards
+from privopt.experiments import (
+    accuracy,
+    benchmark_gradient,
+    engines,
+    intervals,
+    questions,
+    schemas,
+    scorecards,
+)
 
 DOCS = Path(__file__).resolve().parents[2] / "experiments" / "docs"
 # Facts about the machine of a run.
@@ -28,6 +36,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "gradient": lambda: benchmark_gradient.page(results("gradient"), results("sparse-steps"), (581_012, 54)),
     "intervals": lambda: intervals.page(results("intervals")),
     "tree-questions": lambda: questions.page(results("tree-questions")),
+    "learned-schemas": lambda: schemas.page(results("schema-ranks"), results("schema-cards")),
     "scorecards": lambda: scorecards.page(results("scorecards"), "", ""),
 }
 

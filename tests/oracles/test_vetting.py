@@ -46,6 +46,7 @@ from privopt.mechanisms.convex.gradient_descent import DPProximalGradient
 from privopt.mechanisms.discrete.exponential import ExponentialMechanism
 from privopt.mechanisms.discrete.opdisc import OPDisc
 from privopt.mechanisms.heavy_tails.clipped_newton import ClippedNewton
+from privopt.mechanisms.heavy_tails.robust_descent import RobustGradientDescent
 from privopt.mechanisms.heavy_tails.robust_mean import RobustMean
 from privopt.oracles.draw.stream import GibbsStream
 from privopt.oracles.minimize.enumerate import EnumerationOracle
@@ -103,6 +104,9 @@ class LoudMean(loud(RobustMean)):
 
 class LoudNewton(loud(ClippedNewton)):
     name = "loud-newton"
+
+class MyRobust(RobustGradientDescent):
+    name = "my-robust"
 
 class MyLoss(HuberLoss):
     pass
@@ -240,7 +244,7 @@ def test_the_audit_refutes_mechanisms_with_too_little_noise(outside: ModuleType,
         audit_outside(getattr(outside, name), runs=400, insecure_seed=3)
 
 
-@pytest.mark.parametrize("name", ["MyMean", "MyNewton"])
+@pytest.mark.parametrize("name", ["MyMean", "MyNewton", "MyRobust"])
 def test_the_audit_lets_claims_stand_that_are_true(outside: ModuleType, name: str) -> None:
     lines = audit_outside(getattr(outside, name), runs=400, insecure_seed=3)
     assert [line.mutant for line in lines] == [False, True]

@@ -41,6 +41,7 @@ from privopt.mechanisms.privacy.ledger.place import Address
 from privopt.mechanisms.privacy.ledger.store import SQLITE, Book, Store
 from privopt.mechanisms.privacy.ledger.trail import MAIN, Account, Entry, Row, course, replay
 from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.problems.notebooks import html_facts, html_table
 
 
 @dataclass(frozen=True)
@@ -153,6 +154,26 @@ class Ledger:
 
     def __repr__(self) -> str:
         return f"Ledger({self.address!r})"
+
+    def _repr_html_(self) -> str:
+        """Return a table of the budgets for notebooks; only the address if they cannot be read."""
+        try:
+            budgets = self.budgets()
+        except LedgerError as error:
+            return html_facts(str(self), {"error": error})
+        rows = [
+            (
+                name,
+                f"{budget.epsilon:g}",
+                f"{budget.delta:.3g}",
+                f"{spent.epsilon:.6g}",
+                f"{spent.delta:.3g}",
+                spent.rule,
+            )
+            for name, (budget, spent) in budgets.items()
+        ]
+        header = ("budget", "epsilon", "delta", "spent epsilon", "spent delta", "rule")
+        return html_table(str(self), header, rows)
 
     @property
     def budget(self) -> Budget:

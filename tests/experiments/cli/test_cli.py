@@ -130,6 +130,21 @@ def test_fit_report_save_predict(privopt: Command, clinic: Path, data: str) -> N
     assert len(lines) == 151
 
 
+def test_constraints_hold_for_what_is_fitted_and_saved(privopt: Command, clinic: Path) -> None:
+    run = privopt(
+        *FIT, "--data", "patients.csv", "--constraint", "at most 1 columns", "--constraint", "any of smoker",
+        "--card-solver", "highs", "--save", "card.json", "--json", "report.json", cwd=clinic,
+    )  # fmt: skip
+    assert run.returncode == 0, run.stderr
+    said = ["at most 1 columns", "any of smoker"]
+    for name in ("report.json", "card.json"):
+        written = json.loads((clinic / name).read_text())
+        assert written["constraints"] == said
+        age, no, yes, _ = written["weights"]
+        assert age == 0
+        assert no != yes
+
+
 @pytest.mark.parametrize("oracle", ["auto", "enumerate", "pulp-highs", "pulp-cbc"])
 def test_every_oracle_gives_the_same_seeded_scorecard(privopt: Command, clinic: Path, oracle: str) -> None:
     run = privopt(

@@ -20,7 +20,7 @@ from privopt.oracles.errors import UnfinishedDrawError
 from privopt.oracles.limits import Limits
 from privopt.oracles.select import gibbs_oracle
 from privopt.problems import Categorical, InvalidInputError, Numeric, Schema, ZeroOneHalfspace
-from privopt.problems.errors import PrivOptError
+from privopt.problems.errors import InfeasibleDomainError, PrivOptError
 
 SCHEMA = Schema([Numeric("age", 0, 100, step=10), Categorical("smoker", ["no", "yes"])], intercept=True)
 WIDE = Schema([Categorical(f"c{j}", ["a", "b", "c", "d"]) for j in range(10)], intercept=True)
@@ -139,3 +139,16 @@ def test_a_search_that_ran_out_of_time_says_what_would_not_have(tmp_path: Path) 
         model.fit(records, y)
     assert "seeded" in stopped.value.__notes__[0]
     assert "--loss logistic" in stopped.value.__notes__[0]
+
+
+def test_constraints_are_planned_and_refused_before_data(tmp_path: Path) -> None:
+    words = ("--records", "9000", "--epsilon", "1")
+    said = ("--constraint", "at most 1 columns", "--constraint", "sign(age) = +")
+    assert "constraints: at most 1 columns; sign(age) = +" in planned(tmp_path, *words, *said).output
+    report = json.loads(planned(tmp_path, *words, *said, "--json", "--card-solver", "highs").output)
+    assert report["constraints"] == ["at most 1 columns", "sign(age) = +"]
+    impossible = planned(tmp_path, *words, *said, "--constraint", "all of age, smoker")
+    assert isinstance(impossible.exception, InfeasibleDomainError)
+    assert "'at most 1 columns'; 'all of age, smoker'" in str(impossible.exception)
+    for refused in ("tpr >= 90%", "any of agee", "at most one column"):
+        assert isinstance(planned(tmp_path, *words, "--constraint", refused).exception, InvalidInputError)

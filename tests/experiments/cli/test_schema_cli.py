@@ -104,3 +104,28 @@ def test_what_cannot_be_learned_is_refused(
     monkeypatch.chdir(clinic)
     with pytest.raises(InvalidInputError, match=message):
         run("learn", *words, *LEARN)
+
+
+@pytest.mark.parametrize("data", ["t.csv", "t.parquet"])
+def test_a_model_and_its_schema_are_fitted_and_booked_in_one_go(
+    clinic: Path, tmp_path: Path, data: str
+) -> None:
+    book = Ledger.create(tmp_path / "ledger", 3.0, 1e-3)
+    words = ["fit", "--data", clinic / data, "--target", "state", "--epsilon", 2, "--learn-schema", 0.2]
+    words += ["--model", "linear", "--mechanism", "output-perturbation", "--ledger", tmp_path / "ledger"]
+    saved, classes = tmp_path / "m.json", ["--classes", "ill,well"]
+    with pytest.raises(InvalidInputError, match="classes"):
+        invoked(*words)
+    assert book.entries() == []
+    invoked(*words, *classes, "--save", saved)
+    (entry,) = book.entries()
+    assert (entry.spend.epsilon, entry.spend.mechanism) == (2.0, "learn-schema, output-perturbation")
+    model = json.loads(saved.read_text())
+    assert model["spend"]["epsilon"] == 2.0
+    assert [column["name"] for column in model["schema"]["columns"]] == ["age", "smoker"]
+    said = invoked("predict", saved, clinic / data).stdout
+    assert len(said.splitlines()) == 3001
+
+
+def invoked(*words: object) -> Result:
+    return CliRunner().invoke(app, list(map(str, words)), catch_exceptions=False)

@@ -48,6 +48,24 @@ def test_it_prints_coefficients_per_unit_of_their_columns(privopt: Command) -> N
         assert abs(values[name]["estimate"] - true) <= reach
 
 
+def test_it_prints_log_odds_of_a_model_with_a_hessian(privopt: Command) -> None:
+    frame = pd.read_csv("patients.csv")
+    odds = np.exp((frame["age"] - 60) / 20 - 1.5 * (frame["smoker"] == "yes"))
+    frame["state"] = np.where(np.random.default_rng(1).random(len(frame)) < odds / (1 + odds), "ill", "well")
+    frame.to_csv("states.csv", index=False)
+    words = ("fit", "--data", "states.csv", "--schema", "schema.json", "--target", "state", "--epsilon", 3)
+    words += ("--classes", "well,ill", "--loss", "logistic", "--insecure-seed", 1, "--save", "odds.json")
+    assert privopt(*words, "--mechanism", "objective-perturbation-hessian").returncode == 0
+    run = privopt("summary", "odds.json", "--json", "out.json")
+    assert run.returncode == 0
+    assert "log odds of ill against well" in run.stdout
+    values = {one["name"]: one for one in json.loads(Path("out.json").read_text())["intervals"]}
+    for name, true in (("age", 0.05), ("smoker=yes", -1.5), ("intercept", -3.0)):
+        # As above: six standard deviations, of the sampling of records too.
+        reach = 6 / 1.96 * (values[name]["high"] - values[name]["low"]) / 2
+        assert abs(values[name]["estimate"] - true) <= reach < 10 * abs(true)
+
+
 @pytest.mark.parametrize("name", ["forest.svg", "forest.png"])
 def test_it_draws_a_forest_plot(privopt: Command, name: str) -> None:
     assert privopt("summary", "model.json", "--plot", name).returncode == 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import re
 import sqlite3
 import sys
 from contextlib import ExitStack
@@ -20,7 +21,7 @@ import pytest
 from privopt.mechanisms import PrivacySpend, PrivateHalfspaceClassifier, evaluate
 from privopt.mechanisms.discrete.mechanism import Release
 from privopt.mechanisms.estimators.card import number
-from privopt.mechanisms.estimators.page import card_page
+from privopt.mechanisms.estimators.page import breakable, card_page
 from privopt.mechanisms.evaluation.bins import card_bins
 from privopt.mechanisms.evaluation.histogram import HistogramPlan
 from privopt.mechanisms.privacy.noise import NoiseSource
@@ -450,7 +451,7 @@ class Reader(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.fetched += [str(v) for k, v in attrs if k in ("src", "href")]
-        if tag not in ("meta", "br", "input", "rect", "line", "polyline", "circle"):
+        if tag not in ("meta", "br", "wbr", "input", "rect", "line", "polyline", "circle"):
             self.open.append(tag)
 
     def handle_endtag(self, tag: str) -> None:
@@ -514,3 +515,12 @@ def test_a_card_that_says_the_same_of_everybody_says_so(last: int, only: str) ->
 def test_the_page_says_how_rare_the_exception_is(delta: float, said: str) -> None:
     shown = dataclasses.replace(card().card_, spend=PrivacySpend.approximate(1.0, delta, "seeded"))
     assert said in card_page(shown)
+
+
+def test_a_page_names_its_model_and_version_and_breaks_long_names_at_separators() -> None:
+    one, other = card().card_, dataclasses.replace(card().card_, base=1)
+    number = re.compile(r"privopt [\d.]+, model ([0-9a-f]{8})")
+    (first,), (again,), (second,) = (number.findall(card_page(c)) for c in (one, one, other))
+    assert first == again != second
+    assert "Date of birth" in card_page(one)
+    assert breakable("days_since/last.visit: <a> _") == ("days_<wbr>since/<wbr>last.<wbr>visit: &lt;a&gt; _")

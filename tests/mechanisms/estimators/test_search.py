@@ -344,3 +344,33 @@ def test_searches_that_cannot_be_are_refused_before_anything_is_booked(
     with pytest.raises(ValueError, match=message):
         search.fit(X, y)
     assert not ledger.entries()
+
+
+class AboveMean(ClassifierMixin, BaseEstimator):
+    """A classifier that compares records with those it predicts beside them."""
+
+    def __init__(self, epsilon: float = 1.0, shift: float = 0.0, classes: tuple[str, ...] = ("no", "yes")):
+        self.epsilon, self.shift, self.classes = epsilon, shift, classes
+
+    def fit(self, X: Any, y: Any) -> Self:
+        self.classes_ = np.array(self.classes)
+        return self
+
+    def predict(self, X: Any) -> Any:
+        return self.classes_[(X[:, 0] > np.mean(X[:, 0]) + self.shift).astype(int)]
+
+
+class AboveZero(AboveMean):
+    def predict(self, X: Any) -> Any:
+        return self.classes_[(X[:, 0] > self.shift).astype(int)]
+
+
+def test_a_model_whose_predictions_depend_on_other_records_is_not_scored() -> None:
+    """One held-out record could move every score, and the noise covers one score."""
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((60, 2)), rng.choice(["no", "yes"], 60)
+    grid: dict[str, Any] = {"shift": [0.0, 0.1]}
+    budget: dict[str, Any] = {"epsilon": 5.0, "delta": 0.0}
+    with pytest.raises(SearchError, match="every run failed"):
+        PrivateSearchCV(AboveMean(), grid, **budget).fit(X, y)
+    assert isinstance(PrivateSearchCV(AboveZero(), grid, **budget).fit(X, y).best_estimator_, AboveZero)

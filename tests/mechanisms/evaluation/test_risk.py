@@ -88,7 +88,10 @@ def test_risks_rise_and_their_intervals_cover(epsilon: float) -> None:
     for _ in range(400):
         cells = np.repeat(np.arange(16), rng.multinomial(2000, law.ravel()))
         table = RiskTable.of(plan.release(bins.centres[cells // 2], cells % 2 == 1, source))
-        assert (np.diff(table.risks) > 0).all()
+        rises = np.diff(table.risks)  # two rows of the same risk only where the decision changes
+        assert all(
+            rise > 0 or (rise == 0 and edge == 0) for rise, edge in zip(rises, table.up_to, strict=True)
+        )
         assert sum(table.shares) == pytest.approx(1)
         for row in table.frame.itertuples():
             inside = (bins.centres > np.nan_to_num(row.above, nan=-9)) & (
@@ -245,3 +248,18 @@ def test_without_a_share_there_are_no_probabilities(tmp_path: Path) -> None:
 def test_what_is_no_share_is_refused(share: Any) -> None:
     with pytest.raises(InvalidInputError, match="risk_share"):
         fitted(risk_share=share)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_no_row_of_several_has_scores_of_both_decisions(seed: int) -> None:
+    rng, source = np.random.default_rng(seed), NoiseSource(insecure_seed=seed)
+    bins = ScoreBins(tuple(float(edge) for edge in range(-12, 13)))
+    scores = rng.integers(-12, 13, 3000) - 6.0  # few above the threshold
+    positive = rng.random(3000) < 1 / (1 + np.exp(-scores / 3))
+    table = RiskTable.of(HistogramPlan.plan(bins, epsilon=0.05).release(scores, positive, source))
+    assert len(table.risks) == 1 or 0.0 in table.up_to
+    assert list(table.risks) == sorted(table.risks)
+    assert sum(table.shares) == pytest.approx(1)
+    assert (
+        len(table.risks) == len(table.lows) == len(table.highs) == len(table.shares) == len(table.up_to) + 1
+    )

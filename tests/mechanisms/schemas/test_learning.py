@@ -114,6 +114,7 @@ def test_columns_compose_to_the_spend_and_share_it() -> None:
     assert sum(deltas) == pytest.approx(5e-7, rel=1e-6)
     assert [d > 0 for d in deltas] == [False, False, True, False, True]
     assert mixed.level <= gaussian_mu(1.0, 1e-6 - sum(deltas))
+    assert mixed.level == pytest.approx(gaussian_mu(1.0, 1e-6 - sum(deltas)), rel=1e-3)
     assert mixed.columns[3].level == 0  # both values of a boolean are public
 
 

@@ -164,6 +164,27 @@ def test_cards_of_a_solver_that_forgets_constraints_are_dropped() -> None:
     assert fitted.coef_[0][4:7].min() >= 0
 
 
+class Slow(ProgramOracle):
+    """A solver that finds nothing in time."""
+
+    name = "slow"
+
+    def propose(self, program: CardProgram, watch: Watch) -> ProgramProposal:
+        return ProgramProposal(None, False, "time")
+
+
+def test_a_card_that_is_not_found_in_time_is_announced() -> None:
+    lattice = points_lattice(-2, 2, SCHEMA.n_features, True, 4)
+    facts = CardFacts.of(SCHEMA, N, lattice, constraints=parse_constraints(["points(age) in [2, 2]"]))
+    with pytest.raises(InvalidInputError, match="was found in 60 s"):
+        NearestCards.plan(facts, Slow())
+    plan = NearestCards.plan(facts, program_oracle("highs"))
+    late = NearestCards(facts, plan.program, Slow(), plan.first)
+    with pytest.warns(UserWarning, match="no card was found in time"):
+        cards, _ = late.cards(np.ones(SCHEMA.n_features), Limits().start())
+    assert (cards[:, 10] == 2).all()
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [

@@ -69,6 +69,17 @@ def test_losses_are_minima_over_the_ball(bounds: SubsetBounds, n: int) -> None:
         assert abs(loss - exact * UNITS / worst) <= problem.loss_error
 
 
+def test_losses_of_nearly_equal_columns_are_certified() -> None:
+    """Columns that differ by a billionth: along the difference b is large before the ball ends it."""
+    rng, lattice = np.random.default_rng(0), SupportLattice(4, 2)
+    for _ in range(30):
+        X = rng.normal(size=(300, 1)) + 1e-9 * rng.normal(size=(300, 4))
+        y = X[:, 0] * 10.0 ** rng.integers(-3, 3)
+        BestSubset(X, y, lattice, SubsetBounds(1.0, feature=1.0)).losses(
+            np.concatenate(list(lattice.batches()))
+        )
+
+
 def test_a_bound_on_rows_or_on_columns_bounds_the_predictions() -> None:
     """No feasible residual exceeds label + r reach: the supremum over corners, by brute force."""
     for bounds in (SubsetBounds(1.0, feature=2.0), SubsetBounds(3.0, feature=1.0, constant=0.5, radius=2.0)):

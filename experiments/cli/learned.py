@@ -1,0 +1,62 @@
+"""``--learn-schema``: a schema and a model learned from the same records, as one release."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from privopt.experiments.cli.parsing import split_labels
+from privopt.experiments.cli.schema import read_unlearned
+from privopt.experiments.cli.tables import Labelled, labelled
+from privopt.mechanisms.estimators.learned_fit import fit_learned
+from privopt.problems.datasets.adult import ADULT23_CLASSES, ADULT_TARGET
+from privopt.problems.errors import InvalidInputError
+from privopt.problems.tables.schema import Schema
+
+
+@dataclass(frozen=True, eq=False)
+class LearnedFit:
+    """Labelled records without a schema, and the public facts for learning one.
+
+    Attributes:
+        share: the share of the budget that the schema spends.
+        kinds: the types of the columns to learn.
+        options: further options of ``SchemaPlan.plan``.
+    """
+
+    records: Labelled
+    share: float
+    kinds: dict[str, str]
+    options: dict[str, Any]
+
+    def fit(self, made: Any) -> Any:
+        """Plan, book and run schema and model."""
+        return fit_learned(made, self.records.unread(), self.kinds, self.share, self.options)
+
+
+def read_for_learning(
+    data: str,
+    target: str | None,
+    schema: Path | None,
+    classes: tuple[Any, ...] | None,
+    table: str | None,
+    na_values: str | None,
+    share: float,
+) -> LearnedFit:
+    """Open a file; no cell is interpreted.
+
+    Raises:
+        InvalidInputError, SchemaError: facts that are missing, or a table that cannot be read.
+    """
+    if data == "adult23":
+        target, classes = target or ADULT_TARGET, classes or ADULT23_CLASSES
+    if target is None:
+        raise InvalidInputError("--target is needed: the name of the label column")
+    if table is not None:
+        raise InvalidInputError("--learn-schema takes a file: tables in engines are not supported")
+    known = None if schema is None else Schema.load(schema)
+    given = read_unlearned(data, None, known, [target])
+    markers = [] if na_values is None else split_labels("--na-values", na_values)
+    records = labelled(given.frame, target, known, classes)
+    return LearnedFit(records, share, given.types, {"declared": known, "na_values": markers})

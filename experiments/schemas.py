@@ -1,0 +1,221 @@
+"""Learned schemas: ranks of private cuts on shapes of columns, and cards with learned against declared cuts.
+
+    python -m privopt.experiments.schemas --output FOLDER [--opendp PYTHON] [--runs 30] [--splits 3]
+
+``--opendp`` is the Python of an environment with OpenDP, whose medians are measured too. ``--output`` leaves
+``schema-ranks.csv``, ``schema-cards.csv`` and ``learned-schemas.md``. All columns and tables are public.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.metrics import roc_auc_score
+
+from privopt.experiments.workbench.pages import filled, markdown_table
+from privopt.mechanisms import PrivateHalfspaceClassifier, fit_with_learned_schema
+from privopt.mechanisms.estimators.learned_fit import LearnedFitPlan
+from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.mechanisms.schemas.cuts import CutPlan
+from privopt.problems.datasets.adult import ADULT_TARGET, adult_schema, load_adult
+from privopt.problems.datasets.covertype import COVERTYPE_COLUMNS, load_covertype
+from privopt.problems.files import write_atomically
+from privopt.problems.tables.columns import Binned, Categorical, Column
+from privopt.problems.tables.schema import Schema
+
+Floats = NDArray[np.float64]
+
+_PEER = Path(__file__).parent / "workbench" / "quantile_peer.py"
+# Records of a column, and pure epsilon of a cut: twice its strength.
+_RECORDS, _EPSILON, _TARGET = 10_000, 0.03, 0.006
+# The share of mu^2 that a schema spends, and epsilon of schema and card together.
+_SHARE, _TOTAL, _GAP = 0.1, 1.0, 0.006
+_COVERTYPE = 40_000
+
+
+def shapes() -> dict[str, Floats]:
+    """Return 15 columns of 10,000 numbers: seven synthetic, eight sampled from public tables."""
+    rng = np.random.default_rng(0)
+    n = _RECORDS
+    found = {
+        "normal": rng.normal(size=n),
+        "normal, unit 1e-9": 1e-9 * rng.normal(size=n),
+        "lognormal, unit 1e12": 1e12 * rng.lognormal(size=n),
+        "Cauchy": rng.standard_cauchy(n),
+        "1234567 + 5 normal": 1234567 + 5 * rng.normal(size=n),
+        "70% zeros, exponential": np.where(rng.random(n) < 0.7, 0.0, rng.exponential(100, n)),
+        "years 1950 to 2020": rng.integers(1950, 2021, n).astype(float),
+    }
+    adult = load_adult("all")
+    chosen = rng.choice(len(adult), n, replace=False)
+    for name in ("age", "fnlwgt", "education-num", "capital-gain", "hours-per-week"):
+        found[f"Adult, {name}"] = adult[name].to_numpy(dtype=float)[chosen]
+    X, _ = load_covertype(np.int32)
+    rows = rng.choice(len(X), n, replace=False)
+    for name in ("Elevation", "Slope", "Horizontal_Distance_To_Roadways"):
+        found[f"Covertype, {name}"] = X[rows, list(COVERTYPE_COLUMNS).index(name)].astype(float)
+    return found
+
+
+def excess(values: Floats, cut: float) -> float:
+    """Return by how much a cut misses the middle of sorted numbers beyond the best one, per record of all."""
+    middle = len(values) / 2
+    starts = np.append(np.flatnonzero(np.diff(values, prepend=np.nan) != 0), len(values))
+    best = float(np.min(np.abs(starts - middle)))
+    return (abs(float(np.searchsorted(values, cut)) - middle) - best) / _RECORDS
+
+
+def tree_excess(values: Floats, cuts: tuple[float, ...]) -> list[float]:
+    """Return the excess of each of three cuts in its own node, the first cut first."""
+    low, middle, high = cuts
+    place = int(np.searchsorted(values, middle))
+    return [excess(values, middle), excess(values[:place], low), excess(values[place:], high)]
+
+
+def ranks(runs: int, python: Path | None) -> pd.DataFrame:
+    """Measure cuts on every shape; and OpenDP's medians, if its Python is given."""
+    columns = {name: np.sort(values) for name, values in shapes().items()}
+    plan, lines = CutPlan(_EPSILON / 2, 2, _RECORDS), []
+    peers = {} if python is None else _opendp(columns, runs, python)
+    for name, values in columns.items():
+        found = []
+        for seed in range(runs):
+            cuts = plan.release(values, NoiseSource(seed))
+            if len(cuts) == 3:
+                found.append(tree_excess(values, cuts))
+        median, three = np.median(np.array(found)[:, 0]), np.median(found)
+        peer = np.median([excess(values, cut) for cut in peers[name]]) if peers else math.nan
+        lines.append({"column": name, "median": median, "three": three, "opendp": peer})
+    return pd.DataFrame(lines)
+
+
+def _opendp(columns: dict[str, Floats], runs: int, python: Path) -> dict[str, list[float]]:
+    """Return medians by OpenDP from 1,001 candidates, even over the range of the column, doubled."""
+    asked = []
+    for values in columns.values():
+        low, high = float(values[0]), float(values[-1])
+        width = high - low
+        grid = np.linspace(low - width / 2, high + width / 2, 1001)
+        asked.append({"values": values.tolist(), "candidates": grid.tolist()})
+    with tempfile.TemporaryDirectory() as folder:
+        task = Path(folder) / "task.json"
+        task.write_text(json.dumps({"epsilon": _EPSILON, "runs": runs, "columns": asked}))
+        done = subprocess.run(
+            [str(python), str(_PEER), str(task)], capture_output=True, text=True, check=True
+        )
+    return dict(zip(columns, json.loads(done.stdout), strict=True))
+
+
+Table = tuple[str, pd.DataFrame, NDArray[Any], list[str], list[Column]]
+
+
+def tables() -> Iterator[Table]:
+    """Yield name, records, labels, columns of numbers, and declared columns of the others."""
+    adult = load_adult("all")
+    labels = (adult[ADULT_TARGET] == ">50K").astype(int).to_numpy()
+    declared = [column for column in adult_schema().columns if isinstance(column, Categorical)]
+    free = {column.name for column in declared} | {ADULT_TARGET}
+    yield "Adult", adult, labels, [str(name) for name in adult if name not in free], list(declared)
+    X, y = load_covertype(np.int32)
+    rows, numbers = np.random.default_rng(0).choice(len(y), _COVERTYPE, replace=False), COVERTYPE_COLUMNS[:10]
+    frame = pd.DataFrame(X[rows, :10], columns=list(numbers))
+    frame = frame.assign(wilderness=X[rows, 10:14].argmax(axis=1), soil=X[rows, 14:].argmax(axis=1))
+    others: list[Column] = [Categorical("wilderness", list(range(4))), Categorical("soil", list(range(40)))]
+    yield "Covertype", frame, (y[rows] == 2).astype(int), list(numbers), others
+
+
+def quartiles(frame: pd.DataFrame, numbers: list[str]) -> list[Column]:
+    """Declare bins between the quartiles of a public table."""
+    columns: list[Column] = []
+    for name in numbers:
+        values = frame[name].to_numpy(dtype=float)
+        edges = np.unique(np.quantile(values, [0.25, 0.5, 0.75], method="inverted_cdf"))
+        edges = edges[edges > values.min()]
+        columns.append(Binned(name, [float(values.min()), *edges.tolist(), float(values.max()) + 1]))
+    return columns
+
+
+def cards(splits: int) -> pd.DataFrame:
+    """Measure cards with declared quartiles, and with learned cuts, on halves of tables."""
+    lines = []
+    for name, frame, y, numbers, declared in tables():
+        types, others = dict.fromkeys(numbers, "whole"), Schema(declared)
+        known = Schema([*quartiles(frame, numbers), *declared], intercept=True)
+        unused = [column for column in frame if column not in {c.name for c in known.columns}]
+        for seed in range(splits):
+            order = np.random.default_rng(seed).permutation(len(y))
+            train, test = order[: len(y) // 2], order[len(y) // 2 :]
+            records, labels = frame.iloc[train], y[train]
+            asked = PrivateHalfspaceClassifier(_TOTAL, classes=(0, 1), insecure_seed=seed)
+            options: dict[str, Any] = {
+                "share": _SHARE,
+                "types": types,
+                "declared": others,
+                "leave_out": unused,
+            }
+            models = {
+                "quartiles": clone(asked).set_params(schema=known).fit(records, labels),
+                "learned": fit_with_learned_schema(asked, records, labels, **options),
+            }
+            line = {"table": name, "seed": seed, "n": len(train), "strength": _strength(types, len(train))}
+            for cuts, model in models.items():
+                line[cuts] = float(roc_auc_score(y[test], model.decision_function(frame.iloc[test])))
+            lines.append(line)
+    return pd.DataFrame(lines)
+
+
+def _strength(types: dict[str, str], n: int) -> float:
+    """Return lambda n of the cuts."""
+    delta = 1 / n**2
+    plan = LearnedFitPlan.plan(types, n, share=_SHARE, epsilon=_TOTAL, delta=delta, gaussian=True)
+    cuts = plan.schema.columns[0].cuts
+    assert cuts is not None
+    return cuts.strength * n
+
+
+def page(found: pd.DataFrame, models: pd.DataFrame) -> str:
+    """Write the page of both tables."""
+    shown = found.rename(columns={"median": "first cut", "three": "all cuts", "opendp": "OpenDP, median"})
+    means = models.groupby("table", sort=False)[["n", "strength", "quartiles", "learned"]].mean()
+    means["difference"] = means["learned"] - means["quartiles"]
+    means["deviation"] = (models["learned"] - models["quartiles"]).groupby(models["table"]).std()
+    values = {
+        "ranks": markdown_table(shown.round(4)),
+        "met": f"{int((found['three'] <= _TARGET).sum())} of {len(found)}",
+        "first": f"{int((found['median'] <= _TARGET).sum())}",
+        "worst": f"{found['three'].max():.4f}",
+        "middle": f"{found['three'].median():.4f}",
+        "cards": markdown_table(means.round(4).reset_index()),
+        "close": f"{int((means['difference'] >= -_GAP).sum())} of {len(means)}",
+        "splits": str(models["seed"].nunique()),
+    }
+    return filled("learned-schemas", values)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--output", type=Path, required=True)
+    parser.add_argument("--opendp", type=Path)
+    parser.add_argument("--runs", type=int, default=30)
+    parser.add_argument("--splits", type=int, default=3)
+    given = parser.parse_args()
+    given.output.mkdir(parents=True, exist_ok=True)
+    found, models = ranks(given.runs, given.opendp), cards(given.splits)
+    found.to_csv(given.output / "schema-ranks.csv", index=False)
+    models.to_csv(given.output / "schema-cards.csv", index=False)
+    write_atomically(given.output / "learned-schemas.md", page(found, models))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,37 @@
+"""Medians by OpenDP, run in an environment of its own: ``python quantile_peer.py TASK``; prints JSON.
+
+TASK is a JSON file with ``epsilon``, ``runs`` and ``columns``: per column its numbers and the candidates. A
+replaced record is two changes of OpenDP's symmetric distance.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import opendp.prelude as dp  # type: ignore[import-not-found]
+
+
+def medians(values: list[float], candidates: list[float], epsilon: float, runs: int) -> list[float]:
+    """Release the median of a column several times, each with epsilon."""
+    space = dp.vector_domain(dp.atom_domain(T=float, nan=False)), dp.symmetric_distance()
+    scores = dp.t.make_quantile_score_candidates(*space, candidates, 0.5)
+
+    def noisy(scale: float) -> Any:
+        return scores >> dp.m.then_noisy_max(dp.max_divergence(), scale, negate=True)
+
+    scale = dp.binary_search(lambda scale: noisy(scale).map(2) <= epsilon, (1e-3, 1e6))
+    chosen = noisy(scale)
+    return [candidates[chosen(values)] for _ in range(runs)]
+
+
+if __name__ == "__main__":
+    dp.enable_features("contrib")
+    task = json.loads(Path(sys.argv[1]).read_text())
+    found = [
+        medians(column["values"], column["candidates"], task["epsilon"], task["runs"])
+        for column in task["columns"]
+    ]
+    print(json.dumps(found))

@@ -1,0 +1,284 @@
+"""A model and the schema under it, learned from the same records: one plan, one booking."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+from sklearn.base import clone
+
+from privopt.mechanisms.errors import PlanMismatchError, PrivacyParameterError
+from privopt.mechanisms.estimators.booked_estimator import BookedEstimator, spend_of_fit
+from privopt.mechanisms.estimators.booking import Unread, booked, charged, unread_table
+from privopt.mechanisms.estimators.learn_schema import column_types
+from privopt.mechanisms.estimators.public_facts import declared_schema, public_delta
+from privopt.mechanisms.privacy.accounting import gaussian_delta, gaussian_epsilon, gaussian_mu
+from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.mechanisms.privacy.parameters import check_delta, check_epsilon
+from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.mechanisms.schemas.learning import SchemaPlan
+from privopt.mechanisms.schemas.types import ColumnType
+from privopt.problems.arguments import told
+from privopt.problems.errors import InvalidInputError
+from privopt.problems.tables.columns import Binned, Categorical, Column
+from privopt.problems.tables.frames import as_pandas, columns_of
+from privopt.problems.tables.missing import MissingLevel
+from privopt.problems.tables.schema import Schema
+
+Model = TypeVar("Model", bound=BookedEstimator)
+
+_DOWN = 1 - 2.0**-40
+
+
+@dataclass(frozen=True, eq=False)
+class LearnedFitPlan:
+    """Plan of a schema and of a model that is fitted with it, as one release.
+
+    Privacy: ``spend``, neighbours by replacing one record, their number public. The schema is mu-GDP, mu its
+    ``level``, and of deltas of its categories, which are added. The model depends on the records and the
+    released schema; their composition is adaptive.
+
+    - A model that is mu'-GDP: sqrt(mu^2 + mu'^2)-GDP together (Dong, Roth and Su 2022, corollary 3.3).
+    - Any other model that is (e, d)-differentially private: up to an event of probability d it is dominated
+      by one randomised bit with odds e^e (Kairouz, Oh and Viswanath 2015, theorem 3.2), whose composition
+      with the Gaussian pair of the schema has the delta p D(epsilon - e) + (1 - p) D(epsilon + e), p = e^e /
+      (1 + e^e), D the delta of mu-GDP.
+
+    Attributes:
+        schema: plan of the schema.
+        spend: of schema and model together.
+        mu: what is left for a model under Gaussian differential privacy.
+        model_epsilon, model_delta: budget of the model.
+        gaussian: whether the model has to be mu-GDP; otherwise its epsilon and delta count.
+    """
+
+    schema: SchemaPlan
+    spend: PrivacySpend
+    mu: float
+    model_epsilon: float
+    model_delta: float
+    gaussian: bool
+
+    @classmethod
+    def plan(
+        cls,
+        types: Mapping[str, ColumnType | str],
+        n_records: int,
+        *,
+        share: float,
+        epsilon: float,
+        delta: float,
+        gaussian: bool,
+        **options: Any,
+    ) -> Self:
+        """Calibrate to public facts.
+
+        Args:
+            types, n_records: as for ``SchemaPlan.plan``, as are further options.
+            share: the share of mu^2 that the schema spends, in (0, 1).
+            epsilon, delta: of schema and model together.
+            gaussian: whether the model states a level of Gaussian differential privacy.
+
+        Raises:
+            PrivacyParameterError: a budget that is too small for the schema, or leaves nothing for the model.
+        """
+        check_epsilon(epsilon)
+        check_delta(delta)
+        if not isinstance(share, float) or not 0 < share < 1:
+            raise InvalidInputError(f"the share of the schema must be a number in (0, 1), got {told(share)}")
+        declared = options.get("declared")
+        free = set() if declared is None else {column.name for column in declared.columns}
+        texts = any(
+            kind in (ColumnType.TEXT, ColumnType.VOTE) for name, kind in types.items() if name not in free
+        )
+        kept = delta / 2 if texts else delta  # the other half is that of categories
+        mu = gaussian_mu(epsilon, kept)
+        part = gaussian_epsilon(mu * math.sqrt(share), kept)
+        schema = SchemaPlan.plan(types, n_records, epsilon=part, delta=delta, **options)
+        left = delta - math.fsum(column.delta for column in schema.columns)
+        whole = gaussian_mu(epsilon, left)
+        rest = math.sqrt(whole**2 - schema.level**2) * _DOWN
+        if gaussian:
+            budget = gaussian_epsilon(rest, left) * _DOWN, left
+        else:
+            budget = _epsilon_beside(schema.level, epsilon, left / 2), left / 2 * _DOWN
+        spend = PrivacySpend.approximate(epsilon, delta, "learn-schema and model")
+        return cls(schema, spend, rest, *budget, gaussian)
+
+    def covers(self, spend: PrivacySpend) -> bool:
+        """Return whether a model's spend is within what the plan left for it."""
+        if self.gaussian:
+            return spend.notion == "gdp" and spend.level is not None and spend.level <= self.mu
+        return spend.epsilon <= self.model_epsilon and spend.delta <= self.model_delta
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready: the spend, and what schema and model cost."""
+        model = {"epsilon": self.model_epsilon, "delta": self.model_delta}
+        return {**self.spend.to_dict(), "schema": self.schema.to_dict(), "model": model}
+
+
+def delta_beside(mu: float, beside: float, epsilon: float) -> float:
+    """Return the delta at ``epsilon`` of a mu-GDP release and a release of pure ``beside``, rounded up."""
+    p = 1 / (1 + math.exp(-beside))
+    first, second = gaussian_delta(mu, epsilon - beside), gaussian_delta(mu, epsilon + beside)
+    return (p * first + (1 - p) * second) * (1 + 2.0**-40)
+
+
+def _epsilon_beside(mu: float, epsilon: float, delta: float) -> float:
+    """Return the largest pure epsilon that a release may have beside a mu-GDP one.
+
+    Raises:
+        PrivacyParameterError: nothing is left.
+    """
+    if gaussian_delta(mu, epsilon) >= delta * _DOWN:
+        raise PrivacyParameterError(
+            "the schema leaves no budget for a model of this mechanism. To do: a smaller share, a larger "
+            "epsilon, or a mechanism with Gaussian noise"
+        )
+    low, high = 0.0, epsilon
+    for _ in range(80):
+        middle = (low + high) / 2
+        low, high = (middle, high) if delta_beside(mu, middle, epsilon) <= delta * _DOWN else (low, middle)
+    return low
+
+
+def fit_with_learned_schema(
+    estimator: Model,
+    X: Any,
+    y: Any,
+    *,
+    share: float = 0.1,
+    types: Mapping[str, str] | None = None,
+    declared: Schema | dict[str, Any] | str | Path | None = None,
+    leave_out: Sequence[str] = (),
+    cuts: int = 3,
+    na_values: Sequence[str | float] = (),
+) -> Model:
+    """Learn a schema from a table, then fit an estimator with it to the same records, as one release.
+
+    Privacy: (epsilon, delta) of the estimator for schema and model together, neighbours by replacing one
+    record; public facts as for ``learn_schema``. One spend is booked before a cell is read, in the
+    estimator's ledger, and is ``spend_`` of the model (``LearnedFitPlan``).
+
+    Args:
+        estimator: an estimator of this package, not fitted, with classes (or label range) declared; its
+            schema is None. It is not changed. Without a parameter delta, that of the whole is 1/n^2.
+        X: a data frame (pandas, polars, pyarrow) or a mapping of columns, in memory.
+        y: labels, shape (n,).
+        share: the share of mu^2 of Gaussian differential privacy that the schema spends, in (0, 1).
+        types, declared, leave_out, cuts, na_values: as for ``learn_schema``.
+
+    Returns:
+        A fitted copy of the estimator, with the learned schema.
+
+    Raises:
+        PrivacyParameterError: a budget that is too small; no record was read.
+        InvalidInputError, SchemaError: facts that are missing or cannot be used.
+        BudgetExceededError: the ledger refused the spend; no record was read.
+    """
+    frame = as_pandas(X)
+    known = None if declared is None else declared_schema(declared)
+    kinds = column_types(frame, types or {}, known, leave_out)
+    options: dict[str, Any] = {"cuts": cuts, "declared": known, "na_values": na_values}
+    return fit_learned(estimator, unread_table(frame, y, None), kinds, share, options)
+
+
+def fit_learned(
+    estimator: Model,
+    given: Unread[Any],
+    kinds: Mapping[str, str],
+    share: float,
+    options: Mapping[str, Any],
+) -> Model:
+    """Plan, book, and run schema and model."""
+    known = _params(estimator)
+    if known.get("schema") is not None:
+        raise InvalidInputError("schema must be None where one is learned; give known columns as declared=")
+    plan, before = _planned(estimator, given, kinds, share, options)
+    source = NoiseSource(known["insecure_seed"])
+    spend = replace(
+        plan.spend,
+        mechanism=f"{SchemaPlan.name}, {before.mechanism}",
+        claim=before.claim,
+        note=before.note,
+        insecure_seed=source.insecure_seed,
+    )
+    with booked(known["ledger"], spend, given) as (frame, y):
+        cells = {str(name): values for name, values in columns_of(frame)}
+        learned = plan.schema.release(cells, source)
+        model: Any = _with_budget(estimator, plan, learned.schema)
+        with charged(_charge(plan)):
+            model.fit(given.known((frame, y)))
+    model.spend_ = spend
+    model.set_params(epsilon=known["epsilon"], ledger=known["ledger"])
+    made: Model = model
+    return made
+
+
+def _planned(
+    estimator: Any, given: Unread[Any], kinds: Mapping[str, str], share: float, options: Mapping[str, Any]
+) -> tuple[LearnedFitPlan, PrivacySpend]:
+    """Return the plan, and the spend of the model for a schema of the same size, without reading records.
+
+    Raises:
+        PrivacyParameterError: a model whose spend does not fit.
+    """
+    known = _params(estimator)
+    if not {"epsilon", "schema"} <= set(known):
+        raise InvalidInputError(
+            f"{type(estimator).__name__} has no epsilon and schema: none is learned for it"
+        )
+    delta = public_delta(known.get("delta", "auto"), given.n_records)
+    for gaussian in (True, False):
+        plan = LearnedFitPlan.plan(
+            kinds,
+            given.n_records,
+            share=share,
+            epsilon=known["epsilon"],
+            delta=delta,
+            gaussian=gaussian,
+            **options,
+        )
+        spend = spend_of_fit(_with_budget(estimator, plan, _stand_in(plan.schema)), given)
+        if plan.covers(spend):
+            return plan, spend
+    raise PrivacyParameterError(
+        f"{spend} of the model is more than the schema leaves it, epsilon = {plan.model_epsilon:g} and "
+        f"delta = {plan.model_delta:.3g}: report this"
+    )
+
+
+def _params(estimator: Any) -> dict[str, Any]:
+    found: dict[str, Any] = estimator.get_params(deep=False)
+    return found
+
+
+def _charge(plan: LearnedFitPlan) -> Any:
+    def check(spend: PrivacySpend) -> None:
+        if not plan.covers(spend):
+            raise PlanMismatchError(f"{spend} of the model is more than the plan left for it: report this")
+
+    return check
+
+
+def _with_budget(estimator: Any, plan: LearnedFitPlan, schema: Schema) -> Any:
+    """Return a new estimator with the budget of the model, and a schema."""
+    made = clone(estimator)
+    delta = {"delta": plan.model_delta} if "delta" in _params(made) else {}
+    made.set_params(epsilon=plan.model_epsilon, schema=schema, ledger=None, **delta)
+    return made
+
+
+def _stand_in(plan: SchemaPlan) -> Schema:
+    """Return a schema with as many cuts, and one category a column, of made-up values."""
+    columns: list[Column] = []
+    for column in plan.columns:
+        if column.cuts is not None:
+            made: Binned | Categorical = Binned(column.name, list(range(2**column.cuts.depth + 1)))
+        else:
+            made = Categorical(column.name, ["a"], "ignore")
+        columns.append(MissingLevel(made))
+    return Schema([*columns, *plan.declared], intercept=True)

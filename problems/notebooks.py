@@ -1,0 +1,28 @@
+"""HTML tables that notebooks show for an object."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+
+
+def html_table(title: str, header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Return a table with a title; cells are escaped."""
+    head = "".join(f"<th>{escape(name)}</th>" for name in header)
+    body = "".join(
+        "<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in row) + "</tr>" for row in rows
+    )
+    return (
+        f'<table class="privopt"><caption>{escape(title)}</caption>'
+        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    )
+
+
+def html_facts(title: str, facts: Mapping[str, object]) -> str:
+    """Return a table of names and values."""
+    return html_table(title, ("", ""), facts.items())
+
+
+def text_of(facts: Mapping[str, object]) -> str:
+    """Return a line for each fact."""
+    return "\n".join(f"{name}: {value}" for name, value in facts.items())

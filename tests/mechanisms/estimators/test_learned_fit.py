@@ -1,0 +1,120 @@
+"""A schema and a model learned together: the accounting, one booking, and what is saved."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from privopt.mechanisms import (
+    PrivateHalfspaceClassifier,
+    PrivateLogisticRegression,
+    PrivateTreeClassifier,
+    fit_with_learned_schema,
+)
+from privopt.mechanisms.errors import BudgetExceededError
+from privopt.mechanisms.estimators.learned_fit import LearnedFitPlan, delta_beside
+from privopt.mechanisms.privacy.accounting import gaussian_mu
+from privopt.mechanisms.privacy.ledger import Ledger
+from privopt.problems.errors import InvalidInputError, PrivOptError
+
+N = 4000
+TYPES = {"age": "whole", "dose": "number", "town": "text"}
+
+
+def table() -> tuple[dict[str, Any], np.ndarray[Any, Any]]:
+    rng = np.random.default_rng(0)
+    age = rng.integers(17, 91, N)
+    cells = {
+        "age": age.astype(object),
+        "dose": rng.lognormal(size=N).astype(object),
+        "town": rng.choice(["Bern", "Graz"], N).astype(object),
+    }
+    return cells, np.where(age + 10 * rng.normal(size=N) > 50, "ill", "well")
+
+
+def models() -> dict[str, Any]:
+    classes = ("ill", "well")
+    return {
+        "gdp": PrivateLogisticRegression(2.0, mechanism="output-perturbation", classes=classes),
+        "pure": PrivateTreeClassifier(2.0, classes=classes),
+    }
+
+
+def test_the_delta_of_a_bit_beside_a_gaussian_is_an_integral() -> None:
+    """P[loss > epsilon] weighted, by quadrature over the Gaussian and the sum over the bit."""
+    mu, beside, epsilon = 0.4, 0.7, 1.1
+    z = np.linspace(-12, 12, 400_001)
+    p = math.exp(beside) / (1 + math.exp(beside))
+    total = 0.0
+    for share, loss in ((p, beside), (1 - p, -beside)):
+        gain = np.maximum(0, -np.expm1(epsilon - loss - (mu * z + mu * mu / 2)))
+        total += share * float(np.trapezoid(stats.norm.pdf(z) * gain, z))
+    assert delta_beside(mu, beside, epsilon) == pytest.approx(total, rel=1e-5)
+
+
+@pytest.mark.parametrize("types", [TYPES, {"age": "whole", "dose": "number"}])
+def test_schema_and_model_compose_to_the_whole_and_share_it(types: dict[str, str]) -> None:
+    common: dict[str, Any] = {"share": 0.1, "epsilon": 2.0, "delta": 1e-6}
+    plan = LearnedFitPlan.plan(types, N, gaussian=True, **common)
+    left = 1e-6 - math.fsum(column.delta for column in plan.schema.columns)
+    whole = gaussian_mu(2.0, left)
+    assert math.hypot(plan.schema.level, plan.mu) <= whole
+    assert plan.schema.level**2 / whole**2 == pytest.approx(0.1, rel=1e-3)
+    assert plan.mu**2 / whole**2 == pytest.approx(0.9, rel=1e-3)
+    assert gaussian_mu(plan.model_epsilon, plan.model_delta) <= plan.mu
+    other = LearnedFitPlan.plan(types, N, gaussian=False, **common)
+    spent = delta_beside(other.schema.level, other.model_epsilon, 2.0) + other.model_delta
+    assert spent <= left
+    assert spent == pytest.approx(left, rel=1e-6)
+    assert 0 < other.model_epsilon < plan.model_epsilon < 2.0
+
+
+@pytest.mark.parametrize("kind", ["gdp", "pure"])
+def test_one_booking_of_the_whole_and_a_model_that_holds_its_schema(kind: str, tmp_path: Path) -> None:
+    book, (cells, y) = Ledger.create(tmp_path / "ledger", 3.0, 1e-3), table()
+    asked = models()[kind].set_params(ledger=book)
+    found = fit_with_learned_schema(asked, cells, y, types=TYPES)
+    (entry,) = book.entries()
+    assert (entry.spend.epsilon, entry.spend.delta, entry.spend.notion) == (2.0, 1 / N**2, "approximate")
+    assert entry.spend == found.spend_
+    assert found.spend_.mechanism.startswith("learn-schema, ")
+    assert found.spend_.guaranteed
+    saved = json.loads(json.dumps(found.to_dict()))
+    assert [c["name"] for c in saved["schema"]["columns"]] == list(TYPES)
+    assert saved["spend"] == found.spend_.to_dict()
+    again = type(found).from_dict(saved)
+    assert list(again.predict(cells)) == list(found.predict(cells))
+    assert asked.schema is None
+    assert not hasattr(asked, "spend_")
+    with pytest.raises(BudgetExceededError):
+        fit_with_learned_schema(asked, {**cells, "age": Unreadable()}, y, types=TYPES)
+    assert len(book.entries()) == 1
+
+
+class Unreadable:
+    dtype, shape = np.dtype(object), (N,)
+
+    def __array__(self, *_: Any, **__: Any) -> Any:
+        raise AssertionError("read before it was booked")
+
+
+def test_what_no_plan_can_do_is_refused_before_a_booking(tmp_path: Path) -> None:
+    book, (cells, y) = Ledger.create(tmp_path / "ledger", 3.0, 1e-3), table()
+    undeclared = PrivateLogisticRegression(2.0, ledger=book)
+    refused: list[tuple[Any, dict[str, Any], str]] = [
+        (undeclared, {}, "classes"),
+        (models()["gdp"].set_params(ledger=book), {"share": 1.0}, r"in \(0, 1\)"),
+        (PrivateHalfspaceClassifier(0.01, classes=("ill", "well"), ledger=book), {}, "too few records"),
+    ]
+    for model, more, message in refused:
+        with pytest.raises(PrivOptError, match=message):
+            fit_with_learned_schema(model, cells, y, **{"types": TYPES, **more})
+    with pytest.raises(InvalidInputError, match="schema must be None"):
+        fit_with_learned_schema(models()["gdp"].set_params(schema={"columns": []}), cells, y)
+    assert book.entries() == []

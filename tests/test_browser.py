@@ -1,0 +1,112 @@
+"""Pages in a real browser, as wide as a phone: nothing runs off, and axe finds nothing to correct.
+
+Behind ``slow``, where Chromium and axe are installed: ``make test-browser``.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+import shutil
+import subprocess
+import sys
+from importlib import resources
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from privopt.mechanisms import PrivateHalfspaceClassifier, PrivateTreeClassifier, evaluate
+from privopt.mechanisms.estimators.page import card_page
+from privopt.mechanisms.estimators.tree_page import tree_page
+from privopt.problems import Binned, Categorical, Schema
+
+CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
+DOCS = Path(__file__).resolve().parent.parent / "experiments" / "docs"
+WIDTH = 390
+# The page is looked at in a frame of a phone's width, which has the origin of the document around it.
+AROUND = """<!doctype html><title>frame</title>
+<iframe id="page" width="{width}" height="900" srcdoc="{page}"></iframe><pre id="found"></pre>
+<script>
+document.getElementById("page").addEventListener("load", async (event) => {{
+  const inside = event.target.contentWindow;
+  inside.eval({axe});
+  const found = await inside.axe.run({{runOnly: ["wcag2a", "wcag2aa"]}});
+  const faults = found.violations.map((v) => [v.id, v.nodes.map((n) => n.html.slice(0, 200))]);
+  document.getElementById("found").textContent =
+    JSON.stringify({{width: inside.document.documentElement.scrollWidth, faults}});
+}});
+</script>
+"""
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium"),
+    pytest.mark.skipif(find_spec("axe_playwright_python") is None, reason="no axe"),
+]
+
+
+def look_at(page: str, folder: Path) -> dict[str, object]:
+    """Open a page, whose links are relative to the folder, and return its width and what axe found."""
+    axe = (resources.files("axe_playwright_python") / "axe.min.js").read_text("utf-8")
+    around = AROUND.format(width=WIDTH, page=html.escape(page), axe=json.dumps(axe).replace("</", "<\\/"))
+    (folder / "around.html").write_text(around, "utf-8")
+    words = [
+        str(CHROMIUM), "--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking",
+        "--no-first-run", f"--user-data-dir={folder / 'profile'}", "--virtual-time-budget=20000",
+        "--dump-dom", (folder / "around.html").as_uri(),
+    ]  # fmt: skip
+    run = subprocess.run(words, capture_output=True, text=True, check=True)
+    (found,) = re.findall(r'<pre id="found">(.*?)</pre>', run.stdout, flags=re.DOTALL)
+    seen: dict[str, object] = json.loads(html.unescape(found))
+    return seen
+
+
+def pages() -> dict[str, str]:
+    """Return pages of a card and of a tree, with long names and evaluations."""
+    rng, n = np.random.default_rng(0), 2000
+    schema = Schema(
+        [
+            Binned("number_of_late_payments_in_the_last_twelve_months", edges=[0, 1, 2, 3, 20]),
+            Categorical("employment", ["salaried", "self-employed-with-employees", "none"]),
+        ]
+    )
+    table = {
+        "number_of_late_payments_in_the_last_twelve_months": rng.poisson(1.0, n),
+        "employment": rng.choice(["salaried", "self-employed-with-employees", "none"], n),
+    }
+    late = table["number_of_late_payments_in_the_last_twelve_months"]
+    y = np.where(rng.random(n) < 1 / (1 + np.exp(2 - late)), "yes", "no")
+    made = {}
+    for name, kind, page in (
+        ("card", PrivateHalfspaceClassifier, card_page),
+        ("tree", PrivateTreeClassifier, tree_page),
+    ):
+        model = kind(3.0, schema=schema, classes=("no", "yes"), risk_share=0.2, insecure_seed=1)
+        model.fit(table, y)
+        found = evaluate(model, table, y, epsilon=1.0, insecure_seed=1)
+        made[name] = page(model.card_, found, seen=True)
+    return made
+
+
+@pytest.mark.parametrize("name", ["card", "tree"])
+def test_pages_of_models_fit_a_phone_and_satisfy_axe(name: str, tmp_path: Path) -> None:
+    found = look_at(pages()[name], tmp_path)
+    assert found["faults"] == []
+    assert found["width"] <= WIDTH
+
+
+def test_axe_finds_a_fault_that_is_put_in(tmp_path: Path) -> None:
+    page = pages()["card"].replace('<html lang="en">', "<html>").replace("--soft: #5b6675", "--soft: #dddddd")
+    rules = {rule for rule, _ in look_at(page, tmp_path)["faults"]}
+    assert {"html-has-lang", "color-contrast"} <= rules
+
+
+def test_pages_of_the_site_fit_a_phone(tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "sphinx", "-W", "-q", "-b", "html", str(DOCS), str(tmp_path)]
+    subprocess.run(words, capture_output=True, text=True, check=True)
+    for name in ("index", "choosing", "trees", "scorecards"):
+        found = look_at((tmp_path / f"{name}.html").read_text("utf-8"), tmp_path)
+        assert found["width"] <= WIDTH, name

@@ -1,0 +1,112 @@
+"""The site: it builds without a warning, and its search answers what readers ask."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import quickjs
+
+import privopt.mechanisms
+import privopt.oracles
+import privopt.problems
+
+DOCS = Path(__file__).resolve().parent.parent / "experiments" / "docs"
+
+# A browser that has nothing but what the scripts of the search touch when they are loaded.
+BROWSER = """
+globalThis.window = globalThis;
+Object.assign(globalThis, {location: {search: ""}, addEventListener() {}});
+var document = {
+  readyState: "loading", addEventListener() {},
+  querySelector() { return null; }, getElementById() { return null; },
+  documentElement: {dataset: {content_root: "./"}},
+};
+var DOCUMENTATION_OPTIONS = {FILE_SUFFIX: ".html", LINK_SUFFIX: ".html", BUILDER: "html"};
+var _ = (text) => text, _ready = () => {}, SPHINX_HIGHLIGHT_ENABLED = false;
+"""
+ASK = """
+function ask(words) {
+  const [query, terms, without, shown, objects] = Search._parseQuery(words);
+  return JSON.stringify(Search._performSearch(query, terms, without, shown, objects).reverse());
+}
+"""
+# What a reader types, and a page that answers it.
+QUESTIONS = {
+    "epsilon": "privacy",
+    "which epsilon": "faq",
+    "delta": "privacy",
+    "multiclass": "howto/several-classes",
+    "more than two classes": "howto/several-classes",
+    "missing values": "howto/missing-values",
+    "NaN": "howto/missing-values",
+    "rare class": "howto/rare-class",
+    "class imbalance": "howto/rare-class",
+    "class_weight": "howto/rare-class",
+    "cross-validation": "faq",
+    "GridSearchCV": "tuning",
+    "hyperparameters": "tuning",
+    "feature selection": "subsets",
+    "confidence interval": "intervals",
+    "p-value": "intervals",
+    "codebook": "howto/no-codebook",
+    "budget": "budgets",
+    "team": "howto/two-analysts",
+    "Dask": "howto/cluster",
+    "Spark": "howto/cluster",
+    "Parquet": "large-tables",
+    "PostgreSQL": "large-tables",
+    "own solver": "howto/own-solver",
+    "custom oracle": "howto/own-solver",
+    "Gurobi": "oracles",
+    "own mechanism": "extending",
+    "convex set": "extending",
+    "decision tree": "decision-trees",
+    "scorecard": "cards",
+    "logistic regression": "choosing",
+    "outliers": "heavy-tails",
+    "saddle point": "nonconvex",
+    "proof": "theory",
+    "GPU": "faq",
+}
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("site")
+    words = [sys.executable, "-m", "sphinx", "-W", "-q", "-b", "html", str(DOCS), str(made)]
+    run = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    return made
+
+
+def test_the_reference_has_every_public_name_and_every_option(site: Path) -> None:
+    reference = (site / "api.html").read_text("utf-8")
+    for package in (privopt.mechanisms, privopt.oracles, privopt.problems):
+        for name in package.__all__:
+            if callable(getattr(package, name)):
+                assert f'id="{package.__name__}.{name}"' in reference, name
+    assert 'id="privopt.oracles.Status.OPTIMAL"' in reference
+    first, last = (f'id="privopt.mechanisms.{name}"' for name in ("PrivateHalfspaceClassifier", "OPDisc"))
+    assert reference.index(first) < reference.index(last)
+    assert "--risk-share" in (site / "commands.html").read_text("utf-8")
+
+
+def test_the_search_answers_questions_within_three_pages(site: Path) -> None:
+    engine = quickjs.Context()
+    engine.eval(BROWSER)
+    for script in ("base-stemmer.js", "english-stemmer.js", "language_data.js", "searchtools.js"):
+        path = site / "_static" / script
+        if path.exists():  # Sphinx 8 has its stemmer in language_data.js
+            engine.eval(path.read_text("utf-8").replace("const Search", "var Search"))
+    engine.eval((site / "searchindex.js").read_text("utf-8"))
+    engine.eval(ASK)
+    missed = {}
+    for words, page in QUESTIONS.items():
+        found = list(dict.fromkeys(hit[0] for hit in json.loads(engine.eval(f"ask({json.dumps(words)})"))))
+        if page not in found[:3]:
+            missed[words] = found[:3]
+    assert not missed
