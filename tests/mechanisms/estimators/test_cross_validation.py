@@ -104,7 +104,7 @@ def test_worker_processes_start_nothing() -> None:
 def test_search_within_a_cross_validation_is_counted_by_its_own_budget() -> None:
     inner = PrivateSearchCV(PrivateTreeClassifier(100.0, **DECLARED), GRID, epsilon=EACH)
     with budget(epsilon=2 * EACH) as book:
-        cross_val_score(inner, *records(), cv=2)
+        GridSearchCV(inner, {"held_out": [0.2]}, cv=2, refit=False).fit(*records())
         assert book.total().epsilon == pytest.approx(2 * EACH, rel=1e-6)
 
 
