@@ -110,6 +110,10 @@ class TracedRisk(UnclippedRisk):
         super().__init__(X, y, loss)
         self.visited: list[Vector] = []
 
+    def compile(self, *, batches: bool = False) -> None:
+        super().compile(batches=batches)
+        self.visited.clear()  # evaluations before the first step are no iterates
+
     def soft_gradient(self, w: ArrayLike, scale: float, beta: float) -> Vector:
         self._note(w)
         return super().soft_gradient(w, scale, beta)
