@@ -75,6 +75,9 @@ class FactorRisk:
         """Itself."""
         return self
 
+    def compile(self, *, batches: bool = False) -> None:
+        """Do nothing: NumPy computes everything here."""
+
     def value(self, w: ArrayLike) -> float:
         """F(U). Not private."""
         return float(np.mean(self.facts.loss.value(self._lengths(self._seen(w)), self.y)))
