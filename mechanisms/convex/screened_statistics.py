@@ -33,7 +33,7 @@ from privopt.problems.convex.some_columns import SomeColumns
 # Share of rho for the draws; the rest is for the moments of the selected features.
 _DRAWS_SHARE = 0.8
 # n mu per selected feature, and the range of their number.
-_BUDGET_PER_FEATURE, _FEWEST, _MOST = 100.0, 4, 60
+_BUDGET_PER_FEATURE, _FEWEST, _MOST = 100.0, 4, 250
 # Rows are clipped to the norm of this share of the selected features at their bound.
 _ROW_SHARE = 0.1
 
