@@ -33,9 +33,10 @@ from privopt.problems.convex.some_columns import SomeColumns
 # Share of rho for the draws; the rest is for the moments of the selected features.
 _DRAWS_SHARE = 0.8
 # n mu per selected feature, and the range of their number.
-_BUDGET_PER_FEATURE, _FEWEST, _MOST = 100.0, 4, 250
-# Rows are clipped to the norm of this share of the selected features at their bound.
-_ROW_SHARE = 0.1
+_BUDGET_PER_FEATURE, _FEWEST, _MOST = 100.0, 4, 500
+# Rows are clipped to the norm of this share of the selected features at their bound: about the norm of numbers
+# that are uniform between their bounds. Sparse rows are shorter.
+_ROW_SHARE = 1 / 3
 
 
 @dataclass(frozen=True)
@@ -186,7 +187,7 @@ def _clipped(rows: Any, sign: float, most: float) -> Any:
     """Return the positive part of rows, or the negative one, clipped to ``most``."""
     if not sp.issparse(rows):
         return np.clip(sign * rows, 0.0, most)
-    part = sp.csr_array(rows, copy=True)
+    part = rows.tocsr(copy=True)
     part.data = np.clip(sign * part.data, 0.0, most)
     return part
 

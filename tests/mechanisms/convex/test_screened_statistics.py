@@ -139,8 +139,8 @@ def test_features_are_more_for_more_budget_and_at_most_all() -> None:
         facts = RiskFacts(n, d, LogisticLoss(), 1.0, "linf", constant)
         return ScreenedStatistics.plan(facts, epsilon=epsilon, delta=1e-6).selection.count
 
-    assert 4 == count(500, 0.5) < count(4000, 1.0) < count(4000, 3.0) < count(40_000, 3.0) < 250
-    assert count(10**7, 3.0) == 250
+    assert 4 == count(500, 0.5) < count(4000, 1.0) < count(4000, 3.0) < count(40_000, 3.0) < 500
+    assert count(10**7, 3.0) == 500
     assert (count(10**7, 3.0, 7), count(10**7, 3.0, 7, 1.0), count(500, 0.5, 2, 1.0)) == (7, 6, 1)
 
 
