@@ -114,6 +114,9 @@ def plan_of_persons(estimator: Any, n_persons: int) -> Any:
     """Return the plan of an estimator for that many persons: of the fit of places, with a person's spend."""
     k = check_count(estimator.records_per_person, "records_per_person")
     places: Unread[Any] = Unread(check_count(n_persons, "the number of persons") * k, never_read)
+    known = _params(estimator)
+    if "classes" in known and known["classes"] is None:  # any two, as other plans take
+        estimator = type(estimator)(**{**known, "classes": (0, 1)})
     planned = plan_persons(estimator, places)
     return replace(planned.model.plan(places.n_records), spend=planned.spend)
 

@@ -18,8 +18,9 @@ from privopt.mechanisms.errors import PlanMismatchError
 from privopt.mechanisms.privacy.parameters import check_count, check_delta, check_epsilon
 from privopt.mechanisms.privacy.spend import NEIGHBOURS, PrivacySpend
 
-# Rounding of budgets of records and of the spends that follow from them, on the private side.
-_DOWN, _UP = 1 - 2.0**-40, 1 + 2.0**-50
+# Rounding on the private side: of budgets of records, as conversions invert each other to 1e-10 of mu or rho
+# only, and of the spends that follow from them.
+_DOWN, _UP = 1 - 2.0**-26, 1 + 2.0**-50
 
 
 @dataclass(frozen=True)
