@@ -185,7 +185,8 @@ def _sums(risk: EmpiricalRisk) -> Vector:
 
 def _clipped(rows: Any, sign: float, most: float) -> Any:
     """Return the positive part of rows, or the negative one, clipped to ``most``."""
-    if not sp.issparse(rows):
+    sparse = bool(sp.issparse(rows))
+    if not sparse:
         return np.clip(sign * rows, 0.0, most)
     part = rows.tocsr(copy=True)
     part.data = np.clip(sign * part.data, 0.0, most)
