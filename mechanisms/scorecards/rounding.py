@@ -81,7 +81,8 @@ def class_points(weights: Floats, facts: CardFacts) -> IntArray:
             real[:, -1] += centre
     low, high = facts.lattice.low, facts.lattice.high
     scale = _largest_scale(np.abs(real), np.where(real > 0, high, -low))
-    return np.clip(np.rint(np.clip(real * scale, -(2.0**50), 2.0**50)), low, high).astype(np.int64)
+    rounded = np.clip(np.rint(np.clip(real * scale, -(2.0**50), 2.0**50)), low, high)
+    return np.asarray(rounded, dtype=np.int64)
 
 
 def _largest_scale(sizes: Floats, bounds: NDArray[np.int64]) -> float:
