@@ -106,6 +106,7 @@ def test_wheel_holds_every_module_and_the_data(wheel: Path) -> None:
     assert {f"privopt/{module}" for module in modules()} <= names
     assert "privopt/problems/datasets/data/adult.data.gz" in names
     assert "privopt/problems/datasets/data/LICENSE-adult.txt" in names
+    assert "privopt/problems/datasets/data/mushrooms.csv.gz" in names
     assert "privopt/oracles/py.typed" in names
     assert not any(name.startswith("tests/") for name in names)
 
