@@ -15,7 +15,8 @@ import privopt.mechanisms
 import privopt.oracles
 import privopt.problems
 
-DOCS = Path(__file__).resolve().parent.parent / "experiments" / "docs"
+ROOT = Path(__file__).resolve().parent.parent
+DOCS = ROOT / "experiments" / "docs"
 
 # A browser that has nothing but what the scripts of the search touch when they are loaded.
 BROWSER = """
@@ -82,8 +83,11 @@ QUESTIONS = {
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The built site; from a copy of the pages, as the build writes those of the examples among them."""
-    made, pages = tmp_path_factory.mktemp("site"), tmp_path_factory.mktemp("docs")
-    shutil.copytree(DOCS, pages, dirs_exist_ok=True, ignore=shutil.ignore_patterns("gallery"))
+    made, root = tmp_path_factory.mktemp("site"), tmp_path_factory.mktemp("root")
+    pages = root / "experiments" / "docs"
+    shutil.copytree(DOCS, pages, ignore=shutil.ignore_patterns("gallery"))
+    for page in ROOT.glob("*.md"):  # some are included
+        shutil.copy(page, root)
     words = [sys.executable, "-m", "sphinx", "-W", "-q", "-b", "html", str(pages), str(made)]
     run = subprocess.run(words, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
