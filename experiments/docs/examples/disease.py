@@ -53,7 +53,7 @@ with budget(epsilon=2, delta=1e-4) as spent:
     print(f"R^2 of two columns: {fitted(['bmi', 's5']):.2f}")
 
 # %%
-# Not private, least squares on all ten reach .52. The two columns alone have .46: most of what the noise hides is not
+# **Result.** Not private, least squares on all ten reach .52. The two columns alone have .46: most of what the noise hides is not
 # worth asking for.
 
 # %%

@@ -32,7 +32,7 @@ place = os.path.join(tempfile.mkdtemp(), "census.db")
 Ledger.create(place, epsilon=2.0, delta=1e-9)
 
 # %%
-# **Ana** fits a tree.
+# **Fit.** Ana fits a tree.
 
 tree = PrivateTreeClassifier(
     epsilon=1.0, schema=schema, classes=("<=50K", ">50K"), ledger=place
@@ -41,7 +41,7 @@ tree.fit(people, people[ADULT_TARGET])
 tree.card_
 
 # %%
-# **Ben** evaluates it on the same people. That is a release of its own.
+# **Result.** Ben evaluates it on the same people. That is a release of its own.
 
 print(evaluate(tree, people, people[ADULT_TARGET], epsilon=0.8, ledger=place))
 
