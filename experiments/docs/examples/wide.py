@@ -23,7 +23,7 @@ reports.data[:] = 1
 reports = (reports > 0).astype(np.float64)
 weights = np.zeros(p)
 weights[5:65:2] = rng.normal(0, 2, 30)
-score = reports @ weights
+score = np.asarray(reports @ weights)
 urgent = np.where(
     rng.random(n) < 1 / (1 + np.exp(score.mean() - score)), "yes", "no"
 )
