@@ -229,8 +229,9 @@ def show_linear(model: LinearModel, report: dict[str, Any], console: Console) ->
     elif np.any(report["intercept"]):  # the schema's constant is the intercept, for centred labels
         rows.append(("offset added to predictions", np.atleast_1d(report["intercept"])))
     card = Table("feature", *_weight_columns(model))
+    titles = {} if model.schema_ is None else model.schema_.feature_titles
     for name, weights in rows:
-        card.add_row(escape(str(name)), *(f"{w:.5g}" for w in weights))
+        card.add_row(escape(titles.get(name, str(name))), *(f"{w:.5g}" for w in weights))
     print_table(console, card)
     proof = report["certificate"]
     noise = ", ".join(f"{key} = {value:.6g}" for key, value in model.noise_.items())
