@@ -193,47 +193,57 @@ class SufficientStatistics(RiskMechanism):
 
     def _model(self, A: Vector, b: Vector, sigma: float) -> Vector:
         """Return weights in the units of the risk, from moments with noise of standard deviation sigma."""
-        bound, constant = label_bound(self.facts.loss), self.facts.constant
-        classes, used, weights = isinstance(self.facts.loss, LogisticLoss), self._used, np.zeros(len(b))
-        label, hidden, means, kept = 0.0, 0.0, np.zeros(len(used)), 0.0
-        if constant:
-            label, hidden = float(np.clip(b[-1] / self.offset, -bound, bound)), sigma / self.offset
-            means, kept = towards_mean(A[used, -1] / self.offset, hidden / math.sqrt(2))
-        centred = A[np.ix_(used, used)] - np.outer(means, means)
-        of_means = kept * (label * hidden) ** 2 / 2
-        found = self._solved(centred, b[used] - means * label, means, label, sigma, of_means)
-        middle, scale = label, 1.0
-        if classes:
+        constant, seen = self.facts.constant, self._centred(A, b, sigma)
+        weights, found = np.zeros(len(b)), self._solved(seen, sigma)
+        middle, scale = seen.label, 1.0
+        if isinstance(self.facts.loss, LogisticLoss):
             # Labels -1 and +1 have twice the spread of labels 0 and 1.
-            least = max(1 / (self.facts.n_records + 2), min(hidden / self._label_weight / 2, 0.25))
-            share = float(np.clip((1 + label) / 2, least, 1 - least))
+            least = max(1 / (self.facts.n_records + 2), min(seen.hidden / self._label_weight / 2, 0.25))
+            share = float(np.clip((1 + seen.label) / 2, least, 1 - least))
             middle, scale = logistic_scale(share, found.explained / 4, found.at_most / 4)
-        weights[used] = found.weights * (scale / 2 if classes else 1.0)
+            scale /= 2
+        weights[self._used] = found.weights * scale
         if constant:
-            weights[-1] = (middle - float(means @ weights[used])) / constant
+            weights[-1] = (middle - float(seen.means @ weights[self._used])) / constant
         return weights
 
-    def _solved(
-        self, A: Vector, b: Vector, means: Vector, label: float, sigma: float, of_means: float
-    ) -> Likely:
-        """Solve least squares with noisy covariances A of features and b of features with labels.
+    def _centred(self, A: Vector, b: Vector, sigma: float) -> Centred:
+        """Return covariances of the used features from noisy moments, and what they were centred by."""
+        bound, used = label_bound(self.facts.loss), self._used
+        label, hidden, means, kept = 0.0, 0.0, np.zeros(len(used)), 0.0
+        if self.facts.constant:
+            label, hidden = float(np.clip(b[-1] / self.offset, -bound, bound)), sigma / self.offset
+            means, kept = towards_mean(A[used, -1] / self.offset, hidden / math.sqrt(2))
+        of_means = kept * (label * hidden) ** 2 / 2
+        noise = (sigma / self._label_weight) ** 2 + of_means
+        covariances = A[np.ix_(used, used)] - np.outer(means, means)
+        return Centred(covariances, b[used] - means * label, means, label, hidden, noise)
 
-        ``of_means`` is the variance that noisy means add to b.
+    def _solved(self, seen: Centred, sigma: float) -> Likely:
+        """Solve least squares with noisy covariances."""
+        if sigma == 0 or not len(seen.products):
+            return least_squares(seen.features, seen.products)
+        blocks = self._blocks(self._variances(seen), seen.means, sigma)
+        variance = self._label_variance(seen.label)
+        drawn = variance / self.facts.n_records  # sampling variance of the records
+        noises = [seen.noise + drawn * float(np.mean(np.diag(block.covariances))) for block in blocks]
+        return likely_weights(seen.features, seen.products, blocks, noises, sigma, variance)
+
+    def _variances(self, seen: Centred) -> Vector:
+        """Return noisy variances of the used features, not below what noisy covariances with labels imply.
+
+        By Cauchy-Schwarz the variance of a feature is at least its squared covariance with the labels over
+        theirs.
         """
-        if sigma == 0 or not len(b):
-            return least_squares(A, b)
+        bound = label_bound(self.facts.loss)
+        variance = max(bound**2 - seen.label**2, _LEAST_VARIANCE * bound**2)
+        return np.maximum(np.diag(seen.features), (seen.products**2 - seen.noise) / variance)
+
+    def _label_variance(self, label: float) -> float:
+        """Return the variance of labels that is assumed at their mean."""
         bound = label_bound(self.facts.loss)
         variance = max(bound**2 - label**2, _LEAST_VARIANCE * bound**2)
-        noise = (sigma / self._label_weight) ** 2 + of_means
-        # By Cauchy-Schwarz the variance of a feature is at least its squared covariance with the labels over
-        # theirs.
-        varied = np.maximum(np.diag(A), (b**2 - noise) / variance)
-        blocks = self._blocks(varied, means, sigma)
-        if isinstance(self.facts.loss, SquaredLoss):
-            variance *= _NUMBERS_VARIANCE
-        drawn = variance / self.facts.n_records  # sampling variance of the records
-        noises = [noise + drawn * float(np.mean(np.diag(block.covariances))) for block in blocks]
-        return likely_weights(A, b, blocks, noises, sigma, variance)
+        return variance * _NUMBERS_VARIANCE if isinstance(self.facts.loss, SquaredLoss) else variance
 
     @property
     def _used(self) -> NDArray[np.int64]:
@@ -246,12 +256,36 @@ class SufficientStatistics(RiskMechanism):
         """Estimate the covariances of each block of features, in order."""
         if self.columns is not None:
             return self.columns.blocks(variances, means, sigma)
-        return likely_blocks(variances, sigma, _feature_norm(self.facts) ** 2 / len(means))
+        return likely_blocks(variances, sigma, self._mean_square(len(means)))
+
+    def _mean_square(self, features: int) -> float:
+        """Return the largest mean square of features that share the bound on rows."""
+        return _feature_norm(self.facts) ** 2 / features
 
 
 def label_bound(loss: Loss) -> float:
     """Return B, to which labels are clipped: 1 for classes, half the range of a squared loss. Public."""
     return loss.threshold / 2 if isinstance(loss, SquaredLoss) else 1.0
+
+
+class Centred(NamedTuple):
+    """Noisy covariances of features, and of features with labels.
+
+    Attributes:
+        features: covariances of features, shape (k, k).
+        products: covariances of features with labels, shape (k,).
+        means: means of the features, shape (k,), shrunk towards their mean.
+        label: mean label.
+        hidden: standard deviation of the noise of the mean label.
+        noise: variance of the noise of ``products``.
+    """
+
+    features: Vector
+    products: Vector
+    means: Vector
+    label: float
+    hidden: float
+    noise: float
 
 
 class Moments(NamedTuple):
