@@ -16,6 +16,7 @@ _HOMES = {
     "Constraint": "programs.constraints",
     "Costs": "discrete.costs",
     "CountedRecords": "tables.counted",
+    "Date": "tables.dates",
     "DecisionTree": "discrete.tree",
     "DiscreteProblem": "discrete.problem",
     "HingeHalfspace": "discrete.lipschitz",
@@ -65,6 +66,7 @@ if TYPE_CHECKING:  # the same names, for type checkers
     from privopt.problems.tables.columns import Categorical as Categorical
     from privopt.problems.tables.columns import Numeric as Numeric
     from privopt.problems.tables.counted import CountedRecords as CountedRecords
+    from privopt.problems.tables.dates import Date as Date
     from privopt.problems.tables.engines import count_records as count_records
     from privopt.problems.tables.missing import MissingLevel as MissingLevel
     from privopt.problems.tables.reading import read_table as read_table

@@ -53,6 +53,7 @@ QUESTIONS = {
     "confidence interval": "intervals",
     "p-value": "intervals",
     "codebook": "howto/no-codebook",
+    "several records per person": "howto/several-records",
     "budget": "budgets",
     "team": "howto/two-analysts",
     "Dask": "howto/cluster",

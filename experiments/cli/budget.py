@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -43,6 +44,10 @@ DeltaOption = Annotated[
     float, typer.Option("--delta", help="Privacy parameter delta, in [0, 1); 0 is pure privacy.")
 ]
 NameOption = Annotated[str, typer.Option("--mechanism", help="Name of the mechanism that is run.")]
+UnitOption = Annotated[
+    str,
+    typer.Option(help="Unit of privacy: record, or person for tables with several records of a person."),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
@@ -52,6 +57,7 @@ def create(
     epsilon: EpsilonOption,
     delta: DeltaOption = 0.0,
     rule: Annotated[str, typer.Option(help="Composition rule: basic, zcdp or gdp.")] = "basic",
+    unit: UnitOption = "record",
 ) -> None:
     """Create a budget, in a new ledger or in an existing one."""
     from privopt.mechanisms.privacy.budget import RULES
@@ -63,8 +69,9 @@ def create(
         )
     if rule != "basic" and delta == 0:
         raise InvalidInputError(f"the rule {rule} needs --delta > 0")
-    made = Ledger.create(ledger, epsilon, delta, rule=rule)
-    tell.print(f"{escape(str(made))}: epsilon = {epsilon:g}, delta = {delta:g}, rule {rule}")
+    made = Ledger.create(ledger, epsilon, delta, rule=rule, unit=unit)
+    by = "" if unit == "record" else f", unit {unit}"
+    tell.print(f"{escape(str(made))}: epsilon = {epsilon:g}, delta = {delta:g}, rule {rule}{by}")
     if delta == 0:
         tell.print(
             "note: a budget with delta = 0 covers evaluations and pure mechanisms; the mechanisms that fits "
@@ -199,10 +206,11 @@ def check(
     epsilon: EpsilonOption,
     delta: DeltaOption = 0.0,
     mechanism: NameOption = "unnamed",
+    unit: UnitOption = "record",
 ) -> None:
     """Exit code 0 if a release is affordable now, 1 if not. Changes nothing."""
     book = _opened(ledger)
-    if why := book.shortfall(_spend(epsilon, delta, mechanism)):
+    if why := book.shortfall(_spend(epsilon, delta, mechanism, unit)):
         tell.print(f"not affordable: {escape(why)}")
         raise typer.Exit(1)
     tell.print("affordable: ", end="")
@@ -215,13 +223,14 @@ def spend(
     epsilon: EpsilonOption,
     delta: DeltaOption = 0.0,
     mechanism: NameOption = "unnamed",
+    unit: UnitOption = "record",
 ) -> None:
     """Book a release that is about to run elsewhere; exit code 1 without a booking if it overdraws the
     budget.
     """
     try:
         book = _opened(ledger)
-        book.commit(book.reserve(_spend(epsilon, delta, mechanism)))
+        book.commit(book.reserve(_spend(epsilon, delta, mechanism, unit)))
     except BudgetExceededError as error:
         tell.print(escape(str(error)))
         raise typer.Exit(1) from error
@@ -237,12 +246,14 @@ def _opened(address: str) -> Ledger:
 
 def budget_report(now: Snapshot) -> dict[str, Any]:
     """Return the JSON-ready state of a ledger."""
+    from privopt.mechanisms.privacy.spend import NEIGHBOURS
+
     budgets = {name: _account(*pair) for name, pair in now.budgets.items()}
     only = next(iter(budgets.values())) if len(budgets) == 1 else {}
     return {
         **only,
         "budgets": budgets,
-        "neighbours": "replace-one",
+        "neighbours": ", ".join(dict.fromkeys(NEIGHBOURS[b.unit] for b, _ in now.budgets.values())),
         "entries": [
             {
                 "identifier": e.identifier,
@@ -280,12 +291,14 @@ def _as_csv(entries: list[Entry]) -> str:
 
 
 def _tell_state(budgets: dict[str, tuple[Budget, Total]], moved_to: str) -> None:
+    from privopt.mechanisms.privacy.spend import NEIGHBOURS
+
     _tell_if_closed(moved_to)
     for name, (budget, spent) in budgets.items():
         which = f"{escape(name)}: " if len(budgets) > 1 else ""
         tell.print(
             f"{which}spent epsilon = {spent.epsilon:.6g} of {budget.epsilon:g}, delta = {spent.delta:.3g} of "
-            f"{budget.delta:g} (replace-one, rule {budget.rule}; reserved counts as spent)"
+            f"{budget.delta:g} ({NEIGHBOURS[budget.unit]}, rule {budget.rule}; reserved counts as spent)"
         )
 
 
@@ -298,9 +311,12 @@ def _moment(time: str) -> str:
     return escape(time.removesuffix("+00:00").replace("T", " "))
 
 
-def _spend(epsilon: float, delta: float, mechanism: str) -> PrivacySpend:
-    from privopt.mechanisms.privacy.spend import PrivacySpend
+def _spend(epsilon: float, delta: float, mechanism: str, unit: str) -> PrivacySpend:
+    from privopt.mechanisms.privacy.spend import NEIGHBOURS, PrivacySpend
 
-    if delta == 0:
-        return PrivacySpend.pure(epsilon, mechanism)
-    return PrivacySpend.approximate(epsilon, delta, mechanism)
+    if unit not in NEIGHBOURS:
+        raise InvalidInputError(f"--unit {unit!r}: there are {', '.join(NEIGHBOURS)}")
+    made = PrivacySpend.pure(epsilon, mechanism)
+    if delta > 0:
+        made = PrivacySpend.approximate(epsilon, delta, mechanism)
+    return replace(made, neighbours=NEIGHBOURS[unit])

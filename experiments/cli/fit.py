@@ -54,7 +54,9 @@ from privopt.experiments.cli.options import (
     NormOption,
     OracleOption,
     PenaltyOption,
+    PersonOption,
     PrevalenceOption,
+    RecordsOption,
     RiskOption,
     RobustOption,
     SaveOption,
@@ -131,6 +133,8 @@ def fit(
     mechanism: MechanismOption = "auto",
     robust: RobustOption = False,
     delta: DeltaOption = "auto",
+    person: PersonOption = None,
+    records_per_person: RecordsOption = 1,
     ledger: LedgerOption = None,
     insecure_seed: SeedOption = None,
     class_weight: WeightOption = None,
@@ -168,13 +172,13 @@ def fit(
             labels = split_classes(classes)
             if learn_schema is None:
                 learning = None
-                records = read_labelled(data, target, marked_schema(schema, na_values), labels, table)
+                records = read_labelled(data, target, marked_schema(schema, na_values), labels, table, person)
             else:
                 learning = read_for_learning(data, target, schema, labels, table, na_values, learn_schema)
                 records = learning.records
         if family is AUTO:
             held = 2 if records.classes is None else len(records.classes)
-            chosen = choose_model(records.unread().n_records, epsilon, classes=held)
+            chosen = choose_model(records.units(person), epsilon, classes=held)
             steps_of = STEPS[chosen.model]
             construct = steps_of.constructor(context.params)
             tell.print(choice_line(chosen), markup=False, highlight=False)
@@ -183,6 +187,8 @@ def fit(
             with accounted(book):
                 common: dict[str, Any] = {
                     "classes": records.classes,
+                    "person": person,
+                    "records_per_person": records_per_person,
                     "limits": limits,
                     "ledger": book,
                     "insecure_seed": insecure_seed,
@@ -190,7 +196,7 @@ def fit(
                 if learning is None:
                     facts = records.inferred(book) if family is LINEAR else records.schema
                     made = construct(schema=facts, **common)
-                    fitted = made.fit(records.unread(counted=steps_of.counted))
+                    fitted = made.fit(records.unread(counted=steps_of.counted and person is None))
                 else:
                     fitted = learning.fit(construct(schema=None, **common))
                 fitted.target_ = records.target

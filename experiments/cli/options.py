@@ -117,6 +117,24 @@ DeltaOption = Annotated[
         rich_help_panel=_PRIVACY,
     ),
 ]
+PersonOption = Annotated[
+    str | None,
+    typer.Option(
+        "--person",
+        help="Column that says whose a record is: the guarantee is then for replacing a person with all of "
+        "its records. Files only; needs --schema and, for classifiers, --classes.",
+        rich_help_panel=_PRIVACY,
+    ),
+]
+RecordsOption = Annotated[
+    int,
+    typer.Option(
+        "--records-per-person",
+        help="With --person: the first so many records of each person count, and all persons count the same.",
+        min=1,
+        rich_help_panel=_PRIVACY,
+    ),
+]
 LedgerOption = Annotated[
     str | None,
     typer.Option(

@@ -26,7 +26,9 @@ from privopt.experiments.cli.options import (
     MechanismOption,
     ModelOption,
     OracleOption,
+    PersonOption,
     PrevalenceOption,
+    RecordsOption,
     RiskOption,
     RobustOption,
     StepsOption,
@@ -44,6 +46,7 @@ from privopt.mechanisms.estimators.model_choice import choose_model
 from privopt.mechanisms.estimators.prepared import schema_norm
 from privopt.mechanisms.estimators.public_facts import public_delta
 from privopt.mechanisms.estimators.robust import choose_robust
+from privopt.mechanisms.privacy.groups import PersonBudget
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.mechanisms.privacy.usefulness import NoiseToSignal
 from privopt.mechanisms.scorecards.card_plan import CardPlan
@@ -62,13 +65,17 @@ tell = Console(soft_wrap=True, emoji=False)
 def plan(
     context: typer.Context,
     schema: Annotated[Path, typer.Option(help="TOML or JSON file that declares columns.")],
-    records: Annotated[int, typer.Option(help="Number of records n, a public number.", min=1)],
+    records: Annotated[
+        int, typer.Option(help="Number of records n, a public number; with --person of persons.", min=1)
+    ],
     epsilon: EpsilonOption,
     classes: ClassesOption = None,
     model: ModelOption = None,
     mechanism: MechanismOption = "auto",
     robust: RobustOption = False,
     delta: DeltaOption = "auto",
+    person: PersonOption = None,
+    records_per_person: RecordsOption = 1,
     ledger: Annotated[
         str | None,
         typer.Option(
@@ -96,6 +103,8 @@ def plan(
     """
     family, options = requested_family(context), context.params
     columns, chosen = Schema.load(schema), None
+    k = 1 if person is None else records_per_person
+    declared: dict[str, Any] = {"classes": split_classes(classes), "person": person, "records_per_person": k}
     if family is AUTO:
         labels = split_classes(classes)
         chosen = choose_model(records, epsilon, classes=2 if labels is None else len(labels))
@@ -108,10 +117,10 @@ def plan(
             raise InvalidInputError("--classes: a plan of robust linear models is for two classes or numbers")
         shown = robust_plan(columns, records, options)
     elif family is CARD or (chosen is not None and chosen.model == "card"):
-        card = card_constructor(options)(schema=columns, classes=split_classes(classes)).plan(records)
-        shown = plan_report(card, records), _lines(card, records), card.spend
+        card = card_constructor(options)(schema=columns, **declared).plan(records)
+        shown = plan_report(card, records * k), _lines(card, records * k), card.spend
     else:
-        tree = tree_constructor(options)(schema=columns, classes=split_classes(classes)).plan(records)
+        tree = tree_constructor(options)(schema=columns, **declared).plan(records)
         shown = tree_plan_report(tree), str(tree).split("\n"), tree.spend
     report, lines, spend = shown
     if chosen is not None:
@@ -140,18 +149,23 @@ def robust_plan(
     schema: Schema, records: int, options: Mapping[str, Any]
 ) -> tuple[dict[str, Any], list[str], PrivacySpend]:
     """Return report, lines and spend of a linear model for records without public bounds."""
+    person, k = options["person"], options["records_per_person"]
+    delta = public_delta(parse_delta(options["delta"]), records)
+    budget = PersonBudget(options["epsilon"], delta, 1 if person is None else k)
+    epsilon, delta = budget.of_record("gdp")
     made, reason = choose_robust(
         options["mechanism"],
-        records,
+        records * budget.records,
         schema.n_features,
         PLAIN_SQUARES if robust_loss(options) == "squared" else LogisticLoss(),
-        epsilon=options["epsilon"],
-        delta=public_delta(parse_delta(options["delta"]), records),
+        epsilon=epsilon,
+        delta=delta,
         steps=options["steps"],
         flags=schema.flags,
     )
+    spend = made.spend if person is None else budget.of_person(made.spend)
     report = {
-        **made.spend.to_dict(),
+        **spend.to_dict(),
         **made.noise,
         "steps": made.steps,
         "mechanism": made.name,
@@ -165,12 +179,13 @@ def robust_plan(
     )
     lines = [
         f"mechanism: {made.name} ({reason})",
-        f"spend: {made.spend}",
+        f"spend: {spend}",
+        *([f"in detail: {spend.note}"] if person is not None else []),
         f"units of {schema.n_features} features: {units}",
         f"noise on {made.noised}: {noise}",
         f"steps: {made.steps}, each reads the table once",
     ]
-    return report, lines, made.spend
+    return report, lines, spend
 
 
 def _calibrated(mechanism: str, schema: Schema, records: int) -> str:

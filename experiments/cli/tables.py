@@ -19,6 +19,7 @@ from privopt.problems.errors import InvalidInputError
 from privopt.problems.tables.counted import CountedRecords
 from privopt.problems.tables.engines import EngineCount, rows_of
 from privopt.problems.tables.frames import missing_columns
+from privopt.problems.tables.persons import Persons
 from privopt.problems.tables.reading import header_of, read_table
 from privopt.problems.tables.schema import Schema
 from privopt.problems.tables.sources import is_engine_address, open_table
@@ -48,6 +49,12 @@ class Labelled:
     def unread(self, *, counted: bool = False) -> Unread[Any]:
         """Return the records for an estimator; with ``counted``, a long table is reduced to its counts."""
         return self._records.then(partial(self._kept, counted))
+
+    def units(self, person: str | None) -> int:
+        """Return the public number of records, or of persons by a column."""
+        if person is None:
+            return self._records.n_records
+        return Persons.of(self._records._read()[0][person]).count
 
     def in_memory(self) -> tuple[Any, Any]:
         """Return table and labels as objects, for an estimator that books before it looks at a cell."""
@@ -105,15 +112,19 @@ def read_labelled(
     schema: Schema | None,
     classes: tuple[Any, ...] | None,
     table: str | None = None,
+    person: str | None = None,
 ) -> Labelled:
     """Open labelled records of a file, of the package or of an engine; no cell is interpreted yet.
 
     A file is parsed to count its records. Errors here concern its format, not the schema's rules for cells.
+    The column ``person`` is read as text, as it is written: what a cell means must not depend on others.
 
     Raises:
         InvalidInputError: facts that are missing, or a table that cannot be read.
         SchemaError: columns that do not fit the schema.
     """
+    if person is not None and (schema is None or is_engine_address(data)):
+        raise InvalidInputError("--person takes files, and needs --schema")
     if data == "adult23" or data.startswith("adult23:"):
         frame = adult23_frame(_seed(data.partition(":")[2] or "0"))
         target = target or ADULT_TARGET
@@ -125,6 +136,8 @@ def read_labelled(
     else:
         # The command line holds strings: compare labels as they are written in the file.
         frame = read_table(Path(data), _as_written(data, schema, target, classes))
+    if person is not None and person not in map(str, frame.columns):
+        raise InvalidInputError(f"--person: no {missing_columns([person], list(map(str, frame.columns)))}")
     if table is not None:
         raise InvalidInputError("--table names a table of a database, whose URL is --data")
     return labelled(frame, target, schema, classes)

@@ -21,7 +21,7 @@ from privopt.mechanisms.convex.likely_weights import (
     logistic_scale,
     towards_mean,
 )
-from privopt.mechanisms.privacy.gradient_noise import VectorNoise, gaussian_releases
+from privopt.mechanisms.privacy.gradient_noise import VectorNoise, gaussian_releases, noise_at_level
 from privopt.mechanisms.privacy.noisy_moments import NoisyMoments
 from privopt.mechanisms.privacy.noisy_share import NoisyShare
 from privopt.mechanisms.privacy.spend import PrivacySpend
@@ -93,15 +93,7 @@ class SufficientStatistics(RiskMechanism):
     def _calibrated(cls, target: RiskTarget) -> Self:
         facts = target.facts
         offset = _offset(facts, target.mu)
-        n, r = facts.n_records, math.hypot(_feature_norm(facts), offset)
-        if not _NORMS[0] <= r <= _NORMS[1]:  # fourth powers are taken of it
-            raise ArithmeticError(f"moments of rows of norm {r:.3g}")
-        # Rounding of sums of at most n products of two numbers of a record, in any order: the norms of a
-        # record's contributions to the three means are at most r^2, r^2 and, for the squared loss, sqrt(3/2)
-        # r^2.
-        squared = isinstance(facts.loss, SquaredLoss)
-        rounding = 2 * math.sqrt(3.5 if squared else 2) * r * r * (n + facts.dimension + 8) * 2.0**-52
-        sensitivity = (3 / math.sqrt(2) * r * r / n + rounding) * (1 + 1e-12 + n * 2.0**-51)
+        sensitivity = _sensitivity(facts, offset)
         noise, spend = gaussian_releases(
             target.epsilon,
             target.delta,
@@ -109,9 +101,18 @@ class SufficientStatistics(RiskMechanism):
             steps=1,
             releases=target.releases,
             sensitivity=sensitivity,
-            dimension=_entries(facts).size + facts.dimension + squared,
+            dimension=_released_numbers(facts),
         )
         return cls(facts, target.convex_set, target.regularizer, spend, offset, noise)
+
+    @classmethod
+    def at_level(cls, facts: RiskFacts, mu: float, delta: float) -> Self:
+        """Calibrate one mu-GDP release that is a part of a larger one; its spend is stated at ``delta``."""
+        offset = _offset(facts, mu)
+        sensitivity = _sensitivity(facts, offset)
+        noise = noise_at_level(mu, 1, sensitivity, _released_numbers(facts), facts.n_records)
+        spend = PrivacySpend.gdp(noise.level(1), delta, cls.name)
+        return cls(facts, WholeSpace(facts.dimension), NO_REGULARIZER, spend, offset, noise)
 
     @classmethod
     def refusals(cls, facts: RiskFacts, convex_set: ConvexSet, regularizer: ElasticNet) -> list[str]:
@@ -132,7 +133,7 @@ class SufficientStatistics(RiskMechanism):
     @property
     def _label_weight(self) -> float:
         """r / B, the factor of x y."""
-        return math.hypot(_feature_norm(self.facts), self.offset) / label_bound(self.facts.loss)
+        return math.hypot(feature_norm(self.facts), self.offset) / label_bound(self.facts.loss)
 
     @property
     def _square_weight(self) -> float:
@@ -260,7 +261,7 @@ class SufficientStatistics(RiskMechanism):
 
     def _mean_square(self, features: int) -> float:
         """Return the largest mean square of features that share the bound on rows."""
-        return _feature_norm(self.facts) ** 2 / features
+        return feature_norm(self.facts) ** 2 / features
 
 
 def label_bound(loss: Loss) -> float:
@@ -320,11 +321,11 @@ def _moment_sums(risk: EmpiricalRisk, offset: float) -> Vector:
     """
     facts = risk.facts
     d, bound = facts.dimension - bool(facts.constant), label_bound(facts.loss)
-    longest = _feature_norm(facts) * (1 - (d + 16) * 2.0**-52)
+    longest = feature_norm(facts) * (1 - (d + 16) * 2.0**-52)
     sums = np.zeros((facts.dimension + 1, facts.dimension + 1))
     A, b = sums[:-1, :-1], sums[-1, :-1]
     sparse = bool(sp.issparse(risk.X))
-    for block in _blocks(len(risk.y), 1 if sparse else d):
+    for block in row_blocks(len(risk.y), 1 if sparse else max(d, risk.X.shape[1] - 1)):
         rows, y = risk.bare_rows(block), risk.y[block].astype(np.float64)
         squares = rows.multiply(rows) if sparse else rows**2
         norms = np.sqrt(np.asarray(squares.sum(axis=1))).ravel()
@@ -342,7 +343,7 @@ def _moment_sums(risk: EmpiricalRisk, offset: float) -> Vector:
     return sums
 
 
-def _feature_norm(facts: RiskFacts) -> float:
+def feature_norm(facts: RiskFacts) -> float:
     """Return a bound on the l2 norm of a row without the constant feature."""
     constant = facts.constant / facts.row_norm_l2
     return facts.row_norm_l2 * math.sqrt(max((1 - constant) * (1 + constant), 1e-6))
@@ -362,7 +363,24 @@ def _offset(facts: RiskFacts, mu: float) -> float:
         noise, most = _SHARE_NOISE, _MOST_OFFSET_OF_CLASSES
     room = (noise * facts.n_records * mu * math.sqrt(2) / 3) ** 2 - 1
     wanted = 1 / math.sqrt(room) if room > 0 else most
-    return _feature_norm(facts) * min(max(wanted, _LEAST_OFFSET), most)
+    return feature_norm(facts) * min(max(wanted, _LEAST_OFFSET), most)
+
+
+def _sensitivity(facts: RiskFacts, offset: float) -> float:
+    """Return the l2 sensitivity of the computed moments: that of the class's proof, and rounding."""
+    n, r = facts.n_records, math.hypot(feature_norm(facts), offset)
+    if not _NORMS[0] <= r <= _NORMS[1]:  # fourth powers are taken of it
+        raise ArithmeticError(f"moments of rows of norm {r:.3g}")
+    # Rounding of sums of at most n products of two numbers of a record, in any order: the norms of a
+    # record's contributions to the three means are at most r^2, r^2 and, for the squared loss, sqrt(3/2)
+    # r^2.
+    squared = isinstance(facts.loss, SquaredLoss)
+    rounding = 2 * math.sqrt(3.5 if squared else 2) * r * r * (n + facts.dimension + 8) * 2.0**-52
+    return (3 / math.sqrt(2) * r * r / n + rounding) * (1 + 1e-12 + n * 2.0**-51)
+
+
+def _released_numbers(facts: RiskFacts) -> int:
+    return int(_entries(facts).size + facts.dimension + isinstance(facts.loss, SquaredLoss))
 
 
 def _entries(facts: RiskFacts) -> Any:
@@ -372,6 +390,6 @@ def _entries(facts: RiskFacts) -> Any:
     return flat[:-1] if facts.constant else flat
 
 
-def _blocks(n_records: int, width: int) -> list[slice]:
+def row_blocks(n_records: int, width: int) -> list[slice]:
     rows = max(1, _BLOCK // width)
     return [slice(k, k + rows) for k in range(0, n_records, rows)]

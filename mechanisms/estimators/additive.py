@@ -19,6 +19,7 @@ from privopt.mechanisms.estimators.additive_sql import additive_statement
 from privopt.mechanisms.estimators.booked_estimator import BookedEstimator
 from privopt.mechanisms.estimators.booking import booked, part_of_release
 from privopt.mechanisms.estimators.counting import check_number
+from privopt.mechanisms.estimators.persons import fit_persons, plan_of_persons
 from privopt.mechanisms.estimators.predictions import ScoredClassifier, by_parts
 from privopt.mechanisms.estimators.public_facts import declared_schema
 from privopt.mechanisms.estimators.saved import SavedModel
@@ -61,7 +62,13 @@ class AdditivePlan:
     def facts(self) -> dict[str, str]:
         """The plan in words, by name of the fact."""
         tree = {f"tree: {name}": fact for name, fact in self.tree.facts.items()}
-        return {"spend": str(self.spend), "card": f"{self.card.plan.name} ({self.card.reason})", **tree}
+        detail = {"in detail": self.spend.note} if self.spend.unit == "person" else {}
+        return {
+            "spend": str(self.spend),
+            **detail,
+            "card": f"{self.card.plan.name} ({self.card.reason})",
+            **tree,
+        }
 
     def __str__(self) -> str:
         return text_of(self.facts)
@@ -99,6 +106,7 @@ class PrivateAdditiveTreeClassifier(
         class_weight: "balanced", None, or a dict of class weights, for both.
         prevalence: the share of the positive class for "balanced", a *public* number. None: card and tree
             release it, at a twentieth of their budgets.
+        person, records_per_person: as for ``PrivateHalfspaceClassifier``.
         limits: time limit, progress callback and cancellation of each of both.
         ledger: a ``Ledger``, its path or URL: the spend is booked before a record is read, and stays booked
             also if the fit fails; no overdrafts.
@@ -135,6 +143,8 @@ class PrivateAdditiveTreeClassifier(
         classes: Sequence[Any] | None = None,
         class_weight: dict[Any, float] | str | None = "balanced",
         prevalence: float | Sequence[float] | None = None,
+        person: str | None = None,
+        records_per_person: int = 1,
         limits: Limits | None = None,
         ledger: Ledger | str | Path | None = None,
         insecure_seed: int | None = None,
@@ -145,6 +155,8 @@ class PrivateAdditiveTreeClassifier(
         """Fit card and tree. Arguments and errors are those of ``PrivateHalfspaceClassifier.fit``."""
         check_limits(self.limits)
         check_epsilon(self.epsilon)
+        if self.person is not None:
+            return fit_persons(self, X, y)
         facts = PrivateHalfspaceClassifier(schema=self.schema, classes=self.classes, ledger=self.ledger)
         schema, classes, given = facts._given(X, y)
         for name in ("n_features_in_", "feature_names_in_"):
@@ -176,7 +188,7 @@ class PrivateAdditiveTreeClassifier(
         self.scorecard_model_.target_ = self.tree_model_.target_ = name
 
     def plan(self, n_records: int) -> AdditivePlan:
-        """Plan a fit of ``n_records`` without data.
+        """Plan a fit of ``n_records`` without data; with ``person`` it is the number of persons.
 
         Raises:
             InvalidInputError: no schema is declared.
@@ -184,6 +196,9 @@ class PrivateAdditiveTreeClassifier(
         """
         if self.schema is None:
             raise InvalidInputError("a plan needs a declared schema: there are no data to infer one from")
+        if self.person is not None:
+            whole: AdditivePlan = plan_of_persons(self, n_records)
+            return whole
         card, tree = self._models(declared_schema(self.schema), self.classes or (0, 1))
         return self._plan(card, tree, n_records)
 

@@ -28,7 +28,14 @@ class BookedEstimator:
 
     An estimator without a ledger that is pickled within an ambient budget takes it along, for the process
     that fits it; a fitted one takes no address along.
+
+    Attributes:
+        person: the column of persons, None if each record is a person's only one.
+        records_per_person: the number of records of each person that count.
     """
+
+    person: str | None = None
+    records_per_person: int = 1
 
     @property
     def ledger(self) -> Any:
@@ -99,7 +106,8 @@ def spend_of_fit(model: BookedEstimator, given: Unread[Any]) -> PrivacySpend:
     raise PlanMismatchError(f"{type(model).__name__}.fit made no plan before it read records")
 
 
-def _never_read() -> Any:
+def never_read() -> Any:
+    """Reader of records for plans, which read none."""
     raise AssertionError("a plan reads no records")
 
 
@@ -138,7 +146,7 @@ def _spends(model: BookedEstimator, ahead: FitsAhead) -> Sequence[PrivacySpend]:
     shape = shape_of(ahead.table)
     if not shape:
         return []
-    given: Unread[Any] = Unread(shape[0], _never_read, shape[1] if len(shape) == 2 else None)
+    given: Unread[Any] = Unread(shape[0], never_read, shape[1] if len(shape) == 2 else None)
     known: dict[str, PrivacySpend | None] = {}
     for params in ahead.params:
         if str(params) not in known:

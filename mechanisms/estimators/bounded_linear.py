@@ -34,6 +34,7 @@ from privopt.mechanisms.estimators.column_choice import (
 from privopt.mechanisms.estimators.labels import (
     check_label_range,
 )
+from privopt.mechanisms.estimators.persons import fit_persons
 from privopt.mechanisms.estimators.predictions import by_parts
 from privopt.mechanisms.estimators.prepared import Outline, Targets
 from privopt.mechanisms.estimators.public_facts import declared_schema, leak, public_delta
@@ -94,6 +95,8 @@ class _PrivateLinearClassifier(LinearClassifier, BoundedFit):
         regularizer: ElasticNet | str = "none",
         fit_intercept: bool = True,
         steps: int | None = None,
+        person: str | None = None,
+        records_per_person: int = 1,
         limits: Limits | None = None,
         ledger: Ledger | str | Path | None = None,
         insecure_seed: int | None = None,
@@ -152,6 +155,7 @@ class PrivateLogisticRegression(Probabilities, _PrivateLinearClassifier, Summari
         fit_intercept: whether to append a constant feature, R/2 for the l2 and R for the linf norm, unless
             the schema has a constant of its own.
         steps: number of noisy steps, for iterative mechanisms; by default the one from theory.
+        person, records_per_person: as for ``PrivateHalfspaceClassifier``.
         limits: time limit of all releases together, progress callback and cancellation.
         ledger: a ``Ledger``, its path or URL: the spend is booked before a record is read, and stays booked
             when records are refused; no overdrafts. It requires that all public facts are declared.
@@ -277,6 +281,8 @@ class PrivateLinearRegression(LinearRegressor, Summarised):
         fit_intercept: bool = True,
         max_features: int | None = None,
         steps: int | None = None,
+        person: str | None = None,
+        records_per_person: int = 1,
         limits: Limits | None = None,
         ledger: Ledger | str | Path | None = None,
         insecure_seed: int | None = None,
@@ -287,6 +293,8 @@ class PrivateLinearRegression(LinearRegressor, Summarised):
         """Fit the model, as ``BoundedFit.fit``; with ``max_features`` on the columns that it chooses."""
         self.__dict__.pop("support_", None)
         self.__dict__.pop("support_path_", None)
+        if self.person is not None:
+            return fit_persons(self, X, y)
         if self.max_features is None:
             return super().fit(X, y)
         check_limits(self.limits)

@@ -261,21 +261,11 @@ def _column(column: Column, points: list[int]) -> CardColumn:
         first, last = (float(end * slope) for end in kind.ends)
         rows = tuple(("missing", p) for p in rest)
         return CardColumn(column.name, rows, ((low, first), (high, last)) if slope else None)
-    names = (*_bins(kind), "missing") if isinstance(kind, Binned) else column.levels
+    names = (*kind.words, "missing") if isinstance(kind, Binned) else column.levels
     rows = tuple(zip(names, points, strict=False))
     if isinstance(kind, Categorical) and kind.outside == "ignore":
         rows = (*rows, ("any other", 0))
     return CardColumn(column.name, rows)
-
-
-def _bins(column: Binned) -> list[str]:
-    """Describe bins in words."""
-    texts = [str(plain(edge)) for edge in column.edges]
-    names = [f"{low} to below {high}" for low, high in pairwise(texts)]
-    names[-1] = f"{texts[-2]} to {texts[-1]}"
-    if column.outside == "clip" and len(names) > 1:
-        names[0], names[-1] = f"below {texts[1]}", f"{texts[-2]} or more"
-    return names if len(names) > 1 or column.outside == "refuse" else ["any"]
 
 
 def _between(low: int, high: int) -> str:

@@ -197,6 +197,8 @@ def fit_learned(
     known = _params(estimator)
     if known.get("schema") is not None:
         raise InvalidInputError("schema must be None where one is learned; give known columns as declared=")
+    if known.get("person") is not None:
+        raise InvalidInputError("person is not supported where a schema is learned: declare it")
     plan, before = _planned(estimator, given, kinds, share, options)
     source = NoiseSource(known["insecure_seed"])
     spend = replace(

@@ -20,6 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 from privopt.mechanisms.estimators.booked_estimator import BookedEstimator
 from privopt.mechanisms.estimators.counting import encoded
 from privopt.mechanisms.estimators.labels import check_label_range, distinct_classes
+from privopt.mechanisms.estimators.persons import without_person
 from privopt.mechanisms.estimators.prepared import (
     Targets,
     shortened,
@@ -82,7 +83,7 @@ class PrivateLinearModel(BookedEstimator, SavedModel, BaseEstimator):  # type: i
 
     def _features(self, X: Any) -> Any:
         """Return encoded records, scaled down to the declared norm bound."""
-        X = as_table(X) if self.schema_ is None else encoded(self.schema_, X)
+        X = without_person(self, as_table(X)) if self.schema_ is None else encoded(self.schema_, X)
         X = validated(
             self,
             X,

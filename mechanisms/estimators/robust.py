@@ -20,6 +20,7 @@ from privopt.mechanisms.estimators.booking import Unread, booked, read_unbooked,
 from privopt.mechanisms.estimators.counting import check_number, encoded, unread_counts
 from privopt.mechanisms.estimators.linear_model import PrivateLinearModel
 from privopt.mechanisms.estimators.linear_predictors import LinearClassifier, LinearRegressor, Probabilities
+from privopt.mechanisms.estimators.persons import fit_persons
 from privopt.mechanisms.estimators.predictions import by_parts
 from privopt.mechanisms.estimators.prepared import Targets
 from privopt.mechanisms.estimators.public_facts import declared_schema, public_delta
@@ -77,10 +78,7 @@ def in_random_order(counts: NDArray[np.int64], source: NoiseSource) -> NDArray[n
     order of the one corresponds to one of the other, equally likely, that differs from it in one place.
     """
     rows = np.repeat(np.arange(len(counts)), counts)
-    keys = source.bits(len(rows))
-    while len(np.unique(keys)) < len(rows):  # ties would prefer an order
-        keys = source.bits(len(rows))
-    return rows[np.argsort(keys)]
+    return rows[source.order(len(rows))]
 
 
 class _PrivateRobustModel(PrivateLinearModel):
@@ -102,6 +100,8 @@ class _PrivateRobustModel(PrivateLinearModel):
             OracleError: a limit was reached; nothing was released, and the reserved spend stays spent.
         """
         check_limits(self.limits)
+        if self.person is not None:
+            return fit_persons(self, X, y)
         schema = None if self.schema is None else declared_schema(self.schema)
         if is_dask(X):
             raise InvalidInputError("medians of columns need a table in memory, not partitions: X.compute()")
@@ -199,6 +199,7 @@ class PrivateRobustRegression(LinearRegressor, _PrivateRobustModel):
             Wide ranges in it do not increase the noise. Levels and bins are 0 or 1, and their scales are not
             estimated. None: X holds numbers.
         steps: number of noisy steps; by default the mechanism's.
+        person, records_per_person: as for ``PrivateHalfspaceClassifier``.
         limits: time limit, progress callback and cancellation.
         ledger: a ``Ledger``, its path or URL: the spend is booked before a record is read, and stays booked
             when records are refused; no overdrafts.
@@ -224,6 +225,8 @@ class PrivateRobustRegression(LinearRegressor, _PrivateRobustModel):
         mechanism: str | type[Any] = "auto",
         schema: Schema | dict[str, Any] | str | Path | None = None,
         steps: int | None = None,
+        person: str | None = None,
+        records_per_person: int = 1,
         limits: Limits | None = None,
         ledger: Ledger | str | Path | None = None,
         insecure_seed: int | None = None,
@@ -266,6 +269,8 @@ class PrivateRobustClassifier(Probabilities, LinearClassifier, _PrivateRobustMod
         schema: Schema | dict[str, Any] | str | Path | None = None,
         classes: Sequence[Any] | None = None,
         steps: int | None = None,
+        person: str | None = None,
+        records_per_person: int = 1,
         limits: Limits | None = None,
         ledger: Ledger | str | Path | None = None,
         insecure_seed: int | None = None,

@@ -31,6 +31,7 @@ from privopt.mechanisms.estimators.counting import (
     unread_part_counts,
 )
 from privopt.mechanisms.estimators.labels import class_indices, public_classes
+from privopt.mechanisms.estimators.persons import fit_persons, plan_of_persons
 from privopt.mechanisms.estimators.predictions import ScoredClassifier, by_parts, has_risks
 from privopt.mechanisms.estimators.public_facts import declared_schema, public_delta
 from privopt.mechanisms.estimators.risks import CardBudget
@@ -124,6 +125,10 @@ class PrivateHalfspaceClassifier(
             public facts, and about 4e8 take a second.
         risk_share: the share of epsilon, in [0, 1), for a table from score to risk: counts by score and
             class with exact noise (``HistogramPlan``), used by ``predict_proba``; 0: no table.
+        person: the name of the column of X that says whose a record is, for tables with several records of a
+            person: the guarantee is then for *replacing one person* with all of its records. Needs a table in
+            memory with named columns, and declared public facts.
+        records_per_person: k; the first k records of each person count, and all persons count the same.
         limits: time limit, progress callback and cancellation of the solve.
         ledger: a ``Ledger``, its path or URL: the spend is booked before a record is read, and stays booked
             when records are refused; no overdrafts. It requires a declared schema and declared classes.
@@ -170,6 +175,8 @@ class PrivateHalfspaceClassifier(
         card_solver: str | ProgramOracle = "auto",
         max_work: float = MOST_WORK,
         risk_share: float = 0.0,
+        person: str | None = None,
+        records_per_person: int = 1,
         limits: Limits | None = None,
         ledger: Ledger | str | Path | None = None,
         insecure_seed: int | None = None,
@@ -189,6 +196,8 @@ class PrivateHalfspaceClassifier(
         self.card_solver = card_solver
         self.max_work = max_work
         self.risk_share = risk_share
+        self.person = person
+        self.records_per_person = records_per_person
         self.limits = limits
         self.ledger = ledger
         self.insecure_seed = insecure_seed
@@ -210,6 +219,8 @@ class PrivateHalfspaceClassifier(
             OracleError: no certified answer; nothing was released.
         """
         check_limits(self.limits)
+        if self.person is not None:
+            return fit_persons(self, X, y)
         schema, classes, given = self._given(X, y)
         # The plan depends on public facts only.
         budget, n = CardBudget.of(self.epsilon, self.risk_share), given.n_records
@@ -238,12 +249,17 @@ class PrivateHalfspaceClassifier(
     def plan(self, n_records: int) -> CardPlan:
         """Plan a fit of ``n_records`` without data: mechanism, reason, noise, spend, and seconds.
 
+        With ``person`` it is the number of persons.
+
         Raises:
             InvalidInputError: no schema is declared.
             PrivOptError: an argument that ``fit`` would refuse before it reads records.
         """
         if self.schema is None:
             raise InvalidInputError("a plan needs a declared schema: there are no data to infer one from")
+        if self.person is not None:
+            whole: CardPlan = plan_of_persons(self, n_records)
+            return whole
         schema, budget = declared_schema(self.schema), CardBudget.of(self.epsilon, self.risk_share)
         classes = np.array([0, 1]) if self.classes is None else np.asarray(self.classes)
         weights = ClassWeights.of(self.class_weight, self.prevalence, classes, budget.card)

@@ -22,9 +22,11 @@ from typing import Any
 
 import numpy as np
 
+from privopt.mechanisms.estimators.sql_dates import date_cases
 from privopt.mechanisms.evaluation.risk import RiskTable
 from privopt.problems.errors import InvalidInputError
 from privopt.problems.tables.columns import Binned, Categorical, Column, Numeric
+from privopt.problems.tables.dates import Date
 from privopt.problems.tables.missing import plain_column
 from privopt.problems.tables.schema import Schema
 
@@ -140,6 +142,10 @@ def points_of_column(column: Column, points: list[int], denominator: int = 1) ->
     """
     kind, has_level = plain_column(column)
     scaled = [p * denominator for p in points]
+    if isinstance(kind, Date):
+        gap = scaled[-1] if has_level else None if kind.gap is None else scaled[kind.gap]
+        cases = date_cases(kind, _cell(kind), scaled[: kind.n_codes], "NULL" if gap is None else str(gap))
+        return "CASE " + " ".join(cases) + " END"
     if isinstance(kind, Categorical):
         cases, gap = _categorical(kind, scaled)
     elif isinstance(kind, Binned):

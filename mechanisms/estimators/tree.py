@@ -27,6 +27,7 @@ from privopt.mechanisms.estimators.branches import Node, branches_of, leaf_numbe
 from privopt.mechanisms.estimators.columns import labelled_columns, refuse_columns
 from privopt.mechanisms.estimators.counting import check_number, unread_counts, unread_part_counts
 from privopt.mechanisms.estimators.labels import class_indices, distinct_classes
+from privopt.mechanisms.estimators.persons import fit_persons, plan_of_persons
 from privopt.mechanisms.estimators.predictions import ScoredClassifier, by_parts, has_risks
 from privopt.mechanisms.estimators.public_facts import declared_schema
 from privopt.mechanisms.estimators.risks import CardBudget
@@ -169,6 +170,8 @@ class _PrivateBranchingClassifier(
             UnfinishedDrawError: a limit was reached; nothing was released.
         """
         check_limits(self.limits)
+        if self.person is not None:
+            return fit_persons(self, X, y)
         given = self._given(X, y)
         n = given.records.n_records
         # The plan is complete before any record is read.
@@ -210,12 +213,17 @@ class _PrivateBranchingClassifier(
     def plan(self, n_records: int) -> TreePlan:
         """Plan a fit of ``n_records`` without data: levels and reason, noise, spend, running time, memory.
 
+        With ``person`` it is the number of persons.
+
         Raises:
             InvalidInputError: no schema or classes are declared; or more work or memory than the limits.
             PrivOptError: other errors that ``fit`` would raise before it reads records.
         """
         if self.schema is None:
             raise InvalidInputError("a plan needs a declared schema: there are no data to infer one from")
+        if self.person is not None:
+            whole: TreePlan = plan_of_persons(self, n_records)
+            return whole
         predicates = Predicates.of(declared_schema(self.schema))
         classes = distinct_classes((0, 1) if self.classes is None else self.classes, np.array([]))
         budget = CardBudget.of(self.epsilon, self.risk_share)
@@ -471,6 +479,7 @@ class PrivateTreeClassifier(_PrivateBranchingClassifier):
             each. None: they are released first, at a twentieth of epsilon.
         risk_share: the share of epsilon, in [0, 1), for the shares of the classes in each leaf
             (``LeafPlan``), which ``predict_proba`` needs; 0: none. 0.1 is a good choice.
+        person, records_per_person: as for ``PrivateHalfspaceClassifier``.
         limits: time limit, progress callback and cancellation of the draw.
         ledger: a ``Ledger``, its path or URL: the spend is booked before a record is read, and stays booked
             also if the fit fails; no overdrafts.
@@ -504,6 +513,8 @@ class PrivateTreeClassifier(_PrivateBranchingClassifier):
         class_weight: dict[Any, float] | str | None = None,
         prevalence: float | Sequence[float] | None = None,
         risk_share: float = 0.0,
+        person: str | None = None,
+        records_per_person: int = 1,
         limits: Limits | None = None,
         ledger: Ledger | str | Path | None = None,
         insecure_seed: int | None = None,
@@ -544,6 +555,8 @@ class PrivateRuleListClassifier(_PrivateBranchingClassifier):
         class_weight: dict[Any, float] | str | None = None,
         prevalence: float | Sequence[float] | None = None,
         risk_share: float = 0.0,
+        person: str | None = None,
+        records_per_person: int = 1,
         limits: Limits | None = None,
         ledger: Ledger | str | Path | None = None,
         insecure_seed: int | None = None,

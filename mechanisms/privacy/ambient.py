@@ -51,6 +51,7 @@ def budget(
     delta: float = 0.0,
     *,
     rule: str = "basic",
+    unit: str = "record",
     ledger: Ledger | str | os.PathLike[str] | None = None,
 ) -> Iterator[Ledger]:
     """Context manager in which every fit, evaluation and search is booked; yields the ledger.
@@ -71,14 +72,14 @@ def budget(
     Args:
         epsilon, delta: the total of the block, kept until the yielded ledger is no longer used; epsilon > 0,
             delta in [0, 1).
-        rule: composition rule of that total; see ``Budget``.
+        rule, unit: composition rule and unit of privacy of that total; see ``Budget``.
         ledger: in place of a total, a ``Ledger``, its path or URL.
 
     Raises:
         PrivacyParameterError: an invalid total; both a total and a ledger, or neither.
         LedgerError: no such ledger, or one with several budgets, of which none is named.
     """
-    book = _entered(epsilon, delta, rule, ledger)
+    book = _entered(epsilon, delta, rule, unit, ledger)
     block = _Block(_resolved(book._address))
     _HERE.set((*_HERE.get(), block))
     _OPEN.append(block)
@@ -90,7 +91,11 @@ def budget(
 
 
 def _entered(
-    epsilon: float | None, delta: float, rule: str, ledger: Ledger | str | os.PathLike[str] | None
+    epsilon: float | None,
+    delta: float,
+    rule: str,
+    unit: str,
+    ledger: Ledger | str | os.PathLike[str] | None,
 ) -> Ledger:
     """Open the ledger of a block, or create one for its total."""
     from privopt.mechanisms.privacy.ledger import Ledger  # lazy: it imports a database library
@@ -106,10 +111,10 @@ def _entered(
             _ = book.budget  # one budget, or an error that asks for a name
         return book
     assert epsilon is not None
-    return _of_total(epsilon, delta, rule)
+    return _of_total(epsilon, delta, rule, unit)
 
 
-def _of_total(epsilon: float, delta: float, rule: str) -> Ledger:
+def _of_total(epsilon: float, delta: float, rule: str, unit: str) -> Ledger:
     """Create a ledger in a file that is removed when the ledger is no longer used.
 
     A file, so that worker processes book in it, too.
@@ -119,7 +124,7 @@ def _of_total(epsilon: float, delta: float, rule: str) -> Ledger:
 
     folder = Path(tempfile.mkdtemp(prefix="privopt-budget-"))
     try:
-        book = Ledger.create(Address(str(folder / "ledger.db")), epsilon, delta, rule=rule)
+        book = Ledger.create(Address(str(folder / "ledger.db")), epsilon, delta, rule=rule, unit=unit)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
@@ -168,7 +173,9 @@ def opened(addresses: tuple[Address, ...]) -> list[Ledger]:
 
     places: dict[str, list[Ledger]] = {}
     for address in dict.fromkeys(addresses):
-        places.setdefault(address.location, []).append(_entered(None, 0.0, "basic", Ledger(address)))
+        places.setdefault(address.location, []).append(
+            _entered(None, 0.0, "basic", "record", Ledger(address))
+        )
     found = []
     for books in places.values():
         names = tuple(dict.fromkeys(name for book in books for name in book.budgets()))

@@ -22,7 +22,7 @@ from functools import lru_cache
 
 from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.mechanisms.privacy.parameters import check_delta, check_epsilon
-from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.mechanisms.privacy.spend import NEIGHBOURS, PrivacySpend
 from privopt.problems.arguments import check_type, told
 
 RULES = ("basic", "zcdp", "gdp")
@@ -72,16 +72,20 @@ class Budget:
         rule: "basic" adds epsilons and deltas. "zcdp" adds rho, keeping half of delta for the conversion and
             half for releases that have a delta of their own. "gdp" adds mu^2 and takes GDP and pure releases;
             gradient mechanisms on full batches are GDP, and compose to exactly one Gaussian release.
+        unit: the unit of privacy, "record" or "person"; releases of the other unit are refused.
     """
 
     epsilon: float
     delta: float = 0.0
     rule: str = "basic"
+    unit: str = "record"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", check_epsilon(self.epsilon))
         if not isinstance(self.rule, str) or self.rule not in RULES:
             raise PrivacyParameterError(f"rule must be one of {', '.join(RULES)}; got {told(self.rule)}")
+        if not isinstance(self.unit, str) or self.unit not in NEIGHBOURS:
+            raise PrivacyParameterError(f"unit must be one of {', '.join(NEIGHBOURS)}; got {told(self.unit)}")
         zero_allowed = self.rule == "basic"
         object.__setattr__(self, "delta", check_delta(self.delta, zero_allowed=zero_allowed))
 
@@ -89,8 +93,10 @@ class Budget:
         """Add up spends under the rule.
 
         Raises:
-            PrivacyParameterError: the rule cannot account for one of them.
+            PrivacyParameterError: the rule cannot account for one of them, or its unit is another.
         """
+        for spend in spends:
+            _require_unit(spend, self.unit)
         if self.rule == "gdp":
             _require_gdp(spends)
         return _added(spends, self.rule)
@@ -144,14 +150,16 @@ class Budget:
 def compose(spends: Sequence[PrivacySpend], delta: float) -> Total:
     """Return the smallest epsilon at ``delta`` under any rule, for releases with parameters fixed in advance.
 
-    Neighbours: replace-one, as in every spend.
+    Neighbours: those of the spends, all of the same unit.
 
     Raises:
-        PrivacyParameterError: a spend that guarantees nothing, or deltas that add up to more than ``delta``.
+        PrivacyParameterError: a spend that guarantees nothing, spends of different units, or deltas that add
+            up to more than ``delta``.
     """
     delta = check_delta(delta, zero_allowed=True)
     for spend in check_type(spends, Sequence, "expected a list of PrivacySpend"):
         require_guaranteed(spend)
+        _require_unit(spend, spends[0].unit)
     if not spends:
         return Total(0.0, 0.0, "basic")
     candidates = [_total(_added(spends, "basic"), "basic", 0.0)]
@@ -173,6 +181,17 @@ def require_guaranteed(spend: PrivacySpend) -> None:
         raise PrivacyParameterError(
             f"{spend.mechanism} guarantees nothing that could be composed: its claim is {spend.claim!r}"
             + ("" if spend.insecure_seed is None else ", its noise is reproducible")
+        )
+
+
+def _require_unit(spend: PrivacySpend, unit: str) -> None:
+    # A release that is private for a record is not for a person with several. The reverse does not hold
+    # either: who replaces a record by one of another person changes two persons.
+    if spend.unit != unit:
+        raise PrivacyParameterError(
+            f"{spend.mechanism} is private for a {spend.unit} ({spend.neighbours}), and the budget counts by "
+            f"{unit}: their privacy does not add up. To do: a budget with unit={spend.unit!r} "
+            f"(`privopt budget create --unit {spend.unit}`), or person= in every release"
         )
 
 

@@ -99,6 +99,13 @@ class NoiseSource:
             )
         return NoiseSource, ()
 
+    def order(self, n: int) -> NDArray[np.int64]:
+        """Return 0 to n - 1 in uniformly random order."""
+        keys = self.bits(n)
+        while len(np.unique(keys)) < n:  # ties would prefer an order
+            keys = self.bits(n)
+        return np.argsort(keys)
+
     def bits(self, n: int) -> Words:
         """Return ``n`` uniform 64-bit words."""
         if self._stream is not None:

@@ -14,12 +14,15 @@ from privopt.problems.notebooks import html_facts
 
 NOTIONS = ("pure", "approximate", "zcdp", "gdp")
 CLAIMS = ("proved", "not checked", "printed: refuted")
-NEIGHBOURS = "replace-one"
+# Neighbouring relation by unit of privacy: tables that differ in one record, or in all records of one person.
+NEIGHBOURS = {"record": "replace-one", "person": "replace-one person"}
 
 
 @dataclass(frozen=True)
 class PrivacySpend:
-    """Privacy of one release, neighbours by replacing one record, the number of records public.
+    """Privacy of one release, neighbours by replacing one record, or one person with all of its records.
+
+    The number of records is public, or that of persons (``problems.tables.persons``).
 
     ``epsilon`` and ``delta`` always hold a valid pair. A release with a proof in zCDP or GDP also keeps rho
     or mu, from which sequences of releases compose more tightly.
@@ -30,7 +33,7 @@ class PrivacySpend:
         notion: "pure", "approximate", "zcdp" or "gdp".
         mechanism: name of the mechanism.
         level: rho of zCDP, mu of GDP, None under the other notions.
-        neighbours: always "replace-one".
+        neighbours: "replace-one", or "replace-one person": all records of one person.
         claim: "proved"; "not checked" if it relies on code outside this package that none of our conformance
             checks has tested; or "printed: refuted" for the calibration of a paper that is wrong.
         note: source of the claim, and why it fails; required for a claim that is not proved.
@@ -45,7 +48,7 @@ class PrivacySpend:
     notion: str
     mechanism: str
     level: float | None = None
-    neighbours: str = NEIGHBOURS
+    neighbours: str = NEIGHBOURS["record"]
     claim: str = "proved"
     note: str = ""
     insecure_seed: int | None = None
@@ -53,7 +56,7 @@ class PrivacySpend:
     def __post_init__(self) -> None:
         _check_choice("notion", self.notion, NOTIONS)
         _check_choice("claim", self.claim, CLAIMS)
-        _check_choice("neighbours", self.neighbours, (NEIGHBOURS,))
+        _check_choice("neighbours", self.neighbours, tuple(NEIGHBOURS.values()))
         object.__setattr__(self, "epsilon", check_epsilon(self.epsilon))
         object.__setattr__(self, "delta", check_delta(self.delta, zero_allowed=True))
         if (self.delta == 0) != (self.notion == "pure"):
@@ -77,6 +80,11 @@ class PrivacySpend:
                 f"{self.notion} at level {level:g} and delta = {self.delta:g} implies "
                 f"epsilon = {implied:g}, not {self.epsilon:g}"
             )
+
+    @property
+    def unit(self) -> str:
+        """The unit of privacy: "record" or "person"."""
+        return next(unit for unit, relation in NEIGHBOURS.items() if relation == self.neighbours)
 
     @property
     def guaranteed(self) -> bool:

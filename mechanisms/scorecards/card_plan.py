@@ -80,6 +80,7 @@ class CardPlan:
         return {
             "mechanism": f"{self.plan.name} ({self.reason})",
             "spend": str(self.spend),
+            **({"in detail": self.spend.note} if self.spend.unit == "person" else {}),
             "weights": _weights(self.plan.lattice),
             **({"constraints": "; ".join(map(str, self.constraints))} if self.constraints else {}),
             "noise": noise,

@@ -43,7 +43,7 @@ _WORDS |= {"-inf": -math.inf, "-infinity": -math.inf}
 _NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
 # Arrow and Python convert these texts to the same floats; they neither overflow nor underflow.
 _USUAL_NUMBER = r"^-?[0-9]{1,40}(\.[0-9]{1,40})?([eE][+-]?[0-9]{1,2})?$"
-_ABSENT = (type(None), type(pd.NA), type(pd.NaT))
+ABSENT = (type(None), type(pd.NA), type(pd.NaT))
 _REAL = (numbers.Real, Decimal, np.bool_)
 
 
@@ -100,6 +100,12 @@ def number_in(text: str) -> float | None:
     return math.nan if word in USUAL_MARKERS else _WORDS.get(word)
 
 
+def is_marker(text: str, markers: Markers) -> bool:
+    """Return whether a text is a missing-value marker: a usual one, or one that a column declares."""
+    stripped = _word(text)
+    return stripped in USUAL_MARKERS or stripped in markers.words
+
+
 def read_numbers(values: Any, markers: Markers = NO_MARKERS) -> Numbers:
     """Parse the cells of a column as numbers, by the rules of this module.
 
@@ -132,13 +138,13 @@ def _numbers(values: Any, markers: Markers) -> Numbers:
 def _by_type(values: NDArray[Any], markers: Markers) -> Numbers:
     """Parse Python objects, those of one type together."""
     found = Numbers(np.full(len(values), np.nan), np.zeros(len(values), dtype=bool))
-    for reader, rows in _grouped(values, _reader_of):
+    for reader, rows in grouped(values, _reader_of):
         part = reader(values[rows], markers)
         found.values[rows], found.unreadable[rows] = part.values, part.unreadable
     return found
 
 
-def _grouped(values: NDArray[Any], of: Callable[[type], Any]) -> list[tuple[Any, Any]]:
+def grouped(values: NDArray[Any], of: Callable[[type], Any]) -> list[tuple[Any, Any]]:
     """Group the rows of an array of objects by ``of`` of their type: pairs of its value and the rows."""
     said = {kind: of(kind) for kind in set(map(type, values))}
     different = list(dict.fromkeys(said.values()))
@@ -152,7 +158,7 @@ def _grouped(values: NDArray[Any], of: Callable[[type], Any]) -> list[tuple[Any,
 def _reader_of(kind: type) -> Callable[[NDArray[Any], Markers], Numbers]:
     if issubclass(kind, str):
         return _texts
-    if issubclass(kind, _ABSENT):
+    if issubclass(kind, ABSENT):
         return _nothing
     return _reals if issubclass(kind, _REAL) else _other
 
@@ -250,10 +256,10 @@ def text_positions(
         absent = pd.isna(values) if values.dtype.kind in "fmMc" else np.zeros(len(values), dtype=bool)
         return np.where(absent, MISSING, UNREADABLE).astype(np.int64)
     result = np.full(len(values), UNREADABLE, dtype=np.int64)
-    for reader, rows in _grouped(values, _reader_of):
+    for reader, rows in grouped(values, _reader_of):
         part = values[rows]
         if reader is _texts:
-            codes, texts = _distinct_texts(part)
+            codes, texts = distinct_texts(part)
             result[rows] = _looked_up(codes, texts, declared, markers)
         elif reader is not _other:
             found = reader(part, markers)
@@ -262,7 +268,7 @@ def text_positions(
     return result
 
 
-def _distinct_texts(texts: NDArray[Any]) -> tuple[NDArray[Any], list[str]]:
+def distinct_texts(texts: NDArray[Any]) -> tuple[NDArray[Any], list[str]]:
     """Return texts as codes into the distinct ones; pandas 2.2 would end a text at its first NUL."""
     try:
         encoded = pa.array(texts, type=pa.large_string()).dictionary_encode()

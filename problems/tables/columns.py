@@ -9,6 +9,7 @@ Declarations also accept strings such as "1/3". Data are 64-bit floats: integers
 
 from __future__ import annotations
 
+import itertools
 import math
 import sys
 from abc import ABC, abstractmethod
@@ -28,6 +29,7 @@ from privopt.problems.tables.cells import (
     MISSING,
     UNREADABLE,
     Markers,
+    Numbers,
     number_positions,
     read_numbers,
     text_positions,
@@ -146,13 +148,17 @@ class Number(Column):
     def markers(self) -> Markers:
         return Markers.of(self.na_values)
 
+    def read(self, values: Any) -> Numbers:
+        """Convert cells to numbers, each by itself."""
+        return read_numbers(values, self.markers)
+
     @property
     def gap(self) -> int | None:
         return None if self.missing is None else int(self._cell_codes(np.array([float(self.missing)]))[0])
 
     def coded(self, values: Any, gap: int | None) -> IntArray:
         """Encode numbers: those outside the bounds are clipped or refused, unreadable cells are missing."""
-        found = read_numbers(values, self.markers)
+        found = self.read(values)
         low, high = map(float, self.bounds)
         missing = np.isnan(found.values)
         if gap is None and bool(np.any(missing)):
@@ -219,7 +225,7 @@ class Numeric(Number):
         missing: Real | None = None,
         na_values: Sequence[str | float] = (),
     ) -> None:
-        _declare(self, name, outside, ("clip", "refuse"), na_values)
+        check_declaration(self, name, outside, ("clip", "refuse"), na_values)
         given = {"low": low, "high": high, "step": step}
         given |= {"zero": low if zero is None else zero, "one": high if one is None else one}
         for key, value in given.items():
@@ -339,7 +345,7 @@ class Numeric(Number):
         if self.one != self.high:
             result["one"] = plain(self.one)
         result["outside"] = self.outside
-        return result | _plain_missing(self.missing) | _plain_markers(self.na_values)
+        return result | _plain_missing(self.missing) | plain_markers(self.na_values)
 
 
 @dataclass(frozen=True)
@@ -375,7 +381,7 @@ class Categorical(Column):
         missing: str | int | None = None,
         na_values: Sequence[str | float] = (),
     ) -> None:
-        _declare(self, name, outside, ("refuse", "ignore"), na_values)
+        check_declaration(self, name, outside, ("refuse", "ignore"), na_values)
         if isinstance(categories, str | bytes) or not isinstance(categories, Sequence) or not categories:
             raise SchemaError(f"column {name!r}: categories must be a list with at least one entry")
         if not any(all(isinstance(c, kind) for c in categories) for kind in (str, int)):
@@ -449,7 +455,7 @@ class Categorical(Column):
             "categories": list(self.categories),
             "outside": self.outside,
             **({} if self.missing is None else {"missing": self.missing}),
-            **_plain_markers(self.na_values),
+            **plain_markers(self.na_values),
         }
 
 
@@ -488,7 +494,7 @@ class Binned(Number):
         missing: Real | None = None,
         na_values: Sequence[str | float] = (),
     ) -> None:
-        _declare(self, name, outside, ("clip", "refuse"), na_values)
+        check_declaration(self, name, outside, ("clip", "refuse"), na_values)
         if isinstance(edges, str) or not isinstance(edges, Sequence) or len(edges) < 2:
             raise SchemaError(f"column {name!r}: edges must be a list of at least two numbers")
         object.__setattr__(self, "edges", tuple(rational(e, name, "edges") for e in edges))
@@ -509,12 +515,35 @@ class Binned(Number):
     def feature_names(self) -> tuple[str, ...]:
         return tuple(f"{self.name} in {level}" for level in self.levels)
 
+    @property
+    def is_ordered(self) -> bool:
+        """Whether points can be asked to rise or fall with the bins."""
+        return True
+
+    @property
+    def edge_texts(self) -> tuple[str, ...]:
+        """The edges as they are printed."""
+        return tuple(_text(e) for e in self.edges)
+
     @cached_property
     def levels(self) -> tuple[str, ...]:
-        texts = [_text(e) for e in self.edges]
+        texts = self.edge_texts
         closing = [")"] * (len(texts) - 2) + ["]"]
         pairs = zip(texts[:-1], texts[1:], closing, strict=True)
         return tuple(f"[{a}, {b}{end}" for a, b, end in pairs)
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The bins in words, for cards: outer bins without their clipped ends."""
+        return self._in_words("below {}", "{} to below {}", "{} or more")
+
+    def _in_words(self, first: str, between: str, last: str) -> tuple[str, ...]:
+        texts = self.edge_texts
+        names = [between.format(low, high) for low, high in itertools.pairwise(texts)]
+        names[-1] = f"{texts[-2]} to {texts[-1]}"
+        if self.outside == "clip" and len(names) > 1:
+            names[0], names[-1] = first.format(texts[1]), last.format(texts[-2])
+        return tuple(names) if len(names) > 1 or self.outside == "refuse" else ("any",)
 
     @property
     def n_codes(self) -> int:
@@ -536,7 +565,7 @@ class Binned(Number):
     def to_dict(self) -> dict[str, Any]:
         edges = [plain(e) for e in self.edges]
         found = {"kind": "binned", "name": self.name, "edges": edges, "outside": self.outside}
-        return found | _plain_missing(self.missing) | _plain_markers(self.na_values)
+        return found | _plain_missing(self.missing) | plain_markers(self.na_values)
 
 
 def _text(q: Fraction) -> str:
@@ -558,7 +587,7 @@ def _plain_missing(value: Fraction | None) -> dict[str, Any]:
     return {} if value is None else {"missing": plain(value)}
 
 
-def _declare(
+def check_declaration(
     column: Column, name: str, outside: str, allowed: tuple[str, ...], na_values: Sequence[str | float]
 ) -> None:
     """Check and set the fields common to all columns, which are frozen dataclasses."""
@@ -586,5 +615,5 @@ def _is_marker(value: object) -> bool:
     return whole or (isinstance(value, float) and math.isfinite(value))
 
 
-def _plain_markers(na_values: tuple[str | float, ...]) -> dict[str, Any]:
+def plain_markers(na_values: tuple[str | float, ...]) -> dict[str, Any]:
     return {"na_values": list(na_values)} if na_values else {}

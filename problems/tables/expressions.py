@@ -17,6 +17,8 @@ import numpy as np
 from privopt.problems.errors import InvalidInputError, SchemaError
 from privopt.problems.tables.cells import Markers, written_number
 from privopt.problems.tables.columns import Binned, Categorical, Column, Number, Numeric
+from privopt.problems.tables.date_expressions import date_number
+from privopt.problems.tables.dates import Date
 from privopt.problems.tables.missing import plain_column
 from privopt.problems.tables.sources import ibis_library
 from privopt.problems.tables.values import Refused
@@ -58,6 +60,7 @@ class Cell:
             raise SchemaError(
                 f"{where}: numbers, booleans or text are needed, the table in the engine holds "
                 f"{held}; cast it to one of them in a view"
+                + (', or declare kind = "date"' if kind.is_date() or kind.is_timestamp() else "")
             )
         self.is_long = kind.is_decimal() and not (kind.precision or _WHOLE) <= _SHORT_DECIMALS
         if self.is_long and engine not in _ANY_DECIMALS:
@@ -139,6 +142,8 @@ def feature_cell(value: Any, column: Column, engine: str) -> Cell:
     """A column of features in an engine; errors as ``Cell``."""
     plain, _ = plain_column(column)
     assert isinstance(plain, Number | Categorical)
+    if isinstance(plain, Date):
+        return Cell(date_number(value, plain, engine), f"column {column.name!r}", engine)
     return Cell(value, f"column {column.name!r}", engine, plain.markers)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from datetime import date, timedelta
 from typing import Any
 
 import numpy as np
@@ -10,6 +12,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from privopt.problems.tables.columns import Binned, Categorical, Column, Numeric
+from privopt.problems.tables.dates import Date
 from privopt.problems.tables.missing import plain_column
 from privopt.problems.tables.schema import Schema
 
@@ -32,8 +35,9 @@ def _values(column: Column, n: int, rng: Generator) -> NDArray[Any]:
     if not (has_level or getattr(kind, "missing", None) is not None):
         return found
     gaps = rng.integers(0, 8, n) == 0
-    found = found.astype(object if isinstance(kind, Categorical) else np.float64)
-    found[gaps] = None if isinstance(kind, Categorical) else np.nan
+    holds_objects = isinstance(kind, Categorical | Date)
+    found = found.astype(object if holds_objects else np.float64)
+    found[gaps] = None if holds_objects else np.nan
     return found
 
 
@@ -44,9 +48,26 @@ def _declared(kind: Column) -> NDArray[Any]:
     if isinstance(kind, Numeric):
         steps = np.unique(np.linspace(0, kind.top, min(kind.top + 1, _FINE)).astype(np.int64))
         return _plain([float(kind.low + int(k) * kind.step) for k in steps])
+    if isinstance(kind, Date):
+        return _dates(kind)
     assert isinstance(kind, Binned)
     edges = np.array([float(e) for e in kind.edges])
     return _plain([*edges, *(edges[:-1] + edges[1:]) / 2])
+
+
+def _dates(kind: Date) -> NDArray[Any]:
+    """Return dates that a column accepts, as texts in its format: edges and middles of bins, or a year."""
+    days = _within(kind) if kind.part is None else [date(2024, 1, 1) + timedelta(k) for k in range(366)]
+    return np.array([f"{day:{kind.format or '%Y-%m-%d'}}" for day in days], dtype=object)
+
+
+def _within(kind: Date) -> list[date]:
+    if kind.age_at is None:
+        edges = [date.fromisoformat(text).toordinal() for text in kind.edge_texts]
+        return [date.fromordinal(d) for d in [*edges, *((a + b) // 2 for a, b in itertools.pairwise(edges))]]
+    ages = list(map(int, kind.edge_texts))
+    ages += [(a + b) // 2 for a, b in itertools.pairwise(ages)]
+    return [date(max(kind.age_at.year - age, 1), kind.age_at.month, 1) for age in ages]
 
 
 def _plain(values: list[float]) -> NDArray[Any]:

@@ -24,7 +24,7 @@ def point_columns(columns: Sequence[Column]) -> tuple[PointColumn, ...]:
                 column.name,
                 start,
                 start + size,
-                ordered=size - missing if isinstance(kind, Numeric | Binned) else 0,
+                ordered=size - missing if _is_ordered(kind) else 0,
                 direction=-1 if number is not None and number.one < number.zero else 1,
                 ends=None if number is None else number.ends,
                 others=isinstance(kind, Categorical) and kind.outside == "ignore",
@@ -32,6 +32,10 @@ def point_columns(columns: Sequence[Column]) -> tuple[PointColumn, ...]:
         )
         start += size
     return tuple(found)
+
+
+def _is_ordered(kind: Column) -> bool:
+    return isinstance(kind, Numeric) or (isinstance(kind, Binned) and kind.is_ordered)
 
 
 def rules_of(columns: Sequence[Column], rules: Sequence[PointRule]) -> tuple[Constraint, ...]:

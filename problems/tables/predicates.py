@@ -14,6 +14,7 @@ from privopt.problems.discrete.lattice import IntArray
 from privopt.problems.discrete.predicates import Bools, PredicateTable
 from privopt.problems.errors import SchemaError
 from privopt.problems.tables.columns import Binned, Categorical, Column, Numeric, Real
+from privopt.problems.tables.dates import Date
 from privopt.problems.tables.missing import MissingLevel, plain_column
 from privopt.problems.tables.schema import Schema
 from privopt.problems.tables.values import plain
@@ -178,9 +179,11 @@ def _questions(place: int, column: Column) -> Iterator[Predicate]:
     codes = np.arange(column.n_codes)
 
     def made(name: str, value: Any, truths: Bools) -> Predicate:
-        return Predicate(place, column.name, name, value, truths, _missing_code(column))
+        return Predicate(place, column.name, name, value, truths, column.gap)
 
-    if isinstance(kind, Binned):
+    if isinstance(kind, Date):
+        yield from (made(*asked) for asked in _date_questions(kind, codes))
+    elif isinstance(kind, Binned):
         for k, edge in enumerate(kind.edges[1:-1], 1):
             yield made("below", plain(edge), codes < k)
     elif isinstance(kind, Categorical):
@@ -194,13 +197,11 @@ def _questions(place: int, column: Column) -> Iterator[Predicate]:
         yield made("missing", None, codes == column.n_codes - 1)
 
 
-def _missing_code(column: Column) -> int | None:
-    """Return the code of a missing value."""
-    kind, has_level = plain_column(column)
-    if has_level:
-        return column.n_codes - 1
-    assert isinstance(kind, Binned | Categorical)  # by ``_questions``
-    if kind.missing is None:
-        return None
-    values = [float(kind.missing)] if isinstance(kind, Binned) else [kind.missing]
-    return int(column.code(np.array(values, dtype=None if isinstance(kind, Binned) else object))[0])
+def _date_questions(kind: Date, codes: IntArray) -> Iterator[tuple[str, str, Bools]]:
+    if kind.part is not None:
+        for k, level in enumerate(kind.levels):
+            yield "is", level, codes == k
+        return
+    unit = "" if kind.age_at is None else " years"
+    for k, edge in enumerate(kind.edge_texts[1:-1], 1):
+        yield "below", edge + unit, codes < k

@@ -34,8 +34,9 @@ class PointRule:
         monotone, points = given.get("monotone"), given.get("points")
         if monotone not in (None, "rising", "falling"):
             raise SchemaError(f'column {name!r}: monotone is "rising" or "falling"; got {monotone!r}')
-        if monotone is not None and kind == "categorical":
-            raise SchemaError(f"column {name!r}: categories have no order; monotone is for numbers and bins")
+        if monotone is not None and (kind == "categorical" or given.get("part") is not None):
+            levels = "categories" if kind == "categorical" else "weekdays and months"
+            raise SchemaError(f"column {name!r}: {levels} have no order; monotone is for numbers and bins")
         if points is None:
             return cls(monotone, None)
         whole = isinstance(points, list | tuple) and all(type(p) is int for p in points)

@@ -9,7 +9,7 @@ import math
 import tomllib
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
@@ -27,6 +27,7 @@ from privopt.problems.programs.constraints import Constraint, check_constraints
 from privopt.problems.programs.parsing import parse_constraints
 from privopt.problems.tables.cells import MISSING, UNREADABLE, read_numbers, text_positions
 from privopt.problems.tables.columns import Binned, Categorical, Column, Numeric
+from privopt.problems.tables.dates import Date
 from privopt.problems.tables.frames import MOST_NAMED, Table, check_distinct, columns_of, missing_columns
 from privopt.problems.tables.missing import MissingLevel, plain_column
 from privopt.problems.tables.point_columns import point_columns
@@ -92,6 +93,11 @@ class Schema:
         edges = [1, 35, 41, "99.5"]
         outside = "clip"
 
+        [[columns]]
+        kind = "date"           # see Date
+        name = "admitted"
+        edges = [2020-01-01, 2022-01-01, 2024-01-01]
+
     Args:
         columns: the declarations; names are distinct.
         intercept: whether a feature that is always 1 follows the others.
@@ -111,10 +117,11 @@ class Schema:
     rules: tuple[PointRule, ...] = ()  # one for each column
     constraints: tuple[Constraint, ...] = ()
 
-    kinds: ClassVar[dict[str, type[Numeric] | type[Categorical] | type[Binned]]] = {
+    kinds: ClassVar[dict[str, type[Numeric | Categorical | Binned]]] = {
         "numeric": Numeric,
         "categorical": Categorical,
         "binned": Binned,
+        "date": Date,
     }
 
     def __init__(
@@ -129,7 +136,7 @@ class Schema:
         object.__setattr__(self, "columns", tuple(columns))
         object.__setattr__(self, "intercept", intercept)
         if not self.columns or not all(isinstance(c, Column) for c in self.columns):
-            raise SchemaError("a schema needs at least one column: Numeric, Categorical or Binned")
+            raise SchemaError("a schema needs at least one column: Numeric, Categorical, Binned or Date")
         if not isinstance(intercept, bool):
             raise SchemaError("intercept must be true or false")
         for kind, names in (("column", [c.name for c in self.columns]), ("feature", self.feature_names)):
@@ -250,11 +257,10 @@ class Schema:
         """Return the schema with more missing-value markers in every column, except declared categories."""
         columns = []
         for column in self.columns:
-            kind, has_level = plain_column(column)
+            kind, _ = plain_column(column)
             if not isinstance(kind, Numeric | Binned | Categorical):
                 raise SchemaError(f"column {column.name!r}: {type(column).__name__} takes no na_values")
-            marked = replace(kind, na_values=(*kind.na_values, *na_values))
-            columns.append(MissingLevel(marked) if has_level else marked)
+            columns.append(self._column({**column.to_dict(), "na_values": [*kind.na_values, *na_values]}))
         rules = {c.name: r for c, r in zip(columns, self.rules, strict=True)}
         return Schema(columns, self.intercept, rules, self.constraints)
 

@@ -109,7 +109,7 @@ def refusal(where: str, reason: Refused, categories: bool = False) -> SchemaErro
     if reason is Refused.KIND:
         return SchemaError(
             f"{where}: numbers are needed, the table holds text or other types; convert them, with a decimal "
-            "point and without units, dates to days since a fixed one; or declare missing_level = true or "
+            "point and without units; dates are kind = 'date'; or declare missing_level = true or "
             "missing=..., which they are then read as"
         )
     if categories:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import date
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,16 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from privopt.mechanisms import PrivateHalfspaceClassifier, PrivateLogisticRegression
-from privopt.problems import Binned, Categorical, InvalidInputError, MissingLevel, Numeric, Schema, read_table
+from privopt.problems import (
+    Binned,
+    Categorical,
+    Date,
+    InvalidInputError,
+    MissingLevel,
+    Numeric,
+    Schema,
+    read_table,
+)
 from privopt.problems.arrays import record_counts
 from privopt.problems.tables.engines import count_records, rows_of
 from privopt.problems.tables.sources import open_table
@@ -28,9 +38,16 @@ SCHEMA = Schema(
         MissingLevel(Numeric("real", -1, 1, step="1/1000", na_values=["none given", -0.5])),
         MissingLevel(Categorical("word", ["a", "\u00e9", "NA", "1"], "ignore", na_values=["?"])),
         MissingLevel(Categorical("level", [0, 1, -7], "ignore", na_values=[9])),
+        MissingLevel(Date("day", ["1970-01-01", "2000-02-29", "2024-12-31"], na_values=["1900-01-01"])),
     ]
 )
-KINDS = {"whole": pa.int64(), "real": pa.float64(), "word": pa.string(), "level": pa.int64()}
+KINDS = {
+    "whole": pa.int64(),
+    "real": pa.float64(),
+    "word": pa.string(),
+    "level": pa.int64(),
+    "day": pa.date32(),
+}
 WHOLE = st.sampled_from(
     [None, 0, 1, BIG - 1, BIG + 1, 5258986265376043509, 5258986265376043508, 2**63 - 1, -(2**63)]
 )
@@ -39,10 +56,27 @@ REAL = st.sampled_from(
 )
 WORD = st.sampled_from([None, "a", "\u00e9", "e\u0301", "NA", "?", "x" * 400, "a ", "1", "1.0"])
 LEVEL = st.sampled_from([None, 0, 1, -7, 9, BIG + 1])
-ROW = st.tuples(WHOLE, REAL, WORD, LEVEL)
+DAY = st.sampled_from(
+    [None, *(date(*day) for day in ((1, 1, 1), (1900, 1, 1), (1969, 12, 31), (2000, 2, 29), (9999, 12, 31)))]
+)
+ROW = st.tuples(WHOLE, REAL, WORD, LEVEL, DAY)
 ROWS = st.lists(ROW, min_size=2, max_size=6)
 WRITTEN = st.sampled_from(
-    ["", "x", "NA", "1e999", "9" * 400, "5.5", "-inf", "nan", "\u0663", "5258986265376043509"]
+    [
+        "",
+        "x",
+        "NA",
+        "1e999",
+        "9" * 400,
+        "5.5",
+        "-inf",
+        "nan",
+        "\u0663",
+        "5258986265376043509",
+        "2000-02-30",
+        "1999-12-31T24:00",
+        "20240229",
+    ]
 )
 SETTINGS = settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
 ENGINES = settings(
@@ -109,7 +143,7 @@ def test_one_record_changes_its_own_codes_alone(
 
 
 @SETTINGS
-@given(rows=ROWS, cell=WRITTEN, place=st.integers(0, 1), column=st.integers(0, 3), quoted=st.booleans())
+@given(rows=ROWS, cell=WRITTEN, place=st.integers(0, 1), column=st.integers(0, 4), quoted=st.booleans())
 def test_one_cell_of_a_file_changes_its_own_record_alone(
     tmp_path: Path, rows: Rows, cell: str, place: int, column: int, quoted: bool
 ) -> None:
@@ -145,13 +179,28 @@ ODD = st.sampled_from(
         "9" * 400, "5.5", "5.", b"1", 2.5, 1, 0.0,
     ]
 )  # fmt: skip
+WRITTEN_DAY = st.sampled_from(
+    [
+        None, "", "NA", "x", 20000229, 2.5, "1900-01-01 00:00", "1969-12-31", "2000-02-29T23:59:59+02:00",
+        "2001-02-29", "1900-02-29", "2000-1-1", "2000-01-01 BC", " 2000-01-01", "2000-01-01 ", "0000-01-01",
+        "10000-01-01", "2000-01-01\n",
+    ]
+)  # fmt: skip
 UNTYPED = st.lists(
-    st.tuples(WHOLE | ODD, REAL | ODD, WORD | st.just(b"a"), LEVEL | ODD), min_size=1, max_size=40
+    st.tuples(WHOLE | ODD, REAL | ODD, WORD | st.just(b"a"), LEVEL | ODD, WRITTEN_DAY | ODD),
+    min_size=1,
+    max_size=40,
+)
+WRITTEN_DAYS = st.lists(
+    st.tuples(WHOLE, REAL, WORD, LEVEL, WRITTEN_DAY.filter(lambda v: not isinstance(v, int | float))),
+    min_size=1,
+    max_size=40,
 )
 
 
-def create(execute: Callable[[str], Any], double: str, text: str) -> None:
-    execute(f'CREATE TABLE readers (whole BIGINT, "real" {double}, word {text}, level BIGINT, y {text})')
+def create(execute: Callable[[str], Any], double: str, text: str, day: str = "DATE") -> None:
+    columns = f'whole BIGINT, "real" {double}, word {text}, level BIGINT, "day" {day}, y {text}'
+    execute(f"CREATE TABLE readers ({columns})")
 
 
 def in_folder(rows: Rows, folder: Path) -> Any:
@@ -163,26 +212,26 @@ def in_folder(rows: Rows, folder: Path) -> Any:
     return open_table(f"{folder}/*.parquet")
 
 
-def in_database(rows: Rows, kind: str) -> Any:
+def in_database(rows: Rows, kind: str, day: str = "DATE") -> Any:
     ibis = pytest.importorskip("ibis")
     connection = ibis.duckdb.connect() if kind == "duckdb" else ibis.sqlite.connect()
-    create(connection.con.execute, "DOUBLE", "VARCHAR")
-    connection.con.executemany("INSERT INTO readers VALUES (?, ?, ?, ?, 'no')", rows)
+    create(connection.con.execute, "DOUBLE", "VARCHAR", day)
+    connection.con.executemany("INSERT INTO readers VALUES (?, ?, ?, ?, ?, 'no')", rows)
     return connection.table("readers")
 
 
-def in_postgres(rows: Rows, url: str) -> Any:
+def in_postgres(rows: Rows, url: str, day: str = "DATE") -> Any:
     import psycopg
 
     with psycopg.connect(url, autocommit=True) as connection, connection.cursor() as cursor:
         cursor.execute("DROP TABLE IF EXISTS readers")
-        create(lambda query: cursor.execute(query.encode()), "DOUBLE PRECISION", "TEXT")
-        cursor.executemany("INSERT INTO readers VALUES (%s, %s, %s, %s, 'no')", rows)
+        create(lambda query: cursor.execute(query.encode()), "DOUBLE PRECISION", "TEXT", day)
+        cursor.executemany("INSERT INTO readers VALUES (%s, %s, %s, %s, %s, 'no')", rows)
     return open_table(url, "public.readers")
 
 
-def in_spark(rows: Rows, spark: Any) -> Any:
-    types = "whole BIGINT, real DOUBLE, word STRING, level BIGINT, y STRING"
+def in_spark(rows: Rows, spark: Any, day: str = "DATE") -> Any:
+    types = f"whole BIGINT, real DOUBLE, word STRING, level BIGINT, day {day}, y STRING"
     spark._session.createDataFrame([(*row, "no") for row in rows], types).createOrReplaceTempView("readers")
     return spark.table("readers")
 
@@ -228,22 +277,37 @@ def test_spark_is_read_record_by_record(spark: Any, rows: Rows) -> None:
     check_counted_alone(in_spark(rows, spark), rows)
 
 
+@ENGINES
+@given(rows=WRITTEN_DAYS)
+def test_written_dates_are_read_alike_in_engines(postgres: str, rows: Rows) -> None:
+    pytest.importorskip("ibis")
+    check_alone(in_database(rows, "duckdb", "VARCHAR"), rows)
+    check_alone(in_postgres(rows, postgres, "TEXT"), rows)
+
+
+@ENGINES
+@given(rows=WRITTEN_DAYS)
+def test_written_dates_are_read_alike_in_spark(spark: Any, rows: Rows) -> None:
+    check_counted_alone(in_spark(rows, spark, "STRING"), rows)
+
+
 @settings(ENGINES, max_examples=12)
 @given(rows=UNTYPED)
 def test_sqlite_is_read_record_by_record_whatever_the_type_of_a_cell(rows: Rows) -> None:
     """As in memory, once it is stored: SQLite turns "5.5" into a number there, and 9 into text."""
     table = in_database(rows, "sqlite")
-    stored = table.get_backend().con.execute('SELECT whole, "real", word, level FROM readers').fetchall()
+    query = 'SELECT whole, "real", word, level, "day" FROM readers'
+    stored = table.get_backend().con.execute(query).fetchall()
     check_alone(table, stored)
 
 
 def test_partitions_of_dask_are_read_alike() -> None:
     dataframe = pytest.importorskip("dask.dataframe")
     rows = [
-        (5258986265376043509, 0.1, "a", 0),
-        (None, 0.5, None, 9),
-        (BIG + 1, float("inf"), "?", None),
-        (1, None, "NA", 5),
+        (5258986265376043509, 0.1, "a", 0, date(2000, 2, 29)),
+        (None, 0.5, None, 9, "1999-12-31 12:00"),
+        (BIG + 1, float("inf"), "?", None, "soon"),
+        (1, None, "NA", 5, None),
     ]
     frame = pd.DataFrame(
         {n: pd.Series(c, dtype=object) for n, c in zip(KINDS, zip(*rows, strict=True), strict=True)}

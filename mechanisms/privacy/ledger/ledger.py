@@ -40,7 +40,7 @@ from privopt.mechanisms.privacy.ledger.old_files import is_old_ledger, take_over
 from privopt.mechanisms.privacy.ledger.place import Address
 from privopt.mechanisms.privacy.ledger.store import SQLITE, Book, Store
 from privopt.mechanisms.privacy.ledger.trail import MAIN, Account, Entry, Row, course, replay
-from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.mechanisms.privacy.spend import NEIGHBOURS, PrivacySpend
 from privopt.problems.notebooks import html_facts, html_table
 
 
@@ -102,6 +102,7 @@ class Ledger:
         delta: float = 0.0,
         *,
         rule: str = "basic",
+        unit: str = "record",
     ) -> Self:
         """Create a budget, and a ledger if there is none at that address; see ``Budget``.
 
@@ -111,13 +112,14 @@ class Ledger:
             epsilon: the total epsilon, > 0.
             delta: the total delta, in [0, 1).
             rule: "basic", "zcdp" or "gdp".
+            unit: the unit of privacy, "record" or "person"; a budget within another has the same.
 
         Raises:
             PrivacyParameterError: an invalid budget.
             LedgerError: the budget exists, the ledger cannot be written, or its tables in a server are owned
                 by another role.
         """
-        place, budget = Address.of(address), Budget(epsilon, delta, rule)
+        place, budget = Address.of(address), Budget(epsilon, delta, rule, unit)
         if len(place.names) > 1:
             raise LedgerError(f"one budget is made at a time; {place} names {len(place.names)}")
         *containing, name = (replace(place, names=place.names or (MAIN,))).applying
@@ -139,8 +141,10 @@ class Ledger:
                 raise LedgerError(
                     f"{name!r} would be within {missing[-1]!r}, which is not there: create that first"
                 )
+            if other := [a.name for a in book.accounts() if a.name in containing and a.budget.unit != unit]:
+                raise LedgerError(f"{name!r} would count by {unit}, and {other[0]!r} around it does not")
             facts = {"epsilon": budget.epsilon, "delta": budget.delta, "rule": budget.rule}
-            book.append("create", {"name": name, "neighbours": "replace-one", **facts})
+            book.append("create", {"name": name, "neighbours": NEIGHBOURS[unit], **facts})
             book.put(Account(name, budget, Spent()))
         return cls(address)
 

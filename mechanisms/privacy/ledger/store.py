@@ -130,12 +130,13 @@ class Book:
             )
         accounts, created = [], self._created() if rows else {}
         for row in rows:
+            made = created.get(row.name)
+            budget = None if made is None else made.created_budget
             try:
-                accounts.append(Account.from_row(row))
+                accounts.append(Account.from_row(row, "record" if budget is None else budget.unit))
             except (TypeError, ValueError, ArithmeticError):
                 raise self.store.corrupt(f"the row of the budget {row.name!r} was altered") from None
-            made = created.get(row.name)
-            if made is None or accounts[-1].budget != made.created_budget:
+            if made is None or accounts[-1].budget != budget:
                 raise self.store.corrupt(f"the budget {row.name!r} is not as it was created")
             if not made.follows(self._hash(made.number - 1)):
                 raise self.store.corrupt(f"row {made.number} was altered, or the one before it")

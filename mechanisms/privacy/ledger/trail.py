@@ -12,7 +12,7 @@ from fractions import Fraction
 from typing import Any
 
 from privopt.mechanisms.privacy.budget import Budget, Spent, Total
-from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.mechanisms.privacy.spend import NEIGHBOURS, PrivacySpend
 from privopt.problems.arguments import told
 
 MAIN = "main"  # the budget of a ledger created without a name
@@ -44,7 +44,7 @@ class Row:
         """The budget created by this row, or None."""
         content = json.loads(self.content)
         try:
-            return Budget(content["epsilon"], content["delta"], content["rule"])
+            return _budget_of(content)
         except (KeyError, TypeError, ValueError):
             return None
 
@@ -81,11 +81,14 @@ class Account:
         return {**columns, "seal": _digest(*columns.values())}
 
     @classmethod
-    def from_row(cls, row: Any) -> Account:
-        """Read ``to_row`` back; ValueError if anything in it was changed."""
+    def from_row(cls, row: Any, unit: str = "record") -> Account:
+        """Read ``to_row`` back; ValueError if anything in it was changed.
+
+        The unit of privacy is recorded in the row of the trail that created the budget.
+        """
         name, epsilon, delta, rule, strength, strength_delta, number, _ = row
         spent = Spent(Fraction(strength), Fraction(strength_delta))
-        account = cls(name, Budget(epsilon, delta, rule), spent, number)
+        account = cls(name, Budget(epsilon, delta, rule, unit), spent, number)
         if account.to_row() != row._mapping:
             raise ValueError("the seal does not fit")
         return account
@@ -131,9 +134,9 @@ def step(row: Row, entries: dict[str, Entry], accounts: dict[str, Account]) -> N
     """Apply one row to the reservations and the budgets."""
     content, reservation = json.loads(row.content), row.reservation
     if row.action == "create":
-        budget = Budget(content["epsilon"], content["delta"], content["rule"])
-        if content["name"] in accounts or content["neighbours"] != "replace-one":
-            raise ValueError(f"row {row.number} makes a budget that there is, or for other neighbours")
+        budget = _budget_of(content)
+        if content["name"] in accounts:
+            raise ValueError(f"row {row.number} makes a budget that there is")
         accounts[content["name"]] = Account(content["name"], budget, Spent(), row.number)
     elif row.action == "reserve":
         spend, names = PrivacySpend.from_dict(content["spend"]), tuple(content["budgets"])
@@ -160,6 +163,14 @@ def step(row: Row, entries: dict[str, Entry], accounts: dict[str, Account]) -> N
         accounts.update({name: replace(mine, number=row.number) for name, mine in accounts.items()})
     elif row.action != "move":
         raise ValueError(f"row {row.number} says {told(row.action)}")
+
+
+def _budget_of(content: Any) -> Budget:
+    """Return the budget that a row creates; KeyError, TypeError or ValueError if it creates none."""
+    units = [unit for unit, relation in NEIGHBOURS.items() if relation == content["neighbours"]]
+    if not units:
+        raise ValueError("it makes a budget for other neighbours")
+    return Budget(content["epsilon"], content["delta"], content["rule"], units[0])
 
 
 def course(rows: Iterable[Row], most: int = 400) -> dict[str, list[tuple[datetime, Total]]]:

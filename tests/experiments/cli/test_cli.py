@@ -20,7 +20,7 @@ import pytest
 
 from privopt.experiments.cli.main import COMMANDS, load
 from privopt.mechanisms.privacy.ledger import Ledger
-from privopt.problems.tables.columns import Numeric
+from privopt.problems.tables.columns import Binned, Numeric
 from privopt.problems.tables.schema import Schema
 
 SCHEMA = """
@@ -490,3 +490,36 @@ def test_figures_that_there_are_not(
     assert error in run.stderr
     assert len(run.stderr.strip().splitlines()) == 1
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_fit_for_persons_reads_their_column_as_it_is_written(tmp_path: Path, privopt: Command) -> None:
+    """ "07" and "7" are two persons; k, the unit and the number of persons are in the report."""
+    Schema([Binned("a", [0, 4, 8])], intercept=True).save(tmp_path / "s.toml")
+    rows = [f"{who},{a},{'ill' if a > 3 else 'well'}" for who in ("07", "7", "8") for a in range(8)]
+    (tmp_path / "t.csv").write_text("\n".join(["id,a,state", *rows]))
+    words = ("fit", "--data", "t.csv", "--target", "state", "--schema", "s.toml", "--classes", "well,ill")
+    persons = ("--epsilon", "9", "--person", "id", "--records-per-person", "2", "--json", "r.json")
+    run = privopt(*words, "--model", "tree", *persons, cwd=tmp_path)
+    assert run.returncode == 0, run.stderr
+    report = json.loads((tmp_path / "r.json").read_text())
+    assert report["neighbours"] == "replace-one person"
+    assert "at most 2 records" in report["note"]
+    chosen = privopt(*words, "--model", "auto", *persons, cwd=tmp_path)
+    assert chosen.returncode == 0, chosen.stderr
+    wrong = privopt(*words, "--person", "who", "--epsilon", "1", cwd=tmp_path)
+    assert "--person: no column 'who'" in wrong.stderr
+    bare = privopt(*words[:5], "--person", "id", "--epsilon", "1", cwd=tmp_path)
+    assert "--person takes files, and needs --schema" in bare.stderr
+
+
+def test_budgets_by_person_take_releases_of_persons(tmp_path: Path, privopt: Command) -> None:
+    made = privopt("budget", "create", "l.db", "--epsilon", "1", "--unit", "person", cwd=tmp_path)
+    assert "unit person" in made.stdout
+    refused = privopt("budget", "spend", "l.db", "--epsilon", ".5", cwd=tmp_path)
+    assert "counts by person" in refused.stderr
+    booked = privopt("budget", "spend", "l.db", "--epsilon", ".5", "--unit", "person", cwd=tmp_path)
+    assert booked.returncode == 0
+    assert "(replace-one person, rule basic" in privopt("budget", "show", "l.db", cwd=tmp_path).stdout
+    assert (
+        "--unit 'family'" in privopt("budget", "check", "l.db", "--epsilon", "1", "--unit", "family").stderr
+    )

@@ -152,3 +152,16 @@ def test_constraints_are_planned_and_refused_before_data(tmp_path: Path) -> None
     assert "'at most 1 columns'; 'all of age, smoker'" in str(impossible.exception)
     for refused in ("tpr >= 90%", "any of agee", "at most one column"):
         assert isinstance(planned(tmp_path, *words, "--constraint", refused).exception, InvalidInputError)
+
+
+def test_plans_say_what_a_person_with_several_records_costs(tmp_path: Path) -> None:
+    words = ("--records", "1000", "--epsilon", "1", "--person", "id", "--records-per-person", "3")
+    for model in ("card", "tree", "robust"):
+        run = planned(tmp_path, *words, "--model", model)
+        assert run.exit_code == 0, run.output
+        assert "(replace-one person; proved)" in run.output
+        assert "a person with at most 3 records, each protected at epsilon = 0.3" in run.output
+    report = json.loads(planned(tmp_path, *words, "--model", "robust", "--json").output)
+    # 1 / persons^2, whatever the records of each
+    assert (report["neighbours"], report["delta"]) == ("replace-one person", 1e-6)
+    assert report["epsilon"] == pytest.approx(1, rel=1e-6)

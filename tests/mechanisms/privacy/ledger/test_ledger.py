@@ -746,3 +746,39 @@ def test_any_text_is_kept(place: str, text: str) -> None:
     assert ledger.entries()[0].spend.mechanism == text
     assert json.loads(ledger.history()[-1].content) == {"reason": f"{text}."}
     assert verify(place) == []
+
+
+def test_a_budget_counts_by_its_unit_of_privacy(tmp_path):
+    """Neither a record's release in a person's budget nor the reverse."""
+    person = replace(PrivacySpend.pure(0.5, "m"), neighbours="replace-one person")
+    book = Ledger.create(tmp_path / "l.db", 1.0, unit="person")
+    book.commit(book.reserve(person))
+    with pytest.raises(PrivacyParameterError, match=r"private for a record .* counts by person"):
+        book.reserve(PrivacySpend.pure(0.1, "m"))
+    with pytest.raises(PrivacyParameterError, match="counts by person"):
+        book.shortfall(PrivacySpend.pure(0.1, "m"))
+    other = Ledger.create(tmp_path / "r.db", 1.0)
+    with pytest.raises(PrivacyParameterError, match=r"private for a person .* counts by record"):
+        other.reserve(person)
+    again = Ledger(tmp_path / "l.db")
+    assert again.budget.unit == "person"
+    assert again.entries()[0].spend == person
+    assert again.total().epsilon == 0.5
+    assert verify(again) == []
+
+
+def test_a_budget_within_another_has_its_unit(tmp_path):
+    Ledger.create(f"{tmp_path / 'l.db'}#a", 1.0, unit="person")
+    with pytest.raises(LedgerError, match="'a/b' would count by record, and 'a' around it does not"):
+        Ledger.create(f"{tmp_path / 'l.db'}#a/b", 1.0)
+    assert Ledger.create(f"{tmp_path / 'l.db'}#a/b", 1.0, unit="person").budgets()["a/b"][0].unit == "person"
+    with pytest.raises(PrivacyParameterError, match="unit must be one of record, person"):
+        Ledger.create(f"{tmp_path / 'l.db'}#c", 1.0, unit="family")
+
+
+def test_a_unit_that_was_altered_is_noticed(tmp_path):
+    book = Ledger.create(tmp_path / "l.db", 1.0, unit="person")
+    with sqlite3.connect(tmp_path / "l.db") as db:
+        db.execute("UPDATE privopt_trail SET content = replace(content, 'replace-one person', 'replace-one')")
+    with pytest.raises(LedgerCorruptError):
+        book.reserve(PrivacySpend.pure(0.1, "m"))

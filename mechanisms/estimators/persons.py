@@ -1,0 +1,194 @@
+"""Fits that protect persons with several records each, in place of records.
+
+Neighbours: tables that differ in one person with all of its records; the number of persons P is public. The
+records of each person fill k places (``problems.tables.persons``), so neighbouring tables differ in at most k
+of P k places, and a release with a proof for one record is private for a person by group privacy
+(``mechanisms.privacy.groups``). The places are put in uniformly random order, so that nothing depends on the
+order of persons: an order of one table corresponds to an equally likely one of its neighbour, from which it
+differs in k places; privacy carries over to the mixture, as divergences are jointly convex.
+
+Before the booking only the column of persons is read, and only their number is used.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+import numpy as np
+
+from privopt.mechanisms.errors import PlanMismatchError
+from privopt.mechanisms.estimators.booked_estimator import BookedEstimator, never_read, spend_of_fit
+from privopt.mechanisms.estimators.booking import Unread, booked, charged, is_part, unread_table
+from privopt.mechanisms.estimators.public_facts import declared_schema, public_delta
+from privopt.mechanisms.estimators.validation import as_table
+from privopt.mechanisms.privacy.groups import PersonBudget
+from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.mechanisms.privacy.parameters import check_count
+from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.problems.arguments import told
+from privopt.problems.errors import InvalidInputError
+from privopt.problems.tables.frames import columns_of, missing_columns
+from privopt.problems.tables.partitions import is_dask
+from privopt.problems.tables.persons import Persons
+from privopt.problems.tables.sources import is_engine_table
+
+Model = TypeVar("Model", bound=BookedEstimator)
+
+
+@dataclass(frozen=True, eq=False)
+class RecordFit:
+    """A fit of places, with the budget of a record.
+
+    Attributes:
+        model: the estimator of the places, not fitted.
+        budget: the budget of a person.
+        spend: the spend of a person.
+    """
+
+    model: Any
+    budget: PersonBudget
+    spend: PrivacySpend
+
+    def check(self, spend: PrivacySpend) -> None:
+        """Raise PlanMismatchError for a spend of the fit that was not planned."""
+        found = self.budget.of_person(spend)
+        if found.epsilon > self.spend.epsilon or found.delta > self.spend.delta:
+            raise PlanMismatchError(f"{found} is more than was planned, {self.spend}: report this")
+
+
+def fit_persons(estimator: Model, X: Any, y: Any) -> Model:
+    """Fit an estimator with ``person`` set: plan, book, fill the places, fit.
+
+    Raises:
+        InvalidInputError: a table in an engine or in partitions, no such column, or undeclared facts.
+        PrivOptError: as ``fit`` of the estimator.
+    """
+    given, persons = _opened(estimator, X, y)
+    k = check_count(estimator.records_per_person, "records_per_person")
+    unread = Unread(persons.count * k, given._read, given.n_columns, given.given)
+    planned = plan_persons(estimator, unread)
+    source = NoiseSource(_params(estimator)["insecure_seed"])
+    spend = replace(planned.spend, insecure_seed=source.insecure_seed)
+    with booked(estimator.ledger, spend, unread) as (table, labels):
+        places = persons.places(k)
+        places = places[source.order(len(places))]
+        pair = _taken(table, places), _taken(labels, places)
+        with charged(planned.check):
+            planned.model.fit(unread.known(pair), None)
+    _take_over(estimator, planned.model, spend, k)
+    name = y if isinstance(y, str) else getattr(y, "name", None)
+    if hasattr(planned.model, "target_") and isinstance(name, str):
+        estimator.target_ = name  # type: ignore[attr-defined]
+    return estimator
+
+
+def plan_persons(estimator: BookedEstimator, places: Unread[Any]) -> RecordFit:
+    """Return the fit of places with the largest budget of a record that a person's budget allows.
+
+    Raises:
+        PrivOptError: as ``fit`` of the estimator before it reads records.
+    """
+    known, k = _params(estimator), check_count(estimator.records_per_person, "records_per_person")
+    if k > 1 and known.get("risk_share"):
+        raise InvalidInputError(
+            "risk_share counts each person once: with it records_per_person must be 1, as intervals of risks "
+            "take the records that they count to be independent"
+        )
+    delta = public_delta(known.get("delta", "auto"), places.n_records // k)
+    budget = PersonBudget(known["epsilon"], delta, k)
+    for notions in (("gdp",), ("zcdp",), ("pure", "approximate"), ("gdp", "zcdp")):
+        # The last: a mechanism whose notion depends on its budget.
+        model = _of_record(estimator, budget, notions[0] if len(notions) == 1 else "approximate")
+        with warnings.catch_warnings():  # the fit itself warns
+            warnings.simplefilter("ignore")
+            spend = spend_of_fit(model, places)
+        if k == 1 or spend.notion in notions:
+            return RecordFit(model, budget, budget.of_person(spend))
+    raise AssertionError("every spend has one of the notions")
+
+
+def plan_of_persons(estimator: Any, n_persons: int) -> Any:
+    """Return the plan of an estimator for that many persons: of the fit of places, with a person's spend."""
+    k = check_count(estimator.records_per_person, "records_per_person")
+    places: Unread[Any] = Unread(check_count(n_persons, "the number of persons") * k, never_read)
+    known = _params(estimator)
+    if "classes" in known and known["classes"] is None:  # any two, as other plans take
+        estimator = type(estimator)(**{**known, "classes": (0, 1)})
+    planned = plan_persons(estimator, places)
+    return replace(planned.model.plan(places.n_records), spend=planned.spend)
+
+
+def without_person(estimator: Any, X: Any) -> Any:
+    """Return a table without the column of persons, for predictions of models without a schema."""
+    if estimator.person is None:
+        return X
+    return X.drop(columns=[estimator.person]) if estimator.person in getattr(X, "columns", ()) else X
+
+
+def _params(estimator: Any) -> dict[str, Any]:
+    found: dict[str, Any] = estimator.get_params(deep=False)
+    return found
+
+
+def _of_record(estimator: BookedEstimator, budget: PersonBudget, notion: str) -> Any:
+    """Return a new estimator of records, with the budget of a record."""
+    known = _params(estimator)
+    epsilon, delta = budget.of_record(notion)
+    own = {"epsilon": epsilon, "ledger": None, "person": None, "records_per_person": 1}
+    return type(estimator)(**{**known, **own, **({"delta": delta} if "delta" in known else {})})
+
+
+def _opened(estimator: BookedEstimator, X: Any, y: Any) -> tuple[Unread[Any], Persons]:
+    """Return the unread table without its column of persons, and the persons.
+
+    Raises:
+        InvalidInputError: see ``fit_persons``.
+    """
+    person = estimator.person
+    if not isinstance(person, str):
+        raise InvalidInputError(f"person must be the name of a column, got {told(person)}")
+    if is_part():
+        raise InvalidInputError(
+            "person is not supported where several releases are booked as one, as in PrivateSearchCV and "
+            "with a learned schema"
+        )
+    if isinstance(X, Unread):
+        X, y = X._read()
+    if is_engine_table(X) or is_dask(X):
+        raise InvalidInputError(
+            "person takes tables in memory, as engines and partitions do not keep the rows of a person in "
+            "order. To do: X.to_pandas() or X.compute(), or one record a person by a query"
+        )
+    known, table = _params(estimator), as_table(X)
+    names = list(map(str, getattr(table, "columns", ())))
+    if person not in names:
+        what = (
+            f"no {missing_columns([person], names)}" if names else "X has no named columns: give a data frame"
+        )
+        raise InvalidInputError(f"person: {what}")
+    schema = None if known.get("schema") is None else declared_schema(known["schema"])
+    if schema is not None and any(column.name == person for column in schema.columns):
+        raise InvalidInputError(f"the schema declares {person!r}, the column of persons, which is no feature")
+    given = unread_table(table.drop(columns=[person]), y, schema, columns_of)
+    return replace(given, given=X), Persons.of(dict(columns_of(table[[person]]))[person])
+
+
+def _taken(values: Any, rows: np.ndarray[Any, Any]) -> Any:
+    """Return rows of a data frame, or entries of labels in any form."""
+    return values.iloc[rows] if hasattr(values, "iloc") else np.asarray(values)[rows]
+
+
+def _take_over(estimator: Any, fitted: Any, spend: PrivacySpend, k: int) -> None:
+    """Set the attributes of a fit."""
+    own: Mapping[str, Any] = _params(estimator)
+    for name in [name for name in vars(estimator) if name not in own and name.endswith("_")]:
+        delattr(estimator, name)
+    for name, value in vars(fitted).items():
+        if name not in own:
+            setattr(estimator, name, value)
+    estimator.spend_ = spend
+    if k > 1 and hasattr(fitted, "inference_"):  # intervals take records to be independent
+        estimator.inference_ = estimator.coefficients_ = None

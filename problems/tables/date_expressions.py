@@ -1,0 +1,100 @@
+"""Dates in SQL engines: the numbers that a column of dates cuts into bins, as in memory (``Date.read``)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from privopt.problems.errors import SchemaError
+from privopt.problems.tables.dates import YEAR, Date, number_of
+from privopt.problems.tables.days import ISO_PATTERN
+from privopt.problems.tables.sources import ibis_library
+
+_REMEDY = "cast it to a date in a view"
+
+
+def date_number(value: Any, column: Date, engine: str) -> Any:
+    """Return the number of a date as an integer of the engine; NULL where it is missing or no date.
+
+    Raises:
+        SchemaError: a type whose days differ between engines, such as times with a time zone, or a format
+            that the engine does not read. No record is read.
+    """
+    kind, where = value.type(), f"column {column.name!r}"
+    if kind.is_timestamp() and kind.timezone is not None and engine != "sqlite":
+        raise SchemaError(
+            f"{where}: the day of a time stamp with a time zone depends on the settings of the engine; "
+            f"{_REMEDY}"
+        )
+    if not (kind.is_string() or kind.is_date() or kind.is_timestamp()):
+        held = "a type of its own (a domain, say)" if kind.is_unknown() else str(kind)
+        raise SchemaError(
+            f"{where}: dates or text are needed, the table in the engine holds {held}; {_REMEDY}"
+        )
+    if engine == "sqlite":
+        written = _parsed(value, column)
+    elif kind.is_string():
+        written = _of_text(value, column, where)
+    else:
+        written = _written(value.cast("date"))
+    return _of_written(written, column, engine)
+
+
+def _parsed(value: Any, column: Date) -> Any:
+    """Parse the cells of SQLite, which has no type for dates, by the parser of tables in memory."""
+    ibis = ibis_library()
+
+    def parsed(text: str) -> int | None:
+        return column.number_of_text(text)
+
+    parse = ibis.udf.scalar.python(parsed, name="privopt_date", signature=(("string",), "int64"))
+    nothing = ibis.null("int64")
+    return ibis.ifelse(value.typeof() == "text", parse(value.cast("string")), nothing)
+
+
+def _of_text(value: Any, column: Date, where: str) -> Any:
+    if column.format is not None:
+        raise SchemaError(
+            f"{where}: text with a format is not read in an engine, only YYYY-MM-DD; {_REMEDY}, or convert it"
+        )
+    ibis = ibis_library()
+    text = ibis.ifelse((value + "  ").re_search(ISO_PATTERN), value.substr(0, 10), ibis.null("string"))
+    year, month, day = (text.substr(k, n).cast("int64") for k, n in ((0, 4), (5, 2), (8, 2)))
+    return year * YEAR + month * 100 + day
+
+
+def _written(day: Any) -> Any:
+    """Return a date as the number YYYYMMDD; NULL outside the years 1 to 9999."""
+    ibis = ibis_library()
+    number = day.year().cast("int64") * YEAR + day.month().cast("int64") * 100 + day.day().cast("int64")
+    first, last = (ibis.literal(text, "date") for text in ("0001-01-01", "9999-12-31"))
+    return ibis.ifelse((day >= first) & (day <= last), number, ibis.null("int64"))
+
+
+def _of_written(written: Any, column: Date, engine: str) -> Any:
+    """Return the number that edges cut, of a date as the number YYYYMMDD."""
+    ibis = ibis_library()
+    if column.marked_days and engine != "sqlite":
+        written = ibis.ifelse(written.isin(column.marked_days), ibis.null("int64"), written)
+    if column.part == "month":
+        return written % YEAR // 100
+    if column.part == "weekday":
+        return _weekday(written)
+    return written if column.age_at is None else number_of(column.age_at) - written
+
+
+def _weekday(written: Any) -> Any:
+    """Return 1 for Monday to 7 for Sunday, in integers and without the functions of an engine.
+
+    Days before 1 January of year y: 365 (y - 1) + y' / 4 - y' / 100 + y' / 400 for y' = y - 1, and 365 is 1
+    modulo 7. 1 January of year 1 was a Monday. In March and later months the leap day of y itself counts.
+    """
+    ibis = ibis_library()
+    year, month, day = written // YEAR, written % YEAR // 100, written % 100
+    y = ibis.ifelse(month > 2, year, year - 1)
+    leaps = y // 4 - y // 100 + y // 400
+    before = ibis.cases(*((month == k, n) for k, n in zip(range(1, 13), _DAYS_BEFORE, strict=True)), else_=0)
+    return (year - 1 + leaps + before + day - 1) % 7 + 1
+
+
+# The days of a common year before the first of each month, modulo 7.
+_DAYS_BEFORE = (0, 3, 3, 6, 1, 4, 6, 2, 5, 0, 3, 5)

@@ -1,0 +1,204 @@
+"""Fits for persons with several records: budgets, places, refusals before records are read."""
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+
+from privopt.mechanisms import (
+    PrivateAdditiveTreeClassifier,
+    PrivateHalfspaceClassifier,
+    PrivateLinearRegression,
+    PrivateLogisticRegression,
+    PrivateRobustRegression,
+    PrivateRuleListClassifier,
+    PrivateSearchCV,
+    PrivateTreeClassifier,
+    fit_with_learned_schema,
+)
+from privopt.mechanisms.errors import PrivacyParameterError
+from privopt.mechanisms.estimators import persons as module
+from privopt.mechanisms.privacy.accounting import gaussian_mu
+from privopt.mechanisms.privacy.ambient import budget
+from privopt.problems.errors import InvalidInputError
+from privopt.problems.tables.columns import Binned
+from privopt.problems.tables.schema import Schema
+
+P, K = 40, 3
+FACTS = {
+    "schema": Schema([Binned("a", [0, 4, 8]), Binned("b", [0, 4, 8])], intercept=True),
+    "classes": (0, 1),
+}
+
+
+def table(seed=0):
+    """Return records of 40 persons, 1 to 6 each; b is unique and tells a row."""
+    rng = np.random.default_rng(seed)
+    ids = np.repeat([f"p{i}" for i in range(P)], rng.integers(1, 7, P))
+    rng.shuffle(ids)
+    frame = pd.DataFrame({"id": ids, "a": rng.integers(0, 8, len(ids)), "b": rng.random(len(ids)) * 8})
+    return frame, pd.Series((frame.a > 3).astype(int), name="ill")
+
+
+def regression(**more):
+    bounds = {"data_norm": 12.0, "label_range": (0.0, 1.0)}
+    facts = {"epsilon": 1.0, **bounds, "person": "id", "records_per_person": K}
+    return PrivateLinearRegression(delta=1e-6, **{**facts, **more})
+
+
+@pytest.fixture
+def filled(monkeypatch):
+    """The tables and labels that fits of places are given."""
+    seen = []
+    kept = module._taken
+    monkeypatch.setattr(module, "_taken", lambda values, rows: seen.append(kept(values, rows)) or seen[-1])
+    return seen
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        PrivateHalfspaceClassifier(1.0, person="id", records_per_person=K, mechanism="exponential",
+                                   lattice=(-1, 1), **FACTS),
+        PrivateTreeClassifier(1.0, person="id", records_per_person=K, **FACTS),
+        PrivateRuleListClassifier(1.0, person="id", records_per_person=K, **FACTS),
+        PrivateAdditiveTreeClassifier(1.0, delta=1e-6, person="id", records_per_person=K, **FACTS),
+        PrivateLogisticRegression(1.0, delta=1e-6, person="id", records_per_person=K, **FACTS),
+        regression(),
+        regression(max_features=1),
+        PrivateRobustRegression(1.0, delta=1e-6, person="id", records_per_person=K),
+    ],
+    ids=lambda m: type(m).__name__ + ("-columns" if getattr(m, "max_features", None) else ""),
+)  # fmt: skip
+@pytest.mark.filterwarnings("ignore::privopt.mechanisms.privacy.usefulness.NoiseWarning")
+@pytest.mark.filterwarnings("ignore:.*records are too few")
+def test_every_estimator_protects_persons_within_its_budget(model, filled):
+    X, y = table()
+    fitted = clone(model).fit(X, y)
+    spend = fitted.spend_
+    assert spend.neighbours == "replace-one person"
+    assert f"at most {K} records" in spend.note
+    assert 0.999 < spend.epsilon <= 1
+    assert spend.delta <= 1e-6
+    assert len(filled[0]) == len(filled[1]) == P * K
+    assert "id" not in filled[0]
+    first = {cell for _, mine in X.groupby("id").b for cell in mine.to_list()[:K]}
+    assert set(filled[0].b) == first
+    assert np.array_equal(fitted.predict(X), fitted.predict(X.drop(columns="id")))
+    assert fitted.get_params() == model.get_params()
+
+
+def test_noise_is_that_of_k_records():
+    """Sufficient statistics: a record is mu / k-GDP, mu that of (1, 1e-6); moments have n = 3 P places."""
+    X, y = table()
+    one, three = regression(records_per_person=1).fit(X, y), regression().fit(X, y)
+    mu = gaussian_mu(1.0, 1e-6)
+    assert three.spend_.level == pytest.approx(mu, rel=1e-6)
+    # A record moves means by s / (k P), and has mu / k of the privacy: the noise does not depend on k.
+    assert three.noise_["sigma"] == pytest.approx(one.noise_["sigma"], rel=1e-6)
+
+
+def test_labels_go_with_their_records_and_the_order_is_random(filled):
+    X, y = table()
+    X["b"] = np.arange(len(X)) / len(X) * 8
+    regression().fit(X, y.to_numpy())
+    regression().fit(X, y.to_list())
+    rows = np.round(filled[0].b.to_numpy() * len(X) / 8).astype(int)
+    assert np.array_equal(filled[1], y.to_numpy()[rows])
+    assert not np.array_equal(filled[0].b, filled[2].b)  # one of 120! orders each
+    assert sorted(filled[0].b) == sorted(filled[2].b)
+
+
+@pytest.mark.parametrize(
+    "kind", [PrivateHalfspaceClassifier, PrivateTreeClassifier, PrivateAdditiveTreeClassifier]
+)
+def test_plans_say_what_a_person_costs(kind):
+    model = kind(1.0, person="id", records_per_person=K, **FACTS)
+    planned = model.plan(1000)
+    assert planned.spend.neighbours == "replace-one person"
+    assert 0.999 < planned.spend.epsilon <= 1
+    assert "a person with at most 3 records, each protected at epsilon = 0.33" in str(planned)
+    if planned.spend.delta:
+        assert planned.spend.delta == pytest.approx(1e-6, rel=1e-5)  # 1 / persons^2
+
+
+def test_predictions_and_saved_models_keep_the_unit(tmp_path):
+    X, y = table()
+    model = regression().fit(X, y)
+    assert list(model.feature_names_in_) == ["a", "b"]
+    model.save(tmp_path / "m.json")
+    again = PrivateLinearRegression.load(tmp_path / "m.json")
+    assert again.spend_ == model.spend_
+    assert again.spend_.unit == "person"
+    for fitted in (model, again):
+        with pytest.raises(InvalidInputError, match="those of a person are not"):
+            fitted.summary()
+    assert regression(records_per_person=1, epsilon=50.0).fit(X, y).inference_ is not None
+
+
+def test_a_ledger_counts_by_one_unit(tmp_path):
+    X, y = table()
+    with budget(epsilon=1.5, delta=1e-4, unit="person") as book:
+        regression().fit(X, y)
+        assert book.entries()[0].spend.unit == "person"
+        with pytest.raises(PrivacyParameterError, match="counts by person"):
+            regression(person=None, epsilon=0.1).fit(X[["a", "b"]], y)
+    with budget(epsilon=1.5, delta=1e-4), pytest.raises(PrivacyParameterError, match="counts by record"):
+        regression().fit(X, y)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        ({"person": "who"}, "person: no column 'who'"),
+        ({"person": 3}, "person must be the name of a column"),
+        ({"records_per_person": 0}, "records_per_person must be a whole number"),
+        ({"data_norm": None}, "declare schema or data_norm"),
+        ({"data_norm": None, "schema": Schema([Binned("id", [0, 1])])}, "the schema declares 'id'"),
+        ({"epsilon": -1.0}, "epsilon must be"),
+    ],
+)
+def test_wrong_arguments_are_refused_before_places_are_filled(arguments, why, filled):
+    X, y = table()
+    with pytest.raises((InvalidInputError, PrivacyParameterError), match=why):
+        regression(**arguments).fit(X, y)
+    assert not filled
+
+
+def test_tables_without_names_in_engines_and_partitions_are_refused():
+    X, y = table()
+    with pytest.raises(InvalidInputError, match="no named columns"):
+        regression().fit(X[["a", "b"]].to_numpy(), y)
+    dask = pytest.importorskip("dask.dataframe")
+    with pytest.raises(InvalidInputError, match="person takes tables in memory"):
+        regression().fit(dask.from_pandas(X, npartitions=2), y)
+    ibis = pytest.importorskip("ibis")
+    with pytest.raises(InvalidInputError, match="person takes tables in memory"):
+        regression().fit(ibis.memtable(X), "a")
+
+
+def test_searches_and_learned_schemas_refuse_persons():
+    X, y = table()
+    tree = PrivateTreeClassifier(person="id", **FACTS)
+    with pytest.raises(InvalidInputError, match="person is not supported where several"):
+        PrivateSearchCV(tree, {"max_depth": [1, 2]}, epsilon=1.0).fit(X, y)
+    with pytest.raises(InvalidInputError, match="person is not supported where a schema is learned"):
+        fit_with_learned_schema(PrivateTreeClassifier(person="id", classes=(0, 1)), X, y)
+
+
+def test_risks_count_each_person_once():
+    X, y = table()
+    model = PrivateTreeClassifier(2.0, person="id", risk_share=0.5, **FACTS)
+    assert model.fit(X, y).histogram_.n_records == P
+    with pytest.raises(InvalidInputError, match="records_per_person must be 1"):
+        model.set_params(records_per_person=2).fit(X, y)
+
+
+def test_polars_and_dictionaries_of_columns_are_taken():
+    X, y = table()
+    for given in (X.to_dict("list"), pytest.importorskip("polars").from_pandas(X)):
+        spend = regression().fit(given, y).spend_
+        assert spend.unit == "person"
+        assert math.isclose(spend.epsilon, 1.0, rel_tol=1e-3)
