@@ -65,9 +65,8 @@ class SubsetStatistics(SufficientStatistics):
 
     def _best(self, found: Moments, sigma: float, watch: Watch) -> tuple[Vector, SupportPath]:
         """Return the model on the best subset of the largest size, and the subsets of all sizes."""
-        A, b = found.features, found.products
-        path = self._path(self._program(A, b, sigma), watch)
-        return self._only(path.masks[-1])._model(A, b, sigma), path
+        path = self._path(self._program(found, sigma), watch)
+        return self._only(path.masks[-1])._models(found, sigma), path
 
     def _path(self, program: SubsetProgram, watch: Watch) -> SupportPath:
         """Solve for 1 to k columns.
@@ -85,13 +84,13 @@ class SubsetStatistics(SufficientStatistics):
             finished.append(answer.finished)
         return SupportPath(np.array(masks), tuple(finished))
 
-    def _program(self, A: Vector, b: Vector, sigma: float) -> SubsetProgram:
+    def _program(self, found: Moments, sigma: float) -> SubsetProgram:
         """Return the program of the best k columns, with a ridge that is matched to the noise.
 
         If w_j ~ N(0, t) and the covariance with labels is A_jj w_j + N(0, v), the posterior mean is ridge
         regression with v / (A_jj t); a priori k columns share the variance of the labels evenly.
         """
-        seen = self._centred(A, b, sigma)
+        seen = self._centred(found.features, found.products, sigma)
         gram, ridge = seen.features, 0.0
         if sigma > 0:
             variance = self._label_variance(seen.label)

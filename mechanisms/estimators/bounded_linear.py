@@ -16,9 +16,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 
+from privopt.mechanisms.convex.perturbation_with_hessian import PerturbationWithHessian
 from privopt.mechanisms.convex.subset_statistics import SubsetStatistics
 from privopt.mechanisms.convex.sufficient_statistics import SufficientStatistics
 from privopt.mechanisms.discrete.subset import SubsetPlan
+from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.mechanisms.estimators.column_choice import (
     SchemaFacts,
     SubsetChoice,
@@ -123,8 +125,10 @@ class PrivateLogisticRegression(Probabilities, _PrivateLinearClassifier, Summari
     Privacy: (epsilon, delta)-differential privacy for the fitted weights, for data sets that differ by
     *replacing one record*; n, d, the classes and every parameter below are public. Outside the guarantee:
     running time, whether data were refused (NaN, unknown labels, absurdly long rows), and for the
-    perturbation mechanisms whether fitting failed. With K > 2 classes there is one release per class, and
-    they share the budget evenly in the notion in which the mechanism composes: on full batches and under
+    perturbation mechanisms whether fitting failed. With K > 2 classes "sufficient-statistics" releases
+    moments once, with the noise of two classes, and the model is one discriminant of all classes. Any other
+    mechanism, and any with class weights, makes one release per class (one-vs-rest), and they share the
+    budget evenly in the notion in which the mechanism composes: on full batches and under
     output perturbation mu / sqrt(K) each (GDP), "dp-fw-l1" rho / K (zCDP), sampled
     mechanisms as one sequence of K times the steps, objective perturbation epsilon / K and delta / K.
     ``spend_`` states the whole, its note the share.
@@ -167,7 +171,9 @@ class PrivateLogisticRegression(Probabilities, _PrivateLinearClassifier, Summari
         coef_, intercept_: weights, shapes (1, d) and (1,), or a row per class.
         spend_: the privacy spend of the fit.
         noise_: the public parameters of the noise, and the number of steps.
-        releases_: the ``RealRelease`` of each row; not in loaded models.
+        multinomial_: whether the scores of several classes are log odds of one model, whose probabilities are
+            their softmax; otherwise one-vs-rest.
+        releases_: the ``RealRelease`` of each row, or of all if ``multinomial_``; not in loaded models.
         mechanism_, mechanism_reason_: the name of the mechanism in use, and why.
 
     Intervals: with two classes and mechanism="objective-perturbation-hessian" a part of the budget pays for a
@@ -183,6 +189,15 @@ class PrivateLogisticRegression(Probabilities, _PrivateLinearClassifier, Summari
     def mean_intervals(self, X: Any, confidence: float = 0.95) -> Floats:
         """Return intervals of the probability of the second class for records, shape (n, 2)."""
         return np.asarray(expit(super().mean_intervals(X, confidence)))
+
+    def _choice(self, seen: Outline, schema: Schema | None, weights: ClassWeights) -> Choice:
+        choice = super()._choice(seen, schema, weights)
+        if seen.releases > 1 and choice.kind is PerturbationWithHessian:
+            raise PrivacyParameterError(
+                f"{choice.kind.name} pays for Hessians, from which intervals of two classes follow; of "
+                f"{seen.releases} classes there are none: {choice.kind.instead}"
+            )
+        return choice
 
     def _released_inference(self, releases: list[RealRelease]) -> LogisticMinimum | None:
         minimum = releases[0].minimum

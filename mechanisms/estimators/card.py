@@ -241,7 +241,7 @@ def card_of(
     columns = []
     for column in schema.columns:
         own, left = np.split(left, [len(column.feature_names)])
-        columns.append(_column(column, own.tolist()))
+        columns.append(card_column(column, own.tolist()))
     whole = all(c.proportion is None for c in columns if c.used)
     used, unused = [c for c in columns if c.used], [c.name for c in columns if not c.used]
     return Card(tuple(used), tuple(unused), base, 0, whole, classes, risks, spend, n_records, target)
@@ -253,7 +253,8 @@ def number(value: float) -> str:
     return text.replace("-", "\N{MINUS SIGN}")
 
 
-def _column(column: Column, points: list[int]) -> CardColumn:
+def card_column(column: Column, points: list[int]) -> CardColumn:
+    """Return the points of one column, level by level."""
     kind, _ = plain_column(column)
     if isinstance(kind, Numeric):
         slope, *rest = points

@@ -53,7 +53,7 @@ class RealRelease:
     ``certificate`` is *not* private, and is left out when a release is printed or pickled.
 
     Attributes:
-        point: the parameter, shape (dimension,).
+        point: the parameter, shape (dimension,); a row per class if one release has models of several.
         spend: total cost of the releases of the plan, which share it.
         noise: the public parameters of the noise.
         certificate: the evidence for the perturbed minimum, if any.
@@ -129,7 +129,8 @@ class RiskMechanism(ABC):
     all records, which parts of a table can add up, or samples single records; ``natural_norm``, the norm of
     rows that determines its noise; and its requirements: ``takes_steps`` (their number can be chosen),
     ``takes_set`` (otherwise the whole space alone), ``wants_bounded_set`` (with a default: ``default_set``),
-    ``takes_l1`` (a penalty), ``convex_only`` (losses), with the mechanisms to use ``instead``.
+    ``takes_l1`` (a penalty), ``convex_only`` (losses), with the mechanisms to use ``instead``; and
+    ``takes_classes``, whether one release with ``OneVsRestLoss`` has a model for each of several classes.
 
     Attributes:
         facts: public facts about the data.
@@ -148,6 +149,7 @@ class RiskMechanism(ABC):
     wants_bounded_set: ClassVar[bool] = False
     takes_l1: ClassVar[bool] = True
     convex_only: ClassVar[bool] = False
+    takes_classes: ClassVar[bool] = False
     instead: ClassVar[str] = "use dp-pgd"
 
     facts: RiskFacts
