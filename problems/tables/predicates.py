@@ -13,11 +13,11 @@ import numpy as np
 from privopt.problems.discrete.lattice import IntArray
 from privopt.problems.discrete.predicates import Bools, PredicateTable
 from privopt.problems.errors import SchemaError
-from privopt.problems.tables.columns import Binned, Categorical, Column, Numeric, Real
+from privopt.problems.tables.columns import Binned, Categorical, Column, Numeric
 from privopt.problems.tables.dates import Date
 from privopt.problems.tables.missing import MissingLevel, plain_column
 from privopt.problems.tables.schema import Schema
-from privopt.problems.tables.values import plain
+from privopt.problems.tables.values import Real, plain
 
 # Number of evenly spaced cuts of a numeric column, and the further ones of amounts and counts, whose range
 # starts near 0 and which are mostly small: fractions of the range, each half of the next. On synthetic
@@ -150,7 +150,7 @@ def _coarse(column: Column) -> Column:
         return column
     inner = [kind.threshold(k) for k in _grid_cuts(kind)]
     edges: list[Real] = [kind.low, *(t for t in inner if float(kind.low) < t < float(kind.high)), kind.high]
-    binned = Binned(kind.name, edges, kind.outside, kind.missing, kind.na_values)
+    binned = kind.binned(edges)
     return MissingLevel(binned) if has_level else binned
 
 

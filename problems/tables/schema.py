@@ -531,6 +531,9 @@ def _toml(data: Mapping[str, Any]) -> str:
 
 
 def toml_line(key: str, value: object) -> str:
+    if isinstance(value, Mapping):
+        pairs = (toml_line(json.dumps(k, ensure_ascii=False), v) for k, v in value.items())
+        return f"{key} = {{ {', '.join(pairs)} }}"
     text = json.dumps(value, ensure_ascii=False).replace(
         "\x7f", "\\u007f"
     )  # TOML, unlike JSON, requires DEL to be escaped
