@@ -217,7 +217,7 @@ def test_evaluations_count_the_first_record_of_each_person(several):
         found = evaluate(model, X, labels, epsilon=60.0, person="id", target="table")
         with pytest.raises(PrivacyParameterError, match="counts by person"):
             evaluate(model, X.drop(columns="id"), labels, epsilon=1.0)
-        assert ledger.total.epsilon == 60
+        assert ledger.total().epsilon == 60
     first = ~X.id.duplicated()
     said = model.predict(X[first][["a", "b"]])
     right = float(np.mean(said == labels[first]))
