@@ -95,11 +95,19 @@ def _check(column: Column, values: Any) -> ColumnCheck:
     refused = (gap_refused & (column.gap is None)) | (outside & (kind.outside == "refuse"))
     if isinstance(kind, Categorical) and kind.outside == "refuse":
         refused = refused | unreadable
-    counts = (int(np.count_nonzero(part)) for part in (empty, unreadable, outside, refused))
     missing = "refused" if column.gap is None else "a level" if has_level else "replaced"
     beyond = {"clip": "clipped", "ignore": "no points", "refuse": "refused"}[kind.outside]
     levels = _levels(column, _kept(values, ~refused))
-    return ColumnCheck(column.name, len(values), *counts, levels, (missing, beyond))
+    return ColumnCheck(
+        name=column.name,
+        cells=len(values),
+        missing=int(np.count_nonzero(empty)),
+        unreadable=int(np.count_nonzero(unreadable)),
+        outside=int(np.count_nonzero(outside)),
+        refused=int(np.count_nonzero(refused)),
+        levels=levels,
+        treatments=(missing, beyond),
+    )
 
 
 def _kept(values: Any, rows: NDArray[np.bool_]) -> Any:
