@@ -241,8 +241,9 @@ class PrivateLinearRegression(LinearRegressor, Summarised):
 
     The other arguments and attributes are those of ``PrivateLogisticRegression``; ``coef_`` has shape (d,),
     ``intercept_`` is a float, and ``label_range_`` the range that predictions stay within; with
-    ``max_features`` ``support_`` is the mask of the chosen columns. "auto" is sufficient statistics for up to
-    512 features without set or penalty.
+    ``max_features`` ``support_`` is the mask of the chosen columns. "auto" without set or penalty is
+    sufficient statistics, of screened features where there are more than 100 that are bounded one by one
+    (``norm="linf"``), or more than 1,000.
 
     Intervals: the release of sufficient statistics is enough for confidence intervals of the coefficients of
     least squares (``summary``), of their combinations and of mean labels. They include both the noise and the
