@@ -123,7 +123,7 @@ def measured(tables: int, records: int) -> pd.DataFrame:
                 for epsilon in EPSILONS:
                     found = ranks(fitted(mechanism, epsilon, *train), *test)
                     rows.append({**about, "mechanism": mechanism, "epsilon": epsilon, "AUC": found})
-    return pd.DataFrame(rows)
+    return pd.DataFrame(rows).round({"AUC": 5})
 
 
 def page(table: pd.DataFrame) -> str:

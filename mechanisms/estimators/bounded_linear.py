@@ -137,7 +137,7 @@ class PrivateLogisticRegression(Probabilities, _PrivateLinearClassifier, Summari
             None derives it from the schema; without a schema it is computed from the data, which is *not*
             private and emits a ``PrivacyLeakWarning``.
         norm: the norm that R bounds, "l2" or "linf"; None is the norm on which the mechanism's noise depends:
-            "linf" for "dp-fw-l1", otherwise "l2".
+            "linf" for "dp-fw-l1" and "screened-statistics", otherwise "l2".
         classes: the labels, two or more; for two (negative, positive). None infers them from the data, with
             the same warning.
         class_weight: None; a dict of class weights > 0 (raised to at least a thousandth of the largest), to
