@@ -28,6 +28,7 @@ from privopt.experiments.workbench.pages import filled, markdown_table
 from privopt.mechanisms import PrivateLogisticRegression
 from privopt.mechanisms.convex.sufficient_statistics import MOST_FEATURES
 from privopt.mechanisms.estimators.repeats import RepeatedReleaseWarning
+from privopt.mechanisms.privacy.usefulness import NoiseWarning
 from privopt.problems.files import write_atomically
 
 EPSILONS = (1.0, 3.0, 5.0, 20.0)
@@ -103,7 +104,8 @@ def fitted(mechanism: str, epsilon: float, X: Any, y: Floats) -> PrivateLogistic
         epsilon, mechanism=mechanism, data_norm=1.0, norm="linf", classes=(0.0, 1.0)
     )
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RepeatedReleaseWarning)  # the tables are made up
+        for kind in (RepeatedReleaseWarning, NoiseWarning):  # the tables are made up
+            warnings.simplefilter("ignore", kind)
         return model.fit(X, y)
 
 
