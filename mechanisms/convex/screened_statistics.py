@@ -23,7 +23,7 @@ from privopt.mechanisms.privacy.top_scores import TopScores
 from privopt.mechanisms.privacy.usefulness import NoiseToSignal
 from privopt.mechanisms.risk.iteration import Run, StepClock
 from privopt.mechanisms.risk.mechanism import RiskMechanism, RiskTarget
-from privopt.problems.convex.losses import LogisticLoss, SquaredLoss
+from privopt.problems.convex.losses import LogisticLoss, OneVsRestLoss, SquaredLoss
 from privopt.problems.convex.regularizers import NO_REGULARIZER, ElasticNet, Vector
 from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts, RowNorm
 from privopt.problems.convex.sets.interface import ConvexSet
@@ -91,7 +91,7 @@ class ScreenedStatistics(RiskMechanism):
     def refusals(cls, facts: RiskFacts, convex_set: ConvexSet, regularizer: ElasticNet) -> list[str]:
         """Return every reason why the mechanism cannot take the combination."""
         reasons = []
-        if not isinstance(facts.loss, LogisticLoss | SquaredLoss):
+        if not isinstance(facts.loss, LogisticLoss | SquaredLoss) or isinstance(facts.loss, OneVsRestLoss):
             reasons.append(f"takes the squared and the logistic loss, not {type(facts.loss).__name__}")
         if not isinstance(convex_set, WholeSpace) or regularizer != NO_REGULARIZER:
             reasons.append("takes neither a set nor a penalty: its shrinkage follows from the noise")
