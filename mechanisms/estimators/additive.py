@@ -230,8 +230,9 @@ class PrivateAdditiveTreeClassifier(
         """
         if len(classes) != 2:
             raise InvalidInputError(
-                f"exactly 2 classes are needed, (negative, positive); got {len(classes)}. For more there are "
-                "PrivateTreeClassifier and PrivateHalfspaceClassifier (--model tree, --model card)"
+                f"exactly 2 classes are needed, (negative, positive); got {len(classes)}. Only binary "
+                "classification is supported. For more there are PrivateTreeClassifier (--model tree) and "
+                "PrivateHalfspaceClassifier (--model card)"
             )
         seeds = (None, None) if self.insecure_seed is None else (self.insecure_seed, self.insecure_seed + 1)
         common: dict[str, Any] = {

@@ -137,7 +137,7 @@ class PrivateHalfspaceClassifier(
             memory with named columns, and declared public facts.
         records_per_person: k; the first k records of each person count, and all persons count the same.
         limits: time limit, progress callback and cancellation of the solve.
-            With more than two classes the arguments from calibration to risk_share keep their defaults.
+            With more than two classes calibration and max_columns to risk_share keep their defaults.
         ledger: a ``Ledger``, its path or URL: the spend is booked before a record is read, and stays booked
             when records are refused; no overdrafts. It requires a declared schema and declared classes.
         insecure_seed: reproducible noise for tests and demonstrations. *Voids the guarantee.*
@@ -262,30 +262,33 @@ class PrivateHalfspaceClassifier(
     ) -> Self:
         """Fit points for each of several classes."""
         n, source = given.n_records, NoiseSource(self.insecure_seed)
-        planned = self._planned_classes(schema, n, len(classes))
+        weights = ClassWeights.of(self.class_weight, self.prevalence, classes, check_epsilon(self.epsilon))
+        planned = self._planned_classes(schema, n, weights)
         plan = planned.plan
         assert isinstance(plan, ClassPoints)
         warn_if_noise(planned.noise_to_signal(n))
-        clock = started(self.limits)
-        with booked(self.ledger, spent(plan, source), given) as records:
+        clock, spend = started(self.limits), weights.whole(spent(plan, source))
+        with booked(self.ledger, spend, given) as records:
             check_number(records.n_records, n)
+            costs = weights.release(tallied(records.label, records.counts, len(classes)), source)
             exact = records.features
             features = exact.X / exact.denominator if records.coded is None else records.coded
-            release = plan.release(features, records.label, records.counts, source, clock.rest)
+            release = plan.release(
+                features, records.label, records.counts, costs=costs, noise=source, limits=clock.rest
+            )
+            release = replace(release, spend=spend)
         self.target_ = target
         return self._set(release, schema, classes, plan.name, planned.reason, None)
 
-    def _planned_classes(self, schema: Schema, n: int, classes: int) -> CardPlan:
+    def _planned_classes(self, schema: Schema, n: int, weights: ClassWeights) -> CardPlan:
         return plan_class_card(
             self.mechanism,
             schema,
             n,
-            classes,
-            epsilon=check_epsilon(self.epsilon),
+            len(weights.expected),
+            epsilon=weights.rest,
             delta=public_delta(self.delta, n),
             lattice=self.lattice,
-            class_weight=self.class_weight,
-            prevalence=self.prevalence,
             max_columns=self.max_columns,
             constraints=self.constraints,
             risk_share=self.risk_share,
@@ -309,9 +312,10 @@ class PrivateHalfspaceClassifier(
             return whole
         schema, budget = declared_schema(self.schema), CardBudget.of(self.epsilon, self.risk_share)
         classes = np.array([0, 1]) if self.classes is None else np.asarray(self.classes)
-        if len(classes) > 2:
-            return self._planned_classes(schema, check_count(n_records, "n_records"), len(classes))
         weights = ClassWeights.of(self.class_weight, self.prevalence, classes, budget.card)
+        if len(classes) > 2:
+            planned = self._planned_classes(schema, check_count(n_records, "n_records"), weights)
+            return replace(planned, spend=weights.whole(planned.spend))
         planned = self._planned(schema, check_count(n_records, "n_records"), weights)
         return replace(planned, spend=_spend(planned, weights, budget))
 
@@ -541,6 +545,7 @@ class PrivateHalfspaceClassifier(
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = self.mechanism in ("auto", ClassPoints.name)
         # The noise is not reproducible, and on few records it dominates.
         tags.non_deterministic = True
         tags.classifier_tags.poor_score = True

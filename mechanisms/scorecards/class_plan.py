@@ -43,7 +43,10 @@ def plan_class_card(
     """
     given = [name for name, value in others.items() if value and value not in ("auto", "sound")]
     if mechanism not in ("auto", ClassPoints.name):
-        given.append("mechanism")
+        raise InvalidInputError(
+            f"Only binary classification is supported. The mechanism of cards of {classes} classes is "
+            f"{ClassPoints.name!r}: leave mechanism (--mechanism) out"
+        )
     if schema.with_constraints(None) or point_constraints(schema):
         given.append("constraints of the schema")
     if given:

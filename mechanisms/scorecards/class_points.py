@@ -91,6 +91,8 @@ class ClassPoints:
         features: Floats | CodedRows,
         label: NDArray[np.int64],
         counts: NDArray[np.int64],
+        *,
+        costs: Floats | None = None,
         noise: NoiseSource | None = None,
         limits: Limits | None = None,
     ) -> Release:
@@ -100,6 +102,8 @@ class ClassPoints:
             features: of each distinct record, as floats or coded.
             label: the index of its class.
             counts: the number of records that it stands for.
+            costs: the cost of an error in each class, > 0, public or released: with them the class with the
+                least expected cost has the most points. None: equal.
             noise: source of randomness; the operating system by default.
             limits: time limit, progress and cancellation.
 
@@ -124,5 +128,7 @@ class ClassPoints:
         )
         found = self.seed.release(risk, source, limits=limits)
         weights = np.array([units.weights(row) for row in found.point])
+        if costs is not None:
+            weights[:, -1] += np.log(costs)  # scores are log odds
         spend = relying_on(spent(self, source), self)
         return Release(class_points(weights, self.facts), spend, self.noise, "")

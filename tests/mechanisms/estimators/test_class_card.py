@@ -153,11 +153,9 @@ def test_files_and_plans(model: PrivateHalfspaceClassifier, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     "more",
     [
-        {"class_weight": "balanced"},
         {"risk_share": 0.2},
         {"max_columns": 2},
         {"constraints": ["at most 2 columns"]},
-        {"mechanism": "opdisc"},
         {"oracle": "enumerate"},
     ],
 )
@@ -169,12 +167,35 @@ def test_what_only_two_classes_take_is_refused(more: dict[str, Any]) -> None:
         PrivateHalfspaceClassifier(1.0, schema=SCHEMA, classes=CLASSES, **more).plan(4000)
 
 
+def test_other_mechanisms_are_of_two_classes() -> None:
+    with pytest.raises(InvalidInputError, match="cards of 4 classes is 'seeded'"):
+        fitted(mechanism="opdisc")
+
+
 def test_a_schema_needs_an_intercept_and_no_constraints() -> None:
     with pytest.raises(InvalidInputError, match="need an intercept"):
         fitted(schema=Schema(SCHEMA.columns, intercept=False))
     bound = Schema(SCHEMA.columns, intercept=True, constraints=["at most 2 columns"])
     with pytest.raises(InvalidInputError, match="constraints of the schema"):
         fitted(schema=bound)
+
+
+def test_costs_of_errors_move_the_decision() -> None:
+    """Balanced costs, released at a twentieth of epsilon, are those of the declared shares but for noise."""
+    X, y = table()
+    shares = [float(np.mean(y == label)) for label in CLASSES]
+    plain, dear = fitted(), fitted(class_weight={"low": 20.0})
+    assert np.mean(dear.predict(X) == "low") > np.mean(plain.predict(X) == "low") + 0.05
+    declared = fitted(class_weight="balanced", prevalence=shares)
+    released = fitted(class_weight="balanced")
+    assert declared.spend_ == plain.spend_
+    assert "the prevalence at epsilon = 0.25" in released.spend_.note
+    assert released.spend_.epsilon == 5.0
+    assert np.mean(released.predict(X) == declared.predict(X)) > 0.9
+    unfitted = PrivateHalfspaceClassifier(5.0, schema=SCHEMA, classes=CLASSES, class_weight="balanced")
+    planned = unfitted.plan(4000)
+    assert planned.spend.epsilon == 5.0
+    assert "the prevalence" in planned.spend.note
 
 
 def rows_on_edges() -> pd.DataFrame:
