@@ -237,7 +237,12 @@ class SufficientStatistics(RiskMechanism):
         return weights
 
     def _fitted(self, A: Vector, b: Vector, sigma: float, factor: float = 1.0) -> _Fit:
-        """Fit least squares to moments with noise of standard deviation sigma.
+        """Fit least squares to moments with noise of standard deviation sigma, of labels as ``_centred``."""
+        seen = self._centred(A, b, sigma, factor)
+        return _Fit(self._solved(seen, sigma), seen.label, seen.means, seen.features)
+
+    def _centred(self, A: Vector, b: Vector, sigma: float, factor: float = 1.0) -> Centred:
+        """Return covariances of the used features from noisy moments, and what they were centred by.
 
         The labels are ``factor`` times those of b, plus 1 - ``factor``; without a constant just ``factor``
         times those.
@@ -250,29 +255,36 @@ class SufficientStatistics(RiskMechanism):
             means, kept = towards_mean(A[used, -1] / self.offset, hidden / math.sqrt(2))
         centred = A[np.ix_(used, used)] - np.outer(means, means)
         noise = (factor * sigma / self._label_weight) ** 2 + kept * ((label - shift) * hidden) ** 2 / 2
-        products = factor * b[used] - means * (label - shift)
-        return _Fit(self._solved(centred, products, means, label, sigma, noise), label, means, centred)
+        return Centred(centred, factor * b[used] - means * (label - shift), means, label, noise)
 
-    def _solved(
-        self, A: Vector, b: Vector, means: Vector, label: float, sigma: float, noise: float
-    ) -> Likely:
-        """Solve least squares with noisy covariances A of features and b of features with labels.
-
-        ``noise`` is the variance of the noise of b.
-        """
-        if sigma == 0 or not len(b):
-            return least_squares(A, b)
-        bound = label_bound(self.facts.loss)
-        variance = max(bound**2 - label**2, _LEAST_VARIANCE * bound**2)
-        # By Cauchy-Schwarz the variance of a feature is at least its squared covariance with the labels over
-        # theirs.
-        varied = np.maximum(np.diag(A), (b**2 - noise) / variance)
-        blocks = self._blocks(varied, means, sigma)
-        if isinstance(self.facts.loss, SquaredLoss):
-            variance *= _NUMBERS_VARIANCE
+    def _solved(self, seen: Centred, sigma: float) -> Likely:
+        """Solve least squares with noisy covariances."""
+        if sigma == 0 or not len(seen.products):
+            return least_squares(seen.features, seen.products)
+        blocks = self._blocks(self._variances(seen), seen.means, sigma)
+        variance = self._label_variance(seen.label)
         drawn = variance / self.facts.n_records  # sampling variance of the records
-        noises = [noise + drawn * float(np.mean(np.diag(block.covariances))) for block in blocks]
-        return likely_weights(A, b, blocks, noises, sigma, variance)
+        noises = [seen.noise + drawn * float(np.mean(np.diag(block.covariances))) for block in blocks]
+        return likely_weights(seen.features, seen.products, blocks, noises, sigma, variance)
+
+    def _variances(self, seen: Centred) -> Vector:
+        """Return noisy variances of the used features, not below what noisy covariances with labels imply.
+
+        By Cauchy-Schwarz the variance of a feature is at least its squared covariance with the labels over
+        theirs.
+        """
+        largest = self._largest_variance(seen.label)
+        return np.maximum(np.diag(seen.features), (seen.products**2 - seen.noise) / largest)
+
+    def _largest_variance(self, label: float) -> float:
+        """Return the largest variance of labels at their mean."""
+        bound = label_bound(self.facts.loss)
+        return max(bound**2 - label**2, _LEAST_VARIANCE * bound**2)
+
+    def _label_variance(self, label: float) -> float:
+        """Return the variance of labels that is assumed at their mean."""
+        share = _NUMBERS_VARIANCE if isinstance(self.facts.loss, SquaredLoss) else 1.0
+        return share * self._largest_variance(label)
 
     @property
     def _used(self) -> NDArray[np.int64]:
@@ -285,7 +297,29 @@ class SufficientStatistics(RiskMechanism):
         """Estimate the covariances of each block of features, in order."""
         if self.columns is not None:
             return self.columns.blocks(variances, means, sigma)
-        return likely_blocks(variances, sigma, feature_norm(self.facts) ** 2 / len(means))
+        return likely_blocks(variances, sigma, self._mean_square(len(means)))
+
+    def _mean_square(self, features: int) -> float:
+        """Return the largest mean square of features that share the bound on rows."""
+        return feature_norm(self.facts) ** 2 / features
+
+
+class Centred(NamedTuple):
+    """Noisy covariances of features, and of features with labels.
+
+    Attributes:
+        features: covariances of features, shape (k, k).
+        products: covariances of features with labels, shape (k,).
+        means: means of the features, shape (k,), shrunk towards their mean.
+        label: mean label.
+        noise: variance of the noise of ``products``.
+    """
+
+    features: Vector
+    products: Vector
+    means: Vector
+    label: float
+    noise: float
 
 
 class _Fit(NamedTuple):

@@ -17,11 +17,14 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 
 from privopt.mechanisms.convex.perturbation_with_hessian import PerturbationWithHessian
+from privopt.mechanisms.convex.subset_statistics import SubsetStatistics
+from privopt.mechanisms.convex.sufficient_statistics import SufficientStatistics
 from privopt.mechanisms.discrete.subset import SubsetPlan
 from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.mechanisms.estimators.column_choice import (
     SchemaFacts,
     SubsetChoice,
+    by_moments,
     checked_norm,
     checked_size,
     declared_facts,
@@ -36,9 +39,11 @@ from privopt.mechanisms.estimators.labels import (
 from privopt.mechanisms.estimators.persons import fit_persons
 from privopt.mechanisms.estimators.predictions import by_parts
 from privopt.mechanisms.estimators.prepared import Outline, Targets
-from privopt.mechanisms.estimators.public_facts import declared_schema, leak
+from privopt.mechanisms.estimators.public_facts import declared_schema, leak, public_delta
 from privopt.mechanisms.estimators.validation import keep_arguments
 from privopt.mechanisms.estimators.weights import ClassWeights
+from privopt.mechanisms.privacy.accounting import gaussian_mu
+from privopt.mechanisms.privacy.parameters import check_epsilon
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.mechanisms.risk.choice import Choice, natural_norm
 from privopt.oracles.limits import Limits, check_limits
@@ -60,7 +65,7 @@ from privopt.mechanisms.inference.coefficients import Coefficients
 from privopt.mechanisms.inference.interface import LinearInference
 from privopt.mechanisms.inference.least_squares import LeastSquares
 from privopt.mechanisms.inference.logistic import LogisticMinimum
-from privopt.mechanisms.risk.mechanism import RealRelease
+from privopt.mechanisms.risk.mechanism import RealRelease, RiskMechanism
 
 Floats = NDArray[np.float64]
 
@@ -141,7 +146,7 @@ class PrivateLogisticRegression(Probabilities, _PrivateLinearClassifier, Summari
             None derives it from the schema; without a schema it is computed from the data, which is *not*
             private and emits a ``PrivacyLeakWarning``.
         norm: the norm that R bounds, "l2" or "linf"; None is the norm on which the mechanism's noise depends:
-            "linf" for "dp-fw-l1", otherwise "l2".
+            "linf" for "dp-fw-l1" and "screened-statistics", otherwise "l2".
         classes: the labels, two or more; for two (negative, positive). None infers them from the data, with
             the same warning.
         class_weight: None; a dict of class weights > 0 (raised to at least a thousandth of the largest), to
@@ -249,15 +254,21 @@ class PrivateLinearRegression(LinearRegressor, Summarised):
         loss: a loss for real labels such as ``HuberLoss(1.0)`` or ``BiweightLoss()`` in place of the squared
             one.
 
-        max_features: fit on this many columns, drawn at half of epsilon as by ``PrivateSubsetSelector``;
-            other weights are 0. X is a dense table. ``data_norm`` and ``norm`` are as there ("linf" by
-            default); with a schema its features are drawn, each level of a category by itself, and their
-            bounds are those of the schema. ``limits`` hold for the draw and for the fit each.
+        max_features: fit on this many columns; other weights are 0. ``mechanism`` "best-subset", and other
+            names: they are drawn at half of epsilon as by ``PrivateSubsetSelector``, and the fit on them has
+            the other half; X is a dense table, and with a schema each level of a category is a column.
+            "sufficient-statistics": they are the best subset on one release of noisy moments, which the
+            whole epsilon pays for; with a schema the levels of a category are one column, chosen together.
+            "auto" chooses by public facts, and draws where a category of a schema has several levels.
+            ``data_norm`` and ``norm`` are as in ``PrivateSubsetSelector`` ("linf" by default); a schema has
+            bounds of its own. ``limits`` hold for the draw and for the fit each.
 
     The other arguments and attributes are those of ``PrivateLogisticRegression``; ``coef_`` has shape (d,),
     ``intercept_`` is a float, and ``label_range_`` the range that predictions stay within; with
-    ``max_features`` ``support_`` is the mask of the chosen columns. "auto" is sufficient statistics for up to
-    512 features without set or penalty.
+    ``max_features`` ``support_`` is the mask of the chosen features, and of moments ``support_path_`` has the
+    masks for 1, 2, ... columns, from the same release. "auto" without set or penalty is sufficient
+    statistics, of screened features where there are more than 100 that are bounded one by one
+    (``norm="linf"``), or more than 1,000.
 
     Intervals: the release of sufficient statistics is enough for confidence intervals of the coefficients of
     least squares (``summary``), of their combinations and of mean labels. They include both the noise and the
@@ -295,34 +306,79 @@ class PrivateLinearRegression(LinearRegressor, Summarised):
         keep_arguments(self, locals())
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Fit the model, as ``BoundedFit.fit``; with ``max_features`` on the columns that it draws first."""
+        """Fit the model, as ``BoundedFit.fit``; with ``max_features`` on the columns that it chooses."""
         self.__dict__.pop("support_", None)
+        self.__dict__.pop("support_path_", None)
         if self.person is not None:
             return fit_persons(self, X, y)
-        return super().fit(X, y) if self.max_features is None else self._fit_on_columns(X, y)
-
-    def _fit_on_columns(self, X: Any, y: Any) -> Self:
+        if self.max_features is None:
+            return super().fit(X, y)
         check_limits(self.limits)
         encoding = self._encoding()
+        if self.mechanism == SufficientStatistics.name:
+            return self._fit_on_moments(X, y, encoding, "it was asked for")
+        return self._fit_on_columns(X, y, encoding)
+
+    def _fit_on_columns(self, X: Any, y: Any, encoding: SchemaFacts | None) -> Self:
+        """Fit on columns that the exponential mechanism draws; for "auto" by moments where that is better."""
         if encoding is None:
             norm, bound = checked_norm("linf" if self.norm is None else self.norm), self.data_norm
             given = unread_numbers(self, X, y)
         else:
             norm, bound, given = "linf", encoding.bound, unread_features(self, X, y, encoding)
-        facts = declared_facts(self, given, norm, bound)
         assert given.n_columns is not None
-        size = checked_size(self.max_features, given.n_columns)
+        size, reason = checked_size(self.max_features, given.n_columns), "it was asked for"
+        if self.mechanism == "auto":
+            mu = gaussian_mu(check_epsilon(self.epsilon), public_delta(self.delta, given.n_records))
+            moments, reason = by_moments(given.n_columns, size, self.epsilon, mu)
+            if moments and self._takes_moments(encoding):
+                return self._fit_on_moments(X, y, encoding, reason)
+        facts = declared_facts(self, given, norm, bound)
         first, rest = shared_epsilon(self.epsilon, _CHOICE_SHARE)
         plan = SubsetPlan.plan(given.n_columns, size, facts.bounds, epsilon=first)
         plan.check_records(given.n_records)
         choice = SubsetChoice(plan, facts, given, self.limits, self.insecure_seed)
         inner = _OnColumns(**self.get_params(deep=False))
         inner.max_features, inner.label_range, inner.schema = None, facts.label_range, None
-        inner.norm, inner.data_norm = _norm_on_columns(self.mechanism, facts.bounds, size)
+        if self.mechanism == SubsetPlan.name:
+            inner.mechanism = "auto"
+        inner.norm, inner.data_norm = _norm_on_columns(inner.mechanism, facts.bounds, size)
         inner.choice, inner.rest = choice, rest
         inner.fit(choice.chosen())
         self.row_bound_ = (facts.bounds.row, "l2") if norm == "l2" else None
         return self._take_over(inner, choice.mask, encoding)
+
+    def _takes_moments(self, encoding: SchemaFacts | None) -> bool:
+        """Whether noisy moments serve the same model: least squares on columns of one feature each."""
+        plain = self.convex_set is None and self.regularizer == "none" and self.loss is None
+        single = encoding is None or all(stop - start == 1 for start, stop in encoding.schema.spans)
+        return plain and single and self.steps is None
+
+    def _fit_on_moments(self, X: Any, y: Any, encoding: SchemaFacts | None, reason: str) -> Self:
+        """Fit on the best subset of columns on one release of noisy moments."""
+        inner = _OfMoments(**self.get_params(deep=False))
+        inner.max_features, inner.mechanism = None, SufficientStatistics.name
+        if encoding is not None:
+            inner.size = checked_size(self.max_features, len(encoding.schema.spans))
+            inner.fit(X, y)
+        else:
+            given = unread_numbers(self, X, y)
+            assert given.n_columns is not None
+            inner.size = checked_size(self.max_features, given.n_columns)
+            norm = checked_norm("linf" if self.norm is None else self.norm)
+            facts = declared_facts(self, given, norm, self.data_norm)
+            inner.label_range, inner.norm = facts.label_range, "l2"
+            inner.data_norm = _norm_on_columns(inner.mechanism, facts.bounds, given.n_columns)[1]
+            inner.fit(given.then(lambda pair: (facts.bounds.cut(pair[0], pair[1])[0], pair[1])))
+            inner.row_bound_ = (facts.bounds.row, "l2") if norm == "l2" else None
+        names = self.__dict__.get("feature_names_in_")
+        self.__dict__.update({name: value for name, value in vars(inner).items() if name.endswith("_")})
+        if names is not None:
+            self.feature_names_in_ = names
+        supports = inner.releases_[0].supports
+        self.support_path_, self.support_ = supports.masks, supports.masks[-1]
+        self.mechanism_reason_, self.inference_, self.coefficients_ = reason, None, None
+        return self
 
     def _encoding(self) -> SchemaFacts | None:
         """Return the schema of a fit on drawn columns and its bounds, if there is one."""
@@ -424,6 +480,20 @@ class PrivateLinearRegression(LinearRegressor, Summarised):
         """Return predictions, shape (n,), clipped to the label range."""
         predicted = self._scores(X)[:, 0]
         return predicted if self.label_range_ is None else np.clip(predicted, *self.label_range_)
+
+
+class _OfMoments(PrivateLinearRegression):
+    """Linear regression on the best subset of ``size`` columns on noisy moments."""
+
+    size: int
+
+    def _planned(
+        self, choice: Choice, seen: Outline, schema: Schema | None, epsilon: float, carried: Floats
+    ) -> RiskMechanism:
+        plan = super()._planned(choice, seen, schema, epsilon, carried)
+        assert isinstance(plan, SufficientStatistics)
+        spans = tuple((j, j + 1) for j in range(seen.columns)) if schema is None else schema.spans
+        return SubsetStatistics.of(plan, self.size, spans)
 
 
 class _OnColumns(PrivateLinearRegression):

@@ -33,6 +33,7 @@ from privopt.mechanisms.registry import Family
 from privopt.mechanisms.risk.iteration import Method, Output, Run, StepClock, choose_output, noisy_iteration
 from privopt.mechanisms.risk.sets import check_facts, check_regularizer, checked_set, default_start
 from privopt.mechanisms.risk.step_counts import typical_distance
+from privopt.mechanisms.risk.support_path import SupportPath
 from privopt.oracles.convex.smooth import SmoothCertificate
 from privopt.oracles.limits import Limits, started, within
 from privopt.problems.convex.regularizers import NO_REGULARIZER, ElasticNet, Vector
@@ -59,6 +60,7 @@ class RealRelease:
         share: the released share of positive records, if the release contains it.
         moments: the released second moments of features and numeric labels, if it contains them.
         minimum: the point with the released Hessian at it, if it contains one.
+        supports: the best subsets of columns, if the point is a model on one.
     """
 
     point: Vector
@@ -68,6 +70,7 @@ class RealRelease:
     share: NoisyShare | None = None
     moments: NoisyMoments | None = dataclasses.field(default=None, repr=False)
     minimum: NoisyMinimum | None = dataclasses.field(default=None, repr=False)
+    supports: SupportPath | None = dataclasses.field(default=None, repr=False)
 
     def __getstate__(self) -> dict[str, Any]:
         fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}

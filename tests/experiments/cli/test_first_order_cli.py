@@ -59,6 +59,7 @@ def report() -> dict[str, Any]:
         ("--mechanism", "dp-accmd"),
         ("--mechanism", "output-perturbation", "--regularizer", "l2:0.01"),
         ("--mechanism", "objective-perturbation"),
+        ("--mechanism", "screened-statistics"),
         ("--loss", "sigmoid", "--mechanism", "dp-fw-l2", "--set", "l2:10", "--steps", 60),
         ("--loss", "logistic"),
         pytest.param(("--mechanism", "dp-sgd"), marks=pytest.mark.slow),
@@ -241,6 +242,7 @@ def test_calibrate_prints_what_is_needed_and_nothing_empty(privopt: Command) -> 
     for mechanism, told in (
         ("dp-gd", ("noise on: the mean gradient", "sigma: ", "sensitivity: ", "steps: ", "mu (GDP): ")),
         ("dp-fw-l1", ("noise on: the score", "step sizes: 1 to ", "set: l1:20", "norm: linf", "rho (zCDP)")),
+        ("screened-statistics", ("noise on: the score", "selected features: ", "norm: linf", "rho (zCDP)")),
         ("dp-fw-l2", ("set: l2:", "output: last")),
         ("objective-perturbation", ("output sigma: ", "l2: ", "epsilon: 1")),
     ):
@@ -420,6 +422,13 @@ def test_features_are_chosen_on_the_command_line(privopt: Command) -> None:
     assert [w != 0 for w in report["weights"]] == [j in (1, 4) for j in range(6)]
     assert "x0" not in run.stdout
     assert privopt("predict", "m.json", "choice.csv").returncode == 0
+    for mechanism in ("sufficient-statistics", "best-subset"):
+        run = privopt(*words, *more, "--mechanism", mechanism, "--json", "report.json")
+        assert run.returncode == 0, run.stderr
+        report = json.loads(Path("report.json").read_text())
+        assert report["chosen"] == ["x1", "x4"]
+        assert ("at epsilon = 10" in report["note"]) == (mechanism == "best-subset")
+    assert "unknown mechanism" in privopt(*words, *more[:3], "--mechanism", "best-subset").stderr
     refused = privopt(*words, "--loss", "logistic", "--max-features", 2)
     assert "--max-features belongs to regression" in refused.stderr
 
