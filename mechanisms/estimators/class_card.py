@@ -24,11 +24,18 @@ class ClassColumn:
         name: the name of the column.
         rows: (level, points of each class) pairs; one level applies to a record.
         proportion: for numbers, (value, points of each class) at both ends of a line; otherwise None.
+        title: its name for people, with label and unit if the schema declares them.
     """
 
     name: str
     rows: tuple[tuple[str, tuple[int, ...]], ...]
     proportion: tuple[tuple[str, tuple[float, ...]], tuple[str, tuple[float, ...]]] | None = None
+    title: str = ""
+
+    @property
+    def shown(self) -> str:
+        """The name that is printed."""
+        return self.title or self.name
 
     @property
     def ends(self) -> tuple[tuple[str, tuple[float, ...]], ...]:
@@ -39,7 +46,8 @@ class ClassColumn:
         """Return a dictionary for JSON."""
         levels = [{"level": level, "points": list(points)} for level, points in self.rows]
         line = None if self.proportion is None else [[end, list(points)] for end, points in self.proportion]
-        return {"name": self.name, "levels": levels, "in_proportion": line}
+        title = {"title": self.title} if self.shown != self.name else {}
+        return {"name": self.name, **title, "levels": levels, "in_proportion": line}
 
     def lines(self) -> Iterator[tuple[str, ...]]:
         """Yield levels and the points of each class as text."""
@@ -69,7 +77,7 @@ class ClassCard:
 
     Attributes:
         columns: the columns with points, in the order of the schema.
-        unused: names of the columns without points.
+        unused: names of the columns without points, for people.
         bases: points that each class starts from.
         classes: the labels.
         spend: the privacy spend of the card.
@@ -106,7 +114,7 @@ class ClassCard:
     def _repr_html_(self) -> str:
         """Return a table of the points for notebooks."""
         rows = [("start", "", *map(number, self.bases))]
-        rows += [(column.name, *line) for column in self.columns for line in column.lines()]
+        rows += [(column.shown, *line) for column in self.columns for line in column.lines()]
         return html_table(self.rule, ("column", "level", *self.names), rows)
 
     def to_dict(self) -> dict[str, Any]:
@@ -129,7 +137,7 @@ class ClassCard:
         lines += ["| start | | " + " | ".join(map(number, self.bases)) + " |"]
         for column in self.columns:
             lines += [
-                "| " + " | ".join(map(markdown_cell, (column.name, *line))) + " |" for line in column.lines()
+                "| " + " | ".join(map(markdown_cell, (column.shown, *line))) + " |" for line in column.lines()
             ]
         if self.unused:
             lines += ["", f"No points for {', '.join(map(markdown_cell, self.unused))}."]
@@ -146,9 +154,10 @@ def class_card_of(
     columns = []
     for column in schema.columns:
         own, left = np.split(left, [len(column.feature_names)], axis=1)
-        columns.append([card_column(column, row) for row in own.tolist()])
+        title = schema.titles[column.name]
+        columns.append([replace(card_column(column, row), title=title) for row in own.tolist()])
     used = tuple(_together(each) for each in columns if any(column.used for column in each))
-    unused = tuple(each[0].name for each in columns if not any(column.used for column in each))
+    unused = tuple(each[0].shown for each in columns if not any(column.used for column in each))
     return ClassCard(used, unused, bases, classes, spend, target)
 
 
@@ -158,8 +167,9 @@ def _together(columns: list[CardColumn]) -> ClassColumn:
     points = zip(*([p for _, p in column.rows] for column in columns), strict=True)
     rows = tuple(zip(levels, points, strict=True))
     lines = [column.proportion for column in columns]
+    first = columns[0]
     known = next((line for line in lines if line is not None), None)
     if known is None:
-        return ClassColumn(columns[0].name, rows)
+        return ClassColumn(first.name, rows, title=first.title)
     ends = [(known[k][0], tuple(0.0 if line is None else line[k][1] for line in lines)) for k in (0, 1)]
-    return ClassColumn(columns[0].name, rows, (ends[0], ends[1]))
+    return ClassColumn(first.name, rows, (ends[0], ends[1]), first.title)

@@ -87,12 +87,12 @@ def _box(box: str, column: ClassColumn, heads: Sequence[str], largest: float) ->
         (low, first), (high, last) = column.proportion
         pairs = zip(first, last, strict=True)
         cells = "".join(f"<b>{number(a)} to {number(b)}</b>" for a, b in pairs)
-        ends = {"first": _joined(first), "last": _joined(last), "name": escape(column.name)}
+        ends = {"first": _joined(first), "last": _joined(last), "name": escape(column.shown)}
         rows.append(_LINE.substitute(low=low, high=high, cells=cells, **ends))
     for level, points in column.rows:
         cells = "".join(_cell(p, largest) for p in points)
         rows.append(_LEVEL.substitute(box=box, points=_joined(points), level=breakable(level), cells=cells))
-    return f"<fieldset><legend>{breakable(column.name)}</legend>{''.join(rows)}</fieldset>"
+    return f"<fieldset><legend>{breakable(column.shown)}</legend>{''.join(rows)}</fieldset>"
 
 
 def _cell(points: float, largest: float) -> str:
