@@ -164,7 +164,7 @@ def test_bounds_of_regions_are_below_all_their_subsets() -> None:
 
 
 def test_cuts_are_tangents() -> None:
-    """Below the value of every choice and equal at their own; G = I, where the value is linear in a choice."""
+    """Below the value of every choice and equal at their own; for G = I the value is linear in it."""
     for gram in (np.eye(6), planted(6, 3, seed=2).gram):
         program = SubsetProgram.of(gram, np.arange(1.0, 7.0), 6)
         choices = [np.array(z) for z in itertools.product((0, 1), repeat=6)]
@@ -178,9 +178,7 @@ def test_cuts_are_tangents() -> None:
             for other in choices[1:]:
                 assert row.low - slopes[:6] @ other <= master.steps(program.value(other)) + 1e-6
             at_own = row.low - slopes[:6] @ own
-            assert (
-                at_own >= master.steps(program.value(own)) - 7
-            )  # rounding: a step a column
+            assert at_own >= master.steps(program.value(own)) - 7  # rounding: a step a column
 
 
 def test_programs_that_make_no_sense_are_refused() -> None:
