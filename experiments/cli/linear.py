@@ -70,8 +70,8 @@ def robust_loss(options: Mapping[str, Any]) -> str:
 def linear_constructor(options: Mapping[str, Any]) -> Callable[..., LinearModel]:
     """Return the estimator of a linear model of records within bounds, with the options of a command.
 
-    The bound on row norms is that of the schema unless another is declared. The norm is l2; for dp-fw-l1 it
-    is linf, which determines its noise.
+    The bound on row norms is that of the schema unless another is declared. The norm is l2; for dp-fw-l1
+    and screened-statistics it is linf, which determines their noise.
 
     Raises:
         InvalidInputError: a malformed option, or options of classification for a loss of regression or the
@@ -231,8 +231,9 @@ def show_linear(model: LinearModel, report: dict[str, Any], console: Console) ->
     elif np.any(report["intercept"]):  # the schema's constant is the intercept, for centred labels
         rows.append(("offset added to predictions", np.atleast_1d(report["intercept"])))
     card = Table("feature", *_weight_columns(model))
+    titles = {} if model.schema_ is None else model.schema_.feature_titles
     for name, weights in rows:
-        card.add_row(escape(str(name)), *(f"{w:.5g}" for w in weights))
+        card.add_row(escape(titles.get(name, str(name))), *(f"{w:.5g}" for w in weights))
     print_table(console, card)
     proof = report["certificate"]
     noise = ", ".join(f"{key} = {value:.6g}" for key, value in model.noise_.items())
