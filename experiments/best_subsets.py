@@ -106,8 +106,9 @@ def fits(cell: Cell) -> Iterator[Line]:
 def page(lines: pd.DataFrame) -> str:
     """Return the table: a line for each design and budget."""
     rows = []
-    for facts, group in lines.groupby(["epsilon", "features", "informative", "correlation", "records"]):
-        epsilon, p, s, correlation, n = facts
+    facts = ["epsilon", "features", "informative", "correlation", "records"]
+    for _, group in lines.groupby(facts):
+        epsilon, p, s, correlation, n = (group[name].iloc[0] for name in facts)
         mu = gaussian_mu(float(epsilon), 1 / float(n) ** 2)
         auto = WAYS[by_moments(int(p), int(s), float(epsilon), mu)[0]]
         row = {"epsilon": f"{epsilon:g}", "p": p, "s": s, "correlation": f"{correlation:g}", "n": f"{n:,}"}
@@ -121,9 +122,8 @@ def page(lines: pd.DataFrame) -> str:
 
 
 def _finished(kept: Kept, cell: Cell) -> bool:
-    about = {"features": cell.features, "informative": cell.informative, "records": cell.records}
-    about |= {"epsilon": cell.epsilon, "correlation": cell.correlation}
-    return sum(all(line[k] == v for k, v in about.items()) for line in kept.lines) >= len(WAYS) * cell.tables
+    about = list(zip(Cell._fields[:5], cell[:5], strict=True))
+    return sum(all(line[k] == v for k, v in about) for line in kept.lines) >= len(WAYS) * cell.tables
 
 
 STUDY = Study[Cell](
