@@ -28,7 +28,8 @@ def enumerations(data: str, name: str | None = None) -> dict[str, Known]:
         return {}
     table = open_table(data, name)
     backend, names = table.get_backend(), set(table.columns)
-    found = _FINDERS.get(backend.name, lambda *_: {})(backend, name.rpartition(".")[2])
+    find = _FINDERS.get(backend.name)
+    found = {} if find is None else find(backend, name.rpartition(".")[2])
     return {column: Known(categories=values) for column, values in found.items() if column in names}
 
 
