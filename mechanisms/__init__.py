@@ -64,6 +64,7 @@ _HOMES = {
     "RobustStochasticGradient": "heavy_tails.robust_stochastic",
     "SCORECARD_MECHANISMS": "registry",
     "SchemaPlan": "schemas.learning",
+    "ScreenedStatistics": "convex.screened_statistics",
     "SeededScorecard": "scorecards.seeded",
     "SufficientStatistics": "convex.sufficient_statistics",
     "TrimmedGradientDescent": "heavy_tails.trimmed_descent",
@@ -92,6 +93,7 @@ if TYPE_CHECKING:  # the same names, for type checkers
     from privopt.mechanisms.convex.perturbation_with_hessian import (
         PerturbationWithHessian as PerturbationWithHessian,
     )
+    from privopt.mechanisms.convex.screened_statistics import ScreenedStatistics as ScreenedStatistics
     from privopt.mechanisms.convex.stochastic_gradient import DPStochasticGradient as DPStochasticGradient
     from privopt.mechanisms.convex.sufficient_statistics import SufficientStatistics as SufficientStatistics
     from privopt.mechanisms.convex.svrg import DPSVRG as DPSVRG

@@ -188,6 +188,12 @@ ENTRIES: tuple[Entry, ...] = (
             f"{_LABELLED}, no set, no penalty, at most 1,000 features",
         ),
         (
+            "screened-statistics",
+            "convex.screened_statistics:ScreenedStatistics",
+            "wide and sparse tables: private feature screening, then noisy moments of the selected features",
+            f"{_LABELLED}, no set, no penalty",
+        ),
+        (
             "dp-gld",
             "nonconvex.langevin:DPLangevin",
             "Langevin dynamics for non-convex risks",

@@ -32,6 +32,7 @@ _HOMES = {
     "Query": "minimize.interface",
     "SolverFailedError": "errors",
     "Status": "certificate",
+    "SubsetOracle": "programs.subsets.interface",
     "Task": "task",
     "TimeLimited": "minimize.wrappers",
     "Timing": "minimize.wrappers",
@@ -46,6 +47,7 @@ _HOMES = {
     "check_program_oracle": "programs.conformance",
     "check_projector": "convex.conformance",
     "check_quadratic_oracle": "convex.conformance",
+    "check_subset_oracle": "programs.subsets.conformance",
     "gibbs_oracle": "select",
     "indefinite_minimizer": "indefinite.select",
     "minimizer": "select",
@@ -93,6 +95,8 @@ if TYPE_CHECKING:  # the same names, for type checkers
     from privopt.oracles.minimize.wrappers import Timing as Timing
     from privopt.oracles.programs.conformance import check_program_oracle as check_program_oracle
     from privopt.oracles.programs.interface import ProgramOracle as ProgramOracle
+    from privopt.oracles.programs.subsets.conformance import check_subset_oracle as check_subset_oracle
+    from privopt.oracles.programs.subsets.interface import SubsetOracle as SubsetOracle
     from privopt.oracles.select import gibbs_oracle as gibbs_oracle
     from privopt.oracles.select import minimizer as minimizer
     from privopt.oracles.select import program_oracle as program_oracle

@@ -1,9 +1,9 @@
 """Registry of oracles over lattices by name: module, purpose, refusals.
 
 The table is lazy: solver libraries are slow to load, so each is imported on first use. Oracles of other
-packages are found by entry points in the groups ``privopt.minimizers``, ``privopt.samplers`` and
-``privopt.programs``. The name of an entry point is the oracle's; its object is a class or a function that
-makes the oracle.
+packages are found by entry points in the groups ``privopt.minimizers``, ``privopt.samplers``,
+``privopt.programs`` and ``privopt.subsets``. The name of an entry point is the oracle's; its object is a
+class or a function that makes the oracle.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ from typing import Any
 
 
 class Kind(StrEnum):
-    """Kind of an oracle: minimiser, sampler, or solver of card programs. Names are unique within a kind."""
+    """Kind of an oracle: minimiser, sampler, solver of card programs or of subset programs."""
 
     MINIMISES = "minimises"
     DRAWS = "draws"
     PROGRAMS = "nearest cards"
+    SUBSETS = "best subsets"
 
 
 @dataclass(frozen=True)
@@ -249,4 +250,20 @@ PROGRAMS: Mapping[str, Entry] = _table(
     ("pulp-gurobi", _PULP_PROGRAMS, "Gurobi, commercial", "", _CHECKED, ("GUROBI",)),
     ("pulp-cplex", _PULP_PROGRAMS, "CPLEX, commercial", "", _CHECKED, ("CPLEX_PY",)),
     ("enumerate", "programs.enumerate:EnumeratedPrograms", "tiny cards", "100,000 cards", _CHECKED),
+)
+
+_SUBSETS = "programs.subsets"
+
+SUBSETS: Mapping[str, Entry] = _table(
+    Kind.SUBSETS,
+    ("auto", f"{_SUBSETS}.branch_and_bound:BranchingSubsets", "branch-and-bound", "", _CHECKED),
+    (
+        "branch-and-bound",
+        f"{_SUBSETS}.branch_and_bound:BranchingSubsets",
+        "own branch and bound over columns",
+        "",
+        _CHECKED,
+    ),
+    ("highs", f"{_SUBSETS}.highs:HighsSubsets", "outer approximation over HiGHS", "", _CHECKED),
+    ("enumerate", f"{_SUBSETS}.enumerate:EnumeratedSubsets", "few subsets", "20,000 subsets", _CHECKED),
 )

@@ -12,7 +12,8 @@ from privopt.oracles.draw.interface import GibbsOracle, Law, PreparedGibbs, Samp
 from privopt.oracles.errors import MissingSolverError, UnknownOracleError, UnsupportedProblemError
 from privopt.oracles.minimize.interface import DiscreteOracle, PreparedOracle, Solver
 from privopt.oracles.programs.interface import ProgramOracle
-from privopt.oracles.registry import GIBBS, MINIMIZERS, PROGRAMS, Entry
+from privopt.oracles.programs.subsets.interface import SubsetOracle
+from privopt.oracles.registry import GIBBS, MINIMIZERS, PROGRAMS, SUBSETS, Entry
 from privopt.oracles.task import Task
 from privopt.oracles.vetting import outside_code, standing
 from privopt.problems.arguments import check_type
@@ -28,8 +29,8 @@ class Available:
     """An entry of the inventory: an oracle, and its availability.
 
     Attributes:
-        name: the name that ``minimizer``, ``gibbs_oracle`` or ``program_oracle`` takes.
-        kind: "minimises", "draws" or "nearest cards".
+        name: the name that ``minimizer``, ``gibbs_oracle``, ``program_oracle`` or ``subset_oracle`` takes.
+        kind: "minimises", "draws", "nearest cards" or "best subsets".
         installed: True if it can be made in this installation.
         remedy: how to install it otherwise.
         summary: its purpose.
@@ -102,6 +103,17 @@ def program_oracle(name: str) -> ProgramOracle:
     return _named(name, program_oracles(), "solver of card programs")
 
 
+def subset_oracle(name: str) -> SubsetOracle:
+    """A solver of best subset programs by name.
+
+    Raises:
+        UnknownOracleError: an unknown name (the message lists the known ones).
+        MissingSolverError: its solver is not installed.
+    """
+    check_type(name, str, "a solver is named by text")
+    return _named(name, subset_oracles(), "solver of best subsets")
+
+
 def minimizers() -> dict[str, Callable[[], DiscreteOracle]]:
     """Minimising oracles by name: built-in ones first, then those of installed packages.
 
@@ -118,6 +130,11 @@ def samplers() -> dict[str, Callable[[], GibbsOracle]]:
 def program_oracles() -> dict[str, Callable[[], ProgramOracle]]:
     """Solvers of card programs by name, as ``minimizers``."""
     return _known(PROGRAMS, "privopt.programs", ProgramOracle)  # type: ignore[type-abstract]
+
+
+def subset_oracles() -> dict[str, Callable[[], SubsetOracle]]:
+    """Solvers of best subset programs by name, as ``minimizers``."""
+    return _known(SUBSETS, "privopt.subsets", SubsetOracle)  # type: ignore[type-abstract]
 
 
 def default_programs() -> ProgramOracle:
@@ -266,6 +283,7 @@ def inventory() -> list[Available]:
         *(_available("minimises", name, make, MINIMIZERS) for name, make in minimizers().items()),
         *(_available("draws", name, make, GIBBS) for name, make in samplers().items()),
         *(_available("nearest cards", name, make, PROGRAMS) for name, make in program_oracles().items()),
+        *(_available("best subsets", name, make, SUBSETS) for name, make in subset_oracles().items()),
     ]
 
 

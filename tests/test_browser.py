@@ -98,6 +98,18 @@ def test_pages_of_models_fit_a_phone_and_satisfy_axe(name: str, tmp_path: Path) 
     assert found["width"] <= WIDTH
 
 
+@pytest.mark.parametrize("name", ["card", "tree"])
+def test_a_page_of_a_model_prints_on_one_page(name: str, tmp_path: Path) -> None:
+    (tmp_path / "page.html").write_text(pages()[name], "utf-8")
+    words = [
+        str(CHROMIUM), "--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking",
+        "--no-first-run", f"--user-data-dir={tmp_path / 'profile'}", "--no-pdf-header-footer",
+        f"--print-to-pdf={tmp_path / 'page.pdf'}", (tmp_path / "page.html").as_uri(),
+    ]  # fmt: skip
+    subprocess.run(words, capture_output=True, check=True)
+    assert len(re.findall(rb"/Type\s*/Page\b(?!s)", (tmp_path / "page.pdf").read_bytes())) == 1
+
+
 def test_axe_finds_a_fault_that_is_put_in(tmp_path: Path) -> None:
     page = pages()["card"].replace('<html lang="en">', "<html>").replace("--soft: #5b6675", "--soft: #dddddd")
     rules = {rule for rule, _ in look_at(page, tmp_path)["faults"]}

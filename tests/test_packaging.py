@@ -91,7 +91,7 @@ def wheel(built: Path) -> Path:
 
 def modules() -> set[str]:
     files = (path.relative_to(ROOT) for folder in FOLDERS for path in (ROOT / folder).rglob("*.py"))
-    return {path.as_posix() for path in files if path.parent != Path("experiments/docs")}
+    return {path.as_posix() for path in files if "docs" not in path.parts}
 
 
 def test_sdist_holds_every_module_and_the_licences(built: Path) -> None:
@@ -106,6 +106,7 @@ def test_wheel_holds_every_module_and_the_data(wheel: Path) -> None:
     assert {f"privopt/{module}" for module in modules()} <= names
     assert "privopt/problems/datasets/data/adult.data.gz" in names
     assert "privopt/problems/datasets/data/LICENSE-adult.txt" in names
+    assert "privopt/problems/datasets/data/mushrooms.csv.gz" in names
     assert "privopt/oracles/py.typed" in names
     assert not any(name.startswith("tests/") for name in names)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +15,8 @@ import privopt.mechanisms
 import privopt.oracles
 import privopt.problems
 
-DOCS = Path(__file__).resolve().parent.parent / "experiments" / "docs"
+ROOT = Path(__file__).resolve().parent.parent
+DOCS = ROOT / "experiments" / "docs"
 
 # A browser that has nothing but what the scripts of the search touch when they are loaded.
 BROWSER = """
@@ -72,16 +74,35 @@ QUESTIONS = {
     "saddle point": "nonconvex",
     "proof": "theory",
     "GPU": "faq",
+    "credit": "gallery/credit",
+    "churn": "gallery/marketing",
+    "mushrooms": "gallery/mushrooms",
+    "example": "tutorial",
 }
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made = tmp_path_factory.mktemp("site")
-    words = [sys.executable, "-m", "sphinx", "-W", "-q", "-b", "html", str(DOCS), str(made)]
+    """The built site; from a copy of the pages, as the build writes those of the examples among them."""
+    made, root = tmp_path_factory.mktemp("site"), tmp_path_factory.mktemp("root")
+    pages = root / "experiments" / "docs"
+    shutil.copytree(DOCS, pages, ignore=shutil.ignore_patterns("gallery"))
+    for page in ROOT.glob("*.md"):  # some are included
+        shutil.copy(page, root)
+    words = [sys.executable, "-m", "sphinx", "-W", "-q", "-b", "html", str(pages), str(made)]
     run = subprocess.run(words, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
     return made
+
+
+def test_examples_show_what_they_released_and_its_cost(site: Path) -> None:
+    sources = sorted(path.stem for path in (DOCS / "examples").glob("*.py"))
+    assert len(sources) == 10
+    for name in sources:
+        page = (site / "gallery" / f"{name}.html").read_text("utf-8")
+        for part in ("Question.", "Data.", "Result.", "Cost", "Total running time"):
+            assert f">{part}" in page, (name, part)
+        assert "replace-one" in page.split("Cost", 1)[1] or "epsilon" in page.split("Cost", 1)[1], name
 
 
 def test_the_reference_has_every_public_name_and_every_option(site: Path) -> None:

@@ -46,6 +46,13 @@ def evaluate(
         typer.Option(help="Target of the confidence intervals: population, or table (the records at hand)."),
     ] = "population",
     confidence: Annotated[float, typer.Option(help="Confidence level of each interval.")] = 0.95,
+    person: Annotated[
+        str | None,
+        typer.Option(
+            help="Column that says whose a record is: the first record of each person counts, and the "
+            "guarantee is for replacing a person. Files only."
+        ),
+    ] = None,
     ledger: Annotated[
         str | None,
         typer.Option(
@@ -70,13 +77,14 @@ def evaluate(
     classes = tuple(fitted.classes_.tolist()) if texts else None
     with PaidFile(json_file, "--json") as kept:
         with accounted(book):
-            records = read_labelled(data, target, fitted.schema_, classes, table)
+            records = read_labelled(data, target, fitted.schema_, classes, table, person)
             found = evaluated(
                 fitted,
                 records.unread(),
                 epsilon=epsilon,
                 target=about,  # type: ignore[arg-type]  # checked there
                 confidence=confidence,
+                person=person,
                 ledger=book,
                 insecure_seed=insecure_seed,
             )

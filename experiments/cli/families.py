@@ -22,6 +22,10 @@ _FIRST_ORDER = {"--loss", "--steps"}
 _BOUNDED = {"--set", "--regularizer", "--data-norm", "--norm", "--label-range", "--max-features"}
 
 
+# The mechanism that draws columns (``SubsetPlan``), which is none of linear models without --max-features.
+DRAWN_COLUMNS = "best-subset"
+
+
 @dataclass(frozen=True)
 class ModelFamily:
     """A kind of model.
@@ -76,7 +80,9 @@ def requested_family(context: typer.Context) -> ModelFamily:
             f"{', '.join(wrong)}: {family.title} ({because}) do not take "
             f"{'it' if len(wrong) == 1 else 'them'}; {', '.join(map(_home, wrong))}{remedy}"
         )
-    _check_mechanism(family, because, given.get("--mechanism", "auto"))
+    mechanism = given.get("--mechanism", "auto")
+    if not ("--max-features" in given and mechanism == DRAWN_COLUMNS):
+        _check_mechanism(family, because, mechanism)
     return family
 
 

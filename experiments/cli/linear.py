@@ -81,12 +81,14 @@ def linear_constructor(options: Mapping[str, Any]) -> Callable[..., LinearModel]
     parse_loss(loss)
     arguments = {
         **_first_order(options),
-        "norm": checked_norm(options["norm"], options["mechanism"]),
+        "norm": options["norm"],
         "data_norm": options["data_norm"],
         "convex_set": options["convex_set"],
         "regularizer": options["regularizer"] or "none",
     }
     label_range, size = checked_label_range(options["label_range"], loss), options["max_features"]
+    if size is None:  # otherwise the bounds of columns are those of the schema
+        arguments["norm"] = checked_norm(options["norm"], options["mechanism"])
     if loss in _CLASSIFYING:
         if size is not None:
             raise InvalidInputError("--max-features belongs to regression: --loss squared, huber or biweight")
@@ -95,8 +97,8 @@ def linear_constructor(options: Mapping[str, Any]) -> Callable[..., LinearModel]
     if any(value is not None for value in costs.values()):
         raise InvalidInputError("--class-weight and --prevalence belong to classification")
     arguments |= {"label_range": label_range, "loss": None if loss == "squared" else parse_loss(loss)}
-    if size is not None:  # the bounds of columns are those of the schema
-        arguments |= {"max_features": size, "norm": options["norm"]}
+    if size is not None:
+        arguments["max_features"] = size
     return partial(_with_classes, PrivateLinearRegression, loss, arguments)
 
 
@@ -229,8 +231,9 @@ def show_linear(model: LinearModel, report: dict[str, Any], console: Console) ->
     elif np.any(report["intercept"]):  # the schema's constant is the intercept, for centred labels
         rows.append(("offset added to predictions", np.atleast_1d(report["intercept"])))
     card = Table("feature", *_weight_columns(model))
+    titles = {} if model.schema_ is None else model.schema_.feature_titles
     for name, weights in rows:
-        card.add_row(escape(str(name)), *(f"{w:.5g}" for w in weights))
+        card.add_row(escape(titles.get(name, str(name))), *(f"{w:.5g}" for w in weights))
     print_table(console, card)
     proof = report["certificate"]
     noise = ", ".join(f"{key} = {value:.6g}" for key, value in model.noise_.items())

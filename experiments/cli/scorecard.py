@@ -89,13 +89,15 @@ def card_report(model: PrivateHalfspaceClassifier, records: Labelled, seconds: f
 
 def show_card(model: PrivateHalfspaceClassifier, report: dict[str, Any], console: Console) -> None:
     card = Table(*model.scorecard_.columns, title=escape(model.rule_))
+    titles = model.schema_.titles
     without = []  # a card has few columns, a table may have many
     for name, levels in model.scorecard_.groupby("feature", sort=False):
+        shown = titles.get(str(name), str(name))
         if np.any(levels["points"]) or (name, len(levels)) == ("intercept", 1):
-            for row in levels.itertuples(index=False):
-                card.add_row(*(escape(str(cell)) for cell in row))
+            for _, *row in levels.itertuples(index=False):
+                card.add_row(*(escape(str(cell)) for cell in (shown, *row)))
         else:
-            without.append(str(name))
+            without.append(shown)
     print_table(console, card)
     if without:
         console.print(f"no points for {', '.join(without)}", markup=False, highlight=False)

@@ -17,6 +17,7 @@ _SAMPLERS = (
     "error that is paid for"
 )
 _PROGRAMS = "Nearest cards, for constraints on the points of the mechanism seeded (--card-solver)"
+_SUBSETS = "Best subsets of columns on noisy moments (max_features of sufficient-statistics)"
 
 
 @app.command()
@@ -26,15 +27,18 @@ def solvers() -> None:
     minimise = Table("oracle", "for", "limits", "certificate", "installed", title=_MINIMISERS)
     draw = Table("oracle", "for", "limits", "installed", title=_SAMPLERS)
     nearest = Table("oracle", "for", "limits", "installed", title=_PROGRAMS)
+    subsets = Table("oracle", "for", "limits", "installed", title=_SUBSETS)
     for e in entries:
         installed = "yes" if e.installed else "no"
         if e.kind == "nearest cards":
             nearest.add_row(e.name, e.summary, e.limits, installed)
+        elif e.kind == "best subsets":
+            subsets.add_row(e.name, e.summary, e.limits, installed)
         elif e.kind == "minimises":
             minimise.add_row(e.name, e.summary, e.limits, e.proof, installed)
         else:
             draw.add_row(e.name, e.summary, e.limits, installed)
-    for table in (minimise, draw, nearest):
+    for table in (minimise, draw, nearest, subsets):
         table.columns[0].no_wrap, table.title_justify = True, "left"
         tell.print(table)
     tell.print(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -21,6 +22,7 @@ from privopt.problems.files import write_atomically
 
 app = typer.Typer()
 tell = Console(soft_wrap=True, emoji=False)
+_NO_TITLES: Mapping[str, str] = {}
 
 
 @app.command()
@@ -48,24 +50,27 @@ def summary(
             "`--loss logistic --mechanism objective-perturbation-hessian`"
         )
     found = fitted.summary(confidence)
+    titles = _NO_TITLES if fitted.schema_ is None else fitted.schema_.feature_titles
     if json_file is not None:
         write_atomically(json_file, json.dumps(found.to_dict(), indent=2) + "\n")
     if plot is not None:
         from privopt.experiments.workbench.figures import save  # lazy: matplotlib is an extra
         from privopt.experiments.workbench.forest import forest_plot
 
-        save(forest_plot(found), plot)
+        save(forest_plot(found, titles), plot)
     with showing("the summary costs no privacy; run it again"):
-        show_summary(found, tell)
+        show_summary(found, tell, titles)
         tell.print(f"spend of the fit: {fitted.spend_}", markup=False)
 
 
-def show_summary(found: Summary, console: Console) -> None:
-    """Print estimates, intervals and the share of noise."""
+def show_summary(found: Summary, console: Console, titles: Mapping[str, str] = _NO_TITLES) -> None:
+    """Print estimates, intervals and the share of noise, under the titles of features that have one."""
     shown = Table("coefficient", "estimate", f"{100 * found.confidence:.4g}% interval", "noise")
     for one in found:
         bounds = f"{one.low:.4g} to {one.high:.4g}"
-        shown.add_row(escape(one.name), f"{one.estimate:.4g}", bounds, f"{one.noise_share:.0%}")
+        shown.add_row(
+            escape(titles.get(one.name, one.name)), f"{one.estimate:.4g}", bounds, f"{one.noise_share:.0%}"
+        )
     print_table(console, shown)
     for note in found.notes:
         console.print(note, markup=False, highlight=False)

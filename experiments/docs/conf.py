@@ -6,6 +6,7 @@ from importlib.metadata import version as installed
 from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
+from sphinx_gallery.sorting import ExplicitOrder
 from typer import Context
 from typer.cli import get_docs_for_click
 
@@ -15,7 +16,31 @@ project = "privopt"
 author = copyright = "the privopt contributors"
 release = version = installed("privopt")
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_design"]
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "sphinx_design",
+    "sphinx_gallery.gen_gallery",
+]
+EXAMPLES = (
+    *("income", "credit", "marketing", "mushrooms", "forest"),
+    *("hours", "disease", "wide", "screening", "team"),
+)
+# Every example runs in every build, so that none shows what it no longer does.
+sphinx_gallery_conf = {
+    "examples_dirs": "examples",
+    "gallery_dirs": "gallery",
+    "filename_pattern": r"\.py$",
+    "within_subsection_order": ExplicitOrder([f"{name}.py" for name in EXAMPLES]),
+    "image_scrapers": (),
+    "reset_modules": (),
+    "min_reported_time": 0,
+    "show_memory": False,
+    "download_all_examples": False,
+    "abort_on_example_error": True,
+}
+exclude_patterns = ["examples"]
 myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 3
 napoleon_use_ivar = True

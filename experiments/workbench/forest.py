@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 from privopt.experiments.workbench.drawing import Figure
 from privopt.mechanisms.inference.interval import Summary
@@ -10,11 +11,11 @@ from privopt.mechanisms.inference.interval import Summary
 _TOTAL, _SAMPLING = "#0072B2", "#000000"
 
 
-def forest_plot(found: Summary) -> Figure:
+def forest_plot(found: Summary, titles: Mapping[str, str] | None = None) -> Figure:
     """Draw a line for each interval; over it, thick, the interval that sampling alone would give.
 
-    An interval without bounds is named, without a line. The intercept is left out: on its scale the others
-    could not be seen.
+    An interval without bounds is named, without a line; names are the titles of features that have one. The
+    intercept is left out: on its scale the others could not be seen.
     """
     shown = [one for one in found if one.name != "intercept"] or list(found)
     figure = Figure(figsize=(7, 1.2 + 0.32 * len(shown)), layout="constrained")
@@ -29,7 +30,7 @@ def forest_plot(found: Summary) -> Figure:
         axes.plot([low, high], [row, row], color=_SAMPLING, linewidth=4, solid_capstyle="butt")
         axes.plot(one.estimate, row, "o", color=_TOTAL, markersize=5)
     axes.axvline(0, color="#777777", linewidth=0.8, linestyle="--")
-    axes.set_yticks(range(len(shown)), [one.name for one in shown])
+    axes.set_yticks(range(len(shown)), [(titles or {}).get(one.name, one.name) for one in shown])
     axes.set_ylim(len(shown) - 0.4, -0.6)
     axes.set_xlabel(f"coefficient, {100 * found.confidence:.4g}% interval; thick: without noise for privacy")
     axes.grid(axis="x", alpha=0.3)

@@ -3,7 +3,8 @@
 The moments of two neighbouring data sets differ by a known vector, and the noise is the same in all
 directions: the release projected on that vector is Gaussian, and no other function of it tells the data sets
 apart any better. Between the rows (e_1, B) and (e_2, 0), B the bound on labels, the difference is as long as
-the sensitivity allows, a third of its square being that of the squared label.
+the sensitivity allows, a third of its square being that of the squared label. Of several classes, rows at an
+angle of 120 degrees with the same class are.
 
 Neighbours: replace-one, the number of records public.
 """
@@ -11,6 +12,7 @@ Neighbours: replace-one, the number of records public.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -24,14 +26,20 @@ from privopt.mechanisms.audit.claims import RELEASED, AuditedClaim, Subject
 from privopt.mechanisms.audit.convex import PointSampler, Records, masses, risk_claim, with_less_noise
 from privopt.mechanisms.convex.sufficient_statistics import Moments, SufficientStatistics, moments
 from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.mechanisms.risk.iteration import Run
 from privopt.oracles.limits import Limits
-from privopt.problems.convex.losses import SquaredLoss
+from privopt.problems.convex.losses import Loss, OneVsRestLoss, SquaredLoss
 from privopt.problems.convex.risk import EmpiricalRisk
 
 Floats = NDArray[np.float64]
 
 _EPSILON, _DELTA = 1.0, 0.01
 _LOSS = SquaredLoss(2.0)  # labels are bounded by 1
+_CLASSES = OneVsRestLoss(3)
+# Two rows at an angle of 120 degrees.
+_TURNED = ((1.0, 0.0), (-0.5, math.sqrt(3) / 2))
+# Noise without the part of the sensitivity that is due to labels: sqrt 2 in place of 3 / sqrt 2.
+_ROWS_ALONE = 2 / 3
 
 
 @dataclass(frozen=True)
@@ -93,7 +101,7 @@ class MomentsSampler:
 
     @cached_property
     def risks(self) -> tuple[EmpiricalRisk, EmpiricalRisk]:
-        first, second = (EmpiricalRisk([x], [label], _LOSS) for x, label in self.pair)
+        first, second = (EmpiricalRisk([x], [label], self.plan.facts.loss) for x, label in self.pair)
         return first, second
 
     @cached_property
@@ -108,20 +116,33 @@ class MomentsSampler:
         """Return the moments weighted as they are released, entries off the diagonal twice in place of
         sqrt 2 times: the lengths are the same.
         """
-        products = self.plan._label_weight * found.products
+        products = self.plan._label_weight * found.products.ravel()
+        if isinstance(self.plan.facts.loss, OneVsRestLoss):
+            return np.concatenate([found.features.ravel(), products])
         return np.concatenate([found.features.ravel(), products, [self.plan._square_weight * found.square]])
 
     def __call__(self, runs: int, noise: NoiseSource) -> Floats:
         unit, _, middle = self.direction
-        released = [self.plan.release(self.risks[self.second], noise).moments for _ in range(runs)]
-        vectors = [self._vector(Moments(m.features, m.products, m.square)) for m in released if m is not None]
+        vectors = [self._vector(self._released(noise)) for _ in range(runs)]
         return np.asarray(vectors) @ unit - middle
 
+    def _released(self, noise: NoiseSource) -> Moments:
+        """Release and return the noisy moments; models of classes keep them to themselves."""
+        risk = self.risks[self.second]
+        if isinstance(self.plan.facts.loss, OneVsRestLoss):
+            return self.plan._noisy_moments(risk, Run(np.zeros(0), noise, Limits().start()))[0]
+        found = self.plan.release(risk, noise).moments
+        assert found is not None
+        return Moments(found.features, found.products, found.square)
 
-def _square_claim(
-    pair: tuple[Row, Row], name: str, mutants: Mapping[str, Callable[..., SufficientStatistics]]
+
+def _pair_claim(
+    pair: tuple[Row, Row],
+    name: str,
+    mutants: Mapping[str, Callable[..., SufficientStatistics]],
+    loss: Loss = _LOSS,
 ) -> AuditedClaim:
-    facts = EmpiricalRisk([pair[0][0]], [pair[0][1]], _LOSS).facts
+    facts = EmpiricalRisk([pair[0][0]], [pair[0][1]], loss).facts
     plan = SufficientStatistics.plan(facts, epsilon=_EPSILON, delta=_DELTA)
     edges = np.linspace(-4, 4, 65) * plan.vector_noise.sigma
 
@@ -142,19 +163,27 @@ def _noise_halved(plan: SufficientStatistics) -> SufficientStatistics:
     return dataclasses.replace(plan, vector_noise=with_less_noise(plan.vector_noise))
 
 
+def _labels_forgotten(plan: SufficientStatistics) -> SufficientStatistics:
+    return dataclasses.replace(plan, vector_noise=with_less_noise(plan.vector_noise, _ROWS_ALONE))
+
+
 def _heavy_square(plan: SufficientStatistics) -> SufficientStatistics:
     return HeavySquare(**{field.name: getattr(plan, field.name) for field in dataclasses.fields(plan)})
 
 
 def moments_claims() -> tuple[AuditedClaim, ...]:
-    """Return claims of sufficient statistics: two of the moments with the squared label, one of the sign."""
+    """Return claims of sufficient statistics: of moments with the squared label, of the sign, of classes."""
+    classes = {"labels forgotten": _labels_forgotten}
     heavy = {"squared label forgotten": _heavy_square}
     return (
-        _square_claim(
+        _pair_claim(
             (((1.0, 0.0), 1.0), ((0.0, 1.0), 0.0)),
             "(e1, 1) or (e2, 0)",
             {**heavy, "noise halved": _noise_halved},
         ),
-        _square_claim((((1.0,), 1.0), ((0.0,), 0.0)), "(1, 1) or (0, 0)", heavy),
+        _pair_claim((((1.0,), 1.0), ((0.0,), 0.0)), "(1, 1) or (0, 0)", heavy),
         _sign_claim(),
+        _pair_claim(
+            ((_TURNED[0], 1.0), (_TURNED[1], 1.0)), "3 classes, rows at 120 degrees", classes, _CLASSES
+        ),
     )

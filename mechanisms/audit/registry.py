@@ -40,9 +40,11 @@ from privopt.mechanisms.audit.persons import person_claims
 from privopt.mechanisms.audit.perturbed_hessian import perturbed_hessian_claims
 from privopt.mechanisms.audit.schemas import schema_claims
 from privopt.mechanisms.audit.scorecards import means_claims, prevalence_claims, seeded_claims
+from privopt.mechanisms.audit.screening import screening_claims
 from privopt.mechanisms.audit.selection import selection_claims
 from privopt.mechanisms.audit.subset import subset_claims
 from privopt.mechanisms.convex.perturbation_with_hessian import PerturbationWithHessian
+from privopt.mechanisms.convex.screened_statistics import ScreenedStatistics
 from privopt.mechanisms.convex.sufficient_statistics import SufficientStatistics
 from privopt.mechanisms.discrete.exponential import ExponentialMechanism, PermuteAndFlip
 from privopt.mechanisms.discrete.mechanism import LatticeMechanism
@@ -152,6 +154,7 @@ AUDITS: Mapping[str, Callable[[], tuple[AuditedClaim, ...]]] = {
     OPDisc.name: _opdisc,
     **RISK_AUDITS,
     SufficientStatistics.name: moments_claims,
+    ScreenedStatistics.name: screening_claims,
     PerturbationWithHessian.name: perturbed_hessian_claims,
     HistogramPlan.name: evaluation_claims,
     **NONCONVEX_AUDITS,

@@ -25,6 +25,8 @@ _TYPICAL, _LEAST = 0.25, 0.05
 # Largest standard deviation of logistic scores: larger estimates come from noise and give overconfident
 # models.
 _MOST_SPREAD = 1.5
+# Largest share of the variance of a combination of class indicators that a discriminant takes as explained.
+_MOST_EXPLAINED = 0.9
 # Gauss-Hermite quadrature for the standard normal law.
 _NODES, _DENSITY = np.polynomial.hermite_e.hermegauss(41)
 _DENSITY = _DENSITY / np.sum(_DENSITY)
@@ -179,6 +181,29 @@ def logistic_scale(share: float, explained: float, at_most: float) -> tuple[floa
     most = _MOST_SPREAD * math.sqrt(explained / max(at_most, explained))
     spread = most if lacking(most) <= 0 else float(brentq(lacking, 0.0, most))
     return mean(spread), spread / math.sqrt(explained)
+
+
+def discriminant(weights: Floats, covariances: Floats, shares: Floats) -> tuple[Floats, Floats]:
+    """Return the weights, shape (K, d), and the scores at the mean, shape (K,), of Fisher's discriminant.
+
+    It is computed from the least-squares predictions of the K class indicators, which lose nothing of it
+    (Hastie, Tibshirani and Buja 1994). With B the weights, M = B C B' the covariance of the predictions, D
+    the diagonal of the shares and Q = (D - M)^-1, the covariance of predictions within classes is M - M D^-1
+    M and their mean in class k M e_k / p_k. So the log odds of normal classes are (x - mean)' B' Q e_k + log
+    p_k - (Q_kk - 1 / p_k) / 2. M is noisy: eigenvalues of D^-1/2 M D^-1/2 are clipped.
+
+    Args:
+        weights: of least squares of the indicators, a row per class.
+        covariances: C, of the features, possibly noisy, shape (d, d).
+        shares: of the classes, > 0, of sum 1.
+    """
+    weights = weights - np.mean(weights, axis=0)  # the indicators sum to 1
+    roots = np.sqrt(shares)
+    M = weights @ covariances @ weights.T / np.outer(roots, roots)
+    values, vectors = np.linalg.eigh((M + M.T) / 2)
+    grown = 1 / (1 - np.clip(values, 0.0, _MOST_EXPLAINED))
+    Q = (vectors * grown) @ vectors.T / np.outer(roots, roots)
+    return Q @ weights, np.log(shares) - (np.diag(Q) - 1 / shares) / 2
 
 
 def _likely_priors(

@@ -10,25 +10,27 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from scipy.linalg import helmert
 
 from privopt.mechanisms.convex.columns import Columns
 from privopt.mechanisms.convex.likely_weights import (
     Block,
     Likely,
+    discriminant,
     least_squares,
     likely_blocks,
     likely_weights,
     logistic_scale,
     towards_mean,
 )
-from privopt.mechanisms.privacy.gradient_noise import VectorNoise, gaussian_releases
+from privopt.mechanisms.privacy.gradient_noise import VectorNoise, gaussian_releases, noise_at_level
 from privopt.mechanisms.privacy.noisy_moments import NoisyMoments
 from privopt.mechanisms.privacy.noisy_share import NoisyShare
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.mechanisms.risk.iteration import Run, StepClock
 from privopt.mechanisms.risk.mechanism import RealRelease, RiskMechanism, RiskTarget
 from privopt.oracles.limits import Watch
-from privopt.problems.convex.losses import LogisticLoss, Loss, SquaredLoss
+from privopt.problems.convex.losses import LogisticLoss, Loss, OneVsRestLoss, SquaredLoss
 from privopt.problems.convex.regularizers import NO_REGULARIZER, ElasticNet, Vector
 from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts
 from privopt.problems.convex.sets.interface import ConvexSet
@@ -60,7 +62,11 @@ class SufficientStatistics(RiskMechanism):
     typical values of all columns; the prior of a weight is 0 or Gaussian, with probability and variance
     averaged by marginal likelihood (``likely_weights``, empirical Bayes). If the noise hides everything, the
     model is the noisy mean. For the logistic loss least squares is fitted to the labels -1 and +1 and scaled
-    to the logistic minimum for normal scores (``logistic_scale``); the ranking is that of least squares.
+    to the logistic minimum for normal scores (``logistic_scale``); the ranking is that of least squares. Of
+    K > 2 classes (``OneVsRestLoss``) the release is one, too: the label of class k is then v_k, the k-th
+    vertex of a regular simplex of K - 1 dimensions around 0 with |v_k| = 1 (for K = 2: -1 and +1), and x v_y'
+    replaces x y. Labels of k against the rest follow, as <v_k, v_y> is 1 for class k and -1/(K - 1) for all
+    others, and so do least squares of each indicator; ``discriminant`` makes one model of log odds of them.
 
     Privacy: mu-GDP, one Gaussian release, stated as (epsilon, delta); neighbours by replacing one record, n
     public. With z = (x, o), |z| <= r, o constant, and |y| <= B, the release is the mean of (z z', (r / B) z
@@ -72,7 +78,8 @@ class SufficientStatistics(RiskMechanism):
     change times n^2 is |z|^4 + |w|^4 - 2 q^2 + |z|^2 u + |w|^2 v - 2 q t s + h^2 (u - v)^2, and -2 q^2 - 2 q
     t s <= u v / 2 for every q. So it is at most 2 + u + v + u v / 2 + h^2 (u - v)^2, convex in u and in v:
     its maximum is at a corner, where it is 2, 3 + h^2 or 9/2. Labels B and -B of rows of norm r at an angle
-    of 60 degrees attain it.
+    of 60 degrees attain it. For vectors t and s, u = |t|^2, v = |s|^2 and <t, s> in place of t s, the same
+    holds, since <t, s>^2 <= u v (without y^2, so h = 0); equal labels of rows at 120 degrees attain it.
 
     Attributes:
         columns: public facts about the columns behind the features, used to interpret noisy moments; only
@@ -83,6 +90,7 @@ class SufficientStatistics(RiskMechanism):
 
     name: ClassVar[str] = "sufficient-statistics"
     instead: ClassVar[str] = "use objective-perturbation"
+    takes_classes: ClassVar[bool] = True
     noised: ClassVar[str] = "the mean of x x' and, rescaled, of x y, each entry, once"
 
     offset: float
@@ -93,15 +101,7 @@ class SufficientStatistics(RiskMechanism):
     def _calibrated(cls, target: RiskTarget) -> Self:
         facts = target.facts
         offset = _offset(facts, target.mu)
-        n, r = facts.n_records, math.hypot(_feature_norm(facts), offset)
-        if not _NORMS[0] <= r <= _NORMS[1]:  # fourth powers are taken of it
-            raise ArithmeticError(f"moments of rows of norm {r:.3g}")
-        # Rounding of sums of at most n products of two numbers of a record, in any order: the norms of a
-        # record's contributions to the three means are at most r^2, r^2 and, for the squared loss, sqrt(3/2)
-        # r^2.
-        squared = isinstance(facts.loss, SquaredLoss)
-        rounding = 2 * math.sqrt(3.5 if squared else 2) * r * r * (n + facts.dimension + 8) * 2.0**-52
-        sensitivity = (3 / math.sqrt(2) * r * r / n + rounding) * (1 + 1e-12 + n * 2.0**-51)
+        sensitivity = _sensitivity(facts, offset)
         noise, spend = gaussian_releases(
             target.epsilon,
             target.delta,
@@ -109,9 +109,18 @@ class SufficientStatistics(RiskMechanism):
             steps=1,
             releases=target.releases,
             sensitivity=sensitivity,
-            dimension=_entries(facts).size + facts.dimension + squared,
+            dimension=_released_numbers(facts),
         )
         return cls(facts, target.convex_set, target.regularizer, spend, offset, noise)
+
+    @classmethod
+    def at_level(cls, facts: RiskFacts, mu: float, delta: float) -> Self:
+        """Calibrate one mu-GDP release that is a part of a larger one; its spend is stated at ``delta``."""
+        offset = _offset(facts, mu)
+        sensitivity = _sensitivity(facts, offset)
+        noise = noise_at_level(mu, 1, sensitivity, _released_numbers(facts), facts.n_records)
+        spend = PrivacySpend.gdp(noise.level(1), delta, cls.name)
+        return cls(facts, WholeSpace(facts.dimension), NO_REGULARIZER, spend, offset, noise)
 
     @classmethod
     def refusals(cls, facts: RiskFacts, convex_set: ConvexSet, regularizer: ElasticNet) -> list[str]:
@@ -132,7 +141,7 @@ class SufficientStatistics(RiskMechanism):
     @property
     def _label_weight(self) -> float:
         """r / B, the factor of x y."""
-        return math.hypot(_feature_norm(self.facts), self.offset) / label_bound(self.facts.loss)
+        return math.hypot(feature_norm(self.facts), self.offset) / label_bound(self.facts.loss)
 
     @property
     def _square_weight(self) -> float:
@@ -144,13 +153,13 @@ class SufficientStatistics(RiskMechanism):
 
     def _run(self, risk: EmpiricalRisk, run: Run) -> tuple[Vector, None]:
         found, sigma = self._noisy_moments(risk, run)
-        return self._model(found.features, found.products, sigma), None
+        return self._models(found, sigma), None
 
     def _released(self, risk: EmpiricalRisk, run: Run, spend: PrivacySpend) -> RealRelease:
         """Release the share of positives or the moments, too, from which intervals follow."""
         found, sigma = self._noisy_moments(risk, run)
         return RealRelease(
-            self._model(found.features, found.products, sigma),
+            self._models(found, sigma),
             spend,
             self.noise,
             share=self._share(found.products, sigma),
@@ -159,7 +168,7 @@ class SufficientStatistics(RiskMechanism):
 
     def _share(self, b: Vector, sigma: float) -> NoisyShare | None:
         """Return the share of positives from the noisy mean of z y; None without classes or a constant."""
-        if not (self.facts.constant and isinstance(self.facts.loss, LogisticLoss)):
+        if not (self.facts.constant and isinstance(self.facts.loss, LogisticLoss)) or b.ndim > 1:
             return None
         label, noise = float(b[-1]) / self.offset, sigma / (self.offset * self._label_weight)
         return NoisyShare((1 + label) / 2, noise / 2)
@@ -176,64 +185,106 @@ class SufficientStatistics(RiskMechanism):
         found = moments(risk, self.offset, run.watch)
         if run.source is None:
             return found, 0.0
-        p, entries, weight = len(found.products), _entries(self.facts), self._label_weight
+        p, entries, weight = len(found.features), _entries(self.facts), self._label_weight
         scale = np.where(np.eye(p, dtype=bool), 1.0, math.sqrt(2)).ravel()[entries]
         squares = [self._square_weight * found.square] if isinstance(self.facts.loss, SquaredLoss) else []
-        exact = [found.features.ravel()[entries] * scale, weight * found.products, squares]
+        exact = [found.features.ravel()[entries] * scale, weight * found.products.ravel(), squares]
         noisy = self.vector_noise.add(np.concatenate(exact), run.source)
         A = np.zeros((p, p))
         A.ravel()[entries] = noisy[: entries.size] / scale
         A = A + A.T - np.diag(np.diag(A))
         if self.facts.constant:
             A[-1, -1] = self.offset**2  # public
-        b, square = noisy[entries.size :][:p] / weight, found.square
+        products = noisy[entries.size :][: found.products.size].reshape(found.products.shape)
+        square = found.square
         if squares:
             square = float(noisy[-1]) / self._square_weight
-        return Moments(A, b, square), self.vector_noise.sigma
+        return Moments(A, products / weight, square), self.vector_noise.sigma
 
-    def _model(self, A: Vector, b: Vector, sigma: float) -> Vector:
-        """Return weights in the units of the risk, from moments with noise of standard deviation sigma."""
-        bound, constant = label_bound(self.facts.loss), self.facts.constant
-        classes, used, weights = isinstance(self.facts.loss, LogisticLoss), self._used, np.zeros(len(b))
-        label, hidden, means, kept = 0.0, 0.0, np.zeros(len(used)), 0.0
+    def _models(self, found: Moments, sigma: float) -> Vector:
+        """Return the weights of the model, in the units of the risk; of several classes a row for each."""
+        if found.products.ndim == 1:
+            return self._model(self._fitted(found.features, found.products, sigma), sigma)
+        vertices = simplex_vertices(label_columns(self.facts.loss) + 1)
+        factor = 2 * (1 - 1 / len(vertices))
+        fits = [self._fitted(found.features, v @ found.products, sigma, factor) for v in vertices]
+        shares = np.array([self._share_of(fit.label, factor * sigma) for fit in fits])
+        indicators = np.array([fit.found.weights / 2 for fit in fits])
+        weights, offsets = discriminant(indicators, fits[0].covariances, shares / np.sum(shares))
+        return np.array([self._in_units(w, o, fits[0].means) for w, o in zip(weights, offsets, strict=True)])
+
+    def _model(self, fit: _Fit, sigma: float) -> Vector:
+        """Return the weights of a linear or, for two classes, of a logistic model."""
+        if not isinstance(self.facts.loss, LogisticLoss):
+            return self._in_units(fit.found.weights, fit.label, fit.means)
+        # Labels -1 and +1 have twice the spread of labels 0 and 1.
+        share, found = self._share_of(fit.label, sigma), fit.found
+        middle, scale = logistic_scale(share, found.explained / 4, found.at_most / 4)
+        return self._in_units(found.weights * (scale / 2), middle, fit.means)
+
+    def _share_of(self, label: float, sigma: float) -> float:
+        """Return the share of a class from the mean of labels -1 and +1, no nearer to 0 or 1 than noise."""
+        hidden = sigma / self.offset if self.facts.constant else 0.0
+        least = max(1 / (self.facts.n_records + 2), min(hidden / self._label_weight / 2, 0.25))
+        return float(np.clip((1 + label) / 2, least, 1 - least))
+
+    def _in_units(self, own: Vector, middle: float, means: Vector) -> Vector:
+        """Return weights in the units of the risk, with a score of ``middle`` at the means."""
+        weights, constant = np.zeros(self.facts.dimension), self.facts.constant
+        weights[self._used] = own
         if constant:
-            label, hidden = float(np.clip(b[-1] / self.offset, -bound, bound)), sigma / self.offset
-            means, kept = towards_mean(A[used, -1] / self.offset, hidden / math.sqrt(2))
-        centred = A[np.ix_(used, used)] - np.outer(means, means)
-        of_means = kept * (label * hidden) ** 2 / 2
-        found = self._solved(centred, b[used] - means * label, means, label, sigma, of_means)
-        middle, scale = label, 1.0
-        if classes:
-            # Labels -1 and +1 have twice the spread of labels 0 and 1.
-            least = max(1 / (self.facts.n_records + 2), min(hidden / self._label_weight / 2, 0.25))
-            share = float(np.clip((1 + label) / 2, least, 1 - least))
-            middle, scale = logistic_scale(share, found.explained / 4, found.at_most / 4)
-        weights[used] = found.weights * (scale / 2 if classes else 1.0)
-        if constant:
-            weights[-1] = (middle - float(means @ weights[used])) / constant
+            weights[-1] = (middle - float(means @ own)) / constant
         return weights
 
-    def _solved(
-        self, A: Vector, b: Vector, means: Vector, label: float, sigma: float, of_means: float
-    ) -> Likely:
-        """Solve least squares with noisy covariances A of features and b of features with labels.
+    def _fitted(self, A: Vector, b: Vector, sigma: float, factor: float = 1.0) -> _Fit:
+        """Fit least squares to moments with noise of standard deviation sigma, of labels as ``_centred``."""
+        seen = self._centred(A, b, sigma, factor)
+        return _Fit(self._solved(seen, sigma), seen.label, seen.means, seen.features)
 
-        ``of_means`` is the variance that noisy means add to b.
+    def _centred(self, A: Vector, b: Vector, sigma: float, factor: float = 1.0) -> Centred:
+        """Return covariances of the used features from noisy moments, and what they were centred by.
+
+        The labels are ``factor`` times those of b, plus 1 - ``factor``; without a constant just ``factor``
+        times those.
         """
-        if sigma == 0 or not len(b):
-            return least_squares(A, b)
-        bound = label_bound(self.facts.loss)
-        variance = max(bound**2 - label**2, _LEAST_VARIANCE * bound**2)
-        noise = (sigma / self._label_weight) ** 2 + of_means
-        # By Cauchy-Schwarz the variance of a feature is at least its squared covariance with the labels over
-        # theirs.
-        varied = np.maximum(np.diag(A), (b**2 - noise) / variance)
-        blocks = self._blocks(varied, means, sigma)
-        if isinstance(self.facts.loss, SquaredLoss):
-            variance *= _NUMBERS_VARIANCE
+        bound, used = label_bound(self.facts.loss), self._used
+        label, hidden, means, kept, shift = 0.0, 0.0, np.zeros(len(used)), 0.0, 0.0
+        if self.facts.constant:
+            hidden, shift = sigma / self.offset, 1 - factor
+            label = float(np.clip(factor * float(b[-1]) / self.offset + shift, -bound, bound))
+            means, kept = towards_mean(A[used, -1] / self.offset, hidden / math.sqrt(2))
+        centred = A[np.ix_(used, used)] - np.outer(means, means)
+        noise = (factor * sigma / self._label_weight) ** 2 + kept * ((label - shift) * hidden) ** 2 / 2
+        return Centred(centred, factor * b[used] - means * (label - shift), means, label, noise)
+
+    def _solved(self, seen: Centred, sigma: float) -> Likely:
+        """Solve least squares with noisy covariances."""
+        if sigma == 0 or not len(seen.products):
+            return least_squares(seen.features, seen.products)
+        blocks = self._blocks(self._variances(seen), seen.means, sigma)
+        variance = self._label_variance(seen.label)
         drawn = variance / self.facts.n_records  # sampling variance of the records
-        noises = [noise + drawn * float(np.mean(np.diag(block.covariances))) for block in blocks]
-        return likely_weights(A, b, blocks, noises, sigma, variance)
+        noises = [seen.noise + drawn * float(np.mean(np.diag(block.covariances))) for block in blocks]
+        return likely_weights(seen.features, seen.products, blocks, noises, sigma, variance)
+
+    def _variances(self, seen: Centred) -> Vector:
+        """Return noisy variances of the used features, not below what noisy covariances with labels imply.
+
+        By Cauchy-Schwarz the variance of a feature is at least its squared covariance with the labels over
+        theirs.
+        """
+        largest = self._largest_variance(seen.label)
+        return np.maximum(np.diag(seen.features), (seen.products**2 - seen.noise) / largest)
+
+    def _largest_variance(self, label: float) -> float:
+        """Return the largest variance of labels at their mean."""
+        bound = label_bound(self.facts.loss)
+        return max(bound**2 - label**2, _LEAST_VARIANCE * bound**2)
+
+    def _label_variance(self, label: float) -> float:
+        """Return the variance of labels that is assumed at their mean."""
+        share = _NUMBERS_VARIANCE if isinstance(self.facts.loss, SquaredLoss) else 1.0
+        return share * self._largest_variance(label)
 
     @property
     def _used(self) -> NDArray[np.int64]:
@@ -246,7 +297,38 @@ class SufficientStatistics(RiskMechanism):
         """Estimate the covariances of each block of features, in order."""
         if self.columns is not None:
             return self.columns.blocks(variances, means, sigma)
-        return likely_blocks(variances, sigma, _feature_norm(self.facts) ** 2 / len(means))
+        return likely_blocks(variances, sigma, self._mean_square(len(means)))
+
+    def _mean_square(self, features: int) -> float:
+        """Return the largest mean square of features that share the bound on rows."""
+        return feature_norm(self.facts) ** 2 / features
+
+
+class Centred(NamedTuple):
+    """Noisy covariances of features, and of features with labels.
+
+    Attributes:
+        features: covariances of features, shape (k, k).
+        products: covariances of features with labels, shape (k,).
+        means: means of the features, shape (k,), shrunk towards their mean.
+        label: mean label.
+        noise: variance of the noise of ``products``.
+    """
+
+    features: Vector
+    products: Vector
+    means: Vector
+    label: float
+    noise: float
+
+
+class _Fit(NamedTuple):
+    """Least squares, the mean label, the means of the features, and their noisy covariances."""
+
+    found: Likely
+    label: float
+    means: Vector
+    covariances: Vector
 
 
 def label_bound(loss: Loss) -> float:
@@ -254,8 +336,21 @@ def label_bound(loss: Loss) -> float:
     return loss.threshold / 2 if isinstance(loss, SquaredLoss) else 1.0
 
 
+def label_columns(loss: Loss) -> int:
+    """Return the number of coordinates of a label: one less than the classes, or one of a number. Public."""
+    return loss.classes - 1 if isinstance(loss, OneVsRestLoss) else 1
+
+
+def simplex_vertices(classes: int) -> Vector:
+    """Return the vertices of a regular simplex around 0, of norm 1, shape (classes, classes - 1)."""
+    return np.asarray(helmert(classes).T * math.sqrt(classes / (classes - 1)))
+
+
 class Moments(NamedTuple):
-    """Means over records of z z', shape (p, p), of z y, shape (p,), and of y^2, z = (features, offset)."""
+    """Means over records of z z', shape (p, p), of z y, shape (p,), and of y^2, z = (features, offset).
+
+    Of several classes ``products`` are the means of each coordinate of y times z, shape (classes - 1, p).
+    """
 
     features: Vector
     products: Vector
@@ -272,43 +367,52 @@ def moments(risk: EmpiricalRisk, offset: float, watch: Watch) -> Moments:
     """
     StepClock(watch, 1).tick()
     sums = risk.total(partial(_moment_sums, offset=offset))
-    A, b, square = sums[:-1, :-1], sums[-1, :-1], float(sums[-1, -1])
-    n, d = risk.facts.n_records, risk.facts.dimension - bool(risk.facts.constant)
+    p, n = risk.facts.dimension, risk.facts.n_records
+    A, b, square, d = sums[:p, :p], sums[p:, :p], float(sums[-1, -1]), p - bool(risk.facts.constant)
     if risk.facts.constant:
         A[-1, :d], A[-1, -1] = A[:d, -1], n * offset**2
-    return Moments(A / n, b / n, square / n)
+    products = b if isinstance(risk.facts.loss, OneVsRestLoss) else b[0]
+    return Moments(A / n, products / n, square / n)
 
 
 def _moment_sums(risk: EmpiricalRisk, offset: float) -> Vector:
-    """Return sums of products of (z, y) with z, shape (p + 1, p + 1): the last row holds those of y.
+    """Return sums of products of (z, y) with z, shape (p + k, p + 1): the last k rows hold those of y.
 
-    Of z z' the last row, and of z y the last column, are left at 0.
+    Of z z' the last row, and of z y the last column, are left at 0; the last entry is the sum of y^2.
     """
     facts = risk.facts
-    d, bound = facts.dimension - bool(facts.constant), label_bound(facts.loss)
-    longest = _feature_norm(facts) * (1 - (d + 16) * 2.0**-52)
-    sums = np.zeros((facts.dimension + 1, facts.dimension + 1))
-    A, b = sums[:-1, :-1], sums[-1, :-1]
+    d = facts.dimension - bool(facts.constant)
+    longest = feature_norm(facts) * (1 - (d + 16) * 2.0**-52)
+    sums = np.zeros((facts.dimension + label_columns(facts.loss), facts.dimension + 1))
+    A, b = sums[: facts.dimension, :-1], sums[facts.dimension :, :-1]
     sparse = bool(sp.issparse(risk.X))
-    for block in _blocks(len(risk.y), 1 if sparse else d):
-        rows, y = risk.bare_rows(block), risk.y[block].astype(np.float64)
+    for block in row_blocks(len(risk.y), 1 if sparse else max(d, risk.X.shape[1] - 1)):
+        rows, labels = risk.bare_rows(block), _labels(facts.loss, risk.y[block])
         squares = rows.multiply(rows) if sparse else rows**2
         norms = np.sqrt(np.asarray(squares.sum(axis=1))).ravel()
-        scale, labels = longest / np.maximum(norms, longest), np.clip(y, -bound, bound)
+        scale = longest / np.maximum(norms, longest)
         x: Any = sp.diags_array(scale) @ rows if sparse else rows * scale[:, None]
         counts = risk.counts[block]
         each: Any = sp.diags_array(counts.astype(np.float64)) @ x if sparse else x * counts[:, None]
         product = each.T @ x
         A[:d, :d] += product.toarray() if sparse else product
-        b[:d] += each.T @ labels
+        b[:, :d] += (each.T @ labels).T
         if facts.constant:
             A[:d, -1] += offset * np.asarray(each.sum(axis=0)).ravel()
-            b[-1] += offset * float(counts @ labels)
-        sums[-1, -1] += float(counts @ labels**2)
+            b[:, -1] += offset * (counts @ labels)
+        sums[-1, -1] += float(counts @ labels[:, -1] ** 2)
     return sums
 
 
-def _feature_norm(facts: RiskFacts) -> float:
+def _labels(loss: Loss, y: Any) -> Vector:
+    """Return labels as vectors, shape (rows, k): clipped numbers, or vertices of a simplex for classes."""
+    if isinstance(loss, OneVsRestLoss):
+        return np.asarray(simplex_vertices(loss.classes)[y.astype(np.int64)])
+    bound = label_bound(loss)
+    return np.asarray(np.clip(y.astype(np.float64), -bound, bound))[:, None]
+
+
+def feature_norm(facts: RiskFacts) -> float:
     """Return a bound on the l2 norm of a row without the constant feature."""
     constant = facts.constant / facts.row_norm_l2
     return facts.row_norm_l2 * math.sqrt(max((1 - constant) * (1 + constant), 1e-6))
@@ -328,7 +432,25 @@ def _offset(facts: RiskFacts, mu: float) -> float:
         noise, most = _SHARE_NOISE, _MOST_OFFSET_OF_CLASSES
     room = (noise * facts.n_records * mu * math.sqrt(2) / 3) ** 2 - 1
     wanted = 1 / math.sqrt(room) if room > 0 else most
-    return _feature_norm(facts) * min(max(wanted, _LEAST_OFFSET), most)
+    return feature_norm(facts) * min(max(wanted, _LEAST_OFFSET), most)
+
+
+def _sensitivity(facts: RiskFacts, offset: float) -> float:
+    """Return the l2 sensitivity of the computed moments: that of the class's proof, and rounding."""
+    n, r = facts.n_records, math.hypot(feature_norm(facts), offset)
+    if not _NORMS[0] <= r <= _NORMS[1]:  # fourth powers are taken of it
+        raise ArithmeticError(f"moments of rows of norm {r:.3g}")
+    # Rounding of sums of at most n products of two numbers of a record, in any order: the norms of a
+    # record's contributions to the three means are at most r^2, r^2 and, for the squared loss, sqrt(3/2)
+    # r^2.
+    squared = isinstance(facts.loss, SquaredLoss)
+    rounding = 2 * math.sqrt(3.5 if squared else 2) * r * r * (n + facts.dimension + 8) * 2.0**-52
+    return (3 / math.sqrt(2) * r * r / n + rounding) * (1 + 1e-12 + n * 2.0**-51)
+
+
+def _released_numbers(facts: RiskFacts) -> int:
+    products = label_columns(facts.loss) * facts.dimension
+    return int(_entries(facts).size + products + isinstance(facts.loss, SquaredLoss))
 
 
 def _entries(facts: RiskFacts) -> Any:
@@ -338,6 +460,6 @@ def _entries(facts: RiskFacts) -> Any:
     return flat[:-1] if facts.constant else flat
 
 
-def _blocks(n_records: int, width: int) -> list[slice]:
+def row_blocks(n_records: int, width: int) -> list[slice]:
     rows = max(1, _BLOCK // width)
     return [slice(k, k + rows) for k in range(0, n_records, rows)]

@@ -46,7 +46,7 @@ class AdditiveCard:
         """Return the joint rule, the points as a table, and the tree as a nested list."""
         lines = [markdown_cell(self.how), "", "| column | level | points |", "|---|---|---:|"]
         for column in self.card.columns:
-            name = markdown_cell(column.name)
+            name = markdown_cell(column.shown)
             lines += [f"| {name} | {markdown_cell(level)} | {points} |" for level, points in column.lines()]
         lines.append("")
         for row in self.tree.rows():
@@ -81,7 +81,7 @@ def additive_page(
     files = resources.files("privopt.mechanisms.estimators")
     page, style = ((files / name).read_text("utf-8") for name in ("additive.html", "page.css"))
     rows = "\n".join(
-        f'<tr><td>{escape(column.name)}</td><td>{escape(level)}</td><td class="n">{escape(points)}</td></tr>'
+        f'<tr><td>{escape(column.shown)}</td><td>{escape(level)}</td><td class="n">{escape(points)}</td></tr>'
         for column in card.card.columns
         for level, points in column.lines()
     )

@@ -45,6 +45,7 @@ from privopt.mechanisms.risk.choice import Choice, choose_risk_mechanism, natura
 from privopt.mechanisms.risk.mechanism import RealRelease, RiskMechanism
 from privopt.oracles.limits import Limits, check_limits, within
 from privopt.problems.arguments import check_type, told
+from privopt.problems.convex.losses import LogisticLoss, OneVsRestLoss
 from privopt.problems.convex.parsing import parse_regularizer, parse_set
 from privopt.problems.convex.regularizers import ElasticNet
 from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts, RowNorm
@@ -105,6 +106,7 @@ class BoundedFit(PrivateLinearModel):
         weights = self._class_weights(seen.targets, check_epsilon(self.epsilon))
         # The plan depends on public facts only.
         choice = self._choice(seen, schema, weights)
+        seen = _in_one_release(seen, choice, weights)
         planned = partial(self._planned, choice, seen, schema, weights.rest)
         plan = planned(weights.expected)
         _check_records(plan, in_memory)
@@ -128,9 +130,10 @@ class BoundedFit(PrivateLinearModel):
             risks = (within(clock, partial(made, number=k)) for k in range(seen.releases))
             releases = [plan.release(risk, source, limits=clock.rest) for risk in risks]
         self._keep(releases, plan, choice.reason, seen.targets, schema)
+        self.multinomial_ = isinstance(plan.facts.loss, OneVsRestLoss)
         self._keep_inference(releases, seen, schema)
         self.row_bound_ = None if self.data_norm is None else (seen.bound, self._row_norm)
-        coef, intercept = self._of_records(np.stack([release.point for release in releases]), seen, schema)
+        coef, intercept = self._of_records(np.vstack([release.point for release in releases]), seen, schema)
         return self._set(coef, intercept + seen.targets.centre, spend)
 
     def _keep_inference(self, releases: list[RealRelease], seen: Outline, schema: Schema | None) -> None:
@@ -327,6 +330,14 @@ def risk_of_table(model: BoundedFit, X: Any, y: Any) -> EmpiricalRisk:
     schema = None if model.schema is None else declared_schema(model.schema)
     table = read_unbooked(None, model._given(X, y, schema)[0], ())
     return risk_of(table, 0, None, model._facts(outline_of(table), schema, None))
+
+
+def _in_one_release(seen: Outline, choice: Choice, weights: ClassWeights) -> Outline:
+    """Return the outline with one release for all classes if the mechanism has one and weights are equal."""
+    logistic = isinstance(seen.targets.loss, LogisticLoss) and seen.releases > 1
+    if logistic and choice.kind.takes_classes and np.all(weights.expected == weights.expected[0]):
+        return seen.in_one_release()
+    return seen
 
 
 def _check_records(plan: RiskMechanism, in_memory: bool) -> None:

@@ -16,10 +16,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 
+from privopt.mechanisms.convex.perturbation_with_hessian import PerturbationWithHessian
+from privopt.mechanisms.convex.subset_statistics import SubsetStatistics
+from privopt.mechanisms.convex.sufficient_statistics import SufficientStatistics
 from privopt.mechanisms.discrete.subset import SubsetPlan
+from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.mechanisms.estimators.column_choice import (
     SchemaFacts,
     SubsetChoice,
+    by_moments,
     checked_norm,
     checked_size,
     declared_facts,
@@ -33,12 +38,14 @@ from privopt.mechanisms.estimators.labels import (
 )
 from privopt.mechanisms.estimators.persons import fit_persons
 from privopt.mechanisms.estimators.predictions import by_parts
-from privopt.mechanisms.estimators.prepared import Targets
-from privopt.mechanisms.estimators.public_facts import declared_schema, leak
+from privopt.mechanisms.estimators.prepared import Outline, Targets
+from privopt.mechanisms.estimators.public_facts import declared_schema, leak, public_delta
 from privopt.mechanisms.estimators.validation import keep_arguments
 from privopt.mechanisms.estimators.weights import ClassWeights
+from privopt.mechanisms.privacy.accounting import gaussian_mu
+from privopt.mechanisms.privacy.parameters import check_epsilon
 from privopt.mechanisms.privacy.spend import PrivacySpend
-from privopt.mechanisms.risk.choice import natural_norm
+from privopt.mechanisms.risk.choice import Choice, natural_norm
 from privopt.oracles.limits import Limits, check_limits
 from privopt.problems.arguments import told
 from privopt.problems.convex.losses import Labels, LogisticLoss, Loss, SigmoidLoss, SquaredLoss
@@ -58,7 +65,7 @@ from privopt.mechanisms.inference.coefficients import Coefficients
 from privopt.mechanisms.inference.interface import LinearInference
 from privopt.mechanisms.inference.least_squares import LeastSquares
 from privopt.mechanisms.inference.logistic import LogisticMinimum
-from privopt.mechanisms.risk.mechanism import RealRelease
+from privopt.mechanisms.risk.mechanism import RealRelease, RiskMechanism
 
 Floats = NDArray[np.float64]
 
@@ -118,8 +125,10 @@ class PrivateLogisticRegression(Probabilities, _PrivateLinearClassifier, Summari
     Privacy: (epsilon, delta)-differential privacy for the fitted weights, for data sets that differ by
     *replacing one record*; n, d, the classes and every parameter below are public. Outside the guarantee:
     running time, whether data were refused (NaN, unknown labels, absurdly long rows), and for the
-    perturbation mechanisms whether fitting failed. With K > 2 classes there is one release per class, and
-    they share the budget evenly in the notion in which the mechanism composes: on full batches and under
+    perturbation mechanisms whether fitting failed. With K > 2 classes "sufficient-statistics" releases
+    moments once, with the noise of two classes, and the model is one discriminant of all classes. Any other
+    mechanism, and any with class weights, makes one release per class (one-vs-rest), and they share the
+    budget evenly in the notion in which the mechanism composes: on full batches and under
     output perturbation mu / sqrt(K) each (GDP), "dp-fw-l1" rho / K (zCDP), sampled
     mechanisms as one sequence of K times the steps, objective perturbation epsilon / K and delta / K.
     ``spend_`` states the whole, its note the share.
@@ -162,7 +171,9 @@ class PrivateLogisticRegression(Probabilities, _PrivateLinearClassifier, Summari
         coef_, intercept_: weights, shapes (1, d) and (1,), or a row per class.
         spend_: the privacy spend of the fit.
         noise_: the public parameters of the noise, and the number of steps.
-        releases_: the ``RealRelease`` of each row; not in loaded models.
+        multinomial_: whether the scores of several classes are log odds of one model, whose probabilities are
+            their softmax; otherwise one-vs-rest.
+        releases_: the ``RealRelease`` of each row, or of all if ``multinomial_``; not in loaded models.
         mechanism_, mechanism_reason_: the name of the mechanism in use, and why.
 
     Intervals: with two classes and mechanism="objective-perturbation-hessian" a part of the budget pays for a
@@ -178,6 +189,15 @@ class PrivateLogisticRegression(Probabilities, _PrivateLinearClassifier, Summari
     def mean_intervals(self, X: Any, confidence: float = 0.95) -> Floats:
         """Return intervals of the probability of the second class for records, shape (n, 2)."""
         return np.asarray(expit(super().mean_intervals(X, confidence)))
+
+    def _choice(self, seen: Outline, schema: Schema | None, weights: ClassWeights) -> Choice:
+        choice = super()._choice(seen, schema, weights)
+        if seen.releases > 1 and choice.kind is PerturbationWithHessian:
+            raise PrivacyParameterError(
+                f"{choice.kind.name} pays for Hessians, from which intervals of two classes follow; of "
+                f"{seen.releases} classes there are none: {choice.kind.instead}"
+            )
+        return choice
 
     def _released_inference(self, releases: list[RealRelease]) -> LogisticMinimum | None:
         minimum = releases[0].minimum
@@ -234,14 +254,19 @@ class PrivateLinearRegression(LinearRegressor, Summarised):
         loss: a loss for real labels such as ``HuberLoss(1.0)`` or ``BiweightLoss()`` in place of the squared
             one.
 
-        max_features: fit on this many columns, drawn at half of epsilon as by ``PrivateSubsetSelector``;
-            other weights are 0. X is a dense table. ``data_norm`` and ``norm`` are as there ("linf" by
-            default); with a schema its features are drawn, each level of a category by itself, and their
-            bounds are those of the schema. ``limits`` hold for the draw and for the fit each.
+        max_features: fit on this many columns; other weights are 0. ``mechanism`` "best-subset", and other
+            names: they are drawn at half of epsilon as by ``PrivateSubsetSelector``, and the fit on them has
+            the other half; X is a dense table, and with a schema each level of a category is a column.
+            "sufficient-statistics": they are the best subset on one release of noisy moments, which the
+            whole epsilon pays for; with a schema the levels of a category are one column, chosen together.
+            "auto" chooses by public facts, and draws where a category of a schema has several levels.
+            ``data_norm`` and ``norm`` are as in ``PrivateSubsetSelector`` ("linf" by default); a schema has
+            bounds of its own. ``limits`` hold for the draw and for the fit each.
 
     The other arguments and attributes are those of ``PrivateLogisticRegression``; ``coef_`` has shape (d,),
     ``intercept_`` is a float, and ``label_range_`` the range that predictions stay within; with
-    ``max_features`` ``support_`` is the mask of the chosen columns. "auto" is sufficient statistics for up to
+    ``max_features`` ``support_`` is the mask of the chosen features, and of moments ``support_path_`` has the
+    masks for 1, 2, ... columns, from the same release. "auto" is sufficient statistics for up to
     512 features without set or penalty.
 
     Intervals: the release of sufficient statistics is enough for confidence intervals of the coefficients of
@@ -280,34 +305,79 @@ class PrivateLinearRegression(LinearRegressor, Summarised):
         keep_arguments(self, locals())
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Fit the model, as ``BoundedFit.fit``; with ``max_features`` on the columns that it draws first."""
+        """Fit the model, as ``BoundedFit.fit``; with ``max_features`` on the columns that it chooses."""
         self.__dict__.pop("support_", None)
+        self.__dict__.pop("support_path_", None)
         if self.person is not None:
             return fit_persons(self, X, y)
-        return super().fit(X, y) if self.max_features is None else self._fit_on_columns(X, y)
-
-    def _fit_on_columns(self, X: Any, y: Any) -> Self:
+        if self.max_features is None:
+            return super().fit(X, y)
         check_limits(self.limits)
         encoding = self._encoding()
+        if self.mechanism == SufficientStatistics.name:
+            return self._fit_on_moments(X, y, encoding, "it was asked for")
+        return self._fit_on_columns(X, y, encoding)
+
+    def _fit_on_columns(self, X: Any, y: Any, encoding: SchemaFacts | None) -> Self:
+        """Fit on columns that the exponential mechanism draws; for "auto" by moments where that is better."""
         if encoding is None:
             norm, bound = checked_norm("linf" if self.norm is None else self.norm), self.data_norm
             given = unread_numbers(self, X, y)
         else:
             norm, bound, given = "linf", encoding.bound, unread_features(self, X, y, encoding)
-        facts = declared_facts(self, given, norm, bound)
         assert given.n_columns is not None
-        size = checked_size(self.max_features, given.n_columns)
+        size, reason = checked_size(self.max_features, given.n_columns), "it was asked for"
+        if self.mechanism == "auto":
+            mu = gaussian_mu(check_epsilon(self.epsilon), public_delta(self.delta, given.n_records))
+            moments, reason = by_moments(given.n_columns, size, self.epsilon, mu)
+            if moments and self._takes_moments(encoding):
+                return self._fit_on_moments(X, y, encoding, reason)
+        facts = declared_facts(self, given, norm, bound)
         first, rest = shared_epsilon(self.epsilon, _CHOICE_SHARE)
         plan = SubsetPlan.plan(given.n_columns, size, facts.bounds, epsilon=first)
         plan.check_records(given.n_records)
         choice = SubsetChoice(plan, facts, given, self.limits, self.insecure_seed)
         inner = _OnColumns(**self.get_params(deep=False))
         inner.max_features, inner.label_range, inner.schema = None, facts.label_range, None
-        inner.norm, inner.data_norm = _norm_on_columns(self.mechanism, facts.bounds, size)
+        if self.mechanism == SubsetPlan.name:
+            inner.mechanism = "auto"
+        inner.norm, inner.data_norm = _norm_on_columns(inner.mechanism, facts.bounds, size)
         inner.choice, inner.rest = choice, rest
         inner.fit(choice.chosen())
         self.row_bound_ = (facts.bounds.row, "l2") if norm == "l2" else None
         return self._take_over(inner, choice.mask, encoding)
+
+    def _takes_moments(self, encoding: SchemaFacts | None) -> bool:
+        """Whether noisy moments serve the same model: least squares on columns of one feature each."""
+        plain = self.convex_set is None and self.regularizer == "none" and self.loss is None
+        single = encoding is None or all(stop - start == 1 for start, stop in encoding.schema.spans)
+        return plain and single and self.steps is None
+
+    def _fit_on_moments(self, X: Any, y: Any, encoding: SchemaFacts | None, reason: str) -> Self:
+        """Fit on the best subset of columns on one release of noisy moments."""
+        inner = _OfMoments(**self.get_params(deep=False))
+        inner.max_features, inner.mechanism = None, SufficientStatistics.name
+        if encoding is not None:
+            inner.size = checked_size(self.max_features, len(encoding.schema.spans))
+            inner.fit(X, y)
+        else:
+            given = unread_numbers(self, X, y)
+            assert given.n_columns is not None
+            inner.size = checked_size(self.max_features, given.n_columns)
+            norm = checked_norm("linf" if self.norm is None else self.norm)
+            facts = declared_facts(self, given, norm, self.data_norm)
+            inner.label_range, inner.norm = facts.label_range, "l2"
+            inner.data_norm = _norm_on_columns(inner.mechanism, facts.bounds, given.n_columns)[1]
+            inner.fit(given.then(lambda pair: (facts.bounds.cut(pair[0], pair[1])[0], pair[1])))
+            inner.row_bound_ = (facts.bounds.row, "l2") if norm == "l2" else None
+        names = self.__dict__.get("feature_names_in_")
+        self.__dict__.update({name: value for name, value in vars(inner).items() if name.endswith("_")})
+        if names is not None:
+            self.feature_names_in_ = names
+        supports = inner.releases_[0].supports
+        self.support_path_, self.support_ = supports.masks, supports.masks[-1]
+        self.mechanism_reason_, self.inference_, self.coefficients_ = reason, None, None
+        return self
 
     def _encoding(self) -> SchemaFacts | None:
         """Return the schema of a fit on drawn columns and its bounds, if there is one."""
@@ -409,6 +479,20 @@ class PrivateLinearRegression(LinearRegressor, Summarised):
         """Return predictions, shape (n,), clipped to the label range."""
         predicted = self._scores(X)[:, 0]
         return predicted if self.label_range_ is None else np.clip(predicted, *self.label_range_)
+
+
+class _OfMoments(PrivateLinearRegression):
+    """Linear regression on the best subset of ``size`` columns on noisy moments."""
+
+    size: int
+
+    def _planned(
+        self, choice: Choice, seen: Outline, schema: Schema | None, epsilon: float, carried: Floats
+    ) -> RiskMechanism:
+        plan = super()._planned(choice, seen, schema, epsilon, carried)
+        assert isinstance(plan, SufficientStatistics)
+        spans = tuple((j, j + 1) for j in range(seen.columns)) if schema is None else schema.spans
+        return SubsetStatistics.of(plan, self.size, spans)
 
 
 class _OnColumns(PrivateLinearRegression):

@@ -28,11 +28,18 @@ class CardColumn:
         name: the name of the column.
         rows: (level, points) pairs; one level applies to a record.
         proportion: for numbers, (value, points) at both ends of a line; otherwise None.
+        title: its name for people, with label and unit if the schema declares them.
     """
 
     name: str
     rows: tuple[tuple[str, int], ...]
     proportion: tuple[tuple[str, float], tuple[str, float]] | None = None
+    title: str = ""
+
+    @property
+    def shown(self) -> str:
+        """The name that is printed."""
+        return self.title or self.name
 
     @property
     def points(self) -> tuple[float, ...]:
@@ -49,7 +56,8 @@ class CardColumn:
         """Return a dictionary for JSON."""
         levels = [{"level": level, "points": points} for level, points in self.rows]
         line = None if self.proportion is None else [list(end) for end in self.proportion]
-        return {"name": self.name, "levels": levels, "in_proportion": line}
+        title = {"title": self.title} if self.shown != self.name else {}
+        return {"name": self.name, **title, "levels": levels, "in_proportion": line}
 
     def lines(self) -> Iterator[tuple[str, str]]:
         """Yield levels and points as text."""
@@ -69,7 +77,7 @@ class Card:
 
     Attributes:
         columns: the columns with points, in the order of the schema.
-        unused: names of the columns without points.
+        unused: names of the columns without points, for people.
         base, threshold: integers.
         whole: whether every sum of points is an integer.
         classes: labels, (negative, positive).
@@ -142,7 +150,7 @@ class Card:
 
     def _repr_html_(self) -> str:
         """Return a table of the points for notebooks."""
-        rows = [(column.name, *line) for column in self.columns for line in column.lines()]
+        rows = [(column.shown, *line) for column in self.columns for line in column.lines()]
         return html_table(self.rule, ("column", "level", "points"), rows)
 
     def without_negative_points(self) -> Card:
@@ -208,7 +216,7 @@ class Card:
         lines += ["| column | level | points |", "|---|---|---:|"]
         for column in self.columns:
             lines += [
-                f"| {markdown_cell(column.name)} | {markdown_cell(a)} | {b} |" for a, b in column.lines()
+                f"| {markdown_cell(column.shown)} | {markdown_cell(a)} | {b} |" for a, b in column.lines()
             ]
         if self.unused:
             lines += ["", f"No points for {', '.join(map(markdown_cell, self.unused))}."]
@@ -241,9 +249,9 @@ def card_of(
     columns = []
     for column in schema.columns:
         own, left = np.split(left, [len(column.feature_names)])
-        columns.append(_column(column, own.tolist()))
+        columns.append(replace(card_column(column, own.tolist()), title=schema.titles[column.name]))
     whole = all(c.proportion is None for c in columns if c.used)
-    used, unused = [c for c in columns if c.used], [c.name for c in columns if not c.used]
+    used, unused = [c for c in columns if c.used], [c.shown for c in columns if not c.used]
     return Card(tuple(used), tuple(unused), base, 0, whole, classes, risks, spend, n_records, target)
 
 
@@ -253,7 +261,8 @@ def number(value: float) -> str:
     return text.replace("-", "\N{MINUS SIGN}")
 
 
-def _column(column: Column, points: list[int]) -> CardColumn:
+def card_column(column: Column, points: list[int]) -> CardColumn:
+    """Return the points of one column, level by level."""
     kind, _ = plain_column(column)
     if isinstance(kind, Numeric):
         slope, *rest = points

@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from privopt.mechanisms.estimators.booking import Unread, booked, unread_table
 from privopt.mechanisms.estimators.counting import check_number, unread_count_parts
 from privopt.mechanisms.estimators.labels import checked_labels, class_indices
+from privopt.mechanisms.estimators.persons import one_record_each
 from privopt.mechanisms.estimators.predictions import for_workers
 from privopt.mechanisms.estimators.rowwise import FreshModel, check_rowwise_scores, is_own
 from privopt.mechanisms.evaluation.bins import ScoreBins, bins_of
@@ -23,7 +24,9 @@ from privopt.mechanisms.evaluation.histogram import HistogramPlan, held_in
 from privopt.mechanisms.evaluation.intervals import Target, check_interval
 from privopt.mechanisms.evaluation.leaves import LeafPlan
 from privopt.mechanisms.evaluation.metrics import Evaluation
+from privopt.mechanisms.privacy.groups import PersonBudget
 from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.problems.arrays import record_counts, tallied
 from privopt.problems.errors import InvalidInputError
 from privopt.problems.parts import Parts, Whole
@@ -44,6 +47,7 @@ def evaluate(
     schema: Schema | None = None,
     target: Target = "population",
     confidence: float = 0.95,
+    person: str | None = None,
     ledger: Ledger | str | Path | None = None,
     insecure_seed: int | None = None,
 ) -> Evaluation | ClassEvaluation:
@@ -79,6 +83,9 @@ def evaluate(
         schema: a schema for synthetic rows, for a model without a schema of its own.
         target: the target of the intervals, "population" or "table"; see ``Evaluation``.
         confidence: confidence of each interval, in [0.5, 1).
+        person: the column of a table in memory that says whose a record is. The first record of each person
+            counts, and the guarantee is for replacing a person with all of its records; the number of persons
+            is public.
         ledger: a ``Ledger``, its path or URL: the spend is booked before a record is read, and stays booked
             when records are refused; no overdrafts.
         insecure_seed: reproducible noise for tests and demonstrations. *Voids the guarantee.*
@@ -99,12 +106,16 @@ def evaluate(
             f"{type(model).__name__} has {'no' if classes is None else len(classes)} classes"
             + (". To do: fit and evaluate one class against all others, as two labels" if more else "")
         )
+    if person is not None:
+        X, y = one_record_each(X, y, person, getattr(model, "schema_", None)), None
+    unit = "record" if person is None else "person"
     if len(classes) > 2:
         return _evaluate_classes(
             model,
             X,
             y,
             epsilon=epsilon,
+            unit=unit,
             target=target,
             confidence=confidence,
             ledger=ledger,
@@ -118,6 +129,7 @@ def evaluate(
     n = given.n_records
     bins = bins_of(model, n, epsilon)
     plan, source = HistogramPlan.plan(bins, epsilon=epsilon), NoiseSource(insecure_seed)
+    plan = replace(plan, spend=_of_unit(plan.spend, unit))
     if check is not None:
         plan = replace(plan, spend=plan.spend.relying_on(f"scores: {check.words}", checked=check.made))
     with booked(ledger, plan.spend_with(source), given) as table:
@@ -155,6 +167,7 @@ def _evaluate_classes(
     y: Any,
     *,
     epsilon: float,
+    unit: str,
     target: Target,
     confidence: float,
     ledger: Ledger | str | Path | None,
@@ -164,11 +177,19 @@ def _evaluate_classes(
     size = len(model.classes_)
     given = _unread(model, X, y, _predicted, model)
     n, plan, source = given.n_records, LeafPlan.plan(epsilon), NoiseSource(seed)
+    plan = replace(plan, spend=_of_unit(plan.spend, unit))
     with booked(ledger, replace(plan.spend, insecure_seed=source.insecure_seed), given) as table:
         held = np.sum(table.each(partial(_confusion_counts, size=size)), axis=0)
         check_number(int(np.sum(held)), n)
         histogram = plan.release_counts(held.reshape(size, size), source)
     return ClassEvaluation(histogram, tuple(model.classes_.tolist()), target, confidence)
+
+
+def _of_unit(spend: PrivacySpend, unit: str) -> PrivacySpend:
+    """Return the spend for a person with one record, if that is the unit of privacy."""
+    if unit == "record":
+        return spend
+    return PersonBudget(spend.epsilon, spend.delta, records=1).of_person(spend)
 
 
 class _Predicted(NamedTuple):

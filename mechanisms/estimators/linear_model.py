@@ -30,7 +30,7 @@ from privopt.mechanisms.estimators.validation import as_table, validated
 from privopt.mechanisms.privacy.parameters import check_positive
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.oracles.limits import Limits
-from privopt.problems.arguments import told
+from privopt.problems.arguments import check_type, told
 from privopt.problems.convex.risk import RowNorm
 from privopt.problems.errors import InvalidInputError
 from privopt.problems.tables.counted import CountedRecords
@@ -54,6 +54,7 @@ class PrivateLinearModel(BookedEstimator, SavedModel, BaseEstimator):  # type: i
     coef_: Any
     intercept_: Any
     alike: bool = False  # whether scores are bitwise independent of the other rows
+    multinomial_: bool = False  # whether scores are log odds of one model of all classes, not one-vs-rest
     row_bound_: tuple[float, RowNorm] | None = None  # declared bound, enforced in predictions too
 
     file_format = "privopt-linear/1"
@@ -116,6 +117,7 @@ class PrivateLinearModel(BookedEstimator, SavedModel, BaseEstimator):  # type: i
             "classes": self.classes_.tolist() if hasattr(self, "classes_") else None,
             "weights": np.atleast_2d(self.coef_).tolist(),
             "intercept": np.atleast_1d(self.intercept_).tolist(),
+            **({"multinomial": True} if self.multinomial_ else {}),
             **({} if self.label_range_ is None else {"label_range": list(self.label_range_)}),
             **({} if self.row_bound_ is None else {"rows": list(self.row_bound_)}),
             **({} if self.schema_ is None else {"schema": self.schema_.to_dict()}),
@@ -143,6 +145,9 @@ class PrivateLinearModel(BookedEstimator, SavedModel, BaseEstimator):  # type: i
             releases = 1 if len(fitted.classes_) == 2 else len(fitted.classes_)
             if len(coef) != releases:
                 raise InvalidInputError(f"{len(coef)} rows of weights for {len(fitted.classes_)} classes")
+        fitted.multinomial_ = check_type(
+            model.get("multinomial", False), bool, "whether a model is multinomial is true or false"
+        )
         given = model.get("label_range")  # files of earlier versions have none
         fitted.label_range_ = None if given is None else check_label_range(given)
         if "rows" in model:

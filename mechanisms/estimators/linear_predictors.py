@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import expit
+from scipy.special import expit, softmax
 from sklearn.base import RegressorMixin
 from sklearn.utils import Tags
 
@@ -74,12 +74,16 @@ class Probabilities:
     """Mixin with the class probabilities of models fitted with the logistic loss."""
 
     classes_: NDArray[Any]
+    multinomial_: bool
     _scores: Callable[[Any], Floats]
 
     @by_parts
     def predict_proba(self, X: Any) -> Floats:
         """Return class probabilities, shape (n, classes); one-vs-rest ones are normalised to sum 1."""
-        p = expit(self._scores(X))
+        scores = self._scores(X)
+        if self.multinomial_:
+            return np.asarray(softmax(scores, axis=1))
+        p = expit(scores)
         if len(self.classes_) == 2:
             return np.column_stack([1 - p, p])
         total = np.sum(p, axis=1, keepdims=True)

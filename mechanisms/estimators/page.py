@@ -114,7 +114,7 @@ def _box(box: str, column: CardColumn, largest: float) -> str:
     rows = []
     if column.proportion is not None:
         (low, first), (high, last) = column.proportion
-        ends = {"start": number(first), "end": number(last), "name": escape(column.name)}
+        ends = {"start": number(first), "end": number(last), "name": escape(column.shown)}
         rows.append(_LINE.substitute(low=low, high=high, first=first, last=last, **ends))
     for level, points in column.rows:
         rows.append(
@@ -127,7 +127,7 @@ def _box(box: str, column: CardColumn, largest: float) -> str:
                 text=number(points),
             )
         )
-    return f"<fieldset><legend>{breakable(column.name)}</legend>{''.join(rows)}</fieldset>"
+    return f"<fieldset><legend>{breakable(column.shown)}</legend>{''.join(rows)}</fieldset>"
 
 
 def _risks(card: Card) -> str:

@@ -33,6 +33,7 @@ from privopt.problems.errors import InvalidInputError
 from privopt.problems.tables.frames import columns_of, missing_columns
 from privopt.problems.tables.partitions import is_dask
 from privopt.problems.tables.persons import Persons
+from privopt.problems.tables.schema import Schema
 from privopt.problems.tables.sources import is_engine_table
 
 Model = TypeVar("Model", bound=BookedEstimator)
@@ -83,6 +84,22 @@ def fit_persons(estimator: Model, X: Any, y: Any) -> Model:
     if hasattr(planned.model, "target_") and isinstance(name, str):
         estimator.target_ = name  # type: ignore[attr-defined]
     return estimator
+
+
+def one_record_each(X: Any, y: Any, person: object, schema: Schema | None) -> Unread[Any]:
+    """Return the first record of each person, unread; their number is that of persons.
+
+    Raises:
+        InvalidInputError: see ``fit_persons``.
+    """
+    given, persons = _opened_table(X, y, person, schema)
+    places = persons.places(1)
+
+    def read() -> tuple[Any, Any]:
+        table, labels = given._read()
+        return _taken(table, places), _taken(labels, places)
+
+    return Unread(persons.count, read, given.n_columns, given.given)
 
 
 def plan_persons(estimator: BookedEstimator, places: Unread[Any]) -> RecordFit:
@@ -147,14 +164,23 @@ def _opened(estimator: BookedEstimator, X: Any, y: Any) -> tuple[Unread[Any], Pe
     Raises:
         InvalidInputError: see ``fit_persons``.
     """
-    person = estimator.person
-    if not isinstance(person, str):
-        raise InvalidInputError(f"person must be the name of a column, got {told(person)}")
     if is_part():
         raise InvalidInputError(
             "person is not supported where several releases are booked as one, as in PrivateSearchCV and "
             "with a learned schema"
         )
+    schema = _params(estimator).get("schema")
+    return _opened_table(X, y, estimator.person, None if schema is None else declared_schema(schema))
+
+
+def _opened_table(X: Any, y: Any, person: object, schema: Schema | None) -> tuple[Unread[Any], Persons]:
+    """Return the unread table without its column of persons, and the persons.
+
+    Raises:
+        InvalidInputError: a table in an engine or in partitions, or no such column.
+    """
+    if not isinstance(person, str):
+        raise InvalidInputError(f"person must be the name of a column, got {told(person)}")
     if isinstance(X, Unread):
         X, y = X._read()
     if is_engine_table(X) or is_dask(X):
@@ -162,14 +188,13 @@ def _opened(estimator: BookedEstimator, X: Any, y: Any) -> tuple[Unread[Any], Pe
             "person takes tables in memory, as engines and partitions do not keep the rows of a person in "
             "order. To do: X.to_pandas() or X.compute(), or one record a person by a query"
         )
-    known, table = _params(estimator), as_table(X)
+    table = as_table(X)
     names = list(map(str, getattr(table, "columns", ())))
     if person not in names:
         what = (
             f"no {missing_columns([person], names)}" if names else "X has no named columns: give a data frame"
         )
         raise InvalidInputError(f"person: {what}")
-    schema = None if known.get("schema") is None else declared_schema(known["schema"])
     if schema is not None and any(column.name == person for column in schema.columns):
         raise InvalidInputError(f"the schema declares {person!r}, the column of persons, which is no feature")
     given = unread_table(table.drop(columns=[person]), y, schema, columns_of)

@@ -19,7 +19,7 @@ from sklearn.utils import assert_all_finite
 from privopt.mechanisms.estimators.validation import without_values
 from privopt.problems.arrays import record_counts, tallied
 from privopt.problems.convex.coded import CodedRows
-from privopt.problems.convex.losses import Loss, WeightedLoss
+from privopt.problems.convex.losses import Loss, OneVsRestLoss, WeightedLoss
 from privopt.problems.convex.partitioned import PartitionedRisk, PartRisk
 from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts, RowNorm
 from privopt.problems.errors import InvalidInputError
@@ -52,6 +52,13 @@ class Targets(NamedTuple):
         loss = WeightedLoss(self.loss, float(np.max(weights)))
         return self._replace(labels=[carried * y for y in self.labels], loss=loss)
 
+    def labels_for(self, loss: Loss, number: int, weights: Floats | None) -> Floats:
+        """Return label vector ``number`` with class weights; for all classes in one release their indices."""
+        if isinstance(loss, OneVsRestLoss):
+            assert self.number is not None
+            return self.number.astype(np.float64)
+        return self.weighted(weights).labels[number]
+
 
 class Prepared(NamedTuple):
     """Encoded records of a table or of a part of it.
@@ -80,6 +87,12 @@ class Outline(NamedTuple):
     names: tuple[str, ...]
     middle: Floats | None
     bound: float
+
+    def in_one_release(self) -> Outline:
+        """The outline of a fit of all classes by one release, without class weights."""
+        assert self.targets.classes is not None
+        loss = OneVsRestLoss(len(self.targets.classes))
+        return self._replace(releases=1, targets=self.targets._replace(loss=loss))
 
 
 def _outline(part: Prepared) -> Outline:
@@ -136,7 +149,7 @@ def risk_of(table: Parts, number: int, weights: Floats | None, facts: RiskFacts)
 def _risk_in_memory(part: Prepared, number: int, weights: Floats | None, facts: RiskFacts) -> EmpiricalRisk:
     return EmpiricalRisk(
         part.features,
-        part.targets.weighted(weights).labels[number],
+        part.targets.labels_for(facts.loss, number, weights),
         facts.loss,
         row_norm=facts.row_norm,
         norm=facts.norm,
@@ -148,7 +161,7 @@ def _risk_in_memory(part: Prepared, number: int, weights: Floats | None, facts: 
 def _risk_of_part(part: Prepared, number: int, weights: Floats | None, facts: RiskFacts) -> EmpiricalRisk:
     if part.counts is not None:  # counted records, prepared as a whole table of them is
         return _risk_in_memory(part, number, weights, facts)
-    return PartRisk(part.features, part.targets.weighted(weights).labels[number], facts, part.bound)
+    return PartRisk(part.features, part.targets.labels_for(facts.loss, number, weights), facts, part.bound)
 
 
 def risk_facts(n: int, d: int, loss: Loss, bound: float, norm: RowNorm, intercept: bool) -> RiskFacts:

@@ -100,7 +100,13 @@ def statement_with(schema: Schema, table: str, expression: str, added: Mapping[s
     taken = {column.name.lower() for column in schema.columns}
     columns = ",\n  ".join(["*", *(f"{value} AS {free_name(name, taken)}" for name, value in added.items())])
     inner = f"SELECT {TABLE}.*, {expression} AS {alias_of(expression)} FROM {identifier(table)} AS {TABLE}"
-    return f"SELECT {columns}\nFROM (\n{inner}\n) AS scored\n"
+    return f"{_comments(schema)}SELECT {columns}\nFROM (\n{inner}\n) AS scored\n"
+
+
+def _comments(schema: Schema) -> str:
+    """Return a line of comment for each column with a label or a unit; all of its text is of one line."""
+    shown = [(name, title) for name, title in schema.titles.items() if name != title]
+    return "".join(f"-- {name if name.isprintable() else ascii(name)}: {title}\n" for name, title in shown)
 
 
 def free_name(name: str, taken: set[str]) -> str:

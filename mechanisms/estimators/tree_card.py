@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from html import escape
-from textwrap import wrap
+from textwrap import TextWrapper
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,6 +28,17 @@ _INK, _SOFT, _COLOURS = "#1c2430", "#5b6675", ("#cfdfea", "#e9cbbf", "#e8e3f3", 
 
 # By column, which of its codes a record can have.
 Codes = dict[int, Bools]
+
+
+class _AtSeparators(TextWrapper):
+    """Wrapping in which a long name breaks after a separator rather than within a word."""
+
+    def _split(self, text: str) -> list[str]:
+        return [part for part in re.split(r"(\s+)|(?<=[_./:-])(?=\w)", text) if part]
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    return _AtSeparators(width).wrap(text) or [""]
 
 
 class Row(NamedTuple):
@@ -214,7 +226,7 @@ class TreeCard:
         for row in self.rows():
             left = _PAD + _STEP * row.depth
             room = _WIDTH - left - _PAD - (_PILL if row.leaf is not None else 0)
-            text = wrap(row.condition, max(8, int(room / _LETTER))) or [""]
+            text = _wrapped(row.condition, max(8, int(room / _LETTER)))
             height = _LINE * len(text) + 2 * _PAD
             del open_at[row.depth + 1 :]
             if row.depth:

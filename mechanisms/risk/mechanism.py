@@ -33,6 +33,7 @@ from privopt.mechanisms.registry import Family
 from privopt.mechanisms.risk.iteration import Method, Output, Run, StepClock, choose_output, noisy_iteration
 from privopt.mechanisms.risk.sets import check_facts, check_regularizer, checked_set, default_start
 from privopt.mechanisms.risk.step_counts import typical_distance
+from privopt.mechanisms.risk.support_path import SupportPath
 from privopt.oracles.convex.smooth import SmoothCertificate
 from privopt.oracles.limits import Limits, started, within
 from privopt.problems.convex.regularizers import NO_REGULARIZER, ElasticNet, Vector
@@ -52,13 +53,14 @@ class RealRelease:
     ``certificate`` is *not* private, and is left out when a release is printed or pickled.
 
     Attributes:
-        point: the parameter, shape (dimension,).
+        point: the parameter, shape (dimension,); a row per class if one release has models of several.
         spend: total cost of the releases of the plan, which share it.
         noise: the public parameters of the noise.
         certificate: the evidence for the perturbed minimum, if any.
         share: the released share of positive records, if the release contains it.
         moments: the released second moments of features and numeric labels, if it contains them.
         minimum: the point with the released Hessian at it, if it contains one.
+        supports: the best subsets of columns, if the point is a model on one.
     """
 
     point: Vector
@@ -68,6 +70,7 @@ class RealRelease:
     share: NoisyShare | None = None
     moments: NoisyMoments | None = dataclasses.field(default=None, repr=False)
     minimum: NoisyMinimum | None = dataclasses.field(default=None, repr=False)
+    supports: SupportPath | None = dataclasses.field(default=None, repr=False)
 
     def __getstate__(self) -> dict[str, Any]:
         fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
@@ -126,7 +129,8 @@ class RiskMechanism(ABC):
     all records, which parts of a table can add up, or samples single records; ``natural_norm``, the norm of
     rows that determines its noise; and its requirements: ``takes_steps`` (their number can be chosen),
     ``takes_set`` (otherwise the whole space alone), ``wants_bounded_set`` (with a default: ``default_set``),
-    ``takes_l1`` (a penalty), ``convex_only`` (losses), with the mechanisms to use ``instead``.
+    ``takes_l1`` (a penalty), ``convex_only`` (losses), with the mechanisms to use ``instead``; and
+    ``takes_classes``, whether one release with ``OneVsRestLoss`` has a model for each of several classes.
 
     Attributes:
         facts: public facts about the data.
@@ -145,6 +149,7 @@ class RiskMechanism(ABC):
     wants_bounded_set: ClassVar[bool] = False
     takes_l1: ClassVar[bool] = True
     convex_only: ClassVar[bool] = False
+    takes_classes: ClassVar[bool] = False
     instead: ClassVar[str] = "use dp-pgd"
 
     facts: RiskFacts

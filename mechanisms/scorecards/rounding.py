@@ -67,6 +67,24 @@ def candidate_cards(weights: Floats, facts: CardFacts) -> tuple[IntArray, IntArr
     return found, np.stack([intercepts(card, facts) for card in found])
 
 
+def class_points(weights: Floats, facts: CardFacts) -> IntArray:
+    """Round the weights of several classes, shape (K, d), at one common scale, which keeps their order.
+
+    What all classes share is subtracted, and the weights of a column's levels are centred; neither changes a
+    difference of two scores. The facts must have an intercept.
+    """
+    real = weights - np.mean(weights, axis=0)
+    for start, stop in facts.columns:
+        if stop - start > 1:
+            centre = np.mean(real[:, start:stop], axis=1)
+            real[:, start:stop] -= centre[:, None]
+            real[:, -1] += centre
+    low, high = facts.lattice.low, facts.lattice.high
+    scale = _largest_scale(np.abs(real), np.where(real > 0, high, -low))
+    rounded = np.clip(np.rint(np.clip(real * scale, -(2.0**50), 2.0**50)), low, high)
+    return np.asarray(rounded, dtype=np.int64)
+
+
 def _largest_scale(sizes: Floats, bounds: NDArray[np.int64]) -> float:
     """Return the largest scale at which every weight with a non-zero bound stays within it."""
     free = (bounds > 0) & (sizes > 0)

@@ -119,6 +119,37 @@ class LogisticLoss(Loss):
 
 
 @dataclass(frozen=True)
+class OneVsRestLoss(LogisticLoss):
+    """Logistic loss of the first class against all others, y = 0, 1, ... the index of a record's class.
+
+    The labels tell all classes apart, so one release of moments with them serves every class.
+
+    Args:
+        classes: the number of classes, >= 2.
+    """
+
+    classes: int
+
+    labels = Labels.REAL
+
+    def __post_init__(self) -> None:
+        if check_real(self.classes, "classes") < 2 or not float(self.classes).is_integer():
+            raise InvalidInputError(f"classes must be an integer of at least 2, got {self.classes}")
+
+    def check_labels(self, y: ArrayLike) -> NDArray[np.float64]:
+        labels = super().check_labels(y)
+        if not np.all(np.isin(labels, np.arange(self.classes))):
+            raise InvalidInputError(f"labels must be class indices from 0 to {self.classes - 1}")
+        return labels
+
+    def value(self, z: RealArray, y: RealArray) -> RealArray:
+        return super().value(z, _first(y))
+
+    def slope(self, z: RealArray, y: RealArray) -> RealArray:
+        return super().slope(z, _first(y))
+
+
+@dataclass(frozen=True)
 class SigmoidLoss(Loss):
     """1 / (1 + exp(y z)), y = -1 or +1: a smooth count of errors, not convex.
 
@@ -326,6 +357,11 @@ class BiweightLoss(Loss):
 
 def _normal_density(z: RealArray) -> RealArray:
     return np.exp(-0.5 * z * z) / math.sqrt(2 * math.pi)
+
+
+def _first(y: RealArray) -> RealArray:
+    """Return +1 for records of the first class, -1 for others."""
+    return np.where(y == 0, y.dtype.type(1), y.dtype.type(-1))
 
 
 def _positive(name: str, value: float) -> None:

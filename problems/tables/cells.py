@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 # Positions of cells that match no declared level.
 UNDECLARED, MISSING, UNREADABLE = -1, -2, -3
 
-_BLANKS = " \t\n\r\v\f"
+BLANKS = " \t\n\r\v\f"
 # Missing-value markers of numeric columns, in lower case.
 USUAL_MARKERS = frozenset(
     [
@@ -40,7 +40,7 @@ USUAL_MARKERS = frozenset(
 _WORDS = {"true": 1.0, "false": 0.0}
 _WORDS |= {sign + word: math.inf for sign in ("", "+") for word in ("inf", "infinity")}
 _WORDS |= {"-inf": -math.inf, "-infinity": -math.inf}
-_NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
+NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
 # Arrow and Python convert these texts to the same floats; they neither overflow nor underflow.
 _USUAL_NUMBER = r"^-?[0-9]{1,40}(\.[0-9]{1,40})?([eE][+-]?[0-9]{1,2})?$"
 ABSENT = (type(None), type(pd.NA), type(pd.NaT))
@@ -88,13 +88,13 @@ class Numbers(NamedTuple):
 
 
 def _word(text: str) -> str:
-    return text.strip(_BLANKS).lower()
+    return text.strip(BLANKS).lower()
 
 
 def number_in(text: str) -> float | None:
     """Parse a text: its number, NaN for a usual missing-value marker, None for any other text."""
-    stripped = text.strip(_BLANKS)
-    if _NUMBER.fullmatch(stripped):
+    stripped = text.strip(BLANKS)
+    if NUMBER.fullmatch(stripped):
         return float(stripped)
     word = stripped.lower()
     return math.nan if word in USUAL_MARKERS else _WORDS.get(word)

@@ -13,7 +13,7 @@ import itertools
 import math
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -34,16 +34,16 @@ from privopt.problems.tables.cells import (
     read_numbers,
     text_positions,
 )
+from privopt.problems.tables.notation import Notation
 from privopt.problems.tables.values import (
     FEATURE_LIMIT,
+    Real,
     Refused,
     check_exact,
     plain,
     rational,
     refusal,
 )
-
-Real = int | float | str | Fraction
 
 
 class Column(ABC):
@@ -130,6 +130,7 @@ class Number(Column):
     outside: Literal["clip", "refuse"]
     missing: Fraction | None
     na_values: tuple[str | float, ...]
+    notation: Notation
 
     @property
     @abstractmethod
@@ -146,11 +147,12 @@ class Number(Column):
 
     @cached_property
     def markers(self) -> Markers:
-        return Markers.of(self.na_values)
+        written = (self.notation.rewritten(m) for m in self.na_values if isinstance(m, str))
+        return Markers.of([*self.na_values, *written])
 
     def read(self, values: Any) -> Numbers:
         """Convert cells to numbers, each by itself."""
-        return read_numbers(values, self.markers)
+        return read_numbers(self.notation.usual(values), self.markers)
 
     @property
     def gap(self) -> int | None:
@@ -197,6 +199,8 @@ class Numeric(Number):
             number; None refuses such cells.
         na_values: missing-value markers in addition to the usual ones ("NA", "?", ...): texts, and numbers
             like -999.
+        decimal, thousands, symbols, words: how text writes numbers: "1.234,5 EUR" with ",", "." and ["EUR"];
+            words are numbers of their own, {"none": 0}. See ``Notation``.
 
     Raises:
         SchemaError: low >= high, step <= 0 or above high - low, zero == one, missing outside the bounds, or
@@ -212,6 +216,7 @@ class Numeric(Number):
     outside: Literal["clip", "refuse"]
     missing: Fraction | None
     na_values: tuple[str | float, ...]
+    notation: Notation
 
     def __init__(
         self,
@@ -224,8 +229,13 @@ class Numeric(Number):
         outside: Literal["clip", "refuse"] = "clip",
         missing: Real | None = None,
         na_values: Sequence[str | float] = (),
+        decimal: str = ".",
+        thousands: str | None = None,
+        symbols: Sequence[str] = (),
+        words: Mapping[str, Real] | None = None,
     ) -> None:
         check_declaration(self, name, outside, ("clip", "refuse"), na_values)
+        object.__setattr__(self, "notation", Notation.of(name, decimal, thousands, symbols, words))
         given = {"low": low, "high": high, "step": step}
         given |= {"zero": low if zero is None else zero, "one": high if one is None else one}
         for key, value in given.items():
@@ -313,6 +323,11 @@ class Numeric(Number):
         low, high = float(self.low), float(self.high)
         return sum(t <= low for t in found), [t for t in found if low < t <= high]
 
+    def binned(self, edges: Sequence[Real]) -> Binned:
+        """Return bins of the same column, whose cells are read alike."""
+        notation = self.notation.to_dict()
+        return Binned(self.name, edges, self.outside, self.missing, self.na_values, **notation)
+
     def threshold(self, k: int) -> float:
         """Return the smallest 64-bit float that is rounded to the k-th grid point or a higher one."""
         border = self.low + (k - Fraction(1, 2)) * self.step
@@ -345,7 +360,7 @@ class Numeric(Number):
         if self.one != self.high:
             result["one"] = plain(self.one)
         result["outside"] = self.outside
-        return result | _plain_missing(self.missing) | plain_markers(self.na_values)
+        return result | _plain_missing(self.missing) | plain_markers(self.na_values) | self.notation.to_dict()
 
 
 @dataclass(frozen=True)
@@ -475,6 +490,8 @@ class Binned(Number):
             number; None refuses such cells.
         na_values: missing-value markers in addition to the usual ones ("NA", "?", ...): texts, and numbers
             like -999.
+        decimal, thousands, symbols, words: how text writes numbers: "1.234,5 EUR" with ",", "." and ["EUR"];
+            words are numbers of their own, {"none": 0}. See ``Notation``.
 
     Raises:
         SchemaError: fewer than two edges, edges that do not increase, or ``missing`` outside them.
@@ -485,6 +502,7 @@ class Binned(Number):
     outside: Literal["clip", "refuse"]
     missing: Fraction | None
     na_values: tuple[str | float, ...]
+    notation: Notation
 
     def __init__(
         self,
@@ -493,8 +511,13 @@ class Binned(Number):
         outside: Literal["clip", "refuse"] = "clip",
         missing: Real | None = None,
         na_values: Sequence[str | float] = (),
+        decimal: str = ".",
+        thousands: str | None = None,
+        symbols: Sequence[str] = (),
+        words: Mapping[str, Real] | None = None,
     ) -> None:
         check_declaration(self, name, outside, ("clip", "refuse"), na_values)
+        object.__setattr__(self, "notation", Notation.of(name, decimal, thousands, symbols, words))
         if isinstance(edges, str) or not isinstance(edges, Sequence) or len(edges) < 2:
             raise SchemaError(f"column {name!r}: edges must be a list of at least two numbers")
         object.__setattr__(self, "edges", tuple(rational(e, name, "edges") for e in edges))
@@ -565,7 +588,7 @@ class Binned(Number):
     def to_dict(self) -> dict[str, Any]:
         edges = [plain(e) for e in self.edges]
         found = {"kind": "binned", "name": self.name, "edges": edges, "outside": self.outside}
-        return found | _plain_missing(self.missing) | plain_markers(self.na_values)
+        return found | _plain_missing(self.missing) | plain_markers(self.na_values) | self.notation.to_dict()
 
 
 def _text(q: Fraction) -> str:

@@ -18,6 +18,7 @@ from privopt.problems.errors import SchemaError, did_you_mean
 from privopt.problems.tables.cells import NO_MARKERS, Markers, Numbers, is_marker
 from privopt.problems.tables.columns import Binned, check_declaration, plain_markers
 from privopt.problems.tables.days import Parser, day_parser, read_days
+from privopt.problems.tables.notation import PLAIN
 from privopt.problems.tables.values import Refused
 
 # Days are written as the number YYYYMMDD. The difference of two such numbers is 10,000 for a year or more of
@@ -86,6 +87,7 @@ class Date(Binned):
             )
         at = None if age_at is None else _declared_day(age_at, where, "age_at")
         day_parser(where, format)
+        object.__setattr__(self, "notation", PLAIN)
         found = range(1, len(PARTS[part]) + 2) if part else _declared_edges(edges, at, where)
         for key, value in (("part", part), ("age_at", at), ("format", format)):
             object.__setattr__(self, key, value)

@@ -20,6 +20,7 @@ from privopt.problems.tables.columns import Binned, Categorical, Column, Number,
 from privopt.problems.tables.date_expressions import date_number
 from privopt.problems.tables.dates import Date
 from privopt.problems.tables.missing import plain_column
+from privopt.problems.tables.notation import PLAIN
 from privopt.problems.tables.sources import ibis_library
 from privopt.problems.tables.values import Refused
 
@@ -44,13 +45,13 @@ class Cell:
         value: the column.
         where: its name, for errors.
         engine: the name of its Ibis backend.
-        markers: missing-value markers of a numeric column of features; None for labels.
+        column: the declaration of a column of features; None for labels.
 
     Raises:
         SchemaError: a type whose values have different meanings in different engines, such as times.
     """
 
-    def __init__(self, value: Any, where: str, engine: str, markers: Markers | None = None) -> None:
+    def __init__(self, value: Any, where: str, engine: str, column: Column | None = None) -> None:
         kind = value.type()
         self.where, self.text = where, kind.is_string()
         if not (
@@ -67,8 +68,8 @@ class Cell:
             raise SchemaError(f"{where}: {kind} has more than {_SHORT_DECIMALS} digits; cast it to a double")
         self.kind, self.engine = kind, engine
         self.raw = value
-        if engine == "sqlite" and markers is not None and not self.text:
-            self.raw = _parsed_text(value, markers)
+        if engine == "sqlite" and isinstance(column, Number | Categorical) and not self.text:
+            self.raw = _parsed_text(value, column)
         self.value = _exact_text(value, engine) if self.text else value
 
     @property
@@ -144,7 +145,7 @@ def feature_cell(value: Any, column: Column, engine: str) -> Cell:
     assert isinstance(plain, Number | Categorical)
     if isinstance(plain, Date):
         return Cell(date_number(value, plain, engine), f"column {column.name!r}", engine)
-    return Cell(value, f"column {column.name!r}", engine, plain.markers)
+    return Cell(value, f"column {column.name!r}", engine, plain)
 
 
 def column_code(cell: Cell, column: Column) -> Any:
@@ -335,12 +336,13 @@ def _double(value: float) -> Any:
     return x
 
 
-def _parsed_text(value: Any, markers: Markers) -> Any:
+def _parsed_text(value: Any, column: Number | Categorical) -> Any:
     """Parse texts in a numeric column of SQLite as ``cells`` does; those that are no numbers stay text."""
     ibis = ibis_library()
+    notation = column.notation if isinstance(column, Number) else PLAIN
 
     def parsed(text: str) -> float | str:
-        found = written_number(text, markers)
+        found = written_number(notation.rewritten(text), column.markers)
         return text if found is None else found
 
     kind = value.type()

@@ -13,11 +13,12 @@ import numpy as np
 from privopt.problems.discrete.lattice import IntArray
 from privopt.problems.discrete.predicates import Bools, PredicateTable
 from privopt.problems.errors import SchemaError
-from privopt.problems.tables.columns import Binned, Categorical, Column, Numeric, Real
+from privopt.problems.tables.columns import Binned, Categorical, Column, Numeric
 from privopt.problems.tables.dates import Date
+from privopt.problems.tables.display import UNNAMED, Display
 from privopt.problems.tables.missing import MissingLevel, plain_column
 from privopt.problems.tables.schema import Schema
-from privopt.problems.tables.values import plain
+from privopt.problems.tables.values import Real, plain
 
 # Number of evenly spaced cuts of a numeric column, and the further ones of amounts and counts, whose range
 # starts near 0 and which are mostly small: fractions of the range, each half of the next. On synthetic
@@ -40,6 +41,7 @@ class Predicate:
         value: the cut, as a number, or the category; None for "missing".
         truths: the answer to each code of the column, by the coarse schema; shape (codes,).
         missing: the code of a missing value; None if missing values are refused.
+        display: label and unit of the column.
     """
 
     column: int
@@ -48,6 +50,7 @@ class Predicate:
     value: Any
     truths: Bools
     missing: int | None
+    display: Display = UNNAMED
 
     @property
     def gap(self) -> bool | None:
@@ -61,14 +64,16 @@ class Predicate:
             true: the answer.
             possible: the codes that a record can have at this question; shape (codes,). None: all.
         """
+        shown = self.name if self.display.label is None else self.display.label
         if self.kind == "missing":
-            return f"{self.name} is {'missing' if true else 'known'}"
+            return f"{shown} is {'missing' if true else 'known'}"
         sign = {("below", True): "<", ("below", False): "\N{GREATER-THAN OR EQUAL TO}"}.get(
             (self.kind, true), "=" if true else "\N{NOT EQUAL TO}"
         )
         here = self.missing is not None and (possible is None or bool(possible[self.missing]))
         also = " or missing" if here and self.gap == true else ""
-        return f"{self.name} {sign} {self.value}{also}"
+        unit = f" {self.display.unit}" if self.display.unit is not None and self.kind == "below" else ""
+        return f"{shown} {sign} {self.value}{unit}{also}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,7 +103,8 @@ class Predicates:
             SchemaError: no column distinguishes records, or a custom kind of column.
         """
         columns = [_coarse(column) for column in schema.columns]
-        asked = (q for k, column in enumerate(columns) for q in _questions(k, column))
+        shown = zip(columns, schema.displays, strict=True)
+        asked = (q for k, (column, display) in enumerate(shown) for q in _questions(k, column, display))
         questions = [q for q in asked if 0 < int(np.count_nonzero(q.truths)) < len(q.truths)]
         if not questions:
             raise SchemaError("no column of the schema has two distinct values")
@@ -150,7 +156,7 @@ def _coarse(column: Column) -> Column:
         return column
     inner = [kind.threshold(k) for k in _grid_cuts(kind)]
     edges: list[Real] = [kind.low, *(t for t in inner if float(kind.low) < t < float(kind.high)), kind.high]
-    binned = Binned(kind.name, edges, kind.outside, kind.missing, kind.na_values)
+    binned = kind.binned(edges)
     return MissingLevel(binned) if has_level else binned
 
 
@@ -174,12 +180,12 @@ def _code_table(column: Column) -> IntArray:
     return table
 
 
-def _questions(place: int, column: Column) -> Iterator[Predicate]:
+def _questions(place: int, column: Column, display: Display) -> Iterator[Predicate]:
     kind, has_level = plain_column(column)
     codes = np.arange(column.n_codes)
 
     def made(name: str, value: Any, truths: Bools) -> Predicate:
-        return Predicate(place, column.name, name, value, truths, column.gap)
+        return Predicate(place, column.name, name, value, truths, column.gap, display)
 
     if isinstance(kind, Date):
         yield from (made(*asked) for asked in _date_questions(kind, codes))

@@ -28,6 +28,8 @@ from privopt.problems.programs.parsing import parse_constraints
 from privopt.problems.tables.cells import MISSING, UNREADABLE, read_numbers, text_positions
 from privopt.problems.tables.columns import Binned, Categorical, Column, Numeric
 from privopt.problems.tables.dates import Date
+from privopt.problems.tables.display import KEYS as DISPLAY_KEYS
+from privopt.problems.tables.display import Display, displays_of
 from privopt.problems.tables.frames import MOST_NAMED, Table, check_distinct, columns_of, missing_columns
 from privopt.problems.tables.missing import MissingLevel, plain_column
 from privopt.problems.tables.point_columns import point_columns
@@ -106,6 +108,8 @@ class Schema:
         constraints: further constraints on the points of cards, as text ("any of age, income", see
             ``parse_constraint``) or ``Constraint``; in files the key ``constraints``, a list before the
             columns.
+        labels, units: names and units of columns for people, by name, on cards, pages and in comments of
+            SQL; in files the keys ``label`` and ``unit`` of a column.
 
     Raises:
         SchemaError: no columns, a repeated name, a constraint that does not fit the columns, or a common
@@ -116,6 +120,7 @@ class Schema:
     intercept: bool = False
     rules: tuple[PointRule, ...] = ()  # one for each column
     constraints: tuple[Constraint, ...] = ()
+    displays: tuple[Display, ...] = ()  # one for each column
 
     kinds: ClassVar[dict[str, type[Numeric | Categorical | Binned]]] = {
         "numeric": Numeric,
@@ -130,6 +135,8 @@ class Schema:
         intercept: bool = False,
         rules: Mapping[str, PointRule] | None = None,
         constraints: Sequence[str | Constraint] = (),
+        labels: Mapping[str, str] | None = None,
+        units: Mapping[str, str] | None = None,
     ) -> None:
         if not isinstance(columns, Sequence):
             raise SchemaError(f"a schema takes a list of columns, got {told(columns)}")
@@ -147,6 +154,8 @@ class Schema:
             raise SchemaError(f"constraints on points of columns that are not declared: {unknown}")
         each = tuple((rules or {}).get(c.name, PointRule()) for c in self.columns)
         object.__setattr__(self, "rules", each)
+        names = [c.name for c in self.columns]
+        object.__setattr__(self, "displays", displays_of(names, labels or {}, units or {}))
         object.__setattr__(self, "constraints", self.with_constraints(constraints))
         if self.denominator * max(c.reach for c in self.columns) >= FEATURE_LIMIT:
             raise SchemaError(
@@ -164,6 +173,19 @@ class Schema:
         """The column and the level of each feature."""
         named = [(column.name, level) for column in self.columns for level in column.levels]
         return named + [("intercept", "always")] * self.intercept
+
+    @property
+    def titles(self) -> dict[str, str]:
+        """The name of each column for people: its label and unit, if declared."""
+        pairs = zip(self.columns, self.displays, strict=True)
+        return {column.name: display.title(column.name) for column, display in pairs}
+
+    @property
+    def feature_titles(self) -> dict[str, str]:
+        """The name of each feature for people, by its name: with the title of its column."""
+        titles = self.titles
+        pairs = ((c.name, name) for c in self.columns for name in c.feature_names)
+        return {name: titles[column] + name.removeprefix(column) for column, name in pairs}
 
     @property
     def text_columns(self) -> list[str]:
@@ -262,7 +284,9 @@ class Schema:
                 raise SchemaError(f"column {column.name!r}: {type(column).__name__} takes no na_values")
             columns.append(self._column({**column.to_dict(), "na_values": [*kind.na_values, *na_values]}))
         rules = {c.name: r for c, r in zip(columns, self.rules, strict=True)}
-        return Schema(columns, self.intercept, rules, self.constraints)
+        labels = {c.name: d.label for c, d in zip(columns, self.displays, strict=True) if d.label is not None}
+        units = {c.name: d.unit for c, d in zip(columns, self.displays, strict=True) if d.unit is not None}
+        return Schema(columns, self.intercept, rules, self.constraints, labels, units)
 
     def with_constraints(self, given: Sequence[str | Constraint] | None) -> tuple[Constraint, ...]:
         """Return the schema's constraints and further ones, each once.
@@ -339,7 +363,8 @@ class Schema:
             "intercept": self.intercept,
             **({"constraints": [str(c) for c in self.constraints]} if self.constraints else {}),
             "columns": [
-                {**c.to_dict(), **rule.to_dict()} for c, rule in zip(self.columns, self.rules, strict=True)
+                {**c.to_dict(), **rule.to_dict(), **display.to_dict()}
+                for c, rule, display in zip(self.columns, self.rules, self.displays, strict=True)
             ],
         }
 
@@ -367,7 +392,8 @@ class Schema:
             raise SchemaError("columns must be a list")
         columns = [cls._column(entry) for entry in entries]
         rules = {e["name"]: PointRule.of(e["name"], e["kind"], e) for e in entries}
-        return cls(columns, data.get("intercept", False), rules, data.get("constraints", ()))
+        labels, units = ({e["name"]: e[key] for e in entries if key in e} for key in DISPLAY_KEYS)
+        return cls(columns, data.get("intercept", False), rules, data.get("constraints", ()), labels, units)
 
     @classmethod
     def _column(cls, entry: object) -> Column:
@@ -392,9 +418,10 @@ class Schema:
             f"column {entry.get('name')!r}",
             {k: v for k, v in entry.items() if k != "kind"},
             required=required,
-            optional={p.name for p in known} - required | {"missing_level", *KEYS},
+            optional={p.name for p in known} - required | {"missing_level", *KEYS, *DISPLAY_KEYS},
         )
-        column = kind(**{k: v for k, v in keys.items() if k not in ("missing_level", *KEYS)})
+        others = ("missing_level", *KEYS, *DISPLAY_KEYS)
+        column = kind(**{k: v for k, v in keys.items() if k not in others})
         return MissingLevel(column) if missing_level else column
 
     @classmethod
@@ -531,6 +558,9 @@ def _toml(data: Mapping[str, Any]) -> str:
 
 
 def toml_line(key: str, value: object) -> str:
+    if isinstance(value, Mapping):
+        pairs = (toml_line(json.dumps(k, ensure_ascii=False), v) for k, v in value.items())
+        return f"{key} = {{ {', '.join(pairs)} }}"
     text = json.dumps(value, ensure_ascii=False).replace(
         "\x7f", "\\u007f"
     )  # TOML, unlike JSON, requires DEL to be escaped

@@ -16,6 +16,7 @@ from privopt.problems.errors import SchemaError
 from privopt.problems.tables.cells import MISSING, UNREADABLE, number_positions, text_positions
 
 Plain = int | float | str
+Real = int | float | str | Fraction
 
 # Features stay exact in float64, which solvers use for their models; products with weights fit in int64.
 FEATURE_LIMIT = 1 << 53
@@ -108,9 +109,9 @@ def refusal(where: str, reason: Refused, categories: bool = False) -> SchemaErro
         )
     if reason is Refused.KIND:
         return SchemaError(
-            f"{where}: numbers are needed, the table holds text or other types; convert them, with a decimal "
-            "point and without units; dates are kind = 'date'; or declare missing_level = true or "
-            "missing=..., which they are then read as"
+            f"{where}: numbers are needed, the table holds text or other types; declare how text writes "
+            "numbers (decimal, thousands, symbols, words; dates are kind = 'date'), or missing_level = true "
+            "or missing=..., which they are then read as"
         )
     if categories:
         return SchemaError(

@@ -458,7 +458,7 @@ SINGLE: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         InvalidInputError,
         "column 'a': numbers are needed",
     ),
-    "thousands": (lambda: refit(a="1,200"), InvalidInputError, "with a decimal point and without units"),
+    "thousands": (lambda: refit(a="1,200"), InvalidInputError, "declare how text writes numbers"),
     "an oracle that was not prepared": (
         lambda: plan("opdisc").release(minimizer("native")),
         PrivOptError,

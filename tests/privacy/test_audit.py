@@ -540,6 +540,8 @@ SHARES = {
     "objective-perturbation": 0.79, "seeded": 0.41, "sufficient-statistics": 0.99, "dp-gld": 0.99,
     # Where a gradient is largest a logistic loss has no curvature: no record moves both noises at once.
     "objective-perturbation-hessian": 0.36,
+    # Bounded range of adaptive draws by zCDP: the pair spends one direction of every draw.
+    "screened-statistics": 0.75,
     "net": 0.86, "dp-spider": 0.88, "prevalence": 0.99, "number-means": 0.9,
     "dp-sosp": 0.56, "dp-newton": 0.56, "dp-gd-so": 0.56,
     # Trimmed means: the Renyi divergence of their noise is bounded by a Lipschitz constant, which costs a

@@ -47,8 +47,11 @@ FACTS = st.builds(
 # Costly to plan; their own tests below use few parameters.
 SAMPLED = ("dp-sgd", "dp-svrg", "dp-svrg++")
 # Purely private with a cost that grows with the dimension, or several noises: tests/mechanisms/nonconvex, and
-# tests/mechanisms/convex/test_perturbation_with_hessian.
-ELSEWHERE = ("net", "dp-sosp", "dp-newton", "dp-spider", "dp-gd-so", "objective-perturbation-hessian")
+# test_perturbation_with_hessian and test_screened_statistics in tests/mechanisms/convex.
+ELSEWHERE = (
+    "net", "dp-sosp", "dp-newton", "dp-spider", "dp-gd-so", "objective-perturbation-hessian",
+    "screened-statistics",
+)  # fmt: skip
 QUICK = sorted(set(RISK_MECHANISMS) - set(SAMPLED) - set(ELSEWHERE))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
@@ -299,6 +299,63 @@ def test_sqlite_is_read_record_by_record_whatever_the_type_of_a_cell(rows: Rows)
     query = 'SELECT whole, "real", word, level, "day" FROM readers'
     stored = table.get_backend().con.execute(query).fetchall()
     check_alone(table, stored)
+
+
+NOTED = MissingLevel(
+    Binned(
+        "x", [-BIG, -1234.5, 0, 1234.5, BIG], na_values=["-999,00"], decimal=",", thousands=".",
+        symbols=["%", "\u20ac"], words={"none": 0},
+    )
+)  # fmt: skip
+NOTE = st.sampled_from(
+    [
+        None, "", "1.234,5", "-1.234,5 %", "\u20ac 0", "none", "None", "1.5", "1234.5", "-999,00", "x", "?",
+        "9" * 400, "1" + ".234" * 100 + ",5", "5\u0663", ",", "-", "12,5\u00a0\u20ac",
+    ]
+)  # fmt: skip
+NOTES = st.lists(NOTE, min_size=2, max_size=6)
+# The codes of the bins, and of a missing cell.
+NOTE_CODES = {
+    None: 4, "": 4, "1.234,5": 3, "-1.234,5 %": 1, "\u20ac 0": 2, "none": 2, "None": 2, "1.5": 4, "1234.5": 4,
+    "-999,00": 4, "x": 4, "?": 4, "9" * 400: 3, "1" + ".234" * 100 + ",5": 3, "5\u0663": 4, ",": 4, "-": 4,
+    "12,5\u00a0\u20ac": 2,
+}  # fmt: skip
+
+
+def noted_tables(cells: list[str | None]) -> Iterator[Any]:
+    held = pa.table({"x": pa.array(cells, pa.string())})
+    yield {"x": list(cells)}
+    yield held
+    yield held.to_pandas()
+    yield held.to_pandas(types_mapper=pd.ArrowDtype)
+    yield pa.table({"x": held["x"].dictionary_encode()})
+    yield pd.DataFrame({"x": cells}, dtype=object).astype("category")
+
+
+@SETTINGS
+@given(cells=NOTES, other=NOTE, place=st.integers(0, 1))
+def test_a_declared_notation_is_read_cell_by_cell(
+    tmp_path: Path, cells: list[str | None], other: str | None, place: int
+) -> None:
+    """Also in columns of numbers in SQLite, where any cell can be text."""
+    schema = Schema([NOTED])
+    for held in (cells, [*cells[:place], other, *cells[place + 1 :]]):
+        expected = [NOTE_CODES[cell] for cell in held]
+        for table in noted_tables(held):
+            assert schema.codes(table)[0].tolist() == expected
+        pd.DataFrame({"x": held, "y": 0}).to_csv(tmp_path / "t.csv", index=False)
+        assert schema.codes(read_table(tmp_path / "t.csv", schema.text_columns))[0].tolist() == expected
+
+
+def test_a_declared_notation_is_read_in_sqlite() -> None:
+    ibis = pytest.importorskip("ibis")
+    connection = ibis.sqlite.connect()
+    connection.con.execute("CREATE TABLE notes (x REAL, y TEXT)")
+    # SQLite stores "1.5" and "1234.5" in such a column as numbers, which they then are.
+    known = {cell: code for cell, code in NOTE_CODES.items() if cell not in ("1.5", "1234.5", "9" * 400)}
+    connection.con.executemany("INSERT INTO notes VALUES (?, 'no')", [(cell,) for cell in known])
+    found = count_records(connection.table("notes"), Schema([NOTED]), "y", ["no", "yes"])
+    assert np.repeat(found.codes[0], found.counts).tolist() == sorted(known.values())
 
 
 def test_partitions_of_dask_are_read_alike() -> None:

@@ -420,6 +420,13 @@ def test_features_are_chosen_on_the_command_line(privopt: Command) -> None:
     assert [w != 0 for w in report["weights"]] == [j in (1, 4) for j in range(6)]
     assert "x0" not in run.stdout
     assert privopt("predict", "m.json", "choice.csv").returncode == 0
+    for mechanism in ("sufficient-statistics", "best-subset"):
+        run = privopt(*words, *more, "--mechanism", mechanism, "--json", "report.json")
+        assert run.returncode == 0, run.stderr
+        report = json.loads(Path("report.json").read_text())
+        assert report["chosen"] == ["x1", "x4"]
+        assert ("at epsilon = 10" in report["note"]) == (mechanism == "best-subset")
+    assert "unknown mechanism" in privopt(*words, *more[:3], "--mechanism", "best-subset").stderr
     refused = privopt(*words, "--loss", "logistic", "--max-features", 2)
     assert "--max-features belongs to regression" in refused.stderr
 

@@ -27,7 +27,7 @@ from privopt.mechanisms.discrete.calibration import (
 from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.problems import IntegerLattice, MonotoneConjunction, ZeroOneHalfspace
 from privopt.problems.discrete.objective import UNIT, Perturbation
-from privopt.problems.discrete.problem import DiscreteProblem
+from privopt.problems.discrete.problem import DiscreteProblem, SeparatorSet
 
 STEP = 1 / UNIT
 
@@ -100,6 +100,24 @@ def test_every_separator_is_counted_and_its_shifts_keep_the_winner(
     phi = {tuple(w): separators.losses(w) for w in np.concatenate(list(lattice.batches()))}
     for one, other in itertools.permutations(list(phi.values())[:40], 2):
         assert (2 * (2 * one - 1)) @ (one - other) >= 2
+
+
+@pytest.mark.parametrize(
+    "tables",
+    [[(1, 0, 0), (0, 1, 0), (0, 0, 1)], [(0, 0, 1, 1), (0, 1, 0, 1)]],
+    ids=["one for each level", "all four patterns of two"],
+)
+def test_separators_of_a_coordinate_without_an_order_count_one_by_one(tables: list[tuple[int, ...]]) -> None:
+    """The law of two binary separators is not that of one: their noises add up."""
+    m, levels = len(tables), len(tables[0])
+    separators = SeparatorSet(
+        IntegerLattice(0, levels - 1, dimension=1),
+        np.zeros((m, 1), dtype=np.int64),
+        np.ones(m, dtype=np.int64),
+        np.zeros(m, dtype=np.int64),
+        tuple(np.array(table, dtype=np.int64) for table in tables),
+    )
+    assert separator_counts(separators) == SeparatorCounts(m, 0, {})
 
 
 # --- tails and transforms -------------------------------------------------------------------------------

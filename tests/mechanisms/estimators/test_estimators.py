@@ -55,7 +55,7 @@ CONVEX_ONLY = (
     "objective-perturbation-hessian",
 )
 # Takes the squared and the logistic loss alone.
-QUADRATIC = ("sufficient-statistics",)
+QUADRATIC = ("sufficient-statistics", "screened-statistics")
 
 
 # Poisson batches are calibrated by convolutions, seconds each.

@@ -16,6 +16,7 @@ from privopt.mechanisms import (
     PrivateRuleListClassifier,
     PrivateSearchCV,
     PrivateTreeClassifier,
+    evaluate,
     fit_with_learned_schema,
 )
 from privopt.mechanisms.errors import PrivacyParameterError
@@ -202,3 +203,31 @@ def test_polars_and_dictionaries_of_columns_are_taken():
         spend = regression().fit(given, y).spend_
         assert spend.unit == "person"
         assert math.isclose(spend.epsilon, 1.0, rel_tol=1e-3)
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_evaluations_count_the_first_record_of_each_person(several):
+    """At a huge epsilon the counts are those of first records, however many records a person has."""
+    X, y = table()
+    labels = y if not several else pd.Series(np.where(y == 1, 1, X.b.to_numpy() < 2).astype(int) + y)
+    classes = (0, 1, 2) if several else (0, 1)
+    model = PrivateTreeClassifier(50.0, schema=FACTS["schema"], classes=classes, insecure_seed=1)
+    model.fit(X[["a", "b"]], labels)
+    with budget(epsilon=100, unit="person") as ledger:
+        found = evaluate(model, X, labels, epsilon=60.0, person="id", target="table")
+        with pytest.raises(PrivacyParameterError, match="counts by person"):
+            evaluate(model, X.drop(columns="id"), labels, epsilon=1.0)
+        assert ledger.total().epsilon == 60
+    first = ~X.id.duplicated()
+    said = model.predict(X[first][["a", "b"]])
+    right = float(np.mean(said == labels[first]))
+    assert found.metrics["accuracy"].value == pytest.approx(right)
+    assert found.confusion.to_numpy().sum() == P
+    assert found.spend.neighbours == "replace-one person"
+
+
+def test_evaluations_of_persons_need_their_column():
+    X, y = table()
+    model = PrivateTreeClassifier(50.0, schema=FACTS["schema"], classes=(0, 1)).fit(X[["a", "b"]], y)
+    with pytest.raises(InvalidInputError, match="no column 'who'"):
+        evaluate(model, X, y, epsilon=1.0, person="who")

@@ -60,7 +60,9 @@ def test_release_is_that_of_the_plan_on_centred_labels(norm: str) -> None:
 
 
 def test_regression_fits_on_the_drawn_columns(tmp_path: Path) -> None:
-    model = PrivateLinearRegression(4.0, delta=1e-6, max_features=2, **FACTS).fit(X, Y)
+    model = PrivateLinearRegression(4.0, mechanism="best-subset", delta=1e-6, max_features=2, **FACTS).fit(
+        X, Y
+    )
     assert np.flatnonzero(model.support_).tolist() == [0, 4]
     assert np.all(model.coef_[~model.support_] == 0)
     assert np.all(model.coef_[model.support_] > 0.2)
@@ -99,7 +101,13 @@ def test_a_schema_gives_the_bounds_of_its_features() -> None:
     values = rng.integers(0, 11, size=(500, 6))
     labels = values[:, 0] / 10 - values[:, 3] / 10 + 0.1 * rng.normal(size=500)
     columns = [{"kind": "numeric", "name": f"x{j}", "low": 0, "high": 10, "one": 10} for j in range(6)]
-    options = {"delta": 1e-6, "label_range": (-1.0, 1.0), "max_features": 2, "insecure_seed": 1}
+    options = {
+        "delta": 1e-6,
+        "label_range": (-1.0, 1.0),
+        "max_features": 2,
+        "insecure_seed": 1,
+        "mechanism": "best-subset",
+    }
     table = pd.DataFrame(values, columns=[f"x{j}" for j in range(6)])
     model = PrivateLinearRegression(8.0, schema={"columns": columns}, **options).fit(table, labels)
     # 0.5 raised for rounding as the schema's bound is: noise is in proportion to it.

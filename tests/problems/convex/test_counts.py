@@ -111,6 +111,7 @@ def test_records_of_a_row_enter_a_batch_one_by_one() -> None:
 SETS = {
     **dict.fromkeys(("dp-gd", "dp-gld", "dp-newton", "dp-sosp", "dp-spider", "sufficient-statistics")),
     "objective-perturbation-hessian": None,
+    "screened-statistics": None,
     "dp-fw-l1": L1Ball(3, 1.0),
 }
 

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 
 from privopt.problems.errors import InvalidInputError, PrivacyLeakWarning, SchemaError
 from privopt.problems.tables.columns import Binned, Categorical, Column, Numeric
+from privopt.problems.tables.dates import Date
 from privopt.problems.tables.frames import columns_of
 from privopt.problems.tables.missing import MissingLevel
 from privopt.problems.tables.reading import read_table
@@ -454,6 +455,7 @@ def test_the_documented_file_reads_as_documented(tmp_path: Path) -> None:
             Numeric("age", 17, 90, 1, zero=0, one=90),
             Categorical("sex", ["Female", "Male"]),
             Binned("hours", [1, 35, 41, Fraction(199, 2)]),
+            Date("admitted", ["2020-01-01", "2022-01-01", "2024-01-01"]),
         ],
         intercept=True,
     )
