@@ -70,8 +70,8 @@ def robust_loss(options: Mapping[str, Any]) -> str:
 def linear_constructor(options: Mapping[str, Any]) -> Callable[..., LinearModel]:
     """Return the estimator of a linear model of records within bounds, with the options of a command.
 
-    The bound on row norms is that of the schema unless another is declared. The norm is l2; for dp-fw-l1 it
-    is linf, which determines its noise.
+    The bound on row norms is that of the schema unless another is declared. The norm is l2; for dp-fw-l1
+    and screened-statistics it is linf, which determines their noise.
 
     Raises:
         InvalidInputError: a malformed option, or options of classification for a loss of regression or the

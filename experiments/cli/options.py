@@ -273,7 +273,8 @@ NormKindOption = Annotated[
     str | None,
     typer.Option(
         "--norm",
-        help="Kind of the norm in --data-norm: l2 or linf. Default: l2; for dp-fw-l1 linf.",
+        help="Kind of the norm in --data-norm: l2 or linf. Default: l2; for dp-fw-l1 and "
+        "screened-statistics linf.",
         rich_help_panel=_BOUNDED,
     ),
 ]

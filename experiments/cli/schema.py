@@ -27,6 +27,9 @@ from privopt.mechanisms.schemas.learning import LearnedSchema, SchemaPlan
 from privopt.problems.datasets.adult import adult23_frame
 from privopt.problems.errors import InvalidInputError
 from privopt.problems.files import check_writable, write_atomically
+from privopt.problems.tables.check import check_rows
+from privopt.problems.tables.dictionary import read_dictionary
+from privopt.problems.tables.made_up import synthetic_rows
 from privopt.problems.tables.reading import header_of, read_table
 from privopt.problems.tables.schema import Schema, schema_file
 from privopt.problems.tables.skeleton import Held, column_types, skeleton
@@ -48,7 +51,7 @@ class _SkeletonByDefault(TyperGroup):
 
 app = typer.Typer(
     cls=_SkeletonByDefault,
-    help="Write the skeleton of a schema, or learn a schema from a table, privately and paid for.",
+    help="Write the skeleton of a schema, check one on public rows, or learn one, paid for.",
     no_args_is_help=True,
 )
 
@@ -61,6 +64,13 @@ def write_skeleton(
     ],
     target: Annotated[str, typer.Option(help="Name of the label column, which the schema leaves out.")],
     table: TableOption = None,
+    dictionary: Annotated[
+        Path | None,
+        typer.Option(
+            help="Data dictionary: a CSV file with the column name, and any of type, label, unit, values "
+            "(a|b|c), low, high, missing. It has to be public."
+        ),
+    ] = None,
     output: Annotated[Path | None, typer.Option(help="New .toml file. Default: print the schema.")] = None,
 ) -> None:
     """Write the skeleton of a schema from the names and types of a table's columns; reads no value.
@@ -74,13 +84,48 @@ def write_skeleton(
             "that file exists, and may be filled in already" if output.exists() else "it must end in .toml"
         )
         raise InvalidInputError(f"--output {output}: {reason}")
-    text = skeleton(column_types(data, table), target)
+    held = column_types(data, table)
+    text = skeleton(held, target, None if dictionary is None else read_dictionary(dictionary))
     if output is None:
         sys.stdout.write(text)
     else:
         write_atomically(output, text)
         note = f"{output}: fill it in; until then `privopt plan --schema {output} ...` names what is missing"
         say.print(note, markup=False, highlight=False)
+
+
+@app.command()
+def check(
+    schema: Annotated[Path, typer.Argument(help="Schema file, .toml or .json.")],
+    data: Annotated[
+        Path | None,
+        typer.Argument(help="A .csv, .csv.gz or .parquet file. Default: synthetic rows of the schema."),
+    ] = None,
+    public: Annotated[
+        bool,
+        typer.Option(
+            "--public",
+            help="The rows of the file are public or synthetic: what is printed of them has no noise.",
+        ),
+    ] = False,
+) -> None:
+    """Say what a schema would do to rows that are public or synthetic: cells missing, unreadable, outside,
+    refused, and the share of each level.
+
+    Of private rows these numbers would be a leak, which no budget covers.
+    """
+    declared = Schema.load(schema)
+    if data is not None and not public:
+        raise InvalidInputError(
+            f"{data}: what is printed of its rows has no noise. Add --public if they are public or "
+            "synthetic; of private records only `privopt schema learn` says something, and pays for it"
+        )
+    rows = synthetic_rows(declared, 1000) if data is None else read_table(data, declared.text_columns)
+    found = check_rows(declared, rows)
+    tell.print(f"{len(rows):,} rows, {declared.n_features} features", markup=False, highlight=False)
+    for column in found.columns:
+        tell.print(str(column), markup=False, highlight=False)
+    tell.print(found.verdict, markup=False, highlight=False)
 
 
 @app.command()
@@ -202,8 +247,8 @@ def read_unlearned(data: str, types: str | None, known: Schema | None, left: lis
     unclear = {name: kind for name, kind in held.items() if name not in (*declared, *left, *free)}
     if bad := [k for k, name in enumerate(held, 1) if unclear.get(name) == ""]:
         raise InvalidInputError(
-            f"column {bad[0]} of the table holds times, lists or the like: make numbers or text of it, or "
-            "leave it out with --leave-out"
+            f"column {bad[0]} of the table holds dates, lists or the like: declare dates in a schema "
+            "(kind = 'date', --schema), make numbers or text of others, or leave it out with --leave-out"
         )
     return Unlearned(frame, types_of_frame(frame, unclear | declared, known, left))
 

@@ -146,7 +146,7 @@ class PrivateLogisticRegression(Probabilities, _PrivateLinearClassifier, Summari
             None derives it from the schema; without a schema it is computed from the data, which is *not*
             private and emits a ``PrivacyLeakWarning``.
         norm: the norm that R bounds, "l2" or "linf"; None is the norm on which the mechanism's noise depends:
-            "linf" for "dp-fw-l1", otherwise "l2".
+            "linf" for "dp-fw-l1" and "screened-statistics", otherwise "l2".
         classes: the labels, two or more; for two (negative, positive). None infers them from the data, with
             the same warning.
         class_weight: None; a dict of class weights > 0 (raised to at least a thousandth of the largest), to
@@ -266,8 +266,9 @@ class PrivateLinearRegression(LinearRegressor, Summarised):
     The other arguments and attributes are those of ``PrivateLogisticRegression``; ``coef_`` has shape (d,),
     ``intercept_`` is a float, and ``label_range_`` the range that predictions stay within; with
     ``max_features`` ``support_`` is the mask of the chosen features, and of moments ``support_path_`` has the
-    masks for 1, 2, ... columns, from the same release. "auto" is sufficient statistics for up to
-    512 features without set or penalty.
+    masks for 1, 2, ... columns, from the same release. "auto" without set or penalty is sufficient
+    statistics, of screened features where there are more than 100 that are bounded one by one
+    (``norm="linf"``), or more than 1,000.
 
     Intervals: the release of sufficient statistics is enough for confidence intervals of the coefficients of
     least squares (``summary``), of their combinations and of mean labels. They include both the noise and the

@@ -169,7 +169,7 @@ def _type(place: int, dtype: Any) -> ColumnType:
         return ColumnType.VOTE
     raise SchemaError(
         f"column {place} of the table: neither numbers nor text ({dtype}). To do: make numbers of it, "
-        "dates to days since a fixed one; or leave it out"
+        "declare dates (Date, as declared=); or leave it out"
     )
 
 

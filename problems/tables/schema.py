@@ -245,7 +245,7 @@ class Schema:
 
     def codes(self, table: Table) -> list[IntArray]:
         """Encode a table as codes, shape (n,) per column; arguments and errors as for ``encode``."""
-        arrays = self._declared(columns_of(table))
+        arrays = self.declared_columns(table)
         return [column.code(values) for column, values in zip(self.columns, arrays, strict=True)]
 
     def features(self, codes: Sequence[IntArray]) -> IntegerFeatures:
@@ -300,6 +300,10 @@ class Schema:
         except InvalidInputError as error:
             raise SchemaError(str(error)) from error
         return found
+
+    def declared_columns(self, table: Table) -> list[NDArray[Any]]:
+        """Return the declared columns of a table, in declared order; errors as for ``encode``."""
+        return self._declared(columns_of(table))
 
     def _declared(self, table: list[tuple[str | None, NDArray[Any]]]) -> list[NDArray[Any]]:
         """Return the declared columns of a table, in declared order."""

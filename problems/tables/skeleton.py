@@ -6,17 +6,22 @@ Names and types of columns are declared by a form or a database, as public as th
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import Enum
+from fractions import Fraction
 from typing import Any
 
 import pyarrow as pa
 
 from privopt.problems.errors import SchemaError
+from privopt.problems.tables.display import UNNAMED, Display
 from privopt.problems.tables.frames import missing_columns
 from privopt.problems.tables.reading import header_of
 from privopt.problems.tables.schema import toml_line
 from privopt.problems.tables.sources import is_engine_address, open_table
+from privopt.problems.tables.values import plain
 
 
 class Held(Enum):
@@ -25,54 +30,85 @@ class Held(Enum):
     NUMBERS = "numbers"
     TEXT = "text"
     TRUTH = "true or false"
+    DATES = "dates"
     OPEN = "numbers or text: a CSV file does not tell"
     OTHER = "a type that no kind of column reads"
 
 
+@dataclass(frozen=True)
+class Known:
+    """Public facts of a column beyond its type, from a data dictionary or the catalogue of a database.
+
+    Attributes:
+        held: its type, None if that is not known.
+        categories: all values of text, () if they are not known.
+        bounds: smallest and largest number, None if they are not known.
+        na_values: its missing-value markers.
+        display: its label and unit.
+    """
+
+    held: Held | None = None
+    categories: tuple[str, ...] = ()
+    bounds: tuple[Fraction, Fraction] | None = None
+    na_values: tuple[str, ...] = ()
+    display: Display = UNNAMED
+
+
 _HEAD = """\
-# The skeleton of a schema, from names and types of columns; no value was read. Fill in what you know from a
-# form, a code book or common sense, never from the records: facts inferred from them are a privacy leak.
-#
-# edges increase; values beyond the first or last edge belong to the outer bin.
-# categories lists all values, as the table writes them; outside = "ignore" gives other values no points,
-# without it they are refused. Codes that are numbers: kind = "categorical", categories = [1, 2, 3].
-# Numbers with points in proportion: kind = "numeric", low = 0, high = 100, step = 5, and no edges.
-# missing_level = true gives missing values points of their own; without it they are refused.
-# Delete columns that should have no points: identifiers, names, what is known only after the label."""
-_BINS = 'kind = "binned"\n# edges = [0, 10, 20]'
-_LEVELS = 'kind = "categorical"\n# categories = ["a", "b"]\n# outside = "ignore"'
-_BODIES = {
-    Held.NUMBERS: _BINS,
-    Held.TEXT: _LEVELS,
-    Held.TRUTH: 'kind = "categorical"\ncategories = [false, true]',
-    Held.OPEN: f"# {_BINS}\n#\n# {_LEVELS}",
+# Skeleton of a schema from names and types of columns; no value was read. Each line is a column: fill in the
+# empty lists from a form or a code book, never from the records (a privacy leak); delete lines that should
+# have no points (identifiers, names, what is known only after the label). Kinds, where a file tells none:
+#   kind = "binned", edges = [0, 10, 20]       numbers; values beyond the edges join the outer bins
+#   kind = "numeric", low = 0, high = 100      numbers with points in proportion; step = 5 makes them coarser
+#   kind = "categorical", categories = ["a"]   all values as the table writes them; codes: [1, 2, 3]
+#   kind = "date", edges = [2020-01-01, 2024-01-01]   or part = "month", or age_at
+# missing_level = true and outside = "ignore" accept every cell. label = "Age" and unit = "years": for people.
+# `privopt schema check FILE` says what is left to fill in, and what the schema does to public rows."""
+# The keys of a column by its type, of which a person fills in the empty ones.
+_KEYS: dict[Held, dict[str, Any]] = {
+    Held.NUMBERS: {"kind": "binned", "edges": []},
+    Held.TEXT: {"kind": "categorical", "categories": [], "outside": "ignore"},
+    Held.TRUTH: {"kind": "categorical", "categories": [False, True]},
+    Held.DATES: {"kind": "date", "edges": []},
+    Held.OPEN: {"kind": ""},
 }
+_BINS = 4  # of a number with public bounds
 
 
-def skeleton(columns: Mapping[str, Held], target: str) -> str:
-    """Write TOML with a block per column except the label; ``Schema.load`` reports what is left to fill in.
+def skeleton(columns: Mapping[str, Held], target: str, known: Mapping[str, Known] | None = None) -> str:
+    """Write TOML with a line per column except the label; ``Schema.load`` reports what is left to fill in.
 
-    Privacy: a function of names and types alone.
+    Privacy: a function of names, types and further public facts alone.
 
     Raises:
-        SchemaError: no such label column, or nothing beside it.
+        SchemaError: no such label column, nothing beside it, or facts of a column that the table lacks.
     """
+    facts = known or {}
     if target not in columns:
         raise SchemaError(f"--target: no {missing_columns([target], list(columns))}")
     if len(columns) == 1:
         raise SchemaError("the table has no column beside the label")
-    blocks = [_HEAD, "intercept = true"]
-    for name, held in columns.items():
-        if name == target:
-            continue
-        named = toml_line("name", name)
-        if held is Held.OTHER:
-            blocks.append(
-                f"# {named} is left out: times, lists and the like. Make numbers or text of them first."
-            )
-        else:
-            blocks.append("\n".join(["[[columns]]", named, _BODIES[held], "# missing_level = true"]))
-    return "\n\n".join(blocks) + "\n"
+    if lacking := [name for name in facts if name not in columns]:
+        raise SchemaError(f"the dictionary: no {missing_columns(lacking, list(columns))}")
+    lines = [_line(name, held, facts.get(name, Known())) for name, held in columns.items() if name != target]
+    return "\n".join([_HEAD, "intercept = true", "columns = [", *lines, "]"]) + "\n"
+
+
+def _line(name: str, held: Held, known: Known) -> str:
+    """Return the line of one column."""
+    held = known.held or (Held.TEXT if known.categories and held is Held.OPEN else held)
+    if held is Held.OTHER:
+        return f"  # {json.dumps(name)} is left out: lists and the like. Make numbers or text of them first."
+    keys = {"name": name, **_KEYS[held]}
+    if held is Held.TEXT and known.categories:
+        keys["categories"] = list(known.categories)
+    if held is Held.NUMBERS and known.bounds is not None:
+        low, high = known.bounds
+        keys["edges"] = [plain(low + (high - low) * Fraction(k, _BINS)) for k in range(_BINS + 1)]
+    keys |= {"missing_level": True}
+    keys |= {"na_values": list(known.na_values)} if known.na_values else {}
+    keys |= known.display.to_dict()
+    return f"  {{ {', '.join(toml_line(key, value) for key, value in keys.items())} }},"
 
 
 def column_types(data: str, table: str | None = None) -> dict[str, Held]:
@@ -107,6 +143,8 @@ def _of_arrow(kind: Any) -> Held:
         return Held.TEXT
     if pa.types.is_boolean(kind):
         return Held.TRUTH
+    if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
+        return Held.DATES
     numbers = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
     return Held.NUMBERS if numbers else Held.OTHER
 
@@ -117,6 +155,8 @@ def _of_engine(kind: Any) -> Held:
         return Held.TEXT
     if kind.is_boolean():
         return Held.TRUTH
+    if kind.is_date() or kind.is_timestamp():
+        return Held.DATES
     return Held.NUMBERS if kind.is_numeric() else Held.OTHER
 
 

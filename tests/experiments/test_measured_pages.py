@@ -17,6 +17,7 @@ from privopt.experiments import (
     questions,
     schemas,
     scorecards,
+    wide_tables,
 )
 
 DOCS = Path(__file__).resolve().parents[2] / "experiments" / "docs"
@@ -38,6 +39,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "tree-questions": lambda: questions.page(results("tree-questions")),
     "learned-schemas": lambda: schemas.page(results("schema-ranks"), results("schema-cards")),
     "scorecards": lambda: scorecards.page(results("scorecards"), "", ""),
+    "wide-tables": lambda: wide_tables.page(results("wide-tables")),
 }
 
 

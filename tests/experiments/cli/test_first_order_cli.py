@@ -59,6 +59,7 @@ def report() -> dict[str, Any]:
         ("--mechanism", "dp-accmd"),
         ("--mechanism", "output-perturbation", "--regularizer", "l2:0.01"),
         ("--mechanism", "objective-perturbation"),
+        ("--mechanism", "screened-statistics"),
         ("--loss", "sigmoid", "--mechanism", "dp-fw-l2", "--set", "l2:10", "--steps", 60),
         ("--loss", "logistic"),
         pytest.param(("--mechanism", "dp-sgd"), marks=pytest.mark.slow),
@@ -241,6 +242,7 @@ def test_calibrate_prints_what_is_needed_and_nothing_empty(privopt: Command) -> 
     for mechanism, told in (
         ("dp-gd", ("noise on: the mean gradient", "sigma: ", "sensitivity: ", "steps: ", "mu (GDP): ")),
         ("dp-fw-l1", ("noise on: the score", "step sizes: 1 to ", "set: l1:20", "norm: linf", "rho (zCDP)")),
+        ("screened-statistics", ("noise on: the score", "selected features: ", "norm: linf", "rho (zCDP)")),
         ("dp-fw-l2", ("set: l2:", "output: last")),
         ("objective-perturbation", ("output sigma: ", "l2: ", "epsilon: 1")),
     ):

@@ -84,7 +84,7 @@ def test_what_is_known_is_declared(clinic: Path, tmp_path: Path) -> None:
 def test_skeletons_are_written_as_before(clinic: Path) -> None:
     for words in ((clinic / "t.csv", "--target", "state"), ("--target", "state", clinic / "t.csv")):
         assert run(*words).stdout == run("skeleton", *words).stdout
-        assert "# edges = " in run(*words).stdout
+        assert 'name = "age", kind = ""' in run(*words).stdout
 
 
 @pytest.mark.parametrize(
@@ -129,3 +129,13 @@ def test_a_model_and_its_schema_are_fitted_and_booked_in_one_go(
 
 def invoked(*words: object) -> Result:
     return CliRunner().invoke(app, list(map(str, words)), catch_exceptions=False)
+
+
+def test_a_schema_is_checked_on_public_rows_alone(clinic: Path, tmp_path: Path) -> None:
+    (tmp_path / "s.toml").write_text('[[columns]]\nkind = "binned"\nname = "age"\nedges = [0, 50, 120]\n')
+    with pytest.raises(InvalidInputError, match="Add --public if they are public or synthetic"):
+        run("check", tmp_path / "s.toml", clinic / "t.csv")
+    shown = run("check", tmp_path / "s.toml", clinic / "t.csv", "--public").stdout
+    assert "age: 0 missing, 0 unreadable (refused); 0 outside (clipped)" in shown
+    assert "every row is accepted" in shown
+    assert "1,000 rows, 2 features" in run("check", tmp_path / "s.toml").stdout

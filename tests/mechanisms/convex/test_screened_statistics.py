@@ -23,6 +23,7 @@ from privopt.mechanisms.convex.sufficient_statistics import SufficientStatistics
 from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.mechanisms.privacy.accounting import zcdp_epsilon
 from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.mechanisms.risk.choice import choose_risk_mechanism
 from privopt.problems.convex.losses import HuberLoss, LogisticLoss, SquaredLoss
 from privopt.problems.convex.partitioned import PartitionedRisk, PartRisk
 from privopt.problems.convex.regularizers import ridge
@@ -187,6 +188,27 @@ def test_selection_and_moments_use_their_noise() -> None:
     assert len(chosen) > 4
     weights = [released(risk(X[:, :2], y), seed)[0] for seed in range(2)]  # all features are selected
     assert weights[0] != weights[1]
+
+
+@pytest.mark.parametrize(
+    ("d", "norm", "loss", "size", "name"),
+    [
+        (5000, "linf", LogisticLoss(), None, "screened-statistics"),
+        (101, "linf", LABEL, None, "screened-statistics"),
+        (100, "linf", LABEL, None, "sufficient-statistics"),
+        (512, "l2", LABEL, None, "sufficient-statistics"),
+        (1000, "l2", LogisticLoss(), None, "sufficient-statistics"),
+        (1001, "l2", LABEL, None, "screened-statistics"),
+        (5000, "linf", LogisticLoss(), 2.0, "dp-fw-l1"),
+        (5000, "linf", HuberLoss(1.0), None, "dp-fw-l1"),
+    ],
+)
+def test_the_automatic_choice_follows_from_public_facts(
+    d: int, norm: Any, loss: Any, size: float | None, name: str
+) -> None:
+    facts = RiskFacts(4000, d, loss, 1.0, norm)
+    choice = choose_risk_mechanism("auto", facts, None if size is None else L1Ball(d, size), mu=0.3)
+    assert choice.kind.name == name
 
 
 def test_combinations_that_it_does_not_take_are_refused() -> None:

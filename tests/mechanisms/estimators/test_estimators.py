@@ -130,7 +130,13 @@ def test_auto_says_what_it_chose_and_why() -> None:
     assert len(model.mechanism_reason_) > 20
     assert classifier(regularizer="l1:0.01").fit(*task(200)).mechanism_ == "dp-pgd"
     wide = sp.random_array((50, 2000), density=0.01, rng=np.random.default_rng(0), format="csr")
-    chosen = classifier(data_norm=2.0).fit(wide, np.where(np.arange(50) % 2, "yes", "no"))
+    labels = np.where(np.arange(50) % 2, "yes", "no")
+    for options in ({}, {"norm": "linf"}):
+        chosen = classifier(data_norm=2.0, **options).fit(wide, labels)
+        assert chosen.mechanism_ == "screened-statistics"
+        assert "features" in chosen.mechanism_reason_
+    assert classifier(data_norm=2.0).fit(wide[:, :600], labels).mechanism_ == "sufficient-statistics"
+    chosen = classifier(data_norm=2.0, norm="linf", class_weight={"no": 1.0, "yes": 2.0}).fit(wide, labels)
     assert chosen.mechanism_ == "dp-fw-l1"
     assert "L1Ball" in chosen.mechanism_reason_
 

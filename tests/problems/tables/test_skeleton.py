@@ -10,8 +10,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from privopt.problems import Binned, Categorical, Schema
+from privopt.problems import Binned, Categorical, Date, MissingLevel, Schema
 from privopt.problems.errors import SchemaError
+from privopt.problems.tables.dictionary import read_dictionary
 from privopt.problems.tables.skeleton import Held, column_types, skeleton
 
 TABLE = pd.DataFrame(
@@ -36,7 +37,7 @@ def test_a_skeleton_says_what_types_say_and_no_value(tmp_path: Path) -> None:
         types = column_types(str(tmp_path / f"{k}.parquet"))
         assert types["age"] == types["dose"] == Held.NUMBERS
         assert types["kind"] == types['a "place"'] == Held.TEXT
-        assert (types["smoker"], types["on"]) == (Held.TRUTH, Held.OTHER)
+        assert (types["smoker"], types["on"]) == (Held.TRUTH, Held.DATES)
         texts.append(skeleton({**types, "state": Held.TEXT}, "state"))
     assert texts[0] == texts[1]
     assert "state" not in texts[0]
@@ -51,18 +52,61 @@ def test_a_skeleton_is_refused_until_it_is_filled_in(tmp_path: Path) -> None:
     file.write_text(
         skeleton({"age": Held.NUMBERS, "smoker": Held.TRUTH, "town": Held.TEXT, "y": Held.TEXT}, "y")
     )
-    with pytest.raises(SchemaError, match="'age': missing keys edges"):
+    with pytest.raises(SchemaError, match="'age': edges must be a list of at least two"):
         Schema.load(file)
-    file.write_text(file.read_text().replace("# edges =", "edges ="))
-    with pytest.raises(SchemaError, match="'town': missing keys categories"):
+    file.write_text(file.read_text().replace("edges = []", "edges = [0, 10, 20]"))
+    with pytest.raises(SchemaError, match="'town': categories must be a list"):
         Schema.load(file)
-    file.write_text(file.read_text().replace("# categories =", "categories ="))
+    file.write_text(file.read_text().replace("categories = []", 'categories = ["a", "b"]'))
     columns = [
         Binned("age", [0, 10, 20]),
         Categorical("smoker", [False, True]),
-        Categorical("town", ["a", "b"]),
+        Categorical("town", ["a", "b"], "ignore"),
     ]
-    assert Schema.load(file) == Schema(columns, intercept=True)
+    assert Schema.load(file) == Schema([MissingLevel(column) for column in columns], intercept=True)
+
+
+def test_a_skeleton_is_short() -> None:
+    """A comment block, then a line a column."""
+    text = skeleton({f"x{k}": Held.NUMBERS for k in range(21)}, "x0")
+    assert len(text.splitlines()) <= 21 + 15
+    assert all(line.startswith("#") for line in text.splitlines()[:9])
+    assert text.count("#") == sum(line.startswith("#") for line in text.splitlines())
+
+
+def test_a_dictionary_fills_in_what_is_public(tmp_path: Path) -> None:
+    file = tmp_path / "dictionary.csv"
+    file.write_text(
+        "Variable,Type,Label,Unit,Min,Max,Values,Missing,Remark\n"
+        "age,integer,Age,years,0,100,,,x\n"
+        "sex,,Sex,,,,1=female|2=male,9,x\n"
+        "seen,date,,,,,,1900-01-01;2999-01-01,x\n"
+    )
+    types = {"age": Held.OPEN, "sex": Held.OPEN, "seen": Held.OPEN, "on": Held.DATES, "y": Held.OPEN}
+    text = skeleton(types, "y", read_dictionary(file))
+    lines = [line for line in text.splitlines() if line.startswith("  {")]
+    text = text.replace(lines[2], lines[2].replace("[]", '["2020-01-01", "2024-01-01"]', 1))
+    (tmp_path / "s.toml").write_text(text.replace(lines[3] + "\n", ""))
+    days = Date("seen", ["2020-01-01", "2024-01-01"], na_values=["1900-01-01", "2999-01-01"])
+    columns = [
+        Binned("age", [0, 25, 50, 75, 100]),
+        Categorical("sex", ["1", "2"], "ignore", na_values=["9"]),
+        days,
+    ]
+    filled = Schema.load(tmp_path / "s.toml")
+    assert filled.columns == tuple(MissingLevel(column) for column in columns)
+    assert filled.titles == {"age": "Age (years)", "sex": "Sex", "seen": "seen"}
+    with pytest.raises(SchemaError, match="dictionary: no column 'age'"):
+        skeleton({"y": Held.OPEN, "x": Held.OPEN}, "y", read_dictionary(file))
+    for bad, reason in (
+        ("what,type\na,text\n", "needs a column called name or column"),
+        ("name,low,high\na,9,1\n", "'a': low must be below high"),
+        ("name,low,high\na,x,1\n", "'a': low must be a finite number"),
+        ("name\na\na\n", "a name of its own"),
+    ):
+        file.write_text(bad)
+        with pytest.raises(SchemaError, match=reason):
+            read_dictionary(file)
 
 
 def test_of_a_csv_file_the_header_is_read_and_nothing_else(tmp_path: Path) -> None:
@@ -73,9 +117,8 @@ def test_of_a_csv_file_the_header_is_read_and_nothing_else(tmp_path: Path) -> No
     filled.write_text(text)
     with pytest.raises(SchemaError, match="kind must be one of"):
         Schema.load(filled)
-    body = '# kind = "binned"\n# edges =', 'kind = "binned"\nedges ='
-    filled.write_text(text.replace(*body))
-    assert Schema.load(filled).n_features == 2 + 2 + 1
+    filled.write_text(text.replace('kind = ""', 'kind = "binned", edges = [0, 1, 2]'))
+    assert Schema.load(filled).n_features == 3 + 3 + 1
     for content, reason in ((b"44,Quagmire\n1,2\n", "holds numbers"), (b"a,,b\n", "or gaps"), (b"", "empty")):
         file.write_bytes(content)
         with pytest.raises(SchemaError, match=reason) as refused:
@@ -91,4 +134,4 @@ def test_a_database_tells_types_by_its_catalogue(tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "t.db") as lite:
         lite.execute("CREATE TABLE t (age INTEGER, dose REAL, town TEXT, smoker BOOLEAN, on_day TIMESTAMP)")
     found = column_types(f"sqlite://{tmp_path}/t.db", "t")
-    assert list(found.values()) == [Held.NUMBERS, Held.NUMBERS, Held.TEXT, Held.TRUTH, Held.OTHER]
+    assert list(found.values()) == [Held.NUMBERS, Held.NUMBERS, Held.TEXT, Held.TRUTH, Held.DATES]

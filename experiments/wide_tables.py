@@ -1,0 +1,163 @@
+"""Linear models of wide and sparse tables: screened features compared with Frank-Wolfe over an l1 ball.
+
+    python -m privopt.experiments.wide_tables [--tables 5] [--records 4000] [--output FOLDER]
+
+``--output`` leaves ``wide-tables.md`` and the draws as ``wide-tables.csv``.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import pandas as pd
+import scipy.sparse as sp
+import typer
+from numpy.typing import NDArray
+from rich.console import Console
+from rich.progress import track
+from scipy.optimize import brentq
+from scipy.special import expit
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import roc_auc_score
+
+from privopt.experiments.workbench.pages import filled, markdown_table
+from privopt.mechanisms import PrivateLogisticRegression
+from privopt.mechanisms.convex.sufficient_statistics import MOST_FEATURES
+from privopt.mechanisms.estimators.repeats import RepeatedReleaseWarning
+from privopt.mechanisms.privacy.usefulness import NoiseWarning
+from privopt.problems.files import write_atomically
+
+EPSILONS = (1.0, 3.0, 5.0, 20.0)
+MECHANISMS = ("auto", "sufficient-statistics", "dp-fw-l1")
+_FEATURES = 5_000
+Floats = NDArray[np.float64]
+Table = tuple[Any, Floats]
+
+
+def rare_features(rows: int, rng: np.random.Generator) -> Table:
+    """Draw independent 0/1 features of Zipf frequencies, 137 ones a row, of which 40 decide the label.
+
+    These have equal effects of either sign, and are features that 5% to 23% of the records have.
+    """
+    zipf = 1 / (np.arange(_FEATURES) + 10.0)
+    shares = np.minimum(139 * zipf / zipf.sum(), 0.5)
+    shares = np.minimum(139 * shares / shares.sum(), 0.5)
+    columns = [np.flatnonzero(rng.random(rows) < share) for share in shares]
+    X = _zeros_and_ones(columns, rows).T.tocsr()
+    weights = np.zeros(_FEATURES)
+    weights[100 + rng.choice(400, 40, replace=False)] = 2.1 * rng.choice([-1, 1], 40)
+    return X, _labels(X @ weights, 0.5, rng)
+
+
+def topics(rows: int, rng: np.random.Generator) -> Table:
+    """Draw documents of words from mixtures of 20 topics, whose shares decide the label; 19% are positive.
+
+    Words have Zipf frequencies, times a gamma variable for each topic. Features say whether a word occurs.
+    """
+    words = rng.gamma(0.3, size=(20, _FEATURES)) / (np.arange(_FEATURES) + 5.0)
+    words /= words.sum(axis=1, keepdims=True)
+    mixtures = rng.dirichlet(np.full(20, 0.2), rows)
+    lengths = rng.poisson(190, rows) + 5
+    drawn = [
+        np.unique(rng.choice(_FEATURES, length, p=mixture @ words))
+        for length, mixture in zip(lengths, mixtures, strict=True)
+    ]
+    return _zeros_and_ones(drawn, _FEATURES), _labels(mixtures @ rng.normal(size=20) * 4, 0.19, rng)
+
+
+def many_numbers(rows: int, rng: np.random.Generator) -> Table:
+    """Draw 600 uniform numbers, all of which matter: neither sparse rows nor a sparse model."""
+    X = rng.uniform(-1, 1, (rows, 600))
+    scores = X @ rng.normal(size=600)
+    return X, _labels(scores / np.std(scores) * 1.6, 0.5, rng)
+
+
+TASKS: dict[str, Callable[[int, np.random.Generator], Table]] = {
+    "40 of 5,000 rare features": rare_features,
+    "words of topics, 19% positive": topics,
+    "600 numbers, all of them": many_numbers,
+}
+
+
+def _zeros_and_ones(places: list[Any], width: int) -> Any:
+    """Return a sparse table of ones at the places of each row."""
+    indices, ends = np.concatenate(places), np.cumsum([0, *map(len, places)])
+    return sp.csr_array((np.ones(len(indices)), indices, ends), shape=(len(places), width))
+
+
+def _labels(scores: Floats, share: float, rng: np.random.Generator) -> Floats:
+    """Draw logistic labels with an intercept that makes this share positive on average."""
+    middle = brentq(lambda c: float(np.mean(expit(scores - c))) - share, -100, 100)
+    return (rng.random(len(scores)) < expit(scores - middle)).astype(np.float64)
+
+
+def ranks(model: Any, X: Any, y: Floats) -> float:
+    return float(roc_auc_score(y, model.decision_function(X)))
+
+
+def fitted(mechanism: str, epsilon: float, X: Any, y: Floats) -> PrivateLogisticRegression:
+    model = PrivateLogisticRegression(
+        epsilon, mechanism=mechanism, data_norm=1.0, norm="linf", classes=(0.0, 1.0)
+    )
+    with warnings.catch_warnings():
+        for kind in (RepeatedReleaseWarning, NoiseWarning):  # the tables are made up
+            warnings.simplefilter("ignore", kind)
+        return model.fit(X, y)
+
+
+def measured(tables: int, records: int) -> pd.DataFrame:
+    """Return the AUC on as many other records, for every task, table, mechanism and epsilon."""
+    rows = []
+    for seed in track(range(tables), description="tables"):
+        for name, make in TASKS.items():
+            X, y = make(2 * records, np.random.default_rng(seed))
+            train, test = (X[:records], y[:records]), (X[records:], y[records:])
+            plain = ranks(LogisticRegression(max_iter=300).fit(*train), *test)
+            about = {"task": name, "table": seed}
+            rows.append({**about, "mechanism": "without privacy", "AUC": plain})
+            for mechanism in MECHANISMS:
+                if mechanism == "sufficient-statistics" and X.shape[1] >= MOST_FEATURES:
+                    continue
+                for epsilon in EPSILONS:
+                    found = ranks(fitted(mechanism, epsilon, *train), *test)
+                    rows.append({**about, "mechanism": mechanism, "epsilon": epsilon, "AUC": found})
+    return pd.DataFrame(rows).round({"AUC": 5})
+
+
+def page(table: pd.DataFrame) -> str:
+    """Write the page of the documentation."""
+    lines = []
+    for task, some in table.groupby("task", sort=False):
+        plain = some[some["mechanism"] == "without privacy"]["AUC"].mean()
+        for mechanism, group in some.dropna(subset="epsilon").groupby("mechanism", sort=False):
+            of = group.groupby("epsilon")["AUC"]
+            means, errors = of.mean(), of.sem(ddof=1).fillna(0)
+            cells = {f"{e:g}": f"{means[e]:.3f} ± {errors[e]:.3f}" for e in EPSILONS}
+            lines.append({"task": task, "mechanism": mechanism} | cells | {"without privacy": f"{plain:.3f}"})
+    return filled(
+        "wide-tables",
+        {"tables": f"{table['table'].nunique()}", "figures": markdown_table(pd.DataFrame(lines))},
+    )
+
+
+def main(
+    tables: Annotated[int, typer.Option(min=1, help="Number of tables of each task.")] = 5,
+    records: Annotated[int, typer.Option(min=100, help="Number of records to fit, and to test on.")] = 4_000,
+    output: Annotated[Path | None, typer.Option(help="Output folder for page and draws.")] = None,
+) -> None:
+    """Run the comparison, print the page, and write it to the output folder if one is given."""
+    table = measured(tables, records)
+    text = page(table)
+    if output is not None:
+        output.mkdir(parents=True, exist_ok=True)
+        write_atomically(output / "wide-tables.md", text)
+        write_atomically(output / "wide-tables.csv", table.to_csv(index=False, float_format="%.5f"))
+    Console(soft_wrap=True, emoji=False).print(text, highlight=False, markup=False)
+
+
+if __name__ == "__main__":
+    typer.run(main)

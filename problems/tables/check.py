@@ -1,0 +1,127 @@
+"""What a schema would do to rows that are public or synthetic: counts of each treatment, by column.
+
+Counts are exact functions of the rows. So this is no release: of private rows it would be a leak.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from privopt.problems.tables.cells import MISSING, UNDECLARED, UNREADABLE, number_positions, text_positions
+from privopt.problems.tables.columns import Binned, Categorical, Column, Number
+from privopt.problems.tables.frames import Table
+from privopt.problems.tables.missing import plain_column
+from privopt.problems.tables.schema import Schema
+
+
+@dataclass(frozen=True)
+class ColumnCheck:
+    """Counts of the cells of one column.
+
+    Attributes:
+        name: the column.
+        cells, missing, unreadable, outside: numbers of cells; the last three are missing-value markers and
+            empty cells, cells of another type, and values beyond the declaration.
+        refused: the number of cells that the schema refuses.
+        levels: the share of each level among accepted cells.
+        treatments: the declared treatments of missing (and unreadable) cells, and of those outside.
+    """
+
+    name: str
+    cells: int
+    missing: int
+    unreadable: int
+    outside: int
+    refused: int
+    levels: tuple[tuple[str, float], ...]
+    treatments: tuple[str, str]
+
+    def __str__(self) -> str:
+        gaps, beyond = self.treatments
+        facts = [f"{self.missing:,} missing", f"{self.unreadable:,} unreadable"]
+        found = f"{self.name}: {', '.join(facts)} ({gaps}); {self.outside:,} outside ({beyond})"
+        if self.levels:
+            found += "; " + ", ".join(f"{level}: {share:.1%}" for level, share in self.levels)
+        return found
+
+
+@dataclass(frozen=True)
+class SchemaCheck:
+    """The counts of all columns."""
+
+    columns: tuple[ColumnCheck, ...]
+
+    @property
+    def verdict(self) -> str:
+        """Whether the schema accepts the rows, and the remedy if it does not."""
+        refused = [column for column in self.columns if column.refused]
+        if not refused:
+            return "every row is accepted"
+        names = ", ".join(f"{column.name!r} ({column.refused:,} cells)" for column in refused)
+        return (
+            f"refused: column {names}. To do: complete the declaration, or accept such cells by "
+            "missing_level = true and outside = 'clip' or 'ignore'"
+        )
+
+
+def check_rows(schema: Schema, table: Table) -> SchemaCheck:
+    """Count what a schema does to the rows of a table that is public or synthetic.
+
+    Raises:
+        SchemaError: columns that the table lacks.
+    """
+    arrays = schema.declared_columns(table)
+    return SchemaCheck(tuple(_check(c, values) for c, values in zip(schema.columns, arrays, strict=True)))
+
+
+def _check(column: Column, values: Any) -> ColumnCheck:
+    kind, has_level = plain_column(column)
+    if isinstance(kind, Number):
+        found = kind.read(values)
+        low, high = map(float, kind.bounds)
+        empty, unreadable = np.isnan(found.values) & ~found.unreadable, found.unreadable
+        outside = (found.values < low) | (found.values > high)
+    else:
+        assert isinstance(kind, Categorical)
+        read = text_positions if isinstance(kind.categories[0], str) else number_positions
+        places = read(values, {c: k for k, c in enumerate(kind.categories)}, kind.markers)
+        empty, unreadable, outside = (places == code for code in (MISSING, UNREADABLE, UNDECLARED))
+    gap_refused = empty if isinstance(kind, Categorical) else empty | unreadable
+    refused = (gap_refused & (column.gap is None)) | (outside & (kind.outside == "refuse"))
+    if isinstance(kind, Categorical) and kind.outside == "refuse":
+        refused = refused | unreadable
+    missing = "refused" if column.gap is None else "a level" if has_level else "replaced"
+    beyond = {"clip": "clipped", "ignore": "no points", "refuse": "refused"}[kind.outside]
+    levels = _levels(column, _kept(values, ~refused))
+    return ColumnCheck(
+        name=column.name,
+        cells=len(values),
+        missing=int(np.count_nonzero(empty)),
+        unreadable=int(np.count_nonzero(unreadable)),
+        outside=int(np.count_nonzero(outside)),
+        refused=int(np.count_nonzero(refused)),
+        levels=levels,
+        treatments=(missing, beyond),
+    )
+
+
+def _kept(values: Any, rows: NDArray[np.bool_]) -> Any:
+    return values.filter(pa.array(rows)) if isinstance(values, pa.Array) else values[rows]
+
+
+def _levels(column: Column, values: Any) -> tuple[tuple[str, float], ...]:
+    """Return the shares of bins, categories and the missing level; of a grid of numbers none."""
+    kind, has_level = plain_column(column)
+    if not isinstance(kind, Binned | Categorical) or len(values) == 0:
+        return ()
+    names = list(kind.words) if isinstance(kind, Binned) else [str(c) for c in kind.categories]
+    if isinstance(kind, Categorical) and kind.outside == "ignore":
+        names.append("any other")
+    names += ["missing"] * has_level
+    shares = np.bincount(column.code(values), minlength=len(names)) / len(values)
+    return tuple(zip(names, shares.tolist(), strict=True))
