@@ -67,6 +67,7 @@ from privopt.experiments.cli.options import (
     TableOption,
     TargetOption,
     TimeOption,
+    TypesOption,
     WeightOption,
     WorkOption,
 )
@@ -77,6 +78,7 @@ from privopt.experiments.cli.tables import read_labelled
 from privopt.experiments.cli.tree import choice_line, show_tree, tree_constructor, tree_report
 from privopt.mechanisms.estimators.model_choice import choose_model
 from privopt.mechanisms.scorecards.effort import MOST_WORK
+from privopt.problems.errors import InvalidInputError
 
 app = typer.Typer()
 tell = Console(soft_wrap=True, emoji=False)
@@ -127,6 +129,7 @@ def fit(
     table: TableOption = None,
     schema: SchemaOption = None,
     learn_schema: LearnOption = None,
+    types: TypesOption = None,
     classes: ClassesOption = None,
     na_values: MarkersOption = None,
     model: ModelOption = None,
@@ -171,10 +174,14 @@ def fit(
         with accounted(book):
             labels = split_classes(classes)
             if learn_schema is None:
+                if types is not None:
+                    raise InvalidInputError("--types belongs to --learn-schema")
                 learning = None
                 records = read_labelled(data, target, marked_schema(schema, na_values), labels, table, person)
             else:
-                learning = read_for_learning(data, target, schema, labels, table, na_values, learn_schema)
+                learning = read_for_learning(
+                    data, target, schema, labels, table, na_values, learn_schema, types
+                )
                 records = learning.records
         if family is AUTO:
             held = 2 if records.classes is None else len(records.classes)

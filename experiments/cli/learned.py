@@ -43,6 +43,7 @@ def read_for_learning(
     table: str | None,
     na_values: str | None,
     share: float,
+    types: str | None = None,
 ) -> LearnedFit:
     """Open a file; no cell is interpreted.
 
@@ -56,7 +57,7 @@ def read_for_learning(
     if table is not None:
         raise InvalidInputError("--learn-schema takes a file: tables in engines are not supported")
     known = None if schema is None else Schema.load(schema)
-    given = read_unlearned(data, None, known, [target])
+    given = read_unlearned(data, types, known, [target])
     markers = [] if na_values is None else split_labels("--na-values", na_values)
     records = labelled(given.frame, target, known, classes)
     return LearnedFit(records, share, given.types, {"declared": known, "na_values": markers})

@@ -68,6 +68,14 @@ LearnOption = Annotated[
         rich_help_panel=_DATA,
     ),
 ]
+TypesOption = Annotated[
+    str | None,
+    typer.Option(
+        help="With --learn-schema, NAME=TYPE,...: number, whole, text, boolean, or vote, as for `privopt "
+        "schema learn`. Default: the types of a Parquet file; of a CSV file, vote.",
+        rich_help_panel=_DATA,
+    ),
+]
 MarkersOption = Annotated[
     str | None,
     typer.Option(

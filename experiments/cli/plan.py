@@ -42,6 +42,7 @@ from privopt.experiments.cli.tree import choice_line, tree_constructor
 from privopt.experiments.cli.tree import plan_report as tree_plan_report
 from privopt.mechanisms.discrete.subset import SubsetPlan
 from privopt.mechanisms.errors import BudgetExceededError
+from privopt.mechanisms.estimators.column_choice import by_moments
 from privopt.mechanisms.estimators.model_choice import choose_model
 from privopt.mechanisms.estimators.prepared import schema_norm
 from privopt.mechanisms.estimators.public_facts import public_delta
@@ -114,7 +115,9 @@ def plan(
         chosen = choose_model(records, epsilon, classes=2 if labels is None else len(labels))
     if family is LINEAR:
         if max_features is not None:
-            raise InvalidInputError(_subset_calibrated(columns, records, epsilon, max_features))
+            raise InvalidInputError(
+                _subset_calibrated(columns, records, epsilon, max_features, parse_delta(delta))
+            )
         raise InvalidInputError(_calibrated(options, columns))
     if family is ROBUST:
         if classes is not None:
@@ -214,10 +217,16 @@ def _calibrated(options: Mapping[str, Any], schema: Schema) -> str:
     )
 
 
-def _subset_calibrated(schema: Schema, records: int, epsilon: float, size: int) -> str:
-    """Return the hint to plan a choice of features, which half of epsilon is for."""
+def _subset_calibrated(schema: Schema, records: int, epsilon: float, size: int, delta: float | str) -> str:
+    """Return which mechanism "auto" chooses features with, and the hint to plan a draw by half of epsilon."""
+    mu = gaussian_mu(epsilon, public_delta(delta, records))
+    moments, reason = by_moments(schema.n_features, size, epsilon, mu)
+    if len(schema.columns) < schema.n_features:
+        moments, reason = False, "each level of a category is a feature by itself"
+    way = "takes noisy moments (sufficient-statistics)" if moments else "draws (best-subset)"
     return (
-        f"the choice of {size} features is shown by `privopt calibrate {SubsetPlan.name} --dimension "
+        f"auto {way}: {reason}; "
+        f"a draw of {size} features is shown by `privopt calibrate {SubsetPlan.name} --dimension "
         f"{schema.n_features} --max-features {size} --records {records} --epsilon {epsilon / 2:g}`, with "
         "--snr and the share of synthetic tables in which it finds the informative ones"
     )

@@ -112,6 +112,7 @@ class SchemaPlan:
         na_values: missing-value markers of learned columns in addition to the usual ones.
         n_records: public.
         spend: of the release.
+        labels, units: those of declared columns, by name.
     """
 
     name: ClassVar[str] = "learn-schema"
@@ -122,6 +123,8 @@ class SchemaPlan:
     na_values: tuple[str | float, ...]
     n_records: int
     spend: PrivacySpend
+    labels: tuple[tuple[str, str], ...] = ()
+    units: tuple[tuple[str, str], ...] = ()
 
     @classmethod
     def plan(
@@ -154,7 +157,7 @@ class SchemaPlan:
         n, known = check_count(n_records, "n_records"), () if declared is None else declared.columns
         if cuts not in CUTS:
             raise InvalidInputError(f"cuts must be one of {', '.join(map(str, CUTS))}; got {told(cuts)}")
-        free = {column.name for column in known}
+        free = [column.name for column in known]
         paid = {name: kind for name, kind in kinds.items() if name not in free}
         _check_names(paid, known, na_values)
         learned = [name for name, kind in paid.items() if kind is not ColumnType.BOOLEAN]
@@ -163,7 +166,10 @@ class SchemaPlan:
         plans = tuple(column(name, kind) for name, kind in paid.items())
         _check_enough(plans, n, mu)
         order = tuple(dict.fromkeys([*kinds, *(c.name for c in known)]))
-        made = cls(plans, known, order, tuple(na_values), n, spend)
+        shown = {} if declared is None else dict(zip(free, declared.displays, strict=True))
+        labels = tuple((name, d.label) for name, d in shown.items() if d.label is not None)
+        units = tuple((name, d.unit) for name, d in shown.items() if d.unit is not None)
+        made = cls(plans, known, order, tuple(na_values), n, spend, labels, units)
         made._check_spend()
         return made
 
@@ -201,7 +207,8 @@ class SchemaPlan:
                 "are needed"
             )
         left_out = tuple(name for name in self.order if columns[name] is None)
-        return LearnedSchema(Schema(kept, intercept=True), self.spend_with(source), left_out)
+        schema = Schema(kept, intercept=True, labels=dict(self.labels), units=dict(self.units))
+        return LearnedSchema(schema, self.spend_with(source), left_out)
 
     def _released(self, plan: ColumnPlan, cells: Mapping[str, Any], source: NoiseSource) -> Column | None:
         """Release one column; None if it is text without a category."""

@@ -1,7 +1,8 @@
 """Conformance kit for solvers of card programs, built-in or your own.
 
 Instances are small enough to try every point. Feasibility and values are recomputed; a solver that claims to
-be done must have the least value of all points, and must be right where it says that there is no card.
+be done must have the least value of all points, up to a relative ``GAP``, and must be right where it says
+that there is no card.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import numpy as np
 from privopt.oracles.conformance import ConformanceReport, Finding, RandomStates, Tally, changed
 from privopt.oracles.limits import Limits
 from privopt.oracles.programs.enumerate import EnumeratedPrograms
-from privopt.oracles.programs.interface import ProgramAnswer, ProgramOracle
+from privopt.oracles.programs.interface import GAP, ProgramAnswer, ProgramOracle
 from privopt.problems.programs.columns import PointColumn
 from privopt.problems.programs.parsing import parse_constraints
 from privopt.problems.programs.program import CardProgram
@@ -136,6 +137,6 @@ def _faults(answer: ProgramAnswer, truth: ProgramAnswer) -> Iterator[Finding]:
         answer.finished
         and answer.value is not None
         and truth.value is not None
-        and answer.value > truth.value
+        and answer.value > (1 + GAP) * truth.value
     ):
         yield "", f"it is done with the value {answer.value}, and a card has {truth.value}"

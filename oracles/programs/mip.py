@@ -6,7 +6,7 @@ from abc import abstractmethod
 
 from privopt.oracles.limits import Watch
 from privopt.oracles.minimize.mip.model import MipModel, Outcome, Question, Session
-from privopt.oracles.programs.interface import ProgramOracle, ProgramProposal
+from privopt.oracles.programs.interface import GAP, ProgramOracle, ProgramProposal
 from privopt.oracles.programs.model import CardModel
 from privopt.problems.programs.program import CardProgram
 
@@ -20,6 +20,6 @@ class MipProgramOracle(ProgramOracle):
 
     def propose(self, program: CardProgram, watch: Watch) -> ProgramProposal:
         built = CardModel(program)
-        answer = self.open(built.model).solve(Question(built.costs), watch, lambda _: None)
+        answer = self.open(built.model).solve(Question(built.costs, gap=GAP), watch, lambda _: None)
         point = None if answer.values is None else built.points(answer.values)
         return ProgramProposal(point, answer.outcome is not Outcome.STOPPED, answer.raw)

@@ -95,6 +95,7 @@ class CpSatSession(Session):
         solver, relay = cp_model.CpSolver(), ProgressRelay(watch, on_progress)
         solver.parameters.num_workers = self._threads
         solver.parameters.catch_sigint_signal = False
+        solver.parameters.relative_gap_limit = question.gap
         if watch.remaining is not None:
             solver.parameters.max_time_in_seconds = watch.remaining
         done = threading.Event()

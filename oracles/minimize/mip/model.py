@@ -134,6 +134,7 @@ class Question(NamedTuple):
         cutoff: only points of at most this cost are of interest.
         start: columns that are 1 at the incumbent, or None. HiGHS searches its neighbourhood, also where its
             cost exceeds the cutoff; other solvers do not use it.
+        gap: relative gap at which a point counts as optimal. A certified minimum needs 0.
     """
 
     costs: FloatArray
@@ -141,6 +142,7 @@ class Question(NamedTuple):
     forbidden: Sequence[NDArray[np.int64]] = ()
     cutoff: float = math.inf
     start: NDArray[np.int64] | None = None
+    gap: float = 0.0
 
 
 class SolverProgress(NamedTuple):

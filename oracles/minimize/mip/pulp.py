@@ -223,7 +223,7 @@ class PulpSession(Session):
         with warnings.catch_warnings():
             # PuLP says on every use that its bundled CBC moves to an extra in version 4.
             warnings.simplefilter("ignore", DeprecationWarning)
-            settings: dict[str, Any] = {"msg": False, "gapRel": 0.0}
+            settings: dict[str, Any] = {"msg": False, "gapRel": question.gap}
             if self._name in ("PULP_CBC_CMD", "COIN_CMD"):
                 # By default CBC requires an improvement of 1e-5 of every new point.
                 settings |= {"gapAbs": 1e-9, "threads": 1, "options": ["increment 1e-9"]}

@@ -27,7 +27,7 @@ from privopt.oracles.minimize.mip.oracle import MipOracle, Model
 _INFINITE = 1e19  # SCIP's infinity is 1e20
 # With costs in the thousands, the default integrality tolerance of 1e-6 would show in the objective. Ctrl-C
 # is handled by Python, in the callbacks.
-_SETTINGS = {"limits/gap": 0.0, "limits/absgap": 0.0, "numerics/feastol": 1e-8, "misc/catchctrlc": False}
+_SETTINGS = {"limits/absgap": 0.0, "numerics/feastol": 1e-8, "misc/catchctrlc": False}
 
 
 @dataclass(frozen=True)
@@ -113,6 +113,7 @@ class ScipSession(Session):
         paid = np.flatnonzero(question.costs)
         scip.setObjective(self._sum(Expr, paid.tolist(), question.costs[paid].tolist()), "minimize")
         scip.setObjlimit(question.cutoff if math.isfinite(question.cutoff) else scip.infinity())
+        scip.setParam("limits/gap", question.gap)
         scip.setParam("limits/time", 1e20 if seconds is None else max(seconds, 1e-3))
 
     def _answer(self, stopped: Status | None, cutoff: float) -> MipAnswer:

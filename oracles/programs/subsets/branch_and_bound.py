@@ -34,7 +34,7 @@ class BranchingSubsets(SubsetOracle):
     """
 
     name: ClassVar[str] = "branch-and-bound"
-    most_work: float = 1e9
+    most_work: float = 5e8
 
     def propose(self, program: SubsetProgram, watch: Watch) -> ProgramProposal:
         search = _Search(program)

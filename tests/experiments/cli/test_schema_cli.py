@@ -131,6 +131,23 @@ def invoked(*words: object) -> Result:
     return CliRunner().invoke(app, list(map(str, words)), catch_exceptions=False)
 
 
+def test_declared_types_are_those_of_a_schema_that_is_fitted_with(clinic: Path, tmp_path: Path) -> None:
+    """A declared type is not voted on, so whole numbers have whole cuts; labels of known columns stay."""
+    (tmp_path / "known.toml").write_text(
+        '[[columns]]\nkind = "categorical"\nname = "smoker"\ncategories = ["no", "yes"]\nlabel = "Smoker"\n'
+    )
+    words = ["fit", "--data", clinic / "t.csv", "--target", "state", "--epsilon", 2, "--classes", "ill,well"]
+    words += ["--model", "linear", "--mechanism", "output-perturbation", "--types", "age=whole"]
+    with pytest.raises(InvalidInputError, match="--types belongs to --learn-schema"):
+        invoked(*words)
+    with pytest.raises(InvalidInputError, match="type must be one of"):
+        invoked(*words[:-1], "age=int", "--learn-schema", 0.2)
+    invoked(*words, "--learn-schema", 0.2, "--schema", tmp_path / "known.toml", "--save", tmp_path / "m.json")
+    age, smoker = json.loads((tmp_path / "m.json").read_text())["schema"]["columns"]
+    assert all(isinstance(edge, int) for edge in age["edges"])
+    assert smoker["label"] == "Smoker"
+
+
 def test_a_schema_is_checked_on_public_rows_alone(clinic: Path, tmp_path: Path) -> None:
     (tmp_path / "s.toml").write_text('[[columns]]\nkind = "binned"\nname = "age"\nedges = [0, 50, 120]\n')
     with pytest.raises(InvalidInputError, match="Add --public if they are public or synthetic"):

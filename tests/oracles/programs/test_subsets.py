@@ -13,7 +13,7 @@ from privopt.oracles import ConformanceError, SubsetOracle, UnknownOracleError, 
 from privopt.oracles.errors import UnsupportedProblemError
 from privopt.oracles.limits import Watch
 from privopt.oracles.programs.interface import ProgramProposal
-from privopt.oracles.programs.subsets import branch_and_bound, conformance
+from privopt.oracles.programs.subsets import branch_and_bound, conformance, outer_approximation
 from privopt.oracles.programs.subsets.branch_and_bound import BranchingSubsets
 from privopt.oracles.programs.subsets.enumerate import EnumeratedSubsets
 from privopt.oracles.programs.subsets.highs import HighsSubsets
@@ -142,9 +142,10 @@ def test_a_solver_that_changes_the_program_is_caught() -> None:
         check_subset_oracle(Wrong(spoilt), seeds=(7,))
 
 
-def test_bounds_of_regions_are_below_all_their_subsets(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bounds_of_regions_are_below_all_their_subsets() -> None:
     """With every region opened, each bound against enumeration of the region."""
-    program = next(i.program for i in conformance.instances(5) if i.name.startswith("single, no constraint"))
+    program = planted(10, 3, seed=1)
+    assert program.smallest > 0.2  # so that gains matter
     search = branch_and_bound._Search(program)
     seen = 0
     for _ in range(20):
@@ -160,6 +161,24 @@ def test_bounds_of_regions_are_below_all_their_subsets(monkeypatch: pytest.Monke
                     seen += 1
         search.split()
     assert seen > 100
+
+
+def test_cuts_are_tangents() -> None:
+    """Below the value of every choice and equal at their own; for G = I the value is linear in it."""
+    for gram in (np.eye(6), planted(6, 3, seed=2).gram):
+        program = SubsetProgram.of(gram, np.arange(1.0, 7.0), 6)
+        choices = [np.array(z) for z in itertools.product((0, 1), repeat=6)]
+        for own in choices[1:]:
+            master = outer_approximation._Master(program)
+            master.cut(own)
+            row = master.model.rows[-1]
+            slopes = np.zeros(7)
+            slopes[row.columns] = row.coefficients
+            assert row.low is not None
+            for other in choices[1:]:
+                assert row.low - slopes[:6] @ other <= master.steps(program.value(other)) + 1e-6
+            at_own = row.low - slopes[:6] @ own
+            assert at_own >= master.steps(program.value(own)) - 7  # rounding: a step a column
 
 
 def test_programs_that_make_no_sense_are_refused() -> None:
