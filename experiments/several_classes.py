@@ -101,7 +101,8 @@ class OneVsRestMoments:
         return self
 
     def predict(self, X: pd.DataFrame) -> NDArray[np.int64]:
-        return np.argmax([model.decision_function(X) for model in self.models], axis=0)
+        scores = [model.decision_function(X) for model in self.models]
+        return np.asarray(np.argmax(scores, axis=0))
 
 
 def _perturbed(epsilon: float, **known: Any) -> PrivateLogisticRegression:
