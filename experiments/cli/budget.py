@@ -123,6 +123,27 @@ def show(ledger: LedgerArgument, as_json: JsonOption = False) -> None:
 
 
 @app.command()
+def compose(
+    ledger: LedgerArgument,
+    delta: Annotated[
+        float | None, typer.Option("--delta", help="Delta of the sum; by default that of the budget.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Compose the releases of a budget again by the best rule, for parameters that were fixed in advance."""
+    book = _opened(ledger)
+    found, enforced = book.composed(delta), book.total()
+    if as_json:
+        typer.echo(json.dumps({"epsilon": found.epsilon, "delta": found.delta, "rule": found.rule}))
+        return
+    tell.print(
+        f"epsilon = {found.epsilon:.6g}, delta = {found.delta:.3g} (rule {found.rule}), if parameters of no "
+        f"release depended on results of earlier ones; otherwise epsilon = {enforced.epsilon:.6g}, delta = "
+        f"{enforced.delta:.3g} (rule {enforced.rule}), which the budget enforces"
+    )
+
+
+@app.command()
 def picture(
     ledger: LedgerArgument,
     output: Annotated[Path, typer.Option(help="Output file: .png, .svg or .pdf.")] = Path("budget.png"),

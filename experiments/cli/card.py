@@ -14,6 +14,8 @@ from privopt.experiments.cli.linear import load_linear
 from privopt.experiments.cli.tree import TreeModel, load_tree
 from privopt.mechanisms.estimators.additive import PrivateAdditiveTreeClassifier
 from privopt.mechanisms.estimators.additive_card import additive_page
+from privopt.mechanisms.estimators.class_card import ClassCard
+from privopt.mechanisms.estimators.class_page import class_page
 from privopt.mechanisms.estimators.page import card_page
 from privopt.mechanisms.estimators.scorecard import PrivateHalfspaceClassifier
 from privopt.mechanisms.estimators.tree_page import tree_page
@@ -96,6 +98,8 @@ def _text(
     if kind == "sql":
         return model.to_sql(table)
     shown = model.card_.without_negative_points() if shifted else model.card_
+    if isinstance(shown, ClassCard):
+        return _class_text(shown, kind, evaluation, title)
     if kind == "markdown":
         return shown.to_markdown()
     if kind == "json":
@@ -106,6 +110,18 @@ def _text(
         return card_page(shown, title=title)
     own = Evaluation(model.histogram_, (model.classes_[0], model.classes_[1]))
     return card_page(shown, own, seen=True, title=title)
+
+
+def _class_text(card: ClassCard, kind: str, evaluation: Path | None, title: str) -> str:
+    if kind == "markdown":
+        return card.to_markdown()
+    if kind == "json":
+        return json.dumps(card.to_dict(), indent=2) + "\n"
+    if evaluation is not None:
+        raise InvalidInputError(
+            "--evaluation is for cards of two classes; `privopt evaluate` prints that of several"
+        )
+    return class_page(card, title=title)
 
 
 def _tree_text(model: TreeModel, kind: str, evaluation: Path | None, title: str, table: str) -> str:

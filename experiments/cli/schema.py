@@ -29,6 +29,7 @@ from privopt.problems.errors import InvalidInputError
 from privopt.problems.files import check_writable, write_atomically
 from privopt.problems.tables.check import check_rows
 from privopt.problems.tables.dictionary import read_dictionary
+from privopt.problems.tables.enumerations import enumerations
 from privopt.problems.tables.made_up import synthetic_rows
 from privopt.problems.tables.reading import header_of, read_table
 from privopt.problems.tables.schema import Schema, schema_file
@@ -85,7 +86,8 @@ def write_skeleton(
         )
         raise InvalidInputError(f"--output {output}: {reason}")
     held = column_types(data, table)
-    text = skeleton(held, target, None if dictionary is None else read_dictionary(dictionary))
+    known = enumerations(data, table) | ({} if dictionary is None else read_dictionary(dictionary))
+    text = skeleton(held, target, known)
     if output is None:
         sys.stdout.write(text)
     else:

@@ -25,6 +25,7 @@ from privopt.problems.errors import InvalidInputError
 NOT_PRIVATE = [
     "oracle", "train_accuracy", "larger_class", "said_to_be_positive", "certificate", "seconds",
 ]  # fmt: skip
+NOT_PRIVATE_OF_CLASSES = ["train_accuracy", "larger_class", "seconds"]
 _PURE = (ExponentialMechanism, LaplaceRSPM)  # permute-and-flip is a subclass of the first
 
 
@@ -57,7 +58,7 @@ def card_constructor(options: Mapping[str, Any]) -> Callable[..., PrivateHalfspa
 def card_report(model: PrivateHalfspaceClassifier, records: Labelled, seconds: float) -> dict[str, Any]:
     """Return a JSON-ready report of a fit; ``not_private`` names the entries outside the guarantee."""
     spend, proof = model.spend_, model.certificate_
-    said, truth = model.predict(records.X), records.labels
+    said, truth, two = model.predict(records.X), records.labels, len(model.classes_) == 2
     certificate: dict[str, Any] = {"status": "EXACT_DRAW", "value": None, "bound": None, "gap": None}
     if proof is not None:
         certificate = {
@@ -73,16 +74,16 @@ def card_report(model: PrivateHalfspaceClassifier, records: Labelled, seconds: f
         "mechanism_reason": model.mechanism_reason_,
         "oracle": model.release_.oracle,
         "features": model.schema_.feature_names,
-        "weights": model.coef_[0].tolist(),
+        "weights": model.release_.point.tolist(),
         "rule": model.rule_,
         "scorecard": model.scorecard_.to_dict("records"),
         **({"constraints": list(map(str, model.constraints_))} if model.constraints_ else {}),
         "risks": None if model.risk_ is None else risk_rows(model.risk_),
-        "not_private": NOT_PRIVATE,
+        "not_private": NOT_PRIVATE if two else NOT_PRIVATE_OF_CLASSES,
         "train_accuracy": records.share(said == truth),
         "larger_class": max(records.share(truth == label) for label in model.classes_.tolist()),
-        "said_to_be_positive": records.share(said == model.classes_[1]),
-        "certificate": certificate,
+        **({"said_to_be_positive": records.share(said == model.classes_[1])} if two else {}),
+        **({"certificate": certificate} if two else {}),
         "seconds": seconds,
     }
 
@@ -93,7 +94,7 @@ def show_card(model: PrivateHalfspaceClassifier, report: dict[str, Any], console
     without = []  # a card has few columns, a table may have many
     for name, levels in model.scorecard_.groupby("feature", sort=False):
         shown = titles.get(str(name), str(name))
-        if np.any(levels["points"]) or (name, len(levels)) == ("intercept", 1):
+        if np.any(levels.iloc[:, 2:]) or (name, len(levels)) == ("intercept", 1):
             for _, *row in levels.itertuples(index=False):
                 card.add_row(*(escape(str(cell)) for cell in (shown, *row)))
         else:
@@ -106,13 +107,14 @@ def show_card(model: PrivateHalfspaceClassifier, report: dict[str, Any], console
         console.print(f"constraints: {said}", markup=False, highlight=False)
     if model.risk_ is not None:
         print_table(console, risk_table(model.risk_, model.card_.names[1]))
+    drawn = f"certificate (not private): {model.certificate_ or 'an exact draw needs none'}"
     noise = ", ".join(f"{key} = {value:.6g}" for key, value in model.release_.noise.items())
     for line in (
         f"spend: {model.spend_}",
         *([f"in detail: {model.spend_.note}"] if model.spend_.note else []),
         f"mechanism: {model.mechanism_} ({model.mechanism_reason_})",
         f"noise: {noise}",
-        f"certificate (not private): {model.certificate_ or 'an exact draw needs none'}",
+        *([drawn] if "certificate" in report else []),
         f"training accuracy (not private): {report['train_accuracy']:.4f}; share of the larger class: "
         f"{report['larger_class']:.4f}",
         *_one_sided(model, report),
@@ -122,7 +124,7 @@ def show_card(model: PrivateHalfspaceClassifier, report: dict[str, Any], console
 
 def _one_sided(model: PrivateHalfspaceClassifier, report: dict[str, Any]) -> list[str]:
     """Return a note if the card predicts one class for all records."""
-    if 0 < report["said_to_be_positive"] < 1:
+    if 0 < report.get("said_to_be_positive", 0.5) < 1:
         return []
     only = model.classes_[int(report["said_to_be_positive"])]
     return [

@@ -36,6 +36,7 @@ from privopt.mechanisms.audit.neighbours import (
 )
 from privopt.mechanisms.audit.nonconvex import NONCONVEX_AUDITS
 from privopt.mechanisms.audit.opsamp import OPSAMP_AUDITS
+from privopt.mechanisms.audit.persons import person_claims
 from privopt.mechanisms.audit.perturbed_hessian import perturbed_hessian_claims
 from privopt.mechanisms.audit.schemas import schema_claims
 from privopt.mechanisms.audit.scorecards import means_claims, prevalence_claims, seeded_claims
@@ -166,6 +167,7 @@ AUDITS: Mapping[str, Callable[[], tuple[AuditedClaim, ...]]] = {
     SelectionPlan.name: selection_claims,
     SchemaPlan.name: schema_claims,
     SubsetPlan.name: subset_claims,
+    "persons": person_claims,
     **HEAVY_TAILED_AUDITS,
     **NEWTON_AUDITS,
     **OPSAMP_AUDITS,

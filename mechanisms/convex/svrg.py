@@ -12,10 +12,16 @@ from numpy.typing import NDArray
 
 from privopt.mechanisms.convex.penalties import objective_penalty
 from privopt.mechanisms.errors import PrivacyParameterError
+from privopt.mechanisms.privacy.events import SampledGaussian
 from privopt.mechanisms.privacy.gradient_noise import VectorNoise, noise_at_level, shared_by
 from privopt.mechanisms.privacy.noise import MAX_EXPONENT, NoiseSource
 from privopt.mechanisms.privacy.parameters import check_count
-from privopt.mechanisms.privacy.poisson import poisson_batch, poisson_multiplier, sampled_noise
+from privopt.mechanisms.privacy.poisson import (
+    grid_distance,
+    poisson_batch,
+    poisson_multiplier,
+    sampled_noise,
+)
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.mechanisms.risk.iteration import Method, Output, Run, StepClock, noisy_iteration
 from privopt.mechanisms.risk.mechanism import RiskMechanism, RiskTarget
@@ -113,7 +119,17 @@ class DPSVRG(RiskMechanism):
         )
         anchor_noise = sampled_noise(anchors, facts.sensitivity / 2, facts.dimension)
         note = shared_by(target.releases, TOGETHER)
-        spend = PrivacySpend.approximate(target.epsilon, target.delta, cls.name, note=note)
+        event = SampledGaussian(
+            target.epsilon,
+            target.delta,
+            z,
+            q,
+            inner * target.releases,
+            anchors,
+            epochs * target.releases,
+            grid_distance((inner + epochs) * facts.dimension * target.releases),
+        )
+        spend = PrivacySpend.approximate(target.epsilon, target.delta, cls.name, note=note, event=event)
         rate = cls._default_step_size(facts)
         return cls(facts, space, regularizer, spend, rounds, q, anchor_noise, z, rate)
 

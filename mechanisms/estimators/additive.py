@@ -18,6 +18,7 @@ from privopt.mechanisms.estimators.additive_card import AdditiveCard
 from privopt.mechanisms.estimators.additive_sql import additive_statement
 from privopt.mechanisms.estimators.booked_estimator import BookedEstimator
 from privopt.mechanisms.estimators.booking import booked, part_of_release
+from privopt.mechanisms.estimators.card import Card
 from privopt.mechanisms.estimators.counting import check_number
 from privopt.mechanisms.estimators.persons import fit_persons, plan_of_persons
 from privopt.mechanisms.estimators.predictions import ScoredClassifier, by_parts
@@ -222,7 +223,17 @@ class PrivateAdditiveTreeClassifier(
     def _models(
         self, schema: Schema, classes: Sequence[Any]
     ) -> tuple[PrivateHalfspaceClassifier, PrivateTreeClassifier]:
-        """Return both models, unfitted, at half of epsilon each."""
+        """Return both models, unfitted, at half of epsilon each.
+
+        Raises:
+            InvalidInputError: other than two classes.
+        """
+        if len(classes) != 2:
+            raise InvalidInputError(
+                f"exactly 2 classes are needed, (negative, positive); got {len(classes)}. Only binary "
+                "classification is supported. For more there are PrivateTreeClassifier (--model tree) and "
+                "PrivateHalfspaceClassifier (--model card)"
+            )
         seeds = (None, None) if self.insecure_seed is None else (self.insecure_seed, self.insecure_seed + 1)
         common: dict[str, Any] = {
             "schema": schema,
@@ -246,7 +257,9 @@ class PrivateAdditiveTreeClassifier(
     def card_(self) -> AdditiveCard:
         """Card and tree for printing, with ``to_markdown`` and ``to_dict``."""
         check_is_fitted(self)
-        return AdditiveCard(self.scorecard_model_.card_, self.tree_model_.card_, self._unit, self.spend_)
+        card = self.scorecard_model_.card_
+        assert isinstance(card, Card)  # of two classes
+        return AdditiveCard(card, self.tree_model_.card_, self._unit, self.spend_)
 
     @property
     def _unit(self) -> float:

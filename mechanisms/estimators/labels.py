@@ -137,7 +137,7 @@ def distinct_classes(declared: Sequence[Any] | None, labels: NDArray[Any]) -> ND
     if len(classes) < 2:
         raise InvalidInputError(f"at least 2 classes are needed, got {classes.size} class(es)")
     if len(np.unique(classes)) != len(classes):
-        raise InvalidInputError(f"classes must differ, got {', '.join(map(repr, classes.tolist()))}")
+        raise InvalidInputError(f"classes must differ; of {len(classes)} some are equal")
     return classes
 
 

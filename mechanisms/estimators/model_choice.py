@@ -34,11 +34,11 @@ def choose_model(n_records: int, epsilon: float, *, classes: int = 2, ranking: b
     Args:
         n_records: number of records, public.
         epsilon: epsilon of the fit.
-        classes: number of classes; a card has two.
+        classes: number of classes.
         ranking: whether the ranking of records matters more than their labels.
     """
     if classes > 2:
-        return ModelChoice("tree", f"there are {classes} classes, and cards have two")
+        return ModelChoice("tree", f"there are {classes} classes, for which cards were not compared")
     strength = check_count(n_records, "n_records") * check_epsilon(epsilon)
     most = _BOTH_UP_TO if ranking else _TREE_UP_TO
     simple = "additive" if ranking else "tree"

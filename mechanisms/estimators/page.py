@@ -20,6 +20,7 @@ from privopt.mechanisms.privacy.spend import PrivacySpend
 # The metrics of an evaluation that the page shows.
 _SHOWN = ("auc", "balanced_accuracy", "accuracy", "majority", "sensitivity", "specificity")
 
+_TOTAL = '<p class="total"><span>Total</span> <output id="total"></output> <output id="verdict"></output></p>'
 _LARGE = 5.0  # the page warns of a larger epsilon
 _LINE = Template(
     '<label class="line"><span>$low to $high<br><small>in proportion</small></span>'
@@ -83,6 +84,8 @@ def card_page(
         script=script,
         how=_how(card),
         facts=escape(json.dumps(_facts(card))),
+        kind="boxes",
+        total=_TOTAL,
         boxes="\n".join(_box(f"c{i}", column, largest) for i, column in enumerate(card.columns)),
         unused="".join(f'<p class="note">{escape(t)}</p>' for t in (unused, card.constrained) if t),
         risks=_risks(card),

@@ -22,6 +22,8 @@ from privopt.mechanisms.discrete.mechanism import Release, answering
 from privopt.mechanisms.estimators.booked_estimator import BookedEstimator
 from privopt.mechanisms.estimators.booking import Unread, booked, read_unbooked, unread_table
 from privopt.mechanisms.estimators.card import Card, card_of
+from privopt.mechanisms.estimators.class_card import ClassCard, class_card_of
+from privopt.mechanisms.estimators.class_sql import class_statement
 from privopt.mechanisms.estimators.columns import labelled_columns, refuse_columns
 from privopt.mechanisms.estimators.counting import (
     check_counted_by,
@@ -30,7 +32,7 @@ from privopt.mechanisms.estimators.counting import (
     unread_counts,
     unread_part_counts,
 )
-from privopt.mechanisms.estimators.labels import class_indices, public_classes
+from privopt.mechanisms.estimators.labels import class_indices, distinct_classes
 from privopt.mechanisms.estimators.persons import fit_persons, plan_of_persons
 from privopt.mechanisms.estimators.predictions import ScoredClassifier, by_parts, has_risks
 from privopt.mechanisms.estimators.public_facts import declared_schema, public_delta
@@ -43,12 +45,14 @@ from privopt.mechanisms.evaluation.histogram import ScoreHistogram
 from privopt.mechanisms.evaluation.risk import RiskTable
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.noisy_share import NoisyShare
-from privopt.mechanisms.privacy.parameters import check_count
-from privopt.mechanisms.privacy.reliance import relying_on
+from privopt.mechanisms.privacy.parameters import check_count, check_epsilon
+from privopt.mechanisms.privacy.reliance import relying_on, spent
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.mechanisms.privacy.usefulness import warn_if_noise
 from privopt.mechanisms.registry import MECHANISMS
 from privopt.mechanisms.scorecards.card_plan import CardPlan, plan_card
+from privopt.mechanisms.scorecards.class_plan import plan_class_card
+from privopt.mechanisms.scorecards.class_points import ClassPoints
 from privopt.mechanisms.scorecards.effort import MOST_WORK
 from privopt.oracles.certificate import Certificate
 from privopt.oracles.draw.interface import GibbsOracle
@@ -86,10 +90,12 @@ class PrivateHalfspaceClassifier(
     ScoredClassifier,
     BaseEstimator,  # type: ignore[misc]
 ):
-    """A binary classifier with small integer weights, chosen under differential privacy.
+    """A classifier with small integer weights, chosen under differential privacy.
 
-    The weights minimise the exact 0/1 loss up to the noise required for privacy. They are learned over
-    integer features defined by a *public* schema, so the model is a readable scorecard.
+    The weights of two classes minimise the exact 0/1 loss up to the noise required for privacy. They are
+    learned over integer features defined by a *public* schema, so the model is a readable scorecard. Of more
+    than two classes each has its own points, rounded at one common scale from one release, whose noise is
+    that of two classes (``ClassPoints``), and the class with the most points is predicted.
 
     Privacy: (epsilon, delta)-differential privacy for the fitted weights, for data sets that differ by
     *replacing one record*; n, the schema, the classes and the lattice are public. See ``spend_``. Outside
@@ -105,7 +111,8 @@ class PrivateHalfspaceClassifier(
             ``GibbsOracle`` for the mechanisms that draw, a ``DiscreteOracle`` for the others.
         schema: a ``Schema``, a dict, or a path to a TOML or JSON file. None infers bounds and categories
             from the data, which is *not* private and emits a ``PrivacyLeakWarning``.
-        classes: the two labels, (negative, positive). None infers them from the data, with the same warning.
+        classes: the labels, two or more; for two (negative, positive). None infers them from the data, with
+            the same warning.
         lattice: an ``IntegerLattice``, (low, high) or (low, high, radius), or None for the mechanism's
             default; (low, high) bounds all weights, for "seeded" all but the intercept's.
         calibration: "sound", or "printed" for the source paper's refuted one where there is one.
@@ -130,14 +137,15 @@ class PrivateHalfspaceClassifier(
             memory with named columns, and declared public facts.
         records_per_person: k; the first k records of each person count, and all persons count the same.
         limits: time limit, progress callback and cancellation of the solve.
+            With more than two classes calibration and max_columns to risk_share keep their defaults.
         ledger: a ``Ledger``, its path or URL: the spend is booked before a record is read, and stays booked
             when records are refused; no overdrafts. It requires a declared schema and declared classes.
         insecure_seed: reproducible noise for tests and demonstrations. *Voids the guarantee.*
 
     Attributes:
-        classes_: the two labels, shape (2,).
-        coef_: integer weights of the schema's features, shape (1, d).
-        intercept_: the weight of the schema's constant column, or 0; shape (1,).
+        classes_: the labels.
+        coef_: integer weights of the schema's features, shape (1, d), or (classes, d) for more than two.
+        intercept_: the weight of the schema's constant column, or 0; shape (1,) or (classes,).
         schema_: the schema in use.
         target_: the name of the label column, "" if the labels have no name.
         scorecard_: points per feature level, a data frame.
@@ -222,6 +230,8 @@ class PrivateHalfspaceClassifier(
         if self.person is not None:
             return fit_persons(self, X, y)
         schema, classes, given = self._given(X, y)
+        if len(classes) > 2:
+            return self._fit_classes(schema, classes, given, _label_name(y))
         # The plan depends on public facts only.
         budget, n = CardBudget.of(self.epsilon, self.risk_share), given.n_records
         weights = ClassWeights.of(self.class_weight, self.prevalence, classes, budget.card)
@@ -234,6 +244,7 @@ class PrivateHalfspaceClassifier(
             if weights.plan is not None:  # plan again, for the released costs
                 costs = costs_of(weights.release(tallied(records.label, records.counts, 2), source))
                 plan = (planned := self._planned(schema, n, weights, costs)).plan
+            assert not isinstance(plan, ClassPoints)  # of more than two classes
             table = (records.features.X, 2 * records.label - 1)
             problem = ZeroOneHalfspace(*table, plan.lattice, costs, records.counts)
             clock = started(self.limits)  # preparing, compiling included, takes its part of the time
@@ -245,6 +256,45 @@ class PrivateHalfspaceClassifier(
             histogram = budget.histogram(schema, release.point, problem, source)
         self.target_ = _label_name(y)
         return self._set(release, schema, classes, plan.name, planned.reason, histogram)
+
+    def _fit_classes(
+        self, schema: Schema, classes: NDArray[Any], given: Unread[CountedRecords], target: str
+    ) -> Self:
+        """Fit points for each of several classes."""
+        n, source = given.n_records, NoiseSource(self.insecure_seed)
+        weights = ClassWeights.of(self.class_weight, self.prevalence, classes, check_epsilon(self.epsilon))
+        planned = self._planned_classes(schema, n, weights)
+        plan = planned.plan
+        assert isinstance(plan, ClassPoints)
+        warn_if_noise(planned.noise_to_signal(n))
+        clock, spend = started(self.limits), weights.whole(spent(plan, source))
+        with booked(self.ledger, spend, given) as records:
+            check_number(records.n_records, n)
+            costs = weights.release(tallied(records.label, records.counts, len(classes)), source)
+            exact = records.features
+            features = exact.X / exact.denominator if records.coded is None else records.coded
+            release = plan.release(
+                features, records.label, records.counts, costs=costs, noise=source, limits=clock.rest
+            )
+            release = replace(release, spend=spend)
+        self.target_ = target
+        return self._set(release, schema, classes, plan.name, planned.reason, None)
+
+    def _planned_classes(self, schema: Schema, n: int, weights: ClassWeights) -> CardPlan:
+        return plan_class_card(
+            self.mechanism,
+            schema,
+            n,
+            len(weights.expected),
+            epsilon=weights.rest,
+            delta=public_delta(self.delta, n),
+            lattice=self.lattice,
+            max_columns=self.max_columns,
+            constraints=self.constraints,
+            risk_share=self.risk_share,
+            oracle=self.oracle,
+            calibration=self.calibration,
+        )
 
     def plan(self, n_records: int) -> CardPlan:
         """Plan a fit of ``n_records`` without data: mechanism, reason, noise, spend, and seconds.
@@ -263,6 +313,9 @@ class PrivateHalfspaceClassifier(
         schema, budget = declared_schema(self.schema), CardBudget.of(self.epsilon, self.risk_share)
         classes = np.array([0, 1]) if self.classes is None else np.asarray(self.classes)
         weights = ClassWeights.of(self.class_weight, self.prevalence, classes, budget.card)
+        if len(classes) > 2:
+            planned = self._planned_classes(schema, check_count(n_records, "n_records"), weights)
+            return replace(planned, spend=weights.whole(planned.spend))
         planned = self._planned(schema, check_count(n_records, "n_records"), weights)
         return replace(planned, spend=_spend(planned, weights, budget))
 
@@ -307,16 +360,7 @@ class PrivateHalfspaceClassifier(
         return _counted(*labelled_columns(self, X, y), schema, classes)
 
     def _public_classes(self, labels: NDArray[Any]) -> NDArray[Any]:
-        classes = public_classes(self.classes, labels)
-        if classes.shape != (2,):
-            raise InvalidInputError(
-                f"exactly 2 different classes are needed, (negative, positive); got {classes.size} class(es)."
-                " Only binary classification is supported. For more there is PrivateLogisticRegression, or "
-                "`privopt fit --loss logistic`"
-            )
-        if classes[0] == classes[1]:
-            raise InvalidInputError("the negative and the positive class must differ")
-        return classes
+        return distinct_classes(self.classes, labels)
 
     def _public_schema(self, X: Any) -> Schema:
         if self.schema is None:
@@ -340,26 +384,35 @@ class PrivateHalfspaceClassifier(
         self.classes_ = classes
         self.mechanism_, self.mechanism_reason_ = mechanism, reason
         self.spend_: PrivacySpend = release.spend
-        self.coef_ = np.array(release.point)[None, :]
-        self.intercept_ = np.array([release.point[-1] if schema.intercept else 0])
-        self.scorecard_ = scorecard(schema, release.point)
+        self.coef_ = np.atleast_2d(release.point)
+        self.intercept_ = self.coef_[:, -1].copy() if schema.intercept else np.array([0])
+        self.scorecard_ = scorecard(schema, release.point, classes)
         return self
 
     @property
     def rule_(self) -> str:
         """The decision rule in words."""
         check_is_fitted(self)
+        if len(self.classes_) > 2:
+            return self._class_card.rule
         about = f"{self.target_} = " if self.target_ else ""
         return f"{about}{self.classes_[1]} when the points sum to more than 0, else {self.classes_[0]}"
 
     @property
-    def card_(self) -> Card:
+    def card_(self) -> Card | ClassCard:
         """The printable scorecard, with ``to_markdown``, ``to_dict`` and ``without_negative_points``."""
         check_is_fitted(self)
+        if len(self.classes_) > 2:
+            return self._class_card
         classes = (self.classes_[0], self.classes_[1])
         n = None if self.histogram_ is None else self.histogram_.n_records
         card = card_of(self.schema_, self.coef_[0], classes, self.spend_, self.risk_, n, self.target_)
         return replace(card, constraints=tuple(map(str, self.constraints_)))
+
+    @property
+    def _class_card(self) -> ClassCard:
+        classes = tuple(self.classes_.tolist())
+        return class_card_of(self.schema_, self.coef_, classes, self.spend_, self.target_)
 
     def to_sql(self, table: str = "records") -> str:
         """Return a SELECT statement that adds points, prediction and, with risks, risk to a table's rows.
@@ -368,12 +421,14 @@ class PrivateHalfspaceClassifier(
         Columns of numbers must hold numbers, with NULL or NaN for missing values: text in them, which SQLite
         stores in any column, has no points, so cast such a column in a view. The added columns come
         last; the points are also added as ``privopt_...``. An added column with the name of a declared
-        column gets a number, ``points_1``.
+        column gets a number, ``points_1``. Of several classes the points of each are ``points_LABEL``.
 
         Raises:
             InvalidInputError: a number of more than 1,000 grid points, or a name or category with a NUL.
         """
         check_is_fitted(self)
+        if len(self.classes_) > 2:
+            return class_statement(self.schema_, self.coef_.tolist(), self.classes_.tolist(), table)
         classes = (self.classes_.tolist()[0], self.classes_.tolist()[1])
         return select_statement(self.schema_, self.coef_[0].tolist(), classes, self.risk_, table)
 
@@ -385,20 +440,25 @@ class PrivateHalfspaceClassifier(
 
     @by_parts
     def decision_function(self, X: Any) -> NDArray[np.float64]:
-        """Return scores in points, shape (n,); a record is positive exactly when its score is > 0."""
+        """Return scores in points, shape (n,); a record is positive exactly when its score is > 0.
+
+        Of several classes the points of each, shape (n, classes).
+        """
         check_is_fitted(self)
         scale = self.schema_.denominator
         return np.asarray(self._scores(X) / scale, dtype=np.float64)
 
     @by_parts
     def predict(self, X: Any) -> NDArray[Any]:
-        """Predict labels, shape (n,), by comparing integer scores with 0.
+        """Predict labels, shape (n,), by comparing integer scores with 0, or with each other.
 
         With a declared schema, columns of data frames are found by name, in any order, and other columns are
         ignored. With an inferred schema they must be those of ``fit``, in that order, as in scikit-learn.
         """
         check_is_fitted(self)
-        return np.asarray(self.classes_[(self._scores(X) > 0).astype(int)])
+        scores = self._scores(X)
+        index = (scores > 0).astype(int) if scores.ndim == 1 else np.argmax(scores, axis=1)
+        return np.asarray(self.classes_[index])
 
     @available_if(has_risks)  # type: ignore[untyped-decorator]
     @by_parts
@@ -434,7 +494,8 @@ class PrivateHalfspaceClassifier(
             validated(
                 self, X, reset=False, skip_check_array=True
             )  # inferred schema: the same columns as in ``fit``
-        return np.asarray(integer_features(self.schema_, X).X @ self.coef_[0], dtype=np.int64)
+        weights = self.coef_[0] if len(self.coef_) == 1 else self.coef_.T
+        return np.asarray(integer_features(self.schema_, X).X @ weights, dtype=np.int64)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the contents of a saved model; ``rule`` and ``scorecard`` repeat others for readers."""
@@ -452,7 +513,7 @@ class PrivateHalfspaceClassifier(
             **({} if self.histogram_ is None or share is None else {"share": share.to_dict()}),
             "classes": self.classes_.tolist(),
             **({"target": self.target_} if self.target_ else {}),
-            "weights": self.coef_[0].tolist(),
+            "weights": self.release_.point.tolist(),
             **({"constraints": list(map(str, self.constraints_))} if self.constraints_ else {}),
             "schema": self.schema_.to_dict(),
         }
@@ -462,7 +523,8 @@ class PrivateHalfspaceClassifier(
         spend, schema = PrivacySpend.from_dict(model["spend"]), Schema.from_dict(model["schema"])
         weights, oracle = np.array(model["weights"], dtype=np.int64), model["oracle"]
         check_type(oracle, str, "the name of an oracle is text")
-        if weights.shape != (schema.n_features,):
+        several = (len(model["classes"]),) if len(model["classes"]) > 2 else ()
+        if weights.shape != (*several, schema.n_features):
             raise InvalidInputError(f"{weights.size} weights for {schema.n_features} features")
         histogram = ScoreHistogram.from_dict(model["histogram"]) if "histogram" in model else None
         fitted = cls(
@@ -483,7 +545,7 @@ class PrivateHalfspaceClassifier(
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = False
+        tags.classifier_tags.multi_class = self.mechanism in ("auto", ClassPoints.name)
         # The noise is not reproducible, and on few records it dominates.
         tags.non_deterministic = True
         tags.classifier_tags.poor_score = True
@@ -537,10 +599,18 @@ def _searching(mechanism: str, limits: Limits | None) -> Iterator[None]:
         raise
 
 
-def scorecard(schema: Schema, points: NDArray[np.int64]) -> pd.DataFrame:
+def scorecard(schema: Schema, points: NDArray[np.int64], classes: NDArray[Any] | None = None) -> pd.DataFrame:
     """Return points per feature level; a record is positive exactly when its points sum to more than 0.
+
+    Of several classes there is a column of points for each, ``points: LABEL``.
 
     Points of a number are linear in it: "none at 0, all at 100" gives half of them at 50.
     """
     features, levels = zip(*schema.levels, strict=True)
-    return pd.DataFrame({"feature": features, "level": levels, "points": points})
+    own = {"points": points} if points.ndim == 1 or classes is None else dict(_named(points, classes))
+    return pd.DataFrame({"feature": features, "level": levels, **own})
+
+
+def _named(points: NDArray[np.int64], classes: NDArray[Any]) -> Iterator[tuple[str, NDArray[np.int64]]]:
+    for label, own in zip(classes.tolist(), points, strict=True):
+        yield f"points: {label}", own

@@ -150,6 +150,8 @@ class Budget:
 def compose(spends: Sequence[PrivacySpend], delta: float) -> Total:
     """Return the smallest epsilon at ``delta`` under any rule, for releases with parameters fixed in advance.
 
+    Where a release was sampled, its rule may be "pld": all are composed by their privacy losses.
+
     Neighbours: those of the spends, all of the same unit.
 
     Raises:
@@ -168,6 +170,12 @@ def compose(spends: Sequence[PrivacySpend], delta: float) -> Total:
         mixed = any(s.notion == "zcdp" for s in spends)
         candidates += [_total(_added(spends, r), r, left) for r in (("zcdp",) if mixed else ("zcdp", "gdp"))]
     valid = [c for c in candidates if Fraction(c.delta) <= Fraction(delta) * _CONVERTED]
+    if delta > 0 and any(s.event is not None for s in spends):
+        from privopt.mechanisms.privacy.profiles import profile_epsilon
+
+        most = min((c.epsilon for c in valid), default=4 * math.fsum(s.epsilon for s in spends))
+        if (found := profile_epsilon(spends, delta, most)) < most:
+            valid.append(Total(found, delta, "pld"))
     if not valid:
         raise PrivacyParameterError(f"the deltas of these releases add up to more than {delta:g}")
     return min(valid, key=lambda c: c.epsilon)

@@ -34,7 +34,7 @@ from privopt.mechanisms.privacy.parameters import check_count, check_delta, chec
 
 # Cell widths of the distributions. Their rounding is pessimistic, so a coarse one is valid and fast; the
 # search starts with it, within a few percent of the answer, and ends with the fine one.
-_COARSE, _FINE = 1e-3, 1e-4
+_COARSE, FINE = 1e-3, 1e-4
 _COARSE_TOLERANCE, _TOLERANCE = 1e-2, 2e-3
 _MOST_EPSILON = 1e4
 # Less noise is not searched for: cells increase as its inverse square, and every distribution takes seconds.
@@ -49,7 +49,7 @@ def poisson_epsilon(
     delta: float,
     full_z: float = math.inf,
     full_steps: int = 0,
-    interval: float = _FINE,
+    interval: float = FINE,
 ) -> float:
     """Return epsilon of ``steps`` sampled and ``full_steps`` full-batch Gaussian releases, rounded up.
 
@@ -75,6 +75,16 @@ def poisson_epsilon(
             return math.inf
         high *= 2
     return _bisect(fits, 0.0, high, 1e-6)
+
+
+def sampled_laws(z: float, q: float, steps: int, full_z: float, full_steps: int) -> list[tuple[LossLaw, int]]:
+    """Return the losses of sampled releases and of those on all records, on the fine grid."""
+    return _releases(z, q, steps, full_z, full_steps, FINE)
+
+
+def gaussian_law(mu: float) -> LossLaw:
+    """Return the loss of a mu-GDP release on the fine grid."""
+    return _sampled(2 / mu, 1.0, FINE)  # contributions that differ by 2
 
 
 def _releases(
@@ -137,9 +147,14 @@ def poisson_multiplier(
         high, low = low, low / 1.2
     high = _bisect(lambda z: fits(z, _COARSE), low, high, _COARSE_TOLERANCE)
     low = high
-    while low > _LEAST_NOISE and fits(low, _FINE):
+    while low > _LEAST_NOISE and fits(low, FINE):
         high, low = low, low * (1 - 2 * _COARSE_TOLERANCE)
-    return _bisect(lambda z: fits(z, _FINE), low, high, _TOLERANCE)
+    return _bisect(lambda z: fits(z, FINE), low, high, _TOLERANCE)
+
+
+def grid_distance(coordinates: int) -> float:
+    """Return the total variation distance of noise on the grid from continuous Gaussians."""
+    return DiscreteGaussianRelease(1.0, 1.0, 1).distance_to_gaussian * coordinates
 
 
 def continuous_delta(epsilon: float, delta: float, *, coordinates: int) -> float:
@@ -150,7 +165,7 @@ def continuous_delta(epsilon: float, delta: float, *, coordinates: int) -> float
         PrivacyParameterError: less than half remains.
     """
     check_epsilon(epsilon)
-    distance = DiscreteGaussianRelease(1.0, 1.0, 1).distance_to_gaussian * coordinates
+    distance = grid_distance(coordinates)
     left = check_delta(delta) - (1 + math.exp(min(epsilon, 700.0))) * distance
     if left < delta / 2:
         raise PrivacyParameterError(

@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Any, Self
 
 from privopt.mechanisms.errors import PrivacyParameterError
+from privopt.mechanisms.privacy.events import SampledGaussian
 from privopt.mechanisms.privacy.parameters import check_delta, check_epsilon, check_positive
 from privopt.problems.arguments import told
 from privopt.problems.notebooks import html_facts
@@ -38,6 +39,8 @@ class PrivacySpend:
             checks has tested; or "printed: refuted" for the calibration of a paper that is wrong.
         note: source of the claim, and why it fails; required for a claim that is not proved.
         insecure_seed: the seed, if the noise was reproducible; the guarantee is void then.
+        event: what ran, for sampled releases; they compose by it more tightly (``compose``). It is dropped
+            where epsilon or delta are not those of the event, as where something else was added.
 
     Raises:
         PrivacyParameterError: any field outside its range.
@@ -52,6 +55,7 @@ class PrivacySpend:
     claim: str = "proved"
     note: str = ""
     insecure_seed: int | None = None
+    event: SampledGaussian | None = None
 
     def __post_init__(self) -> None:
         _check_choice("notion", self.notion, NOTIONS)
@@ -72,6 +76,13 @@ class PrivacySpend:
             raise PrivacyParameterError("a claim that is not proved needs a note saying whose it is")
         if self.insecure_seed is not None and type(self.insecure_seed) is not int:
             raise PrivacyParameterError("insecure_seed must be an integer or None")
+        event = self.event
+        if event is not None and not (
+            isinstance(event, SampledGaussian)
+            and self.notion == "approximate"
+            and (event.epsilon, event.delta) == (self.epsilon, self.delta)
+        ):
+            object.__setattr__(self, "event", None)
 
     def _check_pair(self, level: float) -> None:
         implied = _implied_epsilon(self.notion, level, self.delta)
@@ -109,9 +120,17 @@ class PrivacySpend:
         return cls(epsilon, 0.0, "pure", mechanism, note=note)
 
     @classmethod
-    def approximate(cls, epsilon: float, delta: float, mechanism: str, *, note: str = "") -> Self:
+    def approximate(
+        cls,
+        epsilon: float,
+        delta: float,
+        mechanism: str,
+        *,
+        note: str = "",
+        event: SampledGaussian | None = None,
+    ) -> Self:
         """Return a spend of (epsilon, delta)-differential privacy."""
-        return cls(epsilon, delta, "approximate", mechanism, note=note)
+        return cls(epsilon, delta, "approximate", mechanism, note=note, event=event)
 
     @classmethod
     def zcdp(cls, rho: float, delta: float, mechanism: str, *, note: str = "") -> Self:
@@ -131,7 +150,9 @@ class PrivacySpend:
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready dictionary; ``from_dict`` reads it back to an equal spend."""
-        return asdict(self)
+        found = asdict(self)
+        event = found.pop("event")
+        return found if event is None or self.event is None else {**found, "event": self.event.to_dict()}
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Self:
@@ -140,10 +161,17 @@ class PrivacySpend:
         Raises:
             PrivacyParameterError: a missing, unknown or invalid field.
         """
-        names = {f.name for f in fields(cls)}
-        if not isinstance(record, Mapping) or set(record) != names:
-            raise PrivacyParameterError(f"a spend has exactly the fields {sorted(names)}")
-        return cls(**record)
+        names = {f.name for f in fields(cls)} - {"event"}
+        if not isinstance(record, Mapping) or set(record) - {"event"} != names:
+            raise PrivacyParameterError(
+                f"a spend has exactly the fields {sorted(names)}, and perhaps an event"
+            )
+        if "event" not in record:
+            return cls(**record)
+        spend = cls(**{**record, "event": SampledGaussian.from_dict(record["event"])})
+        if spend.event is None:
+            raise PrivacyParameterError("the event of the spend has another epsilon or delta, or notion")
+        return spend
 
     def _repr_html_(self) -> str:
         """Return a table for notebooks."""

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import math
 
+from privopt.mechanisms.privacy.events import SampledGaussian
 from privopt.mechanisms.privacy.gradient_noise import VectorNoise, shared_by
 from privopt.mechanisms.privacy.parameters import check_count
-from privopt.mechanisms.privacy.poisson import poisson_multiplier, sampled_noise
+from privopt.mechanisms.privacy.poisson import grid_distance, poisson_multiplier, sampled_noise
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.mechanisms.risk.mechanism import RiskTarget
 from privopt.problems.convex.risk import RiskFacts
@@ -92,5 +93,7 @@ def sampled_releases(
         coordinates=together * target.facts.dimension,
     )
     note = shared_by(target.releases, TOGETHER)
-    spend = PrivacySpend.approximate(target.epsilon, target.delta, name, note=note)
+    distance = grid_distance(together * target.facts.dimension)
+    event = SampledGaussian(target.epsilon, target.delta, z, q, together, distance=distance)
+    spend = PrivacySpend.approximate(target.epsilon, target.delta, name, note=note, event=event)
     return sampled_noise(z, bound, target.facts.dimension), spend

@@ -11,10 +11,12 @@ from typing import Any
 from privopt.mechanisms.discrete.exponential import ExponentialMechanism
 from privopt.mechanisms.discrete.mechanism import LatticeMechanism, check_calibration
 from privopt.mechanisms.discrete.preparation import oracle_for, prepare_oracle
+from privopt.mechanisms.errors import PlanMismatchError
 from privopt.mechanisms.privacy.parameters import check_epsilon, check_positive
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.mechanisms.privacy.usefulness import NoiseToSignal
 from privopt.mechanisms.registry import SCORECARD_MECHANISMS
+from privopt.mechanisms.scorecards.class_points import ClassPoints
 from privopt.mechanisms.scorecards.effort import MOST_WORK, draw_seconds, draw_work, seeded_seconds
 from privopt.mechanisms.scorecards.facts import CardFacts
 from privopt.mechanisms.scorecards.point_constraints import check_max_columns, point_constraints
@@ -34,7 +36,7 @@ from privopt.problems.notebooks import html_facts, text_of
 from privopt.problems.programs.constraints import Constraint
 from privopt.problems.tables.schema import Schema
 
-Plan = LatticeMechanism[Any] | SeededScorecard
+Plan = LatticeMechanism[Any] | SeededScorecard | ClassPoints
 LatticeLike = IntegerLattice | tuple[int, int] | tuple[int, int, float] | None
 
 
@@ -105,6 +107,8 @@ class CardPlan:
             PlanMismatchError: the plan was made for another table.
             OracleError: an oracle that does not exist, is of the other kind, or refuses the table.
         """
+        if isinstance(self.plan, ClassPoints):
+            raise PlanMismatchError("points of several classes are released without an oracle")
         if not isinstance(self.plan, SeededScorecard):
             return prepare_oracle(self.oracle, self.plan, table)
         return self.plan.prepare(table, self.check_oracle(), coded)
@@ -115,6 +119,8 @@ class CardPlan:
         Raises:
             OracleError: an oracle that does not exist, or is of the other kind.
         """
+        if isinstance(self.plan, ClassPoints):
+            raise UnknownOracleError(f"{self.plan.name} of several classes calls no oracle")
         if not isinstance(self.plan, SeededScorecard):
             return oracle_for(self.oracle, self.plan)
         drawing = gibbs_oracle(self.oracle) if isinstance(self.oracle, str) else self.oracle
@@ -196,8 +202,8 @@ def plan_card(
     kind = SCORECARD_MECHANISMS.named(name if isinstance(mechanism, str) else mechanism)
     if kind is SeededScorecard:
         check_calibration(calibration, name, ("sound",))
-        facts = CardFacts.of(schema, n_records, _points(lattice, schema), costs, most, required)
-        _check_scores(schema, facts.lattice)
+        facts = CardFacts.of(schema, n_records, seeded_lattice(lattice, schema), costs, most, required)
+        check_scores(schema, facts.lattice)
         solver = None if facts.program is None else _solver(card_solver)
         seeded = SeededScorecard.plan(facts, epsilon=epsilon, delta=delta, solver=solver)
         if seeded.means is not None:
@@ -206,7 +212,7 @@ def plan_card(
         seconds += 0.0 if seeded.nearest is None else seeded.nearest.seconds
         return CardPlan(seeded, seeded.spend, oracle, reason, seconds, required)
     weights = as_lattice(lattice, kind, schema.n_features)
-    _check_scores(schema, weights)
+    check_scores(schema, weights)
     bound = {} if costs.largest == 1 else {"loss_bound": costs.largest}
     plan = kind.plan(
         ZeroOneHalfspace, weights, epsilon=epsilon, delta=delta, calibration=calibration, **bound
@@ -294,7 +300,7 @@ def as_lattice(
     return IntegerLattice(low, high, dimension=dimension, radius=radius[0] if radius else None)
 
 
-def _check_scores(schema: Schema, weights: IntegerLattice) -> None:
+def check_scores(schema: Schema, weights: IntegerLattice) -> None:
     """Refuse a lattice over which the score of some record that the schema allows leaves 64 bits.
 
     Raises:
@@ -311,7 +317,7 @@ def _check_scores(schema: Schema, weights: IntegerLattice) -> None:
         )
 
 
-def _points(given: LatticeLike, schema: Schema) -> IntegerLattice:
+def seeded_lattice(given: LatticeLike, schema: Schema) -> IntegerLattice:
     """Return the lattice of weights that "seeded" rounds to."""
     if given is None:
         return SeededScorecard.default_lattice(schema)

@@ -172,8 +172,9 @@ fti --data t.csv | No such command 'fti'
 {FIT} --data adult23:x | needs a seed >= 0
 {FIT} --target sate | no column 'sate' (column 3
 {FIT} --target age | it declares 'age', which is the label
-{FIT} --classes well | exactly 2 different classes
-{FIT} --classes well,ill,dead | exactly 2 different classes
+{FIT} --classes well | at least 2 classes
+{FIT} --classes well,ill,dead --risk-share 0.2 | risk_share: scorecards of 3 classes do not take it
+{FIT} --classes well,ill,dead --model additive | exactly 2 classes are needed
 {FIT} --classes well,well | must differ
 {FIT} --classes well,dead | outside the declared classes
 {LINEAR} --classes well | at least 2 classes

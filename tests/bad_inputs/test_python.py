@@ -401,7 +401,7 @@ SINGLE: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "a rule beside classes": (lambda: load("card", rule="7"), InvalidInputError, "'rule' cannot be"),
     "an unknown key": (lambda: load("card", more=1), InvalidInputError, "'more' cannot be"),
     "no spend": (lambda: load("card", spend=...), InvalidInputError, "KeyError"),
-    "one class": (lambda: load("card", classes=[0]), InvalidInputError, "exactly 2 different classes"),
+    "one class": (lambda: load("card", classes=[0]), InvalidInputError, "at least 2 classes"),
     "a class of none": (lambda: load("card", classes=[None, 1]), InvalidInputError, "all text, or all"),
     "another format": (lambda: load("card", format="x"), InvalidInputError, "not a privopt-scorecard"),
     "another model": (

@@ -508,6 +508,7 @@ def test_every_mechanism_has_an_audit_and_a_mutant() -> None:
         "private-selection",
         "learn-schema",
         "best-subset",
+        "persons",
         SeededScorecard.name,
         *OPSAMP_AUDITS,
     }
@@ -533,7 +534,7 @@ SHARES = {
     "private-selection": 0.78,
     # A curve of Gaussian differential privacy through the one corner of a curve of bounded range.
     "learn-schema": 0.72,
-    "best-subset": 0.88,
+    "best-subset": 0.88, "persons": 0.99,
     "dp-gd": 0.99, "dp-pgd": 0.99, "dp-pmd": 0.99, "dp-accmd": 0.96, "dp-fw-l2": 0.85, "dp-fw-l1": 0.82,
     "dp-sgd": 0.99, "dp-svrg": 0.66, "dp-svrg++": 0.54, "output-perturbation": 0.98,
     "objective-perturbation": 0.79, "seeded": 0.41, "sufficient-statistics": 0.99, "dp-gld": 0.99,

@@ -34,7 +34,7 @@ from privopt.mechanisms.errors import (
     LedgerError,
     LedgerUnavailableError,
 )
-from privopt.mechanisms.privacy.budget import Budget, Spent, Total, require_guaranteed
+from privopt.mechanisms.privacy.budget import Budget, Spent, Total, compose, require_guaranteed
 from privopt.mechanisms.privacy.ledger.moving import move
 from privopt.mechanisms.privacy.ledger.old_files import is_old_ledger, take_over
 from privopt.mechanisms.privacy.ledger.place import Address
@@ -196,6 +196,23 @@ class Ledger:
         with self._store.reading() as book:
             account = self._one(book)
         return account.budget.stated(account.spent)
+
+    def composed(self, delta: float | None = None) -> Total:
+        """Compose the releases of the addressed budget again, by the best rule: see ``compose``.
+
+        Valid if the parameters of no release depended on the results of earlier ones; otherwise the
+        guarantee is ``total``, which the budget enforces.
+
+        Args:
+            delta: of the pair; by default the delta of the budget.
+
+        Raises:
+            PrivacyParameterError: the deltas of the releases add up to more than ``delta``.
+            LedgerCorruptError: something is wrong with the trail; ``verify`` says what.
+        """
+        budget = self.budget
+        spends = [entry.spend for entry in self.entries() if entry.state != "cancelled"]
+        return compose(spends, budget.delta if delta is None else delta)
 
     def snapshot(self) -> Snapshot:
         """Return the addressed budgets, or all if none is named, and their history, at one moment.

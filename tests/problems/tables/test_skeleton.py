@@ -13,7 +13,8 @@ import pytest
 from privopt.problems import Binned, Categorical, Date, MissingLevel, Schema
 from privopt.problems.errors import SchemaError
 from privopt.problems.tables.dictionary import read_dictionary
-from privopt.problems.tables.skeleton import Held, column_types, skeleton
+from privopt.problems.tables.enumerations import enumerations
+from privopt.problems.tables.skeleton import Held, Known, column_types, skeleton
 
 TABLE = pd.DataFrame(
     {
@@ -135,3 +136,26 @@ def test_a_database_tells_types_by_its_catalogue(tmp_path: Path) -> None:
         lite.execute("CREATE TABLE t (age INTEGER, dose REAL, town TEXT, smoker BOOLEAN, on_day TIMESTAMP)")
     found = column_types(f"sqlite://{tmp_path}/t.db", "t")
     assert list(found.values()) == [Held.NUMBERS, Held.NUMBERS, Held.TEXT, Held.TRUTH, Held.DATES]
+
+
+def test_values_of_enumerations_are_in_the_catalogue(tmp_path: Path) -> None:
+    """Also those that no record holds."""
+    pytest.importorskip("ibis")
+    with pytest.importorskip("duckdb").connect(str(tmp_path / "t.duckdb")) as database:
+        database.execute("CREATE TYPE stage AS ENUM ('I', 'it''s II', 'III')")
+        database.execute("CREATE TABLE t (stage stage, free VARCHAR)")
+        database.execute("INSERT INTO t VALUES ('I', 'Quagmire')")
+    found = enumerations(f"duckdb://{tmp_path}/t.duckdb", "t")
+    assert found == {"stage": Known(categories=("I", "it's II", "III"))}
+    text = skeleton({"stage": Held.TEXT, "free": Held.TEXT}, "free", found)
+    assert 'categories = ["I", "it\'s II", "III"]' in text
+    assert enumerations("t.csv") == {}
+
+
+def test_values_of_enumerations_are_in_the_catalogue_of_postgresql(postgres: str) -> None:
+    pytest.importorskip("ibis")
+    with pytest.importorskip("psycopg").connect(postgres, autocommit=True) as database:
+        database.execute("DROP TABLE IF EXISTS enumerated; DROP TYPE IF EXISTS stage")
+        database.execute("CREATE TYPE stage AS ENUM ('low', 'high')")
+        database.execute("CREATE TABLE enumerated (a stage, b TEXT)")
+    assert enumerations(postgres, "enumerated") == {"a": Known(categories=("low", "high"))}

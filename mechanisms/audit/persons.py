@@ -1,0 +1,96 @@
+"""Audit of persons with several records: a histogram of places, with the noise of k records.
+
+A person has nine positive records with a score above 0, or one negative record below; another person has k
+negative records above 0. The k places of the first person move k counts from one cell to another, and the
+histogram has noise for epsilon / k. The outcome is whether each of three counts is on the side of the first
+table: those two, and that of the other person, which moves only if its records depend on the first person's.
+Each side attains exp(k rate), so the worst outcome attains epsilon.
+
+Neighbours: one person with all of its records, the number of persons public.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privopt.mechanisms.audit.audit import Outcome, exact_epsilon
+from privopt.mechanisms.audit.claims import RELEASED, AuditedClaim, Subject
+from privopt.mechanisms.evaluation.bins import ScoreBins
+from privopt.mechanisms.evaluation.histogram import HistogramPlan
+from privopt.mechanisms.privacy.groups import PersonBudget
+from privopt.mechanisms.privacy.noise import MAX_EXPONENT, NoiseSource
+from privopt.problems.tables.persons import Persons
+
+_BINS, _K = ScoreBins((0.0,)), 3
+# Cells of the counts in an outcome, and for each the largest count on the side of the second table.
+_CELLS, _MOST = ((1, 1), (0, 0), (1, 0)), (_K - 1, 0, 0)
+
+
+@dataclass(frozen=True)
+class PersonSampler:
+    """Sampler of a histogram of the places of two persons.
+
+    Attributes:
+        plan: the plan of the histogram, for one record.
+        many: whether the first person has nine records.
+        shared: whether the first rows of the table are kept, whosever they are: a mutant.
+    """
+
+    plan: HistogramPlan
+    many: bool
+    shared: bool = False
+
+    def __call__(self, runs: int, noise: NoiseSource) -> list[Outcome]:
+        scores, labels = self._places()
+        counts = [self.plan.release(scores, labels, noise).counts for _ in range(runs)]
+        return [
+            sum((c[cell] > m) << i for i, (cell, m) in enumerate(zip(_CELLS, _MOST, strict=True)))
+            for c in counts
+        ]
+
+    def _places(self) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        """Return score and label of what fills the places."""
+        own = 9 if self.many else 1
+        persons = Persons.of([0] * own + [1] * _K)
+        rows = np.arange(own + _K)[: 2 * _K] if self.shared else persons.places(_K)
+        scores = np.array([1.0 if self.many else -1.0] * own + [1.0] * _K)
+        labels = np.array([self.many] * own + [False] * _K)
+        return scores[rows], labels[rows]
+
+    def law(self) -> tuple[float, ...]:
+        """Return the law of the outcome: P[Z > m] = a^(m + 1) / (1 + a) for m >= 0, a = exp(-rate)."""
+        scores, labels = self._places()
+        a, found = math.exp(-self.plan.steps / 2**MAX_EXPONENT), np.ones(1)
+        for (upper, positive), most in zip(_CELLS, _MOST, strict=True):
+            held = int(np.sum(((scores > 0) == bool(upper)) & (labels == bool(positive))))
+            m = most - held
+            above = a ** (m + 1) / (1 + a) if m >= 0 else 1 - a ** (-m) / (1 + a)
+            found = np.concatenate([found * (1 - above), found * above])
+        return tuple(found.tolist())
+
+
+def person_claims() -> tuple[AuditedClaim, ...]:
+    """Return the claim of a person with at most three records, and mutants.
+
+    Their faults: the noise of one record; records that are left out by the rows of others.
+    """
+    budget = PersonBudget(1.0, 0.0, _K)
+    plan = HistogramPlan.plan(_BINS, epsilon=budget.of_record("pure")[0])
+    epsilon = budget.of_person(plan.spend).epsilon
+    mutants = (
+        _subject("the noise of one record", HistogramPlan.plan(_BINS, epsilon=1.0), epsilon),
+        _subject("the first rows of the table, whosever they are", plan, epsilon, shared=True),
+    )
+    return (
+        AuditedClaim("persons", f"nine records or one, k = {_K}", _subject(RELEASED, plan, epsilon), mutants),
+    )
+
+
+def _subject(name: str, plan: HistogramPlan, epsilon: float, shared: bool = False) -> Subject:
+    samplers = PersonSampler(plan, True, shared), PersonSampler(plan, False, shared)
+    laws = samplers[0].law(), samplers[1].law()
+    return Subject(name, *samplers, epsilon, 0.0, exact_epsilon(*laws, 0.0), laws)

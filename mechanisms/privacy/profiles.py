@@ -1,0 +1,77 @@
+"""Composition by privacy loss distributions: of sampled, Gaussian, pure and other releases together.
+
+Each release is dominated by a pair of laws, and their composition by the pair of products (Zhu, Dong and
+Wang 2022, theorem 10): sampled releases by that of ``poisson``; mu-GDP by N(mu, 1) and N(0, 1); (epsilon,
+delta)-DP, pure included, by randomised response that discloses everything with probability delta (Kairouz,
+Oh and Viswanath 2015). All of these pairs are symmetric. Parameters of the releases (noise, sampling, number)
+must not depend on results of earlier ones; their queries may.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+from scipy import optimize
+
+from privopt.mechanisms.privacy.loss_composition import LossLaw, composed_delta
+from privopt.mechanisms.privacy.poisson import FINE, gaussian_law, sampled_laws
+from privopt.mechanisms.privacy.spend import PrivacySpend
+
+# Laws of more loss than this take too many cells; they are not worth composing either.
+_MOST_MU, _MOST_EPSILON = 8.0, 40.0
+# Relative distance of the returned epsilon to the smallest.
+_TOLERANCE = 5e-4
+
+
+def profile_epsilon(spends: Sequence[PrivacySpend], delta: float, most: float) -> float:
+    """Return the epsilon of all releases at ``delta``, rounded up; or ``most`` if it is not below that."""
+    laws = _laws(spends)
+    if laws is None or not math.isfinite(most):
+        return most
+    if math.fsum(count * law.infinite for law, count in laws) >= delta:
+        return most
+
+    def excess(epsilon: float) -> float:
+        grid = math.fsum(s.event.delta_of_grid(epsilon) for s in spends if s.event is not None)
+        found = composed_delta(laws, epsilon) + grid
+        return math.log(max(found, 5e-324) / (delta * (1 - 2.0**-40)))
+
+    low = most * _TOLERANCE
+    if excess(most) >= 0:
+        return most
+    root = low if excess(low) <= 0 else optimize.brentq(excess, low, most, rtol=_TOLERANCE, xtol=low)
+    for epsilon in (root * (1 + _TOLERANCE), root * (1 + 4 * _TOLERANCE)):
+        if excess(epsilon) <= 0:
+            return min(epsilon, most)
+    return most
+
+
+def _laws(spends: Sequence[PrivacySpend]) -> list[tuple[LossLaw, int]] | None:
+    """Return the laws of all releases on one grid, with their numbers; None if they take too many cells."""
+    mu, found = 0.0, []
+    pairs: Counter[tuple[float, float]] = Counter()
+    for event, number in Counter(s.event for s in spends if s.event is not None).items():
+        laws = sampled_laws(event.z, event.q, event.steps, event.full_z or math.inf, event.full_steps)
+        found += [(law, count * number) for law, count in laws]
+    for spend in spends:
+        if spend.notion == "gdp" and spend.level is not None:
+            mu = math.hypot(mu, spend.level)
+        elif spend.event is None:
+            pairs[spend.epsilon, spend.delta] += 1
+    if mu > _MOST_MU or any(epsilon > _MOST_EPSILON for epsilon, _ in pairs):
+        return None
+    if mu:
+        found.append((gaussian_law(mu * (1 + 2.0**-40)), 1))
+    return [*found, *((_response(*pair), number) for pair, number in pairs.items())]
+
+
+def _response(epsilon: float, delta: float) -> LossLaw:
+    """Return the law of randomised response: losses epsilon and -epsilon, rounded up, and infinity."""
+    up, down = math.ceil(epsilon / FINE * (1 + 2.0**-40)), -math.floor(epsilon / FINE * (1 - 2.0**-40))
+    masses = np.zeros(up - down + 1)
+    masses[-1] = (1 - delta) / (1 + math.exp(-epsilon))
+    masses[0] += (1 - delta) / (1 + math.exp(epsilon))
+    return LossLaw(masses, down, FINE, delta)

@@ -1,0 +1,130 @@
+"""Composition of sampled releases by their losses: against independent accounts, never above other rules."""
+
+import functools
+import json
+import math
+from dataclasses import replace
+
+import pytest
+
+from privopt.mechanisms import PrivateLogisticRegression
+from privopt.mechanisms.errors import PrivacyParameterError
+from privopt.mechanisms.estimators.booked_estimator import never_read, spend_of_fit
+from privopt.mechanisms.estimators.booking import Unread
+from privopt.mechanisms.privacy.accounting import gaussian_epsilon
+from privopt.mechanisms.privacy.budget import compose
+from privopt.mechanisms.privacy.events import SampledGaussian
+from privopt.mechanisms.privacy.ledger import Ledger, verify
+from privopt.mechanisms.privacy.spend import PrivacySpend
+from tests.mechanisms.privacy.composition import GaussianSteps, PureSteps, composed_epsilon
+
+Z, Q, STEPS, DELTA = 4.0, 0.05, 100, 1e-6
+
+
+@functools.cache
+def sampled(**more):
+    epsilon = composed_epsilon([steps(1)], DELTA)
+    event = SampledGaussian(epsilon, DELTA, Z, Q, STEPS, **more)
+    return PrivacySpend.approximate(epsilon, DELTA, "dp-sgd", event=event)
+
+
+def steps(runs):
+    """In the terms of the independent account: sigma is in units of 2 C."""
+    return GaussianSteps(Z / 2, Q, runs * STEPS)
+
+
+def test_pure_gaussian_and_sampled_releases_compose_together():
+    """A mu-GDP release has sigma = 1 / mu in units of its sensitivity."""
+    spends = [sampled(), sampled(), PrivacySpend.gdp(0.3, DELTA, "dp-gd"), *[PrivacySpend.pure(0.1, "m")] * 3]
+    found = compose(spends, 1e-5)
+    exact = composed_epsilon([steps(2), GaussianSteps(1 / 0.3), PureSteps(0.1, 3)], 1e-5)
+    assert found.rule == "pld"
+    assert exact * (1 - 1e-3) <= found.epsilon <= exact * (1 + 3e-3)
+
+
+def test_a_release_of_which_only_a_pair_is_known_discloses_with_its_delta():
+    pair = PrivacySpend.approximate(0.2, 1e-6, "opdisc")
+    found = compose([sampled(), sampled(), pair], 5e-6)
+    less = composed_epsilon([steps(2), PureSteps(0.2)], 4e-6)
+    assert found.rule == "pld"
+    assert less * (1 - 1e-3) <= found.epsilon <= less * (1 + 5e-3)
+    with pytest.raises(PrivacyParameterError, match="add up to more than"):
+        compose([sampled(), pair], 1e-6)
+
+
+def test_compositions_are_never_above_those_without_events():
+    """A pure release of large epsilon beside a sampled one: adding up is all that there is."""
+    with_event = [sampled(), PrivacySpend.pure(2.0, "m")]
+    without = [replace(s, event=None) for s in with_event]
+    found = compose(without, 2.5 * DELTA)
+    assert found.rule != "pld"
+    assert compose(with_event, 2.5 * DELTA).epsilon <= found.epsilon
+
+
+def test_noise_on_a_grid_is_paid_out_of_delta():
+    """(1 + e^epsilon) times the distance of both, at the epsilon that is stated."""
+    distance = 1e-7
+    found = compose([sampled(distance=distance)] * 2, 3e-6).epsilon
+    left = 3e-6 - 2 * distance * (1 + math.exp(found))
+    assert 1e-6 < left < 2.5e-6
+    assert found == pytest.approx(composed_epsilon([steps(2)], left), rel=2e-3)
+
+
+def test_full_releases_of_an_event_are_one_gaussian():
+    event = SampledGaussian(3.0, DELTA, 50.0, 0.001, 1, full_z=10.0, full_steps=4)
+    found = compose([PrivacySpend.approximate(3.0, DELTA, "dp-svrg", event=event)], DELTA)
+    # The sampled one is nothing beside them: 4 releases of contributions that differ by 2, sigma = 10.
+    assert found.epsilon == pytest.approx(gaussian_epsilon(2 * 2 / 10.0, DELTA), rel=2e-3)
+
+
+def test_an_event_belongs_to_its_pair():
+    """What adds a release to a spend replaces epsilon, and with it the event."""
+    spend = sampled()
+    assert replace(spend, note="n", mechanism="m").event == spend.event
+    assert replace(spend, epsilon=spend.epsilon + 0.1).event is None
+    assert replace(spend, delta=2 * DELTA).event is None
+
+
+def test_events_are_written_and_read_back_and_checked():
+    spend = sampled(full_z=9.0, full_steps=2)
+    record = json.loads(json.dumps(spend.to_dict()))
+    assert PrivacySpend.from_dict(record) == spend
+    assert "event" not in replace(spend, event=None).to_dict()  # as older versions wrote it
+    wrong = [{"kind": "other/1"}, {"q": 0.0}, {"q": 1.5}, {"z": -1.0}, {"steps": 0}, {"full_z": None}]
+    for change in (*wrong, {"epsilon": 9.0}, {"more": 1}):
+        with pytest.raises(PrivacyParameterError):
+            PrivacySpend.from_dict({**record, "event": {**record["event"], **change}})
+    for event in (None, "text", {}):
+        with pytest.raises(PrivacyParameterError):
+            PrivacySpend.from_dict({**record, "event": event})
+
+
+def test_a_ledger_keeps_what_ran_and_composes_it_again(tmp_path):
+    book = Ledger.create(tmp_path / "l.db", 10.0, 1e-5)
+    for _ in range(3):
+        book.commit(book.reserve(sampled()))
+    book.cancel(book.reserve(sampled()), "nothing was read")
+    again = Ledger(tmp_path / "l.db")
+    assert [entry.spend for entry in again.entries()] == [sampled()] * 4
+    found = again.composed(3e-6)
+    assert (found.delta, found.rule) == (3e-6, "pld")
+    assert found.epsilon == pytest.approx(composed_epsilon([steps(3)], 3e-6), rel=1e-3)
+    assert again.total().epsilon == pytest.approx(3 * sampled().epsilon)
+    assert found.epsilon < 0.7 * again.total().epsilon
+    assert verify(again) == []
+
+
+@pytest.mark.parametrize("mechanism", ["dp-sgd", pytest.param("dp-svrg", marks=pytest.mark.slow)])
+def test_fits_on_sampled_batches_keep_what_ran(mechanism):
+    """The event of a plan spends what the plan states, within the tolerance of its calibration."""
+    model = PrivateLogisticRegression(
+        1.0,
+        delta=1e-5,
+        mechanism=mechanism,
+        data_norm=1.0,
+        classes=(0, 1),
+        steps=20 if mechanism == "dp-sgd" else None,
+    )
+    spend = spend_of_fit(model, Unread(1000, never_read, 3))
+    assert spend.event is not None
+    assert 0.98 < compose([spend], 1e-5).epsilon <= 1.0
