@@ -8,11 +8,12 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from privopt.experiments.comparison import report
+from privopt.experiments.comparison import programs, report
 from privopt.experiments.comparison.export import export as write_files
 from privopt.experiments.comparison.race import DIED, TIMED_OUT, entrant, run
 from privopt.experiments.comparison.workload import workload as instances_of
 from privopt.oracles.errors import MissingSolverError
+from privopt.problems.errors import InvalidInputError
 from privopt.problems.files import write_atomically
 
 app = typer.Typer()
@@ -25,7 +26,11 @@ _ALL = ("native", *(f"{name}:{model}" for name in _MIP for model in ("cells", "r
 def compare_oracles(
     output: Annotated[Path, typer.Option(help="Output folder; an interrupted run resumes there.")],
     workload: Annotated[
-        str, typer.Option(help="tiny, ladder, synthetic, conjunctions, noise, hard, or all.")
+        str,
+        typer.Option(
+            help="tiny, ladder, synthetic, conjunctions, noise, hard, or all; or cards, nearest cards under "
+            "constraints, and subsets, best subsets of columns: solvers of programs after the noise."
+        ),
     ] = "tiny",
     oracle: Annotated[
         list[str] | None,
@@ -52,7 +57,13 @@ def compare_oracles(
     The output folder receives solves.csv (a line per solve, appended as it is finished), solves.parquet,
     moments.csv, report.html and report.md with its pictures. Exit code 1 if two proofs contradict each other.
     """
-    console, instances = Console(soft_wrap=True, emoji=False), instances_of(workload, draws)
+    console = Console(soft_wrap=True, emoji=False)
+    if workload in programs.WORKLOADS:
+        if export is not None:
+            raise InvalidInputError(f"--export is of minimisers' instances, not of {workload}")
+        _race_programs(output, workload, oracle or [], draws, time_limit, console)
+        return
+    instances = instances_of(workload, draws)
     if export is not None:
         lines = write_files(export, instances, time_limit)
         proved = sum(line.proved for line in lines)
@@ -70,6 +81,18 @@ def compare_oracles(
         console.print(f"lost: {where}: {line['said']}", markup=False)
     wrong = report.disagreements(solves.frame)
     console.print(f"contradictions: {len(wrong)}; report: {output / 'report.html'}", markup=False)
+    if len(wrong):
+        raise typer.Exit(1)
+
+
+def _race_programs(
+    output: Path, workload: str, oracles: list[str], draws: int, limit: float, console: Console
+) -> None:
+    """Race solvers of programs; exit code 1 if one that is done has a worse value than another."""
+    solves = programs.race(output, workload, oracles, draws, limit, console)
+    console.print((output / "programs.md").read_text(), markup=False, highlight=False)
+    wrong = programs.contradictions(solves)
+    console.print(f"contradictions: {len(wrong)}; solves: {output / 'programs.csv'}", markup=False)
     if len(wrong):
         raise typer.Exit(1)
 

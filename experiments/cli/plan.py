@@ -51,9 +51,12 @@ from privopt.mechanisms.privacy.accounting import gaussian_mu
 from privopt.mechanisms.privacy.groups import PersonBudget
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.mechanisms.privacy.usefulness import NoiseToSignal
+from privopt.mechanisms.risk.choice import choose_risk_mechanism, natural_norm
 from privopt.mechanisms.scorecards.card_plan import CardPlan
 from privopt.mechanisms.scorecards.effort import MOST_WORK
 from privopt.problems.convex.losses import LogisticLoss
+from privopt.problems.convex.parsing import parse_loss
+from privopt.problems.convex.risk import RiskFacts
 from privopt.problems.convex.unclipped import PLAIN_SQUARES
 from privopt.problems.errors import InvalidInputError
 from privopt.problems.notebooks import text_of
@@ -115,7 +118,7 @@ def plan(
             raise InvalidInputError(
                 _subset_calibrated(columns, records, epsilon, max_features, parse_delta(delta))
             )
-        raise InvalidInputError(_calibrated(mechanism, columns, records))
+        raise InvalidInputError(_calibrated(options, columns))
     if family is ROBUST:
         if classes is not None:
             raise InvalidInputError("--classes: a plan of robust linear models is for two classes or numbers")
@@ -192,12 +195,25 @@ def robust_plan(
     return report, lines, spend
 
 
-def _calibrated(mechanism: str, schema: Schema, records: int) -> str:
-    """Return the hint to plan a linear model by ``privopt calibrate``, with the facts of the schema."""
-    dimension = len(schema.feature_names) + (not schema.intercept)
+def _calibrated(options: Mapping[str, Any], schema: Schema) -> str:
+    """Return the hint to plan a linear model by ``privopt calibrate``, with the facts of the schema.
+
+    It names the mechanism that "auto" takes, and why.
+    """
+    name, records = options["mechanism"], options["records"]
+    norm, dimension = natural_norm(name), len(schema.feature_names) + (not schema.intercept)
+    bound, why = schema_norm(schema, norm), f"{name} fits linear models"
+    if name == "auto":
+        loss, delta = parse_loss(options["loss"] or "logistic", 1.0), parse_delta(options["delta"])
+        facts = RiskFacts(records, dimension, loss, bound, norm)
+        choice = choose_risk_mechanism(
+            name, facts, mu=gaussian_mu(options["epsilon"], public_delta(delta, records))
+        )
+        name = choice.kind.name
+        why = f"auto is {name} here ({choice.reason})"
     return (
-        f"{mechanism} fits linear models, whose noise and steps `privopt calibrate {mechanism} --records "
-        f"{records} --dimension {dimension} --data-norm {schema_norm(schema):.6g}` shows"
+        f"{why}; its noise and steps are shown by `privopt calibrate {name} --records {records} --dimension "
+        f"{dimension} --data-norm {bound:.6g} --norm {norm} --epsilon {options['epsilon']:g}`"
     )
 
 

@@ -322,7 +322,7 @@ class BoundedFit(PrivateLinearModel):
             raise InvalidInputError(
                 f'convex_set must be text such as "l2:1" or a ConvexSet, got {told(space)}'
             )
-        return choose_risk_mechanism(self.mechanism, facts, space, penalty, mu=mu)
+        return choose_risk_mechanism(self.mechanism, facts, space, penalty, mu=mu, steps=self.steps)
 
 
 def risk_of_table(model: BoundedFit, X: Any, y: Any) -> EmpiricalRisk:

@@ -81,18 +81,20 @@ def choose_risk_mechanism(
     regularizer: ElasticNet = NO_REGULARIZER,
     *,
     mu: float,
+    steps: int | None = None,
 ) -> Choice:
     """Return the mechanism of a name or class, or for "auto" one that fits the public facts; with default
     sets.
 
-    ``mu`` is the budget of one release, as Gaussian differential privacy.
+    ``mu`` is the budget of one release, as Gaussian differential privacy. With many features, "auto" takes a
+    mechanism that has ``steps`` if they are given.
 
     Raises:
         UnknownMechanismError: an unknown name; the message lists the known ones.
     """
     reason = "it was asked for"
     if name == "auto":
-        name, reason = _fitting(facts, convex_set, regularizer, mu)
+        name, reason = _fitting(facts, convex_set, regularizer, mu, steps)
     kind = RISK_MECHANISMS.named(name)
     space: ConvexSet = kind.default_set(facts) if convex_set is None else convex_set
     if convex_set is None and not isinstance(space, WholeSpace):
@@ -101,11 +103,16 @@ def choose_risk_mechanism(
 
 
 def _fitting(
-    facts: RiskFacts, convex_set: ConvexSet | None, regularizer: ElasticNet, mu: float
+    facts: RiskFacts,
+    convex_set: ConvexSet | None,
+    regularizer: ElasticNet,
+    mu: float,
+    steps: int | None,
 ) -> tuple[str, str]:
     smooth, low = regularizer.l1 == 0, facts.dimension <= _LOW_DIMENSION
-    if (found := _fitting_many(facts, convex_set, regularizer)) is not None:
-        return found
+    many = _fitting_many(facts, convex_set, regularizer) if steps is None else None
+    if many is not None:
+        return many
     moments = RISK_MECHANISMS["sufficient-statistics"]
     if low and not moments.refusals(facts, convex_set or WholeSpace(facts.dimension), regularizer):
         if isinstance(facts.loss, SquaredLoss):

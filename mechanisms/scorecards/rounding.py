@@ -21,6 +21,8 @@ _POINTS_OF_A_NUMBER = 40
 # Scales of the weights, in units of the largest without clipping; larger ones are tried where bounds are at
 # most ``FEW_POINTS``.
 FEW_POINTS, SCALES = 5, (1.0, 1.6, 2.5)
+# Scales of the weights of several classes, in the same units.
+_CLASS_SCALES = (1.0, 1.6, 2.5, 4.0, 6.3, 10.0)
 
 
 def candidate_cards(weights: Floats, facts: CardFacts) -> tuple[IntArray, IntArray]:
@@ -71,7 +73,9 @@ def class_points(weights: Floats, facts: CardFacts) -> IntArray:
     """Round the weights of several classes, shape (K, d), at one common scale, which keeps their order.
 
     What all classes share is subtracted, and the weights of a column's levels are centred; neither changes a
-    difference of two scores. The facts must have an intercept.
+    difference of two scores. Of some scales, beyond the first of which large weights are clipped at their
+    bounds, the one of least rounding error in l1 is taken: a rare level with a large weight would else round
+    the others to 0. The facts must have an intercept.
     """
     real = weights - np.mean(weights, axis=0)
     for start, stop in facts.columns:
@@ -80,9 +84,15 @@ def class_points(weights: Floats, facts: CardFacts) -> IntArray:
             real[:, start:stop] -= centre[:, None]
             real[:, -1] += centre
     low, high = facts.lattice.low, facts.lattice.high
-    scale = _largest_scale(np.abs(real), np.where(real > 0, high, -low))
-    rounded = np.clip(np.rint(np.clip(real * scale, -(2.0**50), 2.0**50)), low, high)
-    return np.asarray(rounded, dtype=np.int64)
+    bounds = np.where(real > 0, high, -low)
+    first = _largest_scale(np.abs(real), bounds)
+    most = max(first, _largest_scale(np.abs(real[:, -1:]), bounds[:, -1:]))  # no class loses its base
+    found = []
+    for factor in _CLASS_SCALES:
+        scale = min(factor * first, most)
+        points = np.clip(np.rint(np.clip(real * scale, -(2.0**50), 2.0**50)), low, high)
+        found.append((float(np.sum(np.abs(points / scale - real))), points))
+    return np.asarray(min(found, key=lambda pair: pair[0])[1], dtype=np.int64)
 
 
 def _largest_scale(sizes: Floats, bounds: NDArray[np.int64]) -> float:

@@ -165,3 +165,26 @@ def test_plans_say_what_a_person_with_several_records_costs(tmp_path: Path) -> N
     # 1 / persons^2, whatever the records of each
     assert (report["neighbours"], report["delta"]) == ("replace-one person", 1e-6)
     assert report["epsilon"] == pytest.approx(1, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("columns", "mechanism", "told"),
+    [
+        (
+            3,
+            "auto",
+            ("auto is objective-perturbation here (", "calibrate objective-perturbation", "--norm l2"),
+        ),
+        (1200, "auto", ("auto is screened-statistics here (of 1201 features", 'norm="linf"')),
+        (3, "screened-statistics", ("--dimension 4 --data-norm 1 --norm linf --epsilon 3",)),
+    ],
+)
+def test_a_linear_model_is_named_with_the_command_that_shows_its_noise(
+    columns: int, mechanism: str, told: tuple[str, ...], tmp_path: Path
+) -> None:
+    schema = Schema([Numeric(f"x{i}", 0, 1) for i in range(columns)])
+    words = ("--records", "100000", "--epsilon", "3", "--loss", "logistic", "--mechanism", mechanism)
+    run = planned(tmp_path, *words, schema=schema)
+    assert isinstance(run.exception, InvalidInputError)
+    for text in told:
+        assert text in str(run.exception)

@@ -136,6 +136,18 @@ def test_one_scale_for_all_classes_keeps_their_order() -> None:
     assert np.array_equal(np.argmax(real, axis=1)[clear], np.argmax(rounded, axis=1)[clear])
 
 
+def test_one_large_weight_leaves_the_others_their_points() -> None:
+    """Thirty levels of weights near 1 beside one of 60: at the scale of the largest all others were 0."""
+    schema = Schema([Categorical("u", [f"l{k}" for k in range(31)])], intercept=True)
+    facts = CardFacts.of(schema, 100, IntegerLattice(-10, 10, dimension=32))
+    weights = np.zeros((2, 32))
+    weights[0, :31] = np.where(np.arange(31) % 2, 1.0, -1.0)
+    weights[0, 30] = 60.0
+    points = class_points(weights, facts)
+    assert points[0, 30] == 10
+    assert np.all(points[0, 1:30:2] > points[0, 0:30:2])
+
+
 def test_files_and_plans(model: PrivateHalfspaceClassifier, tmp_path: Path) -> None:
     X, _ = table(50)
     model.save(tmp_path / "card.json")

@@ -1,0 +1,166 @@
+"""AUC of private cards under each kind of constraint on points, beside cards without any, on public tables.
+
+    python -m privopt.experiments.card_constraints [--output FOLDER] [--splits N]
+
+Adult and scikit-learn's breast cancer, half of the records for training and half for the AUC. Lines are kept
+in ``card-constraints.csv``: the same command resumes an interrupted run, and then writes the table
+``card-constraints.md``. Neighbours: replace-one, n public; delta = 1/n^2.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import typer
+from numpy.typing import NDArray
+from rich.console import Console
+from sklearn.datasets import load_breast_cancer
+from sklearn.metrics import roc_auc_score
+
+from privopt.experiments.scorecards import declared
+from privopt.experiments.workbench.pages import markdown_table
+from privopt.experiments.workbench.resumable import Kept
+from privopt.experiments.workbench.study import Study
+from privopt.mechanisms import PrivateHalfspaceClassifier
+from privopt.problems.datasets.adult import ADULT_TARGET, adult_schema, load_adult
+from privopt.problems.programs.constraints import quoted
+from privopt.problems.tables.schema import Schema
+
+Table = tuple[pd.DataFrame, NDArray[np.int64], Schema]
+EPSILON, _SPLITS = 1.0, 5
+NONE = "none"
+KINDS = (
+    NONE,
+    "bounds",
+    "list",
+    "number of columns",
+    "groups",
+    "order",
+    "implications",
+    "total",
+    "all of these",
+)
+
+
+class Cell(NamedTuple):
+    """A table, a kind of constraint, and the number of splits."""
+
+    table: str
+    kind: str
+    splits: int
+
+
+@dataclass(frozen=True)
+class Line:
+    """The AUC of one card on the records that it was not fitted on, and its processor seconds."""
+
+    table: str
+    kind: str
+    split: int
+    auc: float
+    seconds: float
+
+
+def load(name: str) -> Table:
+    """Return records, labels 0 and 1, and a schema of a public table."""
+    if name == "adult":
+        adult = load_adult("all")
+        labels = np.asarray(adult[ADULT_TARGET] == ">50K", dtype=np.int64)
+        return adult.drop(columns=[ADULT_TARGET]), labels, adult_schema(intercept=True)
+    frame, benign = load_breast_cancer(return_X_y=True, as_frame=True)
+    return frame, np.asarray(benign, dtype=np.int64), declared(frame)
+
+
+def constraints(kind: str, table: Table) -> list[str]:
+    """Return constraints of a kind, as an expert might write them; directions are those of correlations."""
+    frame, labels, schema = table
+    names = [quoted(column.name) for column in schema.columns]
+    ways = {
+        column.name: np.corrcoef(frame[column.name].to_numpy(dtype=float), labels)[0, 1]
+        for column in (schema.columns[j] for j in _ordered(schema))
+    }
+    written = {
+        NONE: [],
+        "bounds": ["points in [-5, 5]"],
+        "list": ["points in {-10, -5, -2, -1, 0, 1, 2, 5, 10}"],
+        "number of columns": ["at most 5 columns"],
+        "groups": [f"at most 1 of {a}, {b}" for a, b in zip(names[::2], names[1::2], strict=False)],
+        "order": [f"monotone({quoted(n)}) = {'rising' if r > 0 else 'falling'}" for n, r in ways.items()],
+        "implications": [f"if {a} then {b}" for a, b in zip(names[::2], names[1::2], strict=False)],
+        "total": ["total in [-20, 20]"],
+    }
+    if kind in written:
+        return written[kind]
+    together = ("bounds", "number of columns", "groups", "order", "total")
+    return [line for part in together for line in written[part]]
+
+
+def _ordered(schema: Schema) -> list[int]:
+    starts = [start for start, _ in schema.spans]
+    return [j for j, start in enumerate(starts) if start in schema.numbers and j < len(schema.columns)]
+
+
+def cards(cell: Cell) -> Iterator[Line]:
+    """Fit a card in each split; with noise of a seed, for measurements alone."""
+    table = load(cell.table)
+    frame, labels, schema = table
+    lines = constraints(cell.kind, table)
+    options: dict[str, Any] = {"schema": schema, "classes": (0, 1), "mechanism": "seeded"}
+    for split in range(cell.splits):
+        train = np.random.default_rng(split).permutation(len(frame)) < len(frame) // 2
+        began = time.process_time()
+        card = PrivateHalfspaceClassifier(
+            EPSILON, **options, constraints=lines or None, insecure_seed=split
+        ).fit(frame[train], labels[train])
+        seconds = time.process_time() - began
+        auc = roc_auc_score(labels[~train], card.decision_function(frame[~train]))
+        yield Line(cell.table, cell.kind, split, float(auc), seconds)
+
+
+def page(lines: pd.DataFrame) -> str:
+    """Return the table: a row for each kind, and per table the mean AUC and its mean difference."""
+    rows = []
+    for kind in KINDS:
+        row = {"constraint": kind}
+        for name, own in lines.groupby("table"):
+            auc = own.pivot(index="split", columns="kind", values="auc")
+            if kind in auc:
+                row[f"{name}: AUC"] = f"{auc[kind].mean():.3f}"
+                differences = auc[kind] - auc[NONE]
+                row[f"{name}: difference"] = "" if kind == NONE else f"{differences.mean():+.3f}"
+        rows.append(row)
+    return markdown_table(pd.DataFrame(rows).fillna("")) + "\n"
+
+
+def _finished(kept: Kept, cell: Cell) -> bool:
+    mine = [line for line in kept.lines if (line["table"], line["kind"]) == cell[:2]]
+    return len(mine) >= cell.splits
+
+
+STUDY = Study[Cell](
+    name="card-constraints",
+    line=Line,
+    key=("table", "kind", "split"),
+    compute=lambda cell: list(cards(cell)),
+    is_finished=_finished,
+    page=page,
+)
+
+
+def main(
+    output: Annotated[Path, typer.Option(help="Output folder.")] = Path("card-constraints"),
+    splits: Annotated[int, typer.Option(min=1, help="Number of splits of each table.")] = _SPLITS,
+) -> None:
+    """Measure the missing cards, and write the table."""
+    cells = [Cell(table, kind, splits) for table in ("breast cancer", "adult") for kind in KINDS]
+    STUDY.run(output, cells, Console(stderr=True, soft_wrap=True, emoji=False))
+
+
+if __name__ == "__main__":
+    typer.run(main)
