@@ -225,8 +225,12 @@ def test_the_default_relative_gap_is_not_used(solver: str) -> None:
 def test_gaps_are_absolute_and_feasibility_tolerances_are_left_alone() -> None:
     """With mip_feasibility_tolerance=1e-9, HiGHS 1.15.1 lost the optimum of a full-size cell model (the slow
     test below); its default of 1e-6 stands."""
-    session = HighsSession(knapsack()[0])
+    model, costs, _ = knapsack()
+    session = HighsSession(model)
     option = lambda name: session.highs.getOptionValue(name)[1]  # noqa: E731
+    session.solve(Question(costs, gap=0.5), Limits().start(), lambda news: None)
+    assert option("mip_rel_gap") == 0.5
+    solve_once(session, costs)
     assert option("mip_rel_gap") == 0.0
     assert option("mip_abs_gap") <= 1e-6
     assert option("mip_feasibility_tolerance") == 1e-6
