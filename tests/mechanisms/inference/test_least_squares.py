@@ -93,7 +93,7 @@ def test_bounds_are_the_roots_of_what_they_solve(constant: float) -> None:
 
 def test_the_noise_of_releases_is_that_of_the_formula(monkeypatch: pytest.MonkeyPatch) -> None:
     """Covariance of b - A t and mean of the residual variance over releases of the same records."""
-    monkeypatch.setattr(SufficientStatistics, "_model", lambda self, A, b, sigma: b)  # faster
+    monkeypatch.setattr(SufficientStatistics, "_models", lambda self, found, sigma: found.products)  # faster
     X, y = lines(400)
     data = EmpiricalRisk(
         np.column_stack([X, np.full(400, 0.5)]),

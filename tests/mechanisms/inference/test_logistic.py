@@ -137,6 +137,9 @@ def test_models_without_a_hessian_say_how_to_get_one() -> None:
             model.summary()
     X, _ = drawn(300, 0)
     three = PrivateLogisticRegression(3.0, mechanism=NAME, data_norm=2.0, classes=(0, 1, 2), insecure_seed=0)
+    with pytest.raises(PrivacyParameterError, match="of 3 classes there are none"):
+        three.fit(X, np.arange(300) % 3)
+    three.set_params(mechanism="auto")
     with pytest.raises(InvalidInputError, match="two classes"):
         three.fit(X, np.arange(300) % 3).summary()
     with pytest.raises(PrivacyParameterError, match="without class weights"):
