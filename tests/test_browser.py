@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 
 from privopt.mechanisms import PrivateHalfspaceClassifier, PrivateTreeClassifier, evaluate
+from privopt.mechanisms.estimators.class_page import class_page
 from privopt.mechanisms.estimators.page import card_page
 from privopt.mechanisms.estimators.tree_page import tree_page
 from privopt.problems import Binned, Categorical, Schema
@@ -40,6 +41,14 @@ document.getElementById("page").addEventListener("load", async (event) => {{
 }});
 </script>
 """
+
+SCHEMA = Schema(
+    [
+        Binned("number_of_late_payments_in_the_last_twelve_months", edges=[0, 1, 2, 3, 20]),
+        Categorical("employment", ["salaried", "self-employed-with-employees", "none"]),
+    ],
+    intercept=True,
+)
 
 pytestmark = [
     pytest.mark.slow,
@@ -65,14 +74,8 @@ def look_at(page: str, folder: Path) -> dict[str, object]:
 
 
 def pages() -> dict[str, str]:
-    """Return pages of a card and of a tree, with long names and evaluations."""
+    """Return pages of a card, of a tree and of a card of several classes, with long names and evaluations."""
     rng, n = np.random.default_rng(0), 2000
-    schema = Schema(
-        [
-            Binned("number_of_late_payments_in_the_last_twelve_months", edges=[0, 1, 2, 3, 20]),
-            Categorical("employment", ["salaried", "self-employed-with-employees", "none"]),
-        ]
-    )
     table = {
         "number_of_late_payments_in_the_last_twelve_months": rng.poisson(1.0, n),
         "employment": rng.choice(["salaried", "self-employed-with-employees", "none"], n),
@@ -84,21 +87,24 @@ def pages() -> dict[str, str]:
         ("card", PrivateHalfspaceClassifier, card_page),
         ("tree", PrivateTreeClassifier, tree_page),
     ):
-        model = kind(3.0, schema=schema, classes=("no", "yes"), risk_share=0.2, insecure_seed=1)
+        model = kind(3.0, schema=SCHEMA, classes=("no", "yes"), risk_share=0.2, insecure_seed=1)
         model.fit(table, y)
         found = evaluate(model, table, y, epsilon=1.0, insecure_seed=1)
         made[name] = page(model.card_, found, seen=True)
+    grades = PrivateHalfspaceClassifier(3.0, schema=SCHEMA, classes=("none", "some", "much"), insecure_seed=1)
+    grades.fit(table, np.array(["none", "some", "much"])[np.minimum(late, 2)])
+    made["classes"] = class_page(grades.card_)
     return made
 
 
-@pytest.mark.parametrize("name", ["card", "tree"])
+@pytest.mark.parametrize("name", ["card", "tree", "classes"])
 def test_pages_of_models_fit_a_phone_and_satisfy_axe(name: str, tmp_path: Path) -> None:
     found = look_at(pages()[name], tmp_path)
     assert found["faults"] == []
     assert found["width"] <= WIDTH
 
 
-@pytest.mark.parametrize("name", ["card", "tree"])
+@pytest.mark.parametrize("name", ["card", "tree", "classes"])
 def test_a_page_of_a_model_prints_on_one_page(name: str, tmp_path: Path) -> None:
     (tmp_path / "page.html").write_text(pages()[name], "utf-8")
     words = [
