@@ -153,6 +153,22 @@ def test_every_point_has_the_probability_that_enumeration_gives_it(
 ) -> None:
     """At beta = 60 most probabilities are below exp(-745): logarithms are compared, none may be lost."""
     problem = random_problem(kind, p, levels, classes, root, largest_count=5, weighted=weighted)
+    check_law(problem, beta, monkeypatch)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("beta", [1e-3, 0.2])
+def test_losses_in_the_thousands_have_the_probabilities_of_enumeration(
+    kind: type[BranchingProblem], beta: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At beta = .001 all of these losses have a share of the law."""
+    problem = random_problem(kind, 2, 1, largest_count=500)
+    assert problem.losses(np.concatenate(list(problem.lattice.batches()))).max() > 5000
+    check_law(problem, beta, monkeypatch)
+
+
+def check_law(problem: BranchingProblem, beta: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compare every draw, and how many points it stands for, with enumeration."""
     low, high = problem.lattice.low, problem.lattice.high
     points = np.concatenate(list(problem.lattice.batches()))
     scores = -beta * problem.losses(points).astype(float)
