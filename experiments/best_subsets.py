@@ -122,8 +122,8 @@ def page(lines: pd.DataFrame) -> str:
 
 
 def _finished(kept: Kept, cell: Cell) -> bool:
-    about = list(zip(Cell._fields[:5], cell[:5], strict=True))
-    return sum(all(line[k] == v for k, v in about) for line in kept.lines) >= len(WAYS) * cell.tables
+    design = {name: value for name, value in cell._asdict().items() if name != "tables"}
+    return len(kept.matching(**design)) >= len(WAYS) * cell.tables
 
 
 STUDY = Study[Cell](

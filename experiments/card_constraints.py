@@ -139,8 +139,7 @@ def page(lines: pd.DataFrame) -> str:
 
 
 def _finished(kept: Kept, cell: Cell) -> bool:
-    mine = [line for line in kept.lines if (line["table"], line["kind"]) == cell[:2]]
-    return len(mine) >= cell.splits
+    return len(kept.matching(table=cell.table, kind=cell.kind)) >= cell.splits
 
 
 STUDY = Study[Cell](

@@ -96,7 +96,7 @@ def show_card(model: PrivateHalfspaceClassifier, report: dict[str, Any], console
         shown = titles.get(str(name), str(name))
         if np.any(levels.iloc[:, 2:]) or (name, len(levels)) == ("intercept", 1):
             for _, *row in levels.itertuples(index=False):
-                card.add_row(*(escape(str(cell)) for cell in (shown, *row)))
+                card.add_row(escape(shown), *(escape(str(cell)) for cell in row))
         else:
             without.append(shown)
     print_table(console, card)

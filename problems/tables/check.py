@@ -1,4 +1,4 @@
-"""What a schema would do to rows that are public or synthetic: counts of each treatment, by column.
+"""Treatment of public or synthetic rows by a schema: counts of accepted and refused cells, by column.
 
 Counts are exact functions of the rows. So this is no release: of private rows it would be a leak.
 """
