@@ -79,7 +79,7 @@ class SubsetStatistics(SufficientStatistics):
             answer = self.oracle.solve(replace(program, most=size), limits)
             if (stopped := watch.stop()) is not None:
                 raise UnfinishedBuildError(f"stopped by {stopped.name}, before the best subsets were found")
-            choice = np.zeros(len(program.columns), np.int64) if answer.choice is None else answer.choice
+            choice = np.zeros(len(program.columns), np.int64) if answer.point is None else answer.point
             masks.append(program.features(choice))
             finished.append(answer.finished)
         return SupportPath(np.array(masks), tuple(finished))

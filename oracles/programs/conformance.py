@@ -1,4 +1,4 @@
-"""Conformance kit for solvers of card programs, built-in or your own.
+"""Conformance kit for solvers of card programs, built-in or your own; its checks serve any kind of program.
 
 Instances are small enough to try every point. Feasibility and values are recomputed; a solver that claims to
 be done must have the least value of all points, up to a relative ``GAP``, and must be right where it says
@@ -11,13 +11,21 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache, partial
+from typing import Any, Generic
 
 import numpy as np
+from numpy.typing import NDArray
 
 from privopt.oracles.conformance import ConformanceReport, Finding, RandomStates, Tally, changed
 from privopt.oracles.limits import Limits
 from privopt.oracles.programs.enumerate import EnumeratedPrograms
-from privopt.oracles.programs.interface import GAP, ProgramAnswer, ProgramOracle
+from privopt.oracles.programs.interface import (
+    GAP,
+    AnyProgram,
+    ProgramAnswer,
+    ProgramOracle,
+    ProgramSolver,
+)
 from privopt.problems.programs.columns import PointColumn
 from privopt.problems.programs.parsing import parse_constraints
 from privopt.problems.programs.program import CardProgram
@@ -43,24 +51,36 @@ _CONSTRAINTS: dict[str, tuple[str, ...]] = {
 
 
 @dataclass(frozen=True)
-class Instance:
-    """A small program, its constraints' name, and the best of all its points."""
+class Instance(Generic[AnyProgram]):
+    """A small program, and what is known of it.
+
+    Attributes:
+        name: the kind of its constraints.
+        program: the program.
+        arrays: its data, which a solver must not change.
+        truth: the best of all its points.
+        largest: the largest value of a solver that is done; None if there is no feasible point.
+    """
 
     name: str
-    program: CardProgram
+    program: AnyProgram
+    arrays: tuple[NDArray[Any], ...]
     truth: ProgramAnswer
+    largest: float | None
 
 
-class _Case:
-    def __init__(self, oracle: ProgramOracle, instance: Instance) -> None:
-        self.oracle, self.program, self.truth = oracle, instance.program, instance.truth
-        self.answer: ProgramAnswer = oracle.solve(self.program)
+class _Case(Generic[AnyProgram]):
+    def __init__(self, oracle: ProgramSolver[AnyProgram], instance: Instance[AnyProgram]) -> None:
+        self.oracle, self.instance = oracle, instance
+        self.answer = oracle.solve(instance.program)
 
 
-def instances(seed: int) -> Iterator[Instance]:
+def instances(seed: int) -> Iterator[Instance[CardProgram]]:
     """Return small programs with every kind of constraint, with and without free shifts."""
     for (name, program), truth in zip(_programs(seed), _truths(seed), strict=True):
-        yield Instance(f"{name} (seed {seed})", program, truth)
+        arrays = program.low, program.high, program.targets, program.costs
+        largest = None if truth.value is None else (1 + GAP) * truth.value
+        yield Instance(f"{name} (seed {seed})", program, arrays, truth, largest)
 
 
 @cache
@@ -95,48 +115,59 @@ def check_program_oracle(oracle: ProgramOracle, *, seeds: Iterable[int] = (0, 1)
     Raises:
         ConformanceError: a check failed, or nothing was checked.
     """
-    tally = Tally()
-    for instance in (instance for seed in seeds for instance in instances(seed)):
-        for case in tally.built(instance.name, partial(_Case, oracle, instance)):
-            tally.check_all(instance.name, (_check_answer, _check_again, _check_limit), case)
-    return tally.verdict(
-        oracle.name,
-        (
-            "what goes wrong only for more columns, wider bounds or constraints other than here: at release "
-            "a card that violates a constraint is dropped, whoever proposes it",
-        ),
+    return check_solver(
+        oracle,
+        (instance for seed in seeds for instance in instances(seed)),
+        "what goes wrong only for more columns, wider bounds or constraints other than here: at release "
+        "a card that violates a constraint is dropped, whoever proposes it",
     )
 
 
-def _check_answer(case: _Case) -> Iterator[Finding]:
-    yield from _faults(case.answer, case.truth)
+def check_solver(
+    oracle: ProgramSolver[AnyProgram], chosen: Iterable[Instance[AnyProgram]], unchecked: str
+) -> ConformanceReport:
+    """Put a solver of any kind of program through every check.
+
+    Args:
+        oracle: the solver.
+        chosen: the instances.
+        unchecked: what passing does not say.
+
+    Raises:
+        ConformanceError: a check failed, or nothing was checked.
+    """
+    tally = Tally()
+    for instance in chosen:
+        for case in tally.built(instance.name, partial(_Case, oracle, instance)):
+            tally.check_all(instance.name, (_check_answer, _check_again, _check_limit), case)
+    return tally.verdict(oracle.name, (unchecked,))
+
+
+def _check_answer(case: _Case[Any]) -> Iterator[Finding]:
+    yield from _faults(case, case.answer)
     if not case.answer.finished:
         yield "", "it was not done, without a limit"
 
 
-def _check_again(case: _Case) -> Iterator[Finding]:
+def _check_again(case: _Case[Any]) -> Iterator[Finding]:
     """Check the same program again, its data and the global random states."""
-    arrays = [case.program.low, case.program.high, case.program.targets, case.program.costs]
+    arrays = list(case.instance.arrays)
     before, states = [a.copy() for a in arrays], RandomStates()
-    yield from _faults(case.oracle.solve(case.program), case.truth)
+    yield from _faults(case, case.oracle.solve(case.instance.program))
     if changed(arrays, before):
         yield "", "it changed the program"
     yield from (("", fault) for fault in states.touched())
 
 
-def _check_limit(case: _Case) -> Iterator[Finding]:
+def _check_limit(case: _Case[Any]) -> Iterator[Finding]:
     """Check that a solve that is cancelled at once claims nothing that is wrong."""
-    answer = case.oracle.solve(case.program, Limits(cancelled=lambda: True))
-    yield from (("cancelled", fault) for _, fault in _faults(answer, case.truth))
+    answer = case.oracle.solve(case.instance.program, Limits(cancelled=lambda: True))
+    yield from (("cancelled", fault) for _, fault in _faults(case, answer))
 
 
-def _faults(answer: ProgramAnswer, truth: ProgramAnswer) -> Iterator[Finding]:
+def _faults(case: _Case[Any], answer: ProgramAnswer) -> Iterator[Finding]:
+    truth, largest, solution = case.instance.truth, case.instance.largest, case.oracle.solution
     if answer.infeasible and not truth.infeasible:
-        yield "", "it says that no card is feasible, and there is one"
-    if (
-        answer.finished
-        and answer.value is not None
-        and truth.value is not None
-        and answer.value > (1 + GAP) * truth.value
-    ):
-        yield "", f"it is done with the value {answer.value}, and a card has {truth.value}"
+        yield "", f"it says that no {solution} is feasible, and there is one"
+    if answer.finished and answer.value is not None and largest is not None and answer.value > largest:
+        yield "", f"it is done with the value {answer.value:.12g}, and a {solution} has {truth.value:.12g}"

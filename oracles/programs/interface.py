@@ -1,14 +1,14 @@
 """Oracles for integer programs after the noise: their data are released, so only accuracy is at stake.
 
-An oracle returns a point. privopt recomputes whether it is feasible, and its value, in integers. Neither a
-bound nor a proof of optimality is needed: the program is post-processing.
+An oracle returns a point. privopt recomputes whether it is feasible, and its value. Neither a bound nor a
+proof of optimality is needed: the program is post-processing.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 import numpy as np
 
@@ -20,6 +20,19 @@ from privopt.problems.programs.program import CardProgram
 # Relative gap at which a solver is done. The last half percent of the distance to a private model took ten
 # times as long as all before, and is far below the noise of the model.
 GAP = 0.005
+
+
+class Program(Protocol):
+    """An integer program whose answers can be checked."""
+
+    def violations(self, points: Any, /) -> list[str]:
+        """Return what a point violates, as text; none if it is feasible."""
+
+    def value(self, points: Any, /) -> float:
+        """Return the objective at a point."""
+
+
+AnyProgram = TypeVar("AnyProgram", bound=Program)
 
 
 @dataclass(frozen=True)
@@ -44,14 +57,14 @@ class ProgramAnswer:
 
     Attributes:
         point: a feasible point, or None.
-        value: its value, recomputed (see ``CardProgram.value``), or None.
+        value: its value, recomputed by the program, or None.
         finished: as in ``ProgramProposal``: a claim of the solver.
         oracle, raw_status: the solver, and its status text.
         seconds: wall-clock time.
     """
 
     point: IntArray | None
-    value: int | None
+    value: float | None
     finished: bool
     oracle: str
     raw_status: str
@@ -63,16 +76,21 @@ class ProgramAnswer:
         return self.finished and self.point is None
 
 
-class ProgramOracle(ABC):
-    """A solver of integer programs: subclass it with ``propose``, in a file of its own."""
+class ProgramSolver(ABC, Generic[AnyProgram]):
+    """A solver of programs of one kind, whose answers are checked.
+
+    Attributes:
+        solution: the word for a point of such a program, in messages.
+    """
 
     name: ClassVar[str]
+    solution: ClassVar[str]
 
     @abstractmethod
-    def propose(self, program: CardProgram, watch: Watch) -> ProgramProposal:
+    def propose(self, program: AnyProgram, watch: Watch) -> ProgramProposal:
         """Solve; poll ``watch.stop()``, and return the best point at a limit."""
 
-    def solve(self, program: CardProgram, limits: Limits | None = None) -> ProgramAnswer:
+    def solve(self, program: AnyProgram, limits: Limits | None = None) -> ProgramAnswer:
         """Solve the program and check the answer.
 
         Raises:
@@ -84,6 +102,12 @@ class ProgramOracle(ABC):
             return ProgramAnswer(None, None, found.finished, self.name, found.raw_status, watch.seconds)
         point = np.array(found.point)
         if broken := program.violations(point):
-            raise SolverFailedError(f"{self.name} returned a card that violates '{broken[0]}'")
+            raise SolverFailedError(f"{self.name} returned a {self.solution} that violates '{broken[0]}'")
         value = program.value(point)
         return ProgramAnswer(point, value, found.finished, self.name, found.raw_status, watch.seconds)
+
+
+class ProgramOracle(ProgramSolver[CardProgram]):
+    """A solver of card programs: subclass it with ``propose``, in a file of its own."""
+
+    solution: ClassVar[str] = "card"

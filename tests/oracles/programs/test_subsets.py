@@ -70,7 +70,7 @@ def test_the_value_is_the_least_squares_loss_of_the_columns() -> None:
         losses[pair] = float(np.linalg.lstsq(X[:, own], y, rcond=None)[1][0])
         choice = np.isin(np.arange(4), pair).astype(np.int64)
         assert program.value(choice) + float(y @ y) == pytest.approx(losses[pair])
-    found = BranchingSubsets().solve(program).choice
+    found = BranchingSubsets().solve(program).point
     assert found is not None
     assert tuple(np.flatnonzero(found).tolist()) == min(losses, key=lambda pair: losses[pair])
 
