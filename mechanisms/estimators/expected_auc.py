@@ -9,7 +9,7 @@ import json
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -133,7 +133,7 @@ class ExpectedAuc:
         """The measured curve of the model."""
         return AucCurve.of_model(self.model)
 
-    @property
+    @cached_property
     def _per_record(self) -> float:
         """The signal at n mu = 1."""
         schema, s = declared_schema(self.schema), self.positive
