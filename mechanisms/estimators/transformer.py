@@ -119,7 +119,7 @@ class SchemaTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         names = [column.name for column in self.schema_.columns] if codes else self.schema_.feature_names
         return np.array(names, dtype=object)
 
-    def _checked_encoding(self) -> Encoding:
+    def _checked_encoding(self) -> str:
         if not isinstance(self.encoding, str) or self.encoding not in _ENCODINGS:
             raise InvalidInputError(
                 f'encoding must be "features" or "codes", got {told(self.encoding)}'
