@@ -563,12 +563,7 @@ def test_with_a_schema_no_cell_changes_what_another_means(other: str, tmp_path: 
     schema = Schema(
         [
             Categorical("ward", ["01", "1"], "ignore", missing="1"),
-            Date(
-                "day",
-                [date(2020, 1, 1), date(2021, 1, 1), date(2022, 1, 1)],
-                format="%Y%m%d",
-                missing=date(2020, 1, 1),
-            ),
+            Date("day", days, format="%Y%m%d", missing=days[0]),
             MissingLevel(Binned("cost", [0, 100, 2000], thousands=".", decimal=",")),
         ]
     )
