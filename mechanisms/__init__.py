@@ -64,6 +64,7 @@ _HOMES = {
     "RobustStochasticGradient": "heavy_tails.robust_stochastic",
     "SCORECARD_MECHANISMS": "registry",
     "SchemaPlan": "schemas.learning",
+    "SchemaTransformer": "estimators.transformer",
     "ScreenedStatistics": "convex.screened_statistics",
     "SeededScorecard": "scorecards.seeded",
     "SufficientStatistics": "convex.sufficient_statistics",
@@ -128,6 +129,7 @@ if TYPE_CHECKING:  # the same names, for type checkers
     )
     from privopt.mechanisms.estimators.search import PrivateSearchCV as PrivateSearchCV
     from privopt.mechanisms.estimators.subset import PrivateSubsetSelector as PrivateSubsetSelector
+    from privopt.mechanisms.estimators.transformer import SchemaTransformer as SchemaTransformer
     from privopt.mechanisms.estimators.tree import PrivateRuleListClassifier as PrivateRuleListClassifier
     from privopt.mechanisms.estimators.tree import PrivateTreeClassifier as PrivateTreeClassifier
     from privopt.mechanisms.heavy_tails.clipped_newton import ClippedNewton as ClippedNewton
