@@ -177,7 +177,7 @@ def left_out(fits: pd.DataFrame) -> pd.DataFrame:
 def outside(apart: pd.DataFrame) -> Floats:
     """Return by how much each AUC is outside its band; negative inside."""
     low, auc, high = (apart[name].to_numpy(dtype=np.float64) for name in ("low", "auc", "high"))
-    return np.maximum(low - auc, auc - high)
+    return np.asarray(np.maximum(low - auc, auc - high), dtype=np.float64)
 
 
 def margin_of(apart: pd.DataFrame) -> float:
@@ -268,7 +268,7 @@ def by_table(lines: pd.DataFrame) -> str:
             "columns": f"{one['columns']:g}",
             "positive": f"{one.positive:.2f}",
             "AUC not private": f"{one.not_private:.3f}",
-            **{f"{model}: measured less forecast": f"{wide[model][table]:+.3f}" for model in MODELS},
+            **{f"{model}: measured less forecast": f"{wide[model][str(table)]:+.3f}" for model in MODELS},
         }
         for table, one in facts.iterrows()
     ]
