@@ -90,11 +90,13 @@ class Verdict:
         claim: the paper's claim in our words.
         agreement: the agreement, computed from the measurements.
         words: the measured values behind it.
+        reason: why the measurement differs from the claim: a derivation, or another measurement.
     """
 
     claim: str
     agreement: Agreement
     words: str
+    reason: str = ""
 
 
 def held(count: int, of: int) -> Agreement:
