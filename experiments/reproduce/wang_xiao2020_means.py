@@ -9,7 +9,15 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from privopt.experiments.reproduce.interface import Agreement, Cell, Point, Reproduction, Verdict, held
+from privopt.experiments.reproduce.interface import (
+    Agreement,
+    Cell,
+    Point,
+    Reason,
+    Reproduction,
+    Verdict,
+    held,
+)
 from privopt.experiments.reproduce.tables import bound_power, earned, pivot, power_law
 from privopt.experiments.reproduce.wang_xiao2020 import CITE, PAPER
 from privopt.experiments.workbench.drawing import Figure
@@ -118,9 +126,10 @@ def verdicts(frame: pd.DataFrame) -> list[Verdict]:
     return found
 
 
-_CONSTANT = (
+_CONSTANT = Reason(
     "With a constant m the second argument of the maximum, e^(-m t) (b - a), does not depend on n, and the "
-    "noise stays (errata, 13). m has to grow like log(n) / t"
+    "noise stays (errata, 13). m has to grow like log(n) / t",
+    derived=True,
 )
 
 

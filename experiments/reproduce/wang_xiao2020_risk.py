@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from privopt.experiments.reproduce.interface import Agreement, Cell, Point, Reproduction, Verdict
+from privopt.experiments.reproduce.interface import Agreement, Cell, Point, Reason, Reproduction, Verdict
 from privopt.experiments.reproduce.tables import Power, earned, pivot, power_law
 from privopt.experiments.reproduce.wang_xiao2020 import CITE, PAPER
 from privopt.experiments.workbench.drawing import Figure
@@ -285,9 +285,10 @@ def _exact(frame: pd.DataFrame) -> Verdict:
         Agreement.YES if exact else Agreement.NO,
         f"Mean excess risk: {words}; at n = {THEOREMS[1].base['n']:,.0f} with L(w*) = "
         f"{THEOREMS[1].base['L(w*)']:g} it is {_usual(frame):.2g}.",
-        reason=(
+        Reason(
             "A smooth scale of noise that is 0 on one data set is 0 on all; Theorem 1 keeps the term that "
-            "the remark drops (errata, 14)"
+            "the remark drops (errata, 14)",
+            derived=True,
         ),
     )
 
