@@ -118,6 +118,13 @@ REASONS: Mapping[str, Mapping[str, Reason]] = {
     },
     "wang2017-table2": {"risk grows at most like p": _DISTANCE, **_PERTURBED},
     "wang2017-table3": {"risk grows at most like p": _UNDECIDED},
+    "wang2017-theorem6": {
+        "copied columns, against ε": Reason(
+            "the bound with the constants of its proof, T of order log(n² ε²) and exact noise has "
+            "the power -1.60 there, which the paper's log(n)² leaves out",
+            derived=True,
+        ),
+    },
     "wang-xiao2020-figure1": {**_DESCENTS, "printed scale is comparable": _PRINTED_SCALE},
     "wang-xiao2020-figure2": {**_DESCENTS, "printed scale is comparable": _ADULT_SCALE},
     "wang-xiao2020-figure3": {"Theorem 7, ridge, log-normal noise, printed scale": _PRINTED_SCALE},
