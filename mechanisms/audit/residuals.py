@@ -1,0 +1,85 @@
+"""Audits of noisy sums of residuals: a record at one end of all its numbers, and one near the other.
+
+The outcome is, for each sum, whether it is at least what the larger of the two records gives. Signs of
+independent discrete Laplace variables have a closed-form law, and the outcome in which all are attains the l1
+distance of the two records in units of the noise.
+
+Neighbours: replace-one, the number of records public.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privopt.mechanisms.audit.audit import Outcome, exact_epsilon
+from privopt.mechanisms.audit.claims import RELEASED, AuditedClaim, Subject
+from privopt.mechanisms.evaluation.residuals import NoisySums, ResidualPlan, SumsPlan
+from privopt.mechanisms.privacy.noise import NoiseSource
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class SumsSampler:
+    """Sampler of a release on one record: the bits of the sums that are at least given numbers.
+
+    Attributes:
+        release: the mechanism on that record.
+        least: the numbers, one for each sum.
+    """
+
+    release: Callable[[NoiseSource], NoisySums]
+    least: tuple[int, ...]
+
+    def __call__(self, runs: int, noise: NoiseSource) -> list[Outcome]:
+        powers = 1 << np.arange(len(self.least))
+        sums = np.stack([self.release(noise).sums for _ in range(runs)])
+        return list(((sums >= np.array(self.least)) @ powers).tolist())
+
+
+def sums_law(plan: SumsPlan, held: Ints, least: Ints) -> tuple[float, ...]:
+    """Return the law of the outcomes; P[Z >= 0] = 1 / (1 + a), P[Z >= k] = a^k / (1 + a), a = exp(-rate)."""
+    above = []
+    for rate, distance in zip(plan.rates.tolist(), (least - held).tolist(), strict=True):
+        one = 1 / (1 + math.exp(-rate))
+        above.append(math.exp(-rate * distance) * one if distance >= 0 else math.nan)
+    choices = [(1 - p, p) for p in reversed(above)]  # the first sum is the lowest bit
+    return tuple(math.prod(chosen) for chosen in itertools.product(*choices))
+
+
+def sums_subject(name: str, plan: Any, first: Sequence[Any], second: Sequence[Any]) -> Subject:
+    """Return the audit of a plan on two records, the arguments of its ``contributions``."""
+    held = [plan.contributions(*record)[0] for record in (first, second)]
+    least = np.maximum(held[0], held[1])
+    laws = sums_law(plan.sums, held[0], least), sums_law(plan.sums, held[1], least)
+    samplers = [
+        SumsSampler(partial(plan.release, *record), tuple(least.tolist())) for record in (first, second)
+    ]
+    epsilon = plan.spend.epsilon
+    return Subject(name, samplers[0], samplers[1], epsilon, 0.0, exact_epsilon(*laws, 0.0), laws)
+
+
+def sums_claim(plan: Any, neighbours: str, first: Sequence[Any], second: Sequence[Any]) -> AuditedClaim:
+    """Return the claim of a plan on two records, and a mutant that forgets that blocks add up."""
+    shares = [block.share for block in plan.sums.blocks]
+    steps = tuple(math.floor(s / share) for s, share in zip(plan.sums.steps, shares, strict=True))
+    mutant = replace(plan, sums=replace(plan.sums, steps=steps))
+    subject = sums_subject("each block with the whole budget", mutant, first, second)
+    return AuditedClaim(plan.name, neighbours, sums_subject(RELEASED, plan, first, second), (subject,))
+
+
+def residual_claims() -> tuple[AuditedClaim, ...]:
+    """Return the claim of a regression's evaluation: a label at the top predicted at the bottom, in place of
+    one at a quarter of the range that is predicted right.
+    """
+    plan = ResidualPlan.plan((-1.0, 1.0), epsilon=1.0)
+    first, second = (np.array([1.0]), np.array([-1.0])), (np.array([-0.5]), np.array([-0.5]))
+    return (sums_claim(plan, "wrong or right, n = 1", first, second),)
