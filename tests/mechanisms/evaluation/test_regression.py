@@ -40,7 +40,7 @@ def plain() -> LinearRegression:
 
 
 def test_no_two_records_are_further_apart_than_the_plan_pays_for() -> None:
-    """All pairs of records on a grid of labels and predictions, in units of privacy: sum of rate * distance."""
+    """All pairs of records on a grid of labels and predictions; privacy lost is rate * distance, summed."""
     ends = np.linspace(-6, 6, 13)
     y, p = (part.ravel() for part in np.meshgrid(ends, ends))
     for epsilon in (0.003, 1.0, 30.0):
