@@ -200,7 +200,7 @@ class Planned(NamedTuple):
 
     spend: PrivacySpend
     records: Unread[Parts]
-    release: Callable[[Parts], Any]
+    release: Callable[[Parts], Evaluation | ClassEvaluation | RegressionEvaluation]
 
 
 def _of_scores(request: _Request, X: Any, y: Any, epsilon: float) -> Planned:

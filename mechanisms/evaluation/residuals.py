@@ -122,7 +122,9 @@ class SumsPlan:
 def _steps(block: Block, epsilon: float, bits: int) -> int:
     """Return the rate of a block; rounding to the grid adds a step to the distance in each coordinate."""
     reach = math.ceil(block.reach * 2**bits) + len(block.names)
-    return min(math.floor(epsilon * block.share * (1 - 1e-12) / reach * 2**MAX_EXPONENT), MOST_STEPS)
+    rate = epsilon * block.share * (1 - 1e-12) / reach
+    steps: int = math.floor(rate * 2.0**MAX_EXPONENT)
+    return min(steps, MOST_STEPS)
 
 
 @dataclass(frozen=True, eq=False)
