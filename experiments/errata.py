@@ -379,8 +379,10 @@ def a_trim_that_does_not_grow() -> Demonstration:
 
     In units of b - a: the scale is at least e^(-m t) / s, t = epsilon^2 / 16, s = epsilon / 4.
     """
-    columns = ("epsilon", "m", "noise at least, any n", "constant (a + b) / 2, at most")
-    columns += ("m for noise 1 / sqrt n, n = 1e4", "n = 1e6")
+    columns = (
+        *("epsilon", "m", "noise at least, any n", "constant (a + b) / 2, at most"),
+        *("m for noise 1 / sqrt n, n = 1e4", "n = 1e6"),
+    )
     rows = []
     for epsilon in (0.1, 1.0):
         for m in (1, 10, 100):

@@ -195,7 +195,7 @@ def printed_steps(n: int, d: int, epsilon: float) -> int:
     """Return T of Theorem 8, (|w0 - w*| sqrt(n e) / d)^(2/3) with constant 1 and e of Algorithm 4."""
     log = math.log(1 / DELTA)
     tilde = (math.sqrt(log + epsilon) - math.sqrt(log)) ** 2
-    return max(1, round((math.sqrt(n * tilde) / d) ** (2 / 3)))
+    return max(1, round(float((math.sqrt(n * tilde) / d) ** (2 / 3))))
 
 
 def centre_plan(n: int, d: int, epsilon: float) -> SampleAggregate:
