@@ -164,7 +164,7 @@ def _given(mechanism: str, options: Mapping[str, Any]) -> Given:
         data = options["data"]
         if data.startswith("adult23") or is_engine_address(data):
             raise InvalidInputError(f"{mechanism} reads a .csv, .csv.gz or .parquet file, got --data {data}")
-        frame = read_table(Path(data), [] if schema is None else schema.text_columns)
+        frame = read_table(Path(data), schema=schema)
         return _features(Unread(len(frame), lambda: (frame, None)), list(frame.columns), schema, options)
     records = read_labelled(
         options["data"], options["target"], schema, split_classes(options["classes"]), options["table"]

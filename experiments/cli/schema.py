@@ -122,7 +122,7 @@ def check(
             f"{data}: what is printed of its rows has no noise. Add --public if they are public or "
             "synthetic; of private records only `privopt schema learn` says something, and pays for it"
         )
-    rows = synthetic_rows(declared, 1000) if data is None else read_table(data, declared.text_columns)
+    rows = synthetic_rows(declared, 1000) if data is None else read_table(data, schema=declared)
     found = check_rows(declared, rows)
     tell.print(f"{len(rows):,} rows, {declared.n_features} features", markup=False, highlight=False)
     for column in found.columns:

@@ -28,7 +28,7 @@ def keep_arguments(estimator: BaseEstimator, arguments: Mapping[str, Any]) -> No
 
 
 def validated(estimator: BaseEstimator, X: Any, *y: ArrayLike, **options: Any) -> Any:
-    """Run scikit-learn's ``validate_data``, with errors that quote no cells.
+    """Run scikit-learn's ``validate_data``, with errors that quote no cells; ``dtype=None`` admits text.
 
     Raises:
         InvalidInputError: not a table of finite real numbers with the columns of ``fit``.
@@ -36,7 +36,8 @@ def validated(estimator: BaseEstimator, X: Any, *y: ArrayLike, **options: Any) -
     """
     for values, name in zip((X, *y), "Xy", strict=False):
         check_unmasked(values, name)
-    if not options.get("skip_check_array"):
+    numeric = options.get("dtype", "numeric") is not None
+    if numeric and not options.get("skip_check_array"):
         check_no_text(X, "X")
     try:
         return validate_data(estimator, X, *y, **options)

@@ -20,15 +20,16 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet
 
-from privopt.problems.arguments import as_path
+from privopt.problems.arguments import as_path, told
 from privopt.problems.errors import SchemaError
 from privopt.problems.tables.cells import read_numbers
 from privopt.problems.tables.frames import check_distinct
+from privopt.problems.tables.schema import Schema
 
 _FLOAT = r"(?i:[+-]?(([0-9]+(\.[0-9]*)?|\.[0-9]+)(e[+-]?[0-9]+)?|inf(inity)?))"
 
 
-def read_table(path: str | Path, text: Collection[str] = ()) -> pd.DataFrame:
+def read_table(path: str | Path, text: Collection[str] = (), *, schema: Schema | None = None) -> pd.DataFrame:
     """Read a table: CSV with a header (.csv, also compressed as .csv.gz), or .parquet.
 
     CSV files are UTF-8 and separated by commas; by semicolons or tabs if the header holds no comma. Blanks
@@ -36,18 +37,24 @@ def read_table(path: str | Path, text: Collection[str] = ()) -> pd.DataFrame:
     text, which a schema may declare as missing. Empty lines are skipped; in a table of one column each is an
     empty cell.
 
-    Columns in ``text`` hold the cells as they are written, for a schema to convert one by one. Any other
-    column of a CSV file holds numbers, the nearest 64-bit ones, if all of its cells are numbers; else text.
+    Columns of the schema and those in ``text`` hold the cells as they are written, for the schema to convert
+    one by one. Any other column of a CSV file holds numbers, the nearest 64-bit ones, if all of its cells are
+    numbers; else text. So, without the schema, what a cell means can depend on other records: "01" is the
+    number 1 in a column of numbers, and a text beside other texts.
 
     Args:
         path: the file.
-        text: columns of a CSV file that are read as text, such as ``schema.text_columns``.
+        text: further columns of a CSV file that are read as text, such as labels.
+        schema: the declaration that is going to encode the table.
 
     Raises:
-        SchemaError: another extension, or a file that cannot be read. No content is repeated.
+        SchemaError: another extension, a file that cannot be read, or no ``Schema``. No content is repeated.
     """
+    if not isinstance(schema, Schema | None):
+        raise SchemaError(f"schema takes a Schema, such as Schema.load(path) returns; got {told(schema)}")
+    written = {*text, *([] if schema is None else schema.text_columns)}
     with _told_apart(path) as file:
-        return _read_parquet(file) if _is_parquet(file) else _read_csv(file, text)
+        return _read_parquet(file) if _is_parquet(file) else _read_csv(file, written)
 
 
 def header_of(path: str | Path) -> pyarrow.Schema | list[str]:

@@ -202,6 +202,7 @@ ARGUMENTS: dict[str, tuple[Use, tuple[str, ...]]] = {
     "robust classes": (lambda v: robust_classes(classes=v).fit(X, Y), ("none",)),
     # tables
     "read_table": (read_table, ()),
+    "read_table schema": (lambda v: read_table("t.csv", schema=v), ("none",)),
     "Schema": (Schema, ()),
     "Schema intercept": (lambda v: Schema([Numeric("a", 0, 1)], v), ("true",)),
     "Schema load": (Schema.load, ()),

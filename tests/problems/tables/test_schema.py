@@ -6,6 +6,7 @@ import gzip
 import math
 import warnings
 from collections.abc import Callable
+from datetime import date
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
@@ -544,11 +545,32 @@ def test_cells_of_text_columns_are_read_as_written(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("zip,flag,n\n01234,true,1\n,false,2\n")
     schema = Schema([Categorical("zip", ["01234"]), Categorical("flag", [False, True]), Numeric("n", 0, 2)])
     assert schema.text_columns == ["zip", "flag", "n"]
-    table = read_table(tmp_path / "t.csv", schema.text_columns)
+    table = read_table(tmp_path / "t.csv", schema=schema)
+    assert table.equals(read_table(tmp_path / "t.csv", schema.text_columns))
     assert table.iloc[0].tolist() == ["01234", "true", "1"]
     assert table["zip"].isna().tolist() == [False, True]  # an empty cell is missing still
     assert read_table(tmp_path / "t.csv")["flag"].tolist() == [True, False]
     assert schema.encode(table.iloc[:1]).X.tolist() == [[2, 0, 2, 1]]
+    assert read_table(tmp_path / "t.csv", ["n"])["n"].tolist() == ["1", "2"]  # labels, say
+    with pytest.raises(SchemaError, match=r"Schema\.load"):
+        read_table(tmp_path / "t.csv", schema={"columns": []})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("other", ["7", "x", ""])
+def test_with_a_schema_no_cell_changes_what_another_means(other: str, tmp_path: Path) -> None:
+    """Without it the column is read as numbers beside 7, and as text beside x."""
+    days = [date(year, 1, 1) for year in (2020, 2021, 2022)]
+    schema = Schema(
+        [
+            Categorical("ward", ["01", "1"], "ignore", missing="1"),
+            Date("day", days, format="%Y%m%d", missing=days[0]),
+            MissingLevel(Binned("cost", [0, 100, 2000], thousands=".", decimal=",")),
+        ]
+    )
+    rows = ["01,20210203,1.234", ",".join([other] * 3)]
+    (tmp_path / "t.csv").write_text("\n".join(["ward,day,cost", *rows]))
+    codes = schema.codes(read_table(tmp_path / "t.csv", schema=schema))
+    assert [code[0] for code in codes] == [0, 1, 1]
 
 
 @pytest.mark.parametrize(
