@@ -30,7 +30,7 @@ from privopt.problems.arguments import told
 from privopt.problems.discrete.lattice import IntArray, IntegerLattice, check_lattice
 from privopt.problems.discrete.objective import Perturbation
 from privopt.problems.discrete.problem import DiscreteProblem
-from privopt.problems.errors import InvalidTypeError
+from privopt.problems.errors import InvalidInputError, InvalidTypeError
 
 Prepared = TypeVar("Prepared", contravariant=True)
 
@@ -88,6 +88,8 @@ class LatticeMechanism(ABC, Generic[Prepared]):
     name: ClassVar[str]
     # What ``release`` asks of its oracle.
     question: ClassVar[Task | Law]
+    # Whether the privacy proof holds for any part of a lattice, so that points may be constrained.
+    takes_constraints: ClassVar[bool] = False
 
     problem_type: type[DiscreteProblem]
     lattice: IntegerLattice
@@ -121,6 +123,8 @@ class LatticeMechanism(ABC, Generic[Prepared]):
     @classmethod
     def _planned(cls, target: Target) -> Self:
         check_lattice(target.lattice)
+        if target.lattice.constrained and not cls.takes_constraints:
+            raise InvalidInputError(f"{cls.name} takes no constraints on points: {target.lattice}")
         check_delta(target.delta, zero_allowed=True)
         noise = cls._calibrated(target)
         build: Callable[..., Self] = cls

@@ -22,6 +22,7 @@ from privopt.oracles.task import Task
 from privopt.problems.discrete.lattice import IntegerLattice
 from privopt.problems.discrete.objective import Perturbation, rounding_slack
 from privopt.problems.discrete.problem import DiscreteProblem
+from privopt.problems.errors import InvalidInputError
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,8 @@ class OPSamp:
             PrivacyParameterError: a parameter out of range.
         """
         bound = largest_loss(problem_type, loss_bound)
+        if lattice.constrained:
+            raise InvalidInputError(f"{cls.name} takes no constraints on points: {lattice}")
         widths = (lattice.high - lattice.low).astype(np.float64)
         # Two points are at least 1 apart in l1, and losses at most ``bound``.
         mean = TiltedMean.plan(

@@ -121,12 +121,12 @@ class PrivateHalfspaceClassifier(
             proportional to the larger one. Or "balanced": inverse class shares.
         prevalence: the share of the positive class for "balanced", a *public* number. None: it is released
             privately first, at a twentieth of epsilon.
-        max_columns: maximal number of columns with points, those with the largest effect in the private
-            linear model behind "seeded"; None: all. The selection has no privacy cost.
+        max_columns: maximal number of columns with points, for "seeded" those with the largest effect in the
+            private linear model behind it; None: all. The selection has no privacy cost.
         constraints: public constraints on points, a list of texts such as "at most 5 columns" or "any of
             age, income" (``privopt.problems.parse_constraint``), besides those of the schema. They cost no
-            privacy: "seeded" takes the nearest cards that satisfy them, and what no card satisfies is refused
-            by ``plan``.
+            privacy: "seeded" takes the nearest cards that satisfy them, exponential, permute-and-flip, rspm
+            and opdisc choose from those cards alone. What no card satisfies is refused by ``plan``.
         card_solver: the solver of those nearest cards: "auto" (HiGHS), a name, or a ``ProgramOracle``.
         max_work: the largest number of steps of an exact draw that "auto" accepts; the steps follow from
             public facts, and about 4e8 take a second.

@@ -69,7 +69,7 @@ class NearestCards:
         if key not in _known:
             if len(_known) >= _REMEMBERED:
                 _known.clear()
-            _known[key] = _first(program, oracle)
+            _known[key] = first_card(program, oracle)
         return cls(facts, program, oracle, _known[key])
 
     @property
@@ -197,7 +197,13 @@ def _width(column: PointColumn, real: Floats) -> float:
     return max(got) - min(got)
 
 
-def _first(program: CardProgram, oracle: ProgramOracle) -> IntArray:
+def first_card(program: CardProgram, oracle: ProgramOracle) -> IntArray:
+    """Return a feasible card, without its intercept.
+
+    Raises:
+        InfeasibleDomainError: there is none; the message has the constraints in conflict.
+        InvalidInputError: none was found in time.
+    """
     limits = Limits(seconds=_FIRST)
     answer = oracle.solve(program, limits)
     if answer.infeasible:
