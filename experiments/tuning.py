@@ -107,7 +107,7 @@ def gains(lines: pd.DataFrame) -> str:
     for table, own in found.groupby("table", sort=False):
         row = {"table": table, "n": f"{sizes[str(table)]:,}"}
         row |= {way: f"{means[way][str(table)]:.3f}" for way in (LINEAR, CARD)}
-        row |= {one.way: f"{one.gain:+.3f} ({one.error:.3f})" for one in own.itertuples()}
+        row |= {str(one.way): f"{one.gain:+.3f} ({one.error:.3f})" for one in own.itertuples()}
         rows.append(row)
     return markdown_table(pd.DataFrame(rows))
 
