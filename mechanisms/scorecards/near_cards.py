@@ -180,7 +180,7 @@ class _Search:
         return points.tobytes()
 
     def near(self, scale: float) -> CardProgram:
-        return self.nearest.program.near(scale * self.points(self.real))
+        return self.nearest.program.near(scale * self.real[: len(self.nearest.program.low)])
 
     def distance(self, points: IntArray, scale: float) -> float:
         program = self.near(scale)

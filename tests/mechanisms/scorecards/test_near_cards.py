@@ -34,17 +34,20 @@ def found(*constraints: str, most: int = 20, gap: float = 1.0) -> tuple[NearCard
 
 
 def test_cards_are_those_computed_by_hand() -> None:
-    """At the scale of 2, real points are 4, 2 and .4: their sum of deviations is that of the last column."""
+    """At the scale of 2, real points are 4, 2 and .4: without points the deviations are 2 (4 + 2 + .4) = 12.8.
+
+    The released card has those of age, .8; a point between the levels of age, and a shift, leave .2.
+    """
     cards = found()
     assert cards[0].points.tolist() == RELEASED.tolist()
-    assert cards[0].distance == pytest.approx(0.4 / (4 + 2 + 0.4), abs=0.02)
+    assert cards[0].distance == pytest.approx(0.8 / 12.8, abs=0.02)
     finest = sorted(cards, key=lambda card: int(abs(card.points[:6]).sum()))
     without = {card.without: card for card in finest}
     assert without["late"].points[:2].tolist() == [0, 0]
     assert without["late"].points[2:4].tolist() == [2, -2]
     assert without["job"].points[:4].tolist() == [4, -4, 0, 0]
-    assert without["late"].distance == pytest.approx((4 + 0.4) / 6.4, abs=0.02)
-    assert without["job"].distance == pytest.approx((2 + 0.4) / 6.4, abs=0.02)
+    assert without["late"].distance == pytest.approx((8 + 0.2) / 12.8, abs=0.02)
+    assert without["job"].distance == pytest.approx((4 + 0.2) / 12.8, abs=0.02)
     halved = next(card for card in cards if not card.without and abs(card.points[:6]).max() == 2)
     assert halved.points[:6].tolist() == [2, -2, 1, -1, 0, 0]
     # The records moved the released threshold from 2 * .5 = 1 to 3: half as many points, half of the move.
