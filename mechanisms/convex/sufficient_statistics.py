@@ -163,7 +163,7 @@ class SufficientStatistics(RiskMechanism):
             spend,
             self.noise,
             share=self._share(found.products, sigma),
-            moments=self._moments(found, sigma),
+            moments=self.stated_moments(found, sigma),
         )
 
     def _share(self, b: Vector, sigma: float) -> NoisyShare | None:
@@ -173,8 +173,8 @@ class SufficientStatistics(RiskMechanism):
         label, noise = float(b[-1]) / self.offset, sigma / (self.offset * self._label_weight)
         return NoisyShare((1 + label) / 2, noise / 2)
 
-    def _moments(self, found: Moments, sigma: float) -> NoisyMoments | None:
-        """Return the released moments; None for classes, whose logistic model they do not determine."""
+    def stated_moments(self, found: Moments, sigma: float) -> NoisyMoments | None:
+        """Return moments with their noise; None for classes, whose logistic model they do not determine."""
         if not isinstance(self.facts.loss, SquaredLoss):
             return None
         weight, n = self._label_weight, self.facts.n_records

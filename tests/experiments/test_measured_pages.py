@@ -14,11 +14,13 @@ from privopt.experiments import (
     benchmark_gradient,
     engines,
     intervals,
+    planning,
     questions,
     schemas,
     scorecards,
     wide_tables,
 )
+from privopt.mechanisms.estimators.expected_auc import AucCurve
 
 DOCS = Path(__file__).resolve().parents[2] / "experiments" / "docs"
 # Facts about the machine of a run.
@@ -36,6 +38,9 @@ PAGES: dict[str, Callable[[], str]] = {
     "engines": lambda: engines.page(engines.in_order(results("engines")), ""),
     "gradient": lambda: benchmark_gradient.page(results("gradient"), results("sparse-steps"), (581_012, 54)),
     "intervals": lambda: intervals.page(results("intervals")),
+    "planning": lambda: planning.page(
+        results("planning"), {name: AucCurve.of_model(name) for name in planning.MODELS}
+    ),
     "tree-questions": lambda: questions.page(results("tree-questions")),
     "learned-schemas": lambda: schemas.page(results("schema-ranks"), results("schema-cards")),
     "scorecards": lambda: scorecards.page(results("scorecards"), "", ""),
