@@ -34,7 +34,7 @@ def found(*constraints: str, most: int = 20, gap: float = 1.0) -> tuple[NearCard
 
 
 def test_cards_are_those_computed_by_hand() -> None:
-    """At the scale of 2, real points are 4, 2 and .4: without points the deviations are 2 (4 + 2 + .4) = 12.8.
+    """At the scale of 2, real points are 4, 2 and .4: a card without points is 2 (4 + 2 + .4) = 12.8 away.
 
     The released card has those of age, .8; a point between the levels of age, and a shift, leave .2.
     """
