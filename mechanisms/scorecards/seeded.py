@@ -177,6 +177,11 @@ class SeededScorecard:
         return self.seed.noise_to_signal
 
     @property
+    def noised(self) -> str:
+        """The noised quantities: of the linear model, and the choice."""
+        return f"{self.seed.noised}; the choice among roundings"
+
+    @property
     def noise(self) -> dict[str, float]:
         """Public noise parameters of the linear model and of the choice."""
         return {**self.seed.noise, **self.choice.noise}
