@@ -37,11 +37,12 @@ class FirstBest(DiscreteOracle):
         return [] if problem.lattice.box_size <= 10_000 else ["more than 10,000 candidates"]
 
     def build(self, problem: DiscreteProblem, task: Task) -> Solver:
-        candidates = list(problem.lattice.points())
+        points = np.array(list(problem.lattice.points()))
 
         def solve(query: Query) -> Proposal:
-            best = min(candidates, key=lambda w: problem.value(w, query.perturbation))
-            return Proposal(best, problem.value(best, query.perturbation), lexicographic=True)
+            values = problem.values(points, query.perturbation)
+            best = np.argmin(values)
+            return Proposal(points[best], int(values[best]), lexicographic=True)
 
         return solve
 

@@ -599,6 +599,10 @@ def fit(counts: Sequence[int], law: Sequence[float]) -> float:
     return float(stats.chisquare(seen, expected).pvalue)
 
 
+# Laws of which a mutant's differs less from the claim's.
+SLIGHT = {"dp-svrg++", "sufficient-statistics", "learn-schema"}
+
+
 @pytest.mark.parametrize(
     "name",
     [
@@ -625,9 +629,10 @@ def test_releases_of_first_order_mechanisms_follow_the_laws(name: str) -> None:
             assert subject.laws is not None
             assert audited.claim.laws is not None
             others = []
+            draws = 250 if name in SLIGHT else 150
             for side, sampler in enumerate((subject.first, subject.second)):
                 law = subject.laws[side]
-                outcomes = [int(o) for o in sampler(250, NoiseSource(insecure_seed=SEED + side))]  # type: ignore[arg-type]
+                outcomes = [int(o) for o in sampler(draws, NoiseSource(insecure_seed=SEED + side))]  # type: ignore[arg-type]
                 counts = np.bincount(outcomes, minlength=len(law)).tolist()
                 assert fit(counts, law) > 1e-3, subject.name
                 others.append(fit(counts, audited.claim.laws[side]))
@@ -654,7 +659,11 @@ def test_runs_let_claims_stand_and_reject_mutants(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "mutant"), [("opdisc", "printed calibration halved"), ("dp-sgd", "everyone sampled")]
+    ("name", "mutant"),
+    [
+        pytest.param("opdisc", "printed calibration halved", marks=pytest.mark.slow),
+        ("dp-sgd", "everyone sampled"),
+    ],
 )
 def test_runs_reject_the_worst_mutants(name: str, mutant: str) -> None:
     (audited,) = cached(name)
@@ -713,8 +722,8 @@ LONG = {
 @pytest.mark.parametrize(
     ("name", "runs"),
     [
-        *((name, 40 if name in LONG else 400) for name in AUDITS),
-        *(pytest.param(name, 400, marks=pytest.mark.slow) for name in AUDITS if name in LONG),
+        *((name, 10 if name in LONG else 100) for name in AUDITS),
+        *(pytest.param(name, 400, marks=pytest.mark.slow) for name in AUDITS),
     ],
 )
 def test_claims_stand_and_mutants_fall_on_the_command_line(
@@ -725,6 +734,7 @@ def test_claims_stand_and_mutants_fall_on_the_command_line(
     A true claim falls by bad luck with probability 1e-6 at most.
     """
     monkeypatch.setattr(audit_runs, "_CHUNK", min(runs // 2, audit_runs._CHUNK))  # runs are rounded up to two
+    monkeypatch.setattr(audit_command, "AUDITS", {**AUDITS, name: lambda: cached(name)})
     words = ["audit", name, "--runs", str(runs), "--confidence", "0.999999", "--workers", "1"]
     run = CliRunner().invoke(app, [*words, "--json", str(tmp_path / "out.json")])
     assert run.exit_code == 0, run.output
