@@ -82,10 +82,10 @@ class SufficientStatistics(RiskMechanism):
     of 60 degrees attain it. For vectors t and s, u = |t|^2, v = |s|^2 and <t, s> in place of t s, the same
     holds, since <t, s>^2 <= u v (without y^2, so h = 0); equal labels of rows at 120 degrees attain it.
 
-    Weights v in [0, 1] of records multiply their terms. The release is then the mean of v (z z', (r / B) z y),
-    with o^2 v, which is constant no longer. The change |v m - v' m'|^2 is convex in v and in v', so it is
-    largest at a corner: above, or |m|^2, at most (2 + h^2) r^4, which is less than (9/2) r^4. The sensitivity
-    is the same. The noisy mean of o^2 v is divided out afterwards.
+    Weights v in [0, 1] of records multiply their terms. The release is then the mean of v m, where m holds
+    the terms of a record and o^2, as o^2 v is constant no longer. The change |v m - v' m'|^2 is convex in v
+    and in v', so it is largest at a corner: above, or |m|^2, at most (2 + h^2) r^4 < (9/2) r^4. So the
+    sensitivity is the same. The noisy mean of o^2 v is divided out afterwards.
 
     Attributes:
         columns: public facts about the columns behind the features, used to interpret noisy moments; only
@@ -202,12 +202,11 @@ class SufficientStatistics(RiskMechanism):
         if not (self.facts.weighted and self.facts.constant):
             return found, sigma
         square = self.offset**2
-        mean = max(float(found.features[-1, -1]) / square, sigma / square, 1 / self.facts.n_records)
-        A = found.features / min(mean, 1.0)
+        least = max(sigma / square, 1 / self.facts.n_records)
+        mean = min(max(float(found.features[-1, -1]) / square, least), 1.0)
+        A = found.features / mean
         A[-1, -1] = square
-        return Moments(A, found.products / min(mean, 1.0), found.square / min(mean, 1.0)), sigma / min(
-            mean, 1.0
-        )
+        return Moments(A, found.products / mean, found.square / mean), sigma / mean
 
     def _with_noise(self, found: Moments, source: NoiseSource) -> Moments:
         """Return the moments with noise in every released entry."""

@@ -106,9 +106,8 @@ def _outline(part: Prepared) -> Outline:
         held = tallied(number, counts, len(targets.classes))
         number = number[:0].copy()  # copy: a view would keep the whole array
     facts = targets._replace(labels=[], number=number)
-    return Outline(
-        int(np.sum(counts)), len(targets.labels), held, facts, *part[3:7], part.weights is not None
-    )
+    records, weighted = int(np.sum(counts)), part.weights is not None
+    return Outline(records, len(targets.labels), held, facts, *part[3:7], weighted)
 
 
 def outline_of_part(part: Prepared) -> Outline:
