@@ -2,13 +2,16 @@
 
     python -m privopt.experiments.benchmark_gradient [--output FOLDER]
 
-All times are from one run on the same matrix, the minimum of several repetitions. ``--output`` writes
+All times are from one run on the same matrix, the minimum of several repetitions; those of sparse steps are
+processor times. ``--output`` writes
 ``gradient.md``, ``gradient.csv`` and ``sparse-steps.csv``. Peers that are not installed are listed as such:
 see ``privopt.experiments.workbench.peers``.
 """
 
 from __future__ import annotations
 
+import itertools
+import math
 import time
 import tracemalloc
 import warnings
@@ -31,6 +34,8 @@ from privopt.experiments.workbench import peers
 from privopt.experiments.workbench.pages import filled, markdown_table, processor, readable
 from privopt.mechanisms.convex.frank_wolfe import DPFrankWolfeL1
 from privopt.mechanisms.convex.gradient_descent import DPGradientDescent
+from privopt.mechanisms.convex.sparse_frank_wolfe import SparsePath, VertexDraws
+from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.problems.convex import passes
 from privopt.problems.convex.losses import LogisticLoss
 from privopt.problems.convex.risk import EmpiricalRisk
@@ -40,6 +45,7 @@ from privopt.problems.files import write_atomically
 
 _REPEATS = 9
 _STEPS = 5
+_SPARSE_STEPS = 100
 _ROW_NORM = 12**0.5  # of Covertype, from its schema
 _PEERS = ("numpy", "scipy", "numba", "scikit-learn", "torch", "opacus", "diffprivlib")
 READ = "reading the matrix: a sum on as many threads as the gradient"
@@ -121,34 +127,69 @@ def _sum(values: NDArray[Any]) -> Any:
 
 
 def sparse_costs(
-    n: int = 20_000, per_row: int = 50, features: Sequence[int] = (1_000, 10_000, 100_000, 1_000_000)
+    n: int = 10_000, per_row: int = 100, features: Sequence[int] = (1_000, 100_000, 1_000_000, 10_000_000)
 ) -> pd.DataFrame:
-    """Measure seconds per DP-FW-L1 step for several numbers of features, with equal numbers of non-zeros."""
+    """Measure processor time per DP-FW-L1 step: on sparse rows, and over all vertices, in one run.
+
+    The features of a record are drawn uniformly, or with probability 1 / rank (Zipf's law).
+    """
     rng = np.random.default_rng(0)
     y = rng.choice([-1, 1], n)
     rows = []
-    for p in features:
-        columns = rng.integers(0, p, (n, per_row)).ravel()
+    for law, p in itertools.product(("uniform", "1 / rank"), features):
+        at = rng.random((n, per_row))
+        columns = (at * p if law == "uniform" else np.expm1(at * math.log(p))).astype(np.int64).ravel()
         starts = np.arange(0, n * per_row + 1, per_row)
         X = sp.csr_array((np.ones(n * per_row), columns, starts), shape=(n, p))
         X.sum_duplicates()
-        risk = EmpiricalRisk(X, y, LogisticLoss(), row_norm=1.0, norm="linf")
-        plan = DPFrankWolfeL1.plan(risk.facts, L1Ball(p, 10.0), epsilon=1.0, delta=1e-9, steps=_STEPS)
-        w = rng.normal(size=p)
-        gradient = measure("gradient", partial(risk.gradient, w))
-        step = measure("step", partial(plan.release, risk), calls=_STEPS)
-        rows.append(
-            {
-                "p": p,
-                "non-zeros": X.nnz,
-                "gradient ms": 1e3 * gradient.seconds,
-                "step ms": 1e3 * step.seconds,
-                "ns per (non-zero + vertex)": 1e9 * step.seconds / (X.nnz + 2 * p),
-                "peak MB": step.peak_megabytes,
-                "dense MB": 8e-6 * n * p,
-            }
-        )
+        X.data[:] = 1.0
+        rows.append({"features drawn": law, "p": p, "non-zeros": X.nnz, **_frank_wolfe_costs(X, y)})
     return pd.DataFrame(rows)
+
+
+def _frank_wolfe_costs(X: Any, y: Any) -> dict[str, float]:
+    """Measure set-up and steps; a step is the difference of two runs, so that set-up cancels."""
+    n, p = X.shape
+    risk = EmpiricalRisk(X, y, LogisticLoss(), row_norm=1.0, norm="linf")
+    ball, draw = L1Ball(p, 10.0), NoiseSource()
+    plan = DPFrankWolfeL1.plan(risk.facts, ball, epsilon=1.0, delta=1e-9, steps=_SPARSE_STEPS)
+    draws = VertexDraws.of(risk, ball, plan.selection.scale)
+
+    def walk(steps: int) -> None:
+        path = SparsePath(risk, np.zeros(p), ball.size, draws.columns)
+        for k in range(steps):
+            path.step(draws.draw(path.slopes(), draw), 2 / (k + 2))
+
+    def over_all_vertices() -> None:
+        plan.selection.choose(ball.vertex_scores(-risk.gradient(point)), draw)
+
+    point = np.zeros(p)
+    point[:100] = 0.1
+    long, short, every = (
+        least_processor_ms(run) for run in (partial(walk, _SPARSE_STEPS), partial(walk, 1), over_all_vertices)
+    )
+    step = (long - short) / (_SPARSE_STEPS - 1)
+    release = least_processor_ms(partial(plan.release, risk))
+    return {
+        "frequent": draws.frequent.size,
+        "step ms": step,
+        "over all vertices ms": every,
+        "ratio": every / step,
+        f"release of {_SPARSE_STEPS} steps ms": release,
+        "peak MB": peak_megabytes(partial(plan.release, risk)),
+        "dense MB": 8e-6 * n * p,
+    }
+
+
+def least_processor_ms(run: Callable[[], object], repeats: int = 3) -> float:
+    """Return the least processor time of several calls, all threads together, in milliseconds."""
+    run()
+    times = []
+    for _ in range(repeats):
+        began = time.process_time()
+        run()
+        times.append(1e3 * (time.process_time() - began))
+    return min(times)
 
 
 def measure(

@@ -179,7 +179,7 @@ def _python(folder: Path, name: str) -> Path:
     return folder / name / "bin" / "python"
 
 
-def _site(folder: Path | None) -> Path | None:
+def site_of(folder: Path | None) -> Path | None:
     """Return the site-packages folder of the environment with the tables, if there is one."""
     found = [] if folder is None else sorted((folder / "tables").glob("lib/python*/site-packages"))
     return found[0] if found else None
@@ -519,7 +519,7 @@ def main(
         return
     if build_missing:
         build(environments)
-    found = list(tables(_site(environments)))
+    found = list(tables(site_of(environments)))
     study(found, environments).run(output, cells(found, environments, seeds), console)
 
 

@@ -77,7 +77,7 @@ MODELS: dict[str, Callable[..., Any]] = {
 
 def all_tables(environments: Path | None) -> Iterator[Table]:
     """Yield name, records, labels 0 and 1, and a schema."""
-    yield from scorecards.tables(scorecards._site(environments))
+    yield from scorecards.tables(scorecards.site_of(environments))
     yield _covertype()
 
 

@@ -25,6 +25,8 @@ _HOMES = {
     "DPStationaryPoint": "nonconvex.stationary",
     "DPStochasticGradient": "convex.stochastic_gradient",
     "ExponentialMechanism": "discrete.exponential",
+    "ExpectedAuc": "estimators.expected_auc",
+    "ExpectedIntervals": "estimators.expected_intervals",
     "GaussianRSPM": "discrete.rspm",
     "LaplaceRSPM": "discrete.rspm",
     "LatticeMechanism": "discrete.mechanism",
@@ -119,6 +121,8 @@ if TYPE_CHECKING:  # the same names, for type checkers
         PrivateSigmoidClassifier as PrivateSigmoidClassifier,
     )
     from privopt.mechanisms.estimators.evaluate import evaluate as evaluate
+    from privopt.mechanisms.estimators.expected_auc import ExpectedAuc as ExpectedAuc
+    from privopt.mechanisms.estimators.expected_intervals import ExpectedIntervals as ExpectedIntervals
     from privopt.mechanisms.estimators.learn_schema import learn_schema as learn_schema
     from privopt.mechanisms.estimators.learned_fit import fit_with_learned_schema as fit_with_learned_schema
     from privopt.mechanisms.estimators.model_choice import choose_model as choose_model

@@ -23,6 +23,8 @@ from privopt.problems.discrete.conjunction import MonotoneConjunction
 from privopt.problems.discrete.halfspace import ZeroOneHalfspace
 from privopt.problems.discrete.lattice import IntegerLattice
 from privopt.problems.discrete.lipschitz import LipschitzProblem
+from privopt.problems.programs.columns import PointColumn
+from privopt.problems.programs.lattice import ConstrainedLattice
 
 Case = TypeVar("Case")
 Finding = tuple[str, str]  # the circumstances (perturbation, limits, or ""), and the fault
@@ -203,6 +205,13 @@ class RandomStates:
         now = np.random.get_state()  # noqa: NPY002
         if any(not np.array_equal(a, b) for a, b in zip(self._numpy, now, strict=True)):
             yield "the global random state of numpy was touched"
+
+
+def constrained_lattice() -> ConstrainedLattice:
+    """Part of a ball under public constraints of several kinds: no ball, and no box."""
+    columns = (PointColumn("a", 0, 2, ordered=2), PointColumn("b", 2, 4), PointColumn("c", 4, 5))
+    constraints = ["at most 2 columns", "monotone(a) = rising", "if b then a", "total in [-1, 1]"]
+    return ConstrainedLattice(IntegerLattice(-1, 1, dimension=5, radius=2.0), columns, constraints)
 
 
 def random_halfspace(

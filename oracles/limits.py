@@ -8,7 +8,7 @@ from concurrent.futures import Future, wait
 from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 from threading import Thread
-from typing import TypeVar
+from typing import ClassVar, Protocol, TypeVar
 
 from privopt.oracles.certificate import Status
 from privopt.oracles.errors import UnfinishedBuildError
@@ -173,3 +173,16 @@ def too_many_points(problem: DiscreteProblem, max_candidates: int, max_work: flo
     if box * problem.n_rows > max_work:
         reasons.append(f"{box * problem.n_rows:.3g} candidate-record pairs, more than {max_work:.3g}")
     return reasons
+
+
+class _Capable(Protocol):
+    """An oracle that says whether it takes constraints on points."""
+
+    takes_constraints: ClassVar[bool]
+
+
+def unconstrained(oracle: _Capable, problem: DiscreteProblem, capable: str) -> list[str]:
+    """Refuse a constrained lattice if an oracle knows only its box; ``capable`` names others that take it."""
+    if not problem.lattice.constrained or oracle.takes_constraints:
+        return []
+    return [f"it knows no constraints on points: to do, an oracle that takes them ({capable})"]

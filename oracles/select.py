@@ -182,6 +182,7 @@ class AutoOracle(DiscreteOracle):
     """The first oracle that supports the problem: enumeration if instant, native, interval, HiGHS."""
 
     name: ClassVar[str] = "auto"
+    takes_constraints: ClassVar[bool] = True  # one that does is chosen
 
     def choose(self, problem: DiscreteProblem, task: Task) -> tuple[DiscreteOracle, str]:
         """The oracle in use, and why.
@@ -189,7 +190,7 @@ class AutoOracle(DiscreteOracle):
         Raises:
             UnsupportedProblemError: nothing fits; the message lists every reason of every candidate.
         """
-        return _first_fit(_instant_or_exact(), lambda oracle: oracle.refusals(problem, task))
+        return _first_fit(_instant_or_exact(), lambda oracle: oracle.all_refusals(problem, task))
 
     def refusals(self, problem: DiscreteProblem, task: Task) -> list[str]:
         return _refusals(lambda: self.choose(problem, task))
@@ -207,7 +208,7 @@ class AutoGibbs(GibbsOracle):
     """The first sampler that supports the problem.
 
     The order is enumeration, elimination, branch and bound, the recursion over trees and rule lists, branch
-    and bound over supports, streaming. "native" leaves enumeration out.
+    and bound over supports, rejection for constraints on points, streaming. "native" leaves enumeration out.
     """
 
     name: ClassVar[str] = "auto"
@@ -217,8 +218,14 @@ class AutoGibbs(GibbsOracle):
         "branch",
         "branching",
         "supports",
+        "rejection",
         "stream",
     )
+
+    @property
+    def takes_constraints(self) -> bool:  # type: ignore[override]
+        """Whether a candidate takes constraints on points, which is then chosen for them."""
+        return any(gibbs_oracle(name).takes_constraints for name in self.candidates)
 
     def choose(self, problem: DiscreteProblem, law: Law) -> tuple[GibbsOracle, str]:
         """The oracle in use, and why.
@@ -227,7 +234,7 @@ class AutoGibbs(GibbsOracle):
             UnsupportedProblemError: nothing fits; the message lists every reason of every candidate.
         """
         oracles = (gibbs_oracle(name) for name in self.candidates)
-        return _first_fit(oracles, lambda oracle: oracle.refusals(problem, law))
+        return _first_fit(oracles, lambda oracle: oracle.all_refusals(problem, law))
 
     def refusals(self, problem: DiscreteProblem, law: Law = Law.GIBBS) -> list[str]:
         return _refusals(lambda: self.choose(problem, law))
@@ -246,6 +253,13 @@ def gibbs_branch() -> GibbsOracle:
     from privopt.oracles.minimize.native.solver import smallest_loss
 
     return GibbsBranch(smallest_loss=smallest_loss)
+
+
+def gibbs_rejection() -> GibbsOracle:
+    """Rejection of exact draws from the box around a constrained lattice."""
+    from privopt.oracles.draw.rejection import GibbsRejection
+
+    return GibbsRejection(AutoGibbs(("elimination", "branch")))
 
 
 def _instant_or_exact() -> Iterator[DiscreteOracle]:

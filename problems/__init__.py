@@ -12,8 +12,9 @@ _HOMES = {
     "AbsoluteRegression": "discrete.lipschitz",
     "Binned": "tables.columns",
     "Categorical": "tables.columns",
-    "CostMatrix": "discrete.cost_matrix",
+    "ConstrainedLattice": "programs.lattice",
     "Constraint": "programs.constraints",
+    "CostMatrix": "discrete.cost_matrix",
     "Costs": "discrete.costs",
     "CountedRecords": "tables.counted",
     "Date": "tables.dates",
@@ -61,6 +62,7 @@ if TYPE_CHECKING:  # the same names, for type checkers
     from privopt.problems.errors import PrivacyLeakWarning as PrivacyLeakWarning
     from privopt.problems.errors import PrivOptError as PrivOptError
     from privopt.problems.programs.constraints import Constraint as Constraint
+    from privopt.problems.programs.lattice import ConstrainedLattice as ConstrainedLattice
     from privopt.problems.programs.parsing import parse_constraint as parse_constraint
     from privopt.problems.tables.columns import Binned as Binned
     from privopt.problems.tables.columns import Categorical as Categorical

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import inspect
-import os
 import re
-import subprocess
-import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from privopt.problems import Numeric, Schema
+from tests.warm_process import run_program, warm_process
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "experiments" / "docs"
@@ -36,8 +35,14 @@ def test_the_pages_have_their_examples() -> None:
     assert len(blocks(SCHEMAS, "python")) >= 5
 
 
+@pytest.fixture(scope="module")
+def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    with warm_process(tmp_path_factory.mktemp("warm")) as folder:
+        yield folder
+
+
 @pytest.mark.parametrize("page", [page for page in PAGES if fenced(page, "python|sh")], ids=lambda p: p.name)
-def test_the_blocks_of_a_page_run_one_after_the_other(page: Path, tmp_path: Path) -> None:
+def test_the_blocks_of_a_page_run_one_after_the_other(page: Path, warm: Path, tmp_path: Path) -> None:
     for declaration in blocks(page, "toml"):
         (tmp_path / "schema.toml").write_text(declaration, "utf-8")
     steps = []
@@ -45,17 +50,9 @@ def test_the_blocks_of_a_page_run_one_after_the_other(page: Path, tmp_path: Path
         shell = f"import subprocess; subprocess.run(['bash', '-euc', {body!r}], check=True)"
         steps.append(body if language == "python" else shell)
     program = "".join(f"exec(compile({step!r}, 'block {k}', 'exec'))\n" for k, step in enumerate(steps, 1))
-    here = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    run = subprocess.run(
-        [sys.executable, "-W", "error::UserWarning", "-c", program],
-        cwd=tmp_path,
-        env={**os.environ, "PATH": here},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert run.returncode == 0, run.stderr
-    assert run.stdout.strip()
+    status, printed, said = run_program(warm, program, tmp_path)
+    assert status == 0, said
+    assert printed.strip()
 
 
 def test_places_in_the_code_that_the_theory_names_exist() -> None:

@@ -1,11 +1,11 @@
-"""``privopt evaluate``: private evaluation of a saved classifier, with confidence intervals."""
+"""``privopt evaluate``: private evaluation of a saved model, with confidence intervals."""
 
 from __future__ import annotations
 
 import json
 import math
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -13,6 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from privopt.experiments.cli.files import PaidFile, showing
+from privopt.experiments.cli.linear import checked_label_range
 from privopt.experiments.cli.models import load_model
 from privopt.experiments.cli.options import TableOption
 from privopt.experiments.cli.risks import between
@@ -21,7 +22,8 @@ from privopt.experiments.cli.tables import read_labelled
 from privopt.mechanisms.estimators.evaluate import evaluate as evaluated
 from privopt.mechanisms.evaluation.classes import ClassEvaluation
 from privopt.mechanisms.evaluation.metrics import NAMES, Evaluation
-from privopt.problems.errors import InvalidInputError
+from privopt.mechanisms.evaluation.regression import NAMES as REGRESSION_NAMES
+from privopt.mechanisms.evaluation.regression import RegressionEvaluation, number
 from privopt.problems.tables.sources import is_engine_address
 
 app = typer.Typer()
@@ -30,7 +32,7 @@ tell = Console(soft_wrap=True, emoji=False)
 
 @app.command()
 def evaluate(
-    model: Annotated[Path, typer.Argument(help="Classifier written by `privopt fit --save`.")],
+    model: Annotated[Path, typer.Argument(help="Model written by `privopt fit --save`.")],
     data: Annotated[
         str,
         typer.Option(
@@ -41,6 +43,12 @@ def evaluate(
     epsilon: Annotated[float, typer.Option(help="Privacy budget of this evaluation, > 0; replace-one.")],
     target: Annotated[str | None, typer.Option(help="Name of the label column. Required for files.")] = None,
     table: TableOption = None,
+    label_range: Annotated[
+        str | None,
+        typer.Option(
+            help="LOW:HIGH: labels and predictions of a regression are clipped to it; default: the model's."
+        ),
+    ] = None,
     about: Annotated[
         str,
         typer.Option(help="Target of the confidence intervals: population, or table (the records at hand)."),
@@ -68,13 +76,14 @@ def evaluate(
         Path | None, typer.Option("--json", help="Write the full report to this file.")
     ] = None,
 ) -> None:
-    """Release accuracy, balanced accuracy, ROC, AUC, confusion matrix and calibration, with intervals."""
+    """Release the quality of a model on other records than its fit has read, with intervals.
+
+    Of classifiers: accuracy, balanced accuracy, ROC, AUC, confusion matrix and calibration; of regressions:
+    R^2, RMSE, MAE and bias.
+    """
     book = None if ledger is None else open_ledger(ledger)
     fitted = load_model(model)
-    if not hasattr(fitted, "classes_"):
-        raise InvalidInputError(f"{model} predicts numbers: evaluate takes classifiers with two classes")
-    texts = isinstance(fitted.classes_[0], str) or is_engine_address(data)
-    classes = tuple(fitted.classes_.tolist()) if texts else None
+    classes = written_classes(fitted, data)
     with PaidFile(json_file, "--json") as kept:
         with accounted(book):
             records = read_labelled(data, target, fitted.schema_, classes, table, person)
@@ -82,6 +91,7 @@ def evaluate(
                 fitted,
                 records.unread(),
                 epsilon=epsilon,
+                label_range=checked_label_range(label_range, "squared"),
                 target=about,  # type: ignore[arg-type]  # checked there
                 confidence=confidence,
                 person=person,
@@ -91,10 +101,36 @@ def evaluate(
         # Saved before it is printed, so that a broken terminal, pipe or full disk cannot lose it.
         kept.keep(json.dumps(found.to_dict(), indent=2) + "\n")
         with showing("the evaluation was released, and is paid for", kept):
-            if isinstance(found, ClassEvaluation):
+            if isinstance(found, RegressionEvaluation):
+                show_regression(found, tell)
+            elif isinstance(found, ClassEvaluation):
                 show_classes(found, tell)
             else:
                 show_evaluation(found, tell)
+
+
+def written_classes(model: Any, data: str) -> tuple[Any, ...] | None:
+    """Return the classes of a model as its labels are written in a file or an engine; None: as numbers."""
+    classes = getattr(model, "classes_", None)
+    if classes is None:
+        return None
+    texts = isinstance(classes[0], str) or is_engine_address(data)
+    return tuple(classes.tolist()) if texts else None
+
+
+def show_regression(found: RegressionEvaluation, console: Console) -> None:
+    """Print measures of a regression with intervals."""
+    subject = "the population" if found.target == "population" else "the records at hand"
+    numbers = Table("", "estimate", f"{found.confidence:.0%} interval", title=f"About {subject}")
+    for name, estimate in found.metrics.items():
+        interval = f"{number(estimate.low)} to {number(estimate.high)}"
+        numbers.add_row(REGRESSION_NAMES[name], number(estimate.value), interval)
+    numbers.title_justify = "left"
+    console.print(numbers)
+    low, high = found.label_range
+    console.print(
+        f"labels and predictions clipped to {low:g} to {high:g}; spend: {found.spend}", markup=False
+    )
 
 
 def show_classes(found: ClassEvaluation, console: Console) -> None:

@@ -183,8 +183,8 @@ LatticeOption = Annotated[
 ColumnsOption = Annotated[
     int | None,
     typer.Option(
-        help="Feature selection: the largest number of columns with points. Costs no privacy: part of the "
-        "mechanism seeded, which auto then chooses.",
+        help="Feature selection: the largest number of columns with points. Costs no privacy; auto then "
+        "chooses the mechanism seeded.",
         rich_help_panel=_CARD,
     ),
 ]
@@ -193,7 +193,7 @@ ConstraintOption = Annotated[
     typer.Option(
         "--constraint",
         help="Public constraint on points: 'any of age, income', 'at most 5 columns', 'sign(age) = +', "
-        "'total in [0, 20]'... Repeat for several. Costs no privacy: part of the mechanism seeded.",
+        "'total in [0, 20]'... Repeat for several. Costs no privacy; auto then chooses the mechanism seeded.",
         rich_help_panel=_CARD,
     ),
 ]

@@ -19,8 +19,8 @@ from privopt.experiments.cli.options import (
     ConstraintOption,
     DeltaOption,
     DepthOption,
-    EpsilonOption,
     FeaturesOption,
+    LabelOption,
     LatticeOption,
     LossOption,
     MechanismOption,
@@ -40,6 +40,13 @@ from privopt.experiments.cli.running import open_ledger
 from privopt.experiments.cli.scorecard import card_constructor
 from privopt.experiments.cli.tree import choice_line, tree_constructor
 from privopt.experiments.cli.tree import plan_report as tree_plan_report
+from privopt.experiments.cli.want import (
+    BestAucOption,
+    ResidualOption,
+    WantOption,
+    check_not_wanted,
+    show_wanted,
+)
 from privopt.mechanisms.discrete.subset import SubsetPlan
 from privopt.mechanisms.errors import BudgetExceededError
 from privopt.mechanisms.estimators.column_choice import by_moments
@@ -71,9 +78,16 @@ def plan(
     context: typer.Context,
     schema: Annotated[Path, typer.Option(help="TOML or JSON file that declares columns.")],
     records: Annotated[
-        int, typer.Option(help="Number of records n, a public number; with --person of persons.", min=1)
-    ],
-    epsilon: EpsilonOption,
+        int | None,
+        typer.Option(
+            help="Number of records n, a public number; with --person of persons. Needed without --want.",
+            min=1,
+        ),
+    ] = None,
+    epsilon: Annotated[
+        float | None,
+        typer.Option(help="Privacy parameter, > 0. Needed without --want.", rich_help_panel="Privacy"),
+    ] = None,
     classes: ClassesOption = None,
     model: ModelOption = None,
     mechanism: MechanismOption = "auto",
@@ -101,11 +115,22 @@ def plan(
     loss: LossOption = None,
     steps: StepsOption = None,
     max_features: FeaturesOption = None,
+    want: WantOption = None,
+    best_auc: BestAucOption = None,
+    label_range: LabelOption = None,
+    residual_sd: ResidualOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Show the mechanism, noise and running time of a fit before any data are read: of a scorecard, tree,
-    rule list or robust model.
+    rule list or robust model; or with --want what to expect, and the records or epsilon that it needs.
     """
+    if want is not None:
+        show_wanted(context)
+        return
+    check_not_wanted(context)
+    if records is None or epsilon is None:
+        lacking = "--records" if records is None else "--epsilon"
+        raise InvalidInputError(f"plan needs {lacking}; with --want it can be left out")
     family, options = requested_family(context), context.params
     columns, chosen = Schema.load(schema), None
     k = 1 if person is None else records_per_person

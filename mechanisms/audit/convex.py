@@ -25,6 +25,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy import special, stats
 
@@ -60,18 +61,20 @@ _SMALL_DELTA = 0.01
 
 @dataclass(frozen=True)
 class Records:
-    """Data in one dimension: features 0 or 1, and labels."""
+    """Data in one dimension: features 0 or 1, and labels; as a sparse matrix if they are ``sparse``."""
 
     features: tuple[float, ...]
     labels: tuple[float, ...]
     loss: Loss = _LOSS
+    sparse: bool = False
 
     @property
     def facts(self) -> RiskFacts:
         return RiskFacts(len(self.features), 1, self.loss)
 
     def risk(self) -> EmpiricalRisk:
-        return EmpiricalRisk(np.array(self.features)[:, None], self.labels, self.loss)
+        X: Any = np.array(self.features)[:, None]
+        return EmpiricalRisk(sp.csr_array(X) if self.sparse else X, self.labels, self.loss)
 
     def slope(self, w: Floats) -> Floats:
         """Return the sum of the records' slopes at w, shape (k,)."""
@@ -220,7 +223,11 @@ def _frank_wolfe_l1() -> tuple[AuditedClaim, ...]:
 
     louder = dataclasses.replace(plan.selection, step_epsilon=2 * plan.selection.step_epsilon)
     mutants = {"noise halved": dataclasses.replace(plan, selection=louder)}
-    return (risk_claim(plan, pair, "outlier", _votes, law, mutants),)
+    first, second = (dataclasses.replace(records, sparse=True) for records in pair)
+    return (
+        risk_claim(plan, pair, "outlier", _votes, law, mutants),
+        risk_claim(plan, (first, second), "outlier on sparse rows", _votes, law, mutants),
+    )
 
 
 def _votes(plan: Any, records: Records) -> Sampler:

@@ -61,7 +61,7 @@ class SubsetStatistics(SufficientStatistics):
     def _released(self, risk: EmpiricalRisk, run: Run, spend: PrivacySpend) -> RealRelease:
         found, sigma = self._noisy_moments(risk, run)
         point, path = self._best(found, sigma, run.watch)
-        return RealRelease(point, spend, self.noise, moments=self._moments(found, sigma), supports=path)
+        return RealRelease(point, spend, self.noise, moments=self.stated_moments(found, sigma), supports=path)
 
     def _best(self, found: Moments, sigma: float, watch: Watch) -> tuple[Vector, SupportPath]:
         """Return the model on the best subset of the largest size, and the subsets of all sizes."""

@@ -170,7 +170,7 @@ class SufficientStatistics(RiskMechanism):
             spend,
             self.noise,
             share=self._share(found.products, sigma),
-            moments=self._moments(found, sigma),
+            moments=self.stated_moments(found, sigma),
         )
 
     def _share(self, b: Vector, sigma: float) -> NoisyShare | None:
@@ -180,8 +180,8 @@ class SufficientStatistics(RiskMechanism):
         label, noise = float(b[-1]) / self.offset, sigma / (self.offset * self._label_weight)
         return NoisyShare((1 + label) / 2, noise / 2)
 
-    def _moments(self, found: Moments, sigma: float) -> NoisyMoments | None:
-        """Return the released moments; None for classes, whose logistic model they do not determine.
+    def stated_moments(self, found: Moments, sigma: float) -> NoisyMoments | None:
+        """Return moments with their noise; None for classes, whose logistic model they do not determine.
 
         None for weighted records, too: their sampling variance is not in the moments.
         """

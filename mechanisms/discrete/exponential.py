@@ -32,6 +32,9 @@ class ExponentialMechanism(LatticeMechanism[PreparedGibbs]):
     the numerator and the partition function by a factor of at most exp(epsilon / 2) each. No normalisation,
     separators or delta.
 
+    Constraints: both statements are about fixed points of a public finite set, so any part of a lattice that
+    public constraints leave serves as well.
+
     Floating point: epsilon is charged in full, while beta is smaller by a share of 1e-4; a draw whose law
     is off by more than that share covers, uniformly over all points, is not released.
 
@@ -39,7 +42,9 @@ class ExponentialMechanism(LatticeMechanism[PreparedGibbs]):
     """
 
     name: ClassVar[str] = "exponential"
+    noised: ClassVar[str] = "the choice of a point"
     question: ClassVar[Law] = Law.GIBBS
+    takes_constraints: ClassVar[bool] = True
 
     beta: float
 

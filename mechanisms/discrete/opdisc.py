@@ -29,12 +29,17 @@ class OPDisc(PerturbedMinimizer):
     With calibration="printed" the noise is the source paper's, and its claim is refuted: the bad set of
     the proof's density-ratio lemma depends on the winner.
 
+    Constraints: the proof needs |w| <= D and distances of at least tau between points, which hold in any part
+    of a lattice, and a shift that beats every other point beats fewer; D is that of the bounds.
+
     Source: Neel, Roth, Vietri and Wu (ICML 2020), Algorithm 1; calibration in
     ``mechanisms.discrete.calibration``.
     """
 
     name: ClassVar[str] = "opdisc"
+    noised: ClassVar[str] = "the linear term that is added to the objective, each coordinate"
     question: ClassVar[Task] = Task.NORMALIZED
+    takes_constraints: ClassVar[bool] = True
 
     sigma: float
     lipschitz: float = math.inf

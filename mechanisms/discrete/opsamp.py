@@ -22,6 +22,7 @@ from privopt.oracles.task import Task
 from privopt.problems.discrete.lattice import IntegerLattice
 from privopt.problems.discrete.objective import Perturbation, rounding_slack
 from privopt.problems.discrete.problem import DiscreteProblem
+from privopt.problems.errors import InvalidInputError
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,7 @@ class OPSamp:
     """
 
     name: ClassVar[str] = "opsamp"
+    noised: ClassVar[str] = "the mean of the sampled minimisers, each coordinate"
     question: ClassVar[Task] = Task.LINEAR
 
     problem_type: type[DiscreteProblem]
@@ -84,6 +86,8 @@ class OPSamp:
             PrivacyParameterError: a parameter out of range.
         """
         bound = largest_loss(problem_type, loss_bound)
+        if lattice.constrained:
+            raise InvalidInputError(f"{cls.name} takes no constraints on points: {lattice}")
         widths = (lattice.high - lattice.low).astype(np.float64)
         # Two points are at least 1 apart in l1, and losses at most ``bound``.
         mean = TiltedMean.plan(

@@ -29,11 +29,17 @@ class GaussianRSPM(PerturbedMinimizer):
     record, n and the lattice public; the answer must be the certified, lexicographically first argmin.
     With calibration="printed" the noise is the source paper's, and its claim is refuted.
 
+    Constraints: separators of a lattice tell any two points of a part of it apart, and a shift that makes w
+    win against every other point makes it win against fewer. So the noise of the lattice serves any part of
+    it that public constraints leave.
+
     Source: Neel, Roth and Wu (2018), Algorithm 2; Neel, Roth, Vietri and Wu (ICML 2020), Theorem 6.
     """
 
     name: ClassVar[str] = "rspm"
+    noised: ClassVar[str] = "the objective, by a random weight on each separator"
     question: ClassVar[Task] = Task.LINEAR
+    takes_constraints: ClassVar[bool] = True
 
     scale: float
 

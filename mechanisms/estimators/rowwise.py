@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import cloudpickle  # type: ignore[import-untyped]
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from scipy.special import logit
 
+from privopt.mechanisms.estimators.labels import class_indices
 from privopt.problems.errors import InvalidInputError, PrivOptError
 from privopt.problems.tables.made_up import synthetic_rows
 from privopt.problems.tables.schema import Schema
@@ -18,6 +20,8 @@ from privopt.problems.tables.schema import Schema
 _ROWS = 64
 # Rounding may depend on the number of rows, and scores may be in single precision.
 _TOLERANCE = 1e-5
+# Log odds of probabilities reach about 8: bins of models without a schema end there.
+_LEAST_RISK = 3e-4
 
 Scores = NDArray[np.float64]
 
@@ -32,7 +36,24 @@ class Check(NamedTuple):
 def is_own(model: object) -> bool:
     """Return whether scores and predictions are computed by a class of this package, no method replaced."""
     replaced = any(callable(getattr(type(model), name, None)) for name in getattr(model, "__dict__", {}))
-    return type(model).__module__.partition(".")[0] == "privopt" and not replaced
+    return _defined_here(model) and not replaced
+
+
+def _defined_here(model: object) -> bool:
+    return type(model).__module__.partition(".")[0] == "privopt"
+
+
+Output = Literal["predict_proba", "decision_function", "predict"]
+
+
+def output_of(model: Any) -> Output:
+    """Return the method that scores rows: for two classes probabilities where a foreign model has them."""
+    classes = getattr(model, "classes_", None)
+    if classes is None or len(classes) != 2:
+        return "predict"
+    if hasattr(model, "predict_proba") and not _defined_here(model):
+        return "predict_proba"
+    return "decision_function"
 
 
 @dataclass(frozen=True)
@@ -41,9 +62,14 @@ class FreshModel:
 
     So nothing that the model keeps of records reaches the scores of other parts, other tables, or what it is
     asked later. A copy does not include class attributes, files, or variables of imported modules.
+
+    Attributes:
+        pickled: the model.
+        output: the method that gives scores.
     """
 
     pickled: bytes
+    output: Output = "decision_function"
 
     @classmethod
     def of(cls, model: Any) -> Self:
@@ -53,13 +79,13 @@ class FreshModel:
             InvalidInputError: it cannot be pickled.
         """
         try:
-            made = cls(cloudpickle.dumps(model))
+            made = cls(cloudpickle.dumps(model), output_of(model))
             made.copy()
         except Exception as error:  # its own methods may raise anything
             raise InvalidInputError(
                 f"{type(model).__name__} cannot be pickled ({type(error).__name__}), and evaluate scores "
                 "records with copies of a model, which are discarded with what they have seen. To do: make "
-                "locks, connections and open files inside decision_function"
+                f"locks, connections and open files inside {output_of(model)}"
             ) from error
         return made
 
@@ -67,11 +93,38 @@ class FreshModel:
         return cloudpickle.loads(self.pickled)
 
     def decision_function(self, rows: Any) -> Any:
-        """Return the scores of a new copy."""
-        return self.copy().decision_function(rows)
+        """Return the scores of a new copy; from probabilities their log odds, bounded."""
+        scores = scores_of(self.copy(), self.output, rows)
+        if self.output == "predict_proba":
+            return logit(np.clip(scores, _LEAST_RISK, 1 - _LEAST_RISK))
+        return scores
+
+    def predict(self, rows: Any) -> Any:
+        """Return the predictions of a new copy."""
+        return self.copy().predict(rows)
 
 
-def check_rowwise_scores(model: Any, schema: Schema | None) -> Check:
+def scores_of(model: Any, output: Output, rows: Any) -> Scores:
+    """Return what a method says of rows, shape (n,): scores, probabilities of the second class, predicted
+    numbers, or indices of predicted classes.
+
+    Raises:
+        InvalidInputError: another shape.
+    """
+    found = np.asarray(getattr(model, output)(rows))
+    shape = (len(found), 2) if output == "predict_proba" else (len(found),)
+    if found.shape != shape:
+        raise InvalidInputError(
+            f"{output} of {type(model).__name__} gave scores of shape {found.shape} for {len(found)} rows"
+        )
+    if output == "predict_proba":
+        found = found[:, 1]
+    elif output == "predict" and getattr(model, "classes_", None) is not None:
+        found = class_indices(found, np.asarray(model.classes_))
+    return np.asarray(found, dtype=np.float64)
+
+
+def check_rowwise_scores(model: Any, schema: Schema | None, output: Output = "decision_function") -> Check:
     """Refuse a model whose scores of synthetic rows depend on order, on other rows or on earlier calls.
 
     The rows are drawn from the schema, or without one are normal variables of several scales; they are never
@@ -79,19 +132,19 @@ def check_rowwise_scores(model: Any, schema: Schema | None) -> Check:
     with duplicates, and once more alone.
 
     Raises:
-        InvalidInputError: a score depends on more than its row.
+        InvalidInputError: a score depends on more than its row, or has another shape.
     """
     rows, of = _rows(model, schema), "of the schema" if schema is not None else "without a schema"
     if rows is None:
         return Check(False, "not checked, as no schema describes the rows")
     try:
-        alone = np.concatenate([_score(model, rows, [i]) for i in range(_ROWS)])
+        alone = np.concatenate([_score(model, output, rows, [i]) for i in range(_ROWS)])
     except PrivOptError:
         raise
     except Exception as error:  # any error of the model on unsuitable rows
         return Check(False, f"not checked, as the model raised {type(error).__name__} on synthetic rows {of}")
     for which in _batches():
-        found = _score(model, rows, which)
+        found = _score(model, output, rows, which)
         if not np.allclose(found, alone[which], rtol=_TOLERANCE, atol=_TOLERANCE * _size(alone)):
             raise InvalidInputError(
                 f"the scores of {type(model).__name__} depend on which rows are scored together, or before: "
@@ -114,12 +167,10 @@ def _size(scores: Scores) -> float:
     return float(np.max(np.abs(scores[np.isfinite(scores)]), initial=0.0))
 
 
-def _score(model: Any, rows: Callable[[list[int]], Any], which: list[int]) -> Scores:
-    scores = np.asarray(model.decision_function(rows(which)), dtype=np.float64)
+def _score(model: Any, output: Output, rows: Callable[[list[int]], Any], which: list[int]) -> Scores:
+    scores = scores_of(model, output, rows(which))
     if scores.shape != (len(which),):
-        raise InvalidInputError(
-            f"decision_function gave scores of shape {scores.shape} for {len(which)} rows"
-        )
+        raise InvalidInputError(f"{output} gave scores of shape {scores.shape} for {len(which)} rows")
     return scores
 
 

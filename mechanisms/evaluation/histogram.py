@@ -22,8 +22,20 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 # At a rate of 1024 the noise is 0; larger ones would leave 64 bits.
-_MOST_STEPS = 1 << 40
+MOST_STEPS = 1 << 40
 _RECORD_MOVES = 2  # counts: one down, one up
+
+
+def variance_of(rate: float) -> float:
+    """Return the variance of noise Z, P[Z = z] ~ exp(-rate |z|), a difference of two geometric variables."""
+    ratio = math.exp(-rate)
+    return 2 * ratio / math.expm1(-rate) ** 2
+
+
+def fourth_cumulant_of(rate: float) -> float:
+    """Return the fourth cumulant of that noise."""
+    ratio = math.exp(-rate)
+    return 2 * ratio * (1 + 4 * ratio + ratio**2) / math.expm1(-rate) ** 4
 
 
 class NoisyCounts:
@@ -46,14 +58,12 @@ class NoisyCounts:
     @property
     def variance(self) -> float:
         """The variance of the noise of one count."""
-        ratio = math.exp(-self.rate)
-        return 2 * ratio / (1 - ratio) ** 2
+        return variance_of(self.rate)
 
     @property
     def fourth_cumulant(self) -> float:
-        """The fourth cumulant of the noise of one count, a difference of two geometric variables."""
-        ratio = math.exp(-self.rate)
-        return 2 * ratio * (1 + 4 * ratio + ratio**2) / (1 - ratio) ** 4
+        """The fourth cumulant of the noise of one count."""
+        return fourth_cumulant_of(self.rate)
 
     @property
     def fitted(self) -> Floats:
@@ -173,7 +183,7 @@ def noise_steps(epsilon: float) -> int:
     steps: int = math.floor(min(check_epsilon(epsilon), 4096.0) / _RECORD_MOVES * 2**MAX_EXPONENT)
     if steps < 1:
         raise PrivacyParameterError(f"epsilon = {epsilon:g} is too small: noise would exceed 2^30")
-    return min(steps, _MOST_STEPS)
+    return min(steps, MOST_STEPS)
 
 
 def held_in(

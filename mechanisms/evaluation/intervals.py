@@ -50,12 +50,21 @@ class Estimate:
     high: float
 
     def to_dict(self) -> dict[str, float | None]:
-        """JSON-ready: None for nan."""
-        return {"value": None if math.isnan(self.value) else self.value, "low": self.low, "high": self.high}
+        """JSON-ready: None for nan and for no bound."""
+        numbers = {"value": self.value, "low": self.low, "high": self.high}
+        return {name: number if math.isfinite(number) else None for name, number in numbers.items()}
 
     def __str__(self) -> str:
         value = "open" if math.isnan(self.value) else f"{self.value:.3f}"
         return f"{value} [{self.low:.3f}, {self.high:.3f}]"
+
+
+def critical_value(confidence: float, fourth_cumulant: float, variance: float) -> float:
+    """Return the two-sided normal quantile, corrected outwards for the excess kurtosis of a statistic."""
+    z = float(stats.norm.isf((1 - confidence) / 2))
+    if variance <= 0:
+        return z
+    return max(z, z + (z**3 - 3 * z) / 24 * fourth_cumulant / variance**2)
 
 
 @dataclass(frozen=True)
@@ -183,11 +192,10 @@ class Intervals:
 
         sum c_i (Z_i - mean(Z)) = sum (c_i - mean(c)) Z_i: a number added to all weights changes nothing.
         """
-        z = float(stats.norm.isf((1 - self.confidence) / 2))
-        if variance <= 0 or not self._variance:
-            return z
+        if not self._variance:
+            return critical_value(self.confidence, 0.0, variance)
         fourth = self.histogram.fourth_cumulant * float(np.sum((weights - np.mean(weights)) ** 4))
-        return max(z, z + (z**3 - 3 * z) / 24 * fourth / variance**2)
+        return critical_value(self.confidence, fourth, variance)
 
 
 def _variance(values: Floats, probabilities: Floats) -> float:

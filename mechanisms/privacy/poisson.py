@@ -28,7 +28,7 @@ from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.mechanisms.privacy.accounting import gaussian_epsilon, gaussian_mu
 from privopt.mechanisms.privacy.gradient_noise import VectorNoise
 from privopt.mechanisms.privacy.grid_releases import DiscreteGaussianRelease
-from privopt.mechanisms.privacy.loss_composition import LossLaw, composed_delta
+from privopt.mechanisms.privacy.loss_composition import Floats, LossLaw, composed_delta
 from privopt.mechanisms.privacy.noise import MAX_EXPONENT, NoiseSource
 from privopt.mechanisms.privacy.parameters import check_count, check_delta, check_epsilon
 
@@ -211,15 +211,34 @@ def poisson_batch(n: int, q: float, source: NoiseSource) -> NDArray[np.int64]:
 @lru_cache(maxsize=8)
 def _sampled(z: float, q: float, interval: float) -> LossLaw:
     # Imported here: it is slow to import, and few plans need it.
-    from dp_accounting import NeighboringRelation
-    from dp_accounting.pld import privacy_loss_distribution as pld
+    from dp_accounting.pld.pld_pmf import create_pmf_pessimistic_connect_dots_fixed_gap
+    from dp_accounting.pld.privacy_loss_mechanism import AdjacencyType, GaussianPrivacyLoss
 
-    found = pld.from_gaussian_mechanism(
-        z,
-        sampling_prob=q,
-        value_discretization_interval=interval,
-        neighboring_relation=NeighboringRelation.REPLACE_ONE,
-    )
+    loss = GaussianPrivacyLoss(z, sampling_prob=q, adjacency_type=AdjacencyType.REPLACE)
+    bounds = loss.connect_dots_bounds()
+    first = math.floor(bounds.epsilon_lower / interval)
+    last = math.ceil(bounds.epsilon_upper / interval)
+    epsilons = np.arange(first, last + 1) * interval
+    cuts = _outcomes_of_losses(epsilons, z, q)
+    # As loss.get_delta_for_epsilon, which asks for one cut at a time: most of the seconds of a plan.
+    deltas = np.clip(loss.mu_upper_cdf(cuts) - np.exp(epsilons + loss.mu_lower_log_cdf(cuts)), 0.0, 1.0)
     # The pair is symmetric: one law serves both directions. The fields are private to the pinned version.
-    law: Any = found._pmf_remove.to_dense_pmf()
+    law: Any = create_pmf_pessimistic_connect_dots_fixed_gap(interval, first, last, deltas).to_dense_pmf()
     return LossLaw(np.asarray(law._probs), law._lower_loss, law._discretization, law._infinity_mass)
+
+
+def _outcomes_of_losses(losses: Floats, z: float, q: float) -> Floats:
+    """Return the outcomes at which (1-q) N(0) + q N(-1) against (1-q) N(0) + q N(1) has these losses.
+
+    The loss l at x satisfies sinh(l / 2 + x / z^2) = -alpha sinh(l / 2), alpha = exp(1 / (2 z^2)) (1-q) / q.
+    A delta is the largest at its own outcome, hence hardly less at a rounded one.
+    """
+    if q == 1:
+        return -losses * z**2 / 2
+    half = np.abs(losses) / 2
+    with np.errstate(divide="ignore"):  # log(0) = -inf, whose exponential is 0
+        log_sinh = half + np.log(-np.expm1(-2 * half)) - math.log(2)
+    logs = 0.5 / z**2 + math.log1p(-q) - math.log(q) + log_sinh
+    # Beyond exp(300), arcsinh(y) = log(2 y) to the last digit.
+    angles = np.where(logs < 300, np.arcsinh(np.exp(np.minimum(logs, 300.0))), logs + math.log(2))
+    return np.asarray(z**2 * (-np.sign(losses) * angles - losses / 2))

@@ -15,8 +15,13 @@ from privopt.mechanisms.errors import PlanMismatchError
 from privopt.mechanisms.privacy.parameters import check_epsilon, check_positive
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.mechanisms.privacy.usefulness import NoiseToSignal
-from privopt.mechanisms.registry import SCORECARD_MECHANISMS
+from privopt.mechanisms.registry import MECHANISMS, SCORECARD_MECHANISMS
 from privopt.mechanisms.scorecards.class_points import ClassPoints
+from privopt.mechanisms.scorecards.domain import (
+    all_constraints,
+    check_takes_constraints,
+    constrained_domain,
+)
 from privopt.mechanisms.scorecards.effort import MOST_WORK, draw_seconds, draw_work, seeded_seconds
 from privopt.mechanisms.scorecards.facts import CardFacts
 from privopt.mechanisms.scorecards.point_constraints import check_max_columns, point_constraints
@@ -162,41 +167,31 @@ def plan_card(
         calibration: "sound", or "printed" where there is one.
         oracle: "auto", a name, or a custom oracle.
         costs: cost of either kind of error; the noise is proportional to the larger one.
-        max_columns: maximal number of columns with points; only for "seeded", which "auto" then chooses.
-        constraints: public constraints on points, besides those of the schema; only for "seeded", which
-            "auto" then chooses.
-        card_solver: "auto", a name, or a custom solver of the nearest cards under constraints.
+        max_columns: maximal number of columns with points, as the constraint "at most k columns".
+        constraints: public constraints on points, besides those of the schema. "auto" then chooses "seeded";
+            exponential, permute-and-flip, rspm and opdisc take the cards that satisfy them for their domain.
+        card_solver: "auto", a name, or a custom solver of the nearest cards under constraints; for other
+            mechanisms it finds whether there is a card.
         max_work: largest number of steps of an exact draw that "auto" accepts; about 4e8 steps take a second.
 
     Raises:
         UnknownMechanismError: listing the names there are.
         PrivacyParameterError: epsilon or delta out of range, or a combination that the mechanism refuses.
         InvalidInputError: a lattice that does not fit, or whose norm bound leaves "auto" no bounded draw; or
-            constraints on points with a mechanism other than "seeded".
+            constraints on points with a mechanism that takes none.
         InfeasibleDomainError: no card satisfies the constraints.
+        OracleError: constraints on points with an oracle that takes none.
     """
     reason, most = "it was asked for", check_max_columns(max_columns)
     check_type(mechanism, str | type, "a mechanism is named by text")
     name = mechanism if isinstance(mechanism, str) else getattr(mechanism, "name", mechanism.__name__)
     if most is not None and name == "auto" and oracle == "auto":
         name, reason = SeededScorecard.name, f"it gives points to at most {most} columns, as asked"
-    if most is not None and name != SeededScorecard.name:
-        raise InvalidInputError(
-            f"max_columns (--max-columns) belongs to the mechanism {SeededScorecard.name!r}, not to "
-            f"{name!r}: leave either out"
-        )
     if point_constraints(schema) and name == "auto" and oracle == "auto":
         name, reason = SeededScorecard.name, "it satisfies the schema's constraints on the points of columns"
-    if point_constraints(schema) and name != SeededScorecard.name:
-        raise InvalidInputError(
-            f"monotone columns and bounds of columns belong to the mechanism {SeededScorecard.name!r}, not "
-            f"to {name!r}: leave --mechanism out, or the keys monotone and points of the schema"
-        )
     required = schema.with_constraints(constraints)
     if required and name == "auto" and oracle == "auto":
         name, reason = SeededScorecard.name, "its cards satisfy the constraints on points"
-    if required and name != SeededScorecard.name:
-        raise InvalidInputError(_unconstrained(name, required))
     if name == "auto":
         name, oracle, reason = _fitting(schema, n_records, epsilon, lattice, oracle, max_work)
     kind = SCORECARD_MECHANISMS.named(name if isinstance(mechanism, str) else mechanism)
@@ -204,22 +199,28 @@ def plan_card(
         check_calibration(calibration, name, ("sound",))
         facts = CardFacts.of(schema, n_records, seeded_lattice(lattice, schema), costs, most, required)
         check_scores(schema, facts.lattice)
-        solver = None if facts.program is None else _solver(card_solver)
+        solver = None if facts.program is None else solver_of(card_solver)
         seeded = SeededScorecard.plan(facts, epsilon=epsilon, delta=delta, solver=solver)
         if seeded.means is not None:
             reason += "; at this budget means of the numbers come first, and say in what units to read them"
         seconds = seeded_seconds(schema, facts)
         seconds += 0.0 if seeded.nearest is None else seeded.nearest.seconds
         return CardPlan(seeded, seeded.spend, oracle, reason, seconds, required)
+    inside = all_constraints(schema, required, most)
+    if inside and not kind.takes_constraints:
+        raise InvalidInputError(_unconstrained(name, inside))
     weights = as_lattice(lattice, kind, schema.n_features)
+    weights = constrained_domain(weights, schema, inside, solver_of(card_solver)) if inside else weights
     check_scores(schema, weights)
     bound = {} if costs.largest == 1 else {"loss_bound": costs.largest}
     plan = kind.plan(
         ZeroOneHalfspace, weights, epsilon=epsilon, delta=delta, calibration=calibration, **bound
     )
+    if inside:
+        check_takes_constraints(oracle, plan)
     bounded = issubclass(kind, ExponentialMechanism) and draw_work(schema, n_records, weights) <= max_work
     draw = draw_seconds(schema, n_records, weights) if bounded else None
-    return CardPlan(plan, plan.spend, oracle, reason, draw)
+    return CardPlan(plan, plan.spend, oracle, reason, draw, required)
 
 
 def _fitting(
@@ -259,7 +260,7 @@ def _fitting(
     )
 
 
-def _solver(given: str | ProgramOracle) -> ProgramOracle:
+def solver_of(given: str | ProgramOracle) -> ProgramOracle:
     """Return the solver of nearest cards."""
     check_type(given, str | ProgramOracle, "card_solver must be a name or a ProgramOracle")
     return program_oracle(given) if isinstance(given, str) else given
@@ -267,9 +268,10 @@ def _solver(given: str | ProgramOracle) -> ProgramOracle:
 
 def _unconstrained(name: str, constraints: tuple[Constraint, ...]) -> str:
     """Return the refusal of a mechanism that knows no constraints."""
+    known = [SeededScorecard.name, *(n for n in MECHANISMS if MECHANISMS[n].takes_constraints)]
     return (
-        f"constraints on points ('{constraints[0]}') belong to the mechanism {SeededScorecard.name!r}, not "
-        f"to {name!r}: leave --mechanism and --oracle out, or the constraints"
+        f"{name!r} takes no constraints on points ('{constraints[0]}'). To do: one of {', '.join(known)} "
+        "(--mechanism), or no constraints"
     )
 
 

@@ -53,6 +53,8 @@ def _enumeration(n: int, lattice: IntegerLattice) -> float:
 
 
 def _elimination(schema: Schema, n: int, lattice: IntegerLattice) -> float:
+    if lattice.constrained:  # elimination takes none
+        return math.inf
     spans = (lattice.high - lattice.low + 1).tolist()
     combinations, numbers, blocks, start = 1, 0, [], 0
     for column in schema.columns:

@@ -31,6 +31,7 @@ from privopt.oracles.conformance import (
     RandomStates,
     Tally,
     changed,
+    constrained_lattice,
     decimal_ties,
     described,
     findings,
@@ -575,6 +576,8 @@ def draw_instances(seed: int) -> Iterator[DrawInstance]:
     yield DrawInstance("rule list that may not be empty", _branching(rng, RuleList, 3, root_splits=True))
     one = IntegerLattice([1, -1], [1, -1])
     yield DrawInstance("one point", random_halfspace(rng, one, blocks=(2,), numeric=0))
+    under = random_halfspace(rng, constrained_lattice(), blocks=(2, 2), numeric=1)
+    yield DrawInstance("constraints on points", under)
 
 
 def _branching(

@@ -45,6 +45,7 @@ class GibbsEnumeration(GibbsOracle):
     """
 
     name: ClassVar[str] = "gibbs-enumerate"
+    takes_constraints: ClassVar[bool] = True
     max_candidates: int = 2_000_000
     max_work: float = 2e9
 

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from privopt.oracles.certificate import Status
 from privopt.oracles.errors import SolverFailedError, UnfinishedDrawError, UnsupportedProblemError
-from privopt.oracles.limits import Limits, Watch, started
+from privopt.oracles.limits import Limits, Watch, started, unconstrained
 from privopt.oracles.vetting import outside_code
 from privopt.problems.discrete.lattice import FloatArray, IntArray
 from privopt.problems.discrete.problem import DiscreteProblem, check_question
@@ -167,6 +167,8 @@ class GibbsOracle(ABC):
     """Sampling oracle over a lattice. Subclasses are values: cheap to make, comparable by their fields."""
 
     name: ClassVar[str]
+    # True if it draws from a ``ConstrainedLattice`` itself, not from the box around it.
+    takes_constraints: ClassVar[bool] = False
 
     @abstractmethod
     def refusals(self, problem: DiscreteProblem, law: Law = Law.GIBBS) -> list[str]:
@@ -176,6 +178,10 @@ class GibbsOracle(ABC):
     def build(self, problem: DiscreteProblem, law: Law = Law.GIBBS) -> Sampler:
         """Build a sampler, independent of beta and of randomness. Called only without refusals."""
 
+    def all_refusals(self, problem: DiscreteProblem, law: Law = Law.GIBBS) -> list[str]:
+        """List every reason, with that of an oracle that knows no constraints on points."""
+        return [*unconstrained(self, problem, "enumerate, stream, rejection"), *self.refusals(problem, law)]
+
     def prepare(self, problem: DiscreteProblem, law: Law = Law.GIBBS) -> PreparedGibbs:
         """Check that the oracle supports the problem, then build its sampler.
 
@@ -183,7 +189,7 @@ class GibbsOracle(ABC):
             UnsupportedProblemError: listing every refusal.
         """
         check_question(problem, law, Law)
-        if reasons := self.refusals(problem, law):
+        if reasons := self.all_refusals(problem, law):
             raise UnsupportedProblemError(
                 f"oracle {self.name!r} cannot draw ({law.name}) for {type(problem).__name__} over "
                 f"{problem.lattice}: " + "; ".join(reasons)

@@ -43,6 +43,7 @@ class GibbsStream(GibbsOracle):
     """
 
     name: ClassVar[str] = "gibbs-stream"
+    takes_constraints: ClassVar[bool] = True
     max_work: float = 2e10
 
     def refusals(self, problem: DiscreteProblem, law: Law = Law.GIBBS) -> list[str]:

@@ -29,6 +29,7 @@ from privopt.oracles.conformance import (
     RandomStates,
     Tally,
     changed,
+    constrained_lattice,
     decimal_ties,
     random_halfspace,
 )
@@ -439,6 +440,7 @@ def _problems(rng: Generator) -> Iterator[tuple[str, DataProblem]]:
     yield "absolute loss", AbsoluteRegression(features, rng.integers(-9, 10, 12), ball, norm=7.5, largest=8)
     few = IntegerLattice([0, 0, 1, 0, 0], 1, radius=2**0.5)
     yield "conjunction of at most two features", MonotoneConjunction(binary, labels, few)
+    yield "constraints on points", random_halfspace(rng, constrained_lattice(), blocks=(2, 2), numeric=1)
 
 
 def _perturbations(lattice: IntegerLattice, task: Task, rng: Generator) -> dict[str, Perturbation]:

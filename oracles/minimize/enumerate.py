@@ -26,6 +26,7 @@ class EnumerationOracle(DiscreteOracle):
     """
 
     name: ClassVar[str] = "enumerate"
+    takes_constraints: ClassVar[bool] = True
     max_candidates: int = 2_000_000
     max_work: float = 2e9
 

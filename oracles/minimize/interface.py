@@ -15,7 +15,7 @@ import numpy as np
 
 from privopt.oracles.certificate import Answer, Certificate, Status
 from privopt.oracles.errors import SolverFailedError, UnsupportedProblemError
-from privopt.oracles.limits import Limits, Watch, started
+from privopt.oracles.limits import Limits, Watch, started, unconstrained
 from privopt.oracles.task import Task
 from privopt.oracles.vetting import outside_code
 from privopt.problems.discrete.lattice import IntArray
@@ -94,6 +94,8 @@ class DiscreteOracle(ABC):
     name: ClassVar[str]
     # False for a heuristic, which proves nothing. Mechanisms that release a minimiser refuse it.
     certifies: ClassVar[bool] = True
+    # True if it minimises over a ``ConstrainedLattice`` itself, not over the box around it.
+    takes_constraints: ClassVar[bool] = False
 
     @abstractmethod
     def refusals(self, problem: DiscreteProblem, task: Task) -> list[str]:
@@ -103,6 +105,10 @@ class DiscreteOracle(ABC):
     def build(self, problem: DiscreteProblem, task: Task) -> Solver:
         """Build what does not depend on the noise. Called only if there are no refusals."""
 
+    def all_refusals(self, problem: DiscreteProblem, task: Task) -> list[str]:
+        """List every reason, with that of an oracle that knows no constraints on points."""
+        return [*unconstrained(self, problem, "enumerate, highs, cpsat, scip"), *self.refusals(problem, task)]
+
     def prepare(self, problem: DiscreteProblem, task: Task) -> PreparedOracle:
         """Validate, then build the solver.
 
@@ -110,7 +116,7 @@ class DiscreteOracle(ABC):
             UnsupportedProblemError: the problem is refused; the message lists every reason.
         """
         check_question(problem, task, Task)
-        if reasons := self.refusals(problem, task):
+        if reasons := self.all_refusals(problem, task):
             raise UnsupportedProblemError(
                 f"oracle {self.name!r} cannot minimise {type(problem).__name__} over {problem.lattice}: "
                 + "; ".join(reasons)

@@ -20,6 +20,7 @@ class _Wrapper(DiscreteOracle):
     def __post_init__(self) -> None:
         # A wrapper has the name and capabilities of the oracle that it wraps.
         self.name, self.certifies = self.inner.name, self.inner.certifies  # type: ignore[misc]
+        self.takes_constraints = self.inner.takes_constraints  # type: ignore[misc]
 
     def refusals(self, problem: DiscreteProblem, task: Task) -> list[str]:
         return self.inner.refusals(problem, task)

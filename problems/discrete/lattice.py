@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -42,6 +43,8 @@ class IntegerLattice:
     squared_radius: int | None
 
     separation = 1.0
+    # Whether points must satisfy constraints beyond bounds and norm: see ``ConstrainedLattice``.
+    constrained: ClassVar[bool] = False
 
     def __init__(
         self, low: ArrayLike, high: ArrayLike, *, dimension: int | None = None, radius: float | None = None
@@ -112,6 +115,17 @@ class IntegerLattice:
                     following[s] += counts[s - v * v]
             counts = following
         return sum(counts)
+
+    def with_bounds(self, low: ArrayLike, high: ArrayLike) -> IntegerLattice:
+        """The lattice with other bounds, under the same norm bound.
+
+        Raises:
+            InfeasibleDomainError: no integer vector satisfies both.
+        """
+        made = IntegerLattice(low, high)
+        object.__setattr__(made, "squared_radius", self.squared_radius)
+        made._check_feasible()
+        return made
 
     def contains(self, w: ArrayLike) -> bool:
         point = np.asarray(w)

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from privopt.problems.discrete.lattice import IntArray
 
@@ -45,16 +51,29 @@ class PointColumn:
             found = [(self.start, end) for end in self.ends] + found[1:]
         return found + [(-1, Fraction(0))] * self.others
 
-    def reach(self, points: IntArray) -> tuple[Fraction, Fraction]:
-        """Return the fewest and the most points that a record can get from the column."""
-        got = [Fraction(0) if j < 0 else c * int(points[j]) for j, c in self.terms()]
-        return min(got), max(got)
+    @cached_property
+    def unit(self) -> int:
+        """The least common denominator of the coefficients."""
+        return math.lcm(*(c.denominator for _, c in self.terms()))
 
-    def used(self, points: IntArray) -> bool:
-        """Whether some of its points are not 0."""
-        return any(points[self.start : self.stop].tolist())
+    def reach(self, points: IntArray, unit: int) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Return the fewest and the most points that a record can get from the column, times ``unit``.
 
-    def tells_apart(self, points: IntArray) -> bool:
-        """Whether records can get different points from the column."""
-        low, high = self.reach(points)
-        return low < high
+        Args:
+            points: of all features, shape (..., d).
+            unit: a multiple of ``self.unit``, so that the results are integers: exact, of any size.
+        """
+        exact = np.asarray(points, dtype=np.int64 if unit == 1 and self.ends is None else object)
+        nothing = 0 * exact[..., self.start]
+        got = [nothing if j < 0 else exact[..., j] * int(c * unit) for j, c in self.terms()]
+        each = np.stack(got)
+        return each.min(axis=0), each.max(axis=0)
+
+    def used(self, points: IntArray) -> NDArray[np.bool_]:
+        """Whether some of its points are not 0; points of shape (..., d)."""
+        return np.asarray(np.any(points[..., self.start : self.stop] != 0, axis=-1))
+
+    def tells_apart(self, points: IntArray) -> NDArray[np.bool_]:
+        """Whether records can get different points from the column; points of shape (..., d)."""
+        low, high = self.reach(points, self.unit)
+        return np.asarray(low < high, dtype=np.bool_)

@@ -7,12 +7,15 @@ A column is *used* if some of its points are not 0. Where a constraint demands a
 from __future__ import annotations
 
 import json
+import math
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
-from typing import Literal
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
 
 from privopt.problems.discrete.lattice import IntArray
 from privopt.problems.errors import InvalidInputError, did_you_mean
@@ -31,8 +34,12 @@ class Constraint(ABC):
         """The columns that it names; none: it is about all columns."""
 
     @abstractmethod
+    def held(self, points: IntArray, columns: Sequence[PointColumn]) -> NDArray[np.bool_]:
+        """Whether each of several cards, of shape (..., d), satisfies it; ``columns`` are all columns."""
+
     def holds(self, points: IntArray, columns: Sequence[PointColumn]) -> bool:
-        """Whether points of features satisfy it. ``columns`` are all columns of the card."""
+        """Whether points of features, of shape (d,), satisfy it. ``columns`` are all columns of the card."""
+        return bool(self.held(np.asarray(points), columns))
 
     @abstractmethod
     def __str__(self) -> str:
@@ -75,8 +82,9 @@ class PointBounds(Constraint):
     def names(self) -> tuple[str, ...]:
         return self.columns
 
-    def holds(self, points: IntArray, columns: Sequence[PointColumn]) -> bool:
-        return all(self.low <= p <= self.high for c in self.about(columns) for p in _points(c, points))
+    def held(self, points: IntArray, columns: Sequence[PointColumn]) -> NDArray[np.bool_]:
+        own = _points(self.about(columns), points)
+        return np.asarray(np.all((own >= self.low) & (own <= self.high), axis=-1))
 
     def __str__(self) -> str:
         return f"points{_brackets(self.columns)} in [{self.low}, {self.high}]"
@@ -98,8 +106,8 @@ class PointList(Constraint):
     def names(self) -> tuple[str, ...]:
         return self.columns
 
-    def holds(self, points: IntArray, columns: Sequence[PointColumn]) -> bool:
-        return all(p in self.values for c in self.about(columns) for p in _points(c, points))
+    def held(self, points: IntArray, columns: Sequence[PointColumn]) -> NDArray[np.bool_]:
+        return np.asarray(np.all(np.isin(_points(self.about(columns), points), self.values), axis=-1))
 
     def __str__(self) -> str:
         return f"points{_brackets(self.columns)} in {{{', '.join(map(str, self.values))}}}"
@@ -131,9 +139,9 @@ class Sign(Constraint):
                     "falling), or declare zero = low in the schema"
                 )
 
-    def holds(self, points: IntArray, columns: Sequence[PointColumn]) -> bool:
-        ends = [self.sign * end for c in self.about(columns) for end in c.reach(points)]
-        return all(end >= 0 for end in ends)
+    def held(self, points: IntArray, columns: Sequence[PointColumn]) -> NDArray[np.bool_]:
+        ends = [self.sign * end for c in self.about(columns) for end in c.reach(points, c.unit)]
+        return _all_of([end >= 0 for end in ends], points)
 
     def __str__(self) -> str:
         return f"sign{_brackets(self.columns)} = {'+' if self.sign > 0 else '-'}"
@@ -166,12 +174,13 @@ class Monotone(Constraint):
                     "leave it out, or declare the column as bins of a number"
                 )
 
-    def holds(self, points: IntArray, columns: Sequence[PointColumn]) -> bool:
-        return all(
-            self.sign * c.direction * (int(points[b]) - (0 if a < 0 else int(points[a]))) >= 0
+    def held(self, points: IntArray, columns: Sequence[PointColumn]) -> NDArray[np.bool_]:
+        rises = [
+            self.sign * c.direction * (points[..., b] - (0 if a < 0 else points[..., a]))
             for c in self.about(columns)
             for a, b in steps(c)
-        )
+        ]
+        return _all_of([rise >= 0 for rise in rises], points)
 
     def __str__(self) -> str:
         return f"monotone{_brackets(self.columns)} = {'rising' if self.sign > 0 else 'falling'}"
@@ -202,10 +211,13 @@ class UsedColumns(Constraint):
                 f"constraint '{self}': there are only {len(self.about(columns))} such columns"
             )
 
-    def holds(self, points: IntArray, columns: Sequence[PointColumn]) -> bool:
-        group = self.about(columns)
-        few = self.most is None or sum(c.used(points) for c in group) <= self.most
-        return few and sum(c.tells_apart(points) for c in group) >= self.least
+    def held(self, points: IntArray, columns: Sequence[PointColumn]) -> NDArray[np.bool_]:
+        group, asked = self.about(columns), []
+        if self.most is not None:
+            asked.append(_count([c.used(points) for c in group], points) <= self.most)
+        if self.least:
+            asked.append(_count([c.tells_apart(points) for c in group], points) >= self.least)
+        return _all_of(asked, points)
 
     def __str__(self) -> str:
         group = f"of {', '.join(map(quoted, self.columns))}" if self.columns else "columns"
@@ -231,9 +243,9 @@ class Implication(Constraint):
     def names(self) -> tuple[str, ...]:
         return self.used, self.needed
 
-    def holds(self, points: IntArray, columns: Sequence[PointColumn]) -> bool:
+    def held(self, points: IntArray, columns: Sequence[PointColumn]) -> NDArray[np.bool_]:
         by_name = {c.name: c for c in columns}
-        return not by_name[self.used].used(points) or by_name[self.needed].tells_apart(points)
+        return np.asarray(~by_name[self.used].used(points) | by_name[self.needed].tells_apart(points))
 
     def __str__(self) -> str:
         return f"if {quoted(self.used)} then {quoted(self.needed)}"
@@ -258,10 +270,12 @@ class Total(Constraint):
     def names(self) -> tuple[str, ...]:
         return self.columns
 
-    def holds(self, points: IntArray, columns: Sequence[PointColumn]) -> bool:
-        ends = [c.reach(points) for c in self.about(columns)]
-        least, most = (sum((end[side] for end in ends), Fraction(0)) for side in (0, 1))
-        return self.low <= least and most <= self.high
+    def held(self, points: IntArray, columns: Sequence[PointColumn]) -> NDArray[np.bool_]:
+        group = self.about(columns)
+        unit = math.lcm(*(c.unit for c in group))
+        ends = [c.reach(points, unit) for c in group]
+        least, most = (sum(end[side] for end in ends) for side in (0, 1))
+        return _all_of([least >= self.low * unit, most <= self.high * unit], points)
 
     def __str__(self) -> str:
         return f"total{_brackets(self.columns)} in [{self.low}, {self.high}]"
@@ -302,8 +316,22 @@ def bounds_of(
     return found
 
 
-def _points(column: PointColumn, points: IntArray) -> list[int]:
-    return [int(p) for p in points[column.start : column.stop]]
+def _points(group: Sequence[PointColumn], points: IntArray) -> IntArray:
+    """Return the points of the features of some columns, shape (..., features)."""
+    return points[..., [j for c in group for j in range(c.start, c.stop)]]
+
+
+def _count(found: Sequence[NDArray[np.bool_]], points: IntArray) -> IntArray:
+    """Return the number of true entries at each card; points have shape (..., d)."""
+    return sum((one.astype(np.int64) for one in found), np.zeros(points.shape[:-1], dtype=np.int64))
+
+
+def _all_of(found: Sequence[Any], points: IntArray) -> NDArray[np.bool_]:
+    """Return whether all entries are true at each card; points have shape (..., d)."""
+    every = np.ones(points.shape[:-1], dtype=np.bool_)
+    for one in found:
+        every = every & np.asarray(one, dtype=np.bool_)
+    return np.asarray(every)
 
 
 def _brackets(columns: tuple[str, ...]) -> str:

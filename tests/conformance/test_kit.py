@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import random
 import re
 from collections.abc import Callable
@@ -24,6 +25,7 @@ from privopt.problems.discrete.halfspace import ZeroOneHalfspace
 from privopt.problems.discrete.lattice import IntArray, IntegerLattice
 from privopt.problems.discrete.objective import UNIT, Perturbation
 from privopt.problems.discrete.problem import DiscreteProblem
+from privopt.problems.programs.lattice import ConstrainedLattice
 
 
 class FirstBest(DiscreteOracle):
@@ -35,11 +37,12 @@ class FirstBest(DiscreteOracle):
         return [] if problem.lattice.box_size <= 10_000 else ["more than 10,000 candidates"]
 
     def build(self, problem: DiscreteProblem, task: Task) -> Solver:
-        candidates = list(problem.lattice.points())
+        points = np.array(list(problem.lattice.points()))
 
         def solve(query: Query) -> Proposal:
-            best = min(candidates, key=lambda w: problem.value(w, query.perturbation))
-            return Proposal(best, problem.value(best, query.perturbation), lexicographic=True)
+            values = problem.values(points, query.perturbation)
+            best = np.argmin(values)
+            return Proposal(points[best], int(values[best]), lexicographic=True)
 
         return solve
 
@@ -60,7 +63,9 @@ class FirstBest(DiscreteOracle):
 def test_right_oracles_pass(oracle: DiscreteOracle) -> None:
     report = check_oracle(oracle, seeds=[0])
     assert report.passed
-    assert all("more than 10,000 candidates" in line and "78,125 points" in line for line in report.skipped)
+    known = ("more than 10,000 candidates", "it knows no constraints on points")
+    assert all(any(reason in line for reason in known) for line in report.skipped)
+    assert all("78,125 points" in line or "constraints on points" in line for line in report.skipped)
     assert not report.failures
 
 
@@ -426,7 +431,22 @@ def test_refused_instances_are_reported_as_skipped() -> None:
     asked = [*instances(0), *large_instances(0), *short_instances(0)]
     refused = [i.name for i in asked if i.task is Task.NORMALIZED]
     assert len([line for line in report.skipped if "no terms in |w|^2" in line]) == len(refused)
-    assert len(report.skipped) == len(refused) + 1  # more than 10,000 candidates
+    assert len(report.skipped) == len(refused) + 2  # more than 10,000 candidates; constraints on points
+
+
+def test_minimising_over_the_box_of_constraints_is_seen() -> None:
+    class OverTheBox(EnumerationOracle):
+        def build(self, problem: DiscreteProblem, task: Task) -> Solver:
+            if not isinstance(problem.lattice, ConstrainedLattice):
+                return super().build(problem, task)
+            relaxed = copy.copy(problem)
+            relaxed.lattice = problem.lattice.box
+            return super().build(relaxed, task)
+
+    with pytest.raises(ConformanceError, match="a point outside the lattice") as caught:
+        check_oracle(OverTheBox(), seeds=[0])
+    failed = [line for line in str(caught.value).splitlines() if "FAILED" in line]
+    assert all("constraints on points" in line for line in failed)
 
 
 def test_refusing_everything_is_not_passing() -> None:

@@ -14,11 +14,14 @@ from privopt.experiments import (
     benchmark_gradient,
     engines,
     intervals,
+    planning,
     questions,
     schemas,
     scorecards,
+    tuning,
     wide_tables,
 )
+from privopt.mechanisms.estimators.expected_auc import AucCurve
 
 DOCS = Path(__file__).resolve().parents[2] / "experiments" / "docs"
 # Facts about the machine of a run.
@@ -36,9 +39,13 @@ PAGES: dict[str, Callable[[], str]] = {
     "engines": lambda: engines.page(engines.in_order(results("engines")), ""),
     "gradient": lambda: benchmark_gradient.page(results("gradient"), results("sparse-steps"), (581_012, 54)),
     "intervals": lambda: intervals.page(results("intervals")),
+    "planning": lambda: planning.page(
+        results("planning"), {name: AucCurve.of_model(name) for name in planning.MODELS}
+    ),
     "tree-questions": lambda: questions.page(results("tree-questions")),
     "learned-schemas": lambda: schemas.page(results("schema-ranks"), results("schema-cards")),
     "scorecards": lambda: scorecards.page(results("scorecards"), "", ""),
+    "tuning": lambda: tuning.page(results("tuning")),
     "wide-tables": lambda: wide_tables.page(results("wide-tables")),
 }
 

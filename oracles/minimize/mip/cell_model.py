@@ -48,6 +48,8 @@ _DESCENDED, _DESCENTS = 8, 16
 
 def refusals(problem: DiscreteProblem, task: Task) -> list[str]:
     """Every reason why the cell model cannot take a problem."""
+    if problem.lattice.constrained:
+        return ["it has no rows for constraints on points"]
     if reasons := why_not(problem, _LIMITS):
         return reasons
     assert isinstance(problem, ZeroOneHalfspace)

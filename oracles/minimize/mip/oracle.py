@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 from privopt.oracles.minimize.interface import DiscreteOracle, Proposal, Query, Solver
 from privopt.oracles.minimize.mip.model import MipModel, Session
@@ -26,6 +26,7 @@ class MipOracle(DiscreteOracle):
             records), "rows" (any problem, for at most a few thousand distinct records), or "auto".
     """
 
+    takes_constraints: ClassVar[bool] = True
     model: Model
 
     @abstractmethod

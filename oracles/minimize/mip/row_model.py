@@ -24,6 +24,7 @@ from privopt.oracles.errors import UnsupportedProblemError
 from privopt.oracles.minimize.interface import Proposal, Query, Solver, trivial_bound
 from privopt.oracles.minimize.local_search import incumbent
 from privopt.oracles.minimize.mip.model import Formulation, MipModel, OpenSession
+from privopt.oracles.minimize.mip.point_rows import PointRows, row_refusals
 from privopt.oracles.minimize.mip.search import Region, Search
 from privopt.oracles.task import Task
 from privopt.problems.arrays import tallied
@@ -33,6 +34,7 @@ from privopt.problems.discrete.lattice import FloatArray, IntArray, IntegerLatti
 from privopt.problems.discrete.lipschitz import LipschitzProblem
 from privopt.problems.discrete.objective import UNIT, Perturbation, levels
 from privopt.problems.discrete.problem import DiscreteProblem
+from privopt.problems.programs.lattice import ConstrainedLattice
 
 # The feasibility tolerance (1e-6) times big-M must stay below half a grid step.
 _MAX_SCORE = 200_000
@@ -106,7 +108,7 @@ def refusals(problem: DiscreteProblem, task: Task) -> list[str]:
     if not isinstance(problem, ZeroOneHalfspace | MonotoneConjunction | LipschitzProblem):
         return [f"no row model of {type(problem).__name__}"]
     lattice = problem.lattice
-    reasons = []
+    reasons = row_refusals(lattice)
     columns = int(np.sum(lattice.high - lattice.low + 1)) + len(problem.X)
     columns += lattice.max_squared_norm + 1 if task is Task.NORMALIZED else 0
     if columns > _MAX_COLUMNS:
@@ -157,6 +159,11 @@ class RowModel:
             radial=task is Task.NORMALIZED,
             budget=lattice.squared_radius,
         )
+        if isinstance(lattice, ConstrainedLattice):
+            points = _weight_columns(model, lattice, columns)
+            rows = PointRows(model, lattice.columns, lattice.low, lattice.high, points)
+            for constraint in lattice.constraints:
+                rows.require(constraint)
         if isinstance(problem, LipschitzProblem):
             constant, paid = 0, _lipschitz_rows(model, problem, columns)
         elif isinstance(problem, ZeroOneHalfspace):
@@ -187,10 +194,15 @@ def build(problem: DiscreteProblem, task: Task, open_session: OpenSession) -> So
 
     def solve(query: Query) -> Proposal:
         search = Search(problem, query, session, row_error=_row_error(problem))
-        search.offer(incumbent(problem, query))
+        search.offer(_incumbent(problem, query))
         return search.run([rows.region(query.perturbation)])
 
     return solve
+
+
+def _incumbent(problem: DiscreteProblem, query: Query) -> IntArray:
+    lattice = problem.lattice
+    return lattice.witness if isinstance(lattice, ConstrainedLattice) else incumbent(problem, query)
 
 
 def formulation(problem: DiscreteProblem, task: Task, p: Perturbation) -> Formulation:

@@ -58,12 +58,26 @@ def test_evaluate_takes_the_data_that_ships(clinic: Path) -> None:
     assert "share of the larger class" in run("evaluate", saved, "--data", "adult23:1", "--epsilon", 1)
 
 
-def test_evaluate_refuses_what_it_cannot_evaluate(clinic: Path) -> None:
-    frame = pd.read_csv(clinic / "clinic.csv")
+def test_evaluate_prints_errors_of_a_regression_with_intervals_and_books_them(clinic: Path) -> None:
+    frame, ledger = pd.read_csv(clinic / "clinic.csv"), clinic / "ledger.json"
     numbers = PrivateLinearRegression(5.0, schema=SCHEMA, label_range=(0, 1), insecure_seed=0)
     numbers.fit(frame, frame["state"]).save(clinic / "numbers.json")
-    with pytest.raises(InvalidInputError, match="predicts numbers"):
-        run("evaluate", clinic / "numbers.json", "--data", clinic / "clinic.csv", "--epsilon", 1)
+    run("budget", "create", ledger, "--epsilon", 3)
+    words = ("evaluate", clinic / "numbers.json", "--data", clinic / "clinic.csv", "--target", "state")
+    text = run(*words, "--epsilon", 2, "--ledger", ledger, "--json", clinic / "out.json")
+    for part in ("R^2", "root mean squared error", "clipped to 0 to 1", "epsilon = 2"):
+        assert part in text
+    report = json.loads((clinic / "out.json").read_text())
+    rmse = report["metrics"]["rmse"]
+    assert rmse["low"] < rmse["value"] < rmse["high"]
+    assert "epsilon = 2" in run("budget", "show", ledger)
+    wider = run(*words, "--epsilon", 2, "--label-range=-1:1")
+    assert "clipped to -1 to 1" in wider
+    with pytest.raises(InvalidInputError, match="label_range is for regressions"):
+        run("evaluate", clinic / "model.json", *words[2:], "--epsilon", 1, "--label-range", "0:1")
+
+
+def test_evaluate_refuses_what_it_cannot_evaluate(clinic: Path) -> None:
     with pytest.raises(InvalidInputError, match="--target is needed"):
         run("evaluate", clinic / "model.json", "--data", clinic / "clinic.csv", "--epsilon", 1)
     with pytest.raises(InvalidInputError, match="target is"):
@@ -171,11 +185,20 @@ def test_a_card_is_printed_in_four_ways(clinic: Path) -> None:
     assert "From 900 records. If any of them were training records of the card" in page
     assert "the two add up" in page
     assert "<h1>Who is ill?</h1>" in page
+    assert "| distance to the model |" in run("card", card, "--several", 3)
+    run("card", card, "--several", 3, "--gap", 0.5, "--output", clinic / "choice.html", "--title", "Which?")
+    assert "<h1>Which?</h1>" in (clinic / "choice.html").read_text()
+    run("card", card, "--several", 3, "--output", clinic / "choice.json")
+    assert len(json.loads((clinic / "choice.json").read_text())["cards"]) >= 2
     for words, reason in (
         (("--output", clinic / "card.pdf"), "must end in"),
         (("--title", "x"), "--title belongs"),
         (("--output", clinic / "card.sql", "--no-negative-points"), "does not apply to .sql"),
         (("--output", clinic / "card.html", "--evaluation", card), "did not write that"),
+        (("--several", 3, "--no-negative-points"), "--several goes with"),
+        (("--several", 3, "--output", clinic / "card.sql"), "--several goes with"),
+        (("--several", 1), "several cards are 2 or more"),
+        (("--gap", 0.2), "--gap belongs to --several"),
     ):
         with pytest.raises(InvalidInputError, match=reason):
             run("card", card, *words)

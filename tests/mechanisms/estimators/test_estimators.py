@@ -87,8 +87,8 @@ def failed_checks(estimator: Any) -> dict[str, str]:
 
 
 # Norms, label bounds and classes are inferred there, which privopt warns about: the checks declare nothing.
-# Some checks compare two fits, which only a seed makes equal; no check is skipped, and none expected to fail but
-# for the three of weights.
+# Some checks compare two fits, which only a seed makes equal; no check is skipped, and none
+# expected to fail but for the three of weights.
 @pytest.mark.filterwarnings("ignore::privopt.problems.errors.PrivacyLeakWarning")
 @parametrize_with_checks(
     [

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.sparse import csr_array
 
 from privopt.mechanisms import PrivateLinearRegression, PrivateLogisticRegression
 from privopt.mechanisms.convex.sufficient_statistics import _SQUARE_WEIGHT, SufficientStatistics, moments
@@ -106,6 +107,14 @@ def test_records_of_weight_0_do_not_matter(kind: int, mechanism: str) -> None:
     weighted = make().fit(X, spoiled, np.where(wrong, 0.0, BOUND))
     right = (weighted.predict(X) > 0) == (y > 0)
     assert np.mean(right) > 0.9  # half of the weight is on wrong labels otherwise: 0.5
+
+
+@pytest.mark.parametrize("mechanism", ["dp-fw-l1", "sufficient-statistics", "dp-gd"])
+def test_records_of_weight_0_do_not_matter_in_sparse_tables(mechanism: str) -> None:
+    X, y, wrong = task()
+    model = models(mechanism=mechanism)[1]()
+    model.fit(csr_array(X), np.where(wrong, -y, y), np.where(wrong, 0.0, BOUND))
+    assert np.mean((model.predict(X) > 0) == (y > 0)) > 0.9
 
 
 def test_moments_are_weighted_least_squares() -> None:

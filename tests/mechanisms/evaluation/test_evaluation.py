@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import balanced_accuracy_score, brier_score_loss, confusion_matrix, roc_auc_score
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 from privopt.mechanisms import (
     NoiseSource,
@@ -481,14 +481,18 @@ def test_what_cannot_be_evaluated_is_refused() -> None:
     model = linear()
     features = SCHEMA.encode(X).X
     three = LogisticRegression(max_iter=1000).fit(features, np.resize(["a", "b", "c"], 300))
-    with pytest.raises(InvalidInputError, match="has 3 classes"):
+    with pytest.raises(InvalidInputError, match="outside the declared classes"):
         evaluate(three, features, y)
     two = LogisticRegression(max_iter=1000).fit(features, y)
     with pytest.raises(InvalidInputError, match=f"has {features.shape[1] - 1} features, .* fitted to"):
         evaluate(two, features[:, 1:], y)
     numbers = PrivateLinearRegression(5.0, schema=SCHEMA, label_range=(0, 1), insecure_seed=0)
-    with pytest.raises(InvalidInputError, match="has no classes"):
+    with pytest.raises(InvalidInputError, match="regression needs numbers"):
         evaluate(numbers.fit(X, np.zeros(300)), X, y)
+    with pytest.raises(InvalidInputError, match="label_range is for regressions"):
+        evaluate(model, X, y, label_range=(0, 1))
+    with pytest.raises(InvalidInputError, match="has no classes"):
+        evaluate(StandardScaler().fit(features), features, y)
     with pytest.raises(InvalidInputError, match="outside the declared classes"):
         evaluate(model, X, np.where(y == "ill", "sick", "well"))
     with pytest.raises(InvalidInputError, match="missing labels"):
@@ -684,8 +688,12 @@ def test_a_model_of_several_classes_with_a_replaced_method_is_not_this_packages(
     model = PrivateLogisticRegression(5.0, data_norm=1.0, classes=classes, insecure_seed=0)
     model.fit(X, np.array(classes)[np.arange(30) % 3])
     assert evaluate(model, X, np.array(classes)[np.arange(30) % 3]).spend.epsilon == 1.0
-    setattr(model, name, lambda rows: np.full(len(rows), classes[int(rows[0, 0])]))
-    with pytest.raises(InvalidInputError, match="has 3 classes"):
+    chosen = {
+        "predict": lambda rows: np.full(len(rows), classes[int(abs(rows[0, 0])) % 3]),
+        "_scores": lambda rows: np.tile(np.eye(3)[int(abs(rows[0, 0])) % 3], (len(rows), 1)),
+    }
+    setattr(model, name, chosen[name])
+    with pytest.raises(InvalidInputError, match="which rows are scored together"):
         evaluate(model, X, np.array(classes)[np.arange(30) % 3])
 
 

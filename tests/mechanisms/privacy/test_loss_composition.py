@@ -8,12 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from dp_accounting import NeighboringRelation
+from dp_accounting.pld import privacy_loss_distribution
 from scipy import stats
 
 from privopt.mechanisms.privacy import loss_composition
 from privopt.mechanisms.privacy.accounting import gaussian_delta, gaussian_epsilon
 from privopt.mechanisms.privacy.loss_composition import LossLaw, composed_delta
-from privopt.mechanisms.privacy.poisson import _sampled, poisson_epsilon
+from privopt.mechanisms.privacy.poisson import _outcomes_of_losses, _sampled, poisson_epsilon
 
 
 def convolved(laws: list[LossLaw], epsilon: float) -> float:
@@ -22,6 +24,32 @@ def convolved(laws: list[LossLaw], epsilon: float) -> float:
     losses = (sum(law.first for law in laws) + np.arange(len(masses))) * laws[0].cell
     above = losses > epsilon
     return math.fsum((masses[above] * -np.expm1(epsilon - losses[above])).tolist())
+
+
+@pytest.mark.parametrize(("z", "q"), [(1.0, 0.01), (0.2, 0.1), (2.0, 1.0), (1.0, 0.999), (30.0, 1e-5)])
+def test_laws_of_sampled_releases_are_those_of_dp_accounting(z: float, q: float) -> None:
+    theirs = privacy_loss_distribution.from_gaussian_mechanism(
+        z,
+        sampling_prob=q,
+        value_discretization_interval=1e-2,
+        neighboring_relation=NeighboringRelation.REPLACE_ONE,
+    )._pmf_remove.to_dense_pmf()
+    law = _sampled(z, q, 1e-2)
+    assert (law.first, law.cell) == (theirs._lower_loss, theirs._discretization)
+    assert law.infinite == pytest.approx(theirs._infinity_mass, rel=1e-6)
+    assert np.max(np.abs(law.masses - theirs._probs)) < 1e-12  # differences of probabilities up to 1
+
+
+@pytest.mark.parametrize(("z", "q"), [(1.0, 0.01), (0.2, 0.1), (2.0, 1.0), (5.0, 0.9)])
+def test_outcomes_have_the_losses_asked_for(z: float, q: float) -> None:
+    losses = np.array([-3.0, -0.5, -1e-6, 0.0, 1e-9, 0.01, 1.0, 4.0])
+    x = _outcomes_of_losses(losses, z, q)
+
+    def log_density(mean: int) -> Any:
+        sampled = math.log(q) + stats.norm.logpdf(x, mean, z)
+        return sampled if q == 1 else np.logaddexp(math.log1p(-q) + stats.norm.logpdf(x, 0, z), sampled)
+
+    np.testing.assert_allclose(log_density(-1) - log_density(1), losses, rtol=1e-9, atol=1e-13)
 
 
 @pytest.mark.parametrize("steps", [1, 200, 5000])

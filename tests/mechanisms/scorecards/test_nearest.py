@@ -16,7 +16,7 @@ from privopt.mechanisms.scorecards.facts import CardFacts
 from privopt.mechanisms.scorecards.nearest import NearestCards
 from privopt.mechanisms.scorecards.seeded import points_lattice
 from privopt.oracles import Limits, ProgramOracle, UnknownOracleError, program_oracle
-from privopt.oracles.errors import SolverFailedError, UnfinishedBuildError
+from privopt.oracles.errors import SolverFailedError, UnfinishedBuildError, UnsupportedProblemError
 from privopt.oracles.limits import Watch
 from privopt.oracles.programs.enumerate import EnumeratedPrograms
 from privopt.oracles.programs.interface import GAP, ProgramProposal
@@ -213,8 +213,6 @@ def test_what_no_card_satisfies_is_refused_in_the_plan(options: dict[str, Any], 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"mechanism": "exponential"}, "constraints on points.*belong to the mechanism 'seeded'"),
-        ({"oracle": "elimination"}, "belong to the mechanism 'seeded'"),
         ({"constraints": "any of late"}, "constraints are a list"),
         ({"constraints": ["tpr >= 0.9"]}, "tpr is a fact about records"),
         ({"constraints": ["any of lat"]}, "no column 'lat' is declared"),
@@ -267,3 +265,75 @@ def test_saved_models_keep_their_constraints(tmp_path: Path) -> None:
     (tmp_path / "card.json").write_text(json.dumps(saved))
     with pytest.raises(InvalidInputError, match=r"violate its constraint 'sign\(late\) = \+'"):
         PrivateHalfspaceClassifier.load(tmp_path / "card.json")
+
+
+# --- constraints inside the mechanisms that choose a card from a lattice -----------------------------------
+
+SMALL = Schema(
+    [Binned("late", [0, 1, 2]), Categorical("job", ["a", "b", "c"]), Numeric("age", 0, 100)], intercept=True
+)
+
+
+def small(**options: Any) -> PrivateHalfspaceClassifier:
+    given = {"schema": SMALL, "constraints": ["any of late, age", "at most 1 columns"], **options}
+    return model(**given)
+
+
+@pytest.mark.parametrize("mechanism", ["exponential", "permute-and-flip", "rspm", "rspm-laplace", "opdisc"])
+def test_every_mechanism_with_a_proof_chooses_among_cards_that_satisfy_them(mechanism: str) -> None:
+    frame, y = loans()
+    frame["late"] = np.minimum(frame["late"], 1)
+    fitted = small(mechanism=mechanism, oracle="enumerate").fit(frame[["late", "job", "age"]][:300], y[:300])
+    w = fitted.coef_[0]
+    named = {"late": w[:2], "job": w[2:5], "age": w[5:6]}
+    assert sum(bool(points.any()) for points in named.values()) <= 1
+    assert w[0] != w[1] or w[5]
+    assert [str(c) for c in fitted.constraints_] == ["any of late, age", "at most 1 columns"]
+    planned = small(mechanism=mechanism).plan(N)
+    assert planned.plan.lattice.constrained
+    assert [str(c) for c in planned.constraints] == ["any of late, age", "at most 1 columns"]
+
+
+def test_rules_and_numbers_of_columns_shape_the_domain_too() -> None:
+    ruled = Schema(SMALL.columns, intercept=True, rules={"late": PointRule("rising", (0, 1))})
+    lattice = (
+        small(mechanism="exponential", schema=ruled, constraints=None, max_columns=1).plan(N).plan.lattice
+    )
+    points = np.concatenate(list(lattice.batches()))
+    assert points[:, :2].min() == 0
+    assert (points[:, 0] <= points[:, 1]).all()
+    counts = points[:, :2].any(axis=1) + points[:, 2:5].any(axis=1).astype(int) + (points[:, 5] != 0)
+    assert counts.max() == 1
+    # None; (0, 1) and (1, 1) of late; 26 points other than 0 of job; -1 and 1 of age; the intercept's three.
+    assert len(points) == 3 * (1 + 2 + 26 + 2)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"mechanism": "exponential", "oracle": "elimination"}, "gibbs-elimination.*enumerate, rejection"),
+        ({"mechanism": "exponential", "oracle": "native"}, "knows no constraints on points"),
+        ({"mechanism": "rspm", "oracle": "native"}, "highs, cpsat, scip"),
+        ({"oracle": "branch"}, "enumerate, rejection"),
+    ],
+)
+def test_oracles_that_know_only_boxes_are_refused_in_the_plan(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(UnsupportedProblemError, match=words) as refused:
+        small(**options).plan(N)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("mechanism", ["exponential", "rspm", "opdisc"])
+def test_an_empty_domain_is_refused_in_the_plan(mechanism: str) -> None:
+    with pytest.raises(
+        InfeasibleDomainError, match=r"no card satisfies all of these.*'all of late, job, age'"
+    ):
+        small(mechanism=mechanism, constraints=["all of late, job, age", "at most 2 columns"]).plan(N)
+
+
+def test_a_norm_bound_without_a_card_is_refused_in_the_plan() -> None:
+    """all of late, job, age need a point each: |w|^2 >= 3."""
+    asked = {"mechanism": "opdisc", "constraints": ["all of late, job, age"]}
+    with pytest.raises(InfeasibleDomainError, match=r"\|w\|\^2 <= 2"):
+        small(**asked, lattice=(-1, 1, 2**0.5)).plan(N)
+    assert small(**asked, lattice=(-1, 1, 3**0.5)).plan(N).plan.lattice.size > 0

@@ -109,7 +109,7 @@ def test_a_number_and_its_missing_level_are_not_shifted_together() -> None:
     assert cards[0][12] == -10
 
 
-def test_fit_keeps_them_and_other_mechanisms_refuse() -> None:
+def test_fit_keeps_them() -> None:
     rng, n = np.random.default_rng(1), 2000
     frame = pd.DataFrame({"late": rng.integers(0, 4, n), "income": rng.uniform(0, 3, n),
                           "job": rng.choice(["a", "b", "c"], n), "age": rng.integers(0, 100, n)})  # fmt: skip
@@ -120,9 +120,6 @@ def test_fit_keeps_them_and_other_mechanisms_refuse() -> None:
     assert (np.diff(points[:4]) >= 0).all()
     assert (np.diff(points[5:8]) <= 0).all()
     assert model.score(frame, y) > 0.7
-    with pytest.raises(InvalidInputError, match="belong to the mechanism 'seeded'") as refused:
-        PrivateHalfspaceClassifier(1.0, mechanism="exponential", schema=SCHEMA, classes=(0, 1)).fit(frame, y)
-    assert "\n" not in str(refused.value)
 
 
 @pytest.mark.parametrize("most", [1, 2, 3, 9])
@@ -175,8 +172,6 @@ def test_max_columns_is_refused_in_one_line() -> None:
         ({"max_columns": 2.5}, "a whole number >= 1"),
         ({"max_columns": True}, "a whole number >= 1"),
         ({"max_columns": 1, "schema": forced}, "leave no 0 to 2 columns: 'late', 'job'"),
-        ({"max_columns": 1, "mechanism": "exponential"}, "belongs to the mechanism 'seeded'"),
-        ({"max_columns": 1, "oracle": "native"}, "belongs to the mechanism 'seeded'"),
     ):
         plain = {"schema": Schema(SCHEMA.columns, intercept=True), "classes": (0, 1)}
         with pytest.raises(InvalidInputError, match=words) as refused:

@@ -56,6 +56,10 @@ def test_meaning(text: str, good: list[int], bad: list[int]) -> None:
     constraint.check(COLUMNS)
     assert constraint.holds(np.array(good), COLUMNS)
     assert not constraint.holds(np.array(bad), COLUMNS)
+    assert constraint.held(np.array([[good, bad], [bad, good]]), COLUMNS).tolist() == [
+        [True, False],
+        [False, True],
+    ]
     assert parse_constraint(str(constraint)) == constraint
 
 

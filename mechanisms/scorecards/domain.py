@@ -1,0 +1,79 @@
+"""Domain of the mechanisms that choose a card from a lattice, under public constraints on points."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from privopt.mechanisms.discrete.mechanism import LatticeMechanism
+from privopt.mechanisms.discrete.preparation import oracle_for
+from privopt.mechanisms.scorecards.facts import card_program, constrained_box
+from privopt.mechanisms.scorecards.nearest import first_card
+from privopt.oracles.draw.interface import Law
+from privopt.oracles.errors import UnsupportedProblemError
+from privopt.oracles.programs.interface import ProgramOracle
+from privopt.oracles.task import Task
+from privopt.problems.discrete.lattice import IntegerLattice
+from privopt.problems.errors import InvalidInputError
+from privopt.problems.programs.constraints import Constraint, UsedColumns
+from privopt.problems.programs.lattice import ConstrainedLattice
+from privopt.problems.tables.point_columns import point_columns, rules_of
+from privopt.problems.tables.schema import Schema
+
+# Boxes of at most this many points are searched for a card within a norm bound.
+_SEARCHED = 2_000_000
+# Names of oracles that take constraints, by the kind of question.
+_CAPABLE = {Task: "auto, enumerate, highs, cpsat, scip", Law: "auto, enumerate, rejection, stream"}
+
+
+def all_constraints(
+    schema: Schema, constraints: tuple[Constraint, ...], max_columns: int | None
+) -> tuple[Constraint, ...]:
+    """Return constraints, the rules of a schema's columns and a number of columns, all as constraints."""
+    rules = rules_of(schema.columns, schema.rules)
+    return constraints + rules + (() if max_columns is None else (UsedColumns((), 0, max_columns),))
+
+
+def constrained_domain(
+    lattice: IntegerLattice, schema: Schema, constraints: tuple[Constraint, ...], solver: ProgramOracle
+) -> IntegerLattice:
+    """Return the cards of a lattice that satisfy constraints, from public facts alone.
+
+    Bounds of points that constraints declare replace those of the lattice, as for "seeded".
+
+    Raises:
+        InfeasibleDomainError: no card satisfies the constraints; the message has those in conflict.
+        InvalidInputError: no card was found.
+    """
+    if not constraints:
+        return lattice
+    box = constrained_box(lattice, schema, constraints)
+    box = lattice.with_bounds(box.low, box.high)
+    # Without shifts, the card that is nearest to 0 has the smallest points: one within a norm bound, if any.
+    program = replace(card_program(box, schema, constraints), shifted=False)
+    card = first_card(program, solver)
+    witness = np.concatenate([card, np.clip(0, box.low[len(card) :], box.high[len(card) :])])
+    columns = point_columns(schema.columns)
+    if box.contains(witness) or box.box_size <= _SEARCHED:
+        found = witness if box.contains(witness) else None
+        return ConstrainedLattice(box, columns, constraints, found)
+    raise InvalidInputError(
+        f"no card with |w|^2 <= {box.squared_radius} was found that satisfies the constraints. To do: a "
+        "lattice without a radius, or a wider one"
+    )
+
+
+def check_takes_constraints(oracle: Any, plan: LatticeMechanism[Any]) -> None:
+    """Refuse an oracle that knows no constraints, for a plan over a constrained lattice.
+
+    Raises:
+        OracleError: naming the oracles that take constraints; or as for ``oracle_for``.
+    """
+    found = oracle_for(oracle, plan)
+    if plan.lattice.constrained and not found.takes_constraints:
+        raise UnsupportedProblemError(
+            f"oracle {found.name!r} knows no constraints on points. To do: one that does "
+            f"({_CAPABLE[type(plan.question)]}), or the mechanism 'seeded'"
+        )
