@@ -326,7 +326,7 @@ class EmpiricalRisk:
         total = np.zeros((self.facts.dimension, self.facts.dimension))
         z = self.predictions(w)
         weights = self.facts.loss.curvature(z, self.y).astype(np.float64) * self._squares()
-        weights = self._multiplied(slice(0, len(self.y)), weights)
+        weights = np.asarray(self._multiplied(slice(0, len(self.y)), weights), dtype=np.float64)
         if isinstance(self._rows, CodeRows):
             return self._rows.squares(weights)
         for b in self._blocks():
