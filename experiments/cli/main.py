@@ -34,8 +34,7 @@ COMMANDS = {
     "predict": "Predict with a saved model: columns `score` and `prediction`, in the order of the records.",
     "summary": "Print the coefficients of a saved linear model with confidence intervals that include the "
     "noise; costs no privacy.",
-    "evaluate": "Release accuracy, balanced accuracy, ROC, AUC, confusion matrix and calibration of a "
-    "classifier, or R^2, RMSE and MAE of a regression, with intervals.",
+    "evaluate": "Release the quality of a model on other records than its fit has read, with intervals.",
     "card": "Print a saved scorecard, tree or rule list with its risks, as a page, Markdown, JSON or SQL; "
     "costs no privacy.",
     "compare-oracles": "Benchmark minimising oracles on reproducible instances: running times, proofs, and "
