@@ -23,6 +23,7 @@ from privopt.mechanisms.estimators.labels import (
 )
 from privopt.mechanisms.estimators.persons import one_record_each
 from privopt.mechanisms.estimators.predictions import for_workers
+from privopt.mechanisms.estimators.preprocessing import warn_of_fitted_steps
 from privopt.mechanisms.estimators.rowwise import Check, FreshModel, check_rowwise_scores, is_own
 from privopt.mechanisms.evaluation.bins import ScoreBins, bins_of
 from privopt.mechanisms.evaluation.classes import ClassEvaluation
@@ -136,6 +137,7 @@ def evaluate(
     """
     check_interval(target, confidence)
     check_is_fitted(model)
+    warn_of_fitted_steps(model)
     bounds = declared_range(model, label_range)
     if person is not None:
         X, y = one_record_each(X, y, person, getattr(model, "schema_", None)), None
