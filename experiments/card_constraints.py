@@ -139,16 +139,15 @@ def cards(cell: Cell) -> Iterator[Line]:
 
 
 def page(lines: pd.DataFrame) -> str:
-    """Return the table: a row for each kind, and per table the mean AUC and its mean difference."""
+    """Return the table: a row for each kind, and per table the mean AUC (its mean difference to none)."""
     rows = []
     for kind in KINDS:
         row = {"constraint": kind}
         for name, own in lines.groupby("table"):
             auc = own.pivot(index="split", columns="kind", values="auc")
             if kind in auc:
-                row[f"{name}: AUC"] = f"{auc[kind].mean():.3f}"
-                differences = auc[kind] - auc[NONE]
-                row[f"{name}: difference"] = "" if kind == NONE else f"{differences.mean():+.3f}"
+                difference = float((auc[kind] - auc[NONE]).mean())
+                row[str(name)] = f"{auc[kind].mean():.3f}" + (f" ({difference:+.3f})" if kind != NONE else "")
         rows.append(row)
     return markdown_table(pd.DataFrame(rows).fillna("")) + "\n"
 
