@@ -171,6 +171,8 @@ def check_label_range(label_range: object) -> tuple[float, float]:
         raise InvalidInputError(
             f"label_range is two numbers (low, high) that labels are clipped to, got {told(label_range)}"
         ) from error
-    if not (math.isfinite(low) and math.isfinite(high) and low < high):
-        raise InvalidInputError(f"label_range needs finite low < high, got low = {low:g} and high = {high:g}")
+    if not (math.isfinite(low) and math.isfinite(high) and low < high and math.isfinite(high - low)):
+        raise InvalidInputError(
+            f"label_range needs finite low < high and a finite width, got low = {low:g} and high = {high:g}"
+        )
     return low, high

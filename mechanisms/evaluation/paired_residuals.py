@@ -8,7 +8,7 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from privopt.mechanisms.evaluation.residuals import NoisySums, SumsPlan, clipped, pair
+from privopt.mechanisms.evaluation.residuals import NoisySums, SumsPlan, check_width, clipped, pair
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.spend import PrivacySpend
 
@@ -48,7 +48,9 @@ class PairedResidualPlan:
 
         Raises:
             PrivacyParameterError: epsilon not finite and > 0, or too small for the grid of rates.
+            InvalidInputError: a range that is too wide or too narrow for doubles.
         """
+        check_width(label_range)
         return cls(label_range, SumsPlan.of(PAIRED_BLOCKS, epsilon), PrivacySpend.pure(epsilon, cls.name))
 
     def contributions(self, labels: Floats, first: Floats, second: Floats) -> Ints:

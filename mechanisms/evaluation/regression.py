@@ -16,9 +16,8 @@ from functools import cached_property
 from typing import Any, Self
 
 from privopt.mechanisms.evaluation.intervals import Estimate, Target, check_interval, critical_value
-from privopt.mechanisms.evaluation.residuals import BLOCKS, NoisySums
+from privopt.mechanisms.evaluation.residuals import BLOCKS, NoisySums, check_width
 from privopt.mechanisms.privacy.spend import PrivacySpend
-from privopt.problems.errors import InvalidInputError
 from privopt.problems.notebooks import html_table, text_of
 
 # Name of each metric for people, by its key in ``RegressionEvaluation.metrics``.
@@ -93,8 +92,7 @@ class RegressionEvaluation:
         """Return the interval of Var t = mean t^2 - (mean t)^2, by linearisation at the mean."""
         weights, spread = self._spread
         _, _, fourth = self._ratio_sampling(spread)
-        noise = self._noise(weights)
-        variance = noise + self._drawn(fourth)
+        variance = self._noise_of_spread(weights) + self._drawn(fourth)
         z = self._critical(weights, variance)
         reach = z * math.sqrt(variance)
         return Estimate(max(spread, 0.0), max(spread - reach, 0.0), max(spread + reach, 0.0))
@@ -109,7 +107,7 @@ class RegressionEvaluation:
         value = max(squares, 0.0) / spread if spread > 0 else math.nan
         e4, both, t4 = self._ratio_sampling(spread)
         constant = 16 * (self.sums.variances["e^2"] + self._drawn(e4))
-        linear, square = -8 * self._drawn(both), self._noise(weights) + self._drawn(t4)
+        linear, square = -8 * self._drawn(both), self._noise_of_spread(weights) + self._drawn(t4)
         at = 0.0 if math.isnan(value) else value
         here = {"e^2": 4.0, **{name: -at * weight for name, weight in weights.items()}}
         z2 = self._critical(here, constant + linear * at + square * at * at) ** 2
@@ -124,9 +122,16 @@ class RegressionEvaluation:
     @property
     def _spread(self) -> tuple[dict[str, float], float]:
         """The weights of mean t^2 and mean t in Var t, linearised, and its estimate."""
-        m, noise = self.sums.means, self.sums.variances
+        m, noise, n = self.sums.means, self.sums.variances, self.n_records
         spread = m["t^2"] - m["t"] ** 2 + noise["t"]  # the square of a noisy mean is too large by that
-        return {"t^2": 1.0, "t": -2 * m["t"]}, spread * self.n_records / max(self.n_records - 1, 1)
+        # Of the records at hand the variance is a mean; that of a population is estimated without bias.
+        factor = n / max(n - 1, 1) if self.target == "population" else 1.0
+        return {"t^2": factor, "t": -2 * factor * m["t"]}, factor * spread
+
+    def _noise_of_spread(self, weights: Mapping[str, float]) -> float:
+        """Return the noise variance of the estimate of Var t: linear in the noise Z of mean t, and Z^2."""
+        squared = self.sums.fourth_cumulants["t"] + 2 * self.sums.variances["t"] ** 2
+        return self._noise(weights) + weights["t^2"] ** 2 * squared
 
     def _ratio_sampling(self, spread: float) -> tuple[float, float, float]:
         """Return Var e^2, Cov(e^2, s^2) and Var s^2 with s = t - mean t, as far as noise shows them.
@@ -192,8 +197,7 @@ class RegressionEvaluation:
             KeyError, TypeError, ValueError, InvalidInputError: anything else.
         """
         low, high = map(float, record["label_range"])
-        if not (math.isfinite(low) and math.isfinite(high) and low < high):
-            raise InvalidInputError("label_range needs finite low < high")
+        check_width((low, high))
         check_interval(record["target"], record["confidence"])
         sums = NoisySums.from_dict(record["sums"], BLOCKS)
         return cls(sums, (low, high), record["target"], record["confidence"])

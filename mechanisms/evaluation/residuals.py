@@ -108,6 +108,7 @@ class SumsPlan:
 
     def rounded(self, numbers: Floats) -> Ints:
         """Return contributions of records on the grid; numbers in [-1, 1], shape (n, coordinates)."""
+        assert np.all(np.isfinite(numbers))  # the grid has no NaN: it would become the least integer
         return np.rint(np.clip(numbers, -1.0, 1.0) * 2.0**self.bits).astype(np.int64)
 
     def noisy(self, sums: Ints, noise: NoiseSource) -> Ints:
@@ -195,6 +196,21 @@ class NoisySums:
         return cls(plan, sums.astype(np.int64), n, spend)
 
 
+def check_width(label_range: tuple[float, float]) -> None:
+    """Refuse a range whose width, or whose square, is not a double of full precision.
+
+    Raises:
+        InvalidInputError: with the widths there are.
+    """
+    low, high = label_range
+    width, largest = high - low, max(abs(low), abs(high))
+    if not (1e-150 <= width <= 1e150 and width >= 2.0**-40 * largest):
+        raise InvalidInputError(
+            "an evaluation needs a label_range of a width from 1e-150 to 1e150 and of at least 2^-40 of its "
+            f"larger end, got low = {low:g} and high = {high:g}: declare the range that labels have"
+        )
+
+
 def clipped(values: Floats, label_range: tuple[float, float]) -> Floats:
     """Clip labels or predictions to a range.
 
@@ -234,7 +250,9 @@ class ResidualPlan:
 
         Raises:
             PrivacyParameterError: epsilon not finite and > 0, or too small for the grid of rates.
+            InvalidInputError: a range that is too wide or too narrow for doubles.
         """
+        check_width(label_range)
         return cls(label_range, SumsPlan.of(BLOCKS, epsilon), PrivacySpend.pure(epsilon, cls.name))
 
     def contributions(self, labels: Floats, predictions: Floats) -> Ints:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 from privopt.mechanisms import NoiseSource, PrivateLinearRegression, evaluate
 from privopt.mechanisms.errors import BudgetExceededError, PrivacyParameterError
+from privopt.mechanisms.evaluation.paired_residuals import PairedResidualPlan
 from privopt.mechanisms.evaluation.regression import RegressionEvaluation
 from privopt.mechanisms.evaluation.residuals import BLOCKS, ResidualPlan, SumsPlan
 from privopt.mechanisms.privacy.ledger import Ledger
@@ -118,7 +120,7 @@ def draw(kind: str, n: int, rng: np.random.Generator) -> tuple[Any, Any]:
 
 
 @pytest.mark.parametrize("kind", ["normal", "skewed", "uneven"])
-@pytest.mark.parametrize(("n", "epsilon"), [(1000, 1.0), (2000, 30.0)])
+@pytest.mark.parametrize(("n", "epsilon"), [(30, 0.1), (1000, 1.0), (2000, 30.0)])
 def test_intervals_cover_the_population_and_the_table(kind: str, n: int, epsilon: float) -> None:
     """120 tables, seeded; three standard errors of 95% are 6%."""
     rng, source, runs = np.random.default_rng(2), NoiseSource(insecure_seed=2), 120
@@ -216,6 +218,36 @@ def test_parts_of_a_table_are_summed_where_they_are() -> None:
     options: dict[str, Any] = {"label_range": RANGE, "insecure_seed": 5}
     parts = evaluate(plain(), array.from_array(X, (70, 2)), array.from_array(y, 70), **options)
     assert parts.metrics == evaluate(plain(), X, y, **options).metrics
+
+
+@pytest.mark.parametrize(
+    "wide",
+    [
+        (-1e308, 1e308),
+        (-8e307, 8e307),
+        (0.0, 5e-324),
+        (1.0, 1.0 + 2.0**-52),
+        (1e16, 1e16 + 2),
+        (0.0, math.inf),
+    ],
+)
+@pytest.mark.parametrize("plan", [ResidualPlan, PairedResidualPlan])
+def test_ranges_that_doubles_do_not_hold_are_refused_in_the_plan(
+    plan: Any, wide: tuple[float, float]
+) -> None:
+    """Of an infinite width, quotients were NaN, and as integers the least there is: one record showed."""
+    with pytest.raises(InvalidInputError, match="needs a label_range"):
+        plan.plan(wide, epsilon=1.0)
+
+
+def test_a_range_of_infinite_width_is_refused_before_the_booking(tmp_path: Path) -> None:
+    ledger = Ledger.create(tmp_path / "ledger", 1.0)
+    X, y = records(50)
+    with pytest.raises(InvalidInputError, match="finite width"):
+        evaluate(plain(), X, y, label_range=(-1e308, 1e308), ledger=ledger)
+    with pytest.raises(InvalidInputError, match="needs a label_range"):
+        evaluate(plain(), X, y, label_range=(-8e307, 8e307), ledger=ledger)
+    assert not list(ledger.entries())
 
 
 def test_what_is_no_regression_is_refused_with_what_to_do() -> None:
