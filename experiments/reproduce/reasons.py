@@ -111,6 +111,10 @@ REASONS: Mapping[str, Mapping[str, Reason]] = {
             derived=True,
         ),
     },
+    "wang-xu2019-table1": {
+        "falls at least like ε": _UNDECIDED,
+        "grows at most logarithmically": _UNDECIDED,
+    },
     "wang2017-table1": {
         "falls like ε": _EXACT_NOISE,
         "risk grows at most like p": _CURVATURE,
@@ -125,6 +129,15 @@ REASONS: Mapping[str, Mapping[str, Reason]] = {
             derived=True,
         ),
     },
+    "wang-chen-xu2019-risk": {"grows with d": _UNDECIDED},
+    "wang-chen-xu2019-population": {
+        f"{which}, the paper's steps: the excess population risk grows": _UNDECIDED
+        for which in (
+            *("Theorem 5, sigmoid link", "Theorem 5, probit link"),
+            *("Theorem 6, probit link", "Theorem 6, biweight"),
+        )
+    },
+    "wang-xiao2020-risk": {"grows with L(w*)": _UNDECIDED},
     "wang-xiao2020-figure1": {**_DESCENTS, "printed scale is comparable": _PRINTED_SCALE},
     "wang-xiao2020-figure2": {**_DESCENTS, "printed scale is comparable": _ADULT_SCALE},
     "wang-xiao2020-figure3": {"Theorem 7, ridge, log-normal noise, printed scale": _PRINTED_SCALE},
