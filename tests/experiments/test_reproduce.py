@@ -109,14 +109,19 @@ def test_every_figure_is_what_its_name_says() -> None:
         reproduction("figure 7")
 
 
+QUICK = {("neel2020-opsamp", "OPDisc", 100.0)}
+
+
 @pytest.mark.parametrize("name", FIGURES)
 def test_what_the_page_shows_is_measured_again(name: str) -> None:
-    """The first cell of a figure, within the spread of the runs that the documentation holds."""
+    """One cell of a figure, within the spread of the runs that the documentation holds."""
     figure = reproduction(name)
     if figure.measured_by is not None:
         pytest.skip("draws what another figure measured")
     shown = figure.study(True).kept(DOCS / "figures").frame
-    cell = figure.cells(True)[0]
+    measured = figure.cells(True)
+    # The first, or where the first takes long a curve that does not.
+    cell = next((c for c in measured if (name, c.curve, c.level) in QUICK), measured[0])
     again = pd.DataFrame([Line.of(cell, point) for point in figure.compute(cell, True)])
     keys = ["panel", "curve", "level", "measure", "at"]
     both = {

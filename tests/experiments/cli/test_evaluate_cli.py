@@ -185,11 +185,20 @@ def test_a_card_is_printed_in_four_ways(clinic: Path) -> None:
     assert "From 900 records. If any of them were training records of the card" in page
     assert "the two add up" in page
     assert "<h1>Who is ill?</h1>" in page
+    assert "| distance to the model |" in run("card", card, "--several", 3)
+    run("card", card, "--several", 3, "--gap", 0.5, "--output", clinic / "choice.html", "--title", "Which?")
+    assert "<h1>Which?</h1>" in (clinic / "choice.html").read_text()
+    run("card", card, "--several", 3, "--output", clinic / "choice.json")
+    assert len(json.loads((clinic / "choice.json").read_text())["cards"]) >= 2
     for words, reason in (
         (("--output", clinic / "card.pdf"), "must end in"),
         (("--title", "x"), "--title belongs"),
         (("--output", clinic / "card.sql", "--no-negative-points"), "does not apply to .sql"),
         (("--output", clinic / "card.html", "--evaluation", card), "did not write that"),
+        (("--several", 3, "--no-negative-points"), "--several goes with"),
+        (("--several", 3, "--output", clinic / "card.sql"), "--several goes with"),
+        (("--several", 1), "several cards are 2 or more"),
+        (("--gap", 0.2), "--gap belongs to --several"),
     ):
         with pytest.raises(InvalidInputError, match=reason):
             run("card", card, *words)
