@@ -108,8 +108,7 @@ def draw(frame: pd.DataFrame) -> Figure:
 
 
 def table(frame: pd.DataFrame) -> pd.DataFrame:
-    measures = (LEFT, FOUND, TRUE, ALPHA, GAMMA, CURVATURE)
-    measures = (*measures, LEAST, START)
+    measures = (LEFT, FOUND, TRUE, ALPHA, GAMMA, CURVATURE, LEAST, START)
     by_features = frame["panel"].isin([_FEATURES, _WIDE_PATH])
     parts = [
         pivot(frame[~by_features], measures, "n = {:,.0f}"),
