@@ -122,7 +122,7 @@ def plan(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Show the mechanism, noise and running time of a fit before any data are read: of a scorecard, tree,
-    rule list or robust model; or with --want what to expect, and the records or epsilon that it needs.
+    rule list or robust model. With --want what to expect, and what it takes.
     """
     if want is not None:
         show_wanted(context)

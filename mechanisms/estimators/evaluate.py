@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from privopt.mechanisms.estimators.booking import booked
 from privopt.mechanisms.estimators.counting import check_number
 from privopt.mechanisms.estimators.persons import one_record_each
+from privopt.mechanisms.estimators.preprocessing import warn_of_fitted_steps
 from privopt.mechanisms.estimators.scoring import (
     Planned,
     Request,
@@ -110,6 +111,7 @@ def evaluate(
     """
     check_interval(target, confidence)
     check_is_fitted(model)
+    warn_of_fitted_steps(model)
     bounds = declared_range(model, label_range)
     if person is not None:
         X, y = one_record_each(X, y, person, getattr(model, "schema_", None)), None
