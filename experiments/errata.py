@@ -374,6 +374,45 @@ def together_loss(epsilon: float) -> float:
     return -math.log(float(np.sum(chance * np.exp(-half * 0.5 / (2 * sensitivity)))))
 
 
+def a_trim_that_does_not_grow() -> Demonstration:
+    """Algorithm 2 with the number of trimmed records a constant: the noise does not depend on n.
+
+    In units of b - a: the scale is at least e^(-m t) / s, t = epsilon^2 / 16, s = epsilon / 4.
+    """
+    columns = (
+        *("epsilon", "m", "noise at least, any n", "constant (a + b) / 2, at most"),
+        *("m for noise 1 / sqrt n, n = 1e4", "n = 1e6"),
+    )
+    rows = []
+    for epsilon in (0.1, 1.0):
+        for m in (1, 10, 100):
+            grown = [
+                math.ceil(16 / epsilon**2 * math.log(least_trimming_noise(epsilon, 0) * math.sqrt(n)))
+                for n in (1e4, 1e6)
+            ]
+            least = f"{least_trimming_noise(epsilon, m):.3g}"
+            rows.append((f"{epsilon:g}", str(m), least, "0.5", *(f"{k:,}" for k in grown)))
+    return Demonstration(13, "a trimmed number that does not grow", columns, tuple(rows))
+
+
+def least_trimming_noise(epsilon: float, trimmed: int) -> float:
+    """Return the least standard deviation of the noise of Algorithm 2 as printed, in units of b - a."""
+    sinh = math.sqrt(math.expm1(2.0) / 2)  # of sinh of a standard normal variable
+    return math.exp(-trimmed * epsilon**2 / 16) * 4 / epsilon * sinh
+
+
+def a_scale_that_is_never_zero() -> Demonstration:
+    """The noise of sample-aggregate where all answers are equal, in radii of the ball that holds them."""
+    columns = ("epsilon", "d", "m", "noise where L(w*) = 0")
+    rows = []
+    for epsilon, d in ((1.0, 1), (4.0, 1), (4.0, 4)):
+        for m in (500, 1000, 2000):
+            plan = SampleAggregate.plan(10**6, d, subsets=m, radius=1.0, epsilon=epsilon, delta=1e-6)
+            scale = plan.sensitivity(np.zeros((plan.averaged, m)))
+            rows.append((f"{epsilon:g}", str(d), f"{m:,}", f"{scale / plan.gamma:.3g}"))
+    return Demonstration(14, "a smooth scale that is never 0", columns, tuple(rows))
+
+
 def _excess(m: int, p: float, delta: float) -> float:
     """Return the excess of the mean of m coins over p that has probability at most delta, by Chernoff."""
 
@@ -397,6 +436,8 @@ DEMONSTRATIONS: Sequence[Callable[[], Demonstration]] = (
     a_sum_of_deviations,
     a_variance_without_the_steps,
     a_sensitivity_of_a_noisy_size,
+    a_trim_that_does_not_grow,
+    a_scale_that_is_never_zero,
 )
 
 

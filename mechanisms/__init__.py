@@ -74,6 +74,7 @@ _HOMES = {
     "TrimmedMean": "heavy_tails.trimmed_mean",
     "budget": "privacy.ambient",
     "choose_model": "estimators.model_choice",
+    "compare": "estimators.compare",
     "evaluate": "estimators.evaluate",
     "fit_with_learned_schema": "estimators.learned_fit",
     "learn_schema": "estimators.learn_schema",
@@ -120,6 +121,7 @@ if TYPE_CHECKING:  # the same names, for type checkers
     from privopt.mechanisms.estimators.bounded_linear import (
         PrivateSigmoidClassifier as PrivateSigmoidClassifier,
     )
+    from privopt.mechanisms.estimators.compare import compare as compare
     from privopt.mechanisms.estimators.evaluate import evaluate as evaluate
     from privopt.mechanisms.estimators.expected_auc import ExpectedAuc as ExpectedAuc
     from privopt.mechanisms.estimators.expected_intervals import ExpectedIntervals as ExpectedIntervals

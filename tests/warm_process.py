@@ -73,7 +73,8 @@ def run_program(folder: Path, program: str, cwd: Path) -> tuple[int, str, str]:
 def _serve(address: str) -> None:
     import privopt.experiments.cli.evaluate
     import privopt.experiments.cli.fit
-    import privopt.mechanisms.estimators.tree  # noqa: F401
+    import privopt.mechanisms.estimators.tree
+    import privopt.problems.convex.passes  # noqa: F401
 
     gc.freeze()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for those who answer

@@ -9,7 +9,14 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from privopt.experiments.cli.estimate_plans import ESTIMATES, check_options, given_options, plan_of
+from privopt.experiments.cli.calibration import ASKED, calibration_lines, common_report
+from privopt.experiments.cli.estimate_plans import (
+    ESTIMATES,
+    check_options,
+    given_options,
+    parse_range,
+    plan_of,
+)
 from privopt.experiments.cli.families import CARD, LINEAR, ROBUST, requested_family
 from privopt.experiments.cli.linear import checked_label_range, checked_norm, robust_loss
 from privopt.experiments.cli.options import (
@@ -25,6 +32,7 @@ from privopt.experiments.cli.options import (
 )
 from privopt.experiments.cli.subset import subset_report
 from privopt.mechanisms.discrete.calibration import (
+    Calibration,
     SeparatorCounts,
     calibrate_opdisc,
     calibrate_rspm,
@@ -33,25 +41,39 @@ from privopt.mechanisms.discrete.calibration import (
 from privopt.mechanisms.discrete.mechanism import check_calibration
 from privopt.mechanisms.discrete.subset import SubsetPlan
 from privopt.mechanisms.errors import UnknownMechanismError
+from privopt.mechanisms.estimators.public_facts import public_delta
 from privopt.mechanisms.estimators.robust import choose_robust
 from privopt.mechanisms.privacy.accounting import gaussian_mu
-from privopt.mechanisms.registry import MECHANISMS, RISK_MECHANISMS, ROBUST_FITS
+from privopt.mechanisms.privacy.usefulness import NoiseToSignal
+from privopt.mechanisms.registry import (
+    MECHANISMS,
+    RISK_MECHANISMS,
+    ROBUST_FITS,
+    ROBUST_MECHANISMS,
+    SCORECARD_MECHANISMS,
+)
 from privopt.mechanisms.risk.choice import choose_risk_mechanism
+from privopt.mechanisms.scorecards.card_plan import plan_card
+from privopt.mechanisms.scorecards.seeded import SeededScorecard
 from privopt.problems.convex.losses import LogisticLoss
 from privopt.problems.convex.parsing import parse_loss, parse_regularizer, parse_set
 from privopt.problems.convex.risk import RiskFacts
 from privopt.problems.convex.sets.interface import ConvexSet
 from privopt.problems.convex.sets.norm_balls import L1Ball, L2Ball
-from privopt.problems.convex.unclipped import PLAIN_SQUARES
+from privopt.problems.convex.unclipped import PLAIN_SQUARES, unclipped_facts
 from privopt.problems.discrete.halfspace import ZeroOneHalfspace
 from privopt.problems.discrete.lattice import IntegerLattice
 from privopt.problems.errors import InvalidInputError, did_you_mean
+from privopt.problems.tables.columns import Numeric
+from privopt.problems.tables.schema import Schema
 
 app = typer.Typer()
 tell = Console(soft_wrap=True, emoji=False)
-KNOWN = (*MECHANISMS, *RISK_MECHANISMS, *ROBUST_FITS, *ESTIMATES, SubsetPlan.name)
+KNOWN = ("auto", *SCORECARD_MECHANISMS, *RISK_MECHANISMS, *ROBUST_FITS, *ESTIMATES, SubsetPlan.name)
 # Options of one mechanism, or of those of `privopt estimate`, and their flags.
 _PARTICULAR = {"moment": "--moment", "mean_range": "--range", "subsets": "--subsets"}
+# The fact of gradients by which a mechanism of ``ROBUST_MECHANISMS`` is meant.
+_KNOWN_MOMENTS = {"robust-gd": "moment", "robust-sgd": "moment", "trimmed-gd": "mean_range"}
 _SUBSET = {"max_features": "--max-features", "snr": "--snr"}
 
 
@@ -63,8 +85,7 @@ def calibrate(
     delta: Annotated[
         float | None,
         typer.Option(
-            help="Privacy parameter, in (0, 1): required for opdisc and rspm, none for pure mechanisms. "
-            "Default for linear models: 1/n^2.",
+            help="Privacy parameter, in (0, 1); none for pure mechanisms. Default: 1/n^2.",
             rich_help_panel="Privacy",
         ),
     ] = None,
@@ -88,9 +109,17 @@ def calibrate(
     norm: NormKindOption = None,
     label_range: LabelOption = None,
     steps: StepsOption = None,
-    moment: Annotated[float | None, typer.Option(help="robust-mean: bound on mean squares.")] = None,
+    moment: Annotated[
+        float | None,
+        typer.Option(
+            help="robust-mean: bound on mean squares; robust-gd, robust-sgd: on those of gradients, if known."
+        ),
+    ] = None,
     mean_range: Annotated[
-        str | None, typer.Option("--range", help="trimmed-mean: LOW:HIGH, which holds the means.")
+        str | None,
+        typer.Option(
+            "--range", help="trimmed-mean, trimmed-gd: LOW:HIGH, which holds the means (of gradients)."
+        ),
     ] = None,
     subsets: Annotated[
         int | None, typer.Option(help="subset-mean, sample-aggregate: number of subsets.")
@@ -119,11 +148,10 @@ def calibrate(
     if mechanism in ESTIMATES:
         _print(_estimate_report(context), as_json)
         return
-    if wrong := [flag for name, flag in _PARTICULAR.items() if name in given]:
-        raise InvalidInputError(f"{', '.join(wrong)}: belongs to {', '.join(ESTIMATES)}")
-    family = requested_family(context)
-    if family is CARD and records is not None:
-        raise InvalidInputError(f"--records belongs to linear models; {mechanism!r} is not one of them")
+    own = _KNOWN_MOMENTS.get(mechanism)
+    if wrong := [flag for name, flag in _PARTICULAR.items() if name in given and name != own]:
+        raise InvalidInputError(f"{', '.join(wrong)}: belongs to {', '.join((*ESTIMATES, *_KNOWN_MOMENTS))}")
+    family = requested_family(context, LINEAR if mechanism == "auto" else CARD)
     reports = {CARD.name: _card_report, LINEAR.name: _risk_report, ROBUST.name: _robust_report}
     _print(reports[family.name](context.params), as_json)
 
@@ -144,42 +172,84 @@ _IGNORED = {
     "opdisc": ("separators",),
     "rspm": ("radius", "separation"),
     "rspm-laplace": ("delta", "radius", "separation"),
+    "seeded": ("radius", "separation", "separators"),
 }
 
 
 def _card_report(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return noise and spend from public facts alone. Proofs: ``privopt.mechanisms.discrete.calibration``."""
-    mechanism, calibration = options["mechanism"], options["calibration"]
+    mechanism, n = options["mechanism"], options["records"]
     given = {**options, "delta": options["delta"] or None}
     if ignored := [f"--{name}" for name in _IGNORED.get(mechanism, ()) if given[name] is not None]:
         raise InvalidInputError(
             f"calibrate {mechanism} does not depend on {', '.join(ignored)}; leave it out"
         )
-    for name in ("dimension", "separators"):
+    for name in ("dimension", "separators", "records"):
         if options[name] is not None and options[name] < 1:
             raise InvalidInputError(f"--{name} must be >= 1, got {options[name]}")
+    if mechanism == SeededScorecard.name:
+        return _seeded_report(options)
     if mechanism in ("opdisc", "rspm") and not options["delta"]:
-        raise InvalidInputError(f"calibrate {mechanism} needs --delta, in (0, 1)")
+        if options["delta"] is not None or n is None:
+            raise InvalidInputError(f"calibrate {mechanism} needs --delta, in (0, 1), or --records for 1/n^2")
+        options = {**options, "delta": public_delta("auto", n)}
+    kind = MECHANISMS[mechanism]
     if mechanism == "opdisc":
-        return _opdisc_report(options)
-    if mechanism.startswith("rspm"):
-        return _rspm_report(options)
-    plan = MECHANISMS[mechanism].plan(  # the same for every lattice
+        noise, name = _opdisc_noise(options), "sigma"
+    elif mechanism.startswith("rspm"):
+        noise, name = _rspm_noise(options), "sigma" if mechanism == "rspm" else "scale"
+    else:
+        plan = _lattice_plan(options, 1)  # the same for every lattice
+        return common_report(kind.name, kind.noised, plan.noise, _lattice_measure(options), plan.spend)
+    return common_report(kind.name, kind.noised, {name: noise.scale}, _lattice_measure(options), noise.spend)
+
+
+def _lattice_plan(options: Mapping[str, Any], dimension: int) -> Any:
+    return MECHANISMS[options["mechanism"]].plan(
         ZeroOneHalfspace,
-        IntegerLattice(-1, 1, dimension=1),
+        IntegerLattice(-1, 1, dimension=dimension),
         epsilon=options["epsilon"],
-        calibration=calibration,
+        delta=options["delta"] or 0.0,
+        calibration=options["calibration"],
     )
-    return {**plan.noise, **plan.spend.to_dict()}
 
 
-def _opdisc_report(options: Mapping[str, Any]) -> dict[str, Any]:
+def _lattice_measure(options: Mapping[str, Any]) -> NoiseToSignal | None:
+    """Return noise against signal for weights of -1, 0 and 1; None without --records, or for others."""
+    n, d = options["records"], options["dimension"]
+    others = [name for name in ("radius", "separation", "separators") if options[name] is not None]
+    if n is None or d is None or others:
+        return None
+    measure: NoiseToSignal | None = _lattice_plan(options, d).noise_to_signal(n)
+    return measure
+
+
+def _seeded_report(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return noise and spend of a card for d - 1 numbers between 0 and 1 and the constant."""
+    dimension, records, delta = _sizes(options)
+    if dimension < 2:
+        raise InvalidInputError("calibrate seeded counts the constant feature: --dimension 2 or more")
+    columns = [Numeric(f"x{j}", 0, 1, step="1/100") for j in range(1, dimension)]
+    made = plan_card(
+        SeededScorecard.name,
+        Schema(columns, intercept=True),
+        records,
+        epsilon=options["epsilon"],
+        delta=delta,
+        calibration=options["calibration"],
+    )
+    plan = made.plan
+    assert isinstance(plan, SeededScorecard)
+    return common_report(plan.name, plan.noised, plan.noise, made.noise_to_signal(records), plan.spend)
+
+
+def _opdisc_noise(options: Mapping[str, Any]) -> Calibration:
     radius, dimension, separation = (options[name] for name in ("radius", "dimension", "separation"))
     if radius is not None and not radius > 0:
         raise InvalidInputError(f"--radius must be > 0, got {radius}")
     if dimension is None:
         raise InvalidInputError("calibrate opdisc needs --dimension")
-    noise = calibrate_opdisc(
+    return calibrate_opdisc(
         options["epsilon"],
         options["delta"],
         squared_radius=float(dimension) if radius is None else radius**2,
@@ -187,23 +257,20 @@ def _opdisc_report(options: Mapping[str, Any]) -> dict[str, Any]:
         separation=1.0 if separation is None else separation,
         calibration=options["calibration"],
     )
-    return {"sigma": noise.scale, **noise.spend.to_dict()}
 
 
-def _rspm_report(options: Mapping[str, Any]) -> dict[str, Any]:
+def _rspm_noise(options: Mapping[str, Any]) -> Calibration:
     mechanism, dimension, separators = (options[k] for k in ("mechanism", "dimension", "separators"))
     if dimension is None and separators is None:
         raise InvalidInputError(f"calibrate {mechanism} needs --dimension or --separators")
     # Without a separator count: the two separators per coordinate of halfspaces over {-1, 0, 1}^d.
     counts = SeparatorCounts(0, dimension) if separators is None else SeparatorCounts(separators, 0)
     if mechanism == "rspm":
-        noise = calibrate_rspm(
+        return calibrate_rspm(
             options["epsilon"], options["delta"], counts, calibration=options["calibration"]
         )
-        return {"sigma": noise.scale, **noise.spend.to_dict()}
     check_calibration(options["calibration"], mechanism, ("sound",))
-    noise = calibrate_rspm_laplace(options["epsilon"], counts)
-    return {"scale": noise.scale, **noise.spend.to_dict()}
+    return calibrate_rspm_laplace(options["epsilon"], counts)
 
 
 def _estimate_report(context: typer.Context) -> dict[str, Any]:
@@ -212,28 +279,24 @@ def _estimate_report(context: typer.Context) -> dict[str, Any]:
     options = context.params
     dimension, records, delta = _sizes(options)
     plan = plan_of(options["mechanism"], records, dimension, delta, options)
-    measure = plan.noise_to_signal
-    return {
-        **plan.noise,
-        "noise_to_signal": measure.ratio,
-        "warning": measure.warning,
-        **plan.spend.to_dict(),
-    }
+    return common_report(plan.name, plan.noised, plan.noise, plan.noise_to_signal, plan.spend)
 
 
 def _robust_report(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return noise and spend of a mechanism for robust linear models, from public facts alone."""
     dimension, records, delta = _sizes(options)
-    plan, _ = choose_robust(
-        options["mechanism"],
-        records,
-        dimension,
-        PLAIN_SQUARES if robust_loss(options) == "squared" else LogisticLoss(),
-        epsilon=options["epsilon"],
-        delta=delta,
-        steps=options["steps"],
-    )
-    return {"noise_on": plan.noised, **plan.noise, "steps": plan.steps, **plan.spend.to_dict()}
+    loss = PLAIN_SQUARES if robust_loss(options) == "squared" else LogisticLoss()
+    name, epsilon, steps = options["mechanism"], options["epsilon"], options["steps"]
+    fact = _KNOWN_MOMENTS.get(name)
+    if fact is not None and options[fact] is not None:  # gradients are known to have it
+        known: dict[str, Any] = {fact: options[fact] if fact == "moment" else parse_range(options[fact])}
+        known |= {} if steps is None else {"steps": steps}
+        facts = unclipped_facts(records, dimension, loss)
+        made = ROBUST_MECHANISMS[name].plan(facts, epsilon=epsilon, delta=delta, **known)
+        more = {**made.schedule, "set": set_text(made.convex_set)}
+        return common_report(made.name, made.noised, made.noise, None, made.spend, more=more)
+    plan, _ = choose_robust(name, records, dimension, loss, epsilon=epsilon, delta=delta, steps=steps)
+    return common_report(plan.name, plan.noised, plan.noise, None, plan.spend, more={"steps": plan.steps})
 
 
 def _risk_report(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -241,26 +304,25 @@ def _risk_report(options: Mapping[str, Any]) -> dict[str, Any]:
     dimension, records, delta = _sizes(options)
     mechanism, epsilon, name = options["mechanism"], options["epsilon"], options["loss"] or "logistic"
     low, high = checked_label_range(options["label_range"], name) or (-1.0, 1.0)
-    norm = checked_norm(options["norm"], mechanism)
+    norm, steps = checked_norm(options["norm"], mechanism), options["steps"]
     row_norm = 1.0 if options["data_norm"] is None else options["data_norm"]
     facts = RiskFacts(records, dimension, parse_loss(name, high / 2 - low / 2), row_norm, norm)
     space = None if options["convex_set"] is None else parse_set(options["convex_set"], dimension)
-    penalty = parse_regularizer(options["regularizer"] or "none")
-    choice = choose_risk_mechanism(mechanism, facts, space, penalty, mu=gaussian_mu(epsilon, delta))
-    plan = choice.plan(facts, epsilon=epsilon, delta=delta, steps=options["steps"])
-    return {
-        "noise_on": plan.noised,
-        **plan.noise,
+    penalty, mu = parse_regularizer(options["regularizer"] or "none"), gaussian_mu(epsilon, delta)
+    choice = choose_risk_mechanism(mechanism, facts, space, penalty, mu=mu, steps=steps)
+    plan = choice.plan(facts, epsilon=epsilon, delta=delta, steps=steps)
+    more = {
         **plan.schedule,
         "set": options["convex_set"] or set_text(plan.convex_set),
         "l1": plan.regularizer.l1,
         "l2": plan.regularizer.l2,
-        "noise_to_signal": plan.noise_to_signal.ratio,
-        "warning": plan.noise_to_signal.warning,
         "data_norm": facts.row_norm,
         "norm": norm,
-        **plan.spend.to_dict(),
     }
+    reason = choice.reason if mechanism == "auto" else ASKED
+    return common_report(
+        plan.name, plan.noised, plan.noise, plan.noise_to_signal, plan.spend, more=more, reason=reason
+    )
 
 
 def _sizes(options: Mapping[str, Any]) -> tuple[int, int, float]:
@@ -282,19 +344,3 @@ def set_text(convex_set: ConvexSet) -> str:
     kinds = {L1Ball: "l1", L2Ball: "l2"}
     kind = kinds.get(type(convex_set))  # type: ignore[arg-type]
     return "none" if kind is None else f"{kind}:{convex_set.radius:.6g}"
-
-
-def calibration_lines(report: dict[str, Any]) -> list[str]:
-    """Return the lines that ``privopt calibrate`` prints: no empty values, privacy levels by name."""
-    level = {"gdp": "mu (GDP)", "zcdp": "rho (zCDP)"}.get(report["notion"], "level")
-    names = {"level": level, "noise_to_signal": "noise / signal"}
-    lines = []
-    for key, value in report.items():
-        if value is None or value == "":
-            continue
-        text = f"{value:.6g}" if isinstance(value, float) else str(value)
-        if isinstance(value, tuple):
-            first, last = (f"{v:.6g}" for v in value)
-            text = first if first == last else f"{first} to {last}"
-        lines.append(f"{names.get(key, key.replace('_', ' '))}: {text}")
-    return lines

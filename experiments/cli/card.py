@@ -14,6 +14,7 @@ from privopt.experiments.cli.linear import load_linear
 from privopt.experiments.cli.tree import TreeModel, load_tree
 from privopt.mechanisms.estimators.additive import PrivateAdditiveTreeClassifier
 from privopt.mechanisms.estimators.additive_card import additive_page
+from privopt.mechanisms.estimators.card_choice import choice_page
 from privopt.mechanisms.estimators.class_card import ClassCard
 from privopt.mechanisms.estimators.class_page import class_page
 from privopt.mechanisms.estimators.page import card_page
@@ -48,6 +49,16 @@ def card(
     ] = None,
     title: Annotated[str, typer.Option(help="For .html: title of the page.")] = "",
     table: Annotated[str, typer.Option(help="For .sql: name of the table.")] = "records",
+    several: Annotated[
+        int | None,
+        typer.Option(
+            help="Show this many cards near the private model behind a card, side by side, to choose from by "
+            "meaning; costs no privacy. Of the mechanism seeded, as .html, .md or .json."
+        ),
+    ] = None,
+    gap: Annotated[
+        float, typer.Option(help="With --several: largest distance to the model beyond the nearest card's.")
+    ] = 0.1,
 ) -> None:
     """Print a saved scorecard, tree or rule list with its risks, as a page, Markdown, JSON or SQL; costs
     no privacy.
@@ -64,6 +75,12 @@ def card(
             raise InvalidInputError(f"{option} belongs to an --output that ends in .{where}")
     if kind == "svg" and load_tree(model) is None:
         raise InvalidInputError("a picture (.svg) is of a tree or a rule list: for a scorecard write .html")
+    if several is None and gap != 0.1:
+        raise InvalidInputError("--gap belongs to --several")
+    if several is not None and (kind == "sql" or evaluation is not None or no_negative_points):
+        raise InvalidInputError(
+            "--several goes with --title, and an --output that ends in .html, .md or .json"
+        )
     if kind == "sql" and no_negative_points:
         raise InvalidInputError(
             "--no-negative-points does not apply to .sql, which contains the points of the model"
@@ -75,12 +92,17 @@ def card(
             "fitted without --loss, --robust and the names of linear mechanisms"
         )
     if (tree := load_tree(model)) is not None:
-        if no_negative_points:
-            raise InvalidInputError("--no-negative-points is for scorecards: trees have no points")
+        if no_negative_points or several is not None:
+            option = "--no-negative-points" if no_negative_points else "--several"
+            raise InvalidInputError(f"{option} is for scorecards: trees have no points")
         text = _tree_text(tree, kind, evaluation, title, table)
     else:
         card = PrivateHalfspaceClassifier.load(model)
-        text = _text(card, kind, no_negative_points, evaluation, title, table)
+        text = (
+            _text(card, kind, no_negative_points, evaluation, title, table)
+            if several is None
+            else _several_text(card, kind, several, gap, title)
+        )
     if output is None:
         sys.stdout.write(text)
     else:
@@ -110,6 +132,15 @@ def _text(
         return card_page(shown, title=title)
     own = Evaluation(model.histogram_, (model.classes_[0], model.classes_[1]))
     return card_page(shown, own, seen=True, title=title)
+
+
+def _several_text(model: PrivateHalfspaceClassifier, kind: str, several: int, gap: float, title: str) -> str:
+    choice = model.near_cards(several, gap=gap)
+    if kind == "markdown":
+        return choice.to_markdown()
+    if kind == "json":
+        return json.dumps(choice.to_dict(), indent=2) + "\n"
+    return choice_page(choice, title=title)
 
 
 def _class_text(card: ClassCard, kind: str, evaluation: Path | None, title: str) -> str:

@@ -90,7 +90,7 @@ def plan_of(name: str, n: int, d: int, delta: float, options: Mapping[str, Any])
     if name == RobustMean.name:
         return RobustMean.plan(n, d, moment=options["moment"], **budget)
     if name == TrimmedMean.name:
-        return TrimmedMean.plan(n, d, mean_range=_range(options["mean_range"]), **budget)
+        return TrimmedMean.plan(n, d, mean_range=parse_range(options["mean_range"]), **budget)
     if name == OPSamp.name:
         low, high, *radius = parse_lattice(options.get("lattice")) or (-1, 1)
         lattice = IntegerLattice(low, high, dimension=d, radius=radius[0] if radius else None)
@@ -100,7 +100,12 @@ def plan_of(name: str, n: int, d: int, delta: float, options: Mapping[str, Any])
     return kind.plan(n, d, radius=options["radius"], subsets=options["subsets"], **budget)
 
 
-def _range(text: str) -> tuple[float, float]:
+def parse_range(text: str) -> tuple[float, float]:
+    """Read LOW:HIGH.
+
+    Raises:
+        InvalidInputError: other than two numbers.
+    """
     try:
         low, high = (float(bound) for bound in text.split(":"))
     except ValueError as error:

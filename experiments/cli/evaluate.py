@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,8 +20,10 @@ from privopt.experiments.cli.options import TableOption
 from privopt.experiments.cli.risks import between
 from privopt.experiments.cli.running import accounted, open_ledger
 from privopt.experiments.cli.tables import read_labelled
+from privopt.mechanisms.estimators.compare import compare as compared
 from privopt.mechanisms.estimators.evaluate import evaluate as evaluated
 from privopt.mechanisms.evaluation.classes import ClassEvaluation
+from privopt.mechanisms.evaluation.comparison import Comparison
 from privopt.mechanisms.evaluation.metrics import NAMES, Evaluation
 from privopt.mechanisms.evaluation.regression import NAMES as REGRESSION_NAMES
 from privopt.mechanisms.evaluation.regression import RegressionEvaluation, number
@@ -47,6 +50,13 @@ def evaluate(
         str | None,
         typer.Option(
             help="LOW:HIGH: labels and predictions of a regression are clipped to it; default: the model's."
+        ),
+    ] = None,
+    against: Annotated[
+        Path | None,
+        typer.Option(
+            help="Another saved model, of the same classes or a regression, too: release the differences "
+            "between both on these records, model minus this one, in place of an evaluation."
         ),
     ] = None,
     about: Annotated[
@@ -79,17 +89,20 @@ def evaluate(
     """Release the quality of a model on other records than its fit has read, with intervals.
 
     Of classifiers: accuracy, balanced accuracy, ROC, AUC, confusion matrix and calibration; of regressions:
-    R^2, RMSE, MAE and bias.
+    R^2, RMSE, MAE and bias. With --against: the differences between two models on the same records.
     """
     book = None if ledger is None else open_ledger(ledger)
-    fitted = load_model(model)
+    fitted, other = load_model(model), None if against is None else load_model(against)
     classes = written_classes(fitted, data)
+    if other is not None and other.schema_ != fitted.schema_:  # its columns are there, too
+        read_labelled(data, target, other.schema_, classes, table, person)
     with PaidFile(json_file, "--json") as kept:
         with accounted(book):
             records = read_labelled(data, target, fitted.schema_, classes, table, person)
-            found = evaluated(
+            released = evaluated if other is None else partial(compared, second=other)
+            found = released(
                 fitted,
-                records.unread(),
+                X=records.unread(),
                 epsilon=epsilon,
                 label_range=checked_label_range(label_range, "squared"),
                 target=about,  # type: ignore[arg-type]  # checked there
@@ -101,7 +114,9 @@ def evaluate(
         # Saved before it is printed, so that a broken terminal, pipe or full disk cannot lose it.
         kept.keep(json.dumps(found.to_dict(), indent=2) + "\n")
         with showing("the evaluation was released, and is paid for", kept):
-            if isinstance(found, RegressionEvaluation):
+            if isinstance(found, Comparison):
+                show_comparison(found, tell)
+            elif isinstance(found, RegressionEvaluation):
                 show_regression(found, tell)
             elif isinstance(found, ClassEvaluation):
                 show_classes(found, tell)
@@ -116,6 +131,19 @@ def written_classes(model: Any, data: str) -> tuple[Any, ...] | None:
         return None
     texts = isinstance(classes[0], str) or is_engine_address(data)
     return tuple(classes.tolist()) if texts else None
+
+
+def show_comparison(found: Comparison, console: Console) -> None:
+    """Print differences between two models with intervals."""
+    subject = "the population" if found.target == "population" else "the records at hand"
+    title = f"About {subject}, first minus second"
+    numbers = Table("", "estimate", f"{found.confidence:.0%} interval", title=title)
+    for name, estimate in found.metrics.items():
+        interval = f"{number(estimate.low)} to {number(estimate.high)}"
+        numbers.add_row(escape(name), number(estimate.value), interval)
+    numbers.title_justify = "left"
+    console.print(numbers)
+    console.print(f"spend: {found.spend}", markup=False)
 
 
 def show_regression(found: RegressionEvaluation, console: Console) -> None:

@@ -64,7 +64,7 @@ AUTO = ModelFamily("auto", "models chosen by public facts", frozenset(_COSTS | {
 FAMILIES = {family.name: family for family in (CARD, LINEAR, ROBUST, TREE, RULES, ADDITIVE, AUTO)}
 
 
-def requested_family(context: typer.Context) -> ModelFamily:
+def requested_family(context: typer.Context, default: ModelFamily = CARD) -> ModelFamily:
     """Return the family that a command line asks for: by --model, otherwise by mechanism, --robust or --loss.
 
     Raises:
@@ -72,7 +72,7 @@ def requested_family(context: typer.Context) -> ModelFamily:
         InvalidInputError: an unknown model, or an option or mechanism that the family does not take.
     """
     given = _given(context)
-    family, because = _family(given)
+    family, because = _family(given, default)
     particular = frozenset[str]().union(*(f.options for f in FAMILIES.values()))
     if wrong := [option for option in given if option in particular - family.options]:
         remedy = "; name the model with --model" if because == "the default" else ""
@@ -96,7 +96,7 @@ def _given(context: typer.Context) -> dict[str, Any]:
     return given
 
 
-def _family(given: Mapping[str, Any]) -> tuple[ModelFamily, str]:
+def _family(given: Mapping[str, Any], default: ModelFamily) -> tuple[ModelFamily, str]:
     """Return the family that the options ask for, and the option that decides."""
     model, mechanism = given.get("--model"), given.get("--mechanism", "auto")
     if model is not None:
@@ -110,7 +110,7 @@ def _family(given: Mapping[str, Any]) -> tuple[ModelFamily, str]:
     for family in FAMILIES.values():
         if mechanism in family.mechanisms:
             return family, f"mechanism {mechanism}"
-    return (LINEAR, "--loss") if "--loss" in given else (CARD, "the default")
+    return (LINEAR, "--loss") if "--loss" in given else (default, "the default")
 
 
 def _home(option: str) -> str:

@@ -227,18 +227,22 @@ def _calibrated(options: Mapping[str, Any], schema: Schema) -> str:
     """
     name, records = options["mechanism"], options["records"]
     norm, dimension = natural_norm(name), len(schema.feature_names) + (not schema.intercept)
+    steps = "" if options["steps"] is None else f" --steps {options['steps']}"
     bound, why = schema_norm(schema, norm), f"{name} fits linear models"
     if name == "auto":
         loss, delta = parse_loss(options["loss"] or "logistic", 1.0), parse_delta(options["delta"])
         facts = RiskFacts(records, dimension, loss, bound, norm)
         choice = choose_risk_mechanism(
-            name, facts, mu=gaussian_mu(options["epsilon"], public_delta(delta, records))
+            name,
+            facts,
+            mu=gaussian_mu(options["epsilon"], public_delta(delta, records)),
+            steps=options["steps"],
         )
         name = choice.kind.name
         why = f"auto is {name} here ({choice.reason})"
     return (
         f"{why}; its noise and steps are shown by `privopt calibrate {name} --records {records} --dimension "
-        f"{dimension} --data-norm {bound:.6g} --norm {norm} --epsilon {options['epsilon']:g}`"
+        f"{dimension} --data-norm {bound:.6g} --norm {norm} --epsilon {options['epsilon']:g}{steps}`"
     )
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import typer
 
+from privopt.experiments.cli.calibration import common_report
 from privopt.experiments.cli.estimate_plans import given_options
 from privopt.mechanisms.discrete.subset import SubsetPlan
 from privopt.oracles.limits import Limits
@@ -38,7 +39,7 @@ def subset_report(context: typer.Context) -> dict[str, Any]:
         )
     size, bounds = options["max_features"], SubsetBounds(1.0, feature=1.0)
     plan = SubsetPlan.plan(options["dimension"], size, bounds, epsilon=options["epsilon"])
-    report: dict[str, Any] = {
+    noise: dict[str, Any] = {
         "subsets": plan.lattice.size,
         "largest_loss": bounds.largest_loss(size),
         "beta": plan.choice.beta * plan.choice.problem_type.record_loss_bound / bounds.largest_loss(size),
@@ -47,10 +48,10 @@ def subset_report(context: typer.Context) -> dict[str, Any]:
         plan.check_records(options["records"])
     if options["snr"] is not None:
         design = SparseDesign(options["dimension"], size, snr=options["snr"])
-        report["recovery"] = plan.recovery(
+        noise["recovery"] = plan.recovery(
             design, options["records"], tables=_TABLES, limits=Limits(seconds=_SECONDS)
         )
-    return {**report, **plan.choice.spend.to_dict()}
+    return common_report(plan.name, plan.noised, noise, None, plan.choice.spend)
 
 
 def _flag(name: str) -> str:

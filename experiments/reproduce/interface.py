@@ -83,6 +83,22 @@ class Agreement(Enum):
 
 
 @dataclass(frozen=True)
+class Reason:
+    """Cause of a difference between a claim and its measurement.
+
+    Attributes:
+        text: the cause, in one or two sentences.
+        derived: it is a derivation or a computation; otherwise other measurements name it.
+    """
+
+    text: str
+    derived: bool = False
+
+    def __str__(self) -> str:
+        return f"{'Derived' if self.derived else 'Measured'}: {self.text}."
+
+
+@dataclass(frozen=True)
 class Verdict:
     """One claim of a paper about a figure, with the measurements here.
 
@@ -90,11 +106,18 @@ class Verdict:
         claim: the paper's claim in our words.
         agreement: the agreement, computed from the measurements.
         words: the measured values behind it.
+        reason: why the measurement differs from the claim, if it does and that is known.
     """
 
     claim: str
     agreement: Agreement
     words: str
+    reason: Reason | None = None
+
+    @property
+    def differs(self) -> bool:
+        """Whether a claim of the paper was not seen, or in part only."""
+        return self.agreement in (Agreement.PARTLY, Agreement.NO)
 
 
 def held(count: int, of: int) -> Agreement:

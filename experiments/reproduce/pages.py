@@ -8,6 +8,7 @@ from pathlib import Path
 import pandas as pd
 
 from privopt.experiments.reproduce.interface import Reproduction, Verdict, stem
+from privopt.experiments.reproduce.reasons import explained, summary
 from privopt.experiments.workbench.drawing import Figure
 from privopt.experiments.workbench.figures import save
 from privopt.experiments.workbench.pages import markdown_table
@@ -27,10 +28,13 @@ def write(
 ) -> tuple[Path, Path]:
     """Write pictures and pages of complete figures; return the report and the table of contents."""
     sections, index, links = [], [], []
+    judged: list[Verdict] = []
     for figure in figures:
         rows = figure.study(quick).kept(folder).frame
         name = stem(figure.name, quick)
-        picture, table, verdicts = figure.draw(rows), figure.table(rows), figure.verdicts(rows)
+        picture, table = figure.draw(rows), figure.table(rows)
+        verdicts = explained(figure.name, figure.verdicts(rows))
+        judged += verdicts
         save(picture, folder / f"{name}.png")
         picture.savefig(folder / f"{name}.svg", metadata={"Date": None})
         write_atomically(folder / f"{name}.md", _markdown(figure, name, quick, table, verdicts))
@@ -43,7 +47,7 @@ def write(
     what += [f"Not measured: {where}: {why}" for where, why in failures.items()]
     report = folder / ("report-quick.html" if quick else "report.html")
     head: list[Part] = [
-        *(text.replace("`", "") for text in what),
+        *(text.replace("`", "") for text in (*what, summary(judged))),
         Listing(
             overview,
             "Statements of the papers, some of our own, and whether they were seen here.",
@@ -51,7 +55,8 @@ def write(
     ]
     write_atomically(report, page(title, [("In short", head), *sections]))
     contents = folder / ("figures-quick.md" if quick else "figures.md")
-    text = "\n\n".join([f"# {title}", *what, markdown_table(overview), "\n".join(links)])
+    counted = f"<!-- count -->\n{summary(judged)}\n<!-- end -->"
+    text = "\n\n".join([f"# {title}", *what, counted, markdown_table(overview), "\n".join(links)])
     write_atomically(contents, text + "\n")
     return report, contents
 
@@ -62,7 +67,7 @@ def _parts(
     return [
         f"The paper ({figure.paper}): {figure.shows}",
         f"Here: {figure.setting(quick)}",
-        *(f"{v.agreement.value.capitalize()}: {v.claim}. {v.words}" for v in verdicts),
+        *(f"{v.agreement.value.capitalize()}: {v.claim}. {v.words}{_because(v)}" for v in verdicts),
         Picture(picture, figure.caption),
         Listing(table, "Mean ± standard deviation over runs."),
     ]
@@ -71,7 +76,9 @@ def _parts(
 def _markdown(
     figure: Reproduction, name: str, quick: bool, table: pd.DataFrame, verdicts: Sequence[Verdict]
 ) -> str:
-    judged = "\n".join(f"- **{v.agreement.value.capitalize()}**: {v.claim}. {v.words}" for v in verdicts)
+    judged = "\n".join(
+        f"- **{v.agreement.value.capitalize()}**: {v.claim}. {v.words}{_because(v)}" for v in verdicts
+    )
     results = stem(figure.source, quick) + ".csv"
     command = f"privopt reproduce {figure.name}{' --quick' if quick else ''}"
     return (
@@ -80,6 +87,10 @@ def _markdown(
         f"{figure.setting(quick)}\n\n![{figure.figure}]({name}.png)\n\n*{figure.caption}*\n\n## Do we "
         f"agree?\n\n{judged}\n\n## Numbers\n\n{markdown(table)}\n\nEvery run: [{results}]({results}).\n"
     )
+
+
+def _because(verdict: Verdict) -> str:
+    return f" *{verdict.reason}*" if verdict.reason else ""
 
 
 def _where() -> str:

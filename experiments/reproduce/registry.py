@@ -28,6 +28,8 @@ FIGURES = (
     "wang-xiao2020-figure2",
     "wang-xiao2020-figure3",
     "wang-xiao2020-figure4",
+    "wang-xiao2020-means",
+    "wang-xiao2020-risk",
 )
 
 

@@ -70,6 +70,15 @@ class Power:
             return Agreement.NO
         return Agreement.YES if self.low <= bound else Agreement.PARTLY
 
+    @property
+    def inverted(self) -> Power:
+        """The power of 1/x, for that of x."""
+        return Power(-self.slope, -self.high, -self.low)
+
+    def costs_at_most(self, bound: float) -> Agreement:
+        """Return whether a quantity is seen to grow, and no faster than its bound; no if it does not grow."""
+        return self.grows_at_most(bound) if self.low > 0 else Agreement.NO
+
     def grows_at_most(self, bound: float) -> Agreement:
         """Return whether the power is no larger than that of a growing bound; in part if it may be."""
         if self.slope <= bound:

@@ -45,6 +45,7 @@ _PALETTE = {
     "robust-gd": "#0072B2",
     "trimmed-gd": "#D55E00",
     "clipped-newton": "#009E73",
+    "sample-aggregate": "#7B3294",
     "diffprivlib": "#8C510A",
     "opacus": "#7B3294",
     "Opacus DP-SGD, replace-one": "#7B3294",

@@ -38,7 +38,7 @@ from privopt.mechanisms.audit.nonconvex import NONCONVEX_AUDITS
 from privopt.mechanisms.audit.opsamp import OPSAMP_AUDITS
 from privopt.mechanisms.audit.persons import person_claims
 from privopt.mechanisms.audit.perturbed_hessian import perturbed_hessian_claims
-from privopt.mechanisms.audit.residuals import residual_claims
+from privopt.mechanisms.audit.residuals import comparison_claims, residual_claims
 from privopt.mechanisms.audit.schemas import schema_claims
 from privopt.mechanisms.audit.scorecards import means_claims, prevalence_claims, seeded_claims
 from privopt.mechanisms.audit.screening import screening_claims
@@ -55,6 +55,7 @@ from privopt.mechanisms.discrete.rspm import GaussianRSPM, LaplaceRSPM
 from privopt.mechanisms.discrete.subset import SubsetPlan
 from privopt.mechanisms.evaluation.histogram import HistogramPlan
 from privopt.mechanisms.evaluation.leaves import LeafPlan
+from privopt.mechanisms.evaluation.paired_residuals import PairedResidualPlan
 from privopt.mechanisms.evaluation.residuals import ResidualPlan
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.schemas.learning import SchemaPlan
@@ -160,6 +161,7 @@ AUDITS: Mapping[str, Callable[[], tuple[AuditedClaim, ...]]] = {
     PerturbationWithHessian.name: perturbed_hessian_claims,
     HistogramPlan.name: evaluation_claims,
     ResidualPlan.name: residual_claims,
+    PairedResidualPlan.name: comparison_claims,
     **NONCONVEX_AUDITS,
     SeededScorecard.name: seeded_claims,
     NumberMeans.name: means_claims,

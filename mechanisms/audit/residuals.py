@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from privopt.mechanisms.audit.audit import Outcome, exact_epsilon
 from privopt.mechanisms.audit.claims import RELEASED, AuditedClaim, Subject
+from privopt.mechanisms.evaluation.paired_residuals import PairedResidualPlan
 from privopt.mechanisms.evaluation.residuals import NoisySums, ResidualPlan, SumsPlan
 from privopt.mechanisms.privacy.noise import NoiseSource
 
@@ -97,3 +98,13 @@ def residual_claims() -> tuple[AuditedClaim, ...]:
     plan = ResidualPlan.plan((-1.0, 1.0), epsilon=3.0)
     first, second = (np.array([1.0]), np.array([-1.0])), (np.array([-0.5]), np.array([-0.5]))
     return (sums_claim(plan, "wrong or right, n = 1", first, second),)
+
+
+def comparison_claims() -> tuple[AuditedClaim, ...]:
+    """Return the claim of a comparison of regressions: the second model alone is right and the first is off
+    by the whole range, or the first alone is and the second is off by 1 / sqrt 2 of it.
+    """
+    plan = PairedResidualPlan.plan((-1.0, 1.0), epsilon=3.0)
+    first = np.array([1.0]), np.array([-1.0]), np.array([1.0])
+    second = np.array([1.0]), np.array([1.0]), np.array([1 - math.sqrt(2)])
+    return (sums_claim(plan, "the first or the second is right, n = 1", first, second),)

@@ -58,6 +58,7 @@ class DPFrankWolfeL2(FullBatchMechanism):
     """
 
     name = "dp-fw-l2"
+    takes_weights = True
     wants_bounded_set = True
     takes_l1 = False
     instead = "constrain with an l1 ball, or use dp-pgd or dp-pmd"
@@ -117,6 +118,7 @@ class DPFrankWolfeL1(IterativeMechanism):
     natural_norm: ClassVar[RowNorm] = "linf"
     wants_bounded_set: ClassVar[bool] = True
     takes_l1: ClassVar[bool] = False
+    takes_weights: ClassVar[bool] = True
     instead: ClassVar[str] = "use an l1 ball, a simplex or a hull, or dp-fw-l2"
     noised: ClassVar[str] = "the score of each vertex, every step"
 

@@ -27,6 +27,7 @@ class DPGradientDescent(FullBatchMechanism):
     """
 
     name = "dp-gd"
+    takes_weights = True
     takes_set = False
     takes_l1 = False
     instead = "use dp-pgd for either"
@@ -76,6 +77,7 @@ class DPProximalGradient(FullBatchMechanism):
     """
 
     name = "dp-pgd"
+    takes_weights = True
 
     @classmethod
     def _default_steps(

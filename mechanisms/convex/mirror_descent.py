@@ -55,6 +55,7 @@ class DPMirrorDescent(FullBatchMechanism):
     """
 
     name: ClassVar[str] = "dp-pmd"
+    takes_weights: ClassVar[bool] = True
     wants_bounded_set: ClassVar[bool] = True
 
     step_size: float = 0.0  # of a plan that is not finished
@@ -128,6 +129,7 @@ class DPAcceleratedMirrorDescent(FullBatchMechanism):
     """
 
     name: ClassVar[str] = "dp-accmd"
+    takes_weights: ClassVar[bool] = True
     wants_bounded_set: ClassVar[bool] = True
     takes_l1: ClassVar[bool] = False
     convex_only: ClassVar[bool] = True

@@ -52,6 +52,7 @@ class ObjectivePerturbation(RiskMechanism):
     name: ClassVar[str] = "objective-perturbation"
     takes_l1: ClassVar[bool] = False
     convex_only: ClassVar[bool] = True
+    takes_weights: ClassVar[bool] = True
     noised: ClassVar[str] = (
         "sigma: a linear term of the objective, each coordinate; output_sigma: its minimum"
     )

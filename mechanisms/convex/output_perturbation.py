@@ -37,6 +37,7 @@ class OutputPerturbation(RiskMechanism):
     name: ClassVar[str] = "output-perturbation"
     takes_l1: ClassVar[bool] = False
     convex_only: ClassVar[bool] = True
+    takes_weights: ClassVar[bool] = True
     noised: ClassVar[str] = "the minimum, each coordinate, once"
 
     tolerance: float

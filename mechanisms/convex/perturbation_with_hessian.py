@@ -49,6 +49,7 @@ class PerturbationWithHessian(ObjectivePerturbation):
 
     name: ClassVar[str] = "objective-perturbation-hessian"
     takes_set: ClassVar[bool] = False
+    takes_weights: ClassVar[bool] = False
     instead: ClassVar[str] = "use objective-perturbation"
     noised: ClassVar[str] = (
         f"{ObjectivePerturbation.noised}; hessian_sigma: the mean Hessian there, each entry"

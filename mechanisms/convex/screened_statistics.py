@@ -97,6 +97,8 @@ class ScreenedStatistics(RiskMechanism):
             reasons.append("takes neither a set nor a penalty: its shrinkage follows from the noise")
         if _features(facts) < 1:
             reasons.append("needs a feature beside the constant one")
+        if facts.weighted:
+            reasons.append("takes no weights of records")
         return reasons
 
     @property

@@ -68,7 +68,7 @@ def applies(risk: EmpiricalRisk, convex_set: ConvexSet, regularizer: ElasticNet)
     """Whether the vertices can be drawn so: rows are sparse and in one part, a vertex is one feature, and the
     gradient has no part of a penalty.
     """
-    here = type(risk) is EmpiricalRisk and sp.issparse(risk.X)
+    here = type(risk) is EmpiricalRisk and sp.issparse(risk.X) and risk.weights is None
     return here and type(convex_set) in (L1Ball, Simplex) and regularizer.l2 == 0
 
 

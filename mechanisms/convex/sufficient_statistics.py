@@ -24,6 +24,7 @@ from privopt.mechanisms.convex.likely_weights import (
     towards_mean,
 )
 from privopt.mechanisms.privacy.gradient_noise import VectorNoise, gaussian_releases, noise_at_level
+from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.noisy_moments import NoisyMoments
 from privopt.mechanisms.privacy.noisy_share import NoisyShare
 from privopt.mechanisms.privacy.spend import PrivacySpend
@@ -81,6 +82,11 @@ class SufficientStatistics(RiskMechanism):
     of 60 degrees attain it. For vectors t and s, u = |t|^2, v = |s|^2 and <t, s> in place of t s, the same
     holds, since <t, s>^2 <= u v (without y^2, so h = 0); equal labels of rows at 120 degrees attain it.
 
+    Weights v in [0, 1] of records multiply their terms. The release is then the mean of v m, where m holds
+    the terms of a record and o^2, as o^2 v is constant no longer. The change |v m - v' m'|^2 is convex in v
+    and in v', so it is largest at a corner: above, or |m|^2, at most (2 + h^2) r^4 < (9/2) r^4. So the
+    sensitivity is the same. The noisy mean of o^2 v is divided out afterwards.
+
     Attributes:
         columns: public facts about the columns behind the features, used to interpret noisy moments; only
             their features have weights. None: all features are treated alike.
@@ -91,6 +97,7 @@ class SufficientStatistics(RiskMechanism):
     name: ClassVar[str] = "sufficient-statistics"
     instead: ClassVar[str] = "use objective-perturbation"
     takes_classes: ClassVar[bool] = True
+    takes_weights: ClassVar[bool] = True
     noised: ClassVar[str] = "the mean of x x' and, rescaled, of x y, each entry, once"
 
     offset: float
@@ -174,32 +181,50 @@ class SufficientStatistics(RiskMechanism):
         return NoisyShare((1 + label) / 2, noise / 2)
 
     def stated_moments(self, found: Moments, sigma: float) -> NoisyMoments | None:
-        """Return moments with their noise; None for classes, whose logistic model they do not determine."""
-        if not isinstance(self.facts.loss, SquaredLoss):
+        """Return moments with their noise; None for classes, whose logistic model they do not determine.
+
+        None for weighted records, too: their sampling variance is not in the moments.
+        """
+        if self.facts.weighted or not isinstance(self.facts.loss, SquaredLoss):
             return None
         weight, n = self._label_weight, self.facts.n_records
         return NoisyMoments(found.features, found.products, found.square, sigma, weight, self.offset, n)
 
     def _noisy_moments(self, risk: EmpiricalRisk, run: Run) -> tuple[Moments, float]:
-        """Return the moments with noise and its standard deviation, 0 without a source."""
+        """Return the moments with noise and its standard deviation, 0 without a source.
+
+        Of weighted records both are divided by the noisy mean weight: the moments are weighted means then.
+        """
         found = moments(risk, self.offset, run.watch)
-        if run.source is None:
-            return found, 0.0
+        sigma = 0.0 if run.source is None else self.vector_noise.sigma
+        if run.source is not None:
+            found = self._with_noise(found, run.source)
+        if not (self.facts.weighted and self.facts.constant):
+            return found, sigma
+        square = self.offset**2
+        least = max(sigma / square, 1 / self.facts.n_records)
+        mean = min(max(float(found.features[-1, -1]) / square, least), 1.0)
+        A = found.features / mean
+        A[-1, -1] = square
+        return Moments(A, found.products / mean, found.square / mean), sigma / mean
+
+    def _with_noise(self, found: Moments, source: NoiseSource) -> Moments:
+        """Return the moments with noise in every released entry."""
         p, entries, weight = len(found.features), _entries(self.facts), self._label_weight
         scale = np.where(np.eye(p, dtype=bool), 1.0, math.sqrt(2)).ravel()[entries]
         squares = [self._square_weight * found.square] if isinstance(self.facts.loss, SquaredLoss) else []
         exact = [found.features.ravel()[entries] * scale, weight * found.products.ravel(), squares]
-        noisy = self.vector_noise.add(np.concatenate(exact), run.source)
+        noisy = self.vector_noise.add(np.concatenate(exact), source)
         A = np.zeros((p, p))
         A.ravel()[entries] = noisy[: entries.size] / scale
         A = A + A.T - np.diag(np.diag(A))
-        if self.facts.constant:
+        if self.facts.constant and not self.facts.weighted:
             A[-1, -1] = self.offset**2  # public
         products = noisy[entries.size :][: found.products.size].reshape(found.products.shape)
         square = found.square
         if squares:
             square = float(noisy[-1]) / self._square_weight
-        return Moments(A, products / weight, square), self.vector_noise.sigma
+        return Moments(A, products / weight, square)
 
     def _models(self, found: Moments, sigma: float) -> Vector:
         """Return the weights of the model, in the units of the risk; of several classes a row for each."""
@@ -370,7 +395,9 @@ def moments(risk: EmpiricalRisk, offset: float, watch: Watch) -> Moments:
     p, n = risk.facts.dimension, risk.facts.n_records
     A, b, square, d = sums[:p, :p], sums[p:, :p], float(sums[-1, -1]), p - bool(risk.facts.constant)
     if risk.facts.constant:
-        A[-1, :d], A[-1, -1] = A[:d, -1], n * offset**2
+        A[-1, :d] = A[:d, -1]
+        if not risk.facts.weighted:
+            A[-1, -1] = n * offset**2
     products = b if isinstance(risk.facts.loss, OneVsRestLoss) else b[0]
     return Moments(A / n, products / n, square / n)
 
@@ -378,7 +405,8 @@ def moments(risk: EmpiricalRisk, offset: float, watch: Watch) -> Moments:
 def _moment_sums(risk: EmpiricalRisk, offset: float) -> Vector:
     """Return sums of products of (z, y) with z, shape (p + k, p + 1): the last k rows hold those of y.
 
-    Of z z' the last row, and of z y the last column, are left at 0; the last entry is the sum of y^2.
+    Of z z' the last row, and of z y the last column, are left at 0, except for the last entry of z z' of
+    weighted records; the last entry of all is the sum of y^2.
     """
     facts = risk.facts
     d = facts.dimension - bool(facts.constant)
@@ -392,7 +420,7 @@ def _moment_sums(risk: EmpiricalRisk, offset: float) -> Vector:
         norms = np.sqrt(np.asarray(squares.sum(axis=1))).ravel()
         scale = longest / np.maximum(norms, longest)
         x: Any = sp.diags_array(scale) @ rows if sparse else rows * scale[:, None]
-        counts = risk.counts[block]
+        counts = risk.counts[block] if risk.weights is None else risk.weights[block]
         each: Any = sp.diags_array(counts.astype(np.float64)) @ x if sparse else x * counts[:, None]
         product = each.T @ x
         A[:d, :d] += product.toarray() if sparse else product
@@ -400,6 +428,8 @@ def _moment_sums(risk: EmpiricalRisk, offset: float) -> Vector:
         if facts.constant:
             A[:d, -1] += offset * np.asarray(each.sum(axis=0)).ravel()
             b[:, -1] += offset * (counts @ labels)
+            if facts.weighted:
+                A[-1, -1] += offset**2 * float(np.sum(counts))
         sums[-1, -1] += float(counts @ labels[:, -1] ** 2)
     return sums
 
@@ -454,10 +484,10 @@ def _released_numbers(facts: RiskFacts) -> int:
 
 
 def _entries(facts: RiskFacts) -> Any:
-    """Return flat indices of a (p, p) upper triangle without the last entry, which is public."""
+    """Return flat indices of a (p, p) upper triangle without the last entry if that is public."""
     p = facts.dimension
     flat = np.ravel_multi_index(np.triu_indices(p), (p, p))
-    return flat[:-1] if facts.constant else flat
+    return flat[:-1] if facts.constant and not facts.weighted else flat
 
 
 def row_blocks(n_records: int, width: int) -> list[slice]:

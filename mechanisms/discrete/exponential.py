@@ -42,6 +42,7 @@ class ExponentialMechanism(LatticeMechanism[PreparedGibbs]):
     """
 
     name: ClassVar[str] = "exponential"
+    noised: ClassVar[str] = "the choice of a point"
     question: ClassVar[Law] = Law.GIBBS
     takes_constraints: ClassVar[bool] = True
 

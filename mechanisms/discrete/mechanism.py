@@ -27,7 +27,7 @@ from privopt.oracles.minimize.interface import PreparedOracle
 from privopt.oracles.task import Task
 from privopt.oracles.vetting import outside_code
 from privopt.problems.arguments import told
-from privopt.problems.discrete.lattice import IntArray, IntegerLattice, check_lattice
+from privopt.problems.discrete.lattice import FloatArray, IntArray, IntegerLattice, check_lattice
 from privopt.problems.discrete.objective import Perturbation
 from privopt.problems.discrete.problem import DiscreteProblem
 from privopt.problems.errors import InvalidInputError, InvalidTypeError
@@ -39,7 +39,7 @@ Prepared = TypeVar("Prepared", contravariant=True)
 class Release:
     """The outcome of a mechanism.
 
-    ``point``, ``spend``, ``noise`` and ``share`` are what may be published. ``certificate`` is *not* private:
+    ``point``, ``spend``, ``noise``, ``share`` and ``weights`` may be published. ``certificate`` may not:
     its value, bound, node count and time are functions of the records. Nor is ``oracle``: which one fits can
     depend on the patterns of the records. Both are left out when a release is printed or pickled.
 
@@ -50,6 +50,7 @@ class Release:
         oracle: name of the oracle that answered; empty after unpickling.
         certificate: the evidence, for minimisers; None after unpickling and for Gibbs draws.
         share: the released share of positive records, if the release contains it.
+        weights: the released weights of the linear model that the point was rounded from, if there is one.
     """
 
     point: IntArray
@@ -58,6 +59,7 @@ class Release:
     oracle: str = dataclasses.field(repr=False)
     certificate: Certificate | None = dataclasses.field(default=None, repr=False)
     share: NoisyShare | None = None
+    weights: FloatArray | None = dataclasses.field(default=None, repr=False)
 
     def __getstate__(self) -> dict[str, Any]:
         fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
@@ -86,6 +88,7 @@ class LatticeMechanism(ABC, Generic[Prepared]):
 
     family: ClassVar[Family] = Family.LATTICE
     name: ClassVar[str]
+    noised: ClassVar[str]  # the noised quantity
     # What ``release`` asks of its oracle.
     question: ClassVar[Task | Law]
     # Whether the privacy proof holds for any part of a lattice, so that points may be constrained.

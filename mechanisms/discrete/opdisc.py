@@ -37,6 +37,7 @@ class OPDisc(PerturbedMinimizer):
     """
 
     name: ClassVar[str] = "opdisc"
+    noised: ClassVar[str] = "the linear term that is added to the objective, each coordinate"
     question: ClassVar[Task] = Task.NORMALIZED
     takes_constraints: ClassVar[bool] = True
 

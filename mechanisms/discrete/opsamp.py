@@ -48,6 +48,7 @@ class OPSamp:
     """
 
     name: ClassVar[str] = "opsamp"
+    noised: ClassVar[str] = "the mean of the sampled minimisers, each coordinate"
     question: ClassVar[Task] = Task.LINEAR
 
     problem_type: type[DiscreteProblem]

@@ -37,6 +37,7 @@ class GaussianRSPM(PerturbedMinimizer):
     """
 
     name: ClassVar[str] = "rspm"
+    noised: ClassVar[str] = "the objective, by a random weight on each separator"
     question: ClassVar[Task] = Task.LINEAR
     takes_constraints: ClassVar[bool] = True
 

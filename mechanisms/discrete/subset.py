@@ -35,6 +35,7 @@ class SubsetPlan:
     """
 
     name: ClassVar[str] = "best-subset"
+    noised: ClassVar[str] = "the choice of columns"
 
     choice: ExponentialMechanism
     bounds: SubsetBounds

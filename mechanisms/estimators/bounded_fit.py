@@ -12,7 +12,7 @@ from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.sparse.linalg import norm as sparse_norm
 
 from privopt.mechanisms.convex.columns import Columns
@@ -34,6 +34,7 @@ from privopt.mechanisms.estimators.prepared import (
     with_constant,
 )
 from privopt.mechanisms.estimators.public_facts import declared_schema, leak, public_delta
+from privopt.mechanisms.estimators.sample_weight import refuse_weights, with_weights
 from privopt.mechanisms.estimators.validation import as_table, validated
 from privopt.mechanisms.estimators.weights import ClassWeights
 from privopt.mechanisms.privacy.accounting import gaussian_mu
@@ -67,8 +68,9 @@ class BoundedFit(PrivateLinearModel):
     convex_set: ConvexSet | str | None
     regularizer: ElasticNet | str
     fit_intercept: bool
+    max_weight: float | None
 
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the model.
 
         Args:
@@ -79,6 +81,8 @@ class BoundedFit(PrivateLinearModel):
                 memory-mapped file, which is read in blocks.
             y: labels, shape (n,), for Dask a collection with the partitions of X; of an Ibis table the name
                 of the label column; of counted records None.
+            sample_weight: weights of the records, shape (n,), private as the records are: clipped to [0,
+                ``max_weight``] and divided by it, they multiply the losses. For tables in memory.
 
         Raises:
             InvalidInputError: invalid data (a ``ValueError``); nothing was released.
@@ -92,13 +96,17 @@ class BoundedFit(PrivateLinearModel):
         """
         check_limits(self.limits)
         if self.person is not None:
+            refuse_weights(sample_weight, "person")
             return fit_persons(self, X, y)
         check_type(self.fit_intercept, bool | np.bool_, "fit_intercept must be True or False")
         if not isinstance(self.norm, str | None) or self.norm not in (None, "l2", "linf"):
             raise InvalidInputError(f'norm must be "l2", "linf" or None, got {told(self.norm)}')
         schema = None if self.schema is None else declared_schema(self.schema)
-        given, in_memory = self._given(X, y, schema)
-        seen = self._outline(given, schema)
+        weighted = sample_weight is not None
+        given, in_memory = self._given(X, y, schema, counting=not weighted)
+        if sample_weight is not None:
+            given = with_weights(given, sample_weight, self.max_weight, in_memory and X)
+        seen = self._outline(given, schema)._replace(weighted=weighted)
         if seen.records == 0:
             raise InvalidInputError("no records: at least one row is needed")
         if seen.records < 2:
@@ -159,7 +167,13 @@ class BoundedFit(PrivateLinearModel):
         """Return the public facts of the risk, with class weights in the loss."""
         loss = seen.targets.weighted(carried).loss
         facts = risk_facts(
-            seen.records, seen.columns, loss, seen.bound, self._row_norm, self._own_constant(schema)
+            seen.records,
+            seen.columns,
+            loss,
+            seen.bound,
+            self._row_norm,
+            self._own_constant(schema),
+            seen.weighted,
         )
         if schema is not None and schema.intercept and seen.bound >= 1:
             return replace(facts, constant=1.0)
@@ -188,8 +202,12 @@ class BoundedFit(PrivateLinearModel):
         }
         return [name for name, lacking in undeclared.items() if lacking]
 
-    def _given(self, X: Any, y: Any, schema: Schema | None) -> tuple[Unread[Parts], bool]:
+    def _given(
+        self, X: Any, y: Any, schema: Schema | None, counting: bool = True
+    ) -> tuple[Unread[Parts], bool]:
         """Return the unread table as parts of type ``Prepared``, and whether it is in memory.
+
+        Long data frames are counted if ``counting``.
 
         A table in an engine is taken to be: whether its distinct records fit is known when they are read.
 
@@ -205,7 +223,7 @@ class BoundedFit(PrivateLinearModel):
         if parts is not None:
             return self._given_parts(X, parts, schema), False
         given = unread_table(X, y, schema, partial(validated, self)).then(
-            lambda pair: self._whole(pair[0], pair[1], schema)
+            lambda pair: self._whole(pair[0], pair[1], schema, counting)
         )
         if not lacking:
             return given, True
@@ -223,8 +241,8 @@ class BoundedFit(PrivateLinearModel):
         columns = int(X.shape[1]) if X.ndim == 2 else 1
         return Unread(rows_of_parts(X, parts), lambda: parts.made(prepare), columns)
 
-    def _whole(self, X: Any, y: Any, schema: Schema | None) -> Parts:
-        counted = counted_here(X, y, schema, getattr(self, "classes", None))
+    def _whole(self, X: Any, y: Any, schema: Schema | None, counting: bool) -> Parts:
+        counted = counted_here(X, y, schema, getattr(self, "classes", None)) if counting else None
         return Whole(self._prepared(X if counted is None else counted, y, schema))
 
     def _outline(self, given: Unread[Parts], schema: Schema | None) -> Outline:

@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from privopt.mechanisms.privacy.ledger import Ledger
 from privopt.mechanisms.estimators.bounded_fit import BoundedFit
 from privopt.mechanisms.estimators.linear_predictors import LinearClassifier, LinearRegressor, Probabilities
+from privopt.mechanisms.estimators.sample_weight import refuse_weights
 from privopt.mechanisms.estimators.summaries import Summarised
 from privopt.mechanisms.inference.coefficients import Coefficients
 from privopt.mechanisms.inference.interface import LinearInference
@@ -97,6 +98,7 @@ class _PrivateLinearClassifier(LinearClassifier, BoundedFit):
         regularizer: ElasticNet | str = "none",
         fit_intercept: bool = True,
         steps: int | None = None,
+        max_weight: float | None = None,
         person: str | None = None,
         records_per_person: int = 1,
         limits: Limits | None = None,
@@ -159,6 +161,7 @@ class PrivateLogisticRegression(Probabilities, _PrivateLinearClassifier, Summari
         fit_intercept: whether to append a constant feature, R/2 for the l2 and R for the linf norm, unless
             the schema has a constant of its own.
         steps: number of noisy steps, for iterative mechanisms; by default the one from theory.
+        max_weight: a public bound on the weights of records, > 0, for ``fit(X, y, sample_weight)``.
         person, records_per_person: as for ``PrivateHalfspaceClassifier``.
         limits: time limit of all releases together, progress callback and cancellation.
         ledger: a ``Ledger``, its path or URL: the spend is booked before a record is read, and stays booked
@@ -297,6 +300,7 @@ class PrivateLinearRegression(LinearRegressor, Summarised):
         fit_intercept: bool = True,
         max_features: int | None = None,
         steps: int | None = None,
+        max_weight: float | None = None,
         person: str | None = None,
         records_per_person: int = 1,
         limits: Limits | None = None,
@@ -305,14 +309,16 @@ class PrivateLinearRegression(LinearRegressor, Summarised):
     ) -> None:
         keep_arguments(self, locals())
 
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the model, as ``BoundedFit.fit``; with ``max_features`` on the columns that it chooses."""
         self.__dict__.pop("support_", None)
         self.__dict__.pop("support_path_", None)
         if self.person is not None:
+            refuse_weights(sample_weight, "person")
             return fit_persons(self, X, y)
         if self.max_features is None:
-            return super().fit(X, y)
+            return super().fit(X, y, sample_weight)
+        refuse_weights(sample_weight, "max_features")
         check_limits(self.limits)
         encoding = self._encoding()
         if self.mechanism == SufficientStatistics.name:

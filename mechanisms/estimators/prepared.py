@@ -64,7 +64,8 @@ class Prepared(NamedTuple):
     """Encoded records of a table or of a part of it.
 
     The constant feature, if any, is the last one and is not counted in ``columns``. Features, label vectors
-    and counts are private. ``middle`` is the centre subtracted from rows, ``bound`` bounds their norm.
+    counts and weights are private. ``middle`` is the centre subtracted from rows, ``bound`` bounds their
+    norm; weights lie in [0, 1].
     """
 
     features: Any
@@ -74,6 +75,7 @@ class Prepared(NamedTuple):
     names: tuple[str, ...]
     middle: Floats | None
     bound: float
+    weights: Floats | None = None
 
 
 class Outline(NamedTuple):
@@ -87,6 +89,7 @@ class Outline(NamedTuple):
     names: tuple[str, ...]
     middle: Floats | None
     bound: float
+    weighted: bool = False
 
     def in_one_release(self) -> Outline:
         """The outline of a fit of all classes by one release, without class weights."""
@@ -103,7 +106,8 @@ def _outline(part: Prepared) -> Outline:
         held = tallied(number, counts, len(targets.classes))
         number = number[:0].copy()  # copy: a view would keep the whole array
     facts = targets._replace(labels=[], number=number)
-    return Outline(int(np.sum(counts)), len(targets.labels), held, facts, *part[3:])
+    records, weighted = int(np.sum(counts)), part.weights is not None
+    return Outline(records, len(targets.labels), held, facts, *part[3:7], weighted)
 
 
 def outline_of_part(part: Prepared) -> Outline:
@@ -155,6 +159,7 @@ def _risk_in_memory(part: Prepared, number: int, weights: Floats | None, facts: 
         norm=facts.norm,
         constant=facts.constant,
         counts=part.counts,
+        weights=part.weights,
     )
 
 
@@ -164,11 +169,13 @@ def _risk_of_part(part: Prepared, number: int, weights: Floats | None, facts: Ri
     return PartRisk(part.features, part.targets.labels_for(facts.loss, number, weights), facts, part.bound)
 
 
-def risk_facts(n: int, d: int, loss: Loss, bound: float, norm: RowNorm, intercept: bool) -> RiskFacts:
+def risk_facts(
+    n: int, d: int, loss: Loss, bound: float, norm: RowNorm, intercept: bool, weighted: bool = False
+) -> RiskFacts:
     """Return the public facts of the risk, with the constant feature if there is an intercept."""
     constant = constant_feature(bound, norm) if intercept else 0.0
     extended = math.hypot(bound, constant) if norm == "l2" else bound
-    return RiskFacts(n, d + intercept, loss, extended, norm, constant)
+    return RiskFacts(n, d + intercept, loss, extended, norm, constant, weighted)
 
 
 def constant_feature(bound: float, norm: RowNorm) -> float:

@@ -22,6 +22,7 @@ from privopt.mechanisms.discrete.mechanism import Release, answering
 from privopt.mechanisms.estimators.booked_estimator import BookedEstimator
 from privopt.mechanisms.estimators.booking import Unread, booked, read_unbooked, unread_table
 from privopt.mechanisms.estimators.card import Card, card_of
+from privopt.mechanisms.estimators.card_choice import CardChoice
 from privopt.mechanisms.estimators.class_card import ClassCard, class_card_of
 from privopt.mechanisms.estimators.class_sql import class_statement
 from privopt.mechanisms.estimators.columns import labelled_columns, refuse_columns
@@ -50,10 +51,12 @@ from privopt.mechanisms.privacy.reliance import relying_on, spent
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.mechanisms.privacy.usefulness import warn_if_noise
 from privopt.mechanisms.registry import MECHANISMS
-from privopt.mechanisms.scorecards.card_plan import CardPlan, plan_card
+from privopt.mechanisms.scorecards.card_plan import CardPlan, plan_card, solver_of
 from privopt.mechanisms.scorecards.class_plan import plan_class_card
 from privopt.mechanisms.scorecards.class_points import ClassPoints
 from privopt.mechanisms.scorecards.effort import MOST_WORK
+from privopt.mechanisms.scorecards.near_cards import CardSource, near_cards
+from privopt.mechanisms.scorecards.point_constraints import check_max_columns
 from privopt.oracles.certificate import Certificate
 from privopt.oracles.draw.interface import GibbsOracle
 from privopt.oracles.errors import CertificateError, UnfinishedDrawError
@@ -164,6 +167,7 @@ class PrivateHalfspaceClassifier(
     file_format = "privopt-scorecard/1"
     not_restored = ("oracle",)
     target_: str = ""
+    source_: CardSource | None = None
 
     def __init__(
         self,
@@ -255,6 +259,11 @@ class PrivateHalfspaceClassifier(
             )
             histogram = budget.histogram(schema, release.point, problem, source)
         self.target_ = _label_name(y)
+        self.source_ = None
+        if release.weights is not None:
+            self.source_ = CardSource(
+                release.weights, plan.lattice.low, plan.lattice.high, check_max_columns(self.max_columns)
+            )
         return self._set(release, schema, classes, plan.name, planned.reason, histogram)
 
     def _fit_classes(
@@ -409,6 +418,48 @@ class PrivateHalfspaceClassifier(
         card = card_of(self.schema_, self.coef_[0], classes, self.spend_, self.risk_, n, self.target_)
         return replace(card, constraints=tuple(map(str, self.constraints_)))
 
+    def near_cards(
+        self, n_cards: int = 4, *, gap: float = 0.1, card_solver: str | ProgramOracle = "auto"
+    ) -> CardChoice:
+        """Return several cards near the private linear model behind the card, the released one first.
+
+        They satisfy the constraints, and cost no privacy: for people to choose from by meaning, not for
+        accuracy. Choosing one by looking at records again does cost. See ``scorecards.near_cards``.
+
+        Args:
+            n_cards: the largest number of cards, >= 2.
+            gap: the largest distance to the model beyond that of the nearest card, as a share of that of a
+                card without points; in (0, 1].
+            card_solver: as the argument of the estimator.
+
+        Raises:
+            InvalidInputError: arguments out of range, more than two classes, or a card that was rounded from
+                no linear model: of another mechanism than "seeded", or saved by an earlier version.
+        """
+        check_is_fitted(self)
+        if self.source_ is None:
+            raise InvalidInputError(
+                "several cards come from the private linear model behind a card of two classes, and this one "
+                "has none: it is of another mechanism than 'seeded', of more classes, or was saved by an "
+                "earlier version"
+            )
+        released, rules = self.release_.point, self.constraints_
+        found = near_cards(
+            self.source_, released, self.schema_, rules, solver_of(card_solver), most=n_cards, gap=gap
+        )
+        return CardChoice(
+            tuple(self._card(near.points) for near in found),
+            tuple(near.distance for near in found),
+            tuple(self.schema_.titles.get(near.without, "") for near in found),
+        )
+
+    def _card(self, points: NDArray[np.int64]) -> Card:
+        """Return a card of other points than the released ones, which has no risks."""
+        classes = (self.classes_[0], self.classes_[1])
+        n = None if self.histogram_ is None else self.histogram_.n_records
+        card = card_of(self.schema_, points, classes, self.spend_, None, n, self.target_)
+        return replace(card, constraints=tuple(map(str, self.constraints_)))
+
     @property
     def _class_card(self) -> ClassCard:
         classes = tuple(self.classes_.tolist())
@@ -514,6 +565,7 @@ class PrivateHalfspaceClassifier(
             "classes": self.classes_.tolist(),
             **({"target": self.target_} if self.target_ else {}),
             "weights": self.release_.point.tolist(),
+            **({} if self.source_ is None else {"linear_model": self.source_.to_dict()}),
             **({"constraints": list(map(str, self.constraints_))} if self.constraints_ else {}),
             "schema": self.schema_.to_dict(),
         }
@@ -540,6 +592,8 @@ class PrivateHalfspaceClassifier(
         release = Release(weights, spend, dict(model["noise"]), oracle, share=share)
         fitted.target_ = model.get("target", "")  # files of earlier versions have none
         check_type(fitted.target_, str, "the name of the label column is text")
+        if "linear_model" in model:
+            fitted.source_ = CardSource.from_dict(model["linear_model"], schema.n_features)
         fitted._set(release, schema, classes, model["mechanism"], "it was saved", histogram)
         return fitted
 

@@ -54,7 +54,7 @@ class ClassEvaluation:
             precisions.append(about.share(true & said, said & ~true))
         return {
             "accuracy": about.share(right, ~right),
-            "balanced accuracy": _mean(recalls),
+            "balanced accuracy": mean_of(recalls),
             **{f"recall of {label}": found for label, found in zip(self.classes, recalls, strict=True)},
             **{f"precision of {label}": found for label, found in zip(self.classes, precisions, strict=True)},
         }
@@ -81,12 +81,15 @@ class ClassEvaluation:
         }
 
 
-def _mean(estimates: Sequence[Estimate]) -> Estimate:
-    """Return the mean of independent estimates, by MOVER: squared half-widths add (Zou and Donner 2008)."""
+def mean_of(estimates: Sequence[Estimate], least: float = 0.0) -> Estimate:
+    """Return the mean of independent estimates in [least, 1].
+
+    By MOVER: squared half-widths add (Zou and Donner 2008).
+    """
     size = len(estimates)
     value = sum(e.value for e in estimates) / size
     if math.isnan(value):
         return Estimate(value, sum(e.low for e in estimates) / size, sum(e.high for e in estimates) / size)
     low = math.hypot(*(e.value - e.low for e in estimates)) / size
     high = math.hypot(*(e.high - e.value for e in estimates)) / size
-    return Estimate(value, max(0.0, value - low), min(1.0, value + high))
+    return Estimate(value, max(least, value - low), min(1.0, value + high))

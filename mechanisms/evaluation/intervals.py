@@ -122,6 +122,30 @@ class Intervals:
         reach = self._critical(values, variance) * math.sqrt(variance) / n
         return Estimate(value, value - reach, value + reach)
 
+    def mean_among(self, values: Floats, cells: NDArray[np.bool_]) -> Estimate:
+        """The mean, among the records in some cells, of a number in [-1, 1] per cell: T(m) = sum (v - m) N.
+
+        The sampling variance is that of one record more, at a distance of 1 from the mean: without it, no
+        difference among the records would be no difference for certain.
+        """
+        counts, (square, cross) = self.histogram.fitted, self._squares(values, cells)
+        whole, total = float(counts[cells].sum()), float(np.sum((values * counts)[cells]))
+        if whole <= 0:
+            return Estimate(math.nan, -1.0, 1.0)
+        value = min(max(total / whole, -1.0), 1.0)
+        spread = float(np.sum(((values - value) ** 2 * np.maximum(counts, 0))[cells])) + 1.0
+        weights = np.where(cells, values - value, 0.0)
+        z2 = self._critical(weights, self._noise(weights) + self._drawn * spread) ** 2
+        v = self._variance
+        lead = whole**2 - z2 * v * self._square(cells)
+        if lead <= 0:
+            return Estimate(value, -1.0, 1.0)
+        middle = (total * whole - z2 * v * cross) / lead
+        constant = (total**2 - z2 * (v * square + self._drawn * spread)) / lead
+        reach = math.sqrt(max(middle**2 - constant, 0.0))
+        low, high = max(middle - reach, -1.0), min(middle + reach, 1.0)
+        return Estimate(value, min(low, value), max(high, value))
+
     def half_sum(self, first: Estimate, second: Estimate) -> Estimate:
         """The mean of two independent estimates, by MOVER: squared half-widths add (Zou and Donner 2008)."""
         value = (first.value + second.value) / 2
@@ -170,6 +194,11 @@ class Intervals:
         """The noise variance of a weighted sum of counts."""
         square = float(np.sum(weights**2)) - float(np.sum(weights)) ** 2 / weights.size
         return self._variance * max(square, 0.0)
+
+    def _squares(self, values: Floats, cells: NDArray[np.bool_]) -> tuple[float, float]:
+        """The noise variance of sum v N over some cells, and its covariance with sum N, in those units."""
+        total, k, size = float(values[cells].sum()), float(cells.sum()), cells.size
+        return float(np.sum(values[cells] ** 2)) - total**2 / size, total - total * k / size
 
     def _square(self, cells: NDArray[np.bool_]) -> float:
         """The noise variance of the number of records in some cells, in units of that of a count."""

@@ -77,22 +77,17 @@ class RegressionEvaluation:
         middle = low / 2 + high / 2
         return {
             "r2": self._r2(),
-            "rmse": _scaled(_root(mse), width),
-            "mse": _scaled(mse, width**2),
-            "mae": _scaled(mae, width),
-            "bias": _scaled(Estimate(-bias.value, -bias.high, -bias.low), width),
-            "label_mean": _shifted(_scaled(mean, width / 2), middle),
-            "label_deviation": _scaled(_root(self._label_variance()), width / 2),
+            "rmse": scaled(_root(mse), width),
+            "mse": scaled(mse, width**2),
+            "mae": scaled(mae, width),
+            "bias": scaled(Estimate(-bias.value, -bias.high, -bias.low), width),
+            "label_mean": _shifted(scaled(mean, width / 2), middle),
+            "label_deviation": scaled(_root(self._label_variance()), width / 2),
         }
 
     def _mean(self, name: str, sampling: float) -> Estimate:
         """Return the interval of a mean, given the sampling variance of a record."""
-        noise = self.sums.variances[name]
-        variance = noise + self._drawn(sampling)
-        reach = critical_value(self.confidence, self.sums.fourth_cumulants[name], variance)
-        reach *= math.sqrt(variance)
-        value = self.sums.means[name]
-        return Estimate(value, value - reach, value + reach)
+        return mean_of_sums(self.sums, name, self._drawn(sampling), self.confidence)
 
     def _label_variance(self) -> Estimate:
         """Return the interval of Var t = mean t^2 - (mean t)^2, by linearisation at the mean."""
@@ -165,7 +160,7 @@ class RegressionEvaluation:
         return critical_value(self.confidence, fourth, variance)
 
     def __str__(self) -> str:
-        shown = {NAMES[name]: _text(estimate) for name, estimate in self.metrics.items()}
+        shown = {NAMES[name]: text_of_estimate(estimate) for name, estimate in self.metrics.items()}
         return text_of({**shown, "spend": self.spend})
 
     def _repr_html_(self) -> str:
@@ -204,16 +199,24 @@ class RegressionEvaluation:
         return cls(sums, (low, high), record["target"], record["confidence"])
 
 
+def mean_of_sums(sums: NoisySums, name: str, drawn: float, confidence: float) -> Estimate:
+    """Return the interval of the mean of a number, given the sampling variance of that mean."""
+    variance = sums.variances[name] + drawn
+    reach = critical_value(confidence, sums.fourth_cumulants[name], variance) * math.sqrt(variance)
+    value = sums.means[name]
+    return Estimate(value, value - reach, value + reach)
+
+
 def number(value: float) -> str:
     """Write a number of an evaluation, "open" for nan."""
     return "open" if math.isnan(value) else f"{value:.4g}"
 
 
-def _text(found: Estimate) -> str:
+def text_of_estimate(found: Estimate) -> str:
     return f"{number(found.value)} [{number(found.low)}, {number(found.high)}]"
 
 
-def _scaled(found: Estimate, factor: float) -> Estimate:
+def scaled(found: Estimate, factor: float) -> Estimate:
     return Estimate(found.value * factor, found.low * factor, found.high * factor)
 
 

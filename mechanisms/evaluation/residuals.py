@@ -195,6 +195,17 @@ class NoisySums:
         return cls(plan, sums.astype(np.int64), n, spend)
 
 
+def clipped(values: Floats, label_range: tuple[float, float]) -> Floats:
+    """Clip labels or predictions to a range.
+
+    Raises:
+        InvalidInputError: a number that is not finite.
+    """
+    if not np.all(np.isfinite(values)):
+        raise InvalidInputError("labels and predictions of a regression must be finite numbers")
+    return np.clip(values, label_range[0], label_range[1])
+
+
 @dataclass(frozen=True)
 class ResidualPlan:
     """Sum residuals, labels and their powers, and add exact two-sided geometric noise to every sum.
@@ -235,10 +246,8 @@ class ResidualPlan:
         Raises:
             InvalidInputError: a number that is not finite, which no range bounds.
         """
-        if not (np.all(np.isfinite(labels)) and np.all(np.isfinite(predictions))):
-            raise InvalidInputError("labels and predictions of a regression must be finite numbers")
         low, high = self.label_range
-        y, p = (np.clip(values, low, high) for values in (labels, predictions))
+        y, p = clipped(labels, self.label_range), clipped(predictions, self.label_range)
         e, t = (y - p) / (high - low), 2 * (y - (low / 2 + high / 2)) / (high - low)
         numbers = (e, np.abs(e), e**2, e**4, t, t**2, t**3, t**4, e**2 * t, e**2 * t**2)
         return self.sums.rounded(np.column_stack(numbers))

@@ -46,6 +46,7 @@ class RobustMean:
 
     family: ClassVar[Family] = Family.MEAN
     name: ClassVar[str] = "robust-mean"
+    noised: ClassVar[str] = "the robust mean of each column"
 
     n_records: int
     dimension: int

@@ -81,6 +81,7 @@ class SampleAggregate:
     """
 
     name: ClassVar[str] = "sample-aggregate"
+    noised: ClassVar[str] = "the centre of the estimates of the subsets, each coordinate"
 
     n_records: int
     dimension: int

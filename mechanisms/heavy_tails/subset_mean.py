@@ -50,6 +50,7 @@ class SubsetMean:
     """
 
     name: ClassVar[str] = "subset-mean"
+    noised: ClassVar[str] = "the mean of the estimates of the subsets, each coordinate"
 
     n_records: int
     dimension: int

@@ -41,6 +41,7 @@ class TrimmedMean:
 
     family: ClassVar[Family] = Family.MEAN
     name: ClassVar[str] = "trimmed-mean"
+    noised: ClassVar[str] = "the trimmed mean of each column"
 
     dimension: int
     trimming: Trimming

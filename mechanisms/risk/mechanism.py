@@ -130,7 +130,8 @@ class RiskMechanism(ABC):
     rows that determines its noise; and its requirements: ``takes_steps`` (their number can be chosen),
     ``takes_set`` (otherwise the whole space alone), ``wants_bounded_set`` (with a default: ``default_set``),
     ``takes_l1`` (a penalty), ``convex_only`` (losses), with the mechanisms to use ``instead``; and
-    ``takes_classes``, whether one release with ``OneVsRestLoss`` has a model for each of several classes.
+    ``takes_classes``, whether one release with ``OneVsRestLoss`` has a model for each of several classes; and
+    ``takes_weights``, whether its proof holds for records with weights, which multiply their losses.
 
     Attributes:
         facts: public facts about the data.
@@ -150,6 +151,7 @@ class RiskMechanism(ABC):
     takes_l1: ClassVar[bool] = True
     convex_only: ClassVar[bool] = False
     takes_classes: ClassVar[bool] = False
+    takes_weights: ClassVar[bool] = False
     instead: ClassVar[str] = "use dp-pgd"
 
     facts: RiskFacts
@@ -254,6 +256,7 @@ class RiskMechanism(ABC):
             f"needs a bounded set, got {kind}": cls.wants_bounded_set and math.isinf(convex_set.radius),
             f"takes no l1 penalty, got {regularizer.l1:g}": regularizer.l1 > 0 and not cls.takes_l1,
             f"needs a convex loss, {loss} is not": cls.convex_only and not facts.loss.convex,
+            "takes no weights of records": facts.weighted and not cls.takes_weights,
         }
         return [reason for reason, holds in reasons.items() if holds]
 

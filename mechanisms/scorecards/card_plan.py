@@ -199,7 +199,7 @@ def plan_card(
         check_calibration(calibration, name, ("sound",))
         facts = CardFacts.of(schema, n_records, seeded_lattice(lattice, schema), costs, most, required)
         check_scores(schema, facts.lattice)
-        solver = None if facts.program is None else _solver(card_solver)
+        solver = None if facts.program is None else solver_of(card_solver)
         seeded = SeededScorecard.plan(facts, epsilon=epsilon, delta=delta, solver=solver)
         if seeded.means is not None:
             reason += "; at this budget means of the numbers come first, and say in what units to read them"
@@ -210,7 +210,7 @@ def plan_card(
     if inside and not kind.takes_constraints:
         raise InvalidInputError(_unconstrained(name, inside))
     weights = as_lattice(lattice, kind, schema.n_features)
-    weights = constrained_domain(weights, schema, inside, _solver(card_solver)) if inside else weights
+    weights = constrained_domain(weights, schema, inside, solver_of(card_solver)) if inside else weights
     check_scores(schema, weights)
     bound = {} if costs.largest == 1 else {"loss_bound": costs.largest}
     plan = kind.plan(
@@ -260,7 +260,7 @@ def _fitting(
     )
 
 
-def _solver(given: str | ProgramOracle) -> ProgramOracle:
+def solver_of(given: str | ProgramOracle) -> ProgramOracle:
     """Return the solver of nearest cards."""
     check_type(given, str | ProgramOracle, "card_solver must be a name or a ProgramOracle")
     return program_oracle(given) if isinstance(given, str) else given

@@ -86,7 +86,7 @@ class NearestCards:
 
     def blank(self) -> tuple[IntArray, IntArray]:
         """Return cards and intercepts of the shapes that ``cards`` has, without a model."""
-        return self._with_intercepts([self._card(self.first, 0.0)] * len(self.scales))
+        return self._with_intercepts([self.card(self.first, 0.0)] * len(self.scales))
 
     def cards(self, weights: Floats, watch: Watch) -> tuple[IntArray, IntArray]:
         """Return the nearest feasible cards of a model's weights, and a grid of intercepts for each.
@@ -103,17 +103,17 @@ class NearestCards:
             UnfinishedBuildError: the clock stopped.
         """
         d = len(self.program.low)
-        real = self._centred(weights)
-        largest = self._largest_scale(real)
+        real = self.centred(weights)
+        largest = self.largest_scale(real)
         own, found = Limits(seconds=_SECONDS).start(), []
         for k, factor in enumerate(self.scales):
             program = self.program.near(factor * largest * real[:d])
             points = self._solve(program, watch, own, len(self.scales) - k)
             shift = float(np.sum(program.shifts(points))) / GRID
-            found.append(self._card(points, factor * largest * real[-1] - shift))
+            found.append(self.card(points, factor * largest * real[-1] - shift))
         return self._with_intercepts(found)
 
-    def _centred(self, weights: Floats) -> Floats:
+    def centred(self, weights: Floats) -> Floats:
         """Return the weights with the levels of each column about 0; the intercept takes the shift."""
         real = np.array(weights, dtype=np.float64)
         if self.facts.intercept:
@@ -148,7 +148,8 @@ class NearestCards:
             return self.first
         return point
 
-    def _card(self, points: IntArray, base: float) -> IntArray:
+    def card(self, points: IntArray, base: float) -> IntArray:
+        """Return a card with its intercept, rounded and within its bounds."""
         if not self.facts.intercept:
             return points
         low, high = int(self.facts.lattice.low[-1]), int(self.facts.lattice.high[-1])
@@ -160,7 +161,7 @@ class NearestCards:
             return found, found[:, -1:]
         return found, np.stack([intercepts(card, self.facts) for card in found])
 
-    def _largest_scale(self, weights: Floats) -> float:
+    def largest_scale(self, weights: Floats) -> float:
         """Return the largest scale at which the columns fit their bounds, and all together the totals.
 
         Columns whose own points are declared are clipped to them; they do not change the scale of others.

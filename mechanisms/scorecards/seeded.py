@@ -77,7 +77,7 @@ class SeededScorecard:
     together are sqrt(mu_0^2 + mu_1^2)-GDP, which replaces mu above. The running time of the choice depends
     only on the number of records, features and cards, and the linear model's solver stops after a public
     number of passes. If the model is one release of noisy moments, the share of positives that they hold is
-    released, too, by post-processing.
+    released, too, by post-processing; so are the weights of the model, as composition is about both parts.
 
     An instance is a plan: noise and spend are fixed before data are read.
 
@@ -177,6 +177,11 @@ class SeededScorecard:
         return self.seed.noise_to_signal
 
     @property
+    def noised(self) -> str:
+        """The noised quantities: of the linear model, and the choice."""
+        return f"{self.seed.noised}; the choice among roundings"
+
+    @property
     def noise(self) -> dict[str, float]:
         """Public noise parameters of the linear model and of the choice."""
         return {**self.seed.noise, **self.choice.noise}
@@ -248,7 +253,14 @@ class SeededScorecard:
         oracle = within(clock, lambda: data.oracle.prepare(domain, self.choice.question))
         chosen = self.choice.release(oracle, source, clock.rest)
         spend = relying_on(spent(self, source), self, answering(data.oracle))
-        return Release(domain.card(chosen.point), spend, self.noise, oracle.name, share=model.share)
+        return Release(
+            domain.card(chosen.point),
+            spend,
+            self.noise,
+            oracle.name,
+            share=model.share,
+            weights=np.array(weights),
+        )
 
 
 def _blank_cards(facts: CardFacts, nearest: NearestCards | None) -> tuple[IntArray, IntArray]:

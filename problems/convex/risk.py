@@ -39,6 +39,7 @@ class RiskFacts:
         row_norm: the norm bound to which rows are clipped.
         norm: the norm that is clipped, "l2" or "linf".
         constant: the value of a constant last feature before clipping; 0 if there is none.
+        weighted: whether records have weights in [0, 1], which are private: then no sum of them is public.
     """
 
     n_records: int
@@ -47,6 +48,7 @@ class RiskFacts:
     row_norm: float = 1.0
     norm: RowNorm = "l2"
     constant: float = 0.0
+    weighted: bool = False
 
     def __post_init__(self) -> None:
         check_type(self.loss, Loss, "loss must be a Loss, such as LogisticLoss()")
@@ -151,6 +153,10 @@ class EmpiricalRisk:
     and predictions are then computed row by row, so that the result for a row does not depend on its
     position.
 
+    With ``weights`` v_i in [0, 1] it is (1/n) sum_i v_i phi(<a_i, w>, y_i), and a record is (a_i, y_i, v_i).
+    v phi has every property that ``facts`` state for phi: Lipschitz and smoothness constants, convexity,
+    range. So the sensitivities of ``facts`` hold also where a record's weight changes.
+
     Args:
         X: dense (rows, d) array or scipy.sparse matrix, rows >= 1, a record each unless there are counts.
             float32 and float64 are used as they are when C-contiguous (CSR without duplicates if sparse),
@@ -163,11 +169,15 @@ class EmpiricalRisk:
         constant: the value of the last feature, if it is the same in every row of X; 0 otherwise.
         counts: the number of records that each row stands for, shape (rows,); None: one each. With counts X
             is converted to float64, or is a ``CodedRows``.
+        weights: the weight of each record, in [0, 1], shape (rows,), without counts; None: one each.
 
     Raises:
         InvalidInputError: wrong shapes, no records, NaN or infinity, rows longer than 10^19 (float32) or
-            10^153 times ``row_norm``, labels that do not fit the loss, invalid counts.
+            10^153 times ``row_norm``, labels that do not fit the loss, invalid counts
+            or weights.
     """
+
+    weights: Vector | None = None
 
     def __init__(
         self,
@@ -179,6 +189,7 @@ class EmpiricalRisk:
         norm: RowNorm = "l2",
         constant: float = 0.0,
         counts: ArrayLike | None = None,
+        weights: ArrayLike | None = None,
     ) -> None:
         self.X = _in_memory(_matrix(X))
         self._counted = counts is not None
@@ -189,7 +200,9 @@ class EmpiricalRisk:
         rows, columns = self.X.shape
         self.counts = record_counts(counts, int(rows))
         n = int(np.sum(self.counts))
-        self.facts = RiskFacts(n, int(columns), loss, row_norm, norm, constant)
+        self.facts = RiskFacts(n, int(columns), loss, row_norm, norm, constant, weights is not None)
+        if weights is not None:
+            self.weights = self._checked_weights(weights)
         labels = loss.check_labels(y)
         if labels.shape != (rows,):
             raise InvalidInputError(f"expected labels of shape ({rows},), got {labels.shape}")
@@ -205,7 +218,15 @@ class EmpiricalRisk:
             return self
         f = self.facts
         X = self.X.astype(np.float64)
-        return EmpiricalRisk(X, self.y, f.loss, row_norm=f.row_norm, norm=f.norm, constant=f.constant)
+        return EmpiricalRisk(
+            X,
+            self.y,
+            f.loss,
+            row_norm=f.row_norm,
+            norm=f.norm,
+            constant=f.constant,
+            weights=self.weights,
+        )
 
     def value(self, w: ArrayLike) -> float:
         """F(w). Not private."""
@@ -305,7 +326,7 @@ class EmpiricalRisk:
         total = np.zeros((self.facts.dimension, self.facts.dimension))
         z = self.predictions(w)
         weights = self.facts.loss.curvature(z, self.y).astype(np.float64) * self._squares()
-        weights = weights * self.counts if self._counted else weights
+        weights = np.asarray(self._multiplied(slice(0, len(self.y)), weights), dtype=np.float64)
         if isinstance(self._rows, CodeRows):
             return self._rows.squares(weights)
         for b in self._blocks():
@@ -336,7 +357,7 @@ class EmpiricalRisk:
 
         X, y, scale = self._batch(records)
         z = predict_each(X, scale, self._point(w))
-        return _weighted_rows(X, scale * self.facts.loss.slope(z, y))
+        return _weighted_rows(X, scale * self._of_batch(records, self.facts.loss.slope(z, y)))
 
     def difference_sum(self, w: ArrayLike, anchor: ArrayLike, records: NDArray[np.int64]) -> Vector:
         """The sum, over some records, of gradient at w minus gradient at the anchor. Not private."""
@@ -345,7 +366,7 @@ class EmpiricalRisk:
         X, y, scale = self._batch(records)
         slope = self.facts.loss.slope
         z, before = (predict_each(X, scale, self._point(p)) for p in (w, anchor))
-        return _weighted_rows(X, scale * (slope(z, y) - slope(before, y)))
+        return _weighted_rows(X, scale * self._of_batch(records, slope(z, y) - slope(before, y)))
 
     def _batch(self, records: NDArray[np.int64]) -> tuple[Any, RealArray, RealArray]:
         """Rows, labels and scales of some records, in float64 whatever the data.
@@ -427,11 +448,36 @@ class EmpiricalRisk:
 
     def _sum(self, b: slice, values: RealArray) -> float:
         """The sum of per-record values over some rows, weighted by the record counts."""
-        return float(np.sum(self.counts[b] * values if self._counted else values))
+        return float(np.sum(self._multiplied(b, values)))
 
     def _add(self, total: Vector, b: slice, weights: RealArray) -> None:
         """total += sum of weights_i a_i over the records of some rows."""
-        self._rows.add(total, b, self._scale, self.counts[b] * weights if self._counted else weights)
+        self._rows.add(total, b, self._scale, self._multiplied(b, weights))
+
+    def _multiplied(self, b: slice, values: RealArray) -> RealArray:
+        """Per-record values of some rows times the record counts or the weights."""
+        if self.weights is not None:
+            return np.asarray(self.weights[b] * values, dtype=values.dtype)
+        return np.asarray(self.counts[b] * values) if self._counted else values
+
+    def _of_batch(self, records: NDArray[np.int64], values: RealArray) -> RealArray:
+        """Values of some records times their weights."""
+        return values if self.weights is None else np.asarray(self.weights[records] * values)
+
+    def _checked_weights(self, weights: ArrayLike) -> Vector:
+        """The weights, no larger than a bound below 1 that covers the rounding of products with them.
+
+        Raises:
+            InvalidInputError: weights beside counts, of another shape, or not in [0, 1].
+        """
+        found = as_reals(weights, f"weights of shape ({self.X.shape[0]},)").astype(np.float64)
+        if self._counted or found.shape != (self.X.shape[0],):
+            raise InvalidInputError(
+                f"weights are for records, not for counts of them: shape ({self.X.shape[0]},)"
+            )
+        if not np.all((found >= 0) & (found <= 1)):
+            raise InvalidInputError("weights of records must lie in [0, 1]")
+        return np.minimum(found, 1 - 2 * float(np.finfo(self.X.dtype).eps))
 
     def _lowered(self, w: ArrayLike) -> RealArray:
         return self._point(w).astype(self.X.dtype)

@@ -235,15 +235,19 @@ predict card.json t.csv --output pipe | that is no regular file
 predict card.json t.csv --output no/p.csv | its folder does not exist
 calibrate | Missing argument
 calibrate magic --epsilon 1 | unknown mechanism 'magic'
-calibrate auto --epsilon 1 --dimension 3 | unknown mechanism 'auto'
-calibrate seeded --epsilon 1 --dimension 3 | unknown mechanism 'seeded'
+calibrate auto --epsilon 1 --dimension 3 | needs --records
+calibrate seeded --epsilon 1 --dimension 3 | needs --records
+calibrate seeded --epsilon 1 --dimension 1 --records 9 | --dimension 2 or more
+calibrate seeded --epsilon 1 --dimension 3 --records 9 --radius 2 | does not depend on --radius
 calibrate opdisc --epsilon 1 --dimension 3 | needs --delta
 calibrate opdisc --epsilon 1 --delta 1e-6 | needs --dimension
 calibrate opdisc --epsilon 1 --delta 1e-6 --dimension 0 | --dimension must be >= 1
 calibrate opdisc --epsilon 1 --delta 1e-6 --dimension 3 --radius -1 | --radius must be > 0
 calibrate opdisc --epsilon 1 --delta 2 --dimension 3 | delta must satisfy
 calibrate exponential --epsilon 1 --delta 1e-6 | does not depend on --delta
-calibrate exponential --epsilon 1 --records 5 | --records belongs to linear models
+calibrate exponential --epsilon 1 --records 0 | --records must be >= 1
+calibrate dp-gd --epsilon 1 --dimension 3 --records 50 --moment 2 | belongs to robust-mean
+calibrate trimmed-gd --epsilon 1 --dimension 3 --records 50 --range x | --range must be LOW:HIGH
 calibrate rspm --epsilon 1 --delta 1e-6 | needs --dimension or --separators
 calibrate rspm --epsilon 1 --delta 1e-6 --separators 0 | --separators must be >= 1
 calibrate rspm-laplace --epsilon 1 --dimension 3 --calibration printed | calibration(s) sound

@@ -18,6 +18,7 @@ from privopt.experiments import (
     questions,
     schemas,
     scorecards,
+    tuning,
     wide_tables,
 )
 from privopt.mechanisms.estimators.expected_auc import AucCurve
@@ -44,6 +45,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "tree-questions": lambda: questions.page(results("tree-questions")),
     "learned-schemas": lambda: schemas.page(results("schema-ranks"), results("schema-cards")),
     "scorecards": lambda: scorecards.page(results("scorecards"), "", ""),
+    "tuning": lambda: tuning.page(results("tuning")),
     "wide-tables": lambda: wide_tables.page(results("wide-tables")),
 }
 

@@ -31,6 +31,8 @@ from privopt.experiments.reproduce import (
     wang_chen_xu2019_population,
     wang_chen_xu2019_risk,
     wang_xiao2020,
+    wang_xiao2020_means,
+    wang_xiao2020_risk,
     wang_xu2019,
     wang_xu2019_table1,
 )
@@ -48,6 +50,7 @@ from privopt.oracles.task import Task
 from privopt.problems.convex.losses import LogisticLoss, SigmoidLoss
 from privopt.problems.convex.regularizers import ridge
 from privopt.problems.convex.risk import RiskFacts
+from privopt.problems.convex.unclipped import PLAIN_SQUARES, UnclippedRisk
 from privopt.problems.discrete.halfspace import ZeroOneHalfspace
 from privopt.problems.discrete.lattice import IntegerLattice
 from privopt.problems.discrete.objective import UNIT, Perturbation
@@ -105,14 +108,19 @@ def test_every_figure_is_what_its_name_says() -> None:
         reproduction("figure 7")
 
 
+QUICK = {("neel2020-opsamp", "OPDisc", 100.0)}
+
+
 @pytest.mark.parametrize("name", FIGURES)
 def test_what_the_page_shows_is_measured_again(name: str) -> None:
-    """The first cell of a figure, within the spread of the runs that the documentation holds."""
+    """One cell of a figure, within the spread of the runs that the documentation holds."""
     figure = reproduction(name)
     if figure.measured_by is not None:
         pytest.skip("draws what another figure measured")
     shown = figure.study(True).kept(DOCS / "figures").frame
-    cell = figure.cells(True)[0]
+    measured = figure.cells(True)
+    # The first, or where the first takes long a curve that does not.
+    cell = next((c for c in measured if (name, c.curve, c.level) in QUICK), measured[0])
     again = pd.DataFrame([Line.of(cell, point) for point in figure.compute(cell, True)])
     keys = ["panel", "curve", "level", "measure", "at"]
     both = {
@@ -400,9 +408,18 @@ def _descended(kind: str) -> pd.DataFrame:
             excess = cell.level**-2.1 * (1 if named else 3) * math.exp(0.01 * rng.normal())
             start = 1e-20 if kind == "shuffled" else 10.0
             excess = {"constant": start, "without noise": 1e-15}.get(kind, excess)
-            slope = 0 if kind in ("constant", "without noise") else -0.6
+            slope = (
+                0 if kind in ("constant", "without noise") else 0.2 if cell.panel == fig.FEATURES else -0.6
+            )
             gradient = cell.level**slope * math.exp(0.01 * rng.normal())
-            values = {fig.EXCESS: excess, fig.START: start, fig.GRADIENT: gradient, fig.BOUND: 1.5 * excess}
+            steep = {"constant": 0.9 * gradient, "shuffled": 1e-9}.get(kind, 1e3)
+            values = {
+                fig.STEEP: steep,
+                fig.EXCESS: excess,
+                fig.START: start,
+                fig.GRADIENT: gradient,
+                fig.BOUND: 1.5 * excess,
+            }
             if kind == "constant":
                 values[fig.BOUND] = 0.5 * start
             lines += [Line.of(cell, Point(run, cell.level, m, v)) for m, v in values.items()]
@@ -414,7 +431,8 @@ def test_verdicts_on_the_lojasiewicz_condition_are_earned() -> None:
     assert {v.agreement for v in fig.verdicts(_descended("as claimed"))} == {Agreement.YES, Agreement.HOLDS}
     constant = {v.agreement for v in fig.verdicts(_descended("constant"))}
     assert constant == {Agreement.NO, Agreement.FAILS}
-    shuffled = [v for v in fig.verdicts(_descended("shuffled")) if "within" in v.claim or "ahead" in v.claim]
+    vague = ("within", "ahead", "6.3")
+    shuffled = [v for v in fig.verdicts(_descended("shuffled")) if any(part in v.claim for part in vague)]
     assert {v.agreement for v in shuffled} == {Agreement.NO, Agreement.FAILS}
     quiet = [v for v in fig.verdicts(_descended("without noise")) if "falls" in v.claim]
     assert {v.agreement for v in quiet} == {Agreement.NO}
@@ -519,6 +537,106 @@ def test_verdicts_on_local_minima_are_earned() -> None:
     assert {v.agreement for v in verdicts(_searches(0.0, 0.0, 0.0))} == {Agreement.NO}
     lying = [v for v in verdicts(_searches(1.0, 1.0, 0.0)) if "left" not in v.claim]
     assert {v.agreement for v in lying} == {Agreement.NO}
+
+
+def _means(kind: str) -> pd.DataFrame:
+    """Return errors of private means as Theorems 3 and 6 bound them, of a constant, or without noise."""
+    fig = wang_xiao2020_means
+    rng = np.random.default_rng(11)
+    lines = []
+    for cell in fig.cells(True):
+        n, epsilon = (cell.level, 1.0) if cell.panel == fig.RECORDS else (fig._MIDDLE, cell.level)
+        stays = kind == "without noise"  # the error of sampling is left
+        for run in range(4):
+            error = n**-0.55 * (1.0 if stays else epsilon**-0.9) * math.exp(0.01 * rng.normal())
+            if kind == "constant" or cell.curve == fig.CONSTANT_TRIM:
+                error = fig.MEAN
+            lines.append(Line.of(cell, Point(run, cell.level, fig.ERROR, error)))
+        if cell.curve in (fig.PRINTED, fig.BALANCED):
+            lines.append(Line.of(cell, Point(0, cell.level, fig.BOUND, 2 * n**-0.5 / epsilon)))
+    return pd.DataFrame(lines)
+
+
+def test_verdicts_on_means_are_earned() -> None:
+    """A constant agrees with nothing, a mean without noise with no dependence on ε."""
+    fig = wang_xiao2020_means
+    found = {kind: fig.verdicts(_means(kind)) for kind in ("claimed", "constant", "without noise")}
+    right = [v.agreement for v in found["claimed"] if not v.reason]
+    assert right == [*[Agreement.YES] * 5, *[Agreement.HOLDS] * 3]
+    assert [v.agreement for v in found["claimed"] if v.reason] == [Agreement.NO]  # Algorithm 2 as printed
+    assert {v.agreement for v in found["constant"]} == {Agreement.NO, Agreement.FAILS}
+    costs = [v.agreement for v in found["without noise"] if "like 1 / ε" in v.claim]
+    assert costs == [Agreement.NO, Agreement.NO, Agreement.FAILS]
+
+
+def test_the_mean_of_the_printed_algorithm_keeps_its_noise_as_n_grows() -> None:
+    """The middle half of sinh(Y) S / s is that of 0.674: S is (b - a) e^(-m t), once n hides the range."""
+    fig = wang_xiao2020_means
+    for n in (2_000, 50_000):
+        x = np.random.default_rng(n).uniform(-1, 1, n)
+        found = [fig.printed_mean(x, 1.0, np.random.default_rng(k)) for k in range(400)]
+        least = math.exp(-10 / 16) * 4 * 4 * math.sinh(0.674)
+        inside = np.mean(np.abs(found) < least)
+        assert abs(inside - 0.5) < 6 * math.sqrt(0.25 / 400)
+
+
+def _centred(kind: str) -> pd.DataFrame:
+    """Return risks of Theorems 2 and 8 as bounded, of a constant, without noise or on shuffled labels."""
+    fig = wang_xiao2020_risk
+    rng = np.random.default_rng(12)
+    powers = {t.panel(s): (s.bound * (1.1 if s.falls else 0.9), s.of) for t in fig.THEOREMS for s in t.scans}
+    lines = []
+    for cell in fig.cells(True):
+        power, of = powers.get(cell.panel, (0.0, "n"))
+        quiet = kind == "without noise" and of in ("ε", "L(w*)")
+        start = 1e-30 if kind == "shuffled" else 1e30
+        for run in range(3):
+            excess = cell.level**power * math.exp(0.01 * rng.normal())
+            excess = start if kind == "constant" else 1.0 if quiet else excess
+            lines += [
+                Line.of(cell, Point(run, cell.level, m, v))
+                for m, v in ((fig.EXCESS, excess), (fig.START, start))
+            ]
+    return pd.DataFrame(lines)
+
+
+def test_verdicts_on_the_risk_of_a_centre_and_of_a_convex_descent_are_earned() -> None:
+    fig = wang_xiao2020_risk
+    claimed = fig.verdicts(_centred("claimed"))
+    assert {v.agreement for v in claimed[:-1]} == {Agreement.YES, Agreement.HOLDS}
+    assert claimed[-1].agreement is Agreement.NO  # what is left where L(w*) = 0
+    assert claimed[-1].reason
+    for kind in ("constant", "shuffled"):
+        assert {v.agreement for v in fig.verdicts(_centred(kind))} == {Agreement.NO, Agreement.FAILS}
+    quiet = [v for v in fig.verdicts(_centred("without noise")) if "1 / ε" in v.claim or "L(w*)," in v.claim]
+    assert len(quiet) == 4
+    assert {v.agreement for v in quiet} == {Agreement.NO, Agreement.FAILS}
+    frame = _centred("claimed")
+    exact = frame.assign(value=frame["value"].where(frame["panel"] != fig.SILENT, 0.0))
+    assert fig.verdicts(exact)[-1].agreement is Agreement.YES
+
+
+def test_problems_of_the_two_theorems_are_those_of_their_proofs() -> None:
+    """Labels have the stated variance, subsets beyond half of all count for 1/n, T is that of the theorem."""
+    fig = wang_xiao2020_risk
+    eight = fig.THEOREMS[0]
+    spectrum, weights = fig.problem(eight, 16)
+    assert weights @ weights == pytest.approx(1.0)
+    X, y = fig.records(200_000, spectrum, weights, 0.4, 0)
+    residual = y - X @ weights  # its fourth moment is 114 times the squared variance
+    assert residual.var() == pytest.approx(0.4, abs=6 * 0.4 * math.sqrt(113 / 200_000))
+    assert np.var(X, axis=0) == pytest.approx(spectrum, rel=6 * math.sqrt(2 / 200_000))
+    assert fig.least_squares(X, X @ weights) == pytest.approx(weights)
+    plan = fig.centre_plan(10_000, 2, 2.0)
+    assert math.exp(-plan.decay * (plan.subsets - plan.subsets / 2)) <= 1 / 10_000
+    log = math.log(1e6)
+    tilde = (math.sqrt(log + 1) - math.sqrt(log)) ** 2
+    assert fig.printed_steps(10**6, 4, 1.0) == round((1000 * math.sqrt(tilde) / 4) ** (2 / 3))
+    shuffled = np.random.default_rng(0).permutation(y)
+    plan = fig._plan(eight, fig.BALANCED, 200_000, 16, 1.0, 0.4)
+    for labels, better in ((y, True), (shuffled, False)):
+        w = plan.release(UnclippedRisk(X, labels, PLAIN_SQUARES), NoiseSource(insecure_seed=0)).point
+        assert bool(spectrum @ (w - weights) ** 2 < spectrum @ weights**2) is better
 
 
 @dataclass(frozen=True)

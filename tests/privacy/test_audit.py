@@ -501,6 +501,7 @@ def test_every_mechanism_has_an_audit_and_a_mutant() -> None:
         "subset-mean",
         "evaluation",
         "regression-evaluation",
+        "regression-comparison",
         "prevalence",
         "number-means",
         "tree",
@@ -530,7 +531,8 @@ def test_every_mechanism_has_an_audit_and_a_mutant() -> None:
 # whose batch differences are large has full gradients that are not.
 SHARES = {
     "exponential": 0.87, "permute-and-flip": 0.97, "rspm-laplace": 0.99, "rspm": 0.91, "opdisc": 0.71,
-    "evaluation": 0.99, "regression-evaluation": 0.98, "tree": 0.81, "rule-list": 0.81,
+    "evaluation": 0.99,
+    "regression-evaluation": 0.98, "regression-comparison": 0.99, "tree": 0.81, "rule-list": 0.81,
     "leaf-histogram": 0.99,
     # The bound takes the worst run for both of its factors, which no run with Laplace noise attains at once.
     "private-selection": 0.78,
@@ -608,6 +610,7 @@ SLIGHT = {"dp-svrg++", "sufficient-statistics", "learn-schema"}
         "sufficient-statistics",
         "evaluation",
         "regression-evaluation",
+        "regression-comparison",
         "tree",
         "rule-list",
         "leaf-histogram",

@@ -14,6 +14,7 @@ from privopt.experiments import errata
 from privopt.mechanisms.audit.claims import audit_claim
 from privopt.mechanisms.audit.heavy_tails import printed_scale
 from privopt.mechanisms.heavy_tails.arsinh_noise import ArsinhNoise
+from privopt.mechanisms.heavy_tails.sample_aggregate import SampleAggregate
 from privopt.mechanisms.heavy_tails.trimming import Trimming, smooth_sensitivity
 
 PAGE = Path(errata.__file__).parent / "docs" / "errata.md"
@@ -21,7 +22,7 @@ PAGE = Path(errata.__file__).parent / "docs" / "errata.md"
 
 # Table 6 searches over convolutions of loss distributions, which takes a minute.
 @pytest.mark.parametrize(
-    "number", [1, 2, 3, 4, 5, pytest.param(6, marks=pytest.mark.slow), 7, 8, 9, 10, 11, 12]
+    "number", [1, 2, 3, 4, 5, pytest.param(6, marks=pytest.mark.slow), 7, 8, 9, 10, 11, 12, 13, 14]
 )
 def test_page_shows_the_computed_table(number: int) -> None:
     shown = errata.DEMONSTRATIONS[number - 1]()
@@ -30,6 +31,32 @@ def test_page_shows_the_computed_table(number: int) -> None:
     section = text[text.index(f"## {number}. ") : text.index("## References")].split("\n## ")[0]
     assert shown.title.lower() in section.lower()
     assert shown.markdown() in section
+
+
+def test_least_noise_of_the_printed_trimmed_mean_is_that_of_its_law() -> None:
+    """Quadrature of sinh over the normal law, and the m that the table says is enough and no larger."""
+    y, weights = np.polynomial.hermite_e.hermegauss(60)
+    deviation = math.sqrt(float(np.sum(weights * np.sinh(y) ** 2)) / math.sqrt(2 * math.pi))
+    for epsilon, m in ((0.5, 0), (0.5, 40), (1.0, 10)):
+        printed = math.exp(-m * epsilon**2 / 16) / (epsilon / 4) * deviation
+        assert errata.least_trimming_noise(epsilon, m) == pytest.approx(printed, rel=1e-9)
+    enough = int(errata.a_trim_that_does_not_grow().rows[-1][-1].replace(",", ""))
+    assert errata.least_trimming_noise(1.0, enough) <= 1e-3 < errata.least_trimming_noise(1.0, enough - 1)
+
+
+def test_a_scale_that_is_0_on_one_data_set_is_not_smooth() -> None:
+    """Walk from equal answers to spread ones, one at a time: the scale grows by e^beta at most."""
+    plan = SampleAggregate.plan(10_000, 1, subsets=400, radius=1.0, epsilon=4.0, delta=0.05)
+    growth = (plan.averaged + 1) / (plan.averaged - 1) * math.exp(plan.decay)
+    answers = np.zeros((400, 1))
+    scale = plan.centre(answers)[1]
+    assert scale > 0
+    for k in range(400):
+        answers[k] = 2 * k / 399 - 1
+        moved = plan.centre(answers)[1]
+        assert moved <= growth * scale * (1 + 1e-8)
+        scale = moved
+    assert scale > 1  # from a trace to the width of the ball, in steps of e^beta
 
 
 def test_accelerated_recursion_is_that_of_the_listing() -> None:

@@ -10,6 +10,7 @@ import pytest
 from privopt.mechanisms import NoiseSource
 from privopt.mechanisms.evaluation.bins import ScoreBins
 from privopt.mechanisms.evaluation.histogram import HistogramPlan
+from privopt.mechanisms.evaluation.residuals import ResidualPlan
 from privopt.mechanisms.heavy_tails.robust_mean import RobustMean
 from privopt.mechanisms.heavy_tails.sample_aggregate import SampleAggregate
 from privopt.mechanisms.heavy_tails.trimmed_mean import TrimmedMean
@@ -20,6 +21,10 @@ def histogram(source: NoiseSource) -> np.ndarray:
     plan = HistogramPlan.plan(ScoreBins((0.0,)), epsilon=0.5)
     scores = np.repeat([-1.0, 1.0], 50)
     return plan.release(scores, np.arange(100) % 2 == 0, source).counts.ravel()
+
+
+def residuals(source: NoiseSource) -> np.ndarray:
+    return ResidualPlan.plan((-1.0, 1.0), epsilon=0.5).release(np.zeros(9), np.zeros(9), source).sums
 
 
 def prevalence(source: NoiseSource) -> np.ndarray:
@@ -44,7 +49,7 @@ def trimmed(source: NoiseSource) -> np.ndarray:
 
 
 @pytest.mark.parametrize(
-    "release", [histogram, prevalence, aggregate, robust, trimmed], ids=lambda f: f.__name__
+    "release", [histogram, residuals, prevalence, aggregate, robust, trimmed], ids=lambda f: f.__name__
 )
 def test_numbers_released_together_differ_by_noise(release: object) -> None:
     source = NoiseSource(insecure_seed=4)

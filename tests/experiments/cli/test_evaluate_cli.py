@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 from privopt.experiments.cli.main import app
 from privopt.mechanisms import PrivateLinearRegression, PrivateLogisticRegression, PrivateSigmoidClassifier
 from privopt.problems import Categorical, InvalidInputError, Numeric, Schema
+from privopt.problems.errors import SchemaError
 
 SCHEMA = Schema([Numeric("age", 0, 100, step=10), Categorical("smoker", ["no", "yes"])], intercept=True)
 
@@ -75,6 +76,23 @@ def test_evaluate_prints_errors_of_a_regression_with_intervals_and_books_them(cl
     assert "clipped to -1 to 1" in wider
     with pytest.raises(InvalidInputError, match="label_range is for regressions"):
         run("evaluate", clinic / "model.json", *words[2:], "--epsilon", 1, "--label-range", "0:1")
+
+
+def test_evaluate_against_another_model_prints_their_differences(clinic: Path) -> None:
+    frame = pd.read_csv(clinic / "clinic.csv")
+    other = Schema([Numeric("age", 0, 100, step=10)], intercept=True)
+    model = PrivateLogisticRegression(5.0, schema=other, classes=("0", "1"), insecure_seed=0)
+    model.fit(frame, frame["state"].astype(str)).save(clinic / "other.json")
+    words = ("evaluate", clinic / "model.json", "--against", clinic / "other.json", "--target", "state")
+    data = ("--data", clinic / "clinic.csv", "--epsilon", 2, "--json", clinic / "out.json")
+    text = run(*words, *data)
+    for part in ("first minus second", "difference of balanced accuracy", "epsilon = 2"):
+        assert part in text
+    found = json.loads((clinic / "out.json").read_text())["metrics"]["difference of accuracy"]
+    assert 0 < found["low"] < found["value"] < found["high"]  # the other does not know who smokes
+    frame[["smoker", "state"]].to_csv(clinic / "narrow.csv", index=False)
+    with pytest.raises(SchemaError, match="age"):
+        run(*words, "--data", clinic / "narrow.csv", "--epsilon", 1)
 
 
 def test_evaluate_refuses_what_it_cannot_evaluate(clinic: Path) -> None:
@@ -185,11 +203,20 @@ def test_a_card_is_printed_in_four_ways(clinic: Path) -> None:
     assert "From 900 records. If any of them were training records of the card" in page
     assert "the two add up" in page
     assert "<h1>Who is ill?</h1>" in page
+    assert "| distance to the model |" in run("card", card, "--several", 3)
+    run("card", card, "--several", 3, "--gap", 0.5, "--output", clinic / "choice.html", "--title", "Which?")
+    assert "<h1>Which?</h1>" in (clinic / "choice.html").read_text()
+    run("card", card, "--several", 3, "--output", clinic / "choice.json")
+    assert len(json.loads((clinic / "choice.json").read_text())["cards"]) >= 2
     for words, reason in (
         (("--output", clinic / "card.pdf"), "must end in"),
         (("--title", "x"), "--title belongs"),
         (("--output", clinic / "card.sql", "--no-negative-points"), "does not apply to .sql"),
         (("--output", clinic / "card.html", "--evaluation", card), "did not write that"),
+        (("--several", 3, "--no-negative-points"), "--several goes with"),
+        (("--several", 3, "--output", clinic / "card.sql"), "--several goes with"),
+        (("--several", 1), "several cards are 2 or more"),
+        (("--gap", 0.2), "--gap belongs to --several"),
     ):
         with pytest.raises(InvalidInputError, match=reason):
             run("card", card, *words)

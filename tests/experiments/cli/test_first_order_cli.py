@@ -356,7 +356,6 @@ def test_targets_that_do_not_fit_the_loss_get_one_line(privopt: Command) -> None
         (("calibrate", "dp-gd", "--calibration", "printed"), "--calibration belongs to scorecards"),
         (("calibrate", "dp-gd", "--label-range", "0:5"), "--label-range belongs to regression"),
         (("calibrate", "opdisc", "--delta", 1e-6, "--set", "l2:3"), "belongs to linear models"),
-        (("calibrate", "opdisc", "--delta", 1e-6, "--records", 100), "--records belongs to linear models"),
         ((*FIT[:-1], "--loss", "squared", "--classes", "a,b"), "--classes belongs to classification"),
     ],
 )

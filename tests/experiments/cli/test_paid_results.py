@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -28,8 +29,9 @@ pytestmark = pytest.mark.skipif(os.name == "nt", reason="forks; /dev/full")
 # One import, then a fork for every case: its standard output is a pipe that nobody reads, a device that is
 # full, or closed; the same for standard error, where asked.
 PROGRAM = """
-import json, os, resource, sys
+import gc, json, os, resource, sys
 import privopt.experiments.cli.estimate, privopt.experiments.cli.evaluate, privopt.experiments.cli.fit
+import privopt.mechanisms.heavy_tails.subset_mean, privopt.problems.convex.passes, typer._adapters
 from privopt.experiments.cli.main import main
 
 def broken(kind):
@@ -39,6 +41,7 @@ def broken(kind):
     os.close(reader)
     return writer
 
+gc.freeze()  # what was imported is not gone through in every fork
 for line in sys.stdin:
     case = json.loads(line)
     child = os.fork()
@@ -89,16 +92,24 @@ def program() -> Iterator[Any]:
         yield run
 
 
-@pytest.fixture
-def clinic(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a table, its schema and a model of it."""
+    folder = tmp_path_factory.mktemp("table")
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"age": rng.integers(0, 101, 300), "smoker": rng.choice(["no", "yes"], 300)})
     frame["state"] = np.where((frame["smoker"] == "yes") & (frame["age"] > 30), "yes", "no")
-    frame.to_csv(tmp_path / "clinic.csv", index=False)
+    frame.to_csv(folder / "clinic.csv", index=False)
     schema = Schema(COLUMNS, intercept=True)
-    (tmp_path / "schema.json").write_text(json.dumps(schema.to_dict()))
+    (folder / "schema.json").write_text(json.dumps(schema.to_dict()))
     model = PrivateHalfspaceClassifier(5.0, schema=schema, classes=("no", "yes"), insecure_seed=0)
-    model.fit(frame[["age", "smoker"]], frame["state"]).save(tmp_path / "model.json")
+    model.fit(frame[["age", "smoker"]], frame["state"]).save(folder / "model.json")
+    return folder
+
+
+@pytest.fixture
+def clinic(table: Path, tmp_path: Path) -> Path:
+    shutil.copytree(table, tmp_path, dirs_exist_ok=True)
     (tmp_path / "tmp").mkdir()
     Ledger.create(tmp_path / "ledger", 1.0, 0.1)
     return tmp_path

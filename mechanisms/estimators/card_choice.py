@@ -1,0 +1,132 @@
+"""Several cards of one private model side by side: Markdown, JSON and a page, for people to choose from."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from html import escape
+from importlib import resources
+from string import Template, ascii_uppercase
+from typing import Any
+
+from privopt.mechanisms.estimators.card import Card, CardColumn, markdown_cell, number
+from privopt.mechanisms.estimators.page import breakable, for_experts, promises
+
+# Advice of every output: looking at records again is what would cost.
+ADVICE = (
+    "All of these cards follow from one private model, so any of them may be chosen for its meaning: which "
+    "questions it asks, and how easily its points add up. The first was chosen by the records, privately; "
+    "the others are near the same model, and no more accurate on average. Trying them on records again to "
+    "choose one is not covered by the guarantee: that needs a budget of its own (privopt evaluate)."
+)
+
+
+@dataclass(frozen=True)
+class CardChoice:
+    """Cards near one private model, the released one first.
+
+    Attributes:
+        cards: the cards, without risks, which are those of the released card alone.
+        distances: of each to the model, as a share of that of a card without points.
+        left_out: the column that each leaves out on purpose, for people, or "".
+    """
+
+    cards: tuple[Card, ...]
+    distances: tuple[float, ...]
+    left_out: tuple[str, ...]
+
+    @property
+    def letters(self) -> tuple[str, ...]:
+        """A letter, or a number, for each card."""
+        many = len(self.cards) > len(ascii_uppercase)
+        return tuple(str(k + 1) if many else ascii_uppercase[k] for k in range(len(self.cards)))
+
+    def facts(self) -> list[tuple[str, ...]]:
+        """Return lines that compare the cards: a name, then a text for each."""
+        cards = self.cards
+        return [
+            ("columns", *(str(len(card.columns)) for card in cards)),
+            ("leaves out", *(name or "\N{EN DASH}" for name in self.left_out)),
+            ("distance to the model", *(f"{distance:.0%}" for distance in self.distances)),
+            ("start with", *(number(card.base) for card in cards)),
+            ("points from", *(number(card.reach[0]) for card in cards)),
+            ("points to", *(number(card.reach[1]) for card in cards)),
+            (f"{cards[0].names[1]} at", *(card.enough for card in cards)),
+        ]
+
+    def lines(self) -> Iterator[tuple[str, ...]]:
+        """Yield a column, a level, and its points on each card, for columns with points on any of them."""
+        found: dict[str, list[CardColumn | None]] = {}
+        for k, card in enumerate(self.cards):
+            for column in card.columns:
+                found.setdefault(column.shown, [None] * len(self.cards))[k] = column
+        for name, columns in found.items():
+            points = [{} if column is None else dict(column.lines()) for column in columns]
+            levels = dict.fromkeys(level for own in points for level in own)
+            for level in levels:
+                yield (name, level, *(own.get(level, "0") for own in points))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a dictionary for JSON."""
+        rows = zip(self.cards, self.distances, self.left_out, strict=True)
+        return {
+            "advice": ADVICE,
+            "cards": [{**card.to_dict(), "distance": d, "left_out": name} for card, d, name in rows],
+        }
+
+    def to_markdown(self) -> str:
+        """Return the comparison as tables in Markdown."""
+        heads = " | ".join(self.letters)
+        aligned = "|".join(["---:"] * len(self.cards))
+        found = [ADVICE, "", f"| | {heads} |", f"|---|{aligned}|"]
+        found += [f"| {' | '.join(map(markdown_cell, line))} |" for line in self.facts()]
+        found += ["", f"| column | level | {heads} |", f"|---|---|{aligned}|"]
+        found += [f"| {' | '.join(map(markdown_cell, line))} |" for line in self.lines()]
+        if self.cards[0].constrained:
+            found += ["", markdown_cell(self.cards[0].constrained)]
+        found += ["", f"Privacy: {markdown_cell(str(self.cards[0].spend))}, for all cards together."]
+        return "\n".join(found) + "\n"
+
+    def _repr_html_(self) -> str:
+        """Return the tables for notebooks."""
+        return _table(("", *self.letters), self.facts()) + _table(
+            ("column", "level", *self.letters), self.lines()
+        )
+
+
+def choice_page(choice: CardChoice, *, title: str = "") -> str:
+    """Render several cards side by side as HTML. Post-processing: no privacy cost.
+
+    Args:
+        choice: the cards.
+        title: a heading; by default the name of the positive class.
+    """
+    files = resources.files("privopt.mechanisms.estimators")
+    first = choice.cards[0]
+    return Template((files / "card_choice.html").read_text("utf-8")).substitute(
+        title=escape(title or f"Scorecards to choose from: {first.names[1]}"),
+        style=(files / "page.css").read_text("utf-8"),
+        advice=escape(ADVICE),
+        facts=_table(("", *choice.letters), choice.facts()),
+        points=_table(("column", "level", *choice.letters), choice.lines()),
+        constrained=f'<p class="note">{escape(first.constrained)}</p>' if first.constrained else "",
+        promises="\n".join(
+            f"<li>{escape(line)}</li>" for line in promises(first.spend, first.n_records, None, False)
+        ),
+        spend=escape(for_experts(first.spend, {"cards": json.dumps(choice.to_dict()["cards"], default=str)})),
+    )
+
+
+def _table(heads: tuple[str, ...], lines: Any) -> str:
+    head = "".join(f"<th>{escape(text)}</th>" for text in heads)
+    texts = sum(text in ("", "column", "level") for text in heads)
+    rows = [
+        "".join(
+            f"<td>{breakable(text)}</td>" if k < texts else f'<td class="n">{escape(text)}</td>'
+            for k, text in enumerate(line)
+        )
+        for line in lines
+    ]
+    body = "\n".join(f"<tr>{row}</tr>" for row in rows)
+    return f"<table><thead><tr>{head}</tr></thead><tbody>\n{body}\n</tbody></table>"

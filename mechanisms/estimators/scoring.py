@@ -1,0 +1,218 @@
+"""Scores and predictions of records for evaluations, and which models they take."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privopt.mechanisms.estimators.booking import Unread, unread_table
+from privopt.mechanisms.estimators.counting import unread_count_parts
+from privopt.mechanisms.estimators.labels import (
+    check_label_range,
+    checked_labels,
+    class_indices,
+    real_labels,
+)
+from privopt.mechanisms.estimators.predictions import for_workers
+from privopt.mechanisms.estimators.rowwise import Check, FreshModel, check_rowwise_scores, is_own
+from privopt.mechanisms.evaluation.bins import ScoreBins
+from privopt.mechanisms.evaluation.histogram import held_in
+from privopt.mechanisms.evaluation.intervals import Target
+from privopt.mechanisms.evaluation.residuals import ResidualPlan
+from privopt.mechanisms.privacy.groups import PersonBudget
+from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.problems.arrays import record_counts, tallied
+from privopt.problems.errors import InvalidInputError
+from privopt.problems.parts import Parts, Whole
+from privopt.problems.tables.counted import CountedRecords
+from privopt.problems.tables.partitions import parts_of, rows_of_parts
+from privopt.problems.tables.schema import Schema
+
+Floats = NDArray[np.float64]
+Found = TypeVar("Found")
+
+
+@dataclass(frozen=True)
+class Request:
+    """A model with the public facts of its evaluation."""
+
+    model: Any
+    scorer: Any
+    check: Check | None
+    unit: str
+    target: Target
+    confidence: float
+    source: NoiseSource
+
+    def spend(self, spend: PrivacySpend) -> PrivacySpend:
+        """Return the spend of a release with the unit of privacy, the check of the scores and the seed."""
+        if self.unit == "person":
+            spend = PersonBudget(spend.epsilon, spend.delta, records=1).of_person(spend)
+        if self.check is not None:
+            spend = spend.relying_on(f"scores: {self.check.words}", checked=self.check.made)
+        return replace(spend, insecure_seed=self.source.insecure_seed)
+
+
+@dataclass(frozen=True)
+class Planned(Generic[Found]):
+    """A release that is planned: its spend, its records, and what makes it of them."""
+
+    spend: PrivacySpend
+    records: Unread[Parts]
+    release: Callable[[Parts], Found]
+
+
+def declared_range(model: Any, label_range: object) -> tuple[float, float] | None:
+    """Return the range of labels of a regression; None of a classifier.
+
+    Raises:
+        InvalidInputError: neither of them, a classifier without scores, or a missing or invalid range.
+    """
+    classes = getattr(model, "classes_", None)
+    if classes is None and hasattr(model, "predict"):
+        found = getattr(model, "label_range_", None) if label_range is None else label_range
+        if found is None:
+            raise InvalidInputError(
+                f"{type(model).__name__} has no classes: its evaluation as a regression needs label_range="
+                "(low, high), public bounds that labels and predictions are clipped to"
+            )
+        return check_label_range(found)
+    outputs = (
+        ("predict_proba", "decision_function") if classes is not None and len(classes) == 2 else ("predict",)
+    )
+    if classes is None or len(classes) < 2 or not any(hasattr(model, name) for name in outputs):
+        raise InvalidInputError(
+            "evaluate takes a classifier with predict_proba or decision_function (of more than two classes: "
+            f"predict), or a regression; {type(model).__name__} has "
+            f"{'no' if classes is None else len(classes)} classes"
+        )
+    if label_range is not None:
+        raise InvalidInputError(f"label_range is for regressions, and {type(model).__name__} has classes")
+    return None
+
+
+class Checked(NamedTuple):
+    """What scores the records, and of a foreign model the test of its scores on synthetic rows."""
+
+    scorer: Any
+    check: Check | None
+
+
+def scorer_of(model: Any, schema: Schema | None) -> Checked:
+    """Return what scores records.
+
+    Raises:
+        InvalidInputError: a model that cannot be pickled, or whose scores depend on other rows.
+    """
+    if is_own(model):
+        return Checked(model, None)
+    scorer = FreshModel.of(model)
+    given = schema or getattr(model, "schema_", None)
+    return Checked(scorer, check_rowwise_scores(scorer.copy(), given, scorer.output))
+
+
+def predictor_of(model: Any, schema: Schema | None) -> Checked:
+    """Return what predicts, after the tests of scores, which are finer, and of predictions.
+
+    Raises:
+        InvalidInputError: as ``scorer_of``; or predictions depend on other rows.
+    """
+    found = scorer_of(model, schema)
+    if found.check is None or found.scorer.output == "predict":
+        return found
+    given = schema or getattr(model, "schema_", None)
+    check = check_rowwise_scores(found.scorer.copy(), given, "predict")
+    return Checked(found.scorer, Check(found.check.made and check.made, found.check.words))
+
+
+def unread_scores(model: Any, X: Any, y: Any, score: Callable[..., Any], scorer: Any) -> Unread[Parts]:
+    """Wrap records as unread; they are scored when they are read, in parts on their workers.
+
+    ``score(table, scorer, classes)`` is called on every part; of ``model`` only public facts are read.
+    """
+    classes = getattr(model, "classes_", None)
+    schema = getattr(model, "schema_", None)
+    counted = unread_count_parts(X, y, schema, classes)
+    if counted is not None:
+        return counted.then(lambda parts: parts.made(lambda c: score((c, None), scorer, classes)))
+    parts = parts_of(X, y)
+    if parts is not None:
+        on_workers = partial(score, model=for_workers(scorer), classes=classes)
+        return Unread(rows_of_parts(X, parts), lambda: parts.made(on_workers))
+    table = unread_table(X, y, schema)
+    features = getattr(model, "n_features_in_", None)
+    if schema is None and None not in (features, table.n_columns) and features != table.n_columns:
+        raise InvalidInputError(f"X has {table.n_columns} features, and the model was fitted to {features}")
+    return table.then(lambda pair: Whole(score(pair, scorer, classes)))
+
+
+class Predicted(NamedTuple):
+    """Predicted and true classes of the rows of a part, and the number of records of each row."""
+
+    predicted: NDArray[np.int64]
+    true: NDArray[np.int64]
+    counts: NDArray[np.int64]
+
+
+def predicted(pair: tuple[Any, Any], model: Any, classes: Any) -> Predicted:
+    X, y = pair
+    predicted = class_indices(np.asarray(model.predict(X)), np.asarray(classes))
+    if isinstance(X, CountedRecords):
+        return Predicted(predicted, X.label, X.counts)
+    n = len(predicted)
+    return Predicted(
+        predicted, class_indices(checked_labels(y, n), np.asarray(classes)), record_counts(None, n)
+    )
+
+
+def confusion_counts(part: Predicted, size: int) -> NDArray[np.int64]:
+    return tallied(size * part.predicted + part.true, part.counts, size * size)
+
+
+class Scored(NamedTuple):
+    """Scores of the rows of a part, whether each is positive, and the number of records of each row."""
+
+    scores: NDArray[np.float64]
+    positive: NDArray[np.bool_]
+    counts: NDArray[np.int64]
+
+
+def scored(pair: tuple[Any, Any], model: Any, classes: Any) -> Scored:
+    X, y = pair
+    scores = np.asarray(model.decision_function(X), dtype=np.float64)
+    if isinstance(X, CountedRecords):
+        return Scored(scores, X.label > 0, X.counts)
+    positive = class_indices(checked_labels(y, len(scores)), np.asarray(classes)) == 1
+    return Scored(scores, positive, record_counts(None, len(scores)))
+
+
+def score_counts(part: Scored, bins: ScoreBins) -> NDArray[np.int64]:
+    return held_in(bins, *part)
+
+
+class Residuals(NamedTuple):
+    """Labels and predictions of the rows of a part."""
+
+    labels: Floats
+    predictions: Floats
+
+
+def predicted_numbers(pair: tuple[Any, Any], model: Any, classes: None) -> Residuals:
+    X, y = pair
+    predictions, labels = np.asarray(model.predict(X), dtype=np.float64), real_labels(y)
+    if predictions.shape != labels.shape:
+        raise InvalidInputError(
+            f"predict gave numbers of shape {predictions.shape} for labels of shape {labels.shape}"
+        )
+    return Residuals(labels, predictions)
+
+
+def residual_sums(part: Residuals, plan: ResidualPlan) -> NDArray[np.int64]:
+    """Return the sums over a part, and the number of its records."""
+    return np.append(np.sum(plan.contributions(part.labels, part.predictions), axis=0), len(part.labels))

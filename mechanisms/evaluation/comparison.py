@@ -1,0 +1,152 @@
+"""Differences between two models on the same records, from one release. Post-processing only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from privopt.mechanisms.evaluation.classes import mean_of
+from privopt.mechanisms.evaluation.intervals import Estimate, Intervals, Target
+from privopt.mechanisms.evaluation.leaves import LeafHistogram
+from privopt.mechanisms.evaluation.regression import mean_of_sums, number, scaled, text_of_estimate
+from privopt.mechanisms.evaluation.residuals import NoisySums
+from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.problems.notebooks import html_table, text_of
+
+# Rows of a table of agreement: both wrong, the second right, the first right, both right.
+FIRST_RIGHT = np.array([False, False, True, True])
+SECOND_RIGHT = np.array([False, True, False, True])
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """A released comparison of two models: differences, first minus second, with intervals.
+
+    The intervals include the noise, and each holds with probability ``confidence`` by itself. They are
+    paired: records on which the models agree do not widen them.
+
+    Attributes:
+        target: "population", of which the records are independent draws, or "table", the records at hand.
+        confidence: of each interval.
+    """
+
+    target: Target
+    confidence: float
+
+    @property
+    def spend(self) -> PrivacySpend:
+        """What the release cost."""
+        raise NotImplementedError
+
+    @property
+    def metrics(self) -> dict[str, Estimate]:
+        """Estimates by name."""
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        shown = {name: text_of_estimate(found) for name, found in self.metrics.items()}
+        return text_of({**shown, "spend": self.spend})
+
+    def _repr_html_(self) -> str:
+        """Return a table of the differences for notebooks."""
+        rows = [
+            (name, number(found.value), f"{number(found.low)} to {number(found.high)}")
+            for name, found in self.metrics.items()
+        ]
+        title = f"Private comparison, first minus second ({self.spend})"
+        return html_table(title, ("measure", "estimate", f"{100 * self.confidence:g}% interval"), rows)
+
+    def to_dict(self) -> dict[str, Any]:
+        """A JSON-ready account."""
+        return {
+            **self.spend.to_dict(),
+            "target": self.target,
+            "confidence": self.confidence,
+            "metrics": {name: estimate.to_dict() for name, estimate in self.metrics.items()},
+            **self._released(),
+        }
+
+    def _released(self) -> Mapping[str, Any]:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, eq=False)
+class ClassComparison(Comparison):
+    """A comparison of two classifiers.
+
+    Attributes:
+        histogram: the release: records by which models are right (``FIRST_RIGHT``, ``SECOND_RIGHT``), and by
+            true class.
+        classes: the labels.
+    """
+
+    histogram: LeafHistogram
+    classes: tuple[Any, ...]
+
+    @property
+    def spend(self) -> PrivacySpend:
+        return self.histogram.spend
+
+    @cached_property
+    def metrics(self) -> dict[str, Estimate]:
+        """Differences of accuracy, balanced accuracy and recalls, and the accuracy of each model."""
+        about = Intervals(self.histogram, self.target, self.confidence)
+        shape = self.histogram.counts.shape
+        gain = FIRST_RIGHT.astype(np.float64) - SECOND_RIGHT
+        values = np.broadcast_to(gain[:, None], shape)
+        recalls = []
+        for k in range(len(self.classes)):
+            cells = np.zeros(shape, dtype=bool)
+            cells[:, k] = True
+            recalls.append(about.mean_among(values, cells))
+        first, second = (np.broadcast_to(r[:, None], shape) for r in (FIRST_RIGHT, SECOND_RIGHT))
+        return {
+            "difference of accuracy": about.mean_among(values, np.ones(shape, dtype=bool)),
+            "difference of balanced accuracy": mean_of(recalls, least=-1.0),
+            **{f"difference of recall of {c}": r for c, r in zip(self.classes, recalls, strict=True)},
+            "accuracy of the first": about.share(first, ~first),
+            "accuracy of the second": about.share(second, ~second),
+        }
+
+    def _released(self) -> Mapping[str, Any]:
+        return {"classes": list(self.classes), "histogram": self.histogram.to_dict()}
+
+
+@dataclass(frozen=True, eq=False)
+class RegressionComparison(Comparison):
+    """A comparison of two regressions, on labels and predictions clipped to ``label_range``.
+
+    Attributes:
+        sums: the release.
+        label_range: (low, high).
+    """
+
+    sums: NoisySums
+    label_range: tuple[float, float]
+
+    @property
+    def spend(self) -> PrivacySpend:
+        return self.sums.spend
+
+    @cached_property
+    def metrics(self) -> dict[str, Estimate]:
+        """Differences of the mean squared and of the mean absolute error: below 0 if the first is better."""
+        width = self.label_range[1] - self.label_range[0]
+        return {
+            "difference of mean squared error": scaled(self._mean("squares"), width**2),
+            "difference of mean absolute error": scaled(self._mean("absolutes"), width),
+        }
+
+    def _mean(self, name: str) -> Estimate:
+        means, n = self.sums.means, self.sums.n_records
+        # Where noise hides the squares they are as large as their noise at least.
+        square = max(means[f"{name}^2"] - means[name] ** 2, self.sums.variances[f"{name}^2"] ** 0.5)
+        drawn = square / n if self.target == "population" else 0.0
+        return mean_of_sums(self.sums, name, drawn, self.confidence)
+
+    def _released(self) -> Mapping[str, Any]:
+        return {"label_range": list(self.label_range), "sums": self.sums.to_dict()}

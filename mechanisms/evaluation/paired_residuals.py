@@ -1,0 +1,78 @@
+"""Sums of differences between the errors of two regressions, with exact integer noise."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privopt.mechanisms.evaluation.residuals import NoisySums, SumsPlan, clipped, pair
+from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.mechanisms.privacy.spend import PrivacySpend
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+# Squares give the sampling variances. The shares: squared errors have more noise for their size.
+PAIRED_BLOCKS = (pair("squares", "squares^2", 0.6), pair("absolutes", "absolutes^2", 0.4))
+
+
+@dataclass(frozen=True)
+class PairedResidualPlan:
+    """Sum e1^2 - e2^2, |e1| - |e2| and their squares over records, with exact two-sided geometric noise.
+
+    e1 and e2 are the residuals of two models on a record, in units of the range of labels, so that both
+    differences are in [-1, 1].
+
+    Privacy: epsilon-differential privacy (pure), neighbours by replacing one record, the number of records,
+    both models and the range of labels public. A replaced record moves a difference and its square by at most
+    2.25 together (``residuals.pair``), and by a step more each where they are rounded to the grid.
+
+    Attributes:
+        label_range: (low, high): labels and predictions are clipped to it.
+        sums: the noise.
+        spend: what the release costs.
+    """
+
+    name: ClassVar[str] = "regression-comparison"
+
+    label_range: tuple[float, float]
+    sums: SumsPlan
+    spend: PrivacySpend
+
+    @classmethod
+    def plan(cls, label_range: tuple[float, float], *, epsilon: float) -> Self:
+        """Calibrate to public facts.
+
+        Raises:
+            PrivacyParameterError: epsilon not finite and > 0, or too small for the grid of rates.
+        """
+        return cls(label_range, SumsPlan.of(PAIRED_BLOCKS, epsilon), PrivacySpend.pure(epsilon, cls.name))
+
+    def contributions(self, labels: Floats, first: Floats, second: Floats) -> Ints:
+        """Return what each record adds to the sums, shape (n, 4); not private.
+
+        Args:
+            labels: finite, shape (n,).
+            first, second: the predictions of both models, as labels.
+
+        Raises:
+            InvalidInputError: a number that is not finite, which no range bounds.
+        """
+        low, high = self.label_range
+        y, p, q = (clipped(values, self.label_range) for values in (labels, first, second))
+        e1, e2 = np.abs(y - p) / (high - low), np.abs(y - q) / (high - low)
+        squares, absolutes = e1**2 - e2**2, e1 - e2
+        return self.sums.rounded(np.column_stack([squares, squares**2, absolutes, absolutes**2]))
+
+    def release(self, labels: Floats, first: Floats, second: Floats, noise: NoiseSource) -> NoisySums:
+        """Sum and add noise, once. Costs ``spend``."""
+        held = np.sum(self.contributions(labels, first, second), axis=0)
+        return self.release_sums(held, len(labels), noise)
+
+    def release_sums(self, held: Ints, n_records: int, noise: NoiseSource) -> NoisySums:
+        """Add noise, once, to the sums of ``contributions`` of all records."""
+        spend = replace(self.spend, insecure_seed=noise.insecure_seed)
+        return NoisySums(self.sums, self.sums.noisy(held, noise), n_records, spend)

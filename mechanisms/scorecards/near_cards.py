@@ -1,0 +1,227 @@
+"""Several cards near one private linear model, to choose from by meaning: post-processing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from privopt.mechanisms.scorecards.domain import all_constraints
+from privopt.mechanisms.scorecards.facts import CardFacts, card_program
+from privopt.mechanisms.scorecards.nearest import Floats, NearestCards
+from privopt.oracles.errors import OracleError
+from privopt.oracles.limits import Limits
+from privopt.oracles.programs.interface import ProgramOracle
+from privopt.problems.arguments import check_whole
+from privopt.problems.discrete.lattice import IntArray, IntegerLattice
+from privopt.problems.errors import InvalidInputError
+from privopt.problems.programs.constraints import Constraint, UsedColumns
+from privopt.problems.programs.program import GRID, CardProgram
+from privopt.problems.tables.schema import Schema
+
+# Scales of the cards, relative to the one that was released: as fine, and with fewer points to add up.
+_COARSER = (1.0, 0.5, 0.25)
+# Scales among which that of the released card is found, relative to the largest that fits its bounds.
+_GRID_OF_SCALES = np.geomspace(0.1, 4.0, 60)
+# Seconds for all solves, after which the cards found so far are returned.
+_SECONDS = 30.0
+
+
+@dataclass(frozen=True)
+class CardSource:
+    """The private linear model behind a card, with the public bounds of its points.
+
+    Privacy: the model's weights are a release that the spend of the card covers (``SeededScorecard``).
+
+    Attributes:
+        weights: weights of the features, shape (d,), the intercept, if any, last.
+        low, high: bounds of the points, shape (d,).
+        max_columns: the largest number of columns with points, or None.
+    """
+
+    weights: Floats
+    low: IntArray
+    high: IntArray
+    max_columns: int | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a dictionary for JSON."""
+        return {
+            "weights": self.weights.tolist(),
+            "low": self.low.tolist(),
+            "high": self.high.tolist(),
+            "max_columns": self.max_columns,
+        }
+
+    @classmethod
+    def from_dict(cls, given: Mapping[str, Any], features: int) -> Self:
+        """Read what ``to_dict`` wrote.
+
+        Raises:
+            InvalidInputError: not one finite number for each feature.
+        """
+        weights = np.array(given["weights"], dtype=np.float64)
+        low, high = (np.array(given[end], dtype=np.int64) for end in ("low", "high"))
+        if not weights.shape == low.shape == high.shape == (features,) or not np.all(np.isfinite(weights)):
+            raise InvalidInputError(f"its linear model has no finite weight for each of {features} features")
+        return cls(weights, low, high, given["max_columns"])
+
+
+class NearCard(NamedTuple):
+    """A card near a private linear model.
+
+    Attributes:
+        points: points of the features, the intercept, if any, last.
+        distance: the card's weighted l1 distance to the model, as a share of that of a card without points:
+            0 for the model itself, 1 for no points.
+        without: the column that was left out on purpose, or "".
+    """
+
+    points: IntArray
+    distance: float
+    without: str = ""
+
+
+def near_cards(
+    source: CardSource,
+    released: IntArray,
+    schema: Schema,
+    constraints: tuple[Constraint, ...],
+    solver: ProgramOracle,
+    *,
+    most: int = 4,
+    gap: float = 0.1,
+) -> tuple[NearCard, ...]:
+    """Return distinct cards near a private model: the released one first, then others by distance.
+
+    Others have fewer points to add up, or leave one column of the released card out. Sets of columns that
+    are not among the cards yet come first. The threshold of each differs from that of the model as the
+    released one does, which the records have chosen privately.
+
+    Args:
+        source: the model.
+        released: the released card, shape (d,).
+        schema, constraints: public facts; every card satisfies the constraints.
+        solver: the solver of nearest cards.
+        most: the largest number of cards, >= 2.
+        gap: the largest distance beyond that of the nearest card, in (0, 1].
+
+    Raises:
+        InvalidInputError: numbers out of range.
+    """
+    check_whole(most, "the number of cards (--several)")
+    if most < 2 or not 0 < gap <= 1:
+        raise InvalidInputError(
+            f"several cards are 2 or more, within a gap in (0, 1]; got {most} cards and a gap of {gap}"
+        )
+    search = _Search.of(source, released, schema, constraints, solver)
+    first = NearCard(released, search.distance(search.points(released), search.scale))
+    found = [first, *search.cards()]
+    limit = min(card.distance for card in found) + gap
+    kept = sorted((card for card in found[1:] if card.distance <= limit), key=lambda card: card.distance)
+    return (first, *_different([first, *kept], search, most)[1:])
+
+
+def _different(cards: Sequence[NearCard], search: _Search, most: int) -> list[NearCard]:
+    """Return distinct cards, those with new sets of columns first."""
+    seen: dict[bytes, NearCard] = {}
+    for card in cards:
+        seen.setdefault(search.key(card.points), card)
+    columns: dict[tuple[bool, ...], NearCard] = {}
+    for card in seen.values():
+        columns.setdefault(search.used(card.points), card)
+    new = list(columns.values())
+    return [*new, *(card for card in seen.values() if all(card is not other for other in new))][:most]
+
+
+@dataclass(frozen=True)
+class _Search:
+    """Search for cards near a model; ``scale`` is that of the released card."""
+
+    nearest: NearestCards
+    real: Floats
+    released: IntArray
+    scale: float
+
+    @classmethod
+    def of(
+        cls,
+        source: CardSource,
+        released: IntArray,
+        schema: Schema,
+        constraints: tuple[Constraint, ...],
+        solver: ProgramOracle,
+    ) -> Self:
+        lattice = IntegerLattice(source.low, source.high)
+        asked = all_constraints(schema, constraints, source.max_columns)
+        program = card_program(lattice, schema, asked)
+        facts = replace(CardFacts.of(schema, 1, lattice), program=program)
+        nearest = NearestCards(facts, program, solver, released[: len(program.low)])
+        real = nearest.centred(source.weights)
+        bare = cls(nearest, real, released, 1.0)
+        largest = nearest.largest_scale(real)
+        scales = (largest * _GRID_OF_SCALES).tolist()
+        return replace(bare, scale=min(scales, key=lambda t: bare.distance(bare.points(released), t)))
+
+    def points(self, card: IntArray) -> IntArray:
+        return card[: len(self.nearest.program.low)]
+
+    def used(self, card: IntArray) -> tuple[bool, ...]:
+        return tuple(bool(c.used(self.points(card))) for c in self.nearest.program.columns)
+
+    def key(self, card: IntArray) -> bytes:
+        """Return what tells cards apart: points up to shifts of whole columns, which the intercept takes."""
+        points = self.points(card).copy()
+        for column in self.nearest.program.columns:
+            if self.nearest.program.shifts_column(column):
+                points[column.start : column.stop] -= points[column.start : column.stop].min()
+        return points.tobytes()
+
+    def near(self, scale: float) -> CardProgram:
+        return self.nearest.program.near(scale * self.real[: len(self.nearest.program.low)])
+
+    def distance(self, points: IntArray, scale: float) -> float:
+        program = self.near(scale)
+        return program.value(points) / max(1, program.value(np.zeros_like(points)))
+
+    def cards(self) -> Iterator[NearCard]:
+        """Yield the nearest card of each scale, and those without one column of the released card."""
+        clock = Limits(seconds=_SECONDS).start()
+        used = zip(self.nearest.program.columns, self.used(self.released), strict=True)
+        without = ["", *(column.name for column, has_points in used if has_points)]
+        for coarser in _COARSER:
+            for name in without:
+                program = self.near(coarser * self.scale)
+                left_out = (UsedColumns((name,), 0, 0),) if name else ()
+                program = replace(program, constraints=program.constraints + left_out)
+                try:
+                    point = self.nearest.oracle.solve(program, clock.rest).point
+                except OracleError:
+                    continue
+                if point is not None and point.any():
+                    yield self._card(_centred(point, program), coarser * self.scale, name)
+
+    def _card(self, points: IntArray, scale: float, without: str) -> NearCard:
+        """Return the card with a threshold that is as far from the model's as the released one is."""
+        moved = 0.0
+        if self.nearest.facts.intercept:
+            moved = (int(self.released[-1]) - self._base(self.points(self.released), self.scale)) / self.scale
+        card = self.nearest.card(points, self._base(points, scale) + moved * scale)
+        return NearCard(card, self.distance(points, scale), without)
+
+    def _base(self, points: IntArray, scale: float) -> float:
+        """Return the intercept of points at a scale under the model itself."""
+        return scale * float(self.real[-1]) - float(np.sum(self.near(scale).shifts(points))) / GRID
+
+
+def _centred(points: IntArray, program: CardProgram) -> IntArray:
+    """Return an equivalent card with the points of each column about 0, where constraints allow it."""
+    for column in program.columns:
+        if not program.shifts_column(column):
+            continue
+        moved, own = points.copy(), slice(column.start, column.stop)
+        moved[own] -= int(np.rint(np.mean(points[own])))
+        points = points if program.violations(moved) else moved
+    return points

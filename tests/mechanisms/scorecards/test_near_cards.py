@@ -1,0 +1,133 @@
+"""Several cards from one private model: distinct, feasible, near the model, with advice on choosing."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from privopt.mechanisms import PrivateHalfspaceClassifier
+from privopt.mechanisms.estimators.card_choice import ADVICE, choice_page
+from privopt.mechanisms.scorecards.near_cards import CardSource, NearCard, near_cards
+from privopt.oracles import program_oracle
+from privopt.problems import Binned, Categorical, InvalidInputError, Schema
+from privopt.problems.programs.parsing import parse_constraints
+from privopt.problems.tables.point_columns import point_columns
+from tests.mechanisms.scorecards.test_nearest import SCHEMA, loans, model
+
+SMALL = Schema(
+    [Binned("late", [0, 1, 2]), Categorical("job", ["a", "b"]), Binned("age", [0, 1, 2])], intercept=True
+)
+# Levels about 0: 2 and -2, 1 and -1, 0.2 and -0.2, each 2 to 1, 1 to 2, .. times the released card's points.
+SOURCE = CardSource(
+    np.array([2.0, -2.0, 1.0, -1.0, 0.2, -0.2, 0.5]), np.array([-4] * 6 + [-20]), np.array([4] * 6 + [20])
+)
+RELEASED = np.array([4, -4, 2, -2, 0, 0, 3])
+
+
+def found(*constraints: str, most: int = 20, gap: float = 1.0) -> tuple[NearCard, ...]:
+    rules = parse_constraints(list(constraints))
+    return near_cards(SOURCE, RELEASED, SMALL, tuple(rules), program_oracle("highs"), most=most, gap=gap)
+
+
+def test_cards_are_those_computed_by_hand() -> None:
+    """At the scale of 2, real points are 4, 2 and .4: a card without points is 2 (4 + 2 + .4) = 12.8 away.
+
+    The released card has those of age, .8; a point between the levels of age, and a shift, leave .2.
+    """
+    cards = found()
+    assert cards[0].points.tolist() == RELEASED.tolist()
+    assert cards[0].distance == pytest.approx(0.8 / 12.8, abs=0.02)
+    finest = sorted(cards, key=lambda card: int(abs(card.points[:6]).sum()))
+    without = {card.without: card for card in finest}
+    assert without["late"].points[:2].tolist() == [0, 0]
+    assert without["late"].points[2:4].tolist() == [2, -2]
+    assert without["job"].points[:4].tolist() == [4, -4, 0, 0]
+    assert without["late"].distance == pytest.approx((8 + 0.2) / 12.8, abs=0.02)
+    assert without["job"].distance == pytest.approx((4 + 0.2) / 12.8, abs=0.02)
+    halved = next(card for card in cards if not card.without and abs(card.points[:6]).max() == 2)
+    assert halved.points[:6].tolist() == [2, -2, 1, -1, 0, 0]
+    # The records moved the released threshold from 2 * .5 = 1 to 3: half as many points, half of the move.
+    assert halved.points[6] in (1, 2)
+    assert without["job"].points[6] == 3
+
+
+def test_cards_differ_by_more_than_a_shift_that_the_intercept_takes() -> None:
+    points = [card.points[:6].reshape(3, 2) for card in found()]
+    centred = {(p - p.min(axis=1, keepdims=True)).tobytes() for p in points}
+    assert len(centred) == len(points) > 3
+
+
+def test_cards_satisfy_constraints_and_the_gap() -> None:
+    rules = ["any of late, age", "points(job) in [-2, 2]", "total in [-6, 6]"]
+    columns = point_columns(SMALL.columns)
+    loose, tight = found(*rules), found(*rules, gap=0.05)
+    assert len(loose) > len(tight)
+    for cards, gap in ((loose, 1.0), (tight, 0.05)):
+        assert all(c.holds(card.points, columns) for c in parse_constraints(rules) for card in cards)
+        nearest = min(card.distance for card in cards)
+        assert all(card.distance <= nearest + gap for card in cards[1:])
+    assert len(found(*rules, most=2)) == 2
+
+
+def test_a_column_that_is_demanded_is_not_left_out() -> None:
+    assert {card.without for card in found("any of late")} <= {"", "job", "age"}
+
+
+@pytest.mark.parametrize(("most", "gap"), [(1, 0.1), (3, 0.0), (3, 1.5), (3, float("nan"))])
+def test_numbers_out_of_range_are_refused(most: int, gap: float) -> None:
+    with pytest.raises(InvalidInputError, match="several cards are 2 or more, within a gap in"):
+        found(most=most, gap=gap)
+
+
+def test_a_fitted_card_has_near_ones_before_and_after_it_is_saved(tmp_path: Path) -> None:
+    frame, y = loans()
+    rules = ["at most 3 columns", "sign(late) = +"]
+    fitted = model(constraints=rules, risk_share=0.2).fit(frame, y)
+    choice = fitted.near_cards(5, gap=0.5)
+    assert 2 <= len(choice.cards) <= 5
+    assert choice.cards[0].columns == fitted.card_.columns
+    assert all(len(card.columns) <= 3 for card in choice.cards)
+    assert all(card.spend == fitted.spend_ for card in choice.cards)
+    assert all(card.risks is None for card in choice.cards)  # those of the released card are no one else's
+    fitted.save(tmp_path / "card.json")
+    loaded = PrivateHalfspaceClassifier.load(tmp_path / "card.json")
+    again = loaded.near_cards(5, gap=0.5)
+    assert again.distances == choice.distances
+    assert again.to_markdown() == choice.to_markdown()
+    kept = json.loads((tmp_path / "card.json").read_text())
+    del kept["linear_model"]
+    with pytest.raises(InvalidInputError, match="saved by an earlier version"):
+        PrivateHalfspaceClassifier.from_dict(kept).near_cards()
+    kept["linear_model"] = {"weights": [float("nan")] * 12, "low": [0] * 12, "high": [1] * 12}
+    with pytest.raises(InvalidInputError):
+        PrivateHalfspaceClassifier.from_dict(kept)
+
+
+def test_outputs_compare_the_cards_and_give_the_advice() -> None:
+    frame, y = loans()
+    choice = model().fit(frame, y).near_cards(3, gap=0.5)
+    page, text, data = choice_page(choice), choice.to_markdown(), choice.to_dict()
+    for column in SCHEMA.columns:
+        assert column.name in page
+        assert column.name in text
+    for shown in (page, text, data["advice"]):
+        assert "Trying them on records again" in shown
+    assert ADVICE in text
+    assert len(data["cards"]) == len(choice.cards)
+    assert "<script" not in page
+    rows = [line for line in text.splitlines() if line.startswith("| late ")]
+    assert rows
+    assert all(line.count("|") == 3 + len(choice.cards) for line in rows)
+
+
+def test_other_mechanisms_have_no_model_to_take_them_from() -> None:
+    frame, y = loans()
+    options: dict[str, Any] = {"mechanism": "exponential", "oracle": "enumerate"}
+    small = Schema([Binned("late", [0, 1, 2, 3, 4])], intercept=True)
+    fitted = model(schema=small, **options).fit(frame[["late"]], y)
+    with pytest.raises(InvalidInputError, match="another mechanism than 'seeded'"):
+        fitted.near_cards()
