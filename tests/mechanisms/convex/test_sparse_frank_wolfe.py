@@ -168,7 +168,7 @@ def test_threads_change_no_bit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sparse_frank_wolfe, "_ROWS", 7)
     assert len(columns._parts(features)) > 3
     assert columns.sums(features, weights).tolist() == whole.tolist()
-    assert whole == pytest.approx((risk.X.toarray().T @ weights)[features], rel=1e-12)
+    assert whole == pytest.approx((risk.clipped_rows().toarray().T @ weights)[features], rel=1e-12)
     assert path.slopes() == pytest.approx(slopes, rel=1e-14)
 
 
