@@ -2,9 +2,10 @@
 
     python -m privopt.experiments.card_constraints [--output FOLDER] [--splits N]
 
-Adult and scikit-learn's breast cancer, half of the records for training and half for the AUC. Lines are kept
-in ``card-constraints.csv``: the same command resumes an interrupted run, and then writes the table
-``card-constraints.md``. Neighbours: replace-one, n public; delta = 1/n^2.
+Adult, scikit-learn's breast cancer, and the three tables of ``problems.datasets.uci``, half of the records
+for training and half for the AUC. Lines are kept in ``card-constraints.csv``: the same command resumes an
+interrupted run, and then writes the table ``card-constraints.md``. Neighbours: replace-one, n public; delta =
+1/n^2.
 """
 
 from __future__ import annotations
@@ -29,19 +30,28 @@ from privopt.experiments.workbench.resumable import Kept
 from privopt.experiments.workbench.study import Study
 from privopt.mechanisms import PrivateHalfspaceClassifier
 from privopt.problems.datasets.adult import ADULT_TARGET, adult_schema, load_adult
+from privopt.problems.datasets.uci import load_credit, load_marketing, load_mushrooms
 from privopt.problems.programs.constraints import quoted
 from privopt.problems.tables.schema import Schema
 
 Table = tuple[pd.DataFrame, NDArray[np.int64], Schema]
 EPSILON, _SPLITS = 1.0, 5
-NONE = "none"
+NONE, _ORDER = "none", "order"
+# Tables that ship with the package: their function, label column and positive class.
+_SHIPPED = {
+    "credit": (load_credit, "repaid", "no"),
+    "marketing": (load_marketing, "y", "yes"),
+    "mushrooms": (load_mushrooms, "class", "poisonous"),
+}
+TABLES = ("breast cancer", "credit", "mushrooms", "marketing", "adult")
+_NO_NUMBERS = ("mushrooms",)  # no column has an order
 KINDS = (
     NONE,
     "bounds",
     "list",
     "number of columns",
     "groups",
-    "order",
+    _ORDER,
     "implications",
     "total",
     "all of these",
@@ -73,6 +83,11 @@ def load(name: str) -> Table:
         adult = load_adult("all")
         labels = np.asarray(adult[ADULT_TARGET] == ">50K", dtype=np.int64)
         return adult.drop(columns=[ADULT_TARGET]), labels, adult_schema(intercept=True)
+    if name in _SHIPPED:
+        read, target, positive = _SHIPPED[name]
+        table = read()
+        frame = table.drop(columns=[target])
+        return frame, np.asarray(table[target] == positive, dtype=np.int64), declared(frame)
     frame, benign = load_breast_cancer(return_X_y=True, as_frame=True)
     return frame, np.asarray(benign, dtype=np.int64), declared(frame)
 
@@ -124,16 +139,15 @@ def cards(cell: Cell) -> Iterator[Line]:
 
 
 def page(lines: pd.DataFrame) -> str:
-    """Return the table: a row for each kind, and per table the mean AUC and its mean difference."""
+    """Return the table: a row for each kind, and per table the mean AUC (its mean difference to none)."""
     rows = []
     for kind in KINDS:
         row = {"constraint": kind}
         for name, own in lines.groupby("table"):
             auc = own.pivot(index="split", columns="kind", values="auc")
             if kind in auc:
-                row[f"{name}: AUC"] = f"{auc[kind].mean():.3f}"
-                differences = auc[kind] - auc[NONE]
-                row[f"{name}: difference"] = "" if kind == NONE else f"{differences.mean():+.3f}"
+                difference = float((auc[kind] - auc[NONE]).mean())
+                row[str(name)] = f"{auc[kind].mean():.3f}" + (f" ({difference:+.3f})" if kind != NONE else "")
         rows.append(row)
     return markdown_table(pd.DataFrame(rows).fillna("")) + "\n"
 
@@ -155,9 +169,15 @@ STUDY = Study[Cell](
 def main(
     output: Annotated[Path, typer.Option(help="Output folder.")] = Path("card-constraints"),
     splits: Annotated[int, typer.Option(min=1, help="Number of splits of each table.")] = _SPLITS,
+    tables: Annotated[list[str] | None, typer.Option("--table", help="Tables; by default all.")] = None,
 ) -> None:
     """Measure the missing cards, and write the table."""
-    cells = [Cell(table, kind, splits) for table in ("breast cancer", "adult") for kind in KINDS]
+    cells = [
+        Cell(table, kind, splits)
+        for table in tables or TABLES
+        for kind in KINDS
+        if kind != _ORDER or table not in _NO_NUMBERS
+    ]
     STUDY.run(output, cells, Console(stderr=True, soft_wrap=True, emoji=False))
 
 

@@ -172,7 +172,7 @@ GIBBS: Mapping[str, Entry] = _table(
     (
         "auto",
         "select:AutoGibbs",
-        "the first that fits of enumerate, elimination, branch, branching, supports, rejection, stream",
+        "the first that fits of enumerate, elimination, branch, branching, supports, stream",
         "",
         _EXACT_LAW,
     ),
@@ -225,13 +225,6 @@ GIBBS: Mapping[str, Entry] = _table(
         "draw.supports:GibbsSupports",
         "best subsets of columns for least squares: branch and bound, time depends on the records",
         "5,000 columns, subsets of 40",
-        _EXACT_LAW,
-    ),
-    (
-        "rejection",
-        "select:gibbs_rejection",
-        "constraints on points: draws from the box, by elimination or branch, until one satisfies them",
-        "the Gibbs law only; as elimination and branch; 100,000 draws without a point",
         _EXACT_LAW,
     ),
     (

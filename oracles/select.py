@@ -208,7 +208,7 @@ class AutoGibbs(GibbsOracle):
     """The first sampler that supports the problem.
 
     The order is enumeration, elimination, branch and bound, the recursion over trees and rule lists, branch
-    and bound over supports, rejection for constraints on points, streaming. "native" leaves enumeration out.
+    and bound over supports, streaming. "native" leaves enumeration out.
     """
 
     name: ClassVar[str] = "auto"
@@ -218,7 +218,6 @@ class AutoGibbs(GibbsOracle):
         "branch",
         "branching",
         "supports",
-        "rejection",
         "stream",
     )
 
@@ -253,13 +252,6 @@ def gibbs_branch() -> GibbsOracle:
     from privopt.oracles.minimize.native.solver import smallest_loss
 
     return GibbsBranch(smallest_loss=smallest_loss)
-
-
-def gibbs_rejection() -> GibbsOracle:
-    """Rejection of exact draws from the box around a constrained lattice."""
-    from privopt.oracles.draw.rejection import GibbsRejection
-
-    return GibbsRejection(AutoGibbs(("elimination", "branch")))
 
 
 def _instant_or_exact() -> Iterator[DiscreteOracle]:

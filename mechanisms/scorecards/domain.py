@@ -25,7 +25,7 @@ from privopt.problems.tables.schema import Schema
 # Boxes of at most this many points are searched for a card within a norm bound.
 _SEARCHED = 2_000_000
 # Names of oracles that take constraints, by the kind of question.
-_CAPABLE = {Task: "auto, enumerate, highs, cpsat, scip", Law: "auto, enumerate, rejection, stream"}
+_CAPABLE = {Task: "auto, enumerate, highs, cpsat, scip", Law: "auto, enumerate, branch, stream"}
 
 
 def all_constraints(

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import ClassVar
 
@@ -64,6 +64,9 @@ SmallestLoss = Callable[[ZeroOneHalfspace, CellModel, Watch], int]
 class GibbsBranch(GibbsOracle):
     """Exact sampler by branch and bound with Hoelder bounds on masses, for both laws.
 
+    Under constraints on points it draws from the Gibbs law alone: arrivals at points that violate them are
+    rejected. Bounds are those of the box: the time grows with the share of its mass that violates them.
+
     Args:
         limits: sizes of the cell structure beyond which the oracle refuses.
         memory: memory limit of the regions of a draw, in bytes, > 0. A draw that needs more raises
@@ -73,6 +76,7 @@ class GibbsBranch(GibbsOracle):
     """
 
     name: ClassVar[str] = "gibbs-branch"
+    takes_constraints: ClassVar[bool] = True
     limits: CellLimits = field(default_factory=CellLimits)
     smallest_loss: SmallestLoss | None = None
     memory: int = 4 << 30
@@ -84,6 +88,8 @@ class GibbsBranch(GibbsOracle):
         reasons = why_not(problem, Task.LINEAR, self.limits)
         if law is Law.PERMUTE_AND_FLIP and self.smallest_loss is None:
             reasons.append("permute-and-flip needs the smallest loss, and no minimiser was given")
+        if law is Law.PERMUTE_AND_FLIP and problem.lattice.constrained:
+            reasons.append("permute-and-flip needs the smallest loss under the constraints on points")
         return reasons
 
     def build(self, problem: DiscreteProblem, law: Law = Law.GIBBS) -> Sampler:
@@ -108,6 +114,10 @@ def _compile() -> None:
     model.propose(child, words, 0, 0.0, math.inf, 1, levels)
 
 
+def _always(point: IntArray) -> bool:
+    return True
+
+
 class _BranchSampler(Sampler):
     def __init__(
         self, problem: ZeroOneHalfspace, law: Law, smallest_loss: SmallestLoss | None, memory: int
@@ -130,8 +140,11 @@ class _BranchSampler(Sampler):
         smallest = self._minimum(request.watch) if self.law is Law.PERMUTE_AND_FLIP else 0
         model, frontier = self._frontier(beta, request.watch)
         self._known = None  # the frontier is kept only if the draw is not interrupted
-        arrivals = ThinnedArrivals(model, request, frontier, -beta * smallest)
-        exactness = model.exactness(n)
+        lattice, exactness = self.problem.lattice, model.exactness(n)
+        allowed = lattice.contains if lattice.constrained else _always
+        arrivals = ThinnedArrivals(model, request, frontier, -beta * smallest, allowed)
+        if lattice.constrained:  # P[w] / P[the constraints]: both may be off
+            exactness = replace(exactness, log_error=2 * exactness.log_error)
         if self.law is Law.GIBBS:
             point = arrivals.first()
         else:

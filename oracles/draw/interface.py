@@ -180,7 +180,7 @@ class GibbsOracle(ABC):
 
     def all_refusals(self, problem: DiscreteProblem, law: Law = Law.GIBBS) -> list[str]:
         """List every reason, with that of an oracle that knows no constraints on points."""
-        return [*unconstrained(self, problem, "enumerate, stream, rejection"), *self.refusals(problem, law)]
+        return [*unconstrained(self, problem, "enumerate, branch, stream"), *self.refusals(problem, law)]
 
     def prepare(self, problem: DiscreteProblem, law: Law = Law.GIBBS) -> PreparedGibbs:
         """Check that the oracle supports the problem, then build its sampler.

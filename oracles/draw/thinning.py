@@ -16,6 +16,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
 from typing import Generic, Protocol, TypeVar
@@ -117,11 +118,18 @@ class ThinnedArrivals(Arrivals, Generic[Tables]):
         request: the randomness and the limits.
         frontier: regions that cover the lattice.
         log_unit: the log of the mass that has rate 1 in the time that ``next`` returns.
+        allowed: whether a point belongs to the domain. Arrivals at others are rejected: their mass is 0.
     """
 
     def __init__(
-        self, bounds: Bounds[Tables], request: DrawRequest, frontier: list[Node[Tables]], log_unit: float
+        self,
+        bounds: Bounds[Tables],
+        request: DrawRequest,
+        frontier: list[Node[Tables]],
+        log_unit: float,
+        allowed: Callable[[IntArray], bool] = lambda point: True,
     ) -> None:
+        self._allowed = allowed
         self._bounds, self._random, self._watch = bounds, request.random, request.watch
         self._unit = _DECIMAL.exp(Decimal(log_unit))
         self._words = np.empty(0, dtype=np.uint64)
@@ -229,12 +237,17 @@ class ThinnedArrivals(Arrivals, Generic[Tables]):
                 self._words = np.concatenate((rest, self._random.bits(self._bounds.words)))
                 self._cursor = 0
         time = _later(time, elapsed, node)
-        if status == DRAWN:
-            node.tries = 0
-            self._restart(time, node)
-            return time, self._bounds.point(node, levels)
-        self._push(time, node)
-        return None
+        if status != DRAWN:
+            self._push(time, node)
+            return None
+        point = self._bounds.point(node, levels)
+        if not self._allowed(point):
+            if len(node.levels) < self._bounds.depth:  # a point alone never arrives again
+                self._restart(time, node)
+            return None
+        node.tries = 0
+        self._restart(time, node)
+        return time, point
 
     def _restart(self, time: Decimal, node: Node[Tables]) -> None:
         """Schedule the next arrival of a region after ``time``."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import math
 import random
@@ -38,6 +39,7 @@ from privopt.oracles.limits import Watch
 from privopt.oracles.select import gibbs_oracle
 from privopt.problems.discrete.lattice import IntArray, IntegerLattice
 from privopt.problems.discrete.problem import DiscreteProblem
+from privopt.problems.programs.lattice import ConstrainedLattice
 
 
 @pytest.mark.parametrize(
@@ -67,6 +69,33 @@ def test_oracles_pass_on_a_few_instances(name: str, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(gibbs_conformance, "draw_instances", lambda seed: iter(chosen))
     report = check_gibbs_oracle(gibbs_oracle(name))
     assert {f"{each}, {law.name.lower()}: law" for each in few for law in Law} <= set(report.passed)
+
+
+class OverTheBox(GibbsEnumeration):
+    def build(self, problem: DiscreteProblem, law: Law = Law.GIBBS) -> Sampler:
+        assert isinstance(problem.lattice, ConstrainedLattice)
+        relaxed = copy.copy(problem)
+        relaxed.lattice = problem.lattice.box
+        return super().build(relaxed, law)
+
+
+def _constrained_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen = [i for i in draw_instances(0) if i.name == "constraints on points"]
+    monkeypatch.setattr(gibbs_conformance, "draw_instances", lambda seed: iter(chosen))
+
+
+def test_drawing_from_the_box_of_constraints_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    _constrained_alone(monkeypatch)
+    with pytest.raises(ConformanceError, match="a point outside the lattice"):
+        check_gibbs_oracle(OverTheBox())
+
+
+@pytest.mark.slow
+def test_branch_and_bound_passes_under_constraints(monkeypatch: pytest.MonkeyPatch) -> None:
+    _constrained_alone(monkeypatch)
+    report = check_gibbs_oracle(gibbs_oracle("branch"))
+    assert "constraints on points, gibbs: law" in report.passed
+    assert any("smallest loss under the constraints" in line for line in report.skipped)
 
 
 @pytest.mark.slow

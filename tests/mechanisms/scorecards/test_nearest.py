@@ -311,10 +311,10 @@ def test_rules_and_numbers_of_columns_shape_the_domain_too() -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"mechanism": "exponential", "oracle": "elimination"}, "gibbs-elimination.*enumerate, rejection"),
-        ({"mechanism": "exponential", "oracle": "native"}, "knows no constraints on points"),
+        ({"mechanism": "exponential", "oracle": "elimination"}, "gibbs-elimination.*enumerate, branch"),
+        ({"mechanism": "exponential", "oracle": "elimination"}, "knows no constraints on points"),
         ({"mechanism": "rspm", "oracle": "native"}, "highs, cpsat, scip"),
-        ({"oracle": "branch"}, "enumerate, rejection"),
+        ({"oracle": "elimination"}, "enumerate, branch"),
     ],
 )
 def test_oracles_that_know_only_boxes_are_refused_in_the_plan(options: dict[str, Any], words: str) -> None:
