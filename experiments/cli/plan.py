@@ -202,6 +202,7 @@ def robust_plan(
         "steps": made.steps,
         "mechanism": made.name,
         "mechanism_reason": reason,
+        "noise_to_signal": made.noise_to_signal.ratio,
     }
     noise = ", ".join(f"{key} = {value:.6g}" for key, value in made.noise.items())
     units = (
@@ -215,6 +216,7 @@ def robust_plan(
         *([f"in detail: {spend.note}"] if person is not None else []),
         f"units of {schema.n_features} features: {units}",
         f"noise on {made.noised}: {noise}",
+        *_measure_lines(made.noise_to_signal),
         f"steps: {made.steps}, each reads the table once",
     ]
     return report, lines, spend
