@@ -107,6 +107,8 @@ def test_wheel_holds_every_module_and_the_data(wheel: Path) -> None:
     assert "privopt/problems/datasets/data/adult.data.gz" in names
     assert "privopt/problems/datasets/data/LICENSE-adult.txt" in names
     assert "privopt/problems/datasets/data/mushrooms.csv.gz" in names
+    assert "privopt/mechanisms/estimators/expected_auc.json" in names
+    assert {f"privopt/experiments/docs/{page}.md" for page in ("planning", "tuning")} <= names
     assert "privopt/oracles/py.typed" in names
     assert not any(name.startswith("tests/") for name in names)
 

@@ -29,13 +29,12 @@ COMMANDS = {
     "schema": "Write the skeleton of a schema, check one on public rows, or learn one, paid for.",
     "estimate": "Release a private mean, or an estimate from subsets or tilted minima, of records in a file.",
     "plan": "Show the mechanism, noise and running time of a fit before any data are read: of a scorecard, "
-    "tree, rule list or robust model.",
+    "tree, rule list or robust model. With --want what to expect, and what it takes.",
     "calibrate": "Show the noise that a privacy guarantee requires, before any data are read.",
     "predict": "Predict with a saved model: columns `score` and `prediction`, in the order of the records.",
     "summary": "Print the coefficients of a saved linear model with confidence intervals that include the "
     "noise; costs no privacy.",
-    "evaluate": "Release accuracy, balanced accuracy, ROC, AUC, confusion matrix and calibration of a "
-    "classifier, or R^2, RMSE and MAE of a regression, with intervals.",
+    "evaluate": "Release the quality of a model on other records than its fit has read, with intervals.",
     "card": "Print a saved scorecard, tree or rule list with its risks, as a page, Markdown, JSON or SQL; "
     "costs no privacy.",
     "compare-oracles": "Benchmark minimising oracles on reproducible instances: running times, proofs, and "

@@ -122,7 +122,7 @@ def plan(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Show the mechanism, noise and running time of a fit before any data are read: of a scorecard, tree,
-    rule list or robust model; or with --want what to expect, and the records or epsilon that it needs.
+    rule list or robust model. With --want what to expect, and what it takes.
     """
     if want is not None:
         show_wanted(context)
@@ -202,6 +202,7 @@ def robust_plan(
         "steps": made.steps,
         "mechanism": made.name,
         "mechanism_reason": reason,
+        "noise_to_signal": made.noise_to_signal.ratio,
     }
     noise = ", ".join(f"{key} = {value:.6g}" for key, value in made.noise.items())
     units = (
@@ -215,6 +216,7 @@ def robust_plan(
         *([f"in detail: {spend.note}"] if person is not None else []),
         f"units of {schema.n_features} features: {units}",
         f"noise on {made.noised}: {noise}",
+        *_measure_lines(made.noise_to_signal),
         f"steps: {made.steps}, each reads the table once",
     ]
     return report, lines, spend

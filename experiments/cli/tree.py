@@ -106,6 +106,7 @@ def plan_report(planned: TreePlan | AdditivePlan) -> dict[str, Any]:
         "levels": planned.plan.levels,
         "levels_reason": planned.plan.reason,
         "predicates": planned.predicates,
+        "noise_to_signal": planned.noise_to_signal.ratio,
         "seconds": planned.seconds,
         "memory": planned.memory,
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
@@ -15,10 +16,12 @@ from privopt.experiments.reproduce.tables import bound_power, earned, means, piv
 from privopt.experiments.workbench.drawing import Figure
 from privopt.experiments.workbench.figures import colour
 from privopt.experiments.workbench.panels import Curve, Panel, averaged, panels_figure
+from privopt.mechanisms.nonconvex.langevin import DPLangevin
+from privopt.mechanisms.privacy.accounting import gaussian_mu
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.risk.iteration import Output
 from privopt.problems.convex.regularizers import Vector, ridge
-from privopt.problems.convex.risk import EmpiricalRisk
+from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts
 
 CITE = "Wang, Chen and Xu (2019)"
 PAPER = (
@@ -30,6 +33,8 @@ _RECORDS, _BUDGETS, _EPSILON = "two classes, d = 2", "two classes, d = 2, agains
 LAST, RANDOM, NET, BESIDE = "dp-gld", "dp-gld, random iterate", "net", "dp-gd"
 _CURVES = (LAST, RANDOM, NET, BESIDE)
 _EPSILONS, _MIDDLE, _FRESH = (0.3, 1.0, 3.0), 2_000, 100_000
+_COLD, _WIDE = "two classes, d = 2, against β", "two classes, against d"
+_TEMPERATURES, _DIMENSIONS, _BETA = (100.0, 300.0, 1_000.0, 3_000.0), (2, 4, 8, 16), 300.0
 
 
 def sizes(quick: bool) -> tuple[int, ...]:
@@ -42,10 +47,15 @@ def runs(quick: bool) -> int:
 
 def cells(quick: bool) -> list[Cell]:
     by_records = [Cell(_RECORDS, curve, n) for curve in _CURVES for n in sizes(quick)]
-    return by_records + [Cell(_BUDGETS, LAST, e) for e in _EPSILONS]
+    by_records += [Cell(_BUDGETS, LAST, e) for e in _EPSILONS]
+    by_records += [Cell(_COLD, LAST, beta) for beta in _TEMPERATURES]
+    return by_records + [Cell(_WIDE, LAST, d) for d in _DIMENSIONS]
 
 
 def compute(cell: Cell, quick: bool) -> Iterator[Point]:
+    if cell.panel in (_COLD, _WIDE):
+        yield from _tempered(cell, quick)
+        return
     n, epsilon = (int(cell.level), _EPSILON) if cell.panel == _RECORDS else (_MIDDLE, cell.level)
     fresh, least = population()
     for run in range(runs(quick)):
@@ -55,6 +65,38 @@ def compute(cell: Cell, quick: bool) -> Iterator[Point]:
         yield Point(run, cell.level, EMPIRICAL, max(_penalised(risk, w) - best, 1e-9))
         yield Point(run, cell.level, START, _penalised(risk, start) - best)
         yield Point(run, cell.level, POPULATION, max(_penalised(fresh, w) - least, 1e-9))
+
+
+def _tempered(cell: Cell, quick: bool) -> Iterator[Point]:
+    """Measure the last iterate at another inverse temperature or dimension, at the same privacy."""
+    beta, d = (cell.level, 2) if cell.panel == _COLD else (_BETA, int(cell.level))
+    for run in range(2 * runs(quick)):
+        risk = nonconvex.classes(_MIDDLE, d, run)
+        plan = tempered_plan(risk.facts, beta)
+        w = plan.release(risk, NoiseSource(insecure_seed=run)).point
+        best = nonconvex.least_risk(_MIDDLE, d, run)
+        yield Point(run, cell.level, EMPIRICAL, max(_penalised(risk, w) - best, 1e-9))
+        yield Point(run, cell.level, START, _penalised(risk, np.zeros(d)) - best)
+
+
+def tempered_plan(facts: RiskFacts, beta: float) -> DPLangevin:
+    """Plan Langevin dynamics of an inverse temperature, in steps of 1 / (2 (L + l2)) or less.
+
+    T steps of size eta have T eta beta = 2 (mu / sensitivity)^2, whatever beta is.
+    """
+    delta = 1 / facts.n_records**2
+    reach = 2 * (gaussian_mu(_EPSILON, delta) / facts.sensitivity) ** 2
+    steps = math.ceil(2 * (facts.smoothness + nonconvex.RIDGE) * reach / beta)
+    return DPLangevin.plan(
+        facts,
+        None,
+        ridge(nonconvex.RIDGE),
+        epsilon=_EPSILON,
+        delta=delta,
+        steps=steps,
+        output=Output.LAST,
+        beta=beta,
+    )
 
 
 def _released(curve: str, risk: EmpiricalRisk, epsilon: float, run: int) -> Vector:
@@ -98,7 +140,9 @@ def draw(frame: pd.DataFrame) -> Figure:
 def table(frame: pd.DataFrame) -> pd.DataFrame:
     by_records = pivot(frame[frame["panel"] == _RECORDS], (EMPIRICAL, POPULATION, START), "n = {:,.0f}")
     by_budget = pivot(frame[frame["panel"] == _BUDGETS], (EMPIRICAL, POPULATION, START), "ε = {:g}")
-    return pd.concat([by_records, by_budget]).fillna("")
+    colder = pivot(frame[frame["panel"] == _COLD], (EMPIRICAL, START), "β = {:g}")
+    wider = pivot(frame[frame["panel"] == _WIDE], (EMPIRICAL, START), "d = {:g}")
+    return pd.concat([by_records, by_budget, colder, wider]).fillna("")
 
 
 def verdicts(frame: pd.DataFrame) -> list[Verdict]:
@@ -108,6 +152,8 @@ def verdicts(frame: pd.DataFrame) -> list[Verdict]:
         _rate(frame, "Theorem 2", LAST, EMPIRICAL, *slow),
         _rate(frame, "Theorem 2", LAST, POPULATION, *slow),
         _rate(frame, "Theorem 2", LAST, EMPIRICAL, "1 / ε²", lambda e: e**-2.0, _BUDGETS),
+        _rate(frame, "Theorem 2", LAST, EMPIRICAL, "log(β) / β", lambda b: np.log(b) / b, _COLD),
+        _growth(frame),
         _rate(
             frame,
             "Theorem 3",
@@ -152,6 +198,19 @@ def _rate(
     )
 
 
+def _growth(frame: pd.DataFrame) -> Verdict:
+    """Judge the power of d where zero weights are worse; without noise there is no growth to limit."""
+    here = frame[(frame["panel"] == _WIDE) & (frame["curve"] == LAST)]
+    power = power_law(here[here["measure"] == EMPIRICAL])
+    mean = here.groupby(["measure", "level"])["value"].mean()
+    better, of = int((mean[EMPIRICAL] < mean[START]).sum()), len(mean[START])
+    return Verdict(
+        f"Theorem 2, {LAST}: the {EMPIRICAL} grows with d, and at most like d",
+        earned(power.costs_at_most(1.0), better, of),
+        f"Measured power at β = {_BETA:g}: {power}; better than zero weights at {better} of {of}.",
+    )
+
+
 FIGURE = Reproduction(
     name="wang-chen-xu2019-risk",
     paper=PAPER,
@@ -159,8 +218,9 @@ FIGURE = Reproduction(
     figure="Theorems 2 to 4 (excess risk)",
     shows=(
         "Theorems, no pictures. The last iterate of gradient Langevin dynamics has excess empirical and "
-        "population risk d / (log(n) ε²) up to logarithms, a random one a power of 1 / n for fixed d; the "
-        "exponential mechanism on a net has d / (n ε), at a cost that is exponential in d."
+        "population risk d log(β) / β for long runs, d / (log(n) ε²) for β of order log(n), a random one a "
+        "power of 1 / n for fixed d; the exponential mechanism on a net has d / (n ε), at a cost that is "
+        "exponential in d."
     ),
     setting=lambda quick: (
         "Two classes in the plane, one on both sides of the other, under the sigmoid loss with a ridge "
@@ -168,7 +228,10 @@ FIGURE = Reproduction(
         f"{_EPSILON:g}, and from {_EPSILONS[0]:g} to {_EPSILONS[-1]:g} at n = {_MIDDLE:,}; δ = 1/n², "
         f"replacing one record, n public; {runs(quick)} runs, new records for each. Population risk: on "
         f"{_FRESH:,} fresh records. "
-        "All mechanisms with privopt's defaults and sound noise; dp-gd stands beside as the simple baseline."
+        "All mechanisms with privopt's defaults and sound noise; dp-gd stands beside as the simple baseline. "
+        f"The inverse temperature β from {_TEMPERATURES[0]:g} to {_TEMPERATURES[-1]:,.0f}, and d from "
+        f"{_DIMENSIONS[0]} to {_DIMENSIONS[-1]} at β = {_BETA:g}, have n = {_MIDDLE:,}, and as many steps as "
+        f"a step size of 1 / (2 (L + l2)) asks for; {2 * runs(quick)} runs."
     ),
     cells=cells,
     compute=compute,

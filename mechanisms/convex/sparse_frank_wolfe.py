@@ -53,6 +53,8 @@ if TYPE_CHECKING:  # compiles
 _LARGEST = 2.0
 # Proposals made at a time; about seven are needed where scores are near 0.
 _AT_ONCE = 16
+# Rows whose slopes one thread computes at a time.
+_ROWS = 1 << 17
 
 
 class Vertex(NamedTuple):
@@ -156,9 +158,15 @@ class SparsePath:
 
     def slopes(self) -> Vector:
         """The slopes of the rows, times their counts; none is beyond the Lipschitz constant of the loss."""
+        from privopt.problems.convex.passes import in_order  # imports numba, which is slow
+
+        parts = [slice(k, k + _ROWS) for k in range(0, len(self._labels), _ROWS)]
+        return np.concatenate(in_order(self._slopes_of, parts))
+
+    def _slopes_of(self, rows: slice) -> Vector:
         loss = self._risk.facts.loss
-        found = loss.slope(self.predictions, self._labels)
-        return np.asarray(self._counts * np.clip(found, -loss.lipschitz, loss.lipschitz))
+        found = loss.slope(self.predictions[rows], self._labels[rows])
+        return np.asarray(self._counts[rows] * np.clip(found, -loss.lipschitz, loss.lipschitz))
 
     def step(self, vertex: Vertex, rate: float) -> None:
         """Move to (1 - rate) x + rate s."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
 
 from privopt.mechanisms.discrete.exponential import ExponentialMechanism
+from privopt.mechanisms.privacy.parameters import check_count
+from privopt.mechanisms.privacy.usefulness import NoiseToSignal
 from privopt.problems.arguments import told
 from privopt.problems.discrete.branching import MOST_LEVELS, BranchingProblem
 from privopt.problems.discrete.branching_effort import BranchingEffort
@@ -34,6 +37,7 @@ class BranchingPlan:
         costs: costs of errors.
         effort: effort of counting and summing.
         reason: the reason for the number of levels.
+        values: the sum of the weights of the predicates.
     """
 
     levels: int
@@ -41,6 +45,7 @@ class BranchingPlan:
     costs: CostMatrix
     effort: BranchingEffort
     reason: str
+    values: int
 
     @classmethod
     def plan(
@@ -83,7 +88,19 @@ class BranchingPlan:
         values = int(np.sum(weights))
         lattice = kind.domain(values, levels, costs.classes, root_splits=root_splits)
         choice = ExponentialMechanism.plan(kind, lattice, epsilon=epsilon, loss_bound=costs.largest)
-        return cls(levels, choice, costs, effort, reason)
+        return cls(levels, choice, costs, effort, reason, values)
+
+    def noise_to_signal(self, n_records: int) -> NoiseToSignal:
+        """Expected excess loss over any model of one predicate, against half of what n records can lose.
+
+        The prior gives mass q to the models that predict as one of these does: its predicate has 1 / values
+        or more, each decision to split or to stop 1/2, each label 1/classes. Of all laws, the draw's has the
+        least mean of beta L plus divergence from the prior, so its mean of L is at most L of that model plus
+        log(1/q) / beta.
+        """
+        rare = math.log(8 * self.costs.classes**2 * self.values)
+        largest = check_count(n_records, "n_records") * self.choice.loss_bound / 2
+        return NoiseToSignal(rare / self.choice.beta, largest, "total loss of a split")
 
 
 def _levels(predicates: int, rows: int, classes: int) -> tuple[int, str]:

@@ -42,7 +42,6 @@ class ExponentialMechanism(LatticeMechanism[PreparedGibbs]):
     """
 
     name: ClassVar[str] = "exponential"
-    noised: ClassVar[str] = "the choice of a point"
     question: ClassVar[Law] = Law.GIBBS
     takes_constraints: ClassVar[bool] = True
 

@@ -88,7 +88,7 @@ class LatticeMechanism(ABC, Generic[Prepared]):
 
     family: ClassVar[Family] = Family.LATTICE
     name: ClassVar[str]
-    noised: ClassVar[str]  # the noised quantity
+    noised: ClassVar[str] = "the choice of a point"  # the noised quantity
     # What ``release`` asks of its oracle.
     question: ClassVar[Task | Law]
     # Whether the privacy proof holds for any part of a lattice, so that points may be constrained.

@@ -30,6 +30,7 @@ from privopt.mechanisms.heavy_tails.measured_descent import MeasuredDescent
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.parameters import check_epsilon
 from privopt.mechanisms.privacy.reliance import spent
+from privopt.mechanisms.privacy.usefulness import warn_if_noise
 from privopt.mechanisms.registry import ROBUST_FITS
 from privopt.oracles.limits import Limits, check_limits
 from privopt.problems.convex.losses import Labels, LogisticLoss, Loss
@@ -134,6 +135,7 @@ class _PrivateRobustModel(PrivateLinearModel):
         if plan.search is None and numbers:  # depends on public facts: n, epsilon and the columns
             _warn_of_units(n, self.epsilon, numbers)
         spend = spent(plan, source)
+        warn_if_noise(plan.noise_to_signal)
         with booked(self.ledger, spend, table) as (X, read):
             check_number(len(X), n)
             releases = plan.release(X, read.labels, source, self.limits)

@@ -40,6 +40,7 @@ from privopt.mechanisms.evaluation.leaves import LeafHistogram, LeafPlan, LeafRi
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.parameters import check_count
 from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.mechanisms.privacy.usefulness import NoiseToSignal, warn_if_noise
 from privopt.oracles.limits import Limits, check_limits, started, within
 from privopt.problems.arguments import check_type
 from privopt.problems.arrays import record_counts, tallied
@@ -96,6 +97,7 @@ class TreePlan:
         predicates: number of predicates.
         seconds: approximate processor time of counting and summing, without compilation (once, 7 s).
         memory: bytes of its tables.
+        noise_to_signal: expected loss by noise against that of a constant.
     """
 
     plan: BranchingPlan
@@ -103,6 +105,7 @@ class TreePlan:
     predicates: int
     seconds: float
     memory: float
+    noise_to_signal: NoiseToSignal
 
     @property
     def facts(self) -> dict[str, str]:
@@ -115,6 +118,8 @@ class TreePlan:
             "levels": f"{self.plan.levels} ({self.plan.reason})",
             "predicates": f"{self.predicates}; models: {float(choice.lattice.box_size):.3g}",
             "noise": f"beta = {choice.beta:.6g}",
+            "noise / signal": str(self.noise_to_signal),
+            **({"warning": self.noise_to_signal.warning} if self.noise_to_signal.is_noise else {}),
             "time": f"about {size}, whatever the labels are; compiling takes some 7 s more once",
         }
 
@@ -181,6 +186,7 @@ class _PrivateBranchingClassifier(
         source = NoiseSource(self.insecure_seed)
         drawn = weights.whole(replace(plan.choice.spend, insecure_seed=source.insecure_seed))
         spend = budget.whole(drawn, f"the {self._noun}")
+        warn_if_noise(plan.noise_to_signal(n))
         with booked(self.ledger, spend, given.records) as rows:
             check_number(rows.n_records, n)
             if weights.plan is not None:  # the same plan, for costs that are released first
@@ -231,7 +237,8 @@ class _PrivateBranchingClassifier(
         n = check_count(n_records, "n_records")
         plan = self._plan(predicates, n, weights, weights.expected)
         spend = budget.whole(weights.whole(plan.choice.spend), f"the {self._noun}")
-        return TreePlan(plan, spend, len(predicates), plan.effort.seconds, plan.effort.memory)
+        measure = plan.noise_to_signal(n)
+        return TreePlan(plan, spend, len(predicates), plan.effort.seconds, plan.effort.memory, measure)
 
     def _plan(
         self, predicates: Predicates, n: int, weights: ClassWeights, costs: NDArray[np.float64]

@@ -19,6 +19,7 @@ from privopt.mechanisms.privacy.gradient_noise import VectorNoise, noise_at_leve
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.parameters import check_count
 from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.mechanisms.privacy.usefulness import NoiseToSignal
 from privopt.mechanisms.risk.iteration import Perturb, StepClock
 from privopt.oracles.limits import Limits, started
 from privopt.problems.convex.losses import Labels, Loss
@@ -116,6 +117,13 @@ class ClippedNewton(UnboundedFit):
         """Return the norm that transformed gradients are clipped to."""
         share = _CLIP_NUMBERS if loss.labels is Labels.REAL else _CLIP_CLASSES
         return share * math.sqrt(dimension + 1)
+
+    @property
+    def noise_to_signal(self) -> NoiseToSignal:
+        p, clip = self.dimension + 1, self.clip_of(self.dimension, self.loss)
+        return NoiseToSignal(
+            math.sqrt(p / self.steps) * self.step_noise.sigma, clip / math.sqrt(p), "mean gradient"
+        )
 
     @property
     def noise(self) -> dict[str, float]:

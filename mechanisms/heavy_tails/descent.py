@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
@@ -12,6 +13,7 @@ from scipy import special
 from privopt.mechanisms.errors import PlanMismatchError
 from privopt.mechanisms.heavy_tails.truncation import SoftTruncation
 from privopt.mechanisms.privacy.parameters import check_count, check_positive
+from privopt.mechanisms.privacy.usefulness import NoiseToSignal
 from privopt.mechanisms.registry import Family
 from privopt.mechanisms.risk.iteration import (
     Method,
@@ -99,6 +101,21 @@ class RobustDescent(SteppedMechanism):
     def _gradient_size(self) -> float:
         """Size of a coordinate of a noisy gradient: ten standard deviations of noise."""
         return 10 * max(self.noise.values())
+
+    @property
+    def noise_to_signal(self) -> NoiseToSignal:
+        """Norm of the noise of all steps together against a mean gradient that one coordinate carries.
+
+        Records are not bounded; the robust mean of a coordinate is.
+        """
+        sigma, largest = self._coordinate
+        root = math.sqrt(self.facts.dimension / self.steps)
+        return NoiseToSignal(root * sigma, largest, "mean gradient")
+
+    @property
+    @abstractmethod
+    def _coordinate(self) -> tuple[float, float]:
+        """Deviation of the noise of a coordinate of the gradient, every step, and its largest robust mean."""
 
     @property
     def step_sizes(self) -> tuple[float, float]:

@@ -18,6 +18,7 @@ from privopt.mechanisms.privacy.accounting import gaussian_epsilon, gaussian_mu
 from privopt.mechanisms.privacy.gradient_noise import shared_by
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.mechanisms.privacy.usefulness import NoiseToSignal
 from privopt.oracles.limits import Limits, started
 from privopt.problems.convex.losses import Labels
 from privopt.problems.convex.regularizers import NO_REGULARIZER
@@ -86,6 +87,10 @@ class MeasuredDescent(UnboundedFit):
         """Public parameters of the noise."""
         counts = {} if self.search is None else {"counts_sigma": self.search.counts.sigma}
         return {**self.descent.noise, **counts}
+
+    @property
+    def noise_to_signal(self) -> NoiseToSignal:
+        return self.descent.noise_to_signal
 
     def _points(
         self, X: Floats, labels: Sequence[Floats], source: NoiseSource, limits: Limits | None

@@ -13,6 +13,7 @@ from privopt.mechanisms.risk.iteration import Run
 from privopt.mechanisms.risk.mechanism import RiskTarget
 from privopt.problems.convex.regularizers import Vector
 from privopt.problems.convex.risk import EmpiricalRisk
+from privopt.problems.convex.truncation import INFLUENCE
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,10 @@ class RobustGradientDescent(RobustDescent):
     @property
     def noise(self) -> dict[str, float]:
         return {"sigma": self.vector_noise.sigma, "scale": self.truncation.scale}
+
+    @property
+    def _coordinate(self) -> tuple[float, float]:
+        return self.vector_noise.sigma, INFLUENCE * self.truncation.scale
 
     def _run(self, risk: EmpiricalRisk, run: Run) -> tuple[Vector, None]:
         soft, records = self.truncation, self._records(risk)

@@ -68,6 +68,10 @@ class RobustStochasticGradient(RobustDescent):
         sigma = self.vector_noise.sigma / (self.sampling * self.facts.n_records)
         return {"sigma": sigma, "q": self.sampling, "scale": self.truncation.scale}
 
+    @property
+    def _coordinate(self) -> tuple[float, float]:
+        return self.noise["sigma"], INFLUENCE * self.truncation.scale
+
     def _compile(self, risk: EmpiricalRisk) -> None:
         risk.compile(batches=True)
 

@@ -76,6 +76,10 @@ class TrimmedGradientDescent(RobustDescent):
         return {"t": noise.t, "s": noise.s, "trimmed": self.trimming.trimmed}
 
     @property
+    def _coordinate(self) -> tuple[float, float]:
+        return self.trimming.typical_noise, self.trimming.width / 2
+
+    @property
     def _gradient_size(self) -> float:
         return 10 * (abs(self.trimming.low) + abs(self.trimming.high))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
@@ -18,9 +17,6 @@ from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.mechanisms.privacy.usefulness import NoiseToSignal
 from privopt.mechanisms.registry import Family
 from privopt.mechanisms.risk.mechanism import RealRelease
-
-# Standard deviation of sinh of a standard normal variable.
-_SINH_DEVIATION = math.sqrt(math.expm1(2.0) / 2)
 
 
 @dataclass(frozen=True)
@@ -84,15 +80,8 @@ class TrimmedMean:
 
     @property
     def noise_to_signal(self) -> NoiseToSignal:
-        """Standard deviation of the noise of a mean against half its range, for records within the range.
-
-        One record then moves the trimmed mean by at most width / (n - 2 m), and m records by the
-        width, which counts e^(-t m).
-        """
-        found = self.trimming
-        farthest = max(1 / (found.n - 2 * found.trimmed), math.exp(-found.noise.t * found.trimmed))
-        sigma = found.width * farthest / found.noise.s * _SINH_DEVIATION
-        return NoiseToSignal(sigma, found.width / 2, "a mean")
+        """Standard deviation of the noise of a mean against half its range."""
+        return NoiseToSignal(self.trimming.typical_noise, self.trimming.width / 2, "a mean")
 
     def release(self, X: ArrayLike, noise: NoiseSource | None = None) -> RealRelease:
         """Return the private mean of the rows of X, shape (n_records, dimension). Costs ``spend``.

@@ -21,6 +21,8 @@ Floats = NDArray[np.float64]
 
 # Largest share of epsilon that rounding of the released number may take.
 _MOST_ROUNDING = 0.05
+# Standard deviation of sinh of a standard normal variable.
+_SINH_DEVIATION = math.sqrt(math.expm1(2.0) / 2)
 _FARTHEST = 1e100  # limit on numbers, in widths: larger ones have the effect of infinity
 
 
@@ -84,6 +86,16 @@ class Trimming:
                 f"trimmed must be at least 1 and below n/2 = {n / 2:g}, got {trimmed}"
             )
         return cls(n, float(low), float(high), trimmed, ArsinhNoise.within(rho, enough=math.log(n) / trimmed))
+
+    @property
+    def typical_noise(self) -> float:
+        """Standard deviation of the noise for records within the range.
+
+        One record then moves the trimmed mean by at most width / (n - 2 m), and m records by the width, which
+        counts e^(-t m).
+        """
+        farthest = max(1 / (self.n - 2 * self.trimmed), math.exp(-self.noise.t * self.trimmed))
+        return self.width * farthest / self.noise.s * _SINH_DEVIATION
 
     @property
     def width(self) -> float:

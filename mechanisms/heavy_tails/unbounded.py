@@ -16,6 +16,7 @@ from privopt.mechanisms.privacy.noise import NoiseSource, checked_source
 from privopt.mechanisms.privacy.parameters import check_count
 from privopt.mechanisms.privacy.reliance import spent
 from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.mechanisms.privacy.usefulness import NoiseToSignal
 from privopt.mechanisms.registry import Family
 from privopt.mechanisms.risk.mechanism import RealRelease
 from privopt.oracles.limits import Limits
@@ -63,6 +64,11 @@ class UnboundedFit(ABC):
     @abstractmethod
     def noise(self) -> dict[str, float]:
         """Public parameters of the noise."""
+
+    @property
+    @abstractmethod
+    def noise_to_signal(self) -> NoiseToSignal:
+        """Norm of the noise of all steps together against a mean gradient that one coordinate carries."""
 
     @classmethod
     def plan(

@@ -6,6 +6,7 @@ imported where it is used and not with the package.
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -13,9 +14,12 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from privopt.problems.convex.passes import in_order
 from privopt.problems.convex.risk import EmpiricalRisk, Vector
 
 Indices = NDArray[np.integer[Any]]
+
+_LEAST_ENTRIES = 1 << 20  # in a part: fewer take less time than starting a thread
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,8 +44,20 @@ class SparseColumns:
     def sums(self, features: Indices, weights: Vector) -> Vector:
         """sum_i weights_i a_ij for some features j, shape (len(features),)."""
         found = np.empty(len(features))
-        _sum_columns(self.starts, self.rows, self.values, features, weights, found)
+
+        def run(part: slice) -> None:
+            _sum_columns(self.starts, self.rows, self.values, features[part], weights, found[part])
+
+        in_order(run, self._parts(features))
         return found
+
+    def _parts(self, features: Indices) -> list[slice]:
+        """Cut features into parts of about equally many entries, for threads; one part if these are few."""
+        entries = np.cumsum(self.starts[features + 1] - self.starts[features], dtype=np.int64)
+        total = int(entries[-1]) if entries.size else 0
+        count = max(1, total // _LEAST_ENTRIES)
+        cuts = np.searchsorted(entries, np.arange(1, count) * total // count).tolist()
+        return [slice(a, b) for a, b in itertools.pairwise([0, *cuts, len(features)])]
 
     def sums_of_magnitudes(self, weights: Vector) -> Vector:
         """sum_i weights_i |a_ij| for every feature j, shape (d,)."""

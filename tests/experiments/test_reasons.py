@@ -10,7 +10,14 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from privopt.experiments.reproduce import reasons, runner, wang_xiao2020
+from privopt.experiments.reproduce import (
+    reasons,
+    runner,
+    wang_chen_xu2019_risk,
+    wang_xiao2020,
+    wang_xu2019,
+)
+from privopt.experiments.reproduce import wang_xu2019_figure3 as figure3
 from privopt.experiments.reproduce.interface import Agreement, Reason, Verdict
 from privopt.experiments.reproduce.reasons import REASONS, explained, summary
 from privopt.experiments.reproduce.registry import FIGURES, reproduction
@@ -19,7 +26,8 @@ from privopt.experiments.reproduce.wang2017_table1 import _STUDY as TABLE1
 from privopt.mechanisms.discrete.opdisc import OPDisc
 from privopt.mechanisms.discrete.rspm import GaussianRSPM
 from privopt.mechanisms.privacy.accounting import gaussian_mu
-from privopt.problems.convex.losses import LogisticLoss
+from privopt.problems.convex.losses import LogisticLoss, SigmoidLoss
+from privopt.problems.convex.risk import RiskFacts
 from privopt.problems.convex.unclipped import PLAIN_SQUARES, unclipped_facts
 from privopt.problems.discrete.halfspace import ZeroOneHalfspace
 from privopt.problems.discrete.lattice import IntegerLattice
@@ -83,6 +91,18 @@ def test_numbers_of_the_causes_in_the_tables_of_2017() -> None:
     budgets = _power(list(EPSILONS), [gaussian_mu(e, DELTA) for e in EPSILONS])
     assert f"the power {budgets:.2f} over" in reasons._EXACT_NOISE.text
     assert f"has {-2 * budgets:.2f}" in reasons._EXACT_NOISE.text
+
+
+def test_numbers_of_the_causes_in_the_figures_of_2019() -> None:
+    for n, shown in ((1_250, "0.46"), (10_000, "0.058")):  # 100 features
+        facts = RiskFacts(n, 100, SigmoidLoss(), row_norm=wang_xu2019._ROW_NORM)
+        size = 10 * wang_xu2019.exact_noise(facts, figure3.EPSILON, figure3.STEPS)
+        assert f"{size:.2g}" == shown
+        assert f"{shown} at n = {n:,}" in reasons._STEP_NOISE.text.replace("norm of ", "")
+    budgets, n = (0.3, 1.0, 3.0), 2_000
+    assert budgets == wang_chen_xu2019_risk._EPSILONS
+    level = _power(list(budgets), [gaussian_mu(e, 1 / n**2) for e in budgets])
+    assert f"power of ε is {-2 / 3 * level:.2f}" in reasons._COLD.text
 
 
 def norm(curve: str, name: str, n: int, d: int) -> float:

@@ -56,6 +56,7 @@ from privopt.problems.discrete.lattice import IntegerLattice
 from privopt.problems.discrete.objective import UNIT, Perturbation
 from privopt.problems.discrete.problem import DiscreteProblem
 from privopt.problems.errors import InvalidInputError
+from privopt.problems.nonconvex.planted import strict_saddle
 
 DOCS = Path(runner.__file__).parents[1] / "docs"
 CELLS = [Cell("a panel", curve, level) for curve in ("one", "other") for level in (1.0, 2.0, 4.0)]
@@ -444,7 +445,8 @@ def _risks(kind: str) -> pd.DataFrame:
     rng = np.random.default_rng(9)
     lines = []
     for cell in fig.cells(True):
-        power = -1.1 if cell.curve == fig.NET else -2.1 if cell.panel == fig._BUDGETS else -0.6
+        power = -1.1 if cell.curve == fig.NET or cell.panel == fig._COLD else -0.6
+        power = {fig._BUDGETS: -2.1, fig._WIDE: 0.9}.get(cell.panel, power)
         start = 1e-9 if kind == "shuffled" else 1.0
         for run in range(3):
             excess = 0.01 * cell.level**power * math.exp(0.01 * rng.normal())
@@ -524,6 +526,8 @@ def _searches(left: float, found: float, true: float) -> pd.DataFrame:
                 fig.FOUND: found,
                 fig.TRUE: true,
                 fig.ALPHA: cell.level ** (0.4 if cell.panel == fig._FEATURES else -0.6),
+                fig.LEAST: cell.level ** (0.2 if cell.panel == fig._WIDE_PATH else -0.6),
+                fig.START: 1e9 if true else 1e-9,
             }
             values |= {fig.GAMMA: 0.1, fig.CURVATURE: -0.5}
         lines += [Line.of(cell, Point(0, cell.level, m, v)) for m, v in values.items()]
@@ -637,6 +641,28 @@ def test_problems_of_the_two_theorems_are_those_of_their_proofs() -> None:
     for labels, better in ((y, True), (shuffled, False)):
         w = plan.release(UnclippedRisk(X, labels, PLAIN_SQUARES), NoiseSource(insecure_seed=0)).point
         assert bool(spectrum @ (w - weights) ** 2 < spectrum @ weights**2) is better
+
+
+def test_the_least_alpha_of_a_point_is_that_of_the_definition() -> None:
+    """The quartic has curvature -1/d on its saddle, and no negative one at the minimum."""
+    fig = wang_chen_xu2019_minima
+    problem = strict_saddle(400, 4)
+    rho = problem.risk.facts.hessian_lipschitz
+    assert fig.alpha_of(problem, problem.saddle) == pytest.approx((1 / 4) ** 2 / rho, rel=1e-3)
+    w = np.array([1.0, 0.0, 0.0, 0.5])  # the gradient of w^4 / (4 d) is 0.5^3 / 4 there
+    assert fig.alpha_of(problem, w) == pytest.approx(0.5**3 / 4, rel=1e-2)
+
+
+def test_langevin_dynamics_at_a_temperature_spend_the_same_at_any() -> None:
+    """T eta beta is fixed by the budget, and no step is longer than 1 / (2 (L + l2))."""
+    fig = wang_chen_xu2019_risk
+    facts = fig.nonconvex.classes(500, 2, 0).facts
+    plans = [fig.tempered_plan(facts, beta) for beta in (30.0, 300.0)]
+    times = [plan.steps * plan.step_size * plan.beta for plan in plans]
+    assert times[0] == pytest.approx(times[1], rel=1e-6)
+    for plan in plans:
+        assert plan.step_size <= 1 / (2 * (facts.smoothness + fig.nonconvex.RIDGE))
+        assert plan.spend.epsilon <= 1.0
 
 
 @dataclass(frozen=True)

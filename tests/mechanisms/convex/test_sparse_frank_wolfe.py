@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
+from privopt.mechanisms.convex import sparse_frank_wolfe
 from privopt.mechanisms.convex.frank_wolfe import DPFrankWolfeL1
 from privopt.mechanisms.convex.sparse_frank_wolfe import SparsePath, Vertex, VertexDraws, applies
 from privopt.mechanisms.errors import PrivacyParameterError
@@ -22,6 +23,7 @@ from privopt.mechanisms.privacy.gradient_noise import selection_steps
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.risk.iteration import Output, choose_output
 from privopt.oracles.draw.interface import race_error
+from privopt.problems.convex import sparse_columns
 from privopt.problems.convex.losses import HuberLoss, LogisticLoss
 from privopt.problems.convex.regularizers import ElasticNet, ridge
 from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts
@@ -153,6 +155,21 @@ def test_counts_stand_for_repeated_rows() -> None:
         found.append((draws.frequent.tolist(), draws.factor * draws.columns.sums(np.arange(P), slopes)))
     assert found[0][0] == found[1][0] != []
     assert found[0][1] == pytest.approx(found[1][1], rel=1e-12)
+
+
+def test_threads_change_no_bit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Columns and rows cut into many parts; slopes of a NumPy loop may differ in the last bits at a cut."""
+    risk = sparse_risk()
+    columns = VertexDraws.of(risk, L1Ball(P, 2.0), 1.0).columns
+    path, weights = SparsePath(risk, np.full(P, 0.3), 2.0, columns), np.linspace(-1, 1, N)
+    features, slopes = np.array([5, 0, 2, 2, 1, 4]), path.slopes()
+    whole = columns.sums(features, weights)
+    monkeypatch.setattr(sparse_columns, "_LEAST_ENTRIES", 10)
+    monkeypatch.setattr(sparse_frank_wolfe, "_ROWS", 7)
+    assert len(columns._parts(features)) > 3
+    assert columns.sums(features, weights).tolist() == whole.tolist()
+    assert whole == pytest.approx((risk.clipped_rows().toarray().T @ weights)[features], rel=1e-12)
+    assert path.slopes() == pytest.approx(slopes, rel=1e-14)
 
 
 def test_slopes_stay_within_the_lipschitz_constant_whatever_a_loss_returns() -> None:

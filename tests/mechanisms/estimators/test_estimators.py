@@ -78,12 +78,14 @@ def classifier(**options: Any) -> PrivateLogisticRegression:
     return PrivateLogisticRegression(options.pop("epsilon", 5.0), **{**defaults, **options})
 
 
-def failed_checks(estimator: Any) -> dict[str, str]:
+def failed_checks(_: Any) -> dict[str, str]:
     """Checks of weights that contradict privacy, with the reason."""
     number = "the number of records is public and sets the noise: a record of weight 0 is one of them"
     equal = {f"check_sample_weight_equivalence_on_{kind}_data": number for kind in ("dense", "sparse")}
-    zeros = {"check_all_zero_sample_weights_error": "weights are private: a refusal would reveal them"}
-    return zeros if estimator.mechanism == "dp-fw-l1" else {**zeros, **equal}
+    return {
+        "check_all_zero_sample_weights_error": "weights are private: a refusal would reveal them",
+        **equal,
+    }
 
 
 # Norms, label bounds and classes are inferred there, which privopt warns about: the checks declare nothing.

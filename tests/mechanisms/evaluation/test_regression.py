@@ -19,7 +19,7 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from privopt.mechanisms import NoiseSource, PrivateLinearRegression, evaluate
 from privopt.mechanisms.errors import BudgetExceededError, PrivacyParameterError
 from privopt.mechanisms.evaluation.regression import RegressionEvaluation
-from privopt.mechanisms.evaluation.residuals import BLOCKS, ResidualPlan, SumsPlan
+from privopt.mechanisms.evaluation.residuals import BLOCKS, NoisySums, ResidualPlan, SumsPlan
 from privopt.mechanisms.privacy.ledger import Ledger
 from privopt.problems import InvalidInputError
 
@@ -168,6 +168,15 @@ def test_where_noise_hides_the_spread_of_labels_r2_has_no_lower_bound() -> None:
     assert RegressionEvaluation.from_dict(report).to_dict() == report
     assert "open" in str(found) or "R^2" in str(found)
     assert "R^2" in found._repr_html_()
+
+
+def test_a_spread_of_labels_within_its_noise_leaves_r2_without_a_lower_bound() -> None:
+    """Mean t^2 one deviation of its noise above 0, all else 0: the interval of the spread holds 0."""
+    plan = ResidualPlan.plan(RANGE, epsilon=1.0)
+    held = np.zeros(len(plan.sums.names), dtype=np.int64)
+    found = NoisySums(plan.sums, held, 100, plan.spend)
+    held[plan.sums.names.index("t^2")] = round(found.variances["t^2"] ** 0.5 * 100 * 2**plan.sums.bits)
+    assert RegressionEvaluation(found, RANGE).metrics["r2"].low == -np.inf
 
 
 def test_a_file_that_holds_no_evaluation_is_refused() -> None:

@@ -7,12 +7,25 @@ import warnings
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from privopt.mechanisms import MEANS, MECHANISMS, RISK_MECHANISMS, PrivateHalfspaceClassifier
+from privopt.mechanisms import (
+    MEANS,
+    MECHANISMS,
+    RISK_MECHANISMS,
+    PrivateHalfspaceClassifier,
+    PrivateRobustClassifier,
+    PrivateTreeClassifier,
+)
 from privopt.mechanisms.convex.gradient_descent import DPGradientDescent
+from privopt.mechanisms.discrete.branching import BranchingPlan
 from privopt.mechanisms.errors import BudgetExceededError
+from privopt.mechanisms.heavy_tails.clipped_newton import ClippedNewton
+from privopt.mechanisms.heavy_tails.measured_descent import MeasuredRobustDescent
+from privopt.mechanisms.heavy_tails.trimmed_descent import TrimmedGradientDescent
 from privopt.mechanisms.heavy_tails.trimmed_mean import TrimmedMean
+from privopt.mechanisms.privacy.accounting import gaussian_mu
 from privopt.mechanisms.privacy.ledger import Ledger
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.usefulness import NoiseToSignal, NoiseWarning, warn_if_noise
@@ -21,6 +34,11 @@ from privopt.problems.convex.losses import LogisticLoss
 from privopt.problems.convex.regularizers import ridge
 from privopt.problems.convex.risk import RiskFacts
 from privopt.problems.convex.sets import L1Ball, L2Ball
+from privopt.problems.convex.unclipped import PLAIN_SQUARES, unclipped_facts
+from privopt.problems.discrete.branching import BranchingProblem
+from privopt.problems.discrete.cost_matrix import CostMatrix
+from privopt.problems.discrete.rule_list import RuleList
+from privopt.problems.discrete.tree import DecisionTree
 
 LATTICE = IntegerLattice(-1, 1, dimension=5)
 BALLS: dict[str, Any] = {"dp-fw-l1": L1Ball(2, 1.0), "net": L2Ball(2, 1.0)}
@@ -85,6 +103,66 @@ def test_the_noise_of_a_trimmed_mean_is_that_of_releases() -> None:
     source = NoiseSource(insecure_seed=0)
     found = np.array([plan.release(X, source).point[0] for _ in range(400)])
     assert 0.2 * plan.noise_to_signal.noise < float(np.std(found)) < 1.2 * plan.noise_to_signal.noise
+
+
+def test_the_ratio_of_a_robust_fit_is_two_d_over_n_mu() -> None:
+    """A coordinate's robust mean is bounded by b, one record moves d of them by 2 b sqrt(d) / n."""
+    n, d, mu = 100, 6, gaussian_mu(1.0, 1e-6)  # too few records to search for units
+    for kind, share in ((MeasuredRobustDescent, 1.0), (ClippedNewton, 0.7)):
+        for loss in (PLAIN_SQUARES, LogisticLoss()):
+            plan = kind.plan(n, d, loss, epsilon=1.0, delta=1e-6)
+            assert plan.search is None
+            rest = mu * math.sqrt(share)  # ClippedNewton's moments take 30% of mu^2
+            assert plan.noise_to_signal.ratio == pytest.approx(2 * (d + 1) / (n * rest), rel=1e-3)
+    trimmed = TrimmedGradientDescent.plan(
+        unclipped_facts(400_000, d, PLAIN_SQUARES), mean_range=(-1, 1), epsilon=1.0, delta=1e-6, steps=4
+    )
+    mean = TrimmedMean.plan(
+        400_000, 4 * d, mean_range=(-1, 1), epsilon=1.0, delta=1e-6, trimmed=trimmed.trimming.trimmed
+    )  # as many means at the same budget
+    each = math.sqrt(d / 4) * mean.noise_to_signal.ratio
+    assert trimmed.noise_to_signal.ratio == pytest.approx(each)
+
+
+@pytest.mark.parametrize("kind", [DecisionTree, RuleList])
+@pytest.mark.parametrize("root_splits", [False, True])
+def test_a_tree_loses_no_more_than_predicted_over_one_split(
+    kind: type[BranchingProblem], root_splits: bool
+) -> None:
+    """The exact law over all models of two predicates, one of weight 2, on labels of any pattern."""
+    weights, costs = np.array([1, 2]), CostMatrix.equal(2)
+    plan = BranchingPlan.plan(
+        kind, weights, 400, epsilon=0.2, costs=costs, max_levels=2, root_splits=root_splits
+    )
+    points = np.concatenate(list(plan.choice.lattice.batches()))
+    X = np.repeat([[0, 0], [0, 1], [1, 0], [1, 1]], 100, axis=0)[:, [0, 1, 1]]  # a column for each value
+    measure, rng = plan.noise_to_signal(len(X)), np.random.default_rng(0)
+    for share in ((0, 0, 1, 1), (0.2, 0.9, 0.3, 0.6), (0.5, 0.5, 0.5, 0.5)):
+        y = (rng.random(400) < np.repeat(share, 100)).astype(np.int64)
+        losses = kind(X, y, plan.choice.lattice).losses(points).astype(float)
+        chances = np.exp(-plan.choice.beta * (losses - losses.min()))
+        split = X[:, 0] == 1
+        least = sum(min(int(y[side].sum()), int((1 - y[side]).sum())) for side in (split, ~split))
+        assert float(chances @ losses / chances.sum()) <= least + measure.noise
+    assert measure.signal == 200
+    assert plan.noise_to_signal(20).is_noise
+
+
+def test_noise_of_robust_fits_and_of_trees_is_told_before_a_record_is_read(tmp_path: Any) -> None:
+    """The ledger refuses, so that nothing is read, and the warning is there."""
+    schema = Schema([Categorical(name, ["no", "yes"]) for name in "abcdef"])
+    table = {name: np.array(["no", "yes"] * 10) for name in "abcdef"}
+    for kind in (PrivateTreeClassifier, PrivateRobustClassifier):
+        book = Ledger.create(tmp_path / kind.__name__, epsilon=1e-4, delta=1e-9)
+        model = kind(0.01, schema=schema, classes=(0, 1), ledger=book)
+        with (
+            pytest.warns(NoiseWarning, match="no better than a constant"),
+            pytest.raises(BudgetExceededError),
+        ):
+            model.fit(pd.DataFrame(table), np.array([0, 1] * 10))
+    shown = PrivateTreeClassifier(0.01, schema=schema, classes=(0, 1)).plan(20)
+    assert "noise / signal" in str(shown)
+    assert "no better than a constant" in str(shown)
 
 
 def test_noise_is_told_before_a_record_is_read(tmp_path: Any) -> None:
