@@ -140,7 +140,8 @@ class _BranchSampler(Sampler):
         smallest = self._minimum(request.watch) if self.law is Law.PERMUTE_AND_FLIP else 0
         model, frontier = self._frontier(beta, request.watch)
         self._known = None  # the frontier is kept only if the draw is not interrupted
-        lattice, exactness = self.problem.lattice, model.exactness(n)
+        lattice = self.problem.lattice
+        exactness = model.exactness(n)
         allowed = lattice.contains if lattice.constrained else _always
         arrivals = ThinnedArrivals(model, request, frontier, -beta * smallest, allowed)
         if lattice.constrained:  # P[w] / P[the constraints]: both may be off
