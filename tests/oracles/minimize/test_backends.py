@@ -55,24 +55,24 @@ linux = pytest.mark.skipif(sys.platform != "linux", reason="looks at processes i
 
 
 @pytest.mark.parametrize(
-    "kind",
+    ("kind", "kept"),
     [
-        LocalSearchOracle,
-        pytest.param(CpSatOracle, marks=cpsat),
-        pytest.param(ScipOracle, marks=scip),
-        pytest.param(PulpOracle, marks=pytest.mark.slow),
+        (LocalSearchOracle, "one_task_each"),
+        pytest.param(CpSatOracle, "some_of_one_task", marks=cpsat),
+        pytest.param(ScipOracle, "some_of_one_task", marks=scip),
+        pytest.param(LocalSearchOracle, "", marks=pytest.mark.slow),
+        pytest.param(CpSatOracle, "", marks=(cpsat, pytest.mark.slow)),
+        pytest.param(ScipOracle, "", marks=(scip, pytest.mark.slow)),
+        pytest.param(PulpOracle, "", marks=pytest.mark.slow),
     ],
 )
-@pytest.mark.parametrize("tasks", ["one_task_each", pytest.param("both_tasks_each", marks=pytest.mark.slow)])
-def test_backends_pass_the_kit(
-    kind: type[DiscreteOracle], tasks: str, request: pytest.FixtureRequest
-) -> None:
+def test_backends_pass_the_kit(kind: type[DiscreteOracle], kept: str, request: pytest.FixtureRequest) -> None:
     """HiGHS does in test_mip, with more models."""
-    if tasks == "one_task_each":
-        request.getfixturevalue(tasks)
+    if kept:
+        request.getfixturevalue(kept)
     oracle = LocalSearchOracle(starts=2) if kind is LocalSearchOracle else kind()
     report = check_oracle(oracle, seeds=[0])
-    assert len(report.passed) >= (95 if tasks == "one_task_each" else 190)
+    assert len(report.passed) >= {"some_of_one_task": 35, "one_task_each": 95, "": 190}[kept]
     assert not report.skipped or oracle.name == "local-search"  # which claims no order of ties
 
 
@@ -142,9 +142,9 @@ def disagreements(seeds: range) -> tuple[list[str], dict[str, int]]:
 
 
 def test_all_backends_find_the_same_optimum() -> None:
-    wrong, answered = disagreements(range(12))
+    wrong, answered = disagreements(range(6))
     assert wrong == []
-    assert min(answered.values()) >= 4
+    assert min(answered.values()) >= 2
 
 
 @pytest.mark.slow

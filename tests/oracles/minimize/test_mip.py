@@ -517,9 +517,9 @@ def test_a_cell_model_out_of_time_is_honest() -> None:
 
 
 def test_a_cell_model_without_noise_begins_at_a_good_point() -> None:
-    """Before the solver has said anything: not twice the optimum, as a descent from one point is."""
-    X, y = make_cells(500, blocks=(6, 5, 5, 4), numeric=0, seed=20)
-    problem = ZeroOneHalfspace(X, y, IntegerLattice(-2, 2, dimension=20, radius=20**0.5))
+    """Before the solver has said anything: not 1.6 times the optimum, as a descent from one point is."""
+    X, y = make_cells(500, blocks=(6, 5, 5), numeric=0, seed=22)
+    problem = ZeroOneHalfspace(X, y, IntegerLattice(-2, 2, dimension=16, radius=4.0))
     zero, idle = (
         Perturbation.zero(problem.lattice),
         MipAnswer(Outcome.STOPPED, None, -math.inf, Status.TIME_LIMIT, 0, ""),
