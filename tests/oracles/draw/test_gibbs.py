@@ -264,7 +264,7 @@ def test_permute_and_flip_on_four_points(make: Callable[[], GibbsOracle]) -> Non
     # w in {0, 1}^2 on two kinds of records: losses 3 (2 w_1 = 0, w_2 = 0), 2, 1, 0; law by all permutations.
     X = np.array([[1, 0], [1, 0], [0, 1]])
     problem = ZeroOneHalfspace(X, np.ones(3), IntegerLattice(0, 1, dimension=2))
-    beta, draws = 0.4, 1500
+    beta, draws = 0.4, 2500
     law = dict.fromkeys(range(4), 0.0)
     for order in itertools.permutations(range(4)):
         reached = 1 / 24

@@ -153,7 +153,7 @@ def drawn(tree: Tree, draws: int, seed: int, *, flip: bool = False) -> IntArray:
 @pytest.mark.parametrize("flip", [False, True], ids=["gibbs", "permute-and-flip"])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_the_law_does_not_depend_on_the_bounds(shape: str, flip: bool) -> None:
-    tree, draws = Tree(LOSSES, 0.7, SHAPES[shape]), 1500
+    tree, draws = Tree(LOSSES, 0.7, SHAPES[shape]), 800
     counts = drawn(tree, draws, seed=1, flip=flip)
     law = (flip_law if flip else gibbs_law)(LOSSES, 0.7)
     assert stats.chisquare(counts, draws * law).pvalue > 1e-3

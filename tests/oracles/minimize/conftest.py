@@ -16,25 +16,27 @@ def one_task_each(monkeypatch: pytest.MonkeyPatch) -> None:
 
     Solvers that take a second per instance are quick with it; slow tests put all of it to them.
     """
-    thinned(monkeypatch, every=2)
+    thinned(monkeypatch, lambda problem: True)
 
 
-@pytest.fixture
-def some_of_one_task(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The kit with a sixth of its instances, for solvers that share their models with one that has more."""
-    thinned(monkeypatch, every=6)
+@pytest.fixture(params=range(3))
+def third(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kit of ``one_task_each``, dealt out to three solvers that share their models."""
+    thinned(monkeypatch, lambda problem: problem % 3 == request.param)
 
 
-def thinned(monkeypatch: pytest.MonkeyPatch, every: int) -> None:
-    """Keep the instances of every k-th problem and task, whose parities alternate; 50 questions in a row."""
+def thinned(monkeypatch: pytest.MonkeyPatch, chosen: Callable[[int], bool]) -> None:
+    """The chosen problems under tasks in turn, and 50 questions in a row."""
 
     def kept(whole: Callable[[int], Iterator[Instance]], seed: int) -> Iterator[Instance]:
         for number, instance in enumerate(whole(seed)):
             problem, task = divmod(number, 2)
-            if task == problem % 2 and problem % (every // 2) == 0:
+            if task == problem % 2 and chosen(problem):
                 yield instance
 
-    for name in ("instances", "large_instances", "short_instances"):
+    for name in ("instances", "large_instances"):
         whole = getattr(conformance, name)
         monkeypatch.setattr(conformance, name, lambda seed, whole=whole: kept(whole, seed))
+    short = list(conformance.short_instances(0))
+    monkeypatch.setattr(conformance, "short_instances", lambda seed: iter(short[:1]))
     monkeypatch.setattr(conformance, "_MANY", 50)

@@ -73,14 +73,22 @@ def reference(problem: DiscreteProblem, p: Perturbation) -> Answer:
 # --- Right answers --------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("third", [0], indirect=True)
+@pytest.mark.usefixtures("third")
+def test_highs_passes_the_kit() -> None:
+    """On a third of its problems; CP-SAT and SCIP, with the same model, are asked the others."""
+    report = check_oracle(ROWS, seeds=[0])
+    assert len(report.passed) >= 35
+    assert not report.skipped  # ties were claimed and checked
+
+
 @pytest.mark.usefixtures("one_task_each")
-@pytest.mark.parametrize("oracle", [ROWS, CELLS], ids=["rows", "cells"])
-def test_highs_passes_the_kit(oracle: HighsOracle) -> None:
-    report = check_oracle(oracle, seeds=[0])
+def test_the_cell_model_passes_the_kit() -> None:
+    report = check_oracle(CELLS, seeds=[0])
     refused = [line for line in report.skipped if "cannot minimise" in line]
     assert len(report.passed) >= 40
-    assert refused == list(report.skipped)  # ties were claimed and checked
-    assert not refused or oracle is CELLS
+    assert refused == list(report.skipped)
+    assert refused
 
 
 @pytest.mark.slow
