@@ -18,7 +18,7 @@ import math
 import pickle
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -120,13 +120,13 @@ class _Bits:
     """A seeded random source that counts its output. The first words may be prescribed."""
 
     def __init__(self, *seed: int, first: tuple[int, ...] = ()) -> None:
-        self._rng = np.random.Generator(np.random.Philox(np.random.SeedSequence(seed)))
+        self._source = np.random.Philox(np.random.SeedSequence(seed))
         self._first = list(first)
         self.words = 0
 
     def bits(self, n: int, /) -> NDArray[np.uint64]:
         self.words += n
-        words = self._rng.integers(0, 2**64, n, dtype=np.uint64)
+        words: NDArray[np.uint64] = self._source.random_raw(n)
         for i in range(min(n, len(self._first))):
             words[i] = self._first.pop(0)
         return words
@@ -141,6 +141,7 @@ class _Case:
         self.losses = self.problem.losses(self.points)
         self._index = {tuple(w): i for i, w in enumerate(self.points.tolist())}
         self._sources = itertools.count()
+        self._laws: dict[tuple[Law, float], FloatArray] = {}
         self.unpicklable = ""
         self.beta = self._revealing()
         self.prepared = self.prepare()
@@ -164,8 +165,10 @@ class _Case:
 
     def law(self, beta: float, kind: Law | None = None) -> FloatArray:
         """The exact probabilities of all points."""
-        gibbs = (kind or self.kind) is Law.GIBBS
-        return gibbs_law(self.losses, beta) if gibbs else flip_law(self.losses, beta)
+        law = kind or self.kind
+        if (law, beta) not in self._laws:
+            self._laws[law, beta] = (gibbs_law if law is Law.GIBBS else flip_law)(self.losses, beta)
+        return self._laws[law, beta]
 
     def index(self, draw: Draw) -> int:
         """Check a draw and return the index of its point."""
@@ -183,6 +186,11 @@ class _Case:
             if draw.point.flags.writeable:
                 draw.point[:] = 99
         return np.array(indices, dtype=np.int64)
+
+    @cached_property
+    def partitions(self) -> list[tuple[str, IntArray]]:
+        """Partitions of the points into a few kinds."""
+        return list(_partitions(self.points, self.losses))
 
     def _revealing(self) -> float:
         """The inverse temperature most sensitive to errors in beta: the largest variance of beta * loss."""
@@ -204,6 +212,24 @@ class _Case:
         if least * _MANY_DRAWS >= _REVEALING:
             return math.ceil(_REVEALING / least)
         return self.few if self.uniform else _SOME_DRAWS
+
+
+def _partitions(points: IntArray, losses: IntArray) -> Iterator[tuple[str, IntArray]]:
+    """Partitions of the points into a few kinds, numbered from 0."""
+    for j, column in enumerate(points.T):
+        yield f"values of w[{j}]", column - column.min()
+    # Losses from the smallest on, the larger ones together.
+    _, rank = np.unique(losses, return_inverse=True)
+    yield "levels of the loss", np.minimum(rank, 7)
+    # Where a point stands among those of equal loss: the choice between ties.
+    place, size = np.zeros(len(rank), dtype=np.int64), np.bincount(rank)
+    for r in range(len(size)):
+        place[rank == r] = np.arange(size[r]) * 4 // size[r]
+    yield "place among points of equal loss", place
+    _, tied = np.unique(np.where(rank == 0, np.arange(len(rank)), -1), return_inverse=True)
+    yield "minimisers", np.minimum(tied, 7)
+    if len(points) <= 32:
+        yield "points", np.arange(len(points))
 
 
 # --- Checks. Each yields the place and the description of every failure. ------------------------------
@@ -233,7 +259,7 @@ def _against_law(case: _Case, beta: float, drawn: IntArray) -> Iterator[str]:
             f"{n} draws of mean loss {mean:.4g}, expected {expected:.4g}: "
             f"they look drawn {list(alternatives)[int(np.argmax(odds))]}{_odds(any_of(odds))}"
         )
-    for what, kinds in _partitions(case):
+    for what, kinds in case.partitions:
         k = int(kinds.max()) + 1
         shares = np.bincount(kinds, law, minlength=k).astype(np.float64)
         log_odds = odds_of_other_shares(kinds[drawn], shares)
@@ -244,24 +270,6 @@ def _against_law(case: _Case, beta: float, drawn: IntArray) -> Iterator[str]:
                 f"{what}: kind {worst} was drawn {seen[worst]} times out of {n}, "
                 f"expected {n * shares[worst]:.4g}{_odds(log_odds)}"
             )
-
-
-def _partitions(case: _Case) -> Iterator[tuple[str, IntArray]]:
-    """Partitions of the points into a few kinds, numbered from 0."""
-    for j, column in enumerate(case.points.T):
-        yield f"values of w[{j}]", column - column.min()
-    # Losses from the smallest on, the larger ones together.
-    _, rank = np.unique(case.losses, return_inverse=True)
-    yield "levels of the loss", np.minimum(rank, 7)
-    # Where a point stands among those of equal loss: the choice between ties.
-    place, size = np.zeros(len(rank), dtype=np.int64), np.bincount(rank)
-    for r in range(len(size)):
-        place[rank == r] = np.arange(size[r]) * 4 // size[r]
-    yield "place among points of equal loss", place
-    _, tied = np.unique(np.where(rank == 0, np.arange(len(rank)), -1), return_inverse=True)
-    yield "minimisers", np.minimum(tied, 7)
-    if len(case.points) <= 32:
-        yield "points", np.arange(len(case.points))
 
 
 def _check_independence(case: _Case) -> Iterator[Finding]:

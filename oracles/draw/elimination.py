@@ -25,6 +25,7 @@ import math
 import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import cache
 from typing import ClassVar
@@ -112,7 +113,7 @@ def _compile() -> None:
     lattice = IntegerLattice(-1, 1, dimension=2, radius=1.0)
     problem = ZeroOneHalfspace(np.array([[1, 0], [1, 1]]), np.array([1, -1]), lattice)
     sampler = _EliminationSampler(problem, CellStructure.of(problem), Law.GIBBS, 1)
-    sampler.mass(0, sampler._chunks[0].digits, exponentials_of_losses(1.0, problem.largest_loss))
+    sampler.mass(sampler._chunks[0], exponentials_of_losses(1.0, problem.largest_loss))
 
 
 @dataclass(frozen=True)
@@ -157,18 +158,20 @@ class _EliminationSampler(Sampler):
             return self._known[1]
         weights = exponentials_of_losses(beta, self.problem.largest_loss)
         masses: list[Mass] = []
-        with ThreadPoolExecutor(self.threads) as pool:
+        threads = min(self.threads, len(self._chunks))
+        with ThreadPoolExecutor(threads) if threads > 1 else nullcontext() as pool:
+            each = map if pool is None else pool.map
             for start in range(0, len(self._chunks), 4 * self.threads):
                 stop_if_asked(watch, len(masses))
                 batch = self._chunks[start : start + 4 * self.threads]
-                masses.extend(pool.map(lambda chunk: self.mass(chunk.numeric, chunk.digits, weights), batch))
+                masses.extend(each(lambda chunk: self.mass(chunk, weights), batch))
         self._known = beta, masses
         return masses
 
-    def mass(self, numeric: int, digits: tuple[int, ...], weights: FloatArray) -> Mass:
-        """The mass of the points with these numeric weights and these first digits."""
-        a = self._numeric[numeric]
-        return self._plan.mass(self.cells.tables(a), int(a @ a), digits, weights)
+    def mass(self, chunk: _Chunk, weights: FloatArray) -> Mass:
+        """The mass of the points of a chunk."""
+        a = self._numeric[chunk.numeric]
+        return self._plan.mass(self.cells.tables(a), int(a @ a), chunk.digits, weights)
 
     def _exactness(self, beta: float) -> Exactness:
         """Rounding error of a draw: that of masses, at most ``mass`` in each race, added up over races."""
@@ -211,17 +214,16 @@ class _Descent:
 
     def __init__(self, sampler: _EliminationSampler, request: DrawRequest, chunk: _Chunk) -> None:
         self._sampler, self._request, self._chunk = sampler, request, chunk
+        self._a = sampler._numeric[chunk.numeric]
+        self._table = sampler.cells.tables(self._a)
         self._weights = exponentials_of_losses(request.beta, sampler.problem.largest_loss)
         self.nodes = 0
 
     def outer_digits(self) -> tuple[int, ...]:
-        plan, digits = self._sampler._plan, self._chunk.digits
+        plan, digits, norm = self._sampler._plan, self._chunk.digits, int(self._a @ self._a)
         for j in plan.order[len(digits) :]:
             stop_if_asked(self._request.watch, self.nodes)
-            masses = [
-                self._sampler.mass(self._chunk.numeric, (*digits, d), self._weights)
-                for d in range(plan.span[j])
-            ]
+            masses = [plan.mass(self._table, norm, (*digits, d), self._weights) for d in range(plan.span[j])]
             self.nodes += len(masses)
             digits = (*digits, race(self._request.random, _log_masses(masses, self._request.beta)))
         return digits
@@ -230,7 +232,7 @@ class _Descent:
         """Draw the leaf weights given all others."""
         cells, plan = self._sampler.cells, self._sampler._plan
         w = np.zeros(cells.lattice.dimension, dtype=np.int64)
-        w[cells.numeric] = self._sampler._numeric[self._chunk.numeric]
+        w[cells.numeric] = self._a
         w[plan.order] = cells.lattice.low[plan.order] + np.array(digits, dtype=np.int64)
         scores = [self._request.beta * -table.astype(np.float64) for table in self._leaf_losses(w)]
         squares = [plan.squares(j) for j in plan.leaf]
@@ -247,7 +249,6 @@ class _Descent:
     def _leaf_losses(self, w: IntArray) -> list[IntArray]:
         """The errors of each leaf weight's cells at each of its levels."""
         cells, plan = self._sampler.cells, self._sampler._plan
-        table = cells.tables(w[cells.numeric])
         lowest = w.copy()
         lowest[plan.leaf] = cells.lattice.low[plan.leaf]
         entry = cells.table_start[:-1] + cells.offsets(lowest) - cells.offset_low
@@ -255,7 +256,7 @@ class _Descent:
         for c, first in enumerate(entry.tolist()):
             for j in cells.members(c).tolist():
                 if j in losses:
-                    losses[j] += table[first : first + plan.span[j]]
+                    losses[j] += self._table[first : first + plan.span[j]]
         return list(losses.values())
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
 
@@ -35,12 +36,19 @@ def flip_law(losses: IntArray, beta: float) -> FloatArray:
     Gauss-Legendre quadrature of half its degree integrates exactly.
     """
     rates = np.exp(-beta * (losses - losses.min()))
-    nodes, weights = np.polynomial.legendre.leggauss(len(losses) // 2 + 1)
+    nodes, weights = _quadrature(len(losses) // 2 + 1)
     u = (nodes + 1) / 2
     factors = 1 - rates[:, None] * u[None, :]
     others = np.exp(np.log(factors).sum(axis=0)[None, :] - np.log(factors))
     law: FloatArray = rates * (others @ (weights / 2))
     return law
+
+
+@cache
+def _quadrature(degree: int) -> tuple[FloatArray, FloatArray]:
+    """Nodes and weights of Gauss and Legendre, whose eigenvalues cost more than the law itself."""
+    nodes, weights = np.polynomial.legendre.leggauss(degree)
+    return nodes, weights
 
 
 def odds_of(drawn: IntArray, law: FloatArray, alternatives: Sequence[FloatArray]) -> FloatArray:

@@ -296,20 +296,26 @@ def exponentials(random: RandomSource, size: int) -> FloatArray:
 
 def _leading_zeros(random: RandomSource, size: int) -> NDArray[np.int64]:
     """Numbers of zeros before the first one in independent streams of random bits, at most 256."""
-    zeros = np.zeros(size, dtype=np.int64)
-    pending = np.arange(size)
-    for _ in range(4):
-        words = random.bits(len(pending))
-        high, low = (
-            (words >> np.uint64(32)).astype(np.float64),
-            (words & np.uint64(0xFFFFFFFF)).astype(np.float64),
-        )
-        length = np.where(high > 0, np.frexp(high)[1] + 32, np.frexp(low)[1])
-        zeros[pending] += 64 - length
-        pending = pending[words == 0]
+    words = random.bits(size)
+    zeros = _zeros_of(words)
+    pending = np.flatnonzero(words == 0)
+    for _ in range(3):
         if not len(pending):
             break
+        words = random.bits(len(pending))
+        zeros[pending] += _zeros_of(words)
+        pending = pending[words == 0]
     return zeros
+
+
+def _zeros_of(words: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """Numbers of leading zeros of 64-bit words."""
+    high = words >> np.uint64(11)  # 53 bits, which a double holds exactly
+    length = np.frexp(high.astype(np.float64))[1] + np.int64(11)
+    if not high.all():
+        low = np.frexp(words.astype(np.float64))[1]  # exact where it is used: below 2^11
+        length = np.where(high > 0, length, low)
+    return 64 - length
 
 
 def uniform_below(random: RandomSource, n: int) -> int:

@@ -54,26 +54,40 @@ linux = pytest.mark.skipif(sys.platform != "linux", reason="looks at processes i
 # --- The kit --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("one_task_each")
+def test_local_search_passes_the_kit() -> None:
+    report = check_oracle(LocalSearchOracle(starts=2), seeds=[0])
+    assert len(report.passed) >= 95
+
+
 @pytest.mark.parametrize(
-    "kind",
+    ("kind", "third"),
+    [pytest.param(CpSatOracle, 1, marks=cpsat), pytest.param(ScipOracle, 2, marks=scip)],
+    indirect=["third"],
+)
+@pytest.mark.usefixtures("third")
+def test_backends_pass_their_share_of_the_kit(kind: type[DiscreteOracle]) -> None:
+    """HiGHS has the rest, in test_mip."""
+    report = check_oracle(kind(), seeds=[0])
+    assert len(report.passed) >= 35
+    assert not report.skipped
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "oracle",
     [
-        LocalSearchOracle,
+        LocalSearchOracle(starts=2),
         pytest.param(CpSatOracle, marks=cpsat),
         pytest.param(ScipOracle, marks=scip),
-        pytest.param(PulpOracle, marks=pytest.mark.slow),
+        PulpOracle(),
     ],
+    ids=lambda oracle: getattr(oracle, "name", "oracle"),
 )
-@pytest.mark.parametrize("tasks", ["one_task_each", pytest.param("both_tasks_each", marks=pytest.mark.slow)])
-def test_backends_pass_the_kit(
-    kind: type[DiscreteOracle], tasks: str, request: pytest.FixtureRequest
-) -> None:
-    """HiGHS does in test_mip, with more models."""
-    if tasks == "one_task_each":
-        request.getfixturevalue(tasks)
-    oracle = LocalSearchOracle(starts=2) if kind is LocalSearchOracle else kind()
-    report = check_oracle(oracle, seeds=[0])
-    assert len(report.passed) >= (95 if tasks == "one_task_each" else 190)
-    assert not report.skipped or oracle.name == "local-search"  # which claims no order of ties
+def test_backends_pass_the_kit(oracle: DiscreteOracle | type[DiscreteOracle]) -> None:
+    report = check_oracle(oracle if isinstance(oracle, DiscreteOracle) else oracle(), seeds=[0])
+    assert len(report.passed) >= 190
+    assert not report.skipped or report.oracle == "local-search"  # which claims no order of ties
 
 
 # --- The same optimum ---------------------------------------------------------------------------------
@@ -142,9 +156,9 @@ def disagreements(seeds: range) -> tuple[list[str], dict[str, int]]:
 
 
 def test_all_backends_find_the_same_optimum() -> None:
-    wrong, answered = disagreements(range(12))
+    wrong, answered = disagreements(range(6))
     assert wrong == []
-    assert min(answered.values()) >= 4
+    assert min(answered.values()) >= 2
 
 
 @pytest.mark.slow

@@ -76,8 +76,9 @@ def test_ties_are_broken_however_few_are_opened(ties: int, monkeypatch: pytest.M
         np.testing.assert_array_equal(first.require(lexicographic=True), expected.point)
 
 
-def test_conformance() -> None:
-    assert check_oracle(IntervalOracle()).passed
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
+def test_conformance(seed: int) -> None:
+    assert check_oracle(IntervalOracle(), seeds=[seed]).passed
 
 
 def test_a_wrong_bound_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -73,14 +73,22 @@ def reference(problem: DiscreteProblem, p: Perturbation) -> Answer:
 # --- Right answers --------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("third", [0], indirect=True)
+@pytest.mark.usefixtures("third")
+def test_highs_passes_the_kit() -> None:
+    """On a third of its problems; CP-SAT and SCIP, with the same model, are asked the others."""
+    report = check_oracle(ROWS, seeds=[0])
+    assert len(report.passed) >= 35
+    assert not report.skipped  # ties were claimed and checked
+
+
 @pytest.mark.usefixtures("one_task_each")
-@pytest.mark.parametrize("oracle", [ROWS, CELLS], ids=["rows", "cells"])
-def test_highs_passes_the_kit(oracle: HighsOracle) -> None:
-    report = check_oracle(oracle, seeds=[0])
+def test_the_cell_model_passes_the_kit() -> None:
+    report = check_oracle(CELLS, seeds=[0])
     refused = [line for line in report.skipped if "cannot minimise" in line]
     assert len(report.passed) >= 40
-    assert refused == list(report.skipped)  # ties were claimed and checked
-    assert not refused or oracle is CELLS
+    assert refused == list(report.skipped)
+    assert refused
 
 
 @pytest.mark.slow
@@ -517,9 +525,9 @@ def test_a_cell_model_out_of_time_is_honest() -> None:
 
 
 def test_a_cell_model_without_noise_begins_at_a_good_point() -> None:
-    """Before the solver has said anything: not twice the optimum, as a descent from one point is."""
-    X, y = make_cells(500, blocks=(6, 5, 5, 4), numeric=0, seed=20)
-    problem = ZeroOneHalfspace(X, y, IntegerLattice(-2, 2, dimension=20, radius=20**0.5))
+    """Before the solver has said anything: not 1.6 times the optimum, as a descent from one point is."""
+    X, y = make_cells(500, blocks=(6, 5, 5), numeric=0, seed=22)
+    problem = ZeroOneHalfspace(X, y, IntegerLattice(-2, 2, dimension=16, radius=4.0))
     zero, idle = (
         Perturbation.zero(problem.lattice),
         MipAnswer(Outcome.STOPPED, None, -math.inf, Status.TIME_LIMIT, 0, ""),

@@ -160,8 +160,9 @@ def test_tries_that_are_split_lose_nothing(nodes: int, shared: bool, monkeypatch
     assert searched > 20
 
 
-def test_conformance() -> None:
-    assert check_oracle(NativeOracle()).passed
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
+def test_conformance(seed: int) -> None:
+    assert check_oracle(NativeOracle(), seeds=[seed]).passed
 
 
 def test_a_wrong_bound_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
