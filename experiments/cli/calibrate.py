@@ -296,7 +296,8 @@ def _robust_report(options: Mapping[str, Any]) -> dict[str, Any]:
         more = {**made.schedule, "set": set_text(made.convex_set)}
         return common_report(made.name, made.noised, made.noise, None, made.spend, more=more)
     plan, _ = choose_robust(name, records, dimension, loss, epsilon=epsilon, delta=delta, steps=steps)
-    return common_report(plan.name, plan.noised, plan.noise, None, plan.spend, more={"steps": plan.steps})
+    more = {"steps": plan.steps}
+    return common_report(plan.name, plan.noised, plan.noise, plan.noise_to_signal, plan.spend, more=more)
 
 
 def _risk_report(options: Mapping[str, Any]) -> dict[str, Any]:
