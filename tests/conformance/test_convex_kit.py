@@ -139,7 +139,7 @@ class LastSet:
 )
 def test_wrong_projections_fail(build: object, finding: str) -> None:
     with pytest.raises(ConformanceError, match=finding):
-        check_projector(build, instances=FEW)
+        check_projector(build, instances=INSTANCES)
 
 
 def test_nothing_checked_is_a_failure() -> None:
