@@ -34,6 +34,8 @@ COMMANDS = {
     "predict": "Predict with a saved model: columns `score` and `prediction`, in the order of the records.",
     "summary": "Print the coefficients of a saved linear model with confidence intervals that include the "
     "noise; costs no privacy.",
+    "shapes": "Draw the contribution of each column by level, of a saved linear model or scorecard, with the "
+    "noise where it is known: the extra 'plots'; costs no privacy.",
     "evaluate": "Release the quality of a model on other records than its fit has read, with intervals.",
     "card": "Print a saved scorecard, tree or rule list with its risks, as a page, Markdown, JSON or SQL; "
     "costs no privacy.",

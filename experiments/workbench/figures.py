@@ -207,7 +207,9 @@ def certificate_figure(trace: Sequence[Progress], title: str) -> Figure:
 
 
 def save(figure: Figure, path: Path) -> None:
-    figure.savefig(path, dpi=150)
+    """Write a figure; the label of a figure, if any, becomes the title of the file: its text alternative."""
+    title = str(figure.get_label())
+    figure.savefig(path, dpi=150, metadata={"Title": title} if title else None)
 
 
 def _span(group: pd.DataFrame) -> str:

@@ -1,0 +1,42 @@
+"""``privopt shapes``: a picture of the contribution of each column of a saved linear model or scorecard."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from privopt.experiments.cli.files import check_files, say
+from privopt.experiments.cli.linear import load_linear
+from privopt.experiments.cli.tree import load_tree
+from privopt.mechanisms.estimators.scorecard import PrivateHalfspaceClassifier
+from privopt.problems.errors import InvalidInputError
+
+app = typer.Typer()
+
+
+@app.command()
+def shapes(
+    model: Annotated[Path, typer.Argument(help="Linear model or scorecard written by `privopt fit --save`.")],
+    output: Annotated[Path, typer.Option(help="Output file: .svg, .png or .pdf.")] = Path("shapes.svg"),
+) -> None:
+    """Draw the contribution of each column by level, of a saved linear model or scorecard, with the noise
+    where it is known: the extra 'plots'; costs no privacy.
+    """
+    if output.suffix.lower() not in (".svg", ".png", ".pdf"):
+        raise InvalidInputError(f"--output {output}: its name must end in .svg, .png or .pdf")
+    check_files({"--output": output})
+    fitted = load_linear(model)
+    if fitted is None and load_tree(model) is not None:
+        raise InvalidInputError(
+            f"{model} holds a tree or a rule list, and shapes are of linear models and scorecards: "
+            "`privopt card` draws it (--output tree.svg)"
+        )
+    found = PrivateHalfspaceClassifier.load(model) if fitted is None else fitted
+
+    from privopt.experiments.workbench.figures import save  # lazy: matplotlib is an extra
+    from privopt.experiments.workbench.shape_plot import shape_plot
+
+    save(shape_plot(found), output)
+    say.print(f"picture in {output}", markup=False, highlight=False)
