@@ -31,7 +31,7 @@ def shapes(
     if fitted is None and load_tree(model) is not None:
         raise InvalidInputError(
             f"{model} holds a tree or a rule list, and shapes are of linear models and scorecards: "
-            "`privopt card` draws it (--output tree.svg)"
+            "`privopt card` shows it"
         )
     found = PrivateHalfspaceClassifier.load(model) if fitted is None else fitted
 

@@ -45,7 +45,7 @@ def shape_plot(model: PrivateLinearModel | PrivateHalfspaceClassifier | Card | C
         _draw(axes, shape, found)
     unit = textwrap.fill(found.unit.replace("points", "points of the card"), 52)
     panels[-1].set_xlabel(unit, fontsize=8, parse_math=False)
-    _add_legend(figure, panels, "\n".join(notes))
+    _add_legend(figure, list(panels), "\n".join(notes))
     figure.set_label(found.description)
     return figure
 
