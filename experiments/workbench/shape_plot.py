@@ -43,7 +43,7 @@ def shape_plot(model: PrivateLinearModel | PrivateHalfspaceClassifier | Card | C
     panels = figure.subplots(len(rows), 1, sharex=True, squeeze=False, height_ratios=rows)[:, 0]
     for axes, shape in zip(panels, found.shapes, strict=True):
         _draw(axes, shape, found)
-    unit = textwrap.fill(found.unit.replace("points", "points of the card"), 52)
+    unit = textwrap.fill("points of the card" if found.is_card else found.unit, 52)
     panels[-1].set_xlabel(unit, fontsize=8, parse_math=False)
     _add_legend(figure, list(panels), "\n".join(notes))
     figure.set_label(found.description)
@@ -82,7 +82,7 @@ def _draw(axes: Axes, shape: Shape, found: Shapes) -> None:
 
 
 def _add_legend(figure: Figure, panels: list[Axes], notes: str) -> None:
-    """Name each series and the band once, below the panels, above the notes."""
+    """Name each series and the band once, below the panels and the notes."""
     marks: dict[str, Any] = {}
     for axes in panels:
         for handle, name in zip(*axes.get_legend_handles_labels(), strict=True):
