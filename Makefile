@@ -48,7 +48,7 @@ test-slow: $(VENV)/ready
 # Compiled code with every access to an array checked, in a cache of its own: a wrong index gives wrong numbers
 # otherwise, or none. On one thread, which has to do as well.
 CHECKED  := NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(CURDIR)/.numba-bounds NUMBA_NUM_THREADS=1
-COMPILED := tests/oracles/test_compiled.py tests/oracles/cells tests/oracles/draw/test_branching.py tests/oracles/draw/test_supports.py tests/problems/discrete/test_branching.py tests/problems/discrete/test_supports.py tests/oracles/minimize/test_nested.py tests/problems/convex/test_passes.py tests/problems/convex/test_soft_truncation.py tests/mechanisms/heavy_tails/test_means.py::test_halving_finds_what_all_pairs_find tests/mechanisms/heavy_tails/test_means.py::test_smooth_sensitivity_is_that_of_brute_force
+COMPILED := tests/oracles/test_compiled.py tests/oracles/cells tests/oracles/draw/test_branching.py tests/oracles/draw/test_supports.py tests/problems/discrete/test_branching.py tests/problems/discrete/test_supports.py tests/oracles/minimize/test_nested.py tests/problems/convex/test_passes.py tests/problems/convex/test_soft_truncation.py tests/mechanisms/convex/test_sparse_frank_wolfe.py tests/mechanisms/heavy_tails/test_means.py::test_halving_finds_what_all_pairs_find tests/mechanisms/heavy_tails/test_means.py::test_smooth_sensitivity_is_that_of_brute_force
 test-bounds: $(VENV)/ready
 	$(CHECKED) $(BIN)/python -m pytest $(COMPILED)
 

@@ -49,6 +49,7 @@ KERNELS = {
     "oracles/minimize/order.py": "tests/oracles/test_compiled.py",
     "problems/convex/passes.py": "tests/problems/convex/test_passes.py",
     "problems/convex/soft_truncation.py": "tests/problems/convex/test_soft_truncation.py",
+    "problems/convex/sparse_columns.py": "tests/mechanisms/convex/test_sparse_frank_wolfe.py",
     "problems/convex/windows.py": f"{MEANS}::test_halving_finds_what_all_pairs_find",
     "problems/discrete/conjunction_counts.py": "tests/problems/discrete/test_branching.py",
     "problems/discrete/restricted_loss.py": "tests/problems/discrete/test_supports.py",
@@ -207,7 +208,7 @@ def branch() -> GibbsOracle:
 def test_samplers_at_the_edges(name: str, law: Law, make: Callable[[], GibbsOracle]) -> None:
     """Any beta, from nothing to where all but the minimum is impossible, and after interruptions."""
     problem = EDGES.get(name) or next(i.problem for i in draw_instances(0) if i.name == name)
-    if make().refusals(problem, law):
+    if make().all_refusals(problem, law):
         pytest.skip("refused")
     prepared, source = make().prepare(problem, law), Bits(4)
     least = int(min(problem.losses(points).min() for points in problem.lattice.batches()))
