@@ -36,7 +36,9 @@ def shape_plot(model: PrivateLinearModel | PrivateHalfspaceClassifier | Card | C
         InvalidInputError: another kind of model, a linear one without a schema, or no contributions.
     """
     found = shapes_of(model)
-    rows = [len(shape.levels) + 1.0 for shape in found.shapes]
+    # Bars of several classes stand beside each other, each with its number.
+    tall = max(1.0, 0.6 * len(found.series)) if found.is_card else 1.0
+    rows = [tall * len(shape.levels) + 1.0 for shape in found.shapes]
     notes = [line for note in found.notes for line in textwrap.wrap(note, 58)]
     height = 0.2 * sum(rows) + 0.14 * len(notes) + 0.16 * len(found.series) + 0.9
     figure = Figure(figsize=(_WIDTH, height), layout="constrained")
