@@ -128,6 +128,12 @@ def _shared_range(first: Any, second: Any, label_range: object) -> tuple[float, 
 def _check_table(second: Any, first: Any, X: Any, y: Any) -> None:
     """Raise InvalidInputError if the second model does not take the table; no cell is read."""
     schema = getattr(second, "schema_", None)
+    if schema is None and getattr(first, "schema_", None) is None:
+        widths = {getattr(m, "n_features_in_", None) for m in (first, second)} - {None}
+        if len(widths) > 1:
+            raise InvalidInputError(
+                "the models were fitted to different numbers of features: compare takes one X"
+            )
     if isinstance(X, CountedRecords) or is_engine_table(X):
         if schema is None or schema != getattr(first, "schema_", None):
             raise InvalidInputError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Self
 
@@ -60,7 +61,8 @@ def output_of(model: Any) -> Output:
 class FreshModel:
     """A foreign model, pickled before records are read; each table or part is scored by a new copy.
 
-    So nothing that the model keeps of records reaches the scores of other parts, other tables, or what it is
+    It is given a copy of the rows, too: what it writes to them, another model or the caller would read. So
+    nothing that the model keeps of records reaches the scores of other parts, other tables, or what it is
     asked later. A copy does not include class attributes, files, or variables of imported modules.
 
     Attributes:
@@ -94,14 +96,14 @@ class FreshModel:
 
     def decision_function(self, rows: Any) -> Any:
         """Return the scores of a new copy; from probabilities their log odds, bounded."""
-        scores = scores_of(self.copy(), self.output, rows)
+        scores = scores_of(self.copy(), self.output, deepcopy(rows))
         if self.output == "predict_proba":
             return logit(np.clip(scores, _LEAST_RISK, 1 - _LEAST_RISK))
         return scores
 
     def predict(self, rows: Any) -> Any:
         """Return the predictions of a new copy."""
-        return self.copy().predict(rows)
+        return self.copy().predict(deepcopy(rows))
 
 
 def scores_of(model: Any, output: Output, rows: Any) -> Scores:

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from privopt.mechanisms.estimators.booking import Unread, shape_of
 from privopt.mechanisms.estimators.prepared import Prepared
 from privopt.mechanisms.privacy.parameters import check_positive
-from privopt.problems.arrays import as_reals
+from privopt.problems.arrays import as_reals, check_unmasked
 from privopt.problems.errors import InvalidInputError
 from privopt.problems.parts import Parts
 from privopt.problems.tables.counted import CountedRecords
@@ -46,6 +46,7 @@ def with_weights(
             "declare it from knowledge, not from the largest weight of these records"
         )
     bound = check_positive(max_weight, "max_weight")
+    check_unmasked(sample_weight, "sample_weight")
     if table is False or is_engine_table(table) or isinstance(table, CountedRecords):
         raise InvalidInputError("sample_weight is for a table in memory: an array or a data frame")
     if (shape := shape_of(sample_weight)) != (given.n_records,):

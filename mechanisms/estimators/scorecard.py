@@ -286,7 +286,7 @@ class PrivateHalfspaceClassifier(
                 features, records.label, records.counts, costs=costs, noise=source, limits=clock.rest
             )
             release = replace(release, spend=spend)
-        self.target_ = target
+        self.target_, self.source_ = target, None
         return self._set(release, schema, classes, plan.name, planned.reason, None)
 
     def _planned_classes(self, schema: Schema, n: int, weights: ClassWeights) -> CardPlan:

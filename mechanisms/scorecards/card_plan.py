@@ -39,6 +39,7 @@ from privopt.problems.discrete.lattice import IntegerLattice
 from privopt.problems.errors import InvalidInputError
 from privopt.problems.notebooks import html_facts, text_of
 from privopt.problems.programs.constraints import Constraint
+from privopt.problems.programs.lattice import ConstrainedLattice
 from privopt.problems.tables.schema import Schema
 
 Plan = LatticeMechanism[Any] | SeededScorecard | ClassPoints
@@ -190,6 +191,8 @@ def plan_card(
     if point_constraints(schema) and name == "auto" and oracle == "auto":
         name, reason = SeededScorecard.name, "it satisfies the schema's constraints on the points of columns"
     required = schema.with_constraints(constraints)
+    if isinstance(lattice, ConstrainedLattice):
+        required = schema.with_constraints([*required, *lattice.constraints])
     if required and name == "auto" and oracle == "auto":
         name, reason = SeededScorecard.name, "its cards satisfy the constraints on points"
     if name == "auto":

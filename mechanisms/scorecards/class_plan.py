@@ -10,6 +10,7 @@ from privopt.mechanisms.scorecards.effort import seeded_seconds
 from privopt.mechanisms.scorecards.facts import CardFacts
 from privopt.mechanisms.scorecards.point_constraints import point_constraints
 from privopt.problems.errors import InvalidInputError
+from privopt.problems.programs.lattice import ConstrainedLattice
 from privopt.problems.tables.schema import Schema
 
 _REASON = "one release has the model of all classes, at the noise of two classes; its rounding is free"
@@ -49,6 +50,8 @@ def plan_class_card(
         )
     if schema.with_constraints(None) or point_constraints(schema):
         given.append("constraints of the schema")
+    if isinstance(lattice, ConstrainedLattice):
+        given.append("constraints of the lattice")
     if given:
         raise InvalidInputError(
             f"{', '.join(given)}: scorecards of {classes} classes do not take it; leave it out, or fit one "

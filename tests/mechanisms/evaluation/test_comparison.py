@@ -174,6 +174,40 @@ def test_no_two_records_are_further_apart_than_the_plan_pays_for() -> None:
         plan.contributions(y, p, np.full_like(q, np.nan))
 
 
+class Centring(LogisticRegression):
+    """Predicts row by row, and then centres the table it was given."""
+
+    def predict(self, X: Any) -> Any:
+        found = super().predict(X)
+        X -= np.asarray(X).mean(axis=0)
+        return found
+
+
+@pytest.mark.parametrize("form", [np.asarray, lambda X: pd.DataFrame(X, columns=["a", "b", "c"])])
+def test_what_a_model_writes_to_its_table_the_other_does_not_read(form: Any) -> None:
+    """One record moves two counts, although it moves the means that the first model subtracts."""
+    X, y = records(300)
+    plain, centring = LogisticRegression().fit(form(X), y), Centring().fit(form(X), y)
+    counts = []
+    for first in (X[0], np.full(3, -1e6)):
+        table = form(np.vstack([first, X[1:]]))
+        kept = table.copy()
+        found = compare(centring, plain, table, y, epsilon=1e4, insecure_seed=0)
+        assert isinstance(found, ClassComparison)
+        np.testing.assert_array_equal(table, kept)
+        counts.append(np.asarray(found.histogram.counts))
+    assert np.abs(counts[0] - counts[1]).sum() <= 2
+
+
+def test_models_of_different_widths_are_refused_before_the_booking(tmp_path: Path) -> None:
+    ledger, (X, y) = Ledger.create(tmp_path / "ledger", 1.0), records(50)
+    for pair in ((X, X[:, :2]), (X[:, :2], X)):
+        models = [LogisticRegression().fit(table, y) for table in pair]
+        with pytest.raises(InvalidInputError, match="different numbers of features"):
+            compare(models[0], models[1], X, y, ledger=ledger)
+    assert not list(ledger.entries())
+
+
 def test_the_spend_is_booked_once_and_before_records_are_read(tmp_path: Path) -> None:
     (X, y), (a, b) = records(300), classifiers()
     ledger = Ledger.create(tmp_path / "ledger.json", epsilon=1.0)

@@ -13,7 +13,14 @@ from privopt.mechanisms import PrivateHalfspaceClassifier
 from privopt.mechanisms.estimators.card_choice import ADVICE, choice_page
 from privopt.mechanisms.scorecards.near_cards import CardSource, NearCard, near_cards
 from privopt.oracles import program_oracle
-from privopt.problems import Binned, Categorical, InvalidInputError, Schema
+from privopt.problems import (
+    Binned,
+    Categorical,
+    ConstrainedLattice,
+    IntegerLattice,
+    InvalidInputError,
+    Schema,
+)
 from privopt.problems.programs.parsing import parse_constraints
 from privopt.problems.tables.point_columns import point_columns
 from tests.mechanisms.scorecards.test_nearest import SCHEMA, loans, model
@@ -131,3 +138,43 @@ def test_other_mechanisms_have_no_model_to_take_them_from() -> None:
     fitted = model(schema=small, **options).fit(frame[["late"]], y)
     with pytest.raises(InvalidInputError, match="another mechanism than 'seeded'"):
         fitted.near_cards()
+
+
+def rows(n: int) -> tuple[dict[str, Any], Any]:
+    rng = np.random.default_rng(1)
+    table = {"late": rng.uniform(0, 2, n), "job": rng.choice(["a", "b"], n), "age": rng.uniform(0, 2, n)}
+    return table, (table["late"] > 1).astype(int) + (table["age"] > 1.5)
+
+
+def test_a_fit_of_several_classes_keeps_nothing_of_the_fit_before() -> None:
+    table, y = rows(600)
+    card = PrivateHalfspaceClassifier(5.0, mechanism="seeded", schema=SMALL, classes=(0, 1), insecure_seed=0)
+    card.fit(table, np.minimum(y, 1))
+    assert card.to_dict()["linear_model"] is not None
+    card.set_params(classes=(0, 1, 2), mechanism="auto").fit(table, y)
+    assert card.to_dict().get("linear_model") is None
+    with pytest.raises(InvalidInputError):
+        card.near_cards()
+
+
+@pytest.mark.parametrize("mechanism", ["auto", "seeded", "exponential", "rspm"])
+@pytest.mark.parametrize("more", [[], ["points in [-1, 1]"]])
+def test_constraints_of_a_lattice_hold_beside_others(mechanism: str, more: list[str]) -> None:
+    table, y = rows(600)
+    lattice = ConstrainedLattice(
+        IntegerLattice(-1, 1, dimension=7), point_columns(SMALL.columns), ["at most 0 of late"]
+    )
+    card = PrivateHalfspaceClassifier(
+        50.0,
+        mechanism=mechanism,
+        delta=1e-3 if mechanism == "rspm" else "auto",
+        lattice=lattice,
+        constraints=more,
+        schema=SMALL,
+        classes=(0, 1),
+        insecure_seed=0,
+    )
+    weights = card.fit(table, np.minimum(y, 1)).release_.point
+    assert weights[:2].tolist() == [0, 0]  # although late is what labels depend on
+    with pytest.raises(InvalidInputError, match="constraints of the lattice"):
+        card.set_params(classes=(0, 1, 2), mechanism="auto", constraints=None).fit(table, y)
