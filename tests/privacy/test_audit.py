@@ -604,8 +604,9 @@ SLIGHT = {"dp-svrg++", "sufficient-statistics", "learn-schema"}
 
 
 FOLLOWED = [
-    *RISK_AUDITS, "sufficient-statistics", "evaluation", "regression-evaluation", "regression-comparison", "tree",
-    "rule-list", "leaf-histogram", "learn-schema", "dp-gld", "dp-sosp", "dp-newton", "dp-spider", "dp-gd-so",
+    *RISK_AUDITS, "sufficient-statistics", "evaluation", "regression-evaluation", "regression-comparison",
+    "tree", "rule-list", "leaf-histogram", "learn-schema", "dp-gld", "dp-sosp", "dp-newton", "dp-spider",
+    "dp-gd-so",
 ]  # fmt: skip
 
 
