@@ -143,8 +143,9 @@ def learn(
     types: Annotated[
         str | None,
         typer.Option(
-            help="NAME=TYPE,...: number, whole, date, text, boolean, or vote (one of the others, found "
-            "privately). Default: the types of a Parquet file; of a CSV file, vote."
+            help="NAME=TYPE,...: number, whole, range (a number that is not cut, between learned bounds), "
+            "date, text, boolean, or vote (number, whole, date or text, found privately). Default: the types "
+            "of a Parquet file; of a CSV file, vote."
         ),
     ] = None,
     schema: Annotated[

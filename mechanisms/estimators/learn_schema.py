@@ -53,8 +53,9 @@ def learn_schema(
         table: a data frame (pandas, polars, pyarrow) or a mapping of columns, in memory.
         epsilon: > 0, of this release.
         delta: in (0, 1), or "auto" for 1/n^2.
-        types: types by name: "number", "whole" (whole numbers), "date", "text", "boolean", "vote" (one of
-            number, whole, date and text, by a private vote of the cells). Others follow from the types of the
+        types: types by name: "number", "whole" (whole numbers), "range" (numbers that are not cut, between
+            learned bounds), "date", "text", "boolean", "vote" (one of number, whole, date and text, by a
+            private vote of the cells). Others follow from the types of the
             columns: numbers, booleans, dates, strings; a column of Python objects is voted on.
         declared: a schema of known columns: they are kept, and cost nothing.
         leave_out: columns that should not be in the schema, such as the label.

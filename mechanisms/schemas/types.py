@@ -28,6 +28,7 @@ class ColumnType(StrEnum):
     TEXT = "text"
     BOOLEAN = "boolean"
     DATE = "date"
+    RANGE = "range"
     VOTE = "vote"
 
 
