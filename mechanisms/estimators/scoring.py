@@ -164,9 +164,10 @@ def unread_scores(request: Request, X: Any, y: Any, score: Callable[..., Any]) -
         return Unread(rows_of_parts(X, parts), lambda: parts.made(on_workers))
     schemas = [getattr(each, "schema_", None) for each in request.models]
     if request.person is not None:
-        table, *_ = [one_record_each(X, y, request.person, schema) for schema in schemas]
+        tables = [one_record_each(X, y, request.person, schema) for schema in schemas]
     else:
-        table, *_ = [unread_table(X, y, schema) for schema in schemas]
+        tables = [unread_table(X, y, schema) for schema in schemas]
+    table = tables[0]
     return table.then(lambda pair: Whole(score(pair, scorer, classes)))
 
 
