@@ -198,7 +198,7 @@ def _check_columns(model: Any, X: Any, person: str | None) -> None:
         return  # the schema finds its columns
     names = names_of(X)
     others = [str(name) for name in names or () if name != person]
-    shape = (None, len(others)) if names else getattr(X, "shape", ())
+    shape: Any = (None, len(others)) if names else getattr(X, "shape", ())
     width, fitted = (shape[1] if len(shape) == 2 else None), getattr(model, "n_features_in_", None)
     name = type(model).__name__
     if None not in (width, fitted) and width != fitted:
