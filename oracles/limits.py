@@ -185,4 +185,7 @@ def unconstrained(oracle: _Capable, problem: DiscreteProblem, capable: str) -> l
     """Refuse a constrained lattice if an oracle knows only its box; ``capable`` names others that take it."""
     if not problem.lattice.constrained or oracle.takes_constraints:
         return []
-    return [f"it knows no constraints on points: to do, an oracle that takes them ({capable})"]
+    return [
+        f"it knows no constraints on points. To do: another oracle ({capable}); in your own, "
+        "takes_constraints = True if it keeps to lattice.batches()"
+    ]

@@ -196,11 +196,11 @@ class ExpectedAuc:
         return auc
 
     def _least_records(self, signal: float, epsilon: float) -> float:
-        low, high = 1, _MOST_RECORDS  # too few, enough
+        low, high = 1, _MOST_RECORDS  # too few: a fit needs two; enough
         if self._signal(high, epsilon) < signal:
             return math.inf
         while high - low > 1:
-            middle = math.isqrt(low * high) if high > 2 * low else (low + high) // 2
+            middle = math.isqrt(low * high) if high > 4 * low else (low + high) // 2
             low, high = (middle, high) if self._signal(middle, epsilon) < signal else (low, middle)
         return high
 

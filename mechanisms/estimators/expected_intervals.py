@@ -130,7 +130,7 @@ class ExpectedIntervals:
         if not self._narrow(high, epsilon, wanted, coefficient):
             raise InvalidInputError(f"a width of {width:g} needs more than {high:,} records at this epsilon")
         while high - low > 1:
-            middle = math.isqrt(low * high) if high > 2 * low else (low + high) // 2
+            middle = math.isqrt(low * high) if high > 4 * low else (low + high) // 2
             narrow = self._narrow(middle, epsilon, wanted, coefficient)
             low, high = (low, middle) if narrow else (middle, high)
         return high

@@ -191,8 +191,8 @@ class _PrivateBranchingClassifier(
             check_number(rows.n_records, n)
             if weights.plan is not None:  # the same plan, for costs that are released first
                 counts = record_counts(rows.counts, rows.table.rows)
-                held = tallied(rows.label, counts, len(given.classes))
-                plan = self._plan(given.predicates, n, weights, weights.release(held, source))
+                class_counts = tallied(rows.label, counts, len(given.classes))
+                plan = self._plan(given.predicates, n, weights, weights.release(class_counts, source))
             release, histogram = self._released(plan, rows, budget, given, source)
         self.target_ = _label_name(y)
         return self._set(
@@ -362,10 +362,10 @@ class _PrivateBranchingClassifier(
 
     def _leaf_scores(self) -> NDArray[np.float64]:
         labels = np.array([leaf.label for leaf in self.leaves_])
-        told = np.eye(len(self.classes_))[labels]
-        shares = np.zeros(told.shape) if self.risk_ is None else self.risk_.shares
+        predicted = np.eye(len(self.classes_))[labels]
+        shares = np.zeros(predicted.shape) if self.risk_ is None else self.risk_.shares
         if len(self.classes_) > 2:
-            return np.asarray(told + shares)
+            return np.asarray(predicted + shares)
         if self.risk_ is None:
             return np.asarray(2.0 * labels - 1)
         return np.asarray(np.where(labels == 1, shares[:, 1], shares[:, 1] - 1))

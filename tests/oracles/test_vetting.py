@@ -53,6 +53,7 @@ from privopt.oracles.draw.stream import GibbsStream
 from privopt.oracles.minimize.enumerate import EnumerationOracle
 from privopt.problems.convex.losses import HuberLoss, LogisticLoss
 from privopt.problems.convex.sets.norm_balls import L2Ball
+from privopt.problems.errors import InvalidInputError
 
 class Mine(EnumerationOracle):
     name = "mine"
@@ -85,6 +86,13 @@ class Constant(ExponentialMechanism):
 
     def release(self, oracle, noise=None, limits=None):
         return dataclasses.replace(super().release(oracle, noise), point=np.zeros(3, dtype=np.int64))
+
+class Choosy(ExponentialMechanism):
+    name = "choosy"
+
+    @classmethod
+    def plan(cls, problem, lattice, **rest):
+        raise InvalidInputError("one coordinate only")
 
 def loud(kind):
     class Loud(kind):
@@ -256,6 +264,10 @@ def test_an_audit_that_cannot_tell_a_mutant_passes_nothing(outside: ModuleType) 
         audit_outside(outside.Constant, runs=400, insecure_seed=3)
     with pytest.raises(AuditError, match="no neighbours are known"):
         audit_outside(outside.Mine, runs=400)
+    with pytest.raises(
+        AuditError, match=r"Choosy refuses .*\{0, 1\}.*on which it would be audited.*a pair of your own"
+    ):
+        audit_outside(outside.Choosy, runs=400)
 
 
 def test_a_release_of_an_unchecked_mechanism_is_not_called_proved(outside: ModuleType) -> None:

@@ -32,7 +32,7 @@ def test_auc_is_the_band_of_python(tmp_path: Path) -> None:
     assert report["epsilon"] == expected.epsilon(0.8, 2000)._asdict()
     told = planned(tmp_path, "--want", "auc", *words).output
     low, middle, high = expected.at(2000, 1.0)
-    assert f"{low:.3f} to {high:.3f}, the middle {middle:.3f}" in told
+    assert f"{low:.3f} to {high:.3f}, median {middle:.3f}" in told
     assert "a forecast, not a promise" in told
     assert "beyond what was measured" not in told
     assert "beyond what was measured: records from 500 to 8,000" in planned(
@@ -75,7 +75,7 @@ def test_intervals_are_those_of_python(tmp_path: Path) -> None:
         ("--want interval:x=0.5 --epsilon 1 --label-range 0:10 --residual-sd 1", "no coefficient 'x'"),
         ("--epsilon 1", "plan needs --records"),
         ("--records 10", "plan needs --epsilon"),
-        ("--records 10 --epsilon 1 --best-auc 0.8", "--best-auc: belongs to --want"),
+        ("--records 10 --epsilon 1 --best-auc 0.8", "--best-auc: only with --want"),
     ],
 )
 def test_refusals_say_what_to_do(tmp_path: Path, words: str, told: str) -> None:
