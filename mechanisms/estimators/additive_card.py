@@ -8,7 +8,7 @@ from string import Template
 from typing import Any
 
 from privopt.mechanisms.estimators.card import Card, markdown_cell, number
-from privopt.mechanisms.estimators.page import for_experts, promises, quality
+from privopt.mechanisms.estimators.page import breakable, for_experts, promises, quality
 from privopt.mechanisms.estimators.page_frame import framed
 from privopt.mechanisms.estimators.tree_card import TreeCard
 from privopt.mechanisms.estimators.tree_page import picture_section
@@ -89,7 +89,8 @@ def additive_page(
         title: a heading.
     """
     rows = "\n".join(
-        f'<tr><td>{escape(column.shown)}</td><td>{escape(level)}</td><td class="n">{escape(points)}</td></tr>'
+        f"<tr><td>{breakable(column.shown)}</td><td>{escape(level)}</td>"
+        f'<td class="n">{escape(points)}</td></tr>'
         for column in card.card.columns
         for level, points in column.lines()
     )
@@ -100,5 +101,4 @@ def additive_page(
         f"{_POINTS.substitute(rows=rows)}\n{picture_section(card.tree)}\n{found}",
         promises(card.spend, None, evaluation, seen, "model"),
         for_experts(card.spend, card.to_dict()),
-        filled=False,
     )
