@@ -77,9 +77,11 @@ def test_rows_cut_nothing_off_that_satisfies_the_constraints() -> None:
 def test_more_distinct_records_than_a_row_model_takes_are_minimised_in_cells() -> None:
     """Without records of the second class 0 is the only perfect point; the constraint excludes it."""
     columns = (PointColumn("a", 0, 2, ordered=2), PointColumn("number", 2, 3, ordered=1))
-    lattice = ConstrainedLattice(IntegerLattice([0, 0, -1], 1), columns, ["any of a", "if number then a"])
+    lattice = ConstrainedLattice(
+        IntegerLattice([0, 0, -1], [1, 1, 0]), columns, ["any of a", "if number then a"]
+    )
     n = 50_001
-    X = np.column_stack([np.eye(2, dtype=np.int64)[np.arange(n) % 2], np.arange(n) - n // 2])
+    X = np.column_stack([np.eye(2, dtype=np.int64)[np.arange(n) % 2], -1 - np.arange(n)])
     problem = ZeroOneHalfspace(X, np.full(n, -1), lattice)
     assert problem.loss(np.zeros(3, dtype=np.int64)) == 0
     with pytest.raises(UnsupportedProblemError, match="columns, more than"):
