@@ -7,7 +7,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PACKAGES := -p privopt.problems -p privopt.oracles -p privopt.mechanisms -p privopt.experiments
 
-.PHONY: demo peers test test-browser test-lowest test-lowest-core test-bounds test-slow test-spark mutants docs lint imports types tree clean
+.PHONY: demo peers test test-browser test-lowest test-lowest-core test-bounds test-slow test-spark mutants docs docs-versions lint imports types tree clean
 
 demo: $(VENV)/ready
 	$(BIN)/privopt demo --output demo-output
@@ -77,6 +77,10 @@ mutants: $(VENV)/ready
 # The site, in build/docs: no warning passes.
 docs: $(VENV)/ready
 	$(BIN)/sphinx-build -W --keep-going -q -b html experiments/docs build/docs
+
+# The same for every release, by its tag, and for the last commit, in build/docs-versions, with a menu of versions.
+docs-versions: $(VENV)/ready
+	$(BIN)/python experiments/docs/versions.py build/docs-versions
 
 lint: $(VENV)/ready imports
 	$(BIN)/ruff check .

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -89,7 +90,19 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(DOCS, pages, ignore=shutil.ignore_patterns("gallery"))
     for page in ROOT.glob("*.md"):  # some are included
         shutil.copy(page, root)
-    words = [sys.executable, "-m", "sphinx", "-W", "-q", "-b", "html", str(pages), str(made)]
+    words = [
+        sys.executable,
+        "-m",
+        "sphinx",
+        "-W",
+        "-q",
+        "-b",
+        "html",
+        "-t",
+        "versions",
+        str(pages),
+        str(made),
+    ]
     run = subprocess.run(words, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
     return made
@@ -115,6 +128,12 @@ def test_the_reference_has_every_public_name_and_every_option(site: Path) -> Non
     first, last = (f'id="privopt.mechanisms.{name}"' for name in ("PrivateHalfspaceClassifier", "OPDisc"))
     assert reference.index(first) < reference.index(last)
     assert "--risk-share" in (site / "commands.html").read_text("utf-8")
+
+
+def test_every_page_can_show_the_menu_of_versions(site: Path) -> None:
+    for name in ("index.html", "howto/first-card.html"):
+        (script,) = re.findall(r'src="([^"?]*versions\.js)', (site / name).read_text("utf-8"))
+        assert (site / name).parent.joinpath(script).resolve() == site.parent / "versions.js"
 
 
 def test_the_search_answers_questions_within_three_pages(site: Path) -> None:

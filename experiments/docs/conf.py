@@ -90,6 +90,10 @@ def inherited(app: Sphinx, what: str, name: str, thing: object, skip: bool, opti
 
 def setup(app: Sphinx) -> None:
     """Connect them."""
+    if app.tags.has(
+        "versions"
+    ):  # set by versions.py, which writes this script above the sites of all versions
+        app.add_js_file("../../versions.js")
     app.add_directive("commands", Commands)
     app.connect("autodoc-process-docstring", untyped, priority=400)  # before napoleon
     app.connect("autodoc-process-docstring", literal_bars)
