@@ -11,11 +11,11 @@ from typing import Any
 from privopt.mechanisms.discrete.exponential import ExponentialMechanism
 from privopt.mechanisms.discrete.mechanism import LatticeMechanism, check_calibration
 from privopt.mechanisms.discrete.preparation import oracle_for, prepare_oracle
-from privopt.mechanisms.errors import PlanMismatchError
+from privopt.mechanisms.errors import PlanMismatchError, UnknownMechanismError
 from privopt.mechanisms.privacy.parameters import check_epsilon, check_positive
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.mechanisms.privacy.usefulness import NoiseToSignal
-from privopt.mechanisms.registry import MECHANISMS, SCORECARD_MECHANISMS
+from privopt.mechanisms.registry import MECHANISMS, SCORECARD_MECHANISMS, Family
 from privopt.mechanisms.scorecards.class_points import ClassPoints
 from privopt.mechanisms.scorecards.domain import (
     all_constraints,
@@ -204,12 +204,17 @@ def plan_card(
     if name == "auto":
         name, oracle, reason = _fitting(schema, n_records, epsilon, lattice, oracle, max_work)
     kind = SCORECARD_MECHANISMS.named(name if isinstance(mechanism, str) else mechanism)
-    if kind is SeededScorecard:
+    if kind.family is Family.CARD:
+        if not issubclass(kind, SeededScorecard):
+            raise UnknownMechanismError(
+                f"{kind.__name__} is not a mechanism for scorecards: of that family are subclasses of "
+                "SeededScorecard; one that chooses a point of a lattice has the family LATTICE"
+            )
         check_calibration(calibration, name, ("sound",))
         facts = CardFacts.of(schema, n_records, seeded_lattice(lattice, schema), costs, most, required)
         check_scores(schema, facts.lattice)
         solver = None if facts.program is None else solver_of(card_solver)
-        seeded = SeededScorecard.plan(facts, epsilon=epsilon, delta=delta, solver=solver)
+        seeded = kind.plan(facts, epsilon=epsilon, delta=delta, solver=solver)
         if seeded.means is not None:
             reason += "; at this budget means of the numbers come first, and say in what units to read them"
         seconds = seeded_seconds(schema, facts)

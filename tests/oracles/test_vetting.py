@@ -25,8 +25,9 @@ from privopt.mechanisms.audit.outside import audit_outside
 from privopt.mechanisms.convex.gradient_descent import DPProximalGradient
 from privopt.mechanisms.discrete.exponential import ExponentialMechanism
 from privopt.mechanisms.discrete.opdisc import OPDisc
-from privopt.mechanisms.errors import AuditError
+from privopt.mechanisms.errors import AuditError, UnknownMechanismError
 from privopt.mechanisms.privacy.ledger import Ledger
+from privopt.mechanisms.scorecards.class_points import ClassPoints
 from privopt.oracles.errors import ConformanceError
 from privopt.oracles.minimize.enumerate import EnumerationOracle
 from privopt.oracles.minimize.wrappers import Counting
@@ -49,6 +50,7 @@ from privopt.mechanisms.discrete.opdisc import OPDisc
 from privopt.mechanisms.heavy_tails.clipped_newton import ClippedNewton
 from privopt.mechanisms.heavy_tails.robust_descent import RobustGradientDescent
 from privopt.mechanisms.heavy_tails.robust_mean import RobustMean
+from privopt.mechanisms.scorecards.seeded import SeededScorecard
 from privopt.oracles.draw.stream import GibbsStream
 from privopt.oracles.minimize.enumerate import EnumerationOracle
 from privopt.problems.convex.losses import HuberLoss, LogisticLoss
@@ -79,6 +81,9 @@ class HalfTheNoise(ExponentialMechanism):
     def plan(cls, *facts, epsilon, **rest):
         made = super().plan(*facts, epsilon=5 * epsilon, **rest)
         return dataclasses.replace(made, spend=dataclasses.replace(made.spend, epsilon=epsilon))
+
+class MyCards(SeededScorecard):
+    name = "my-cards"
 
 class Constant(ExponentialMechanism):
     name = "constant"
@@ -152,6 +157,14 @@ def test_a_card_of_an_unchecked_oracle_is_not_called_proved(outside: ModuleType,
         assert "of_somebody:Mine: not checked by the kit" in spend.note
         assert "not checked" in str(spend)
     assert fitted("enumerate").spend_.claim == fitted(Counting(EnumerationOracle())).spend_.claim == "proved"
+
+
+def test_a_card_of_an_unchecked_mechanism_is_made_and_not_called_proved(outside: ModuleType) -> None:
+    spend = fitted("auto", mechanism=outside.MyCards).spend_
+    assert spend.claim == "not checked"
+    assert "MyCards: not checked by the audit" in spend.note
+    with pytest.raises(UnknownMechanismError, match=r"ClassPoints .* subclasses of SeededScorecard"):
+        fitted("auto", mechanism=ClassPoints)
 
 
 def test_the_ledger_books_the_claim_that_is_released(outside: ModuleType, tmp_path: Path) -> None:
@@ -254,8 +267,11 @@ def test_the_audit_lets_claims_stand_that_are_true(outside: ModuleType, name: st
 def test_an_audit_that_cannot_tell_a_mutant_passes_nothing(outside: ModuleType) -> None:
     with pytest.raises(AuditError, match="these runs say nothing"):
         audit_outside(outside.Constant, runs=400, insecure_seed=3)
-    with pytest.raises(AuditError, match="no neighbours are known"):
-        audit_outside(outside.Mine, runs=400)
+    for unknown in (outside.Mine, outside.MyCards):
+        with pytest.raises(
+            AuditError, match=r"no neighbours are known.*on a pair of your own; then .*remember"
+        ):
+            audit_outside(unknown, runs=400)
 
 
 def test_a_release_of_an_unchecked_mechanism_is_not_called_proved(outside: ModuleType) -> None:

@@ -33,6 +33,8 @@ def test_plans_spend_their_claim(n: int, d: int, epsilon: float, classes: int, l
     squares += 2 * 1.25**2 / (n * plan.moment_noise.sigma) ** 2
     squares += plan.steps * classes * (2 * plan.noise["clip"] / n / plan.step_noise.sigma) ** 2
     assert (plan.search is None) == (n == 100)
+    # The upper triangle of moments of d features and the constant, whose own moment is public.
+    assert plan.moment_noise.dimension == (d + 1) * (d + 2) / 2 - 1
     assert 0.999 * epsilon <= gaussian_epsilon(math.sqrt(squares), 1e-6) <= epsilon * (1 + 1e-9)
     assert plan.spend.level is not None
     assert math.sqrt(squares) <= plan.spend.level * (1 + 1e-9) <= gaussian_mu(epsilon, 1e-6) * (1 + 1e-9)
@@ -128,6 +130,8 @@ def test_searches_find_medians_scales_and_lengths() -> None:
     assert np.all((beyond[[0, 1, 3]] > 0.1) & (beyond[[0, 1, 3]] < 0.35))
     length = search.length(np.abs(rng.standard_normal(n)), 0.1, source)
     assert 1.3 < length < 2.2
+    # The grid has four points to a power of two.
+    assert 100 <= search.length(np.full(n, 100.0), 0.1, source) < 100 * 2**0.25
 
 
 def test_columns_that_are_0_about_as_often_as_the_rank_do_not_get_tiny_scales() -> None:

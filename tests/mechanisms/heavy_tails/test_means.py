@@ -122,6 +122,13 @@ def test_the_error_bound_holds_with_its_probability(law: str, failure: float) ->
     assert bound < 5 * math.sqrt(moment)  # it says something
 
 
+def test_the_error_bound_gives_half_of_its_failure_to_the_records_and_half_to_the_noise() -> None:
+    plan = RobustMean.plan(1000, 3, moment=2.0, epsilon=1.0, delta=1e-5)
+    records = plan.truncation.deviation(1000, 2.0, 0.05)
+    noise = special.ndtri(1 - 0.05 / 2) * plan.vector_noise.sigma  # two-sided
+    assert plan.error_bound(0.1) == pytest.approx(records + noise, rel=1e-12)
+
+
 def test_means_refuse_what_they_were_not_planned_for() -> None:
     plan = RobustMean.plan(10, 2, moment=1.0, epsilon=1.0, delta=1e-3)
     with pytest.raises(PlanMismatchError, match="10 records of 2 numbers"):

@@ -251,8 +251,9 @@ def test_what_was_released_is_not_lost_to_a_full_disk(tmp_path: Path) -> None:
                 [ledger.commit(filler) for filler in fillers]
         return identifier
 
-    with pages(path, 2), pytest.warns(UserWarning, match="stays marked as reserved"):
+    with pages(path, 2), pytest.warns(UserWarning, match="stays marked as reserved") as told:
         mine = release()
+    assert told[0].lineno in {line for *_, line in release.__code__.co_lines()}
     assert next(e for e in ledger.entries() if e.identifier == mine).state == "reserved"
     assert verify(path) == []
 

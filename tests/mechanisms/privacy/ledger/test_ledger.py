@@ -13,6 +13,7 @@ import os
 import pickle
 import socket
 import sqlite3
+import sys
 import traceback
 from collections.abc import Callable
 from dataclasses import replace
@@ -437,6 +438,12 @@ def test_a_wrong_password_is_told_and_not_printed(guarded: str) -> None:
         with pytest.raises(LedgerError, match="password authentication failed") as caught:
             use(address)
         assert "swordfish" not in "".join(traceback.format_exception(caught.value))
+
+
+def test_a_server_without_its_driver_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with pytest.raises(LedgerError, match=r"pip install 'privopt\[postgres\]'"):
+        engine("postgresql+psycopg://ana@a-host-that-no-other-test-names/db")
 
 
 def test_a_password_with_an_at_sign_is_refused_before_any_host_is_asked() -> None:
