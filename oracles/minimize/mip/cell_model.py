@@ -176,7 +176,7 @@ def _known_point(lattice: IntegerLattice) -> IntArray:
     """Return the witness of constraints; without any the shortest vector, which is in every lattice."""
     if isinstance(lattice, ConstrainedLattice):
         return lattice.witness
-    return np.clip(0, lattice.low, lattice.high)
+    return np.asarray(np.clip(0, lattice.low, lattice.high), dtype=np.int64)
 
 
 def _solve(model: _CellModel, session: Session, query: Query) -> Proposal:
