@@ -20,6 +20,7 @@ from privopt.oracles.errors import (
 from privopt.oracles.limits import Watch
 from privopt.oracles.minimize.interface import DiscreteOracle, PreparedOracle, Solver
 from privopt.oracles.programs.interface import ProgramOracle
+from privopt.oracles.programs.mip import MipProgramOracle
 from privopt.oracles.programs.subsets.interface import SubsetOracle
 from privopt.oracles.registry import GIBBS, MINIMIZERS, PROGRAMS, SUBSETS, Entry
 from privopt.oracles.task import Task
@@ -146,6 +147,17 @@ def program_oracles() -> dict[str, Callable[[], ProgramOracle]]:
 def subset_oracles() -> dict[str, Callable[[], SubsetOracle]]:
     """Solvers of best subset programs by name, as ``minimizers``."""
     return _known(SUBSETS, "privopt.subsets", SubsetOracle)  # type: ignore[type-abstract]
+
+
+def subsets_over(solver: str) -> SubsetOracle:
+    """Outer approximation over the MIP solver of card programs of that name.
+
+    Raises:
+        MissingSolverError: it is not installed.
+    """
+    from privopt.oracles.programs.subsets.outer_approximation import OuterApproximation
+
+    return OuterApproximation(cast(MipProgramOracle, program_oracle(solver)))
 
 
 def default_programs() -> ProgramOracle:
