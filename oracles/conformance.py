@@ -88,10 +88,14 @@ class ConformanceReport:
             kinds.setdefault(failure.kind, []).append(failure)
         lines = [f"{self.oracle}: {len(self.passed)} checks passed, distinct failures: {len(kinds)}"]
         lines += [f"  FAILED {_example(alike)}" for alike in kinds.values()]
-        reasons = Counter(skipped.partition(": ")[2] or skipped for skipped in self.skipped)
+        reasons = Counter(_REFUSED.sub("", skipped) for skipped in self.skipped)
         lines += [f"  skipped {reason}{_times(count)}" for reason, count in reasons.items()]
         lines += [f"  not seen: {s}" for s in self.unseen]
         return "\n".join(lines)
+
+
+# What stands before the reason of a refusal: an instance, and what the oracle cannot do with it.
+_REFUSED = re.compile(r"^.*? cannot .*?: ")
 
 
 def _times(count: int) -> str:

@@ -276,7 +276,7 @@ def test_an_audit_that_cannot_tell_a_mutant_passes_nothing(outside: ModuleType) 
     with pytest.raises(AuditError, match="these runs say nothing"):
         audit_outside(outside.Constant, runs=400, insecure_seed=3)
     with pytest.raises(
-        AuditError, match=r"Choosy refuses .*\{0, 1\}.*on which it would be audited.*a pair of your own"
+        AuditError, match=r"Choosy refuses .*on which it would be audited.*a pair of your own"
     ):
         audit_outside(outside.Choosy, runs=400)
     for unknown in (outside.Mine, outside.MyCards):
