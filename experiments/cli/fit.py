@@ -180,7 +180,7 @@ def fit(
                 records = read_labelled(data, target, marked_schema(schema, na_values), labels, table, person)
             else:
                 learning = read_for_learning(
-                    data, target, schema, labels, table, na_values, learn_schema, types
+                    data, target, schema, labels, table, na_values, learn_schema, types, person
                 )
                 records = learning.records
         if family is AUTO:

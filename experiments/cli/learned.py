@@ -44,6 +44,7 @@ def read_for_learning(
     na_values: str | None,
     share: float,
     types: str | None = None,
+    person: str | None = None,
 ) -> LearnedFit:
     """Open a file; no cell is interpreted.
 
@@ -57,7 +58,7 @@ def read_for_learning(
     if table is not None:
         raise InvalidInputError("--learn-schema takes a file: tables in engines are not supported")
     known = None if schema is None else Schema.load(schema)
-    given = read_unlearned(data, types, known, [target])
+    given = read_unlearned(data, types, known, [target, *([] if person is None else [person])])
     markers = [] if na_values is None else split_labels("--na-values", na_values)
     records = labelled(given.frame, target, known, classes)
     return LearnedFit(records, share, given.types, {"declared": known, "na_values": markers})
