@@ -21,7 +21,7 @@ from privopt.experiments.cli.plan import show
 from privopt.experiments.cli.running import accounted, open_ledger
 from privopt.mechanisms.estimators.learn_schema import column_types as types_of_frame
 from privopt.mechanisms.estimators.learn_schema import for_persons, released_schema, rows_of_persons
-from privopt.mechanisms.estimators.public_facts import public_delta
+from privopt.mechanisms.estimators.public_facts import declared_schema, public_delta
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.schemas.learning import LearnedSchema, SchemaPlan
 from privopt.problems.datasets.adult import adult23_frame
@@ -195,7 +195,7 @@ def learn(
     it, follows from public facts: `--plan` shows it. Neighbours differ in one record.
     """
     suffix = ".toml" if save is None else schema_file(save).suffix
-    known = None if schema is None else Schema.load(schema)
+    known = None if schema is None else declared_schema(schema)
     with ExitStack() as files:
         if not plan:
             kept = files.enter_context(PaidFile(save, "--save"))

@@ -32,7 +32,7 @@ from privopt.experiments.cli.options import (
     TargetOption,
     TimeOption,
 )
-from privopt.experiments.cli.parsing import marked_schema, parse_delta, split_classes
+from privopt.experiments.cli.parsing import marked_schema, of_persons, parse_delta, split_classes
 from privopt.experiments.cli.plan import show
 from privopt.experiments.cli.running import accounted, open_ledger, stoppable
 from privopt.experiments.cli.tables import Labelled, read_labelled
@@ -119,7 +119,7 @@ def search(
                 raise InvalidInputError(
                     "--data: a search splits records at random, so it takes a file, not a table in an engine"
                 )
-            facts = marked_schema(schema, na_values)
+            facts, person = of_persons(marked_schema(schema, na_values), person)
             records = read_labelled(data, target, facts, split_classes(classes), person=person)
             made = PrivateSearchCV(
                 [_model(one, records) for one in candidates],

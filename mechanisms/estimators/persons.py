@@ -22,7 +22,7 @@ import numpy as np
 from privopt.mechanisms.errors import PlanMismatchError
 from privopt.mechanisms.estimators.booked_estimator import BookedEstimator, never_read, spend_of_fit
 from privopt.mechanisms.estimators.booking import Unread, booked, charged, is_part, unread_table
-from privopt.mechanisms.estimators.public_facts import declared_schema, public_delta
+from privopt.mechanisms.estimators.public_facts import any_schema, public_delta
 from privopt.mechanisms.estimators.validation import as_table
 from privopt.mechanisms.privacy.groups import PersonBudget
 from privopt.mechanisms.privacy.noise import NoiseSource
@@ -155,6 +155,21 @@ def plan_of_persons(estimator: Any, n_persons: int, n_columns: int | None = None
     return replace(planned.model.plan(n_places, *columns), spend=planned.spend)
 
 
+def person_of(estimator: Any) -> str | None:
+    """Return the column of persons: the parameter, or that of the schema.
+
+    Raises:
+        InvalidInputError, SchemaError: two different ones, or a schema that cannot be read.
+    """
+    schema = _params(estimator).get("schema")
+    declared = None if schema is None else any_schema(schema).person
+    if estimator.person is not None and declared not in (None, estimator.person):
+        raise InvalidInputError(
+            f"person is {told(estimator.person)}, and the schema's column of persons {declared!r}: give one"
+        )
+    return declared if estimator.person is None else estimator.person  # type: ignore[no-any-return]
+
+
 def without_person(estimator: Any, X: Any) -> Any:
     """Return a table without the column of persons, for predictions of models without a schema."""
     if estimator.person is None:
@@ -171,7 +186,9 @@ def of_record(estimator: BookedEstimator, budget: PersonBudget, notion: str) -> 
     """Return a new estimator of records, with the budget of a record."""
     known = _params(estimator)
     epsilon, delta = budget.of_record(notion)
-    own = {"epsilon": epsilon, "ledger": None, "person": None, "records_per_person": 1}
+    own: dict[str, Any] = {"epsilon": epsilon, "ledger": None, "person": None, "records_per_person": 1}
+    if known.get("schema") is not None:
+        own["schema"] = any_schema(known["schema"]).for_records()
     return type(estimator)(**{**known, **own, **({"delta": delta} if "delta" in known else {})})
 
 
@@ -187,7 +204,8 @@ def _opened(estimator: BookedEstimator, X: Any, y: Any) -> tuple[Unread[Any], Pe
             "in PrivateSearchCV(person=...)"
         )
     schema = _params(estimator).get("schema")
-    return opened_table(X, y, estimator.person, None if schema is None else declared_schema(schema))
+    person = person_of(estimator)
+    return opened_table(X, y, person, None if schema is None else any_schema(schema).for_records())
 
 
 def opened_table(X: Any, y: Any, person: object, schema: Schema | None) -> tuple[Unread[Any], Persons]:

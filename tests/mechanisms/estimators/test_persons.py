@@ -16,6 +16,7 @@ from privopt.mechanisms import (
     PrivateRuleListClassifier,
     PrivateSearchCV,
     PrivateTreeClassifier,
+    SchemaTransformer,
     evaluate,
     fit_with_learned_schema,
     learn_schema,
@@ -24,7 +25,7 @@ from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.mechanisms.estimators import persons as module
 from privopt.mechanisms.privacy.accounting import gaussian_mu
 from privopt.mechanisms.privacy.ambient import budget
-from privopt.problems.errors import InvalidInputError
+from privopt.problems.errors import InvalidInputError, SchemaError
 from privopt.problems.tables.columns import Binned
 from privopt.problems.tables.schema import Schema
 
@@ -248,6 +249,46 @@ def test_schema_and_model_together_protect_persons(kind, k, filled):
     assert fitted.get_params()["person"] == "id"
     assert fitted.get_params()["epsilon"] == 8
     assert np.mean(fitted.predict(X) == y) > 0.8
+
+
+@pytest.mark.parametrize(
+    "kind", [PrivateTreeClassifier, PrivateLogisticRegression, PrivateHalfspaceClassifier]
+)
+@pytest.mark.filterwarnings("ignore::privopt.mechanisms.privacy.usefulness.NoiseWarning")
+def test_a_schema_may_name_the_column_of_persons(kind, tmp_path):
+    X, y = table()
+    named = Schema(FACTS["schema"].columns, intercept=True, person="id")
+    named.save(tmp_path / "s.toml")
+    assert 'person = "id"' in (tmp_path / "s.toml").read_text()
+    assert Schema.load(tmp_path / "s.toml") == named
+    assert named.with_na_values(["x"]).person == "id"
+    options = {"mechanism": "exponential", "lattice": (-1, 1)} if kind is PrivateHalfspaceClassifier else {}
+    model = kind(9.0, schema=tmp_path / "s.toml", classes=(0, 1), records_per_person=K, **options).fit(X, y)
+    assert model.spend_.neighbours == "replace-one person"
+    assert f"at most {K} records" in model.spend_.note
+    assert model.schema_ == FACTS["schema"]
+    if hasattr(model, "plan"):
+        assert model.plan(P).spend.unit == "person"
+    with pytest.raises(InvalidInputError, match="the schema's column of persons 'id': give one"):
+        kind(9.0, schema=named, classes=(0, 1), person="a", **options).fit(X, y)
+
+
+def test_what_protects_records_alone_refuses_a_schema_with_persons():
+    X, y = table()
+    named = Schema(FACTS["schema"].columns, intercept=True, person="id")
+    trees = [PrivateTreeClassifier(schema=named, classes=(0, 1), max_depth=depth) for depth in (1, 2)]
+    message = "tells whose a record is, and records are protected here"
+    with pytest.raises(SchemaError, match=message):
+        PrivateSearchCV(trees).fit(X, y)
+    with pytest.raises(SchemaError, match=message):
+        SchemaTransformer(named).fit(X)
+    with pytest.raises(SchemaError, match=message):
+        learn_schema(X, epsilon=1.0, declared=named)
+    with pytest.raises(InvalidInputError, match="person takes tables in memory"):
+        trees[0].fit(pytest.importorskip("ibis").memtable(X.assign(ill=y)), "ill")
+    for person, said in (("a", "the schema declares 'a'"), (3, "person must be the name of a column")):
+        with pytest.raises(SchemaError, match=said):
+            Schema(FACTS["schema"].columns, person=person)
 
 
 def test_risks_count_each_person_once():
