@@ -167,7 +167,7 @@ def person_of(estimator: Any) -> str | None:
         raise InvalidInputError(
             f"person is {told(estimator.person)}, and the schema's column of persons {declared!r}: give one"
         )
-    return declared if estimator.person is None else estimator.person  # type: ignore[no-any-return]
+    return declared if estimator.person is None else estimator.person
 
 
 def without_person(estimator: Any, X: Any) -> Any:
