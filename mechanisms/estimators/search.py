@@ -259,8 +259,9 @@ class PrivateSearchCV(BookedEstimator, MetaEstimatorMixin, BaseEstimator):  # ty
             schema = known.get("schema")
             opened_table(X, y, self.person, None if schema is None else declared_schema(schema))
         fit_persons(self, X, y)
-        if isinstance(self.best_estimator_, BookedEstimator):
-            without_intervals(self.best_estimator_, self.records_per_person)
+        best = self.best_estimator_
+        if isinstance(best, BookedEstimator):
+            without_intervals(best, self.records_per_person)
             self.best_estimator_.spend_ = self.spend_
         self.plan_ = replace(self.plan_, spend=self.spend_)
         return self
