@@ -72,8 +72,9 @@ class Want(NamedTuple):
         value = _number(right) if given else None
         if value is None and text.startswith("interval:"):  # names of levels have a "=", too
             left, given = text, ""
-        kind, _, name = (left if given else text).partition(":")
-        if kind not in _TAKES or (given and value is None) or (name and kind != "interval"):
+        kind, colon, name = (left if given else text).partition(":")
+        misnamed = bool(colon) and (kind != "interval" or not name)
+        if kind not in _TAKES or (given and value is None) or misnamed:
             raise InvalidInputError(
                 "--want is auc, interval, auc=VALUE, interval=VALUE or interval:COEFFICIENT=VALUE; "
                 f"got {text!r}"
@@ -139,7 +140,7 @@ def _auc(want: Want, options: Mapping[str, Any]) -> tuple[dict[str, Any], list[s
         lines.append(f"epsilon for AUC {want.value:g} of {n:,} records: {_band(found)}")
     measured = {name: getattr(curve, name) for name in ("tables", "fits", "covered", "error", "large_error")}
     report = {"model": expected.model, **{name: _plain(band) for name, band in bands.items()}}
-    return {**report, "measured": measured}, [*lines, *_honest(curve, n, epsilon)]
+    return {**report, "measured": measured}, [*lines, *_honest(curve, n, epsilon, bands)]
 
 
 def _expected_auc(options: Mapping[str, Any]) -> ExpectedAuc:
@@ -153,13 +154,13 @@ def _expected_auc(options: Mapping[str, Any]) -> ExpectedAuc:
     return ExpectedAuc(schema, positive, options["best_auc"], model=model, delta=delta)
 
 
-def _honest(curve: AucCurve, n: int | None, epsilon: float | None) -> list[str]:
-    """Return how far bands are to be trusted."""
+def _honest(curve: AucCurve, n: int | None, epsilon: float | None, bands: Mapping[str, Band]) -> list[str]:
+    """Return how far bands are to be trusted: given numbers, and those found, may lie beyond the measured."""
     limits = (("records", n, curve.records), ("epsilon", epsilon, curve.epsilons))
     beyond = [
         f"{name} from {low:,g} to {high:,g}"
         for name, given, (low, high) in limits
-        if given is not None and not low <= given <= high
+        if any(not low <= x <= high for x in (given, *bands.get(name, ())) if x is not None)
     ]
     found = (
         f"a forecast, not a promise: such bands held {curve.covered:.0%} of {curve.fits} measured fits, each "

@@ -35,9 +35,10 @@ def test_auc_is_the_band_of_python(tmp_path: Path) -> None:
     assert f"{low:.3f} to {high:.3f}, the middle {middle:.3f}" in told
     assert "a forecast, not a promise" in told
     assert "beyond what was measured" not in told
-    assert "beyond what was measured: records from 500 to 8,000" in planned(
-        tmp_path, "--want", "auc=0.8", *AUC, "--records", "90000"
-    ).output  # fmt: skip
+    beyond = ("auc=0.8", *AUC, "--records", "90000"), ("auc=0.51", *AUC, "--epsilon", "8", "--delta", "0.01")
+    for words in beyond:  # given, and found
+        told = planned(tmp_path, "--want", *words).output
+        assert "beyond what was measured: records from 500 to 8,000" in told
 
 
 def test_intervals_are_those_of_python(tmp_path: Path) -> None:
@@ -67,6 +68,7 @@ def test_intervals_are_those_of_python(tmp_path: Path) -> None:
         ("--want auc=0.8 --epsilon 1 --prevalence 0.2 --best-auc 0.85 --model tree", "card and linear"),
         ("--want auc:age=0.8 --epsilon 1", "--want is auc"),
         ("--want risk=0.8 --epsilon 1", "--want is auc"),
+        ("--want interval:=0.5 --epsilon 1", "--want is auc"),
         ("--want interval=0.5 --epsilon 1 --label-range 0:10", "needs --residual-sd"),
         (
             "--want interval=0.5 --epsilon 1 --label-range 0:10 --residual-sd 1 --model card",
