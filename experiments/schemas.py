@@ -14,6 +14,7 @@ import math
 import subprocess
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -76,25 +77,26 @@ def excess(values: Floats, cut: float) -> float:
     return (abs(float(np.searchsorted(values, cut)) - middle) - best) / _RECORDS
 
 
-def tree_excess(values: Floats, cuts: tuple[float, ...]) -> list[float]:
-    """Return the excess of each of three cuts in its own node, the first cut first."""
-    low, middle, high = cuts
-    place = int(np.searchsorted(values, middle))
-    return [excess(values, middle), excess(values[:place], low), excess(values[place:], high)]
+def tree_excess(values: Floats, first: float, cuts: tuple[float, ...]) -> list[float]:
+    """Return the excess of each cut of two levels in its own node, the first cut first."""
+    place = int(np.searchsorted(values, first))
+    sides = {cut: values[:place] if cut < first else values[place:] for cut in cuts if cut != first}
+    return [excess(values, first), *(excess(side, cut) for cut, side in sides.items())]
 
 
 def ranks(runs: int, python: Path | None) -> pd.DataFrame:
     """Measure cuts on every shape; and OpenDP's medians, if its Python is given."""
     columns = {name: np.sort(values) for name, values in shapes().items()}
     plan, lines = CutPlan(_EPSILON / 2, 2, _RECORDS), []
+    root = replace(plan, depth=1)
     peers = {} if python is None else _opendp(columns, runs, python)
     for name, values in columns.items():
         found = []
         for seed in range(runs):
-            cuts = plan.release(values, NoiseSource(seed))
-            if len(cuts) == 3:
-                found.append(tree_excess(values, cuts))
-        median, three = np.median(np.array(found)[:, 0]), np.median(found)
+            first, cuts = (p.release(values, NoiseSource(seed)) for p in (root, plan))  # the same first cut
+            found.append(tree_excess(values, first[0], cuts))
+        median = np.median([excesses[0] for excesses in found])
+        three = np.median([missed for excesses in found for missed in excesses])
         peer = np.median([excess(values, cut) for cut in peers[name]]) if peers else math.nan
         lines.append({"column": name, "median": median, "three": three, "opendp": peer})
     return pd.DataFrame(lines)

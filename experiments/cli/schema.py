@@ -38,7 +38,8 @@ from privopt.problems.tables.sources import is_engine_address
 
 tell = Console(soft_wrap=True, emoji=False)
 # The types of columns to learn, as declared by the header of a file.
-_DECLARED = {Held.NUMBERS: "number", Held.TEXT: "text", Held.TRUTH: "boolean", Held.OPEN: "vote"}
+_DECLARED = {Held.NUMBERS: "number", Held.TEXT: "text", Held.TRUTH: "boolean", Held.DATES: "date"}
+_DECLARED |= {Held.OPEN: "vote"}
 
 
 class _SkeletonByDefault(TyperGroup):
@@ -142,8 +143,9 @@ def learn(
     types: Annotated[
         str | None,
         typer.Option(
-            help="NAME=TYPE,...: number, whole, text, boolean, or vote (number or text, found privately). "
-            "Default: the types of a Parquet file; of a CSV file, vote."
+            help="NAME=TYPE,...: number, whole, range (a number that is not cut, between learned bounds), "
+            "date, text, boolean, or vote (number, whole, date or text, found privately). Default: the types "
+            "of a Parquet file; of a CSV file, vote."
         ),
     ] = None,
     schema: Annotated[
@@ -249,8 +251,8 @@ def read_unlearned(data: str, types: str | None, known: Schema | None, left: lis
     unclear = {name: kind for name, kind in held.items() if name not in (*declared, *left, *free)}
     if bad := [k for k, name in enumerate(held, 1) if unclear.get(name) == ""]:
         raise InvalidInputError(
-            f"column {bad[0]} of the table holds dates, lists or the like: declare dates in a schema "
-            "(kind = 'date', --schema), make numbers or text of others, or leave it out with --leave-out"
+            f"column {bad[0]} of the table holds lists or the like: make numbers or text of them, or leave "
+            "it out with --leave-out"
         )
     return Unlearned(frame, types_of_frame(frame, unclear | declared, known, left))
 

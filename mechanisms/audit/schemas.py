@@ -31,8 +31,8 @@ from privopt.mechanisms.schemas.categories import CategoryPlan
 from privopt.mechanisms.schemas.cuts import CutPlan
 from privopt.mechanisms.schemas.learning import SchemaPlan
 from privopt.mechanisms.schemas.prior import LAST, masses, ordinals
-from privopt.mechanisms.schemas.types import ColumnType, VotePlan
-from privopt.problems.tables.cells import Numbers
+from privopt.mechanisms.schemas.types import CANDIDATES, ColumnType, VotePlan, votes_of
+from privopt.problems.tables.cells import NO_MARKERS
 from privopt.problems.tables.columns import Binned
 from privopt.problems.tables.missing import plain_column
 
@@ -180,17 +180,23 @@ class VoteSampler:
     others: int
 
     def __call__(self, runs: int, noise: NoiseSource) -> list[Outcome]:
-        is_text = np.arange(self.numbers + self.others) >= self.numbers
-        cells = Numbers(np.where(is_text, np.nan, 1.0), is_text)
-        return [int(self.plan.release(cells, noise) is ColumnType.TEXT) for _ in range(runs)]
+        votes = self.votes
+        return [CANDIDATES.index(self.plan.release(votes, noise)) for _ in range(runs)]
+
+    @property
+    def votes(self) -> NDArray[np.int64]:
+        cells = np.array([1.5] * self.numbers + ["text"] * self.others, dtype=object)
+        return votes_of(cells, NO_MARKERS)
 
 
 def _vote_subject(name: str, plan: VotePlan) -> Subject:
     laws, samplers = [], []
     for lead in (_LEAD, _LEAD - 2):
-        text = 1 / (1 + math.exp(plan.strength * lead))
-        laws.append((1 - text, text))
-        samplers.append(VoteSampler(plan, (_RECORDS + lead) // 2, (_RECORDS - lead) // 2))
+        numbers = (_RECORDS + lead) // 2
+        samplers.append(VoteSampler(plan, numbers, _RECORDS - numbers))
+        held = {ColumnType.NUMBER: numbers, ColumnType.TEXT: _RECORDS - numbers}
+        weights = [math.exp(plan.strength * (held.get(c.type, 0) - numbers)) for c in CANDIDATES]
+        laws.append(tuple(weight / sum(weights) for weight in weights))
     first, second = laws
     exact = exact_epsilon(first, second, _VOTE_DELTA)
     return Subject(name, samplers[0], samplers[1], 1.0, _VOTE_DELTA, exact, (first, second))

@@ -9,7 +9,7 @@ from string import Template
 from typing import Any
 
 from privopt.mechanisms.estimators.card import Card, markdown_cell, number
-from privopt.mechanisms.estimators.page import for_experts, promises, quality
+from privopt.mechanisms.estimators.page import breakable, for_experts, promises, quality
 from privopt.mechanisms.estimators.tree_card import TreeCard
 from privopt.mechanisms.evaluation.metrics import Evaluation
 from privopt.mechanisms.privacy.spend import PrivacySpend
@@ -81,7 +81,8 @@ def additive_page(
     files = resources.files("privopt.mechanisms.estimators")
     page, style = ((files / name).read_text("utf-8") for name in ("additive.html", "page.css"))
     rows = "\n".join(
-        f'<tr><td>{escape(column.shown)}</td><td>{escape(level)}</td><td class="n">{escape(points)}</td></tr>'
+        f"<tr><td>{breakable(column.shown)}</td><td>{escape(level)}</td>"
+        f'<td class="n">{escape(points)}</td></tr>'
         for column in card.card.columns
         for level, points in column.lines()
     )

@@ -38,7 +38,7 @@ def learn_schema(
     ledger: Ledger | str | Path | None = None,
     insecure_seed: int | None = None,
 ) -> LearnedSchema:
-    """Learn a schema from a table: cuts of numbers into bins, and the categories of text that many have.
+    """Learn a schema from a table: cuts of numbers and dates, and the categories of text that many have.
 
     Privacy: (epsilon, delta)-differential privacy, neighbours by replacing one record. Public are the number
     of records, the names of columns, and their types: ``types``, or those of a data frame's columns. A type
@@ -53,9 +53,10 @@ def learn_schema(
         table: a data frame (pandas, polars, pyarrow) or a mapping of columns, in memory.
         epsilon: > 0, of this release.
         delta: in (0, 1), or "auto" for 1/n^2.
-        types: types by name: "number", "whole" (whole numbers), "text", "boolean", "vote" (number or text, by
-            a private vote of the cells). Others follow from the types of the columns: numbers, booleans,
-            strings; a column of Python objects is voted on.
+        types: types by name: "number", "whole" (whole numbers), "range" (numbers that are not cut, between
+            learned bounds), "date", "text", "boolean", "vote" (one of number, whole, date and text, by a
+            private vote of the cells). Others follow from the types of the
+            columns: numbers, booleans, dates, strings; a column of Python objects is voted on.
         declared: a schema of known columns: they are kept, and cost nothing.
         leave_out: columns that should not be in the schema, such as the label.
         cuts: the largest number of cuts of a column of numbers: 1, 3, 7 or 15. Fewer if there are too few
@@ -100,7 +101,7 @@ def column_types(
     """Return the types of the columns to learn, in the order of the table.
 
     Raises:
-        SchemaError: columns that the table lacks, has twice, or that hold neither numbers nor text.
+        SchemaError: columns that the table lacks, has twice, or that hold neither numbers, dates nor text.
     """
     dtypes = {str(name): _dtype(values) for name, values in frame.items()}
     check_distinct("the table", [str(name) for name in frame])
@@ -163,14 +164,20 @@ def _type(place: int, dtype: Any) -> ColumnType:
         return ColumnType.BOOLEAN
     if pd.api.types.is_numeric_dtype(dtype) and not pd.api.types.is_complex_dtype(dtype):
         return ColumnType.NUMBER
+    if pd.api.types.is_datetime64_any_dtype(dtype) or _is_arrow_date(dtype):
+        return ColumnType.DATE
     if isinstance(dtype, pd.StringDtype) or getattr(dtype, "kind", "") == "U" or _is_arrow_text(dtype):
         return ColumnType.TEXT
     if isinstance(dtype, pd.CategoricalDtype) or dtype == np.dtype(object):
         return ColumnType.VOTE
     raise SchemaError(
-        f"column {place} of the table: neither numbers nor text ({dtype}). To do: make numbers of it, "
-        "declare dates (Date, as declared=); or leave it out"
+        f"column {place} of the table: neither numbers, dates nor text ({dtype}). To do: make numbers of it, "
+        "or leave it out"
     )
+
+
+def _is_arrow_date(dtype: Any) -> bool:
+    return isinstance(dtype, pd.ArrowDtype) and bool(pa.types.is_date(dtype.pyarrow_dtype))
 
 
 def _is_arrow_text(dtype: Any) -> bool:

@@ -23,10 +23,10 @@ from privopt.mechanisms.schemas.learning import SchemaPlan
 from privopt.mechanisms.schemas.types import ColumnType
 from privopt.problems.arguments import told
 from privopt.problems.errors import InvalidInputError
-from privopt.problems.tables.columns import Binned, Categorical, Column
+from privopt.problems.tables.columns import Binned, Categorical, Column, Numeric
 from privopt.problems.tables.frames import as_pandas, columns_of
 from privopt.problems.tables.missing import MissingLevel
-from privopt.problems.tables.schema import Schema
+from privopt.problems.tables.schema import Schema, numeric_between
 
 Model = TypeVar("Model", bound=BookedEstimator)
 
@@ -278,8 +278,10 @@ def _stand_in(plan: SchemaPlan) -> Schema:
     """Return a schema with as many cuts, and one category a column, of made-up values."""
     columns: list[Column] = []
     for column in plan.columns:
-        if column.cuts is not None:
-            made: Binned | Categorical = Binned(column.name, list(range(2**column.cuts.depth + 1)))
+        if column.bounds is not None:
+            made: Numeric | Binned | Categorical = numeric_between(column.name, 0.0, 1.0)
+        elif column.cuts is not None:
+            made = Binned(column.name, list(range(2**column.cuts.depth + 1)))
         else:
             made = Categorical(column.name, ["a"], "ignore")
         columns.append(MissingLevel(made))

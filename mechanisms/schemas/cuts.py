@@ -31,6 +31,8 @@ Ints = NDArray[np.int64]
 ARITHMETIC_SHARE = 1e-4
 # A tree halves its cells well if strength times records is at least this.
 ENOUGH = 40.0
+# The score of leaving a node whole, as a share of its records: that of a cut with 5% of them on one side.
+_WHOLE = 0.45
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,9 @@ class CutPlan:
 
     A node is an interval (a, b); it is cut at a number t with a < t < b, drawn with the probability
     proportional to prior(t) exp(-strength |#{x < t} - m / 2|), where x runs through the m records of the node
-    (m is as private as they are). The prior is public (``schemas.prior``), so there is no declared range.
+    (m is as private as they are). The prior is public (``schemas.prior``), so there is no declared range. A
+    node below the root may also be left whole, with the weight prior((a, b)) exp(-strength 0.45 m): one that
+    holds a single number has no cut that halves it.
 
     Privacy: ``level``-GDP, neighbours by replacing one record, their number public. A missing number is in no
     node. One level of the tree, given the levels above, is a release of bounded range 2 strength:
@@ -47,8 +51,9 @@ class CutPlan:
     - The replaced record stays in its node: m is unchanged and #{x < t} moves by at most 1, so the logarithm
       of a weight moves by a number in [-strength, strength].
     - It moves from one node to another, or to or from the missing ones. A node that gains or loses a record
-      has #{x < t} - m / 2 moved by +-1/2, so logarithms of weights move by a number in [-strength / 2,
-      strength / 2], for each of at most two independent draws: in [-strength, strength] together.
+      has #{x < t} - m / 2 moved by +-1/2, and 0.45 m by 0.45, so logarithms of weights move by a number in
+      [-strength / 2, strength / 2], for each of at most two independent draws: in [-strength, strength]
+      together. (Above, 0.45 m does not move.)
 
     Normalisation shifts all logarithms alike: their range is at most 2 strength. Rounding of the draw's law
     is charged: (1 + 1e-4) times that. A release of bounded range r is mu-GDP, mu = ``pure_to_gdp(r / 2)``:
@@ -96,12 +101,14 @@ class CutPlan:
         """
         cuts: list[int] = []
         nodes = [(-LAST, LAST, np.sort(ordinals(np.asarray(values, dtype=np.float64))))]
-        for _ in range(self.depth):
+        for level in range(self.depth):
             below: list[tuple[int, int, Ints]] = []
             for low, high, held in nodes:
                 if high - low < 2:  # no number lies between: a fact about cuts that are released
                     continue
-                cut = _drawn_cut(low, high, held, self.strength, source)
+                cut = _drawn_cut(low, high, held, self.strength, source, may_stay=level > 0)
+                if cut is None:
+                    continue
                 place = int(np.searchsorted(held, cut, side="left"))
                 below += [(low, cut, held[:place]), (cut, high, held[place:])]
                 cuts.append(cut)
@@ -136,8 +143,10 @@ def law_error(strength: float, n_records: int) -> float:
     return chain_error(1, weight, magnitude)
 
 
-def _drawn_cut(low: int, high: int, held: Ints, strength: float, random: RandomSource) -> int:
-    """Draw the ordinal of a cut in (low, high) of a node that holds sorted ordinals.
+def _drawn_cut(
+    low: int, high: int, held: Ints, strength: float, random: RandomSource, *, may_stay: bool
+) -> int | None:
+    """Draw the ordinal of a cut in (low, high) of a node that holds sorted ordinals; None leaves it whole.
 
     Cuts between two consecutive records have the same score. Gaps without a number have no mass.
     """
@@ -145,5 +154,10 @@ def _drawn_cut(low: int, high: int, held: Ints, strength: float, random: RandomS
     off_centre = np.abs(2 * np.arange(len(held) + 1) - len(held))
     with np.errstate(divide="ignore"):
         log_weights = np.log(masses(edges[:-1], edges[1:])) - strength / 2 * off_centre
+    if may_stay:
+        whole = np.log(masses(edges[:1], edges[-1:])) - strength * _WHOLE * len(held)
+        log_weights = np.append(log_weights, whole)
     gap = race(random, log_weights)
+    if gap > len(held):
+        return None
     return draw_between(int(edges[gap]), int(edges[gap + 1]), random)

@@ -17,39 +17,45 @@ from privopt.mechanisms.privacy.accounting import gaussian_mu
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.parameters import check_count, check_delta, check_epsilon
 from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.mechanisms.schemas.bounds import BoundsPlan
 from privopt.mechanisms.schemas.categories import CategoryPlan
 from privopt.mechanisms.schemas.cuts import ENOUGH, CutPlan, strength_of
-from privopt.mechanisms.schemas.readable import outer_edges, readable_cuts
-from privopt.mechanisms.schemas.types import ColumnType, VotePlan
+from privopt.mechanisms.schemas.readable import date_edges, outer_edges, readable_cuts
+from privopt.mechanisms.schemas.types import Candidate, ColumnType, VotePlan, votes_of
 from privopt.problems.arguments import told
 from privopt.problems.errors import InvalidInputError, SchemaError, did_you_mean
-from privopt.problems.tables.cells import Markers, read_numbers
+from privopt.problems.tables.cells import Markers, is_usual_marker, read_numbers
 from privopt.problems.tables.columns import Binned, Categorical, Column
+from privopt.problems.tables.dates import Date
 from privopt.problems.tables.missing import MissingLevel
-from privopt.problems.tables.schema import Schema
+from privopt.problems.tables.schema import Schema, numeric_between
 
 # The largest numbers of cuts of a column: those of whole trees.
 CUTS = (1, 3, 7, 15)
 # The share of a column's mu^2 that a vote on its type takes, and that of delta kept for categories.
 _VOTE_SHARE, _CATEGORY_SHARE = 0.1, 0.5
 _DOWN = 1 - 2.0**-48
+# The types whose columns are cut, or may be.
+_CUT = (ColumnType.NUMBER, ColumnType.WHOLE, ColumnType.DATE, ColumnType.VOTE)
 
 
 @dataclass(frozen=True)
 class ColumnPlan:
-    """Plan of one learned column: a vote on its type, cuts, categories, or those that its type may need."""
+    """Plan of one learned column: a vote on its type, cuts, categories or bounds, those that it may need."""
 
     name: str
     type: ColumnType
     vote: VotePlan | None
     cuts: CutPlan | None
     categories: CategoryPlan | None
+    bounds: BoundsPlan | None = None
 
     @property
     def level(self) -> float:
         """The level of Gaussian differential privacy: of a vote, then of the costlier of the two types."""
         vote = 0.0 if self.vote is None else self.vote.level
-        rest = max((plan.level for plan in (self.cuts, self.categories) if plan is not None), default=0.0)
+        plans = (self.cuts, self.categories, self.bounds)
+        rest = max((plan.level for plan in plans if plan is not None), default=0.0)
         return math.hypot(vote, rest) * (1 + 2.0**-50)
 
     @property
@@ -63,6 +69,8 @@ class ColumnPlan:
         if self.cuts is not None:
             count = 2**self.cuts.depth - 1
             parts.append(f"{count} cut{'s' * (count > 1)}")
+        if self.bounds is not None:
+            parts.append(f"two bounds, each with about {self.bounds.beyond:,.0f} records beyond it")
         if self.categories is not None:
             parts.append(f"categories of {self.categories.found:,} records or more")
         return f"{self.name}: {'; '.join(parts) or 'both values, free'}"
@@ -76,6 +84,7 @@ class ColumnPlan:
             "delta": self.delta,
             "cuts": 0 if self.cuts is None else 2**self.cuts.depth - 1,
             "strength": None if self.cuts is None else self.cuts.strength,
+            "beyond_bounds": None if self.bounds is None else self.bounds.beyond,
             "smallest_category": None if self.categories is None else self.categories.found,
         }
 
@@ -212,18 +221,28 @@ class SchemaPlan:
 
     def _released(self, plan: ColumnPlan, cells: Mapping[str, Any], source: NoiseSource) -> Column | None:
         """Release one column; None if it is text without a category."""
-        held, kind = cells[plan.name], plan.type
-        markers = Markers.of(self.na_values)
+        held, (kind, form) = cells[plan.name], Candidate(plan.type)
         if kind is ColumnType.BOOLEAN:
             return _of_categories(plan.name, [False, True], self.na_values)
+        markers = Markers.of(self.na_values)
         if plan.vote is not None:
-            kind = plan.vote.release(read_numbers(held, markers), source)
+            kind, form = plan.vote.release(votes_of(held, markers), source)
         if kind is ColumnType.TEXT:
             assert plan.categories is not None
             texts = plan.categories.release(_texts(held, markers), source)
-            return _of_categories(plan.name, [text for text in texts if _is_writable(text)], self.na_values)
-        assert plan.cuts is not None
+            return _of_texts(plan.name, [text for text in texts if _is_writable(text)], self.na_values)
+        if kind is ColumnType.DATE:
+            assert plan.cuts is not None
+            made = Date(plan.name, date_edges([0.0]), format=form, na_values=self.na_values)
+            days = made.days(held).days
+            values = days[~np.isnat(days)].astype(np.int64).astype(np.float64)
+            edges = date_edges(plan.cuts.release(values, source))
+            return MissingLevel(Date(plan.name, edges, format=form, na_values=self.na_values))
         values = read_numbers(held, markers).values
+        if plan.bounds is not None:
+            found = plan.bounds.release(values[~np.isnan(values)], source)
+            return MissingLevel(numeric_between(plan.name, *found, na_values=self.na_values))
+        assert plan.cuts is not None
         whole = kind is ColumnType.WHOLE
         cuts = readable_cuts(plan.cuts.release(values[~np.isnan(values)], source), whole=whole)
         return MissingLevel(Binned(plan.name, outer_edges(cuts, whole=whole), na_values=self.na_values))
@@ -255,7 +274,8 @@ def _check_names(
     """
     if not any(kind is not ColumnType.BOOLEAN for kind in paid.values()):
         raise InvalidInputError(
-            "nothing to learn: a schema is learned from columns of numbers and text that are not declared"
+            "nothing to learn: a schema is learned from columns of numbers, dates and text that are not "
+            "declared"
         )
     Binned("learned", [0, 1], na_values=na_values)
     try:
@@ -290,25 +310,27 @@ def _column_plan(
     vote = VotePlan.plan(mu * math.sqrt(_VOTE_SHARE), n) if kind is ColumnType.VOTE else None
     rest = mu if vote is None else mu * math.sqrt(1 - _VOTE_SHARE) * _DOWN
     is_text = kind in (ColumnType.TEXT, ColumnType.VOTE)
-    is_number = kind in (ColumnType.NUMBER, ColumnType.WHOLE, ColumnType.VOTE)
-    cuts = CutPlan.plan(rest, n, most_depth=most_depth) if is_number else None
+    cuts = CutPlan.plan(rest, n, most_depth=most_depth) if kind in _CUT else None
     categories = CategoryPlan.plan(rest, delta, n) if is_text else None
-    return ColumnPlan(name, kind, vote, cuts, categories)
+    bounds = BoundsPlan.plan(mu, n) if kind is ColumnType.RANGE else None
+    return ColumnPlan(name, kind, vote, cuts, categories, bounds)
 
 
 def _check_enough(plans: Sequence[ColumnPlan], n: int, mu: float) -> None:
     """Raise PrivacyParameterError, before any data, if the records are too few for some column."""
-    numeric = (ColumnType.NUMBER, ColumnType.WHOLE, ColumnType.VOTE)
-    uncut = any(plan.type in numeric and plan.cuts is None for plan in plans)
+    uncut = any(plan.type in _CUT and plan.cuts is None for plan in plans)
+    unbounded = any(plan.type is ColumnType.RANGE and plan.bounds is None for plan in plans)
     rare = [plan for plan in plans if plan.categories is not None and plan.categories.found > n]
-    if not uncut and not rare:
+    if not (uncut or unbounded or rare):
         return
     learned = sum(plan.type is not ColumnType.BOOLEAN for plan in plans)
     ways = []
     if uncut:
         votes = any(plan.vote is not None for plan in plans)
         one, three = (_records_for(mu, depth, n, votes=votes) for depth in (1, 2))
-        ways.append(f"about {one:,} for one cut of each column of numbers, {three:,} for three")
+        ways.append(f"about {one:,} for one cut of each column of numbers or dates, {three:,} for three")
+    if unbounded:  # two draws, as a tree of three cuts
+        ways.append(f"about {_records_for(mu, 2, n, votes=False):,} for bounds")
     if rare:
         found = max(plan.categories.found for plan in rare if plan.categories is not None)
         ways.append(f"{found:,} for a category that all of them have")
@@ -330,6 +352,12 @@ def _of_categories(
 ) -> Column | None:
     """Return a learned column with these categories; None without any."""
     return MissingLevel(Categorical(name, categories, "ignore", na_values=na_values)) if categories else None
+
+
+def _of_texts(name: str, texts: Sequence[str], na_values: Sequence[str | float]) -> Column | None:
+    """Return a learned column of released texts, of which the usual words for a missing value are markers."""
+    words = [text for text in texts if is_usual_marker(text)]
+    return _of_categories(name, [text for text in texts if text not in words], [*na_values, *words])
 
 
 def _distinct(learned: Mapping[str, Column | None], declared: Sequence[Column]) -> dict[str, Column | None]:

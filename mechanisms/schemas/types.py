@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
 
 from privopt.mechanisms.privacy.accounting import pure_to_gdp
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.schemas.cuts import ARITHMETIC_SHARE, ENOUGH, strength_of
 from privopt.oracles.draw.interface import race
-from privopt.problems.tables.cells import Numbers
+from privopt.problems.tables.cells import Markers, read_numbers
+from privopt.problems.tables.days import day_parser, read_days
 
 
 class ColumnType(StrEnum):
@@ -23,17 +27,39 @@ class ColumnType(StrEnum):
     WHOLE = "whole"
     TEXT = "text"
     BOOLEAN = "boolean"
+    DATE = "date"
+    RANGE = "range"
     VOTE = "vote"
+
+
+class Candidate(NamedTuple):
+    """A type that a vote may find; of dates the format too, None for YYYY-MM-DD."""
+
+    type: ColumnType
+    format: str | None = None
+
+
+# How texts write dates, in the vote.
+FORMATS = (None, "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%d-%m-%Y")
+CANDIDATES = (
+    Candidate(ColumnType.NUMBER),
+    Candidate(ColumnType.WHOLE),
+    Candidate(ColumnType.TEXT),
+    *(Candidate(ColumnType.DATE, form) for form in FORMATS),
+)
+# Votes are counted in tenths. A whole number is nine tenths of a vote for numbers: a column is one of whole
+# numbers if fewer than a tenth are others.
+_ONE, _ALMOST = 10, 9
 
 
 @dataclass(frozen=True)
 class VotePlan:
-    """Choose between number and text: with N cells that are numbers and O others, exp(strength (N - O) / 2)
-    and its inverse are the weights; missing cells do not vote.
+    """Choose among ``CANDIDATES``: a candidate with v votes has the weight exp(strength v).
 
-    Privacy: ``level``-GDP, neighbours by replacing one record, their number public. N - O moves by at most 2,
-    so either logarithm of a weight moves by at most strength: a release of bounded range 2 strength, as a
-    level of ``CutPlan``, whose conversion and charge for rounding apply.
+    Privacy: ``level``-GDP, neighbours by replacing one record, their number public. A cell gives every
+    candidate between none and one vote, by a rule of the cell alone (``votes_of``), so the votes of each
+    move by at most 1 and the logarithm of a weight by at most strength: a release of bounded range 2
+    strength, as a level of ``CutPlan``, whose conversion and charge for rounding apply.
 
     Attributes:
         strength: > 0.
@@ -57,12 +83,51 @@ class VotePlan:
 
     @property
     def margin(self) -> int:
-        """The difference of N and O beyond which the vote is wrong with a probability below exp(-20)."""
-        return math.ceil(ENOUGH / 2 / self.strength)
+        """The lead in votes beyond which another candidate wins with a probability below exp(-20)."""
+        return math.ceil((ENOUGH / 2 + math.log(len(CANDIDATES) - 1)) / self.strength)
 
-    def release(self, cells: Numbers, source: NoiseSource) -> ColumnType:
-        """Vote, once. Costs ``level``."""
-        numbers = int(np.count_nonzero(~np.isnan(cells.values)))
-        lead = numbers - int(np.count_nonzero(cells.unreadable))
-        winner = race(source, np.array([1.0, -1.0]) * (self.strength / 2 * lead))
-        return (ColumnType.NUMBER, ColumnType.TEXT)[winner]
+    def release(self, votes: NDArray[np.int64], source: NoiseSource) -> Candidate:
+        """Choose, once. Costs ``level``.
+
+        Args:
+            votes: in tenths, shape (len(CANDIDATES),).
+            source: the source of noise.
+        """
+        # Logarithms of weights are shifted to the middle, where doubles are finest.
+        return CANDIDATES[race(source, self.strength / _ONE * (votes - votes.max() / 2))]
+
+
+def votes_of(held: Any, markers: Markers) -> NDArray[np.int64]:
+    """Return the votes of the cells of a column for each candidate, in tenths.
+
+    A number votes for numbers, and a whole one for whole numbers, too. A text votes for each format of dates
+    that it is written in, a cell of a date type for the first. Other cells vote for text, missing ones not.
+
+    Args:
+        held: a NumPy array or an Arrow array of text, shape (n,).
+        markers: missing-value markers in addition to the usual ones.
+    """
+    values, unreadable = read_numbers(held, markers)
+    is_number = ~np.isnan(values)
+    whole = int(np.count_nonzero(is_number & np.isfinite(values) & (values == np.rint(values))))
+    numbers = _ONE * int(np.count_nonzero(is_number)) - (_ONE - _ALMOST) * whole
+    texts, others = _apart(held, unreadable)
+    parsers = [day_parser("a column", form) for form in FORMATS]
+    written = np.array([[parse(text) is not None for parse in parsers] for text in texts], dtype=bool)
+    written, counts = written.reshape(-1, len(FORMATS)), np.array(list(texts.values()), dtype=np.int64)
+    dates = counts @ written
+    stamps = int(np.count_nonzero(~np.isnat(read_days(others, parsers[0], bool).days)))
+    dates[0] += stamps
+    rest = int(counts[~written.any(axis=1)].sum()) + len(others) - stamps
+    return np.array([numbers, _ONE * whole, _ONE * rest, *(_ONE * dates)], dtype=np.int64)
+
+
+def _apart(held: Any, rows: NDArray[np.bool_]) -> tuple[Counter[str], NDArray[Any]]:
+    """Return the counts of the texts among these cells, and the other cells."""
+    if isinstance(held, pa.Array):
+        return Counter(held.filter(pa.array(rows)).to_pylist()), np.array([], dtype=object)
+    cells = held[rows]
+    if cells.dtype.kind == "U":
+        cells = cells.astype(object)
+    is_text = np.fromiter((isinstance(cell, str) for cell in cells), dtype=bool, count=len(cells))
+    return Counter(cells[is_text].tolist()), cells[~is_text]

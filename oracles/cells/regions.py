@@ -391,6 +391,14 @@ def assign(target: Costs, source: Costs) -> None:
         target[t] = source[t]
 
 
+@inner
+def assign_rows(target: Costs, source: Costs) -> None:
+    """Copy source, of two dimensions, to target in the same way."""
+    for j in range(source.shape[0]):
+        for v in range(source.shape[1]):
+            target[j, v] = source[j, v]
+
+
 @njit(inline="always")
 def minimum(out: Costs, after: Costs, levels: IntArray, size: int, steps: IntArray, costs: Costs) -> None:
     """out[t] = min over the levels v of after[t + steps[v]] + costs[v]."""
@@ -487,9 +495,9 @@ def fix(shape: Shape, below: Shape, region: Region, child: Region, level: int) -
     """
     j = shape.fixed
     child.constant[0] = region.constant[0] + region.unary[j, level]
-    child.dom_size[:] = region.dom_size
-    child.dom[:] = region.dom
-    child.unary[:] = region.unary
+    assign(child.dom_size, region.dom_size)
+    assign_rows(child.dom, region.dom)
+    assign_rows(child.unary, region.unary)
     child.shift[:] = 0
     child.weight[:] = 0
     child.tables[:] = 0
@@ -503,8 +511,10 @@ def fix(shape: Shape, below: Shape, region: Region, child: Region, level: int) -
             child.constant[0] += source[0]
             continue
         for i in range(end - first):
-            child.shift[below.member_start[into] + i] += region.shift[first + i]
-            child.weight[below.member_start[into] + i] += region.weight[first + i]
+            e = below.member_start[into] + i
+            child.weight[e] += region.weight[first + i]
+            for v in range(region.shift.shape[1]):  # not row by row: that takes a second to compile
+                child.shift[e, v] += region.shift[first + i, v]
         target = last_table(below, child, into)
         for t in range(len(target)):
             target[t] += source[t] if t < len(source) else BIG

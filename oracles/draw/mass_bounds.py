@@ -19,7 +19,18 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from privopt.oracles.cells.regions import INFEASIBLE, Odds, Region, Shape, bound, give_to_norm, update
+from privopt.oracles.cells.compiling import inner
+from privopt.oracles.cells.regions import (
+    INFEASIBLE,
+    Odds,
+    Region,
+    Shape,
+    assign,
+    assign_rows,
+    bound,
+    give_to_norm,
+    update,
+)
 from privopt.problems.discrete.lattice import FloatArray, IntArray
 
 Words = NDArray[np.uint64]
@@ -61,7 +72,9 @@ def child_bounds(shape: Shape, region: Region) -> FloatArray:
     """Log bounds of the children, one per level of the first free variable."""
     gains = np.empty(shape.squares.shape[1])
     _gains(shape, region, shape.fixed, np.zeros(shape.cells + 1, dtype=np.int64), gains)
-    gains -= bound(shape, region)
+    whole = bound(shape, region)
+    for v in range(len(gains)):
+        gains[v] -= whole
     return gains[: shape.span[shape.fixed]]
 
 
@@ -96,7 +109,7 @@ class _Beliefs(NamedTuple):
     flow: FloatArray  # like tables: probability of each partial sum
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _update_beliefs(shape: Shape, region: Region, odds: Odds, beliefs: _Beliefs) -> None:
     flow = beliefs.flow
     flow[:] = 0.0
@@ -127,13 +140,16 @@ def tune(shape: Shape, region: Region, beta: float, steps: int, enough: float) -
     factors of little entropy. Returns the log of the bound and the steps taken. The region keeps the best
     setting found, with its tables.
     """
-    shift, weight = region.shift.copy(), region.weight.copy()  # the best that were seen
+    shift, weight = np.empty(region.shift.shape), np.empty(len(region.weight))  # the best that were seen
+    assign_rows(shift, region.shift)
+    assign(weight, region.weight)
     odds = make_odds(shape)
     best = log_bound(shape, region, odds)
     beliefs = _Beliefs(
-        np.empty(region.shift.shape), np.empty(region.weight.shape), np.empty(region.tables.shape)
+        np.empty(region.shift.shape), np.empty(len(region.weight)), np.empty(len(region.tables))
     )
-    plain = region.shift.copy()
+    plain = np.empty(region.shift.shape)
+    assign_rows(plain, region.shift)
     pace, streak, taken = _STEP, 0, 0
     while taken < steps and best > enough and pace > 0.01:
         _update_beliefs(shape, region, odds, beliefs)
@@ -144,18 +160,20 @@ def tune(shape: Shape, region: Region, beta: float, steps: int, enough: float) -
         reached = log_bound(shape, region, odds)
         if reached < best:
             best = reached
-            shift[:], weight[:] = region.shift, region.weight
+            assign_rows(shift, region.shift)
+            assign(weight, region.weight)
         else:  # the step was too long: restart from the best setting without momentum
             if streak == 1:
                 pace *= 0.7
-            region.shift[:], region.weight[:] = shift, weight
+            assign_rows(region.shift, shift)
+            assign(region.weight, weight)
             log_bound(shape, region, odds)
-            plain[:] = region.shift
+            assign_rows(plain, shift)
             streak = 0
     return best, taken
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _move(
     shape: Shape,
     region: Region,
@@ -182,7 +200,7 @@ def _move(
                 region.shift[e, v] = min(max(ahead, -largest), largest)
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _reweigh(shape: Shape, region: Region, beliefs: _Beliefs) -> None:
     for j in range(shape.fixed, len(shape.span)):
         members = shape.var_member[shape.var_start[j] : shape.var_start[j + 1]]
@@ -236,7 +254,7 @@ def propose(
     return FAILED, cursor, elapsed, tries
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _go_down(
     shape: Shape,
     region: Region,

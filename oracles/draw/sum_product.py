@@ -13,7 +13,9 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
+from privopt.oracles.cells.compiling import inner
 from privopt.oracles.cells.record import Record
+from privopt.oracles.cells.regions import assign
 from privopt.oracles.cells.structure import Int32Array
 from privopt.problems.discrete.lattice import FloatArray, IntArray
 
@@ -56,15 +58,6 @@ class Program(Record):
     ball: bool  # |w|^2 is limited
 
 
-class _Buffers(NamedTuple):
-    """Row q of a mass is over the leaf weights so far with sum of squares q; one column per lane."""
-
-    losses: Int32Array  # (levels, lanes)
-    smallest: Int32Array  # (2, norms, lanes): the old and the new mass, in turns
-    total: FloatArray
-    excess: FloatArray
-
-
 def exponentials_of_losses(beta: float, n: int) -> FloatArray:
     """The values exp(-beta k) for k = 0, 1, ..., then a zero for all smaller ones."""
     largest = n if beta * n <= LARGEST_EXPONENT else math.floor(LARGEST_EXPONENT / beta)
@@ -89,19 +82,22 @@ def sum_out(
         room: the squared radius less |w|^2 of the numeric weights; 0 without a norm ball.
         weights: as made by ``exponentials_of_losses``.
     """
-    work = np.empty(program.work_size, dtype=np.int32)
-    work[: len(table)] = table
     depth = len(program.span)
-    digit = np.full(depth + 1, -1, dtype=np.int64)
-    left = np.full(depth + 1, room, dtype=np.int64)  # room for |w|^2 below each step
-    smallest = np.full(depth + 1, EMPTY, dtype=np.int64)
-    total, excess = np.zeros(depth + 1), np.zeros(depth + 1)
+    work = np.empty(program.work_size, dtype=np.int32)
+    assign(work, table)
+    counts = np.empty((3, depth + 1), dtype=np.int64)
+    digit, left, smallest = counts[0], counts[1], counts[2]  # left: room for |w|^2 below each step
+    digit[0], left[0], smallest[0] = -1, room, EMPTY
+    sums = np.zeros((2, depth + 1))
+    total, excess = sums[0], sums[1]
     lane_norm = _lane_norms(program, lane_fixed)
-    buffers = _make_buffers(program, room, len(lane_norm))
+    losses, least, masses = _make_buffers(program, room, len(lane_norm))
     p = 0
     while p >= 0:
         if p == depth:
-            smallest[p], total[p], excess[p] = _sum_lanes(program, work, lane_norm, left[p], weights, buffers)
+            smallest[p], total[p], excess[p] = _sum_lanes(
+                program, work, lane_norm, left[p], weights, losses, least, masses
+            )
             finished = True
         else:
             digit[p] = max(digit[p] + 1, fixed[p])
@@ -113,8 +109,9 @@ def sum_out(
                     smallest[p], total[p], excess[p], smallest[p + 1], total[p + 1], excess[p + 1], weights
                 )
             continue
+        left[p + 1] = left[p]
         if program.ball:
-            left[p + 1] = left[p] - (program.low[p] + digit[p]) ** 2
+            left[p + 1] -= (program.low[p] + digit[p]) ** 2
             if left[p + 1] < 0:
                 continue
         _run_step(program, p, digit[p], work)
@@ -124,7 +121,7 @@ def sum_out(
     return smallest[0], total[0], excess[0]
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _run_step(program: Program, p: int, d: int, work: Int32Array) -> None:
     for op in range(program.start[p], program.start[p + 1]):
         dst, prev, add = program.dst[op], program.prev[op], program.add[op]
@@ -137,7 +134,7 @@ def _run_step(program: Program, p: int, d: int, work: Int32Array) -> None:
             work[dst + x] = value
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _joined(
     m1: int, s1: float, u1: float, m2: int, s2: float, u2: float, weights: FloatArray
 ) -> tuple[int, float, float]:
@@ -148,7 +145,7 @@ def _joined(
     return m1, s1 + s2 * t, u1 + (u2 + s2 * k) * t
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _lane_norms(program: Program, lane_fixed: IntArray) -> IntArray:
     """The sum of squares of each lane's weights (0 without a norm ball); -1 for lanes that are not wanted."""
     lanes = 1
@@ -168,65 +165,71 @@ def _lane_norms(program: Program, lane_fixed: IntArray) -> IntArray:
     return norm
 
 
-@njit(cache=True, nogil=True)
-def _make_buffers(program: Program, room: int, lanes: int) -> _Buffers:
+@inner
+def _make_buffers(program: Program, room: int, lanes: int) -> tuple[Int32Array, Int32Array, FloatArray]:
+    """Losses by level and lane, and the old and the new mass, in turns: smallest losses; totals and excesses.
+
+    Row q of a mass is over the leaf weights so far with sum of squares q; one column per lane.
+    """
     levels = 1
-    for span in program.leaf_span:
-        levels = max(levels, span)
-    shape = (2, room + 1, lanes)
-    return _Buffers(
+    for j in range(len(program.leaf_span)):
+        levels = max(levels, program.leaf_span[j])
+    return (
         np.empty((levels, lanes), dtype=np.int32),
-        np.empty(shape, dtype=np.int32),
-        np.empty(shape),
-        np.empty(shape),
+        np.empty((2, room + 1, lanes), dtype=np.int32),
+        np.empty((2, 2, room + 1, lanes)),
     )
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _sum_lanes(
-    program: Program, work: Int32Array, lane_norm: IntArray, room: int, weights: FloatArray, buffers: _Buffers
+    program: Program,
+    work: Int32Array,
+    lane_norm: IntArray,
+    room: int,
+    weights: FloatArray,
+    losses: Int32Array,
+    smallest: Int32Array,
+    sums: FloatArray,
 ) -> tuple[int, float, float]:
     """The mass at fixed digits of all steps."""
     old, new = 0, 1
-    _clear(buffers, old, room)
-    buffers.smallest[old, 0], buffers.total[old, 0] = 0, 1.0
+    _clear(smallest[old], sums[old], room)
+    for lane in range(len(lane_norm)):
+        smallest[old, 0, lane], sums[old, 0, 0, lane] = 0, 1.0
     for j in range(len(program.leaf_span)):
-        _fill_losses(program, work, j, buffers.losses)
-        _clear(buffers, new, room)
+        _fill_losses(program, work, j, losses)
+        _clear(smallest[new], sums[new], room)
         for v in range(program.leaf_span[j]):
             square = (program.leaf_low[j] + v) ** 2 if program.ball else 0
             for q in range(room + 1 - square):
-                _lower(buffers.smallest[old, q], buffers.losses[v], buffers.smallest[new, q + square])
+                _lower(smallest[old, q], losses[v], smallest[new, q + square])
         for v in range(program.leaf_span[j]):
             square = (program.leaf_low[j] + v) ** 2 if program.ball else 0
             for q in range(room + 1 - square):
-                _add_scaled(buffers, old, q, v, new, q + square, weights)
+                at = q + square
+                _add_scaled(
+                    smallest[old, q], sums[old, :, q], losses[v], smallest[new, at], sums[new, :, at], weights
+                )
         old, new = new, old
-    mass = EMPTY, 0.0, 0.0
+    least, total, excess = EMPTY, 0.0, 0.0
     for lane in range(len(lane_norm)):
         if lane_norm[lane] < 0:
             continue
         for q in range(room + 1 - lane_norm[lane]):
-            mass = _joined(
-                mass[0],
-                mass[1],
-                mass[2],
-                int(buffers.smallest[old, q, lane]),
-                buffers.total[old, q, lane],
-                buffers.excess[old, q, lane],
-                weights,
-            )
-    return mass
+            m, s, u = int(smallest[old, q, lane]), sums[old, 0, q, lane], sums[old, 1, q, lane]
+            least, total, excess = _joined(least, total, excess, m, s, u, weights)
+    return least, total, excess
 
 
-@njit(cache=True, nogil=True)
-def _clear(buffers: _Buffers, side: int, room: int) -> None:
-    buffers.smallest[side, : room + 1] = EMPTY
-    buffers.total[side, : room + 1] = 0.0
-    buffers.excess[side, : room + 1] = 0.0
+@inner
+def _clear(smallest: Int32Array, sums: FloatArray, room: int) -> None:
+    for q in range(room + 1):
+        for lane in range(smallest.shape[1]):
+            smallest[q, lane], sums[0, q, lane], sums[1, q, lane] = EMPTY, 0.0, 0.0
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _fill_losses(program: Program, work: Int32Array, j: int, losses: Int32Array) -> None:
     """Fill losses[v, lane] with the errors that depend on leaf weight j at level v, lane digit by digit."""
     base = program.leaf_base[j]
@@ -242,20 +245,18 @@ def _fill_losses(program: Program, work: Int32Array, j: int, losses: Int32Array)
             size *= program.lane_span[q]
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _lower(old: Int32Array, losses: Int32Array, new: Int32Array) -> None:
     for lane in range(len(new)):
         new[lane] = min(new[lane], old[lane] + losses[lane])
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _add_scaled(
-    buffers: _Buffers, old: int, q: int, v: int, new: int, q_new: int, weights: FloatArray
+    m0: Int32Array, old: FloatArray, losses: Int32Array, m1: Int32Array, new: FloatArray, weights: FloatArray
 ) -> None:
-    """Add the old mass, with the current leaf weight at level v, to the new one."""
-    losses, m0, m1 = buffers.losses[v], buffers.smallest[old, q], buffers.smallest[new, q_new]
-    s0, s1 = buffers.total[old, q], buffers.total[new, q_new]
-    u0, u1 = buffers.excess[old, q], buffers.excess[new, q_new]
+    """Add the old mass, with the current leaf weight at a level, to the new one."""
+    s0, u0, s1, u1 = old[0], old[1], new[0], new[1]
     last = len(weights) - 1
     for lane in range(len(m0)):
         k = m0[lane] + losses[lane] - m1[lane]

@@ -102,8 +102,12 @@ def number_in(text: str) -> float | None:
 
 def is_marker(text: str, markers: Markers) -> bool:
     """Return whether a text is a missing-value marker: a usual one, or one that a column declares."""
-    stripped = _word(text)
-    return stripped in USUAL_MARKERS or stripped in markers.words
+    return is_usual_marker(text) or _word(text) in markers.words
+
+
+def is_usual_marker(text: str) -> bool:
+    """Return whether a text is a usual missing-value marker."""
+    return _word(text) in USUAL_MARKERS
 
 
 def read_numbers(values: Any, markers: Markers = NO_MARKERS) -> Numbers:

@@ -17,7 +17,7 @@ from privopt.problems.arguments import told
 from privopt.problems.errors import SchemaError, did_you_mean
 from privopt.problems.tables.cells import NO_MARKERS, Markers, Numbers, is_marker
 from privopt.problems.tables.columns import Binned, check_declaration, plain_markers
-from privopt.problems.tables.days import Parser, day_parser, read_days
+from privopt.problems.tables.days import Days, Parser, day_parser, read_days
 from privopt.problems.tables.notation import PLAIN
 from privopt.problems.tables.values import Refused
 
@@ -130,11 +130,15 @@ class Date(Binned):
         return day_parser(f"column {self.name!r}", self.format)
 
     def read(self, values: Any) -> Numbers:
+        found = self.days(values)
+        return Numbers(self._of_days(found.days), found.unreadable)
+
+    def days(self, values: Any) -> Days:
+        """Convert cells to days of the calendar, each by itself."""
         found = read_days(values, self.parser, partial(is_marker, markers=self._own_markers))
         days = found.days.copy()
-        written = _numbers_of(days)
-        days[np.isin(written, self.marked_days)] = np.datetime64("NaT")
-        return Numbers(self._of_days(days), found.unreadable)
+        days[np.isin(_numbers_of(days), self.marked_days)] = np.datetime64("NaT")
+        return Days(days, found.unreadable)
 
     def number_of_text(self, text: str) -> int | None:
         """Return the number YYYYMMDD of a text cell; None if it is missing or no date."""

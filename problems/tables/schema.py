@@ -534,16 +534,27 @@ def _texts_of(values: Any) -> tuple[list[str], bool]:
 
 
 def _draft_numeric(name: str, x: NDArray[np.float64]) -> Numeric:
-    smallest, largest = (Fraction(repr(float(v))) for v in (x.min(), x.max()))
+    whole = bool(np.all(x == np.rint(x)))
+    return numeric_between(name, float(x.min()), float(x.max()), least_step=Fraction(int(whole)))
+
+
+def numeric_between(
+    name: str,
+    smallest: float,
+    largest: float,
+    *,
+    least_step: Fraction = Fraction(0),
+    na_values: Sequence[str | float] = (),
+) -> Numeric:
+    """Return a column with about 100 grid points between round bounds that contain two numbers."""
+    low, high = Fraction(repr(smallest)), Fraction(repr(largest))
     # A constant column gets a positive width; every width is large enough to divide in 64-bit floats.
-    width = max(largest - smallest or max(abs(largest), Fraction(1)), Fraction(1, 10**300))
-    step = _round_up(width / _GRID_LEVELS)
-    if bool(np.all(x == np.rint(x))):
-        step = max(step, Fraction(1))
-    low = math.floor(smallest / step) * step
-    high = max(math.ceil(largest / step) * step, low + step)
+    width = max(high - low or max(abs(high), Fraction(1)), Fraction(1, 10**300))
+    step = max(_round_up(width / _GRID_LEVELS), least_step)
+    low = math.floor(low / step) * step
+    high = max(math.ceil(high / step) * step, low + step)
     span = next(k for k in _GRID_SPANS if low + k * step >= high)
-    return Numeric(name, low, high, step, one=low + span * step)
+    return Numeric(name, low, high, step, one=low + span * step, na_values=na_values)
 
 
 def _round_up(q: Fraction) -> Fraction:

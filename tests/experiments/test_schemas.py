@@ -16,7 +16,7 @@ def test_ties_are_no_error_and_misses_are() -> None:
     zeros = np.repeat([0.0, 1.0], [70, 30])  # a cut has 0, 70 or 100 records below it
     assert schemas.excess(zeros, 0.5) == 0
     assert schemas.excess(zeros, 0.0) == pytest.approx(30 * share)
-    assert schemas.tree_excess(even, (25.0, 50.0, 74.0)) == pytest.approx([0, 0, share])
+    assert schemas.tree_excess(even, 50.0, (25.0, 50.0, 74.0)) == pytest.approx([0, 0, share])
 
 
 def test_the_shapes_are_fifteen_columns_of_ten_thousand_numbers() -> None:

@@ -23,27 +23,34 @@ Law = dict[tuple[int, ...], float]
 
 
 @cache
-def node_law(low: int, high: int, held: tuple[int, ...], strength: float) -> Law:
+def node_law(low: int, high: int, held: tuple[int, ...], strength: float, *, root: bool) -> Law:
     """P[cut] at a node [low, high), written from the definition."""
     weights = {
         t: PRIOR[t] * math.exp(-strength * abs(sum(x < t for x in held) - len(held) / 2))
         for t in range(low + 1, high)
     }
-    total = sum(weights.values())
-    return {(t,): weight / total for t, weight in weights.items()} or {(): 1.0}
+    if not weights:
+        return {(): 1.0}
+    found: Law = {(t,): weight for t, weight in weights.items()}
+    if not root:  # left whole
+        found[()] = float(PRIOR[low + 1 : high].sum()) * math.exp(-strength * 0.45 * len(held))
+    return {cut: weight / sum(found.values()) for cut, weight in found.items()}
 
 
 @cache
-def tree_law(low: int, high: int, held: tuple[int, ...], strength: float, depth: int) -> Law:
+def tree_law(
+    low: int, high: int, held: tuple[int, ...], strength: float, depth: int, *, root: bool = True
+) -> Law:
     if depth == 0:
         return {(): 1.0}
     found: Law = {}
-    for cut, p in node_law(low, high, held, strength).items():
+    for cut, p in node_law(low, high, held, strength, root=root).items():
         if not cut:
             found[()] = p
             continue
-        left = tree_law(low, cut[0], tuple(x for x in held if x < cut[0]), strength, depth - 1)
-        right = tree_law(cut[0], high, tuple(x for x in held if x >= cut[0]), strength, depth - 1)
+        below, above = (tuple(x for x in held if (x < cut[0]) is side) for side in (True, False))
+        left = tree_law(low, cut[0], below, strength, depth - 1, root=False)
+        right = tree_law(cut[0], high, above, strength, depth - 1, root=False)
         for (a, q), (b, r) in itertools.product(left.items(), right.items()):
             found[*cut, -1, *a, -1, *b] = p * q * r
     return found
@@ -94,6 +101,20 @@ def test_a_draw_has_the_law_of_the_definition() -> None:
     assert stats.chisquare(seen, law * runs).pvalue > 1e-3
     other = masses * np.exp(-0.7 * 1.5 * np.abs(below - 4))
     assert stats.chisquare(seen, other / other.sum() * runs).pvalue < 1e-9  # would notice a wrong strength
+
+
+def test_a_node_that_holds_a_single_number_is_left_whole() -> None:
+    rng, n = np.random.default_rng(0), 4000
+    counts = rng.choice([0.0, 0.0, 0.0, 1.0, 2.0, 3.0], n)
+    plan = CutPlan(0.2, 2, n)
+    for seed in range(20):
+        first, second = plan.release(counts, NoiseSource(seed))  # no third one among the zeros
+        assert 0 < first <= 1 < second <= 3
+    # No cut divides zeros: below the root all cuts have the score -m / 2, the node without records 0.
+    one, runs = CutPlan(0.01, 2, n), 300
+    whole = sum(len(one.release(np.zeros(n), NoiseSource(seed))) == 1 for seed in range(runs))
+    expected = 0.5 / (1 + math.exp(-0.05 * n * one.strength))
+    assert stats.binomtest(whole, runs, expected).pvalue > 1e-3
 
 
 def test_cuts_split_shapes_without_a_declared_range() -> None:

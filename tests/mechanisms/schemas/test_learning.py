@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import math
 import re
 from pathlib import Path
@@ -18,11 +19,14 @@ from privopt.mechanisms.privacy.accounting import gaussian_mu
 from privopt.mechanisms.privacy.ledger import Ledger
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.schemas.cuts import CutPlan
+from privopt.mechanisms.schemas.types import votes_of
 from privopt.problems import Binned, Categorical, InvalidInputError, MissingLevel, Numeric, Schema
 from privopt.problems.errors import SchemaError
+from privopt.problems.tables.cells import NO_MARKERS
 
 N = 4000
 TYPES = {"age": "whole", "dose": "number", "town": "text", "smoker": "boolean", "mixed": "vote"}
+TYPES |= {"born": "date"}
 ODD: list[Any] = [None, math.nan, "x", "NA", "", "1e999", "9" * 400, math.inf, -math.inf, True, 10**400, b"x"]
 ODD += [[1], "\ud800", object(), "2048-02-13", 5e-324]
 
@@ -35,6 +39,7 @@ def table() -> dict[str, Any]:
         "town": rng.choice(["Bern", "Graz", "Köln"], N).astype(object),
         "smoker": rng.choice([True, False], N).astype(object),
         "mixed": rng.choice(["a", "b"], N).astype(object),
+        "born": (np.datetime64("1990-01-01") + rng.integers(0, 3653, N)).astype(str).astype(object),
     }
 
 
@@ -45,7 +50,7 @@ def learned(cells: dict[str, Any], seed: int = 0, **more: Any) -> Any:
 def test_a_learned_schema_has_bins_categories_and_missing_levels() -> None:
     found = learned(table())
     assert [c.name for c in found.schema.columns] == list(TYPES)
-    age, dose, town, smoker, mixed = (c.column for c in found.schema.columns)
+    age, dose, town, smoker, mixed, born = (c.column for c in found.schema.columns)
     cuts = np.array([float(e) for e in age.edges[1:-1]])
     assert np.abs(cuts - [35, 54, 72]).max() < 8
     assert all(float(e).is_integer() for e in age.edges)
@@ -53,6 +58,9 @@ def test_a_learned_schema_has_bins_categories_and_missing_levels() -> None:
     assert set(town.categories) == {"Bern", "Graz", "Köln"}
     assert list(smoker.categories) == [False, True]
     assert set(mixed.categories) == {"a", "b"}
+    starts = [np.datetime64(text) for text in ("1992-07-01", "1995-01-01", "1997-07-01")]
+    cut = [np.datetime64(text) for text in born.edge_texts[1:-1]]
+    assert max(abs((a - b).astype(int)) for a, b in zip(cut, starts, strict=True)) < 300
     assert found.schema.intercept
     assert found.left_out == ()
     assert not found.spend.adds_up  # the seed voids it
@@ -77,8 +85,9 @@ def test_the_types_of_columns_are_declared_not_seen() -> None:
     assert kinds == {"count": "number", "share": "number", "yes": "boolean", "name": "text", "any": "vote"}
     other = frame.assign(count=frame["count"].astype(float))  # as pandas does for one missing cell
     assert plan_of(other) == plan_of(frame)
-    with pytest.raises(SchemaError, match="column 6 of the table: neither numbers nor text"):
-        learn_schema(frame.assign(when=pd.Timestamp("2048-02-13")), epsilon=1.0)
+    with pytest.raises(SchemaError, match="column 6 of the table: neither numbers, dates nor text"):
+        learn_schema(frame.assign(took=pd.Timedelta("1 day")), epsilon=1.0)
+    assert plan_of(frame.assign(when=pd.Timestamp("2048-02-13")))[-1]["type"] == "date"
 
 
 @pytest.mark.parametrize("library", ["pyarrow", "polars"])
@@ -112,7 +121,7 @@ def test_columns_compose_to_the_spend_and_share_it() -> None:
     assert (mixed.spend.notion, mixed.spend.epsilon, mixed.spend.delta) == ("approximate", 1.0, 1e-6)
     deltas = [column.delta for column in mixed.columns]
     assert sum(deltas) == pytest.approx(5e-7, rel=1e-6)
-    assert [d > 0 for d in deltas] == [False, False, True, False, True]
+    assert [d > 0 for d in deltas] == [False, False, True, False, True, False]
     assert mixed.level <= gaussian_mu(1.0, 1e-6 - sum(deltas))
     assert mixed.level == pytest.approx(gaussian_mu(1.0, 1e-6 - sum(deltas)), rel=1e-3)
     assert mixed.columns[3].level == 0  # both values of a boolean are public
@@ -121,8 +130,8 @@ def test_columns_compose_to_the_spend_and_share_it() -> None:
 def test_declared_columns_are_kept_and_cost_nothing() -> None:
     known = Schema([Numeric("dose", 0, 10), Categorical("town", ["Bern"], outside="ignore")])
     plan = SchemaPlan.plan(TYPES, N, epsilon=1.0, delta=1e-6, declared=known)
-    assert [c.name for c in plan.columns] == ["age", "smoker", "mixed"]
-    found = learned(table(), declared=known, leave_out=["mixed"])
+    assert [c.name for c in plan.columns] == ["age", "smoker", "mixed", "born"]
+    found = learned(table(), declared=known, leave_out=["mixed", "born"])
     assert [c.name for c in found.schema.columns] == ["age", "smoker", "dose", "town"] or [
         c.name for c in found.schema.columns
     ] == ["age", "dose", "town", "smoker"]
@@ -130,10 +139,11 @@ def test_declared_columns_are_kept_and_cost_nothing() -> None:
 
 
 def test_too_few_records_are_refused_by_the_plan_which_says_how_many_are_needed() -> None:
-    with pytest.raises(PrivacyParameterError, match="too few records, 500, to learn 4 columns") as caught:
+    with pytest.raises(PrivacyParameterError, match="too few records, 500, to learn 5 columns") as caught:
         SchemaPlan.plan(TYPES, 500, epsilon=0.1, delta=1e-6)
     said = re.search(
-        r"about ([\d,]+) for one cut of each column of numbers, ([\d,]+) for three", str(caught.value)
+        r"about ([\d,]+) for one cut of each column of numbers or dates, ([\d,]+) for three",
+        str(caught.value),
     )
     assert said
     one, three = (int(number.replace(",", "")) for number in said.groups())
@@ -231,6 +241,52 @@ def test_arguments_that_cannot_be_used(change: dict[str, Any], message: str) -> 
     ):
         with pytest.raises(InvalidInputError, match=part):
             learn_schema(given, epsilon=1.0)
+
+
+@pytest.mark.parametrize(
+    ("cells", "type_of", "form"),
+    [
+        ([1.5, "2.5", "NA"], "binned", None),
+        (["3", 4, 5.0, "?"], "binned", None),
+        (["x", "y", "n/a", "1"], "categorical", None),
+        (["2048-02-13", "1999-12-31 23:59", None], "date", None),
+        ([datetime.date(2048, 2, 13), pd.Timestamp("1999-12-31"), "x"], "date", None),
+        (["13.02.2048", "1.1.1999"], "date", "%d.%m.%Y"),
+        (["13/02/2048", "1/1/1999"], "date", "%d/%m/%Y"),
+        (["02/13/2048", "1/1/1999"], "date", "%m/%d/%Y"),
+    ],
+)
+def test_a_vote_finds_numbers_dates_in_their_format_and_text(
+    cells: list[Any], type_of: str, form: str | None
+) -> None:
+    held = np.empty(N, dtype=object)
+    held[:] = (cells * N)[:N]
+    column = learn_schema({"a": held}, epsilon=2.0, types={"a": "vote"}, insecure_seed=0).schema.columns[0]
+    said = column.to_dict()
+    assert (said["kind"], said.get("format")) == (type_of, form)
+    if "4" not in map(str, cells):
+        return
+    assert all(float(edge).is_integer() for edge in said["edges"])  # found to be whole numbers
+
+
+def test_a_cell_gives_every_candidate_of_a_vote_one_vote_at_most() -> None:
+    some: list[Any] = [*ODD, 3, 2.5, "4", "-1e-7", "01.02.2003", "1/2/2003", "2003/1/2", datetime.date.min]
+    for odd in some:
+        held = np.empty(1, dtype=object)
+        held[0] = odd
+        votes = votes_of(held, NO_MARKERS)
+        assert np.all((votes >= 0) & (votes <= 10)), odd
+        assert votes.sum() == 0 or votes.max() == 10
+    texts = [odd for odd in some if isinstance(odd, str) and odd.isprintable()]
+    for made in (pa.array(texts), np.array(texts), np.array(texts, dtype=object)):
+        assert votes_of(made, NO_MARKERS).tolist() == votes_of(np.array(texts), NO_MARKERS).tolist()
+
+
+def test_the_usual_words_for_a_missing_value_are_no_categories() -> None:
+    cells = np.array(["Bern", "?", "N/A", "Graz"] * (N // 4), dtype=object)
+    column = learn_schema({"town": cells}, epsilon=2.0, types={"town": "text"}).schema.columns[0]
+    assert column.levels == ("Bern", "Graz", "missing")
+    assert column.code(cells[:4]).tolist() == [0, column.gap, column.gap, 1]
 
 
 def test_markers_are_missing_in_learned_columns() -> None:

@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from privopt.mechanisms.schemas.readable import outer_edges, readable_cuts
+from privopt.mechanisms.schemas.readable import date_edges, outer_edges, readable_cuts
 
 
 @pytest.mark.parametrize(
@@ -23,6 +23,10 @@ from privopt.mechanisms.schemas.readable import outer_edges, readable_cuts
         ([-0.3, 0.4, 1000.0], True, [0.0, 1.0, 1000.0]),  # x < -0.3 is x < 0 for whole numbers
         ([17.3], False, [17.3]),  # no neighbour says how far a cut may move
         ([0.2, 0.7, 3.0], True, [1.0, 3.0]),  # both say x < 1
+        ([-9e-07, 2e-15, 3.0], False, [0.0, 0.001, 3.0]),  # 0 alone is between them
+        ([-2000.0, -3e-9, 5.0], False, [-2000.0, 0.0, 5.0]),
+        ([2e-15], False, [2e-15]),
+        ([5e-324, 1e-310, 1e308], False, [1e302, 1e305, 1e308]),
     ],
 )
 def test_cuts_are_rounded_within_their_gaps(cuts: list[float], whole: bool, expected: list[float]) -> None:
@@ -38,6 +42,25 @@ def test_rounding_moves_a_cut_by_a_twentieth_of_a_gap_and_never_to_the_other_sid
         for k, (before, after) in enumerate(zip(cuts, found, strict=True)):
             assert abs(after - before) <= 0.05 * min(gaps[max(k - 1, 0) : k + 1]) * (1 + 1e-12)
             assert np.sign(after) == np.sign(before)
+
+
+def test_edges_of_dates_increase_and_round_to_the_first_of_a_month_or_year() -> None:
+    def days(*texts: str) -> list[float]:
+        return [float(np.datetime64(text).astype(int)) for text in texts]
+
+    found = date_edges(days("1989-12-20", "2001-02-03", "2010-08-17"))
+    assert [str(edge) for edge in found[1:-1]] == ["1990-01-01", "2001-01-01", "2011-01-01"]
+    assert [str(edge) for edge in date_edges(days("2001-02-03"))] == [
+        "2000-02-04",
+        "2001-02-03",
+        "2002-02-03",
+    ]
+    rng = np.random.default_rng(2)
+    for scale in (1, 1e3, 1e6, 1e9, 1e300):
+        for _ in range(50):
+            edges = date_edges(np.sort(rng.standard_cauchy(3) * scale).tolist())
+            assert all(a < b for a, b in itertools.pairwise(edges))
+            assert len(edges) >= 3
 
 
 @pytest.mark.parametrize("whole", [False, True])

@@ -1,0 +1,92 @@
+"""Private bounds of a column of numbers, between which nearly all of them lie."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privopt.mechanisms.privacy.accounting import pure_to_gdp
+from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.mechanisms.schemas.cuts import ARITHMETIC_SHARE, ENOUGH, strength_of
+from privopt.mechanisms.schemas.prior import LAST, draw_between, masses, number_at, ordinals
+from privopt.oracles.draw.interface import race
+
+# Bounds beyond have no round numbers around them.
+_LARGEST = 1e300
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class BoundsPlan:
+    """Draw a number with about 20 / strength numbers of the column above it, and one with as many below it.
+
+    The upper bound is t with the probability proportional to prior(t) exp(-strength d(t)), d(t) the distance
+    of 20 / strength from the interval [#{x > t}, #{x >= t}]; so the largest number itself is likely where
+    many records hold it. The lower bound is the same of the numbers with their signs reversed; the prior
+    (``schemas.prior``) is symmetric. A number beyond all data has a weight e^-20 times its prior.
+
+    Privacy: ``level``-GDP, neighbours by replacing one record, their number public; missing numbers are in
+    no count. Replacing a record moves either end of the interval by at most 1, hence d(t) by at most 1, and
+    the logarithm of a weight by a number in [-strength, strength]: a release of bounded range 2 strength, as
+    a level of ``CutPlan``, whose conversion and charge for rounding apply. Two draws compose.
+
+    Attributes:
+        strength: lambda, > 0.
+        n_records: public, missing ones included.
+    """
+
+    strength: float
+    n_records: int
+
+    @classmethod
+    def plan(cls, mu: float, n_records: int) -> Self | None:
+        """Calibrate to mu-GDP; None if strength * n_records < 40.
+
+        Raises:
+            PrivacyParameterError: a mu for which doubles are too coarse.
+        """
+        # Distances reach n_records, twice as far as those of cuts.
+        made = cls(strength_of(mu / math.sqrt(2), 2 * n_records), n_records)
+        return made if made.strength * n_records >= ENOUGH else None
+
+    @property
+    def level(self) -> float:
+        """The level of Gaussian differential privacy, rounded up."""
+        return math.sqrt(2) * pure_to_gdp(self.strength * (1 + ARITHMETIC_SHARE)) * (1 + 2.0**-50)
+
+    @property
+    def beyond(self) -> float:
+        """About how many records lie beyond a bound."""
+        return ENOUGH / 2 / self.strength
+
+    def release(self, values: Floats, source: NoiseSource) -> tuple[float, float]:
+        """Release bounds, the smaller first; they may be equal. Costs ``level``.
+
+        Args:
+            values: the numbers that are not missing, shape (m,) with m <= n_records; infinite ones allowed.
+            source: the source of noise.
+        """
+        held = np.clip(ordinals(np.asarray(values, dtype=np.float64)), -LAST, LAST)
+        high, low = self._upper(held, source), -self._upper(-held, source)
+        low, high = min(low, high), max(low, high)
+        return max(number_at(low), -_LARGEST), min(number_at(high), _LARGEST)
+
+    def _upper(self, held: Ints, source: NoiseSource) -> int:
+        """Draw the ordinal of an upper bound. Numbers between two records have the same score."""
+        distinct, counts = np.unique(held, return_counts=True)
+        # The gap below all records, then each number that is held and the gap above it.
+        edges = np.concatenate([[-LAST - 1], np.stack([distinct - 1, distinct], axis=1).ravel(), [LAST]])
+        above = np.concatenate([[len(held)], len(held) - np.cumsum(counts)])
+        fewest = np.repeat(above, 2)[1:]  # #{x > t}
+        most = np.repeat(above, 2)[:-1]  # #{x >= t}
+        distance = np.maximum(np.maximum(fewest - self.beyond, self.beyond - most), 0.0)
+        with np.errstate(divide="ignore"):
+            log_weights = np.log(masses(edges[:-1], edges[1:])) - self.strength * distance
+        place = race(source, log_weights)
+        return draw_between(int(edges[place]), int(edges[place + 1]), source)
