@@ -27,7 +27,7 @@ from privopt.mechanisms.estimators.branches import Node, branches_of, leaf_numbe
 from privopt.mechanisms.estimators.columns import labelled_columns, refuse_columns
 from privopt.mechanisms.estimators.counting import check_number, unread_counts, unread_part_counts
 from privopt.mechanisms.estimators.labels import class_indices, distinct_classes
-from privopt.mechanisms.estimators.persons import fit_persons, plan_of_persons
+from privopt.mechanisms.estimators.persons import fit_persons, person_of, plan_of_persons
 from privopt.mechanisms.estimators.predictions import ScoredClassifier, by_parts, has_risks
 from privopt.mechanisms.estimators.public_facts import declared_schema
 from privopt.mechanisms.estimators.risks import CardBudget
@@ -175,7 +175,7 @@ class _PrivateBranchingClassifier(
             UnfinishedDrawError: a limit was reached; nothing was released.
         """
         check_limits(self.limits)
-        if self.person is not None:
+        if person_of(self) is not None:
             return fit_persons(self, X, y)
         given = self._given(X, y)
         n = given.records.n_records
@@ -227,7 +227,7 @@ class _PrivateBranchingClassifier(
         """
         if self.schema is None:
             raise InvalidInputError("a plan needs a declared schema: there are no data to infer one from")
-        if self.person is not None:
+        if person_of(self) is not None:
             whole: TreePlan = plan_of_persons(self, n_records)
             return whole
         predicates = Predicates.of(declared_schema(self.schema))
