@@ -74,9 +74,10 @@ MUTANTS ?=
 mutants: $(VENV)/ready
 	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=1 $(BIN)/python -m tests.mutation.run $(MUTANTS)
 
-# The site, in build/docs: no warning passes.
+# The site, in build/docs: no warning passes. All pages are read again (-E): the search of a site of which some are read
+# forgets the keywords of the others.
 docs: $(VENV)/ready
-	$(BIN)/sphinx-build -W --keep-going -q -b html experiments/docs build/docs
+	$(BIN)/sphinx-build -E -W --keep-going -q -b html experiments/docs build/docs
 
 # The same for every release, by its tag, and for the last commit, in build/docs-versions, with a menu of versions.
 docs-versions: $(VENV)/ready

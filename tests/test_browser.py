@@ -18,7 +18,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from privopt.mechanisms import PrivateHalfspaceClassifier, PrivateTreeClassifier, evaluate
+from privopt.mechanisms import (
+    PrivateAdditiveTreeClassifier,
+    PrivateHalfspaceClassifier,
+    PrivateTreeClassifier,
+    evaluate,
+)
+from privopt.mechanisms.estimators.additive_card import additive_page
+from privopt.mechanisms.estimators.card_choice import choice_page
 from privopt.mechanisms.estimators.class_page import class_page
 from privopt.mechanisms.estimators.page import card_page
 from privopt.mechanisms.estimators.tree_page import tree_page
@@ -74,7 +81,7 @@ def look_at(page: str, folder: Path) -> dict[str, object]:
 
 
 def pages() -> dict[str, str]:
-    """Return pages of a card, of a tree and of a card of several classes, with long names and evaluations."""
+    """Return a page of each kind, with long names; those of a card and of a tree with evaluations."""
     rng, n = np.random.default_rng(0), 2000
     table = {
         "number_of_late_payments_in_the_last_twelve_months": rng.poisson(1.0, n),
@@ -91,20 +98,24 @@ def pages() -> dict[str, str]:
         model.fit(table, y)
         found = evaluate(model, table, y, epsilon=1.0, insecure_seed=1)
         made[name] = page(model.card_, found, seen=True)
+        if name == "card":
+            made["choice"] = choice_page(model.near_cards(3))
+    both = PrivateAdditiveTreeClassifier(3.0, schema=SCHEMA, classes=("no", "yes"), insecure_seed=1)
+    made["both"] = additive_page(both.fit(table, y).card_)
     grades = PrivateHalfspaceClassifier(3.0, schema=SCHEMA, classes=("none", "some", "much"), insecure_seed=1)
     grades.fit(table, np.array(["none", "some", "much"])[np.minimum(late, 2)])
     made["classes"] = class_page(grades.card_)
     return made
 
 
-@pytest.mark.parametrize("name", ["card", "tree", "classes"])
+@pytest.mark.parametrize("name", ["card", "tree", "classes", "both", "choice"])
 def test_pages_of_models_fit_a_phone_and_satisfy_axe(name: str, tmp_path: Path) -> None:
     found = look_at(pages()[name], tmp_path)
     assert found["faults"] == []
     assert found["width"] <= WIDTH
 
 
-@pytest.mark.parametrize("name", ["card", "tree", "classes"])
+@pytest.mark.parametrize("name", ["card", "tree", "classes", "both"])
 def test_a_page_of_a_model_prints_on_one_page(name: str, tmp_path: Path) -> None:
     (tmp_path / "page.html").write_text(pages()[name], "utf-8")
     words = [

@@ -79,6 +79,49 @@ QUESTIONS = {
     "churn": "gallery/marketing",
     "mushrooms": "gallery/mushrooms",
     "example": "tutorial",
+    "sample size": "planning",
+    "hypothesis test": "intervals",
+    "threat model": "privacy",
+    "data protection": "privacy",
+    "GDPR": "privacy",
+    "MPS": "instances",
+    "formulation": "instances",
+    "certificate": "oracles",
+    "random forest": "faq",
+    "neural network": "faq",
+    "license": "faq",
+    "readmission": "howto/several-records",
+}
+# What four readers ask first, and where the answer is.
+READERS = {
+    "a statistician": {
+        "Do the intervals include the noise?": "intervals.html#interpretation",
+        "Is their coverage measured?": "intervals.html#measured",
+        "How many records do I need?": "planning.html#auc-a-band-not-a-promise",
+        "Can I compare subgroups?": "intervals.html#means-of-subgroups",
+        "How good is the model on other records?": "evaluation.html#a-regression",
+    },
+    "an engineer of operations research": {
+        "Does it take my solver?": "oracles.html#a-solver-of-your-own",
+        "What do I have to write?": "howto/own-solver.html",
+        "What are the integer programs?": "instances.html#the-models",
+        "What has a solver to prove?": "theory.html#from-a-proof-to-a-release",
+        "Which solver is fastest?": "oracles-compared.html#in-short",
+    },
+    "an analyst of a hospital": {
+        "What do I type for my CSV file?": "howto/first-card.html",
+        "What becomes of NA?": "howto/missing-values.html",
+        "Patients come more than once.": "howto/several-records.html",
+        "Which epsilon?": "faq.html",
+        "How do I print it?": "cards.html#print",
+    },
+    "a privacy officer": {
+        "What is promised?": "privacy.html#in-plain-words",
+        "What is not covered?": "privacy.html#not-covered-by-epsilon",
+        "How is a total kept?": "budgets.html#several-budgets",
+        "Who checked it?": "privacy.html#audits",
+        "Whom do I tell of a fault?": "security.html#how-to-report",
+    },
 }
 
 
@@ -128,6 +171,27 @@ def test_the_reference_has_every_public_name_and_every_option(site: Path) -> Non
     first, last = (f'id="privopt.mechanisms.{name}"' for name in ("PrivateHalfspaceClassifier", "OPDisc"))
     assert reference.index(first) < reference.index(last)
     assert "--risk-share" in (site / "commands.html").read_text("utf-8")
+
+
+def test_readers_find_their_answers_by_two_clicks_and_a_heading(site: Path) -> None:
+    """By links in the text alone: on a phone the list of all pages is hidden."""
+    clicks, last = {"index.html": 0}, ["index.html"]
+    for distance in (1, 2):
+        led = {page for name in last for page in links(site, name)} - clicks.keys()
+        clicks |= dict.fromkeys(led, distance)
+        last = sorted(led)
+    for reader, questions in READERS.items():
+        for question, answer in questions.items():
+            page, _, heading = answer.partition("#")
+            assert page in clicks, (reader, question)
+            assert not heading or f'id="{heading}"' in (site / page).read_text("utf-8"), (reader, question)
+
+
+def links(site: Path, name: str) -> set[str]:
+    """The pages that the text of a page leads to."""
+    text = (site / name).read_text("utf-8").split("<article", 1)[1].split("</article>", 1)[0]
+    found = {(site / name).parent / link for link in re.findall(r'href="([^":#]+\.html)', text)}
+    return {page.resolve().relative_to(site).as_posix() for page in found}
 
 
 def test_every_page_can_show_the_menu_of_versions(site: Path) -> None:

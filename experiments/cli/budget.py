@@ -56,7 +56,7 @@ def create(
     ledger: LedgerArgument,
     epsilon: EpsilonOption,
     delta: DeltaOption = 0.0,
-    rule: Annotated[str, typer.Option(help="Composition rule: basic, zcdp or gdp.")] = "basic",
+    rule: Annotated[str, typer.Option(help="Composition rule: basic, zcdp, gdp or profile.")] = "basic",
     unit: UnitOption = "record",
 ) -> None:
     """Create a budget, in a new ledger or in an existing one."""

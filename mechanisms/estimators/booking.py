@@ -218,13 +218,19 @@ def unread_table(
 
 def _without_records(table: Any, shape: tuple[int, ...]) -> Any:
     """Return a table with the same columns and no rows."""
-    names = table.keys() if isinstance(table, Mapping) else getattr(table, "columns", None)
     if isinstance(table, np.ndarray):
         return np.zeros((0, *shape[1:]))
+    names = names_of(table)
     if names is None:  # not a table: the schema refuses its type
         return table
+    return pd.DataFrame(np.zeros((0, shape[1])), columns=names)
+
+
+def names_of(table: Any) -> list[Any] | None:
+    """Return the names of the columns of a table, None if they have none; no cell is read."""
+    names = table.keys() if isinstance(table, Mapping) else getattr(table, "columns", None)
     # In pyarrow ``columns`` holds the columns, ``column_names`` their names.
-    return pd.DataFrame(np.zeros((0, shape[1])), columns=list(getattr(table, "column_names", names)))
+    return None if names is None else list(getattr(table, "column_names", names))
 
 
 def shape_of(table: Any) -> tuple[int, ...]:

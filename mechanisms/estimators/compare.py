@@ -11,10 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from privopt.mechanisms.estimators.booking import Unread, booked, unread_table
+from privopt.mechanisms.estimators.booking import booked
 from privopt.mechanisms.estimators.counting import check_number
 from privopt.mechanisms.estimators.labels import checked_labels, class_indices, real_labels
-from privopt.mechanisms.estimators.persons import one_record_each
 from privopt.mechanisms.estimators.predictions import for_workers
 from privopt.mechanisms.estimators.rowwise import Check
 from privopt.mechanisms.estimators.scoring import (
@@ -34,9 +33,7 @@ from privopt.problems.arrays import record_counts, tallied
 from privopt.problems.errors import InvalidInputError
 from privopt.problems.parts import Parts
 from privopt.problems.tables.counted import CountedRecords
-from privopt.problems.tables.partitions import parts_of
 from privopt.problems.tables.schema import Schema
-from privopt.problems.tables.sources import is_engine_table
 
 if TYPE_CHECKING:
     from privopt.mechanisms.privacy.ledger import Ledger
@@ -85,15 +82,10 @@ def compare(
     """
     check_interval(target, confidence)
     bounds = _shared_range(first, second, label_range)
-    if person is not None:
-        X, y = one_record_each(X, y, person, getattr(first, "schema_", None)), None
-    _check_table(second, first, X, y)
     one, other = predictor_of(first, schema), predictor_of(second, schema)
     scorers = _Both(for_workers(one.scorer), for_workers(other.scorer))
-    unit = "record" if person is None else "person"
-    request = Request(
-        first, scorers, _joined(one.check, other.check), unit, target, confidence, NoiseSource(insecure_seed)
-    )
+    check, source = _joined(one.check, other.check), NoiseSource(insecure_seed)
+    request = Request((first, second), scorers, check, person, target, confidence, source)
     planned: Planned[Any]
     if bounds is None:
         planned = _of_classes(request, X, y, epsilon)
@@ -125,25 +117,6 @@ def _shared_range(first: Any, second: Any, label_range: object) -> tuple[float, 
     return bounds
 
 
-def _check_table(second: Any, first: Any, X: Any, y: Any) -> None:
-    """Raise InvalidInputError if the second model does not take the table; no cell is read."""
-    schema = getattr(second, "schema_", None)
-    if schema is None and getattr(first, "schema_", None) is None:
-        widths = {getattr(m, "n_features_in_", None) for m in (first, second)} - {None}
-        if len(widths) > 1:
-            raise InvalidInputError(
-                "the models were fitted to different numbers of features: compare takes one X"
-            )
-    if isinstance(X, CountedRecords) or is_engine_table(X):
-        if schema is None or schema != getattr(first, "schema_", None):
-            raise InvalidInputError(
-                "tables in engines and counted records are compared by models with the same schema: take the "
-                "table into memory"
-            )
-    elif not isinstance(X, Unread) and parts_of(X, y) is None:
-        unread_table(X, y, schema)
-
-
 def _joined(*checks: Check | None) -> Check | None:
     """Return one check for several models."""
     made = [check for check in checks if check is not None]
@@ -164,7 +137,7 @@ def _of_classes(request: Request, X: Any, y: Any, epsilon: float) -> Planned[Cla
     """Plan the table of which models are right, by true class."""
     classes = np.asarray(request.model.classes_)
     shape = (4, len(classes))
-    given = unread_scores(request.model, X, y, _agreement, request.scorer)
+    given = unread_scores(request, X, y, _agreement)
     plan = LeafPlan.plan(epsilon)
     plan = replace(plan, spend=request.spend(plan.spend))
 
@@ -196,7 +169,7 @@ def _of_numbers(
     request: Request, X: Any, y: Any, epsilon: float, label_range: tuple[float, float]
 ) -> Planned[RegressionComparison]:
     """Plan the sums of differences of errors of two regressions."""
-    given = unread_scores(request.model, X, y, _pairs, request.scorer)
+    given = unread_scores(request, X, y, _pairs)
     plan = PairedResidualPlan.plan(label_range, epsilon=epsilon)
     plan = replace(plan, spend=request.spend(plan.spend))
 

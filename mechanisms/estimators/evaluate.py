@@ -13,7 +13,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from privopt.mechanisms.estimators.booking import booked
 from privopt.mechanisms.estimators.counting import check_number
-from privopt.mechanisms.estimators.persons import one_record_each
 from privopt.mechanisms.estimators.preprocessing import warn_of_fitted_steps
 from privopt.mechanisms.estimators.scoring import (
     Planned,
@@ -113,12 +112,9 @@ def evaluate(
     check_is_fitted(model)
     warn_of_fitted_steps(model)
     bounds = declared_range(model, label_range)
-    if person is not None:
-        X, y = one_record_each(X, y, person, getattr(model, "schema_", None)), None
-    unit = "record" if person is None else "person"
     scorer, check = scorer_of(model, schema)
     source = NoiseSource(insecure_seed)
-    request = Request(model, scorer, check, unit, target, confidence, source)
+    request = Request((model,), scorer, check, person, target, confidence, source)
     planned: Planned[Any]
     if bounds is not None:
         planned = _of_numbers(request, X, y, epsilon, bounds)
@@ -134,7 +130,7 @@ def evaluate(
 def _of_scores(request: Request, X: Any, y: Any, epsilon: float) -> Planned[Evaluation]:
     """Plan the histogram of scores of a model of two classes."""
     model, scorer = request.model, request.scorer
-    given = unread_scores(model, X, y, scored, scorer)
+    given = unread_scores(request, X, y, scored)
     n = given.n_records
     bins = bins_of(model, n, epsilon)
     plan = HistogramPlan.plan(bins, epsilon=epsilon)
@@ -159,7 +155,7 @@ def _of_classes(request: Request, X: Any, y: Any, epsilon: float) -> Planned[Cla
     """Plan the confusion matrix of a model of several classes."""
     classes = np.asarray(request.model.classes_)
     size = len(classes)
-    given = unread_scores(request.model, X, y, predicted, request.scorer)
+    given = unread_scores(request, X, y, predicted)
     plan = LeafPlan.plan(epsilon)
     plan = replace(plan, spend=request.spend(plan.spend))
 
@@ -176,7 +172,7 @@ def _of_numbers(
     request: Request, X: Any, y: Any, epsilon: float, label_range: tuple[float, float]
 ) -> Planned[RegressionEvaluation]:
     """Plan the sums of residuals and labels of a regression."""
-    given = unread_scores(request.model, X, y, predicted_numbers, request.scorer)
+    given = unread_scores(request, X, y, predicted_numbers)
     plan = ResidualPlan.plan(label_range, epsilon=epsilon)
     plan = replace(plan, spend=request.spend(plan.spend))
 

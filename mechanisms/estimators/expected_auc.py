@@ -17,7 +17,7 @@ from scipy.special import ndtri
 
 from privopt.mechanisms.estimators.public_facts import declared_schema, public_delta
 from privopt.mechanisms.privacy.accounting import gaussian_mu
-from privopt.mechanisms.privacy.parameters import check_count, check_epsilon
+from privopt.mechanisms.privacy.parameters import check_count, check_epsilon, smallest_count
 from privopt.problems.arguments import check_real, told
 from privopt.problems.errors import InvalidInputError, did_you_mean
 from privopt.problems.tables.schema import Schema
@@ -159,7 +159,9 @@ class ExpectedAuc:
         return self._inverted(auc, lambda x: self._least_records(x, epsilon))
 
     def epsilon(self, auc: float, records: int) -> Band:
-        """Return the epsilon for which this AUC is to be expected of n records; infinite beyond 100.
+        """Return the epsilon for which this AUC is to be expected of n records, 0.001 at least.
+
+        It is infinite beyond 100.
 
         Raises:
             InvalidInputError: the AUC cannot be reached.
@@ -196,13 +198,9 @@ class ExpectedAuc:
         return auc
 
     def _least_records(self, signal: float, epsilon: float) -> float:
-        low, high = 1, _MOST_RECORDS  # too few, enough
-        if self._signal(high, epsilon) < signal:
+        if self._signal(_MOST_RECORDS, epsilon) < signal:
             return math.inf
-        while high - low > 1:
-            middle = math.isqrt(low * high) if high > 2 * low else (low + high) // 2
-            low, high = (middle, high) if self._signal(middle, epsilon) < signal else (low, middle)
-        return high
+        return smallest_count(lambda n: self._signal(n, epsilon) >= signal, _MOST_RECORDS)
 
     def _least_epsilon(self, signal: float, n: int) -> float:
         low, high = _LEAST_EPSILON, _MOST_EPSILON

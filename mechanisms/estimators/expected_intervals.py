@@ -25,7 +25,12 @@ from privopt.mechanisms.estimators.summaries import coefficients_of
 from privopt.mechanisms.inference.assumed import LEAST_PLANNED_SIGNAL, AssumedLeastSquares
 from privopt.mechanisms.inference.coefficients import INTERCEPT, Coefficients
 from privopt.mechanisms.inference.interval import normal_quantile
-from privopt.mechanisms.privacy.parameters import check_count, check_epsilon, check_positive
+from privopt.mechanisms.privacy.parameters import (
+    check_count,
+    check_epsilon,
+    check_positive,
+    smallest_count,
+)
 from privopt.problems.arguments import check_real, told
 from privopt.problems.errors import InvalidInputError, did_you_mean
 from privopt.problems.tables.columns import Column
@@ -126,17 +131,14 @@ class ExpectedIntervals:
         """
         wanted = self._checked(width, coefficient)
         check_epsilon(epsilon)
-        low, high = 1, _MOST_RECORDS  # too few, enough
-        if not self._narrow(high, epsilon, wanted, coefficient):
-            raise InvalidInputError(f"a width of {width:g} needs more than {high:,} records at this epsilon")
-        while high - low > 1:
-            middle = math.isqrt(low * high) if high > 2 * low else (low + high) // 2
-            narrow = self._narrow(middle, epsilon, wanted, coefficient)
-            low, high = (low, middle) if narrow else (middle, high)
-        return high
+        if not self._narrow(_MOST_RECORDS, epsilon, wanted, coefficient):
+            raise InvalidInputError(
+                f"a width of {width:g} needs more than {_MOST_RECORDS:,} records at this epsilon"
+            )
+        return smallest_count(lambda n: self._narrow(n, epsilon, wanted, coefficient), _MOST_RECORDS)
 
     def epsilon(self, width: float, records: int, coefficient: str | None = None) -> float:
-        """Return the least epsilon, within a thousandth, at which an interval is this narrow.
+        """Return the least epsilon from 0.001 on, within a thousandth, at which an interval is this narrow.
 
         Raises:
             InvalidInputError: not even intervals without privacy are, or those at epsilon 100.

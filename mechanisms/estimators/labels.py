@@ -141,6 +141,19 @@ def distinct_classes(declared: Sequence[Any] | None, labels: NDArray[Any]) -> ND
     return classes
 
 
+def check_real_kind(values: Any, name: str) -> None:
+    """Raise InvalidInputError for an array whose type holds no real numbers; no value is read.
+
+    Objects and lists pass: what they hold is known only once they are read.
+    """
+    kind = getattr(values, "dtype", None)
+    if kind is not None and not (
+        pd.api.types.is_object_dtype(kind)
+        or (pd.api.types.is_numeric_dtype(kind) and not pd.api.types.is_complex_dtype(kind))
+    ):
+        raise InvalidInputError(f"{name} is of type {kind}, and real numbers are needed: convert it")
+
+
 def real_labels(y: ArrayLike) -> NDArray[np.float64]:
     check_given(y)
     check_unmasked(y, "y")

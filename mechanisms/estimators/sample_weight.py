@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from privopt.mechanisms.estimators.booking import Unread, shape_of
+from privopt.mechanisms.estimators.labels import check_real_kind
 from privopt.mechanisms.estimators.prepared import Prepared
 from privopt.mechanisms.privacy.parameters import check_positive
 from privopt.problems.arrays import as_reals, check_unmasked
@@ -47,6 +48,7 @@ def with_weights(
         )
     bound = check_positive(max_weight, "max_weight")
     check_unmasked(sample_weight, "sample_weight")
+    check_real_kind(sample_weight, "sample_weight")
     if table is False or is_engine_table(table) or isinstance(table, CountedRecords):
         raise InvalidInputError("sample_weight is for a table in memory: an array or a data frame")
     if (shape := shape_of(sample_weight)) != (given.n_records,):

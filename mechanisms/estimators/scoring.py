@@ -10,14 +10,16 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from privopt.mechanisms.estimators.booking import Unread, unread_table
+from privopt.mechanisms.estimators.booking import Unread, names_of, unread_table
 from privopt.mechanisms.estimators.counting import unread_count_parts
 from privopt.mechanisms.estimators.labels import (
     check_label_range,
+    check_real_kind,
     checked_labels,
     class_indices,
     real_labels,
 )
+from privopt.mechanisms.estimators.persons import one_record_each
 from privopt.mechanisms.estimators.predictions import for_workers
 from privopt.mechanisms.estimators.rowwise import Check, FreshModel, check_rowwise_scores, is_own
 from privopt.mechanisms.evaluation.bins import ScoreBins
@@ -31,8 +33,10 @@ from privopt.problems.arrays import record_counts, tallied
 from privopt.problems.errors import InvalidInputError
 from privopt.problems.parts import Parts, Whole
 from privopt.problems.tables.counted import CountedRecords
+from privopt.problems.tables.frames import missing_columns
 from privopt.problems.tables.partitions import parts_of, rows_of_parts
 from privopt.problems.tables.schema import Schema
+from privopt.problems.tables.sources import is_engine_table
 
 Floats = NDArray[np.float64]
 Found = TypeVar("Found")
@@ -40,19 +44,24 @@ Found = TypeVar("Found")
 
 @dataclass(frozen=True)
 class Request:
-    """A model with the public facts of its evaluation."""
+    """What is evaluated, one model or two that are compared, with the public facts of the evaluation."""
 
-    model: Any
+    models: tuple[Any, ...]
     scorer: Any
     check: Check | None
-    unit: str
+    person: str | None
     target: Target
     confidence: float
     source: NoiseSource
 
+    @property
+    def model(self) -> Any:
+        """The model, or the first of two."""
+        return self.models[0]
+
     def spend(self, spend: PrivacySpend) -> PrivacySpend:
         """Return the spend of a release with the unit of privacy, the check of the scores and the seed."""
-        if self.unit == "person":
+        if self.person is not None:
             spend = PersonBudget(spend.epsilon, spend.delta, records=1).of_person(spend)
         if self.check is not None:
             spend = spend.relying_on(f"scores: {self.check.words}", checked=self.check.made)
@@ -131,25 +140,77 @@ def predictor_of(model: Any, schema: Schema | None) -> Checked:
     return Checked(found.scorer, Check(found.check.made and check.made, found.check.words))
 
 
-def unread_scores(model: Any, X: Any, y: Any, score: Callable[..., Any], scorer: Any) -> Unread[Parts]:
+def unread_scores(request: Request, X: Any, y: Any, score: Callable[..., Any]) -> Unread[Parts]:
     """Wrap records as unread; they are scored when they are read, in parts on their workers.
 
-    ``score(table, scorer, classes)`` is called on every part; of ``model`` only public facts are read.
+    ``score(table, scorer, classes)`` is called on every part; of the models only public facts are read.
+
+    Raises:
+        InvalidInputError: a table of another form or with other columns than the models take; no cell is
+            read.
     """
+    model, scorer = request.model, request.scorer
     classes = getattr(model, "classes_", None)
-    schema = getattr(model, "schema_", None)
-    counted = unread_count_parts(X, y, schema, classes)
+    counted = unread_count_parts(X, y, _common_schema(request, X), classes)
     if counted is not None:
         return counted.then(lambda parts: parts.made(lambda c: score((c, None), scorer, classes)))
-    parts = parts_of(X, y)
+    for each in request.models:
+        _check_columns(each, X, request.person)
+    if classes is None:
+        check_real_kind(y, "y")
+    parts = None if request.person is not None else parts_of(X, y)
     if parts is not None:
         on_workers = partial(score, model=for_workers(scorer), classes=classes)
         return Unread(rows_of_parts(X, parts), lambda: parts.made(on_workers))
-    table = unread_table(X, y, schema)
-    features = getattr(model, "n_features_in_", None)
-    if schema is None and None not in (features, table.n_columns) and features != table.n_columns:
-        raise InvalidInputError(f"X has {table.n_columns} features, and the model was fitted to {features}")
+    schemas = [getattr(each, "schema_", None) for each in request.models]
+    if request.person is not None:
+        tables = [one_record_each(X, y, request.person, schema) for schema in schemas]
+    else:
+        tables = [unread_table(X, y, schema) for schema in schemas]
+    table = tables[0]
     return table.then(lambda pair: Whole(score(pair, scorer, classes)))
+
+
+def _common_schema(request: Request, X: Any) -> Schema | None:
+    """Return the schema by which records are counted where they are.
+
+    Raises:
+        InvalidInputError: records that are counted already, or by an engine, and models of different schemas.
+    """
+    schemas = [getattr(each, "schema_", None) for each in request.models]
+    different = any(schema is None or schema != schemas[0] for schema in schemas[1:])
+    if different and (isinstance(X, CountedRecords) or is_engine_table(X)):
+        raise InvalidInputError(
+            "tables in engines and counted records are compared by models with the same schema: take the "
+            "table into memory"
+        )
+    found: Schema | None = schemas[0]
+    return found
+
+
+def _check_columns(model: Any, X: Any, person: str | None) -> None:
+    """Raise InvalidInputError if a table has other columns than the model was fitted to; no cell is read.
+
+    scikit-learn refuses them, too, but only when records are scored, after the booking. A table without
+    names, or a model fitted to one, is matched by the number of columns alone, as there.
+    """
+    if getattr(model, "schema_", None) is not None or isinstance(X, Unread):
+        return  # the schema finds its columns
+    names = names_of(X)
+    others = [str(name) for name in names or () if name != person]
+    shape: Any = (None, len(others)) if names else getattr(X, "shape", ())
+    width, fitted = (shape[1] if len(shape) == 2 else None), getattr(model, "n_features_in_", None)
+    name = type(model).__name__
+    if None not in (width, fitted) and width != fitted:
+        raise InvalidInputError(f"X has {width} features, and {name} was fitted to {fitted}")
+    wanted = [str(column) for column in getattr(model, "feature_names_in_", ())]
+    if not wanted or not names or others == wanted:
+        return
+    if missing := [column for column in wanted if column not in others]:
+        raise InvalidInputError(f"X lacks what {name} was fitted to: {missing_columns(missing, others)}")
+    raise InvalidInputError(
+        f"{name} was fitted to the columns of X in another order: give it X[list(model.feature_names_in_)]"
+    )
 
 
 class Predicted(NamedTuple):

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from privopt.mechanisms.evaluation.classes import mean_of
-from privopt.mechanisms.evaluation.intervals import Estimate, Intervals, Target
+from privopt.mechanisms.evaluation.intervals import Estimate, Intervals, Target, check_interval
 from privopt.mechanisms.evaluation.leaves import LeafHistogram
+from privopt.mechanisms.evaluation.paired_residuals import PAIRED_BLOCKS
 from privopt.mechanisms.evaluation.regression import mean_of_sums, number, scaled, text_of_estimate
-from privopt.mechanisms.evaluation.residuals import NoisySums
+from privopt.mechanisms.evaluation.residuals import NoisySums, check_width
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.problems.notebooks import html_table, text_of
 
@@ -23,7 +25,7 @@ SECOND_RIGHT = np.array([False, True, False, True])
 
 
 @dataclass(frozen=True, eq=False)
-class Comparison:
+class Comparison(ABC):
     """A released comparison of two models: differences, first minus second, with intervals.
 
     The intervals include the noise, and each holds with probability ``confidence`` by itself. They are
@@ -38,14 +40,14 @@ class Comparison:
     confidence: float
 
     @property
+    @abstractmethod
     def spend(self) -> PrivacySpend:
         """What the release cost."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def metrics(self) -> dict[str, Estimate]:
         """Estimates by name."""
-        raise NotImplementedError
 
     def __str__(self) -> str:
         shown = {name: text_of_estimate(found) for name, found in self.metrics.items()}
@@ -70,8 +72,25 @@ class Comparison:
             **self._released(),
         }
 
+    @abstractmethod
     def _released(self) -> Mapping[str, Any]:
-        raise NotImplementedError
+        """Return the release, JSON-ready, with what ``from_dict`` needs beside target and confidence."""
+
+    @classmethod
+    @abstractmethod
+    def _read(cls, record: Mapping[str, Any]) -> Self:
+        """Read the fields of this kind of comparison back."""
+
+    @staticmethod
+    def from_dict(record: Mapping[str, Any]) -> Comparison:
+        """Read ``to_dict`` back, whichever kind it is of: everything follows from the release.
+
+        Raises:
+            KeyError, TypeError, ValueError, InvalidInputError: anything else.
+        """
+        check_interval(record["target"], record["confidence"])
+        kind = ClassComparison if "histogram" in record else RegressionComparison
+        return kind._read(record)
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,6 +134,12 @@ class ClassComparison(Comparison):
     def _released(self) -> Mapping[str, Any]:
         return {"classes": list(self.classes), "histogram": self.histogram.to_dict()}
 
+    @classmethod
+    def _read(cls, record: Mapping[str, Any]) -> Self:
+        classes = tuple(record["classes"])
+        histogram = LeafHistogram.from_dict(record["histogram"], len(FIRST_RIGHT), len(classes))
+        return cls(record["target"], record["confidence"], histogram, classes)
+
 
 @dataclass(frozen=True, eq=False)
 class RegressionComparison(Comparison):
@@ -150,3 +175,10 @@ class RegressionComparison(Comparison):
 
     def _released(self) -> Mapping[str, Any]:
         return {"label_range": list(self.label_range), "sums": self.sums.to_dict()}
+
+    @classmethod
+    def _read(cls, record: Mapping[str, Any]) -> Self:
+        low, high = map(float, record["label_range"])
+        check_width((low, high))
+        sums = NoisySums.from_dict(record["sums"], PAIRED_BLOCKS)
+        return cls(record["target"], record["confidence"], sums, (low, high))

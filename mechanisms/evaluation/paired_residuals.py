@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privopt.mechanisms.evaluation.residuals import NoisySums, SumsPlan, check_width, clipped, pair
+from privopt.mechanisms.evaluation.residuals import Block, ClippedSumsPlan, NoisySums, clipped, pair
 from privopt.mechanisms.privacy.noise import NoiseSource
-from privopt.mechanisms.privacy.spend import PrivacySpend
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -19,39 +17,16 @@ Ints = NDArray[np.int64]
 PAIRED_BLOCKS = (pair("squares", "squares^2", 0.6), pair("absolutes", "absolutes^2", 0.4))
 
 
-@dataclass(frozen=True)
-class PairedResidualPlan:
-    """Sum e1^2 - e2^2, |e1| - |e2| and their squares over records, with exact two-sided geometric noise.
+class PairedResidualPlan(ClippedSumsPlan):
+    """Sums of e1^2 - e2^2, |e1| - |e2| and their squares over records (``PAIRED_BLOCKS``).
 
     e1 and e2 are the residuals of two models on a record, in units of the range of labels, so that both
-    differences are in [-1, 1].
-
-    Privacy: epsilon-differential privacy (pure), neighbours by replacing one record, the number of records,
-    both models and the range of labels public. A replaced record moves a difference and its square by at most
-    2.25 together (``residuals.pair``), and by a step more each where they are rounded to the grid.
-
-    Attributes:
-        label_range: (low, high): labels and predictions are clipped to it.
-        sums: the noise.
-        spend: what the release costs.
+    differences are in [-1, 1]; a replaced record moves a difference and its square by at most 2.25 together
+    (``residuals.pair``).
     """
 
     name: ClassVar[str] = "regression-comparison"
-
-    label_range: tuple[float, float]
-    sums: SumsPlan
-    spend: PrivacySpend
-
-    @classmethod
-    def plan(cls, label_range: tuple[float, float], *, epsilon: float) -> Self:
-        """Calibrate to public facts.
-
-        Raises:
-            PrivacyParameterError: epsilon not finite and > 0, or too small for the grid of rates.
-            InvalidInputError: a range that is too wide or too narrow for doubles.
-        """
-        check_width(label_range)
-        return cls(label_range, SumsPlan.of(PAIRED_BLOCKS, epsilon), PrivacySpend.pure(epsilon, cls.name))
+    blocks: ClassVar[tuple[Block, ...]] = PAIRED_BLOCKS
 
     def contributions(self, labels: Floats, first: Floats, second: Floats) -> Ints:
         """Return what each record adds to the sums, shape (n, 4); not private.
@@ -73,8 +48,3 @@ class PairedResidualPlan:
         """Sum and add noise, once. Costs ``spend``."""
         held = np.sum(self.contributions(labels, first, second), axis=0)
         return self.release_sums(held, len(labels), noise)
-
-    def release_sums(self, held: Ints, n_records: int, noise: NoiseSource) -> NoisySums:
-        """Add noise, once, to the sums of ``contributions`` of all records."""
-        spend = replace(self.spend, insecure_seed=noise.insecure_seed)
-        return NoisySums(self.sums, self.sums.noisy(held, noise), n_records, spend)

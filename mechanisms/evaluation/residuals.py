@@ -223,12 +223,12 @@ def clipped(values: Floats, label_range: tuple[float, float]) -> Floats:
 
 
 @dataclass(frozen=True)
-class ResidualPlan:
-    """Sum residuals, labels and their powers, and add exact two-sided geometric noise to every sum.
+class ClippedSumsPlan:
+    """Sum numbers of clipped labels and predictions, and add exact two-sided geometric noise to every sum.
 
     Privacy: epsilon-differential privacy (pure), neighbours by replacing one record, the number of records,
-    the model and the range of labels public. A replaced record moves the numbers of a block by at most its
-    ``reach``, in l1 (``BLOCKS``), and by a step more each where they are rounded to the grid. Noise with
+    models and the range of labels public. A replaced record moves the numbers of a block by at most its
+    ``reach``, in l1 (``blocks``), and by a step more each where they are rounded to the grid. Noise with
     P[z] ~ exp(-rate |z|) makes the probability of any sums change by a factor of at most exp(rate * reach)
     for a block; rates are the blocks' shares of epsilon over their reach, rounded down.
 
@@ -238,7 +238,8 @@ class ResidualPlan:
         spend: what the release costs.
     """
 
-    name: ClassVar[str] = "regression-evaluation"
+    name: ClassVar[str]
+    blocks: ClassVar[tuple[Block, ...]]
 
     label_range: tuple[float, float]
     sums: SumsPlan
@@ -253,7 +254,22 @@ class ResidualPlan:
             InvalidInputError: a range that is too wide or too narrow for doubles.
         """
         check_width(label_range)
-        return cls(label_range, SumsPlan.of(BLOCKS, epsilon), PrivacySpend.pure(epsilon, cls.name))
+        return cls(label_range, SumsPlan.of(cls.blocks, epsilon), PrivacySpend.pure(epsilon, cls.name))
+
+    def release_sums(self, held: Ints, n_records: int, noise: NoiseSource) -> NoisySums:
+        """Add noise, once, to the sums of ``contributions`` of all records. Costs ``spend``."""
+        return NoisySums(self.sums, self.sums.noisy(held, noise), n_records, self.spend_with(noise))
+
+    def spend_with(self, noise: NoiseSource) -> PrivacySpend:
+        """The spend of a release with this source."""
+        return replace(self.spend, insecure_seed=noise.insecure_seed)
+
+
+class ResidualPlan(ClippedSumsPlan):
+    """Sums of residuals, labels and their powers (``BLOCKS``): the release of a regression's evaluation."""
+
+    name: ClassVar[str] = "regression-evaluation"
+    blocks: ClassVar[tuple[Block, ...]] = BLOCKS
 
     def contributions(self, labels: Floats, predictions: Floats) -> Ints:
         """Return what each record adds to the sums, shape (n, 10); not private.
@@ -274,11 +290,3 @@ class ResidualPlan:
         """Sum and add noise, once. Costs ``spend``."""
         held = np.sum(self.contributions(labels, predictions), axis=0)
         return self.release_sums(held, len(labels), noise)
-
-    def release_sums(self, held: Ints, n_records: int, noise: NoiseSource) -> NoisySums:
-        """Add noise, once, to the sums of ``contributions`` of all records."""
-        return NoisySums(self.sums, self.sums.noisy(held, noise), n_records, self.spend_with(noise))
-
-    def spend_with(self, noise: NoiseSource) -> PrivacySpend:
-        """The spend of a release with this source."""
-        return replace(self.spend, insecure_seed=noise.insecure_seed)

@@ -75,6 +75,12 @@ def gaussian_profile(mu: float, epsilon: Floats) -> Floats:
     return np.minimum(np.where(epsilon < 0, mirrored * (1 + _ULPS), value + error), 1.0)
 
 
+def gaussian_floor(mu: float, epsilon: Floats) -> Floats:
+    """Return the smallest deltas of mu-GDP at epsilons >= 0, rounded down; shape as given."""
+    value, error = _gaussian_deltas(mu, epsilon)
+    return np.maximum(value - error, 0.0)
+
+
 def _check_gaussian_delta(delta: float) -> float:
     """Check delta as ``check_delta`` does, and that it is far above the underflow of Gaussian deltas."""
     if (checked := check_delta(delta)) < _LEAST_DELTA:

@@ -2,8 +2,9 @@
 
 The rule of a budget is fixed when the budget is created. Parameters of later releases may depend on earlier
 results; such fully adaptive composition is proved for each rule separately (Rogers et al. 2016 for "basic",
-Whitehouse et al. 2023 for "zcdp", Smith and Thakurta 2022 for "gdp"), not for the best of several rules. For
-a sequence fixed in advance see ``compose``, which takes the best.
+Whitehouse et al. 2023 for "zcdp", Smith and Thakurta 2022 for "gdp" and "profile"), not for the best of
+several rules, nor for privacy loss distributions composed as such. For a sequence fixed in advance see
+``compose``, which takes the best.
 
 Sums are exact (``Spent``): a spend is a double, an integer over a power of two, and so is every sum. A
 decision from stored sums is therefore identical to one from the whole history.
@@ -25,7 +26,7 @@ from privopt.mechanisms.privacy.parameters import check_delta, check_epsilon
 from privopt.mechanisms.privacy.spend import NEIGHBOURS, PrivacySpend
 from privopt.problems.arguments import check_type, told
 
-RULES = ("basic", "zcdp", "gdp")
+RULES = ("basic", "zcdp", "gdp", "profile")
 # Relative tolerance, so that ten spends of 0.1 fit a budget of 1. Spends and budgets are doubles, within
 # 2^-53 of decimals: whatever fits in decimals fits in doubles with a tolerance of 2^-52.
 _ROUNDING = 1 + Fraction(1, 1 << 52)
@@ -49,8 +50,9 @@ class Spent:
     """Exact sums of spends under a rule.
 
     Attributes:
-        strength: the sum of epsilons ("basic"), of rho ("zcdp") or of mu^2 ("gdp").
-        delta: the sum of all deltas under "basic"; under other rules, of the deltas of approximate releases.
+        strength: the sum of epsilons ("basic"), of rho ("zcdp") or of mu^2 ("gdp", "profile").
+        delta: the sum of all deltas under "basic"; under other rules, of the deltas of approximate releases;
+            under "profile", of the probabilities that releases disclose everything.
     """
 
     strength: Fraction = Fraction(0)
@@ -72,6 +74,9 @@ class Budget:
         rule: "basic" adds epsilons and deltas. "zcdp" adds rho, keeping half of delta for the conversion and
             half for releases that have a delta of their own. "gdp" adds mu^2 and takes GDP and pure releases;
             gradient mechanisms on full batches are GDP, and compose to exactly one Gaussian release.
+            "profile" takes all releases: it adds mu^2 of a Gaussian release that is at most as private as
+            each, except with a small probability, for which half of delta is kept. Sampled releases (DP-SGD)
+            get that Gaussian from their whole privacy profile (``profiles.with_gaussian``).
         unit: the unit of privacy, "record" or "person"; releases of the other unit are refused.
     """
 
@@ -144,7 +149,8 @@ class Budget:
     @property
     def _converted(self) -> float:
         """Return the part of delta reserved for the conversion of rho or mu to a pair."""
-        return {"basic": 0.0, "zcdp": self.delta / 2, "gdp": self.delta}[self.rule]
+        half = self.delta / 2
+        return {"basic": 0.0, "zcdp": half, "gdp": self.delta, "profile": half}[self.rule]
 
 
 def compose(spends: Sequence[PrivacySpend], delta: float) -> Total:
@@ -211,14 +217,22 @@ def _require_gdp(spends: Iterable[PrivacySpend]) -> None:
     if wrong:
         raise PrivacyParameterError(
             f"the rule 'gdp' composes GDP and pure releases only, not {', '.join(wrong)}: use a mechanism "
-            "that is one Gaussian release, such as dp-gd, or a ledger with the rule 'basic' or 'zcdp'"
+            "that is one Gaussian release, such as dp-gd, or a ledger with another rule"
         )
 
 
 def _added(spends: Iterable[PrivacySpend], rule: str) -> Spent:
-    strength = {"basic": lambda s: s.epsilon, "zcdp": _rho, "gdp": _squared_mu}[rule]
-    delta = (lambda s: s.delta) if rule == "basic" else _own_delta
-    return sum((Spent(Fraction(strength(s)), Fraction(delta(s))) for s in spends), Spent())
+    return sum((_cost(spend, rule) for spend in spends), Spent())
+
+
+def _cost(spend: PrivacySpend, rule: str) -> Spent:
+    if rule == "basic":
+        return Spent(Fraction(spend.epsilon), Fraction(spend.delta))
+    if rule == "profile":
+        mu, disclosed = _gaussian_of(spend)
+        return Spent(Fraction(_square(mu, 1)), Fraction(disclosed))
+    strength = _rho(spend) if rule == "zcdp" else _squared_mu(spend)
+    return Spent(Fraction(strength), Fraction(_own_delta(spend)))
 
 
 def _total(spent: Spent, rule: str, delta: float) -> Total:
@@ -229,6 +243,7 @@ def _total(spent: Spent, rule: str, delta: float) -> Total:
     "gdp": mu^2 adds up, Dong, Roth and Su (2022), corollary 3.3. epsilon-DP is GDP (``pure_to_gdp``).
     (epsilon, delta)-DP is a release that discloses everything with probability delta and otherwise is
     epsilon-DP (Kairouz, Oh and Viswanath 2015): its delta is added, as under zCDP.
+    "profile": as "gdp", with the probabilities of disclosure added.
     """
     if not spent.strength:
         return Total(0.0, 0.0, rule)
@@ -274,6 +289,23 @@ def _squared_mu(spend: PrivacySpend) -> float:
     from privopt.mechanisms.privacy.accounting import pure_to_gdp
 
     return _square(pure_to_gdp(spend.epsilon) if spend.level is None else spend.level, 1)
+
+
+def _gaussian_of(spend: PrivacySpend) -> tuple[float, float]:
+    """Return mu and c: the release is at least as private as mu-GDP that discloses all with probability c."""
+    from privopt.mechanisms.privacy.accounting import pure_to_gdp
+
+    if spend.notion == "gdp" and spend.level is not None:
+        return spend.level, 0.0
+    if spend.event is None:
+        return pure_to_gdp(spend.epsilon), spend.delta
+    from privopt.mechanisms.privacy.profiles import with_gaussian
+
+    event = with_gaussian(spend).event
+    assert event is not None
+    assert event.mu is not None
+    assert event.disclosed is not None
+    return event.mu, event.disclosed
 
 
 def _square(x: float, over: int) -> float:

@@ -27,6 +27,8 @@ class SampledGaussian:
         steps: number of sampled releases.
         full_z, full_steps: noise of the releases on all records, and their number; None and 0 if none.
         distance: total variation distance of all noise from continuous Gaussians.
+        mu, disclosed: the plan is at least as private as one release that is mu-GDP, but discloses everything
+            with probability ``disclosed`` (``profiles.with_gaussian``); None where that was not computed.
     """
 
     kind: ClassVar[str] = "sampled-gaussian/1"
@@ -39,6 +41,8 @@ class SampledGaussian:
     full_z: float | None = None
     full_steps: int = 0
     distance: float = 0.0
+    mu: float | None = None
+    disclosed: float | None = None
 
     def __post_init__(self) -> None:
         check_epsilon(self.epsilon), check_delta(self.delta), check_positive(self.z, "z")
@@ -50,10 +54,17 @@ class SampledGaussian:
         if self.full_z is not None:
             check_positive(self.full_z, "full_z"), check_count(self.full_steps, "full_steps")
         check_delta(self.distance, zero_allowed=True)
+        if (self.mu is None) != (self.disclosed is None):
+            raise PrivacyParameterError("mu and disclosed are given together")
+        if self.mu is not None and self.disclosed is not None:
+            check_positive(self.mu, "mu"), check_delta(self.disclosed)
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready dictionary."""
-        return {"kind": self.kind, **asdict(self)}
+        found = asdict(self)
+        if self.mu is None:  # as before there were such fields
+            del found["mu"], found["disclosed"]
+        return {"kind": self.kind, **found}
 
     @classmethod
     def from_dict(cls, record: object) -> Self:

@@ -118,6 +118,18 @@ def largest(satisfied: Callable[[float], bool], *, start: float = 1.0) -> float:
     return 1 / smallest(lambda t: satisfied(1 / t), start=1 / start)
 
 
+def smallest_count(satisfied: Callable[[int], bool], most: int) -> int:
+    """Return the smallest whole number from 2 on with ``satisfied(n)``, for a monotone test that ``most``
+    passes.
+    """
+    low, high = 1, most  # too few, enough
+    while high - low > 1:
+        # Between them even where both are small and a square root would be rounded down to ``low``.
+        middle = max(math.isqrt(low * high), low + 1) if high > 2 * low else (low + high) // 2
+        low, high = (low, middle) if satisfied(middle) else (middle, high)
+    return high
+
+
 def smallest_below(value: Callable[[float], float], bound: float, *, start: float = 1.0) -> float:
     """Approximate ``smallest`` for the test ``value(x) <= bound`` with fewer calls, for a smooth
     ``value`` > 0.

@@ -61,7 +61,12 @@ class PartitionedRisk(EmpiricalRisk):
         return total
 
     def compile(self, *, batches: bool = False) -> None:
-        """Leave compiling to the first pass, where the parts are."""
+        """Compile the kernels of dense parts on a made-up record, for parts that are on this machine.
+
+        Workers on others, and sparse parts, compile theirs in the first pass.
+        """
+        rows = np.zeros((1, max(1, self.facts.dimension - bool(self.facts.constant))))
+        PartRisk(rows, np.ones(1), self.facts, self.facts.row_norm).compile()
 
     def predictions(self, w: Any) -> NoReturn:
         """Raise InvalidInputError: partitioned records are summed, never collected in one place."""

@@ -111,7 +111,7 @@ class Ledger:
                 "adult/ana" is created within "adult", which must exist.
             epsilon: the total epsilon, > 0.
             delta: the total delta, in [0, 1).
-            rule: "basic", "zcdp" or "gdp".
+            rule: "basic", "zcdp", "gdp" or "profile".
             unit: the unit of privacy, "record" or "person"; a budget within another has the same.
 
         Raises:
@@ -366,13 +366,25 @@ class Ledger:
 
     def _reserve(self, spend: PrivacySpend, more: dict[str, bool]) -> str:
         require_guaranteed(spend)
-        identifier = uuid.uuid4().hex
+        identifier, spend = uuid.uuid4().hex, self._priced(spend)
         try:
             self._set_aside(spend, identifier, more)
         except LedgerUnavailableError:
             if self._address.is_file or not self._stands(identifier):
                 raise
         return identifier
+
+    def _priced(self, spend: PrivacySpend) -> PrivacySpend:
+        """Return the spend as it is kept: under the rule "profile" with the Gaussian that it is counted as.
+
+        So the same sum follows from the trail at any time, in any version. It takes seconds, and nobody waits
+        for the ledger meanwhile.
+        """
+        if spend.event is None or all(b.rule != "profile" for b, _ in self.budgets().values()):
+            return spend
+        from privopt.mechanisms.privacy.profiles import with_gaussian
+
+        return with_gaussian(spend)
 
     def _set_aside(self, spend: PrivacySpend, identifier: str, more: dict[str, bool]) -> None:
         with self._store.booking() as book:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -106,6 +107,10 @@ def test_the_page_says_how_both_are_joined() -> None:
         assert "Add up the points of the card" in text
         assert f"{card.unit:.4g}" in text
         assert "cook" in text
+    assert "Date of birth" in additive_page(card)
+    column = replace(card.card.columns[0], title="late_payments")
+    named = replace(card, card=replace(card.card, columns=(column,)))
+    assert "late_<wbr>payments" in additive_page(named)
     assert card.to_dict()["kind"] == "card and tree"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from privopt.mechanisms import PrivateLinearRegression, PrivateLogisticRegressio
 from privopt.mechanisms.convex.sufficient_statistics import _SQUARE_WEIGHT, SufficientStatistics, moments
 from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.mechanisms.estimators.sample_weight import bounded_weights
+from privopt.mechanisms.privacy.ledger import Ledger
 from privopt.mechanisms.registry import RISK_MECHANISMS
 from privopt.oracles.limits import Limits
 from privopt.problems import InvalidInputError, Numeric, Schema
@@ -175,3 +177,11 @@ def test_a_long_table_with_weights_is_not_counted() -> None:
     )
     model.fit(table, y, (y == table["a"]).astype(float))
     assert model.score(table, table["a"]) == 1
+
+
+def test_types_of_weights_are_refused_before_the_booking(tmp_path: Path) -> None:
+    ledger, (X, y, _) = Ledger.create(tmp_path / "ledger", 100.0, 0.1), task(100)
+    for weights in (np.full(100, "1"), np.full(100, 1j), pd.Series(["1"] * 100, dtype="string")):
+        with pytest.raises(InvalidInputError, match="sample_weight is of type"):
+            models(ledger=ledger)[0]().fit(X, y, weights)
+    assert not list(ledger.entries())

@@ -22,7 +22,7 @@ from privopt.mechanisms import (
     evaluate,
 )
 from privopt.mechanisms.errors import BudgetExceededError
-from privopt.mechanisms.evaluation.comparison import ClassComparison, RegressionComparison
+from privopt.mechanisms.evaluation.comparison import ClassComparison, Comparison, RegressionComparison
 from privopt.mechanisms.evaluation.leaves import LeafPlan
 from privopt.mechanisms.evaluation.paired_residuals import PairedResidualPlan
 from privopt.mechanisms.privacy.ledger import Ledger
@@ -203,9 +203,46 @@ def test_models_of_different_widths_are_refused_before_the_booking(tmp_path: Pat
     ledger, (X, y) = Ledger.create(tmp_path / "ledger", 1.0), records(50)
     for pair in ((X, X[:, :2]), (X[:, :2], X)):
         models = [LogisticRegression().fit(table, y) for table in pair]
-        with pytest.raises(InvalidInputError, match="different numbers of features"):
+        with pytest.raises(InvalidInputError, match="fitted to 2"):
             compare(models[0], models[1], X, y, ledger=ledger)
     assert not list(ledger.entries())
+
+
+def test_names_and_types_that_no_record_can_mend_are_refused_before_the_booking(tmp_path: Path) -> None:
+    ledger, (X, y) = Ledger.create(tmp_path / "ledger", 1.0), records(60)
+    frame = pd.DataFrame(X, columns=["a", "b", "c"])
+    one = LogisticRegression().fit(frame, y)
+    others = {
+        "column 'd'": LogisticRegression().fit(frame.rename(columns={"c": "d"}), y),
+        "another order": LogisticRegression().fit(frame[["c", "b", "a"]], y),
+    }
+    owned = frame.assign(who=np.arange(60))
+    for (match, other), (table, who) in zip(
+        others.items(), ((owned, "who"), (dict(frame), None)), strict=True
+    ):
+        with pytest.raises(InvalidInputError, match=match):
+            compare(one, other, table, y, person=who, ledger=ledger)
+        with pytest.raises(InvalidInputError, match=match):
+            evaluate(other, frame, y, ledger=ledger)
+    line, complex_labels = LinearRegression().fit(X, X[:, 0]), X[:, 0] * 1j
+    for labels in (y, complex_labels, pd.Series(y, dtype="string")):
+        with pytest.raises(InvalidInputError, match="real numbers"):
+            compare(line, line, X, labels, label_range=RANGE, ledger=ledger)
+    assert not list(ledger.entries())
+    assert compare(one, one, owned, y, person="who").metrics
+
+
+def test_a_saved_comparison_is_read_back() -> None:
+    (X, y), (a, b) = records(300), classifiers()
+    (Z, numbers_), (c, d) = numbers(300), regressions()
+    for found in (compare(a, b, X, y), compare(c, d, Z, numbers_, label_range=RANGE, target="table")):
+        saved = json.loads(json.dumps(found.to_dict(), allow_nan=False))
+        read = Comparison.from_dict(saved)
+        assert type(read) is type(found)
+        assert (read.metrics, read.spend, read.to_dict()) == (found.metrics, found.spend, saved)
+        for field in ("target", "confidence"):
+            with pytest.raises(InvalidInputError):
+                Comparison.from_dict({**saved, field: 2})
 
 
 def test_the_spend_is_booked_once_and_before_records_are_read(tmp_path: Path) -> None:

@@ -488,7 +488,7 @@ def test_what_cannot_be_evaluated_is_refused() -> None:
     with pytest.raises(InvalidInputError, match=f"has {features.shape[1] - 1} features, .* fitted to"):
         evaluate(two, features[:, 1:], y)
     numbers = PrivateLinearRegression(5.0, schema=SCHEMA, label_range=(0, 1), insecure_seed=0)
-    with pytest.raises(InvalidInputError, match="regression needs numbers"):
+    with pytest.raises(InvalidInputError, match="real numbers are needed"):
         evaluate(numbers.fit(X, np.zeros(300)), X, y)
     with pytest.raises(InvalidInputError, match="label_range is for regressions"):
         evaluate(model, X, y, label_range=(0, 1))

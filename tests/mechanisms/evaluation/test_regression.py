@@ -266,7 +266,7 @@ def test_what_is_no_regression_is_refused_with_what_to_do() -> None:
         evaluate(model, X, y)
     with pytest.raises(InvalidInputError, match="low < high"):
         evaluate(model, X, y, label_range=(2, 1))
-    with pytest.raises(InvalidInputError, match="labels that are not numbers"):
+    with pytest.raises(InvalidInputError, match="real numbers are needed"):
         evaluate(model, X, np.where(y > 0, "up", "down"), label_range=RANGE)
     with pytest.raises(InvalidInputError, match="gave scores of shape"):
         evaluate(LinearRegression().fit(X, np.column_stack([y, y])), X, y, label_range=RANGE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
@@ -18,6 +19,7 @@ from privopt.mechanisms.privacy.parameters import (
     largest_below,
     smallest,
     smallest_below,
+    smallest_count,
 )
 from privopt.mechanisms.privacy.spend import PrivacySpend
 
@@ -147,3 +149,16 @@ def test_smooth_values_are_asked_for_seldom() -> None:
     assert len(asked) <= 12
     with pytest.raises(PrivacyParameterError, match="no noise level"):
         smallest_below(lambda _: 2.0, 1.0)
+
+
+def test_a_smallest_count_is_found_in_few_steps_however_small_it_is() -> None:
+    for least, most in itertools.product((2, 3, 4, 5, 17, 1000), (1000, 10**9)):
+        tried: list[int] = []
+
+        def enough(n: int, least: int = least, tried: list[int] = tried) -> bool:
+            assert len(tried) < 60, "no end"
+            tried.append(n)
+            return n >= least
+
+        assert smallest_count(enough, most) == least
+        assert min(tried) >= 2

@@ -1,22 +1,31 @@
 """Composition of sampled releases by their losses: against independent accounts, never above other rules."""
 
 import functools
+import itertools
 import json
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from privopt.mechanisms import PrivateLogisticRegression
-from privopt.mechanisms.errors import PrivacyParameterError
+from privopt.mechanisms.errors import BudgetExceededError, PrivacyParameterError
 from privopt.mechanisms.estimators.booked_estimator import never_read, spend_of_fit
 from privopt.mechanisms.estimators.booking import Unread
-from privopt.mechanisms.privacy.accounting import gaussian_epsilon
-from privopt.mechanisms.privacy.budget import compose
+from privopt.mechanisms.privacy import profiles
+from privopt.mechanisms.privacy.accounting import gaussian_delta, gaussian_epsilon, gaussian_mu, pure_to_gdp
+from privopt.mechanisms.privacy.budget import Budget, compose
 from privopt.mechanisms.privacy.events import SampledGaussian
 from privopt.mechanisms.privacy.ledger import Ledger, verify
+from privopt.mechanisms.privacy.profiles import with_gaussian
 from privopt.mechanisms.privacy.spend import PrivacySpend
-from tests.mechanisms.privacy.composition import GaussianSteps, PureSteps, composed_epsilon
+from tests.mechanisms.privacy.composition import (
+    GaussianSteps,
+    PureSteps,
+    _loss_distribution,
+    composed_epsilon,
+)
 
 Z, Q, STEPS, DELTA = 4.0, 0.05, 100, 1e-6
 
@@ -128,3 +137,71 @@ def test_fits_on_sampled_batches_keep_what_ran(mechanism):
     spend = spend_of_fit(model, Unread(1000, never_read, 3))
     assert spend.event is not None
     assert 0.98 < compose([spend], 1e-5).epsilon <= 1.0
+
+
+# Few steps on small samples have a loss with heavier tails than a Gaussian's.
+HEAVY = SampledGaussian(0.1157, 1e-5, 1.5, 0.01, 5)
+PLANS = [SampledGaussian(1.0, 1e-6, 3.784, 0.02, 500, distance=1e-16), HEAVY]
+
+
+@pytest.mark.parametrize("event", PLANS, ids=["many steps", "few steps"])
+def test_the_gaussian_of_a_sampled_release_is_above_its_profile(event):
+    """Against an independent account at many epsilons, beyond that of the plan too."""
+    found = with_gaussian(PrivacySpend.approximate(event.epsilon, event.delta, "dp-sgd", event=event)).event
+    once = _loss_distribution(GaussianSteps(event.z / 2, event.q), 12 * event.epsilon, event.epsilon / 2000)
+    with np.errstate(over="ignore"):
+        law = once.self_compose(event.steps)
+    assert 0 < found.disclosed < event.delta / 100
+    for epsilon in np.linspace(0.01, 5.0, 60) * event.epsilon:
+        above = found.disclosed + (1 - found.disclosed) * gaussian_delta(found.mu, epsilon)
+        assert law.get_delta_for_epsilon(epsilon) <= above * (1 + 1e-6) + 1e-13
+    at_the_pair = gaussian_mu(event.epsilon, event.delta)
+    assert at_the_pair <= found.mu < (1.5 if event is HEAVY else 1.01) * at_the_pair
+
+
+@pytest.mark.parametrize("event", [replace(HEAVY, distance=1e-6), SampledGaussian(30.0, 1e-6, 0.4, 0.5, 20)])
+def test_where_no_gaussian_is_known_the_pair_is_all_that_counts(event):
+    """The grid's noise is too far from Gaussian, or epsilon is too large to compute the profile."""
+    found = with_gaussian(PrivacySpend.approximate(event.epsilon, event.delta, "dp-sgd", event=event)).event
+    assert (found.mu, found.disclosed) == (pure_to_gdp(event.epsilon), event.delta)
+
+
+def test_a_budget_by_profile_is_above_the_losses_composed_and_far_below_their_sum():
+    budget, runs = Budget(3.0, 1e-5, "profile"), 5
+    spends = [sampled()] * runs + [PrivacySpend.gdp(0.2, 1e-6, "dp-gd"), PrivacySpend.pure(0.05, "m")]
+    found = budget.total(spends)
+    exact = composed_epsilon([steps(runs), GaussianSteps(1 / 0.2), PureSteps(0.05)], found.delta)
+    assert exact <= found.epsilon <= 1.1 * exact
+    assert found.epsilon < 0.6 * sum(s.epsilon for s in spends)
+    cost = [budget.cost(*spends[:k]) for k in range(len(spends) + 1)]
+    for before, after in itertools.pairwise(cost):  # no release makes room for another
+        assert after.strength > before.strength
+        assert after.delta >= before.delta
+    assert float(cost[runs].delta) == pytest.approx(runs * DELTA / 1024)
+    pair = PrivacySpend.approximate(0.2, 2e-6, "opdisc")
+    assert budget.affords([pair] * 2)
+    assert not budget.affords([pair] * 3)  # half of delta is for the conversion
+
+
+def test_what_a_budget_by_profile_books_is_read_back_to_the_same_sum(tmp_path):
+    place = tmp_path / "ledger.db"
+    ledger, by_sum = (
+        Ledger.create(f"{place}#{rule}", 3 * sampled().epsilon, 3e-6, rule=rule)
+        for rule in ("profile", "basic")
+    )
+    for book in (ledger, by_sum):
+        while book.affords(sampled()):
+            book.commit(book.reserve(sampled()))
+    booked = [entry.spend for entry in ledger.entries()]
+    assert len(booked) > 2 * len(by_sum.entries()) == 6
+    assert booked[0].event.mu == with_gaussian(sampled()).event.mu
+    assert by_sum.entries()[0].spend == sampled()
+    profiles._gaussian_above.cache_clear()
+    with pytest.MonkeyPatch.context() as patched:  # another version may find another Gaussian
+        patched.setattr(profiles, "_gaussian_above", None)
+        assert verify(f"{place}") == []
+        assert ledger.total() == ledger.budget.total(booked)
+    assert ledger.total().epsilon <= 3 * sampled().epsilon
+    with pytest.raises(BudgetExceededError):
+        ledger.reserve(sampled())
+    assert len(ledger.entries()) == len(booked)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numba
 import numpy as np
 import pytest
 from scipy import sparse
@@ -12,6 +13,7 @@ from scipy import sparse
 from privopt.mechanisms import PrivateLogisticRegression
 from privopt.mechanisms.estimators.prepared import outline_of_part, risk_facts, risk_of
 from privopt.mechanisms.nonconvex.spider import difference_sensitivity
+from privopt.problems.convex import passes
 from privopt.problems.convex.losses import HuberLoss, LogisticLoss
 from privopt.problems.convex.partitioned import PartitionedRisk, PartRisk
 from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts
@@ -46,6 +48,33 @@ def test_sums_over_parts_are_those_of_the_whole(rows: int, loss: Any) -> None:
     close = {"rtol": 0, "atol": 4 * whole.facts.rounding * whole.facts.gradient_bound * len(y)}
     for name, at in (("gradient", (w,)), ("hessian", (w,)), ("hessian_vector", (w, v))):
         np.testing.assert_allclose(getattr(parts, name)(*at), getattr(whole, name)(*at), **close)
+
+
+@pytest.mark.parametrize("constant", [0.0, 1.0])
+def test_kernels_of_dense_parts_are_compiled_before_the_first_pass(
+    constant: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For the very types that a pass over a mapped file has: it compiles none of them itself."""
+    asked: set[tuple[Any, ...]] = set()
+    for name in ("_predict_each", "_add_dense"):
+        kernel = getattr(passes, name)
+
+        def noted(*given: Any, kernel: Any = kernel) -> Any:
+            asked.add((kernel, *map(numba.typeof, given)))
+            return kernel(*given)
+
+        monkeypatch.setattr(passes, name, noted)
+    X, y = records(d=3)
+    np.save(tmp_path / "rows.npy", X[:, 1:] if constant else X)
+    facts = RiskFacts(len(y), 3, LogisticLoss(), constant=constant)
+    blocks = Blocks((np.load(tmp_path / "rows.npy", mmap_mode="r"), y), 40)
+    risk = PartitionedRisk(blocks.made(lambda part: PartRisk(*part, facts, 1.0)), facts)
+    risk.compile()
+    compiled = set(asked)
+    asked.clear()
+    risk.gradient(np.zeros(3))
+    assert len(asked) == 2
+    assert asked <= compiled
 
 
 @pytest.mark.parametrize("rows", [1, 3, 100])
