@@ -135,16 +135,16 @@ class SelectionNoise:
     Attributes:
         sensitivity: the largest change of <s, grad F>, for any vertex s, when one record is replaced.
         step_epsilon: each selection has a privacy loss of range at most this, hence epsilon^2/8-zCDP.
-        arithmetic: the part of ``step_epsilon`` that covers the floating-point error of the law of a draw.
+        float_epsilon: the part of ``step_epsilon`` that covers the floating-point error of the law of a draw.
     """
 
     sensitivity: float
     step_epsilon: float
-    arithmetic: float = 0.0
+    float_epsilon: float = 0.0
 
     @property
     def scale(self) -> float:
-        return 2 * self.sensitivity / (self.step_epsilon - self.arithmetic)
+        return 2 * self.sensitivity / (self.step_epsilon - self.float_epsilon)
 
     def choose(self, scores: Vector, source: NoiseSource) -> int:
         """Return the index of the largest noisy score."""
@@ -163,7 +163,7 @@ def selection_steps(
 
     If the log probabilities of a draw are off by at most a, its range grows by at most 4 a. The part of a
     that is proportional to log weights is a part of the sensitivity: 24 2^-53 of each (``selection_error``)
-    is 48 2^-53 of the largest score. The rest is ``SelectionNoise.arithmetic``.
+    is 48 2^-53 of the largest score. The rest is ``SelectionNoise.float_epsilon``.
 
     Raises:
         PrivacyParameterError: a parameter outside its range, or draws in doubles that are too coarse for it.
