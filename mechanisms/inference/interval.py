@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -111,7 +111,7 @@ class Summary:
             "about": self.about,
         }
 
-    def _table(self) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    def _table(self) -> tuple[tuple[str, ...], Sequence[tuple[str, ...]]]:
         """Return the header and the rows that are printed."""
         header = ("coefficient", "estimate", f"{100 * self.confidence:.4g}% interval", "noise")
         rows = [(i.name, f"{i.estimate:.4g}", _between(i), f"{i.noise_share:.0%}") for i in self.intervals]
