@@ -2,8 +2,9 @@
 
     python -m privopt.experiments.card_constraints [--output FOLDER] [--splits N]
 
-Adult, scikit-learn's breast cancer, and the three tables of ``problems.datasets.uci``, half of the records
-for training and half for the AUC. Lines are kept in ``card-constraints.csv``: the same command resumes an
+Adult, Covertype (Lodgepole Pine or not), the three tables of ``problems.datasets.uci``, and of scikit-learn
+breast cancer, diabetes (progression above its median) and digits (odd or even); half of the records for
+training and half for the AUC. Lines are kept in ``card-constraints.csv``: the same command resumes an
 interrupted run, and then writes the table ``card-constraints.md``. Neighbours: replace-one, n public; delta =
 1/n^2.
 """
@@ -11,7 +12,7 @@ interrupted run, and then writes the table ``card-constraints.md``. Neighbours: 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -21,7 +22,7 @@ import pandas as pd
 import typer
 from numpy.typing import NDArray
 from rich.console import Console
-from sklearn.datasets import load_breast_cancer
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits
 from sklearn.metrics import roc_auc_score
 
 from privopt.experiments.scorecards import declared
@@ -30,6 +31,7 @@ from privopt.experiments.workbench.resumable import Kept
 from privopt.experiments.workbench.study import Study
 from privopt.mechanisms import PrivateHalfspaceClassifier
 from privopt.problems.datasets.adult import ADULT_TARGET, adult_schema, load_adult
+from privopt.problems.datasets.covertype import COVERTYPE_CLASSES, COVERTYPE_COLUMNS, load_covertype
 from privopt.problems.datasets.uci import load_credit, load_marketing, load_mushrooms
 from privopt.problems.programs.constraints import quoted
 from privopt.problems.tables.schema import Schema
@@ -43,7 +45,8 @@ _SHIPPED = {
     "marketing": (load_marketing, "y", "yes"),
     "mushrooms": (load_mushrooms, "class", "poisonous"),
 }
-TABLES = ("breast cancer", "credit", "mushrooms", "marketing", "adult")
+TABLES = ("breast cancer", "diabetes", "digits", "credit", "mushrooms", "marketing", "adult", "covertype")
+_PINE = COVERTYPE_CLASSES.index("Lodgepole Pine") + 1
 _NO_NUMBERS = ("mushrooms",)  # no column has an order
 KINDS = (
     NONE,
@@ -77,6 +80,36 @@ class Line:
     seconds: float
 
 
+def _covertype() -> tuple[pd.DataFrame, Any]:
+    """Return its ten quantities and two categories, in place of indicators of those."""
+    values, classes = load_covertype(np.float32)
+    frame = pd.DataFrame(values, columns=list(COVERTYPE_COLUMNS))
+    for kind in ("Wilderness_Area", "Soil_Type"):
+        indicators = frame.filter(regex=f"^{kind}_")
+        frame = frame.drop(columns=indicators.columns).assign(**{kind: indicators.to_numpy().argmax(axis=1)})
+        frame[kind] = frame[kind].astype(str)
+    return frame, classes == _PINE
+
+
+def _diabetes() -> tuple[pd.DataFrame, Any]:
+    frame, progression = load_diabetes(return_X_y=True, as_frame=True, scaled=False)
+    return frame, progression > progression.median()
+
+
+def _digits() -> tuple[pd.DataFrame, Any]:
+    """Return the pixels that are not the same in all pictures."""
+    frame, digit = load_digits(return_X_y=True, as_frame=True)
+    return frame.loc[:, frame.nunique() > 1], digit % 2
+
+
+_OTHERS: dict[str, Callable[[], tuple[pd.DataFrame, Any]]] = {
+    "breast cancer": lambda: load_breast_cancer(return_X_y=True, as_frame=True),
+    "covertype": _covertype,
+    "diabetes": _diabetes,
+    "digits": _digits,
+}
+
+
 def load(name: str) -> Table:
     """Return records, labels 0 and 1, and a schema of a public table."""
     if name == "adult":
@@ -88,8 +121,8 @@ def load(name: str) -> Table:
         table = read()
         frame = table.drop(columns=[target])
         return frame, np.asarray(table[target] == positive, dtype=np.int64), declared(frame)
-    frame, benign = load_breast_cancer(return_X_y=True, as_frame=True)
-    return frame, np.asarray(benign, dtype=np.int64), declared(frame)
+    frame, labels = _OTHERS[name]()
+    return frame, np.asarray(labels, dtype=np.int64), declared(frame)
 
 
 def constraints(kind: str, table: Table) -> list[str]:

@@ -8,6 +8,7 @@ same on every machine. Neighbours: replace-one, number of records public.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -413,6 +414,135 @@ def a_scale_that_is_never_zero() -> Demonstration:
     return Demonstration(14, "a smooth scale that is never 0", columns, tuple(rows))
 
 
+def a_class_with_one_member() -> Demonstration:
+    """Subsets drawn by the number of their mistakes: true losses on neighbours, by enumeration."""
+    columns = (
+        "n",
+        "R(S) moves by at most",
+        "its largest move here",
+        "of the least R of a class",
+        "claimed",
+        "uniform in the class: epsilon at least",
+        "best of the class: delta at least, any epsilon",
+    )
+    rows = []
+    for n in (104, 400, 1600):
+        losses = [subset_losses(*table) for table in tables_whose_optimum_moves(n)]
+        scores = [class_scores(own) for own in losses]
+        laws = [_gibbs(own) for own in scores]
+        moves = [f"{np.max(np.abs(pair[0] - pair[1])):.2f}" for pair in (losses, scores)]
+        epsilon = float(np.max(np.abs(np.log(laws[0] / laws[1]))))
+        first, second = (drawn_by_class(subset_losses(*t)) for t in tables_whose_runner_up_moves(n))
+        delta = float(np.sum(first[second == 0]))
+        bound = _subset_bound(2)
+        rows.append((f"{n:,}", f"{bound:.2f}", *moves, "1", f"{epsilon:.2f}", f"{delta:.3f}"))
+    return Demonstration(15, "a class with one member", columns, tuple(rows))
+
+
+# A bound on |b|_2, and on |x_j| and |y|: defaults of the code that the next entries are about.
+_BALL, _CUT = 1.1, 1.0
+# Subsets of two of four columns, in order.
+PAIRS = tuple(itertools.combinations(range(4), 2))
+
+
+def _subset_bound(s: int) -> float:
+    """Return the largest loss of a record: how much replacing one can move R(S), |S| = s."""
+    return float((_CUT + _CUT * _BALL * math.sqrt(s)) ** 2)
+
+
+def tables_whose_optimum_moves(n: int) -> list[tuple[Floats, Floats]]:
+    """Return neighbours of signs on which y = .45 (x0 + x1), or .45 (x0 + x2); n is a multiple of 8."""
+    t = np.arange(n)
+    x0, x1, x3 = (1.0 - 2.0 * (t >> k & 1) for k in range(3))
+    x2 = x1.copy()
+    x2[0] = -x1[0]
+    y = 0.45 * (x0 + x1)
+    other = y.copy()
+    other[0] = 0.45 * (x0[0] + x2[0])
+    X = np.column_stack([x0, x1, x2, x3])
+    return [(X, y), (X, other)]
+
+
+def tables_whose_runner_up_moves(n: int) -> list[tuple[Floats, Floats]]:
+    """Return neighbours of signs on which x2 and x3 copy x1 but for one record, and either for another."""
+    t = np.arange(n)
+    x0, x1 = (1.0 - 2.0 * (t >> k & 1) for k in range(2))
+    found = []
+    for other in (3, 2):
+        X = np.column_stack([x0, x1, x1, x1])
+        X[1, 2:] *= -1
+        X[0, other] *= -1
+        found.append((X, 0.45 * (x0 + x1)))
+    return found
+
+
+def subset_losses(X: Floats, y: Floats) -> Floats:
+    """Return R(S) for every pair of columns; its weights are those of least squares, inside the ball."""
+    found = []
+    for pair in PAIRS:
+        weights = np.linalg.lstsq(X[:, pair], y, rcond=None)[0]
+        assert np.linalg.norm(weights) <= _BALL
+        found.append(float(np.sum((y - X[:, pair] @ weights) ** 2)))
+    return np.array(found)
+
+
+def _mistakes(losses: Floats) -> NDArray[np.int64]:
+    """Return how many columns of the optimum each pair lacks."""
+    best = set(PAIRS[int(np.argmin(losses))])
+    return np.array([len(best - set(pair)) for pair in PAIRS])
+
+
+def class_scores(losses: Floats) -> Floats:
+    """Return for each pair the least loss of those with as many mistakes."""
+    mistakes = _mistakes(losses)
+    return np.array([losses[mistakes == k].min() for k in mistakes])
+
+
+def _gibbs(losses: Floats) -> Floats:
+    """Return the law of the exponential mechanism at epsilon = 1."""
+    weights = np.exp(-(losses - losses.min()) / (2 * _subset_bound(2)))
+    return np.asarray(weights / math.fsum(weights))
+
+
+def drawn_by_class(losses: Floats) -> Floats:
+    """Return the law of the code: a class by the sum of its scores, and always its best member."""
+    mistakes, law, found = _mistakes(losses), _gibbs(class_scores(losses)), np.zeros(len(PAIRS))
+    for k in np.unique(mistakes):
+        members = np.flatnonzero(mistakes == k)
+        found[members[np.argmin(losses[members])]] = math.fsum(law[members])
+    return found
+
+
+def a_loss_for_all_the_rest() -> Demonstration:
+    """Probability of the informative columns: drawn exactly, and with one loss for all but the R best."""
+    columns = ("p", "s", "n", "R", "exact", "R best")
+    rows = []
+    for p, n in ((30, 2048), (30, 4096), (100, 4096), (100, 8192), (1000, 4096), (1000, 8192)):
+        most = (p - 5) * 5 + 2
+        exact, best = found_among_signs(p, 5, n, most)
+        rows.append((f"{p:,}", "5", f"{n:,}", f"{most:,}", f"{exact:.3f}", f"{best:.3f}"))
+    return Demonstration(16, "one loss for all the rest", columns, tuple(rows))
+
+
+def found_among_signs(p: int, s: int, n: int, most: int) -> tuple[float, float]:
+    """Return the probability of the informative columns at epsilon = 1, exactly and by the ``most`` best.
+
+    Columns are orthogonal signs (of a Hadamard matrix, say) and y is .2 times the sum of s of them, so that a
+    subset that lacks k has R = .04 n k: subsets are counted by k.
+    """
+    rate = 0.04 * n / (2 * _subset_bound(s))
+    counts = [math.comb(s, k) * math.comb(p - s, k) for k in range(s + 1)]
+    exact = math.fsum(count * math.exp(-rate * k) for k, count in enumerate(counts))
+    left, last, total = most, 0, 0.0
+    for k, count in enumerate(counts):
+        taken = min(left, count)
+        left -= taken
+        last = k if taken else last
+        total += taken * math.exp(-rate * k)
+    rest = (math.comb(p, s) - most) * math.exp(-rate * last)
+    return 1 / exact, 1 / (total + rest)
+
+
 def _excess(m: int, p: float, delta: float) -> float:
     """Return the excess of the mean of m coins over p that has probability at most delta, by Chernoff."""
 
@@ -438,6 +568,8 @@ DEMONSTRATIONS: Sequence[Callable[[], Demonstration]] = (
     a_sensitivity_of_a_noisy_size,
     a_trim_that_does_not_grow,
     a_scale_that_is_never_zero,
+    a_class_with_one_member,
+    a_loss_for_all_the_rest,
 )
 
 

@@ -13,7 +13,7 @@ from typing import ClassVar, Protocol, TypeVar
 from privopt.oracles.certificate import Status
 from privopt.oracles.errors import UnfinishedBuildError
 from privopt.problems.arguments import check_real, check_type
-from privopt.problems.discrete.problem import DiscreteProblem
+from privopt.problems.discrete.lattice import IntegerLattice
 from privopt.problems.errors import InvalidInputError
 
 Made = TypeVar("Made")
@@ -158,20 +158,21 @@ def awaited(work: Callable[[], Made], stopped: Callable[[], bool]) -> Future[Mad
     return future
 
 
-def too_many_points(problem: DiscreteProblem, max_candidates: int, max_work: float) -> list[str]:
+def too_many_points(lattice: IntegerLattice, rows: int, max_candidates: int, max_work: float) -> list[str]:
     """Reasons why a lattice is too large to enumerate; empty if it is not.
 
     Args:
-        problem: the problem with its lattice and records.
+        lattice: the lattice.
+        rows: the number of distinct rows of the problem, or a bound on it.
         max_candidates: the largest size of the box.
         max_work: the largest product of candidates and records.
     """
-    box = min(problem.lattice.box_size, 10**290)  # a double, for messages
+    box = min(lattice.box_size, 10**290)  # a double, for messages
     reasons = []
     if box > max_candidates:
         reasons.append(f"{box:.3g} candidates, more than {max_candidates}")
-    if box * problem.n_rows > max_work:
-        reasons.append(f"{box * problem.n_rows:.3g} candidate-record pairs, more than {max_work:.3g}")
+    if box * rows > max_work:
+        reasons.append(f"{box * rows:.3g} candidate-record pairs, more than {max_work:.3g}")
     return reasons
 
 
@@ -181,8 +182,11 @@ class _Capable(Protocol):
     takes_constraints: ClassVar[bool]
 
 
-def unconstrained(oracle: _Capable, problem: DiscreteProblem, capable: str) -> list[str]:
+def unconstrained(oracle: _Capable, lattice: IntegerLattice, capable: str) -> list[str]:
     """Refuse a constrained lattice if an oracle knows only its box; ``capable`` names others that take it."""
-    if not problem.lattice.constrained or oracle.takes_constraints:
+    if not lattice.constrained or oracle.takes_constraints:
         return []
-    return [f"it knows no constraints on points: to do, an oracle that takes them ({capable})"]
+    return [
+        f"it knows no constraints on points. To do: another oracle ({capable}); in your own, "
+        "takes_constraints = True if it keeps to lattice.batches()"
+    ]

@@ -247,8 +247,11 @@ PROGRAMS: Mapping[str, Entry] = _table(
     ("cpsat", "programs.cpsat:CpSatPrograms", "OR-tools' CP-SAT (privopt[cpsat])", "", _CHECKED),
     ("scip", "programs.scip:ScipPrograms", "SCIP, spoken to directly (privopt[scip])", "", _CHECKED),
     ("pulp-cbc", _PULP_PROGRAMS, "CBC; ships with PuLP", "", _CHECKED, ("PULP_CBC_CMD",)),
+    ("pulp-scip", _PULP_PROGRAMS, "SCIP through PuLP", "", _CHECKED, ("SCIP_PY",)),
     ("pulp-gurobi", _PULP_PROGRAMS, "Gurobi, commercial", "", _CHECKED, ("GUROBI",)),
     ("pulp-cplex", _PULP_PROGRAMS, "CPLEX, commercial", "", _CHECKED, ("CPLEX_PY",)),
+    ("pulp-copt", _PULP_PROGRAMS, "COPT, commercial", "", _CHECKED, ("COPT",)),
+    ("pulp-xpress", _PULP_PROGRAMS, "Xpress, commercial", "", _CHECKED, ("XPRESS_PY",)),
     ("enumerate", "programs.enumerate:EnumeratedPrograms", "tiny cards", "100,000 cards", _CHECKED),
 )
 
@@ -264,6 +267,20 @@ SUBSETS: Mapping[str, Entry] = _table(
         "",
         _CHECKED,
     ),
-    ("highs", f"{_SUBSETS}.highs:HighsSubsets", "outer approximation over HiGHS", "", _CHECKED),
+    *(
+        (name, "select:subsets_over", f"outer approximation over {what}", "", _CHECKED, (name,))
+        for name, what in (
+            ("highs", "HiGHS"),
+            ("cpsat", "OR-tools' CP-SAT (privopt[cpsat])"),
+            ("scip", "SCIP (privopt[scip])"),
+            ("pulp-highs", "HiGHS through PuLP"),
+            ("pulp-cbc", "CBC; ships with PuLP"),
+            ("pulp-scip", "SCIP through PuLP"),
+            ("pulp-gurobi", "Gurobi, commercial"),
+            ("pulp-cplex", "CPLEX, commercial"),
+            ("pulp-copt", "COPT, commercial"),
+            ("pulp-xpress", "Xpress, commercial"),
+        )
+    ),
     ("enumerate", f"{_SUBSETS}.enumerate:EnumeratedSubsets", "few subsets", "20,000 subsets", _CHECKED),
 )

@@ -8,20 +8,32 @@ from functools import partial
 from importlib.metadata import EntryPoint
 from typing import Any, ClassVar, TypeVar, cast
 
+from privopt.oracles.cells.regions import CellModel
+from privopt.oracles.certificate import Status
 from privopt.oracles.draw.interface import GibbsOracle, Law, PreparedGibbs, Sampler
-from privopt.oracles.errors import MissingSolverError, UnknownOracleError, UnsupportedProblemError
+from privopt.oracles.errors import (
+    MissingSolverError,
+    UnfinishedDrawError,
+    UnknownOracleError,
+    UnsupportedProblemError,
+)
+from privopt.oracles.limits import Watch
 from privopt.oracles.minimize.interface import DiscreteOracle, PreparedOracle, Solver
 from privopt.oracles.programs.interface import ProgramOracle
+from privopt.oracles.programs.mip import MipProgramOracle
 from privopt.oracles.programs.subsets.interface import SubsetOracle
-from privopt.oracles.registry import GIBBS, MINIMIZERS, PROGRAMS, SUBSETS, Entry
+from privopt.oracles.registry import GIBBS, MINIMIZERS, PROGRAMS, SUBSETS, Entry, Kind
 from privopt.oracles.task import Task
 from privopt.oracles.vetting import outside_code, standing
 from privopt.problems.arguments import check_type
+from privopt.problems.discrete.halfspace import ZeroOneHalfspace
+from privopt.problems.discrete.lattice import IntegerLattice
+from privopt.problems.discrete.objective import Perturbation
 from privopt.problems.discrete.problem import DiscreteProblem, check_question
 from privopt.problems.errors import did_you_mean
 from privopt.problems.plugins import loaded, offered, provider
 
-Kind = TypeVar("Kind")
+OracleT = TypeVar("OracleT")
 
 
 @dataclass(frozen=True)
@@ -30,7 +42,7 @@ class Available:
 
     Attributes:
         name: the name that ``minimizer``, ``gibbs_oracle``, ``program_oracle`` or ``subset_oracle`` takes.
-        kind: "minimises", "draws", "nearest cards" or "best subsets".
+        kind: what it answers.
         installed: True if it can be made in this installation.
         remedy: how to install it otherwise.
         summary: its purpose.
@@ -40,7 +52,7 @@ class Available:
     """
 
     name: str
-    kind: str
+    kind: Kind
     installed: bool
     remedy: str
     summary: str
@@ -137,6 +149,17 @@ def subset_oracles() -> dict[str, Callable[[], SubsetOracle]]:
     return _known(SUBSETS, "privopt.subsets", SubsetOracle)  # type: ignore[type-abstract]
 
 
+def subsets_over(solver: str) -> SubsetOracle:
+    """Outer approximation over the MIP solver of card programs of that name.
+
+    Raises:
+        MissingSolverError: it is not installed.
+    """
+    from privopt.oracles.programs.subsets.outer_approximation import OuterApproximation
+
+    return OuterApproximation(cast(MipProgramOracle, program_oracle(solver)))
+
+
 def default_programs() -> ProgramOracle:
     """HiGHS through PuLP; where it cannot be loaded beside another library, in a process of its own."""
     from privopt.oracles.programs.highs import HighsPrograms
@@ -148,12 +171,12 @@ def default_programs() -> ProgramOracle:
         return HighsPrograms()
 
 
-def _known(ours: Mapping[str, Entry], group: str, kind: type[Kind]) -> dict[str, Callable[[], Kind]]:
-    made: dict[str, Callable[[], Kind]] = {name: entry.make for name, entry in ours.items()}
+def _known(ours: Mapping[str, Entry], group: str, kind: type[OracleT]) -> dict[str, Callable[[], OracleT]]:
+    made: dict[str, Callable[[], OracleT]] = {name: entry.make for name, entry in ours.items()}
     return made | {name: partial(_offered, entry, kind) for name, entry in offered(group, ours).items()}
 
 
-def _offered(entry: EntryPoint, kind: type[Kind]) -> Kind:
+def _offered(entry: EntryPoint, kind: type[OracleT]) -> OracleT:
     """Make an oracle from an entry point of another package.
 
     Raises:
@@ -169,7 +192,7 @@ def _offered(entry: EntryPoint, kind: type[Kind]) -> Kind:
     return made
 
 
-def _named(name: str, known: Mapping[str, Callable[[], Kind]], what: str) -> Kind:
+def _named(name: str, known: Mapping[str, Callable[[], OracleT]], what: str) -> OracleT:
     if name not in known:
         raise UnknownOracleError(
             f"unknown {what} {name!r}{did_you_mean(name, known)}; there are {', '.join(known)}"
@@ -194,6 +217,9 @@ class AutoOracle(DiscreteOracle):
 
     def refusals(self, problem: DiscreteProblem, task: Task) -> list[str]:
         return _refusals(lambda: self.choose(problem, task))
+
+    def planned_refusals(self, lattice: IntegerLattice, rows: int) -> list[str]:
+        return _none_planned(_instant_or_exact(), lattice, rows)
 
     def build(self, problem: DiscreteProblem, task: Task) -> Solver:
         return self.choose(problem, task)[0].build(problem, task)
@@ -232,11 +258,16 @@ class AutoGibbs(GibbsOracle):
         Raises:
             UnsupportedProblemError: nothing fits; the message lists every reason of every candidate.
         """
-        oracles = (gibbs_oracle(name) for name in self.candidates)
-        return _first_fit(oracles, lambda oracle: oracle.all_refusals(problem, law))
+        return _first_fit(self._oracles(), lambda oracle: oracle.all_refusals(problem, law))
 
     def refusals(self, problem: DiscreteProblem, law: Law = Law.GIBBS) -> list[str]:
         return _refusals(lambda: self.choose(problem, law))
+
+    def planned_refusals(self, lattice: IntegerLattice, rows: int) -> list[str]:
+        return _none_planned(self._oracles(), lattice, rows)
+
+    def _oracles(self) -> Iterator[GibbsOracle]:
+        return (gibbs_oracle(name) for name in self.candidates)
 
     def build(self, problem: DiscreteProblem, law: Law = Law.GIBBS) -> Sampler:
         return self.choose(problem, law)[0].build(problem, law)
@@ -247,11 +278,31 @@ class AutoGibbs(GibbsOracle):
 
 
 def gibbs_branch() -> GibbsOracle:
-    """Branch and bound with the smallest loss proved by the native minimiser."""
+    """Branch and bound with the smallest loss proved by a minimiser: native, under constraints "auto"."""
     from privopt.oracles.draw.branch import GibbsBranch
+
+    return GibbsBranch(smallest_loss=_smallest_loss)
+
+
+def _smallest_loss(problem: ZeroOneHalfspace, regions: CellModel, watch: Watch) -> int:
+    """Return the smallest loss over the lattice, proved.
+
+    Raises:
+        UnfinishedDrawError: a limit was reached before the proof.
+        UnsupportedProblemError: no minimiser takes the problem under its constraints.
+    """
     from privopt.oracles.minimize.native.solver import smallest_loss
 
-    return GibbsBranch(smallest_loss=smallest_loss)
+    if not problem.lattice.constrained:
+        return smallest_loss(problem, regions, watch)
+    prepared = AutoOracle().prepare(problem, Task.LINEAR)
+    answer = prepared.minimize(Perturbation.zero(problem.lattice), watch.rest)
+    if (status := answer.certificate.status) is not Status.OPTIMAL:
+        raise UnfinishedDrawError(
+            f"permute-and-flip needs the smallest loss, and the minimiser was stopped by {status.name}: no "
+            f"point was drawn. To do: {status.value}"
+        )
+    return problem.loss(answer.require(gap=0.0))
 
 
 def _instant_or_exact() -> Iterator[DiscreteOracle]:
@@ -261,7 +312,9 @@ def _instant_or_exact() -> Iterator[DiscreteOracle]:
     yield from (minimizer(name) for name in ("native", "interval", "highs"))
 
 
-def _first_fit(candidates: Iterable[Kind], refusals: Callable[[Kind], list[str]]) -> tuple[Kind, str]:
+def _first_fit(
+    candidates: Iterable[OracleT], refusals: Callable[[OracleT], list[str]]
+) -> tuple[OracleT, str]:
     passed_over: list[str] = []
     for oracle in candidates:
         name = getattr(oracle, "name", "?")
@@ -283,17 +336,25 @@ def _refusals(choose: Callable[[], object]) -> list[str]:
     return []
 
 
+def _none_planned(
+    candidates: Iterable[DiscreteOracle] | Iterable[GibbsOracle], lattice: IntegerLattice, rows: int
+) -> list[str]:
+    """Return why no candidate fits, as far as it is known before data."""
+    known: Iterable[Any] = candidates
+    return _refusals(lambda: _first_fit(known, lambda oracle: oracle.all_planned_refusals(lattice, rows)))
+
+
 def inventory() -> list[Available]:
     """Inventory of all oracles by name: availability, remedy and purpose."""
     return [
-        *(_available("minimises", name, make, MINIMIZERS) for name, make in minimizers().items()),
-        *(_available("draws", name, make, GIBBS) for name, make in samplers().items()),
-        *(_available("nearest cards", name, make, PROGRAMS) for name, make in program_oracles().items()),
-        *(_available("best subsets", name, make, SUBSETS) for name, make in subset_oracles().items()),
+        *(_available(Kind.MINIMISES, name, make, MINIMIZERS) for name, make in minimizers().items()),
+        *(_available(Kind.DRAWS, name, make, GIBBS) for name, make in samplers().items()),
+        *(_available(Kind.PROGRAMS, name, make, PROGRAMS) for name, make in program_oracles().items()),
+        *(_available(Kind.SUBSETS, name, make, SUBSETS) for name, make in subset_oracles().items()),
     ]
 
 
-def _available(kind: str, name: str, make: Callable[[], object], ours: Mapping[str, Entry]) -> Available:
+def _available(kind: Kind, name: str, make: Callable[[], object], ours: Mapping[str, Entry]) -> Available:
     facts = ("of an installed package", "its own", "its own")
     if name in ours:
         facts = (ours[name].purpose, ours[name].limits, ours[name].proof)

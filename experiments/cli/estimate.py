@@ -39,7 +39,7 @@ from privopt.mechanisms.discrete.opsamp import OPSamp
 from privopt.mechanisms.estimators.booking import Unread, booked
 from privopt.mechanisms.estimators.counting import encoded
 from privopt.mechanisms.estimators.labels import checked_labels, class_indices, real_labels
-from privopt.mechanisms.estimators.public_facts import public_delta
+from privopt.mechanisms.estimators.public_facts import declared_schema, public_delta
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.oracles.select import minimizer
 from privopt.problems.arrays import as_reals
@@ -159,7 +159,7 @@ def _given(mechanism: str, options: Mapping[str, Any]) -> Given:
     Raises:
         InvalidInputError: a table or a column that is not there, or facts that are missing.
     """
-    schema = None if options["schema"] is None else Schema.load(options["schema"])
+    schema = None if options["schema"] is None else declared_schema(options["schema"])
     if mechanism in ("robust-mean", "trimmed-mean"):
         data = options["data"]
         if data.startswith("adult23") or is_engine_address(data):

@@ -71,7 +71,7 @@ from privopt.experiments.cli.options import (
     WeightOption,
     WorkOption,
 )
-from privopt.experiments.cli.parsing import marked_schema, split_classes
+from privopt.experiments.cli.parsing import marked_schema, of_persons, split_classes
 from privopt.experiments.cli.running import accounted, open_ledger, stoppable
 from privopt.experiments.cli.scorecard import card_constructor, card_report, show_card
 from privopt.experiments.cli.tables import read_labelled
@@ -163,7 +163,7 @@ def fit(
     save: SaveOption = None,
     json_file: JsonOption = None,
 ) -> None:
-    """Fit a private model and print it: a scorecard, linear model, decision tree or rule list."""
+    """Fit a private model and print it: a scorecard, linear or robust model, tree or rule list."""
     family = requested_family(context)
     steps_of = STEPS[CARD.name if family is AUTO else family.name]
     construct = steps_of.constructor(context.params)  # reads the options of the family
@@ -177,10 +177,11 @@ def fit(
                 if types is not None:
                     raise InvalidInputError("--types belongs to --learn-schema")
                 learning = None
-                records = read_labelled(data, target, marked_schema(schema, na_values), labels, table, person)
+                facts, person = of_persons(marked_schema(schema, na_values), person)
+                records = read_labelled(data, target, facts, labels, table, person)
             else:
                 learning = read_for_learning(
-                    data, target, schema, labels, table, na_values, learn_schema, types
+                    data, target, schema, labels, table, na_values, learn_schema, types, person
                 )
                 records = learning.records
         if family is AUTO:

@@ -10,9 +10,9 @@ from privopt.experiments.cli.parsing import split_labels
 from privopt.experiments.cli.schema import read_unlearned
 from privopt.experiments.cli.tables import Labelled, labelled
 from privopt.mechanisms.estimators.learned_fit import fit_learned
+from privopt.mechanisms.estimators.public_facts import declared_schema
 from privopt.problems.datasets.adult import ADULT23_CLASSES, ADULT_TARGET
 from privopt.problems.errors import InvalidInputError
-from privopt.problems.tables.schema import Schema
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +44,7 @@ def read_for_learning(
     na_values: str | None,
     share: float,
     types: str | None = None,
+    person: str | None = None,
 ) -> LearnedFit:
     """Open a file; no cell is interpreted.
 
@@ -56,8 +57,8 @@ def read_for_learning(
         raise InvalidInputError("--target is needed: the name of the label column")
     if table is not None:
         raise InvalidInputError("--learn-schema takes a file: tables in engines are not supported")
-    known = None if schema is None else Schema.load(schema)
-    given = read_unlearned(data, types, known, [target])
+    known = None if schema is None else declared_schema(schema)
+    given = read_unlearned(data, types, known, [target, *([] if person is None else [person])])
     markers = [] if na_values is None else split_labels("--na-values", na_values)
     records = labelled(given.frame, target, known, classes)
     return LearnedFit(records, share, given.types, {"declared": known, "na_values": markers})

@@ -75,7 +75,7 @@ class _Commands(TyperGroup):
 
 app = typer.Typer(
     cls=_Commands,
-    help="Private optimization by reduction to solvers.",
+    help="Learn scorecards, trees and linear models from records of people, with differential privacy.",
     epilog="Exit codes: 0 done; 1 a claim was refuted or a budget does not suffice; 2 usage, refused input, "
     "or no certified answer in time; 74 done, but the result could not be printed; 130 interrupted.",
     no_args_is_help=True,

@@ -89,6 +89,19 @@ def split_labels(option: str, text: str) -> list[str]:
         ) from None
 
 
+def of_persons(schema: Schema | None, person: str | None) -> tuple[Schema | None, str | None]:
+    """Return the schema of records, and the column of persons, of ``--person`` or the schema.
+
+    Raises:
+        InvalidInputError: two different columns.
+    """
+    if schema is None or schema.person is None:
+        return schema, person
+    if person not in (None, schema.person):
+        raise InvalidInputError(f"--person {person}: the schema's column of persons is {schema.person!r}")
+    return schema.for_records(), schema.person
+
+
 def marked_schema(file: Path | None, na_values: str | None) -> Schema | None:
     """Load a schema and add the missing-value markers of ``--na-values``.
 

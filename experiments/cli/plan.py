@@ -133,6 +133,8 @@ def plan(
         raise InvalidInputError(f"plan needs {lacking}; with --want it can be left out")
     family, options = requested_family(context), context.params
     columns, chosen = Schema.load(schema), None
+    person = columns.person if person is None else person
+    options["person"] = person
     k = 1 if person is None else records_per_person
     declared: dict[str, Any] = {"classes": split_classes(classes), "person": person, "records_per_person": k}
     if family is AUTO:

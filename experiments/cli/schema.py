@@ -20,8 +20,8 @@ from privopt.experiments.cli.parsing import parse_delta, split_labels
 from privopt.experiments.cli.plan import show
 from privopt.experiments.cli.running import accounted, open_ledger
 from privopt.mechanisms.estimators.learn_schema import column_types as types_of_frame
-from privopt.mechanisms.estimators.learn_schema import released_schema
-from privopt.mechanisms.estimators.public_facts import public_delta
+from privopt.mechanisms.estimators.learn_schema import for_persons, released_schema, rows_of_persons
+from privopt.mechanisms.estimators.public_facts import declared_schema, public_delta
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.schemas.learning import LearnedSchema, SchemaPlan
 from privopt.problems.datasets.adult import adult23_frame
@@ -172,6 +172,13 @@ def learn(
             "budget.",
         ),
     ] = None,
+    person: Annotated[
+        str | None,
+        typer.Option(
+            help="Column that says whose a record is: the first record of each person counts, and the "
+            "guarantee is for replacing a person."
+        ),
+    ] = None,
     insecure_seed: Annotated[
         int | None, typer.Option(help="Seed for reproducible noise. Voids privacy.")
     ] = None,
@@ -188,29 +195,31 @@ def learn(
     it, follows from public facts: `--plan` shows it. Neighbours differ in one record.
     """
     suffix = ".toml" if save is None else schema_file(save).suffix
-    known = None if schema is None else Schema.load(schema)
+    known = None if schema is None else declared_schema(schema)
     with ExitStack() as files:
         if not plan:
             kept = files.enter_context(PaidFile(save, "--save"))
             report = None if json_file is None else files.enter_context(PaidFile(json_file, "--json"))
         book = None if ledger is None or plan else open_ledger(ledger)
         with accounted(book):
-            given = read_unlearned(
-                data, types, known, [*_listed("--leave-out", leave_out), *filter(None, [target])]
-            )
+            left = [*_listed("--leave-out", leave_out), *filter(None, [target, person])]
+            given = read_unlearned(data, types, known, left)
+            rows = None if person is None else rows_of_persons(given.frame, person, known)
+            n = given.n_records if rows is None else len(rows)
             made = SchemaPlan.plan(
                 given.types,
-                given.n_records,
+                n,
                 epsilon=epsilon,
-                delta=public_delta(parse_delta(delta), given.n_records),
+                delta=public_delta(parse_delta(delta), n),
                 cuts=cuts,
                 declared=known,
                 na_values=_listed("--na-values", na_values),
             )
             if plan:
+                made = made if rows is None else for_persons(made)
                 show(made.to_dict(), _lines(made), made.spend, as_json=False, ledger=ledger)
                 return
-            found = released_schema(made, given.frame, book, NoiseSource(insecure_seed))
+            found = released_schema(made, given.frame, book, NoiseSource(insecure_seed), rows)
         # Saved before it is printed, so that a broken terminal, pipe or full disk cannot lose it.
         kept.keep(found.schema.to_text(suffix))
         with showing("the schema was released, and is paid for", kept):

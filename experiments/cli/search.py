@@ -24,13 +24,15 @@ from privopt.experiments.cli.options import (
     JsonOption,
     LedgerOption,
     MarkersOption,
+    PersonOption,
+    RecordsOption,
     SaveOption,
     SchemaOption,
     SeedOption,
     TargetOption,
     TimeOption,
 )
-from privopt.experiments.cli.parsing import marked_schema, parse_delta, split_classes
+from privopt.experiments.cli.parsing import marked_schema, of_persons, parse_delta, split_classes
 from privopt.experiments.cli.plan import show
 from privopt.experiments.cli.running import accounted, open_ledger, stoppable
 from privopt.experiments.cli.tables import Labelled, read_labelled
@@ -94,6 +96,8 @@ def search(
     delta: DeltaOption = "auto",
     ledger: LedgerOption = None,
     insecure_seed: SeedOption = None,
+    person: PersonOption = None,
+    records_per_person: RecordsOption = 1,
     plan: Annotated[
         bool,
         typer.Option("--plan", help="Show what to expect, and whether --ledger affords it; run nothing."),
@@ -115,8 +119,8 @@ def search(
                 raise InvalidInputError(
                     "--data: a search splits records at random, so it takes a file, not a table in an engine"
                 )
-            facts = marked_schema(schema, na_values)
-            records = read_labelled(data, target, facts, split_classes(classes))
+            facts, person = of_persons(marked_schema(schema, na_values), person)
+            records = read_labelled(data, target, facts, split_classes(classes), person=person)
             made = PrivateSearchCV(
                 [_model(one, records) for one in candidates],
                 epsilon=epsilon,
@@ -125,9 +129,10 @@ def search(
                 held_out=held_out,
                 ledger=book,
                 insecure_seed=insecure_seed,
+                person=person,
+                records_per_person=records_per_person,
             )
-            unread = records.unread()
-            planned = made.plan(unread.n_records, unread.n_columns)
+            planned = made.plan(records.units(person), records.unread().n_columns)
         if plan:
             show({}, str(planned).splitlines(), planned.spend, as_json=False, ledger=ledger)
             return

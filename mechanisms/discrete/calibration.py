@@ -189,6 +189,10 @@ def normalized_dof(lattice: IntegerLattice) -> int:
     return int(np.count_nonzero(lattice.low < lattice.high)) + 1
 
 
+# The epsilons for which noise on separators is computed.
+_LEAST_EPSILON, _MOST_EPSILON = 1e-12, 4096.0
+
+
 class SeparatorCounts(NamedTuple):
     """Numbers of coordinates by how their separators are ordered; every other separator counts as binary.
 
@@ -288,6 +292,10 @@ def rspm_sigma(epsilon: float, delta: float, counts: SeparatorCounts) -> float:
         or check_count(counts.separators, "the number of separators") < 1
     ):
         raise PrivacyParameterError("numbers of coordinates must be whole and >= 0, and not all 0")
+    # A larger epsilon takes minutes for hardly less noise, and a smaller one for hardly more: delta decides.
+    epsilon = min(epsilon, _MOST_EPSILON)
+    if epsilon < _LEAST_EPSILON:
+        raise PrivacyParameterError(f"epsilon = {epsilon:g} is too small: at least {_LEAST_EPSILON:g}")
     start = 2 * counts.shifted / epsilon
 
     def delta_at(sigma: float) -> float:

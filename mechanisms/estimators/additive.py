@@ -20,7 +20,7 @@ from privopt.mechanisms.estimators.booked_estimator import BookedEstimator
 from privopt.mechanisms.estimators.booking import booked, part_of_release
 from privopt.mechanisms.estimators.card import Card
 from privopt.mechanisms.estimators.counting import check_number
-from privopt.mechanisms.estimators.persons import fit_persons, plan_of_persons
+from privopt.mechanisms.estimators.persons import fit_persons, person_of, plan_of_persons
 from privopt.mechanisms.estimators.predictions import ScoredClassifier, by_parts
 from privopt.mechanisms.estimators.public_facts import declared_schema
 from privopt.mechanisms.estimators.saved import SavedModel
@@ -156,7 +156,7 @@ class PrivateAdditiveTreeClassifier(
         """Fit card and tree. Arguments and errors are those of ``PrivateHalfspaceClassifier.fit``."""
         check_limits(self.limits)
         check_epsilon(self.epsilon)
-        if self.person is not None:
+        if person_of(self) is not None:
             return fit_persons(self, X, y)
         facts = PrivateHalfspaceClassifier(schema=self.schema, classes=self.classes, ledger=self.ledger)
         schema, classes, given = facts._given(X, y)
@@ -197,7 +197,7 @@ class PrivateAdditiveTreeClassifier(
         """
         if self.schema is None:
             raise InvalidInputError("a plan needs a declared schema: there are no data to infer one from")
-        if self.person is not None:
+        if person_of(self) is not None:
             whole: AdditivePlan = plan_of_persons(self, n_records)
             return whole
         card, tree = self._models(declared_schema(self.schema), self.classes or (0, 1))

@@ -20,7 +20,7 @@ from privopt.mechanisms.convex.sufficient_statistics import SufficientStatistics
 from privopt.mechanisms.estimators.booking import Unread, booked, read_unbooked, unread_table
 from privopt.mechanisms.estimators.counting import check_number, counted_here, encoded, unread_count_parts
 from privopt.mechanisms.estimators.linear_model import PrivateLinearModel
-from privopt.mechanisms.estimators.persons import fit_persons
+from privopt.mechanisms.estimators.persons import fit_persons, person_of
 from privopt.mechanisms.estimators.prepared import (
     Outline,
     Prepared,
@@ -95,7 +95,7 @@ class BoundedFit(PrivateLinearModel):
                 minimum; nothing was released, and the spend reserved in the ledger stays spent.
         """
         check_limits(self.limits)
-        if self.person is not None:
+        if person_of(self) is not None:
             refuse_weights(sample_weight, "person")
             return fit_persons(self, X, y)
         check_type(self.fit_intercept, bool | np.bool_, "fit_intercept must be True or False")

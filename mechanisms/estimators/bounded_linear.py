@@ -36,7 +36,7 @@ from privopt.mechanisms.estimators.column_choice import (
 from privopt.mechanisms.estimators.labels import (
     check_label_range,
 )
-from privopt.mechanisms.estimators.persons import fit_persons
+from privopt.mechanisms.estimators.persons import fit_persons, person_of
 from privopt.mechanisms.estimators.predictions import by_parts
 from privopt.mechanisms.estimators.prepared import Outline, Targets
 from privopt.mechanisms.estimators.public_facts import declared_schema, leak, public_delta
@@ -313,7 +313,7 @@ class PrivateLinearRegression(LinearRegressor, Summarised):
         """Fit the model, as ``BoundedFit.fit``; with ``max_features`` on the columns that it chooses."""
         self.__dict__.pop("support_", None)
         self.__dict__.pop("support_path_", None)
-        if self.person is not None:
+        if person_of(self) is not None:
             refuse_weights(sample_weight, "person")
             return fit_persons(self, X, y)
         if self.max_features is None:

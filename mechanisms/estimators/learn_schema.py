@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,15 +11,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from privopt.mechanisms.estimators.booking import Unread, booked, shape_of
 from privopt.mechanisms.estimators.public_facts import declared_schema, public_delta
+from privopt.mechanisms.privacy.groups import PersonBudget
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.schemas.learning import LearnedSchema, SchemaPlan
 from privopt.mechanisms.schemas.types import ColumnType
 from privopt.problems.arrays import check_unmasked
 from privopt.problems.errors import InvalidInputError, SchemaError
 from privopt.problems.tables.frames import as_pandas, check_distinct, columns_of, missing_columns
+from privopt.problems.tables.persons import Persons
 from privopt.problems.tables.schema import Schema
 
 if TYPE_CHECKING:
@@ -37,6 +41,7 @@ def learn_schema(
     na_values: Sequence[str | float] = (),
     ledger: Ledger | str | Path | None = None,
     insecure_seed: int | None = None,
+    person: str | None = None,
 ) -> LearnedSchema:
     """Learn a schema from a table: cuts of numbers and dates, and the categories of text that many have.
 
@@ -64,6 +69,8 @@ def learn_schema(
         na_values: missing-value markers in addition to the usual ones.
         ledger: a ``Ledger``, its path or URL: the spend is booked before a cell is read; no overdrafts.
         insecure_seed: reproducible noise for tests and demonstrations. *Voids the guarantee.*
+        person: the column that says whose a record is. The first record of each person counts, and the
+            guarantee is for replacing a person with all of its records; the number of persons is public.
 
     Raises:
         PrivacyParameterError: epsilon or delta out of range, or too few records: before a cell is read.
@@ -73,7 +80,10 @@ def learn_schema(
     """
     check_unmasked(table, "the table")
     known = None if declared is None else declared_schema(declared)
-    n, kinds = _size(table), column_types(_declared(table), types or {}, known, leave_out)
+    left = [*leave_out, *([] if person is None else [person])]
+    n, kinds = _size(table), column_types(_declared(table), types or {}, known, left)
+    rows = None if person is None else rows_of_persons(table, person, known)
+    n = n if rows is None else len(rows)
     plan = SchemaPlan.plan(
         kinds,
         n,
@@ -83,14 +93,31 @@ def learn_schema(
         declared=known,
         na_values=na_values,
     )
-    return released_schema(plan, table, ledger, NoiseSource(insecure_seed))
+    return released_schema(plan, table, ledger, NoiseSource(insecure_seed), rows)
+
+
+def rows_of_persons(table: Any, person: str, known: Schema | None) -> NDArray[np.int64]:
+    """Return the first row of each person; only their column is read.
+
+    Raises:
+        SchemaError: the declared schema has that column.
+    """
+    if known is not None and person in [column.name for column in known.columns]:
+        raise SchemaError(f"the schema declares {person!r}, the column of persons, which is no feature")
+    return Persons.of(_cells(table)[person]).places(1)
 
 
 def released_schema(
-    plan: SchemaPlan, table: Any, ledger: Ledger | str | Path | None, source: NoiseSource
+    plan: SchemaPlan,
+    table: Any,
+    ledger: Ledger | str | Path | None,
+    source: NoiseSource,
+    rows: NDArray[np.int64] | None = None,
 ) -> LearnedSchema:
-    """Book a plan, then run it on a table of as many records."""
-    unread = Unread(plan.n_records, partial(_cells, table), given=table)
+    """Book a plan, then run it on a table of as many records; with ``rows`` on those, one of each person."""
+    if rows is not None:
+        plan = for_persons(plan)
+    unread = Unread(plan.n_records, partial(_cells, table, rows), given=table)
     with booked(ledger, plan.spend_with(source), unread) as cells:
         return plan.release(cells, source)
 
@@ -113,8 +140,15 @@ def column_types(
     return {n: types[n] if n in types else str(_type(places[n], dtypes[n])) for n in wanted}
 
 
-def _cells(table: Any) -> dict[str, Any]:
-    return {str(name): values for name, values in columns_of(table)}
+def for_persons(plan: SchemaPlan) -> SchemaPlan:
+    """Return a plan for one record of each person, with the spend of a person."""
+    budget = PersonBudget(plan.spend.epsilon, plan.spend.delta, records=1)
+    return replace(plan, spend=budget.of_person(plan.spend))
+
+
+def _cells(table: Any, rows: NDArray[np.int64] | None = None) -> dict[str, Any]:
+    found = {str(name): values for name, values in columns_of(table)}
+    return found if rows is None else {name: values.take(rows) for name, values in found.items()}
 
 
 def _declared(table: Any) -> Any:

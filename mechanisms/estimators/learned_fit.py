@@ -14,10 +14,12 @@ from privopt.mechanisms.errors import PlanMismatchError, PrivacyParameterError
 from privopt.mechanisms.estimators.booked_estimator import BookedEstimator, spend_of_fit
 from privopt.mechanisms.estimators.booking import Unread, booked, charged, unread_table
 from privopt.mechanisms.estimators.learn_schema import column_types
+from privopt.mechanisms.estimators.persons import ONCE, of_record, places_of, without_intervals
 from privopt.mechanisms.estimators.public_facts import declared_schema, public_delta
 from privopt.mechanisms.privacy.accounting import gaussian_delta, gaussian_epsilon, gaussian_mu
+from privopt.mechanisms.privacy.groups import PersonBudget
 from privopt.mechanisms.privacy.noise import NoiseSource
-from privopt.mechanisms.privacy.parameters import check_delta, check_epsilon
+from privopt.mechanisms.privacy.parameters import check_count, check_delta, check_epsilon
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.mechanisms.schemas.learning import SchemaPlan
 from privopt.mechanisms.schemas.types import ColumnType
@@ -160,8 +162,9 @@ def fit_with_learned_schema(
     """Learn a schema from a table, then fit an estimator with it to the same records, as one release.
 
     Privacy: (epsilon, delta) of the estimator for schema and model together, neighbours by replacing one
-    record; public facts as for ``learn_schema``. One spend is booked before a cell is read, in the
-    estimator's ledger, and is ``spend_`` of the model (``LearnedFitPlan``).
+    record, or one person if the estimator has ``person``; public facts as for ``learn_schema``. One spend is
+    booked before a cell is read, in the estimator's ledger, and is ``spend_`` of the model
+    (``LearnedFitPlan``).
 
     Args:
         estimator: an estimator of this package, not fitted, with classes (or label range) declared; its
@@ -181,7 +184,8 @@ def fit_with_learned_schema(
     """
     frame = as_pandas(X)
     known = None if declared is None else declared_schema(declared)
-    kinds = column_types(frame, types or {}, known, leave_out)
+    persons = filter(None, [_params(estimator).get("person")])
+    kinds = column_types(frame, types or {}, known, [*leave_out, *persons])
     options: dict[str, Any] = {"cuts": cuts, "declared": known, "na_values": na_values}
     return fit_learned(estimator, unread_table(frame, y, None), kinds, share, options)
 
@@ -197,10 +201,35 @@ def fit_learned(
     known = _params(estimator)
     if known.get("schema") is not None:
         raise InvalidInputError("schema must be None where one is learned; give known columns as declared=")
+    source, persons = NoiseSource(known["insecure_seed"]), None
     if known.get("person") is not None:
-        raise InvalidInputError("person is not supported where a schema is learned: declare it")
-    plan, before = _planned(estimator, given, kinds, share, options)
-    source = NoiseSource(known["insecure_seed"])
+        k = check_count(known["records_per_person"], "records_per_person")
+        if k > 1 and known.get("risk_share"):
+            raise InvalidInputError(ONCE)
+        given = places_of(given, None, known["person"], options["declared"], k, source)
+        delta = public_delta(known.get("delta", "auto"), given.n_records // k)
+        persons = PersonBudget(known["epsilon"], delta, k)
+    model = _fitted(estimator, given, kinds, share, options, source, persons)
+    own = ("epsilon", "delta", "ledger", "person", "records_per_person")
+    return model.set_params(**{key: known[key] for key in own if key in known})  # type: ignore[attr-defined,no-any-return]
+
+
+def _fitted(
+    estimator: Model,
+    given: Unread[Any],
+    kinds: Mapping[str, str],
+    share: float,
+    options: Mapping[str, Any],
+    source: NoiseSource,
+    persons: PersonBudget | None,
+) -> Model:
+    """Return schema and model of records, or of the places of persons with their budget."""
+    ledger = _params(estimator)["ledger"]
+    delta = public_delta(_params(estimator).get("delta", "auto"), given.n_records)
+    if persons is not None:
+        estimator = of_record(estimator, persons, "approximate")
+        delta = persons.of_record("approximate")[1]
+    plan, before = _planned(estimator, given, kinds, share, options, delta)
     spend = replace(
         plan.spend,
         mechanism=f"{SchemaPlan.name}, {before.mechanism}",
@@ -208,20 +237,27 @@ def fit_learned(
         note=before.note,
         insecure_seed=source.insecure_seed,
     )
-    with booked(known["ledger"], spend, given) as (frame, y):
+    if persons is not None:
+        spend = persons.of_person(spend)
+    with booked(ledger, spend, given) as (frame, y):
         cells = {str(name): values for name, values in columns_of(frame)}
         learned = plan.schema.release(cells, source)
         model: Any = _with_budget(estimator, plan, learned.schema)
         with charged(_charge(plan)):
             model.fit(given.known((frame, y)))
     model.spend_ = spend
-    model.set_params(epsilon=known["epsilon"], ledger=known["ledger"])
+    without_intervals(model, 1 if persons is None else persons.records)
     made: Model = model
     return made
 
 
 def _planned(
-    estimator: Any, given: Unread[Any], kinds: Mapping[str, str], share: float, options: Mapping[str, Any]
+    estimator: Any,
+    given: Unread[Any],
+    kinds: Mapping[str, str],
+    share: float,
+    options: Mapping[str, Any],
+    delta: float,
 ) -> tuple[LearnedFitPlan, PrivacySpend]:
     """Return the plan, and the spend of the model for a schema of the same size, without reading records.
 
@@ -233,7 +269,6 @@ def _planned(
         raise InvalidInputError(
             f"{type(estimator).__name__} has no epsilon and schema: none is learned for it"
         )
-    delta = public_delta(known.get("delta", "auto"), given.n_records)
     for gaussian in (True, False):
         plan = LearnedFitPlan.plan(
             kinds,

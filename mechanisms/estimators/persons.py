@@ -22,7 +22,7 @@ import numpy as np
 from privopt.mechanisms.errors import PlanMismatchError
 from privopt.mechanisms.estimators.booked_estimator import BookedEstimator, never_read, spend_of_fit
 from privopt.mechanisms.estimators.booking import Unread, booked, charged, is_part, unread_table
-from privopt.mechanisms.estimators.public_facts import declared_schema, public_delta
+from privopt.mechanisms.estimators.public_facts import any_schema, public_delta
 from privopt.mechanisms.estimators.validation import as_table
 from privopt.mechanisms.privacy.groups import PersonBudget
 from privopt.mechanisms.privacy.noise import NoiseSource
@@ -37,6 +37,11 @@ from privopt.problems.tables.schema import Schema
 from privopt.problems.tables.sources import is_engine_table
 
 Model = TypeVar("Model", bound=BookedEstimator)
+
+ONCE = (
+    "risk_share counts each person once: with it records_per_person must be 1, as intervals of risks take "
+    "the records that they count to be independent"
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,14 +97,27 @@ def one_record_each(X: Any, y: Any, person: object, schema: Schema | None) -> Un
     Raises:
         InvalidInputError: see ``fit_persons``.
     """
-    given, persons = _opened_table(X, y, person, schema)
-    places = persons.places(1)
+    return places_of(X, y, person, schema, 1, None)
+
+
+def places_of(
+    X: Any, y: Any, person: object, schema: Schema | None, k: int, source: NoiseSource | None
+) -> Unread[Any]:
+    """Return the records that fill k places for each person, unread, in random order if there is a source.
+
+    Raises:
+        InvalidInputError: see ``fit_persons``.
+    """
+    given, persons = opened_table(X, y, person, schema)
+    places = persons.places(k)
+    if source is not None:
+        places = places[source.order(len(places))]
 
     def read() -> tuple[Any, Any]:
         table, labels = given._read()
         return _taken(table, places), _taken(labels, places)
 
-    return Unread(persons.count, read, given.n_columns, given.given)
+    return Unread(len(places), read, given.n_columns, given.given)
 
 
 def plan_persons(estimator: BookedEstimator, places: Unread[Any]) -> RecordFit:
@@ -110,15 +128,12 @@ def plan_persons(estimator: BookedEstimator, places: Unread[Any]) -> RecordFit:
     """
     known, k = _params(estimator), check_count(estimator.records_per_person, "records_per_person")
     if k > 1 and known.get("risk_share"):
-        raise InvalidInputError(
-            "risk_share counts each person once: with it records_per_person must be 1, as intervals of risks "
-            "take the records that they count to be independent"
-        )
+        raise InvalidInputError(ONCE)
     delta = public_delta(known.get("delta", "auto"), places.n_records // k)
     budget = PersonBudget(known["epsilon"], delta, k)
     for notions in (("gdp",), ("zcdp",), ("pure", "approximate"), ("gdp", "zcdp")):
         # The last: a mechanism whose notion depends on its budget.
-        model = _of_record(estimator, budget, notions[0] if len(notions) == 1 else "approximate")
+        model = of_record(estimator, budget, notions[0] if len(notions) == 1 else "approximate")
         with warnings.catch_warnings():  # the fit itself warns
             warnings.simplefilter("ignore")
             spend = spend_of_fit(model, places)
@@ -127,15 +142,32 @@ def plan_persons(estimator: BookedEstimator, places: Unread[Any]) -> RecordFit:
     raise AssertionError("every spend has one of the notions")
 
 
-def plan_of_persons(estimator: Any, n_persons: int) -> Any:
+def plan_of_persons(estimator: Any, n_persons: int, n_columns: int | None = None) -> Any:
     """Return the plan of an estimator for that many persons: of the fit of places, with a person's spend."""
     k = check_count(estimator.records_per_person, "records_per_person")
-    places: Unread[Any] = Unread(check_count(n_persons, "the number of persons") * k, never_read)
+    n_places = check_count(n_persons, "the number of persons") * k
+    places: Unread[Any] = Unread(n_places, never_read, n_columns)
     known = _params(estimator)
     if "classes" in known and known["classes"] is None:  # any two, as other plans take
         estimator = type(estimator)(**{**known, "classes": (0, 1)})
     planned = plan_persons(estimator, places)
-    return replace(planned.model.plan(places.n_records), spend=planned.spend)
+    columns = () if n_columns is None else (n_columns,)
+    return replace(planned.model.plan(n_places, *columns), spend=planned.spend)
+
+
+def person_of(estimator: Any) -> str | None:
+    """Return the column of persons: the parameter, or that of the schema.
+
+    Raises:
+        InvalidInputError, SchemaError: two different ones, or a schema that cannot be read.
+    """
+    schema = _params(estimator).get("schema")
+    declared = None if schema is None else any_schema(schema).person
+    if estimator.person is not None and declared not in (None, estimator.person):
+        raise InvalidInputError(
+            f"person is {told(estimator.person)}, and the schema's column of persons {declared!r}: give one"
+        )
+    return declared if estimator.person is None else estimator.person
 
 
 def without_person(estimator: Any, X: Any) -> Any:
@@ -150,11 +182,13 @@ def _params(estimator: Any) -> dict[str, Any]:
     return found
 
 
-def _of_record(estimator: BookedEstimator, budget: PersonBudget, notion: str) -> Any:
+def of_record(estimator: BookedEstimator, budget: PersonBudget, notion: str) -> Any:
     """Return a new estimator of records, with the budget of a record."""
     known = _params(estimator)
     epsilon, delta = budget.of_record(notion)
-    own = {"epsilon": epsilon, "ledger": None, "person": None, "records_per_person": 1}
+    own: dict[str, Any] = {"epsilon": epsilon, "ledger": None, "person": None, "records_per_person": 1}
+    if known.get("schema") is not None:
+        own["schema"] = any_schema(known["schema"]).for_records()
     return type(estimator)(**{**known, **own, **({"delta": delta} if "delta" in known else {})})
 
 
@@ -166,14 +200,15 @@ def _opened(estimator: BookedEstimator, X: Any, y: Any) -> tuple[Unread[Any], Pe
     """
     if is_part():
         raise InvalidInputError(
-            "person is not supported where several releases are booked as one, as in PrivateSearchCV and "
-            "with a learned schema"
+            "person is not supported where several releases are booked as one. To do: that of the whole, as "
+            "in PrivateSearchCV(person=...)"
         )
     schema = _params(estimator).get("schema")
-    return _opened_table(X, y, estimator.person, None if schema is None else declared_schema(schema))
+    person = person_of(estimator)
+    return opened_table(X, y, person, None if schema is None else any_schema(schema).for_records())
 
 
-def _opened_table(X: Any, y: Any, person: object, schema: Schema | None) -> tuple[Unread[Any], Persons]:
+def opened_table(X: Any, y: Any, person: object, schema: Schema | None) -> tuple[Unread[Any], Persons]:
     """Return the unread table without its column of persons, and the persons.
 
     Raises:
@@ -215,5 +250,10 @@ def _take_over(estimator: Any, fitted: Any, spend: PrivacySpend, k: int) -> None
         if name not in own:
             setattr(estimator, name, value)
     estimator.spend_ = spend
-    if k > 1 and hasattr(fitted, "inference_"):  # intervals take records to be independent
-        estimator.inference_ = estimator.coefficients_ = None
+    without_intervals(estimator, k)
+
+
+def without_intervals(fitted: Any, k: int) -> None:
+    """Drop the intervals of a model of several records a person: they take records to be independent."""
+    if k > 1 and hasattr(fitted, "inference_"):
+        fitted.inference_ = fitted.coefficients_ = None

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from privopt.mechanisms.privacy.parameters import check_delta
-from privopt.problems.errors import InvalidInputError, PrivacyLeakWarning
+from privopt.problems.errors import InvalidInputError, PrivacyLeakWarning, SchemaError
 from privopt.problems.tables.schema import Schema
 
 
@@ -15,8 +15,21 @@ def declared_schema(given: Schema | dict[str, Any] | str | Path) -> Schema:
     """Convert a schema argument (a ``Schema``, a dictionary or the path of a file) to a ``Schema``.
 
     Raises:
-        SchemaError: no such file, or an invalid declaration.
+        SchemaError: no such file, an invalid declaration, or one with a column of persons: what reads records
+            alone does not protect persons.
     """
+    schema = any_schema(given)
+    if schema.person is not None:
+        raise SchemaError(
+            f"the schema says that {schema.person!r} tells whose a record is, and records are protected "
+            "here, not persons. To do: schema.for_records() (in a file delete the line person = ...), and "
+            "person=... where that is a parameter"
+        )
+    return schema
+
+
+def any_schema(given: Schema | dict[str, Any] | str | Path) -> Schema:
+    """Convert a schema argument to a ``Schema``, also one with a column of persons."""
     if isinstance(given, Schema):
         return given
     return Schema.from_dict(given) if isinstance(given, dict) else Schema.load(given)

@@ -20,7 +20,7 @@ from privopt.mechanisms.estimators.booking import Unread, booked, read_unbooked,
 from privopt.mechanisms.estimators.counting import check_number, encoded, unread_counts
 from privopt.mechanisms.estimators.linear_model import PrivateLinearModel
 from privopt.mechanisms.estimators.linear_predictors import LinearClassifier, LinearRegressor, Probabilities
-from privopt.mechanisms.estimators.persons import fit_persons
+from privopt.mechanisms.estimators.persons import fit_persons, person_of
 from privopt.mechanisms.estimators.predictions import by_parts
 from privopt.mechanisms.estimators.prepared import Targets
 from privopt.mechanisms.estimators.public_facts import declared_schema, public_delta
@@ -101,7 +101,7 @@ class _PrivateRobustModel(PrivateLinearModel):
             OracleError: a limit was reached; nothing was released, and the reserved spend stays spent.
         """
         check_limits(self.limits)
-        if self.person is not None:
+        if person_of(self) is not None:
             return fit_persons(self, X, y)
         schema = None if self.schema is None else declared_schema(self.schema)
         if is_dask(X):

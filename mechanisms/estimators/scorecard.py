@@ -22,6 +22,7 @@ from privopt.mechanisms.discrete.mechanism import Release, answering
 from privopt.mechanisms.estimators.booked_estimator import BookedEstimator
 from privopt.mechanisms.estimators.booking import Unread, booked, read_unbooked, unread_table
 from privopt.mechanisms.estimators.card import Card, card_of
+from privopt.mechanisms.estimators.card_budget import CardBudget
 from privopt.mechanisms.estimators.card_choice import CardChoice
 from privopt.mechanisms.estimators.class_card import ClassCard, class_card_of
 from privopt.mechanisms.estimators.class_sql import class_statement
@@ -34,10 +35,9 @@ from privopt.mechanisms.estimators.counting import (
     unread_part_counts,
 )
 from privopt.mechanisms.estimators.labels import class_indices, distinct_classes
-from privopt.mechanisms.estimators.persons import fit_persons, plan_of_persons
+from privopt.mechanisms.estimators.persons import fit_persons, person_of, plan_of_persons
 from privopt.mechanisms.estimators.predictions import ScoredClassifier, by_parts, has_risks
 from privopt.mechanisms.estimators.public_facts import declared_schema, public_delta
-from privopt.mechanisms.estimators.risks import CardBudget
 from privopt.mechanisms.estimators.saved import SavedModel
 from privopt.mechanisms.estimators.sql import select_statement
 from privopt.mechanisms.estimators.validation import as_table, validated
@@ -231,7 +231,7 @@ class PrivateHalfspaceClassifier(
             OracleError: no certified answer; nothing was released.
         """
         check_limits(self.limits)
-        if self.person is not None:
+        if person_of(self) is not None:
             return fit_persons(self, X, y)
         schema, classes, given = self._given(X, y)
         if len(classes) > 2:
@@ -316,7 +316,7 @@ class PrivateHalfspaceClassifier(
         """
         if self.schema is None:
             raise InvalidInputError("a plan needs a declared schema: there are no data to infer one from")
-        if self.person is not None:
+        if person_of(self) is not None:
             whole: CardPlan = plan_of_persons(self, n_records)
             return whole
         schema, budget = declared_schema(self.schema), CardBudget.of(self.epsilon, self.risk_share)

@@ -19,13 +19,20 @@ from sklearn.utils.validation import check_is_fitted
 
 from privopt.mechanisms.errors import PlanMismatchError, PrivacyParameterError, SearchError
 from privopt.mechanisms.estimators.booked_estimator import BookedEstimator, spend_of_fit
-from privopt.mechanisms.estimators.booking import Unread, booked, charged, unread_table
+from privopt.mechanisms.estimators.booking import Unread, booked, charged, is_part, unread_table
 from privopt.mechanisms.estimators.labels import (
     check_label_range,
     checked_labels,
     class_indices,
     distinct_classes,
     real_labels,
+)
+from privopt.mechanisms.estimators.persons import (
+    ONCE,
+    fit_persons,
+    opened_table,
+    plan_of_persons,
+    without_intervals,
 )
 from privopt.mechanisms.estimators.predictions import for_workers
 from privopt.mechanisms.estimators.public_facts import declared_schema, public_delta
@@ -127,10 +134,11 @@ class PrivateSearchCV(BookedEstimator, MetaEstimatorMixin, BaseEstimator):  # ty
     model is not fitted again.
 
     Privacy: (epsilon, delta)-differential privacy of the released model, its parameters and its score, for
-    data sets that differ by *replacing one record*; the number of records and all arguments are public
-    (``SelectionPlan`` has the proof). How many runs were made, other models and scores are neither kept nor
-    shown, and warnings of the runs are suppressed. Outside the guarantee: running time, which tells how many
-    runs there were, and whether every run failed. A run that fails is one with the lowest score.
+    data sets that differ by *replacing one record*, or one person (``person``); their number and all
+    arguments are public (``SelectionPlan`` has the proof). How many runs were made, other models and scores
+    are neither kept nor shown, and warnings of the runs are suppressed. Outside the guarantee: running time,
+    which tells how many runs there were, and whether every run failed. A run that fails is one with the
+    lowest score.
 
     The claim of an estimator from outside this package is its own: it needs a parameter ``epsilon`` (with
     ``delta`` unless it is purely private) or ``mu``, which must bound its privacy under replacement of one
@@ -153,6 +161,9 @@ class PrivateSearchCV(BookedEstimator, MetaEstimatorMixin, BaseEstimator):  # ty
             shown only if all candidates are run.
         ledger: a ``Ledger``, its path or URL: the spend is booked once, before a record is read, and stays
             booked if the search fails or is interrupted.
+        person, records_per_person: as for ``PrivateHalfspaceClassifier``; of the whole search, not of
+            candidates. Beyond one record a person, records of a person may be in both parts, so that scores
+            are optimistic.
         insecure_seed: reproducible noise for tests and demonstrations. *Voids the guarantee.*
 
     Attributes:
@@ -179,7 +190,11 @@ class PrivateSearchCV(BookedEstimator, MetaEstimatorMixin, BaseEstimator):  # ty
         limits: Limits | None = None,
         ledger: Ledger | str | Path | None = None,
         insecure_seed: int | None = None,
+        person: str | None = None,
+        records_per_person: int = 1,
     ) -> None:
+        self.person = person
+        self.records_per_person = records_per_person
         self.estimator = estimator
         self.param_grid = param_grid
         self.epsilon = epsilon
@@ -204,7 +219,10 @@ class PrivateSearchCV(BookedEstimator, MetaEstimatorMixin, BaseEstimator):  # ty
             SearchError: a limit was reached, or every run failed; nothing was released.
         """
         check_limits(self.limits)
-        _check_table(X)
+        if self.person is not None:
+            return self._fit_persons(X, y)
+        if not (isinstance(X, Unread) and is_part()):  # the records of persons
+            _check_table(X)
         candidates = self._candidates()
         given, *_ = [self._unread(candidate, X, y) for candidate in candidates]
         planned = self.plan(given.n_records, given.n_columns)
@@ -231,17 +249,37 @@ class PrivateSearchCV(BookedEstimator, MetaEstimatorMixin, BaseEstimator):  # ty
             self.best_estimator_.set_params(limits=candidates[model.number].estimator.limits)
         return self
 
+    def _fit_persons(self, X: Any, y: Any) -> Self:
+        """Search as ``fit`` does, for persons in place of records."""
+        _check_table(X)
+        for candidate in self._candidates():
+            known = candidate.estimator.get_params(deep=False)
+            if self.records_per_person != 1 and known.get("risk_share"):
+                raise InvalidInputError(ONCE)
+            schema = known.get("schema")
+            opened_table(X, y, self.person, None if schema is None else declared_schema(schema))
+        fit_persons(self, X, y)
+        best = self.best_estimator_
+        if isinstance(best, BookedEstimator):
+            without_intervals(best, self.records_per_person)
+            self.best_estimator_.spend_ = self.spend_
+        self.plan_ = replace(self.plan_, spend=self.spend_)
+        return self
+
     def plan(self, n_records: int, n_columns: int | None = None) -> SearchPlan:
         """Plan a search over ``n_records`` without data: every candidate, the budget of a run, the spend, and
         what to expect.
 
         Args:
-            n_records: number of records.
-            n_columns: number of columns, for estimators without a schema.
+            n_records: number of records; with ``person`` of persons.
+            n_columns: number of columns, for estimators without a schema; without that of persons.
 
         Raises:
             PrivOptError: an argument that ``fit`` would refuse before it reads records.
         """
+        if self.person is not None:
+            whole: SearchPlan = plan_of_persons(self, n_records, n_columns)
+            return whole
         candidates, n = self._candidates(), check_count(n_records, "n_records")
         _score_of(self.scoring, candidates)
         share = check_real(self.held_out, "held_out")
@@ -574,6 +612,10 @@ def _with(estimator: Any, params: Mapping[str, Any]) -> Any:
         raise InvalidInputError(
             f"{name} has no parameter epsilon or mu, so that its fit would not be private: a search takes "
             "private estimators, and no pipeline with steps that learn from records"
+        )
+    if known.get("person") is not None:
+        raise InvalidInputError(
+            f"{name}: person must be None, and is that of the search: PrivateSearchCV(person=...)"
         )
     if fixed := [key for key in ("ledger", "insecure_seed", "random_state") if known.get(key) is not None]:
         raise InvalidInputError(

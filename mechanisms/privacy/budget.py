@@ -149,7 +149,8 @@ class Budget:
     @property
     def _converted(self) -> float:
         """Return the part of delta reserved for the conversion of rho or mu to a pair."""
-        return {"basic": 0.0, "gdp": self.delta}.get(self.rule, self.delta / 2)
+        half = self.delta / 2
+        return {"basic": 0.0, "zcdp": half, "gdp": self.delta, "profile": half}[self.rule]
 
 
 def compose(spends: Sequence[PrivacySpend], delta: float) -> Total:

@@ -35,6 +35,8 @@ _TOLERANCE = 5e-4
 _DISCLOSED = 1 / 1024
 # Points at which the profile is computed, and of the comparison between two of them.
 _POINTS, _BETWEEN = 32, 64
+# Of a larger epsilon the profile takes minutes.
+_MOST_COVERED = 10.0
 
 
 def profile_epsilon(spends: Sequence[PrivacySpend], delta: float, most: float) -> float:
@@ -79,7 +81,7 @@ def _gaussian_above(event: SampledGaussian) -> tuple[float, float]:
     Gaussian at the next. Beyond the last point delta is at most c.
     """
     disclosed, pure = event.delta * _DISCLOSED, (pure_to_gdp(event.epsilon), event.delta)
-    if event.epsilon > _MOST_EPSILON:
+    if event.epsilon > _MOST_COVERED:
         return pure
     laws = sampled_laws(event.z, event.q, event.steps, event.full_z or math.inf, event.full_steps)
 
@@ -102,8 +104,9 @@ def _gaussian_above(event: SampledGaussian) -> tuple[float, float]:
         least = disclosed + (1 - disclosed) * gaussian_floor(mu, fine[1:])
         return bool(np.all(chords <= least * (1 - 2.0**-40)))
 
-    mu = smallest(covers, start=gaussian_mu(event.epsilon, event.delta), ratio=1.001)
-    return (mu, disclosed) if mu < pure[0] else pure
+    if not covers(pure[0]):
+        return pure
+    return smallest(covers, start=gaussian_mu(event.epsilon, event.delta), ratio=1.001), disclosed
 
 
 def _laws(spends: Sequence[PrivacySpend]) -> list[tuple[LossLaw, int]] | None:

@@ -22,7 +22,13 @@ from privopt.mechanisms.scorecards.domain import (
     check_takes_constraints,
     constrained_domain,
 )
-from privopt.mechanisms.scorecards.effort import MOST_WORK, draw_seconds, draw_work, seeded_seconds
+from privopt.mechanisms.scorecards.effort import (
+    MOST_WORK,
+    distinct_records,
+    draw_seconds,
+    draw_work,
+    seeded_seconds,
+)
 from privopt.mechanisms.scorecards.facts import CardFacts
 from privopt.mechanisms.scorecards.point_constraints import check_max_columns, point_constraints
 from privopt.mechanisms.scorecards.seeded import SeededScorecard, points_lattice
@@ -225,7 +231,7 @@ def plan_card(
         ZeroOneHalfspace, weights, epsilon=epsilon, delta=delta, calibration=calibration, **bound
     )
     if inside:
-        check_takes_constraints(oracle, plan)
+        check_takes_constraints(oracle, plan, distinct_records(schema, n_records))
     bounded = issubclass(kind, ExponentialMechanism) and draw_work(schema, n_records, weights) <= max_work
     draw = draw_seconds(schema, n_records, weights) if bounded else None
     return CardPlan(plan, plan.spend, oracle, reason, draw, required)

@@ -12,9 +12,9 @@ from privopt.mechanisms.discrete.preparation import oracle_for
 from privopt.mechanisms.scorecards.facts import card_program, constrained_box
 from privopt.mechanisms.scorecards.nearest import first_card
 from privopt.oracles.draw.interface import Law
-from privopt.oracles.errors import UnsupportedProblemError
+from privopt.oracles.errors import OracleError, UnsupportedProblemError
 from privopt.oracles.programs.interface import ProgramOracle
-from privopt.oracles.task import Task
+from privopt.oracles.select import minimizers, samplers
 from privopt.problems.discrete.lattice import IntegerLattice
 from privopt.problems.errors import InvalidInputError
 from privopt.problems.programs.constraints import Constraint, UsedColumns
@@ -24,8 +24,6 @@ from privopt.problems.tables.schema import Schema
 
 # Boxes of at most this many points are searched for a card within a norm bound.
 _SEARCHED = 2_000_000
-# Names of oracles that take constraints, by the kind of question.
-_CAPABLE = {Task: "auto, enumerate, highs, cpsat, scip", Law: "auto, enumerate, branch, stream"}
 
 
 def all_constraints(
@@ -65,15 +63,31 @@ def constrained_domain(
     )
 
 
-def check_takes_constraints(oracle: Any, plan: LatticeMechanism[Any]) -> None:
-    """Refuse an oracle that knows no constraints, for a plan over a constrained lattice.
+def check_takes_constraints(oracle: Any, plan: LatticeMechanism[Any], rows: int) -> None:
+    """Refuse an oracle that cannot answer over a constrained lattice, as far as public facts tell.
+
+    Args:
+        oracle: a name or an oracle.
+        plan: the plan.
+        rows: a public bound on the number of distinct records.
 
     Raises:
-        OracleError: naming the oracles that take constraints; or as for ``oracle_for``.
+        OracleError: naming the oracles that take the lattice; or as for ``oracle_for``.
     """
-    found = oracle_for(oracle, plan)
-    if plan.lattice.constrained and not found.takes_constraints:
+    lattice, found = plan.lattice, oracle_for(oracle, plan)
+    if lattice.constrained and (reasons := found.all_planned_refusals(lattice, rows)):
+        known = samplers() if isinstance(plan.question, Law) else minimizers()
+        others = ", ".join(name for name in known if _takes(name, plan, rows))
+        one_of = f"one of {others} (oracle=, --oracle), or " if others else ""
         raise UnsupportedProblemError(
-            f"oracle {found.name!r} knows no constraints on points. To do: one that does "
-            f"({_CAPABLE[type(plan.question)]}), or the mechanism 'seeded'"
+            f"oracle {found.name!r} cannot answer under constraints on points: {'; '.join(reasons)}. To do: "
+            f"{one_of}the mechanism 'seeded'"
         )
+
+
+def _takes(name: str, plan: LatticeMechanism[Any], rows: int) -> bool:
+    """Whether an installed oracle is known before data to take the constraints of a plan's lattice."""
+    try:
+        return not oracle_for(name, plan).all_planned_refusals(plan.lattice, rows)
+    except OracleError:
+        return False

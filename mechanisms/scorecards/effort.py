@@ -27,23 +27,23 @@ def draw_work(schema: Schema, n_records: int, lattice: IntegerLattice) -> float:
     with the most combinations of weights: given the others, the sum over its levels separates. (The oracle
     detects blocks of exclusive features in the records, which mostly merges declared columns and saves work.)
     """
-    rows = _distinct(schema, n_records)
+    rows = distinct_records(schema, n_records)
     return min(_enumeration(rows, lattice), _elimination(schema, rows, lattice))
 
 
 def draw_seconds(schema: Schema, n_records: int, lattice: IntegerLattice) -> float:
     """Estimate the seconds of one exact draw on one idle core."""
-    rows = _distinct(schema, n_records)
+    rows = distinct_records(schema, n_records)
     return min(_enumeration(rows, lattice) / _PRODUCTS, _elimination(schema, rows, lattice) / _ADDITIONS)
 
 
 def seeded_seconds(schema: Schema, facts: CardFacts) -> float:
     """Estimate the seconds of a linear model, its roundings and the choice among them, on one idle core."""
-    n, d = _distinct(schema, facts.n_records), facts.lattice.dimension
+    n, d = distinct_records(schema, facts.n_records), facts.lattice.dimension
     return 0.1 + n * d * (_PASSES / _READ + _HESSIANS * d / _MULTIPLIED)
 
 
-def _distinct(schema: Schema, n_records: int) -> int:
+def distinct_records(schema: Schema, n_records: int) -> int:
     """Bound the number of distinct labelled records; a fit counts duplicates first."""
     return min(n_records, 2 * math.prod(column.n_codes for column in schema.columns))
 

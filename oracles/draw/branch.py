@@ -64,14 +64,15 @@ SmallestLoss = Callable[[ZeroOneHalfspace, CellModel, Watch], int]
 class GibbsBranch(GibbsOracle):
     """Exact sampler by branch and bound with Hoelder bounds on masses, for both laws.
 
-    Under constraints on points it draws from the Gibbs law alone: arrivals at points that violate them are
-    rejected. Bounds are those of the box: the time grows with the share of its mass that violates them.
+    Under constraints on points arrivals at points that violate them are rejected, which leaves those of the
+    others as they are, for both laws. Bounds are those of the box: the time grows with the share of its mass
+    that violates them.
 
     Args:
         limits: sizes of the cell structure beyond which the oracle refuses.
         memory: memory limit of the regions of a draw, in bytes, > 0. A draw that needs more raises
             ``UnfinishedDrawError``, however much time is left.
-        smallest_loss: function that proves the smallest loss over the lattice, or raises
+        smallest_loss: function that proves the smallest loss over the lattice and its constraints, or raises
             ``UnfinishedDrawError``. Permute-and-flip is refused without it.
     """
 
@@ -88,8 +89,6 @@ class GibbsBranch(GibbsOracle):
         reasons = why_not(problem, Task.LINEAR, self.limits)
         if law is Law.PERMUTE_AND_FLIP and self.smallest_loss is None:
             reasons.append("permute-and-flip needs the smallest loss, and no minimiser was given")
-        if law is Law.PERMUTE_AND_FLIP and problem.lattice.constrained:
-            reasons.append("permute-and-flip needs the smallest loss under the constraints on points")
         return reasons
 
     def build(self, problem: DiscreteProblem, law: Law = Law.GIBBS) -> Sampler:

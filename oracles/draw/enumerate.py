@@ -31,7 +31,7 @@ from privopt.oracles.draw.interface import (
     uniform_below,
 )
 from privopt.oracles.limits import Watch, too_many_points
-from privopt.problems.discrete.lattice import FloatArray, IntArray
+from privopt.problems.discrete.lattice import FloatArray, IntArray, IntegerLattice
 from privopt.problems.discrete.problem import DiscreteProblem
 
 
@@ -50,7 +50,10 @@ class GibbsEnumeration(GibbsOracle):
     max_work: float = 2e9
 
     def refusals(self, problem: DiscreteProblem, law: Law = Law.GIBBS) -> list[str]:
-        return too_many_points(problem, self.max_candidates, self.max_work)
+        return self.planned_refusals(problem.lattice, problem.n_rows)
+
+    def planned_refusals(self, lattice: IntegerLattice, rows: int) -> list[str]:
+        return too_many_points(lattice, rows, self.max_candidates, self.max_work)
 
     def build(self, problem: DiscreteProblem, law: Law = Law.GIBBS) -> Sampler:
         return _LevelSampler(problem, law)

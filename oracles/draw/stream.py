@@ -24,6 +24,7 @@ from privopt.oracles.draw.interface import (
     stop_if_asked,
 )
 from privopt.oracles.limits import too_many_points
+from privopt.problems.discrete.lattice import IntegerLattice
 from privopt.problems.discrete.problem import DiscreteProblem
 
 # Largest number of entries of a block: points times records, for problems that make a table of both.
@@ -47,7 +48,10 @@ class GibbsStream(GibbsOracle):
     max_work: float = 2e10
 
     def refusals(self, problem: DiscreteProblem, law: Law = Law.GIBBS) -> list[str]:
-        return too_many_points(problem, 1 << 62, self.max_work)
+        return self.planned_refusals(problem.lattice, problem.n_rows)
+
+    def planned_refusals(self, lattice: IntegerLattice, rows: int) -> list[str]:
+        return too_many_points(lattice, rows, 1 << 62, self.max_work)
 
     def build(self, problem: DiscreteProblem, law: Law = Law.GIBBS) -> Sampler:
         return _Stream(problem, law)

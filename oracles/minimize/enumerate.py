@@ -11,7 +11,7 @@ from privopt.oracles.certificate import Status
 from privopt.oracles.limits import too_many_points
 from privopt.oracles.minimize.interface import DiscreteOracle, Proposal, Query, Solver
 from privopt.oracles.task import Task
-from privopt.problems.discrete.lattice import IntArray
+from privopt.problems.discrete.lattice import IntArray, IntegerLattice
 from privopt.problems.discrete.objective import UNIT, from_fixed
 from privopt.problems.discrete.problem import DiscreteProblem
 
@@ -31,7 +31,10 @@ class EnumerationOracle(DiscreteOracle):
     max_work: float = 2e9
 
     def refusals(self, problem: DiscreteProblem, task: Task) -> list[str]:
-        return too_many_points(problem, self.max_candidates, self.max_work)
+        return self.planned_refusals(problem.lattice, problem.n_rows)
+
+    def planned_refusals(self, lattice: IntegerLattice, rows: int) -> list[str]:
+        return too_many_points(lattice, rows, self.max_candidates, self.max_work)
 
     def build(self, problem: DiscreteProblem, task: Task) -> Solver:
         # Losses by batch number; computed in the first solve, so that limits apply. Safe for several threads.

@@ -18,7 +18,7 @@ from privopt.oracles.errors import SolverFailedError, UnsupportedProblemError
 from privopt.oracles.limits import Limits, Watch, started, unconstrained
 from privopt.oracles.task import Task
 from privopt.oracles.vetting import outside_code
-from privopt.problems.discrete.lattice import IntArray
+from privopt.problems.discrete.lattice import IntArray, IntegerLattice
 from privopt.problems.discrete.objective import Perturbation, from_fixed
 from privopt.problems.discrete.problem import DiscreteProblem, check_question
 from privopt.problems.errors import InvalidInputError
@@ -107,7 +107,18 @@ class DiscreteOracle(ABC):
 
     def all_refusals(self, problem: DiscreteProblem, task: Task) -> list[str]:
         """List every reason, with that of an oracle that knows no constraints on points."""
-        return [*unconstrained(self, problem, "enumerate, highs, cpsat, scip"), *self.refusals(problem, task)]
+        return [*self._boxes_alone(problem.lattice), *self.refusals(problem, task)]
+
+    def planned_refusals(self, lattice: IntegerLattice, rows: int) -> list[str]:
+        """List the reasons that are known before data; ``rows`` is a bound on the number of distinct rows."""
+        return []
+
+    def all_planned_refusals(self, lattice: IntegerLattice, rows: int) -> list[str]:
+        """List them with that of an oracle that knows no constraints on points."""
+        return [*self._boxes_alone(lattice), *self.planned_refusals(lattice, rows)]
+
+    def _boxes_alone(self, lattice: IntegerLattice) -> list[str]:
+        return unconstrained(self, lattice, "enumerate, highs, cpsat, scip")
 
     def prepare(self, problem: DiscreteProblem, task: Task) -> PreparedOracle:
         """Validate, then build the solver.

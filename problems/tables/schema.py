@@ -110,10 +110,13 @@ class Schema:
             columns.
         labels, units: names and units of columns for people, by name, on cards, pages and in comments of
             SQL; in files the keys ``label`` and ``unit`` of a column.
+        person: the column that says whose a record is, for tables with several records of a person; it is no
+            feature. Estimators then protect persons, as with their parameter ``person``; whatever protects
+            records only refuses such a schema. In files the key ``person``, before the columns.
 
     Raises:
-        SchemaError: no columns, a repeated name, a constraint that does not fit the columns, or a common
-            denominator too large for exact arithmetic.
+        SchemaError: no columns, a repeated name, the column of persons among them, a constraint that does not
+            fit the columns, or a common denominator too large for exact arithmetic.
     """
 
     columns: tuple[Column, ...]
@@ -121,6 +124,7 @@ class Schema:
     rules: tuple[PointRule, ...] = ()  # one for each column
     constraints: tuple[Constraint, ...] = ()
     displays: tuple[Display, ...] = ()  # one for each column
+    person: str | None = None
 
     kinds: ClassVar[dict[str, type[Numeric | Categorical | Binned]]] = {
         "numeric": Numeric,
@@ -137,6 +141,7 @@ class Schema:
         constraints: Sequence[str | Constraint] = (),
         labels: Mapping[str, str] | None = None,
         units: Mapping[str, str] | None = None,
+        person: str | None = None,
     ) -> None:
         if not isinstance(columns, Sequence):
             raise SchemaError(f"a schema takes a list of columns, got {told(columns)}")
@@ -146,6 +151,11 @@ class Schema:
             raise SchemaError("a schema needs at least one column: Numeric, Categorical, Binned or Date")
         if not isinstance(intercept, bool):
             raise SchemaError("intercept must be true or false")
+        if person is not None and not isinstance(person, str):
+            raise SchemaError(f"person must be the name of a column, got {told(person)}")
+        if any(column.name == person for column in self.columns):
+            raise SchemaError(f"the schema declares {person!r}, the column of persons, which is no feature")
+        object.__setattr__(self, "person", person)
         for kind, names in (("column", [c.name for c in self.columns]), ("feature", self.feature_names)):
             twice = sorted({name for name in names if names.count(name) > 1})
             if twice:
@@ -286,7 +296,11 @@ class Schema:
         rules = {c.name: r for c, r in zip(columns, self.rules, strict=True)}
         labels = {c.name: d.label for c, d in zip(columns, self.displays, strict=True) if d.label is not None}
         units = {c.name: d.unit for c, d in zip(columns, self.displays, strict=True) if d.unit is not None}
-        return Schema(columns, self.intercept, rules, self.constraints, labels, units)
+        return Schema(columns, self.intercept, rules, self.constraints, labels, units, self.person)
+
+    def for_records(self) -> Schema:
+        """Return the schema without its column of persons."""
+        return self.from_dict({key: value for key, value in self.to_dict().items() if key != "person"})
 
     def with_constraints(self, given: Sequence[str | Constraint] | None) -> tuple[Constraint, ...]:
         """Return the schema's constraints and further ones, each once.
@@ -365,6 +379,7 @@ class Schema:
         """Return the declaration as plain numbers, strings, lists and dicts, for ``from_dict``."""
         return {
             "intercept": self.intercept,
+            **({} if self.person is None else {"person": self.person}),
             **({"constraints": [str(c) for c in self.constraints]} if self.constraints else {}),
             "columns": [
                 {**c.to_dict(), **rule.to_dict(), **display.to_dict()}
@@ -390,14 +405,17 @@ class Schema:
             SchemaError: unknown or missing keys, an unknown kind, or a declaration that is refused.
         """
         entries = _checked_keys(
-            "the schema", data, required={"columns"}, optional={"intercept", "constraints"}
+            "the schema", data, required={"columns"}, optional={"intercept", "constraints", "person"}
         )["columns"]
         if not isinstance(entries, Sequence) or isinstance(entries, str):
             raise SchemaError("columns must be a list")
         columns = [cls._column(entry) for entry in entries]
         rules = {e["name"]: PointRule.of(e["name"], e["kind"], e) for e in entries}
         labels, units = ({e["name"]: e[key] for e in entries if key in e} for key in DISPLAY_KEYS)
-        return cls(columns, data.get("intercept", False), rules, data.get("constraints", ()), labels, units)
+        person = data.get("person")
+        return cls(
+            columns, data.get("intercept", False), rules, data.get("constraints", ()), labels, units, person
+        )
 
     @classmethod
     def _column(cls, entry: object) -> Column:

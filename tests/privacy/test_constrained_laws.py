@@ -100,15 +100,16 @@ def test_samplers_that_know_only_boxes_refuse(name: str) -> None:
         gibbs_oracle(name).prepare(problem)
 
 
-def test_branch_and_bound_refuses_permute_and_flip_under_constraints() -> None:
-    """It needs the smallest loss among the points that satisfy them, and its minimiser knows the box."""
-    from privopt.oracles import Law
-    from privopt.oracles.select import gibbs_oracle
-
-    lattice, _ = plane()
-    problem = ZeroOneHalfspace([[1, 0], [0, 1]], [1, -1], lattice)
-    with pytest.raises(UnsupportedProblemError, match="smallest loss under the constraints"):
-        gibbs_oracle("branch").prepare(problem, Law.PERMUTE_AND_FLIP)
+@pytest.mark.parametrize("name", ["branch", "stream"])
+def test_permute_and_flip_follows_the_law_of_the_constrained_domain(name: str) -> None:
+    """Its clock is set by the smallest loss under the constraints, 4: that of the box is 0, at (1, 1)."""
+    lattice, points = plane()
+    problem = ZeroOneHalfspace([[1, 0], [0, 1], [1, 1]] * 4, [1] * 12, lattice)
+    assert problem.losses(np.array([*points, [1, 1]])).tolist() == [12, 4, 4, 0]
+    plan: Any = MECHANISMS["permute-and-flip"].plan(ZeroOneHalfspace, lattice, epsilon=0.3)
+    oracle, source = prepare_oracle(name, plan, problem), NoiseSource(insecure_seed=SEED)
+    seen = [points.index(plan.release(oracle, source).point.tolist()) for _ in range(RUNS)]
+    assert stats.chisquare(np.bincount(seen, minlength=3), RUNS * output_law(plan, problem)).pvalue > 1e-3
 
 
 def test_plans_of_one_domain_refuse_the_other() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import linalg, stats
 
 from privopt.experiments import errata
 from privopt.mechanisms.audit.claims import audit_claim
@@ -22,7 +22,7 @@ PAGE = Path(errata.__file__).parent / "docs" / "errata.md"
 
 # Table 6 searches over convolutions of loss distributions, which takes a minute.
 @pytest.mark.parametrize(
-    "number", [1, 2, 3, 4, 5, pytest.param(6, marks=pytest.mark.slow), 7, 8, 9, 10, 11, 12, 13, 14]
+    "number", [1, 2, 3, 4, 5, pytest.param(6, marks=pytest.mark.slow), 7, 8, 9, 10, 11, 12, 13, 14, 15, 16]
 )
 def test_page_shows_the_computed_table(number: int) -> None:
     shown = errata.DEMONSTRATIONS[number - 1]()
@@ -97,6 +97,40 @@ def test_printed_scale_is_not_smooth() -> None:
     zeros, outlier = np.zeros(50), np.append(np.zeros(49), 1e6)
     moved = printed.sensitivity(printed.ordered(outlier)) / printed.sensitivity(printed.ordered(zeros))
     assert math.log(moved) > 100 * 0.1
+
+
+def test_classes_of_subsets_are_those_of_the_code() -> None:
+    """Losses 0, 1, ..., 5: the optimum is the first pair, four have one mistake, the last has two."""
+    law = errata.drawn_by_class(np.arange(6.0))
+    bound = (1 + 1.1 * math.sqrt(2)) ** 2
+    weights = np.array([1.0, 4 * math.exp(-1 / (2 * bound)), math.exp(-5 / (2 * bound))])
+    assert law[[0, 1, 5]] == pytest.approx(weights / weights.sum(), rel=1e-12)
+    assert law[2:5].tolist() == [0, 0, 0]
+    assert errata.class_scores(np.arange(6.0)).tolist() == [0, 1, 1, 1, 1, 5]
+
+
+def test_tables_of_subsets_are_neighbours_within_the_bounds() -> None:
+    for first, second in (errata.tables_whose_optimum_moves(8), errata.tables_whose_runner_up_moves(8)):
+        differ = np.any(first[0] != second[0], axis=1) | (first[1] != second[1])
+        assert np.flatnonzero(differ).tolist() == [0]
+        assert max(np.abs(part).max() for table in (first, second) for part in table) <= 1
+
+
+def test_probabilities_among_orthogonal_signs_are_those_of_enumeration() -> None:
+    """Every pair of seven columns of a Hadamard matrix of order 8, each loss by least squares."""
+    signs = linalg.hadamard(8).astype(float)[:, 1:]
+    y = 0.2 * (signs[:, 0] + signs[:, 1])
+    losses = [
+        np.sum((y - signs[:, pair] @ np.linalg.lstsq(signs[:, pair], y, rcond=None)[0]) ** 2)
+        for pair in itertools.combinations(range(7), 2)
+    ]
+    weights = np.sort(np.exp(-np.array(losses) / (2 * (1 + 1.1 * math.sqrt(2)) ** 2)))[::-1]
+    for most in (1, 5, 12, 21):
+        rest = weights[:most].sum() + (21 - most) * weights[most - 1]
+        exact, best = errata.found_among_signs(7, 2, 8, most)
+        assert exact == pytest.approx(weights[0] / weights.sum(), rel=1e-12)
+        assert best == pytest.approx(weights[0] / rest, rel=1e-12)
+        assert best <= exact * (1 + 1e-12)
 
 
 def test_the_audit_kit_rejects_the_printed_scale_and_lets_the_smooth_sensitivity_stand() -> None:

@@ -2,8 +2,8 @@
 Hours of work: coefficients with intervals
 ==========================================
 
-**Question.** How do weekly hours of work change with age and education? Not a prediction is wanted here but effects,
-with confidence intervals that include the noise for privacy.
+**Question.** How do weekly hours of work change with age and education? Wanted are effects rather than
+predictions, with confidence intervals that include the noise for privacy.
 
 **Data.** Adult (Becker and Kohavi 1996, UCI).
 """
@@ -27,7 +27,7 @@ schema = Schema(
 )
 
 # %%
-# **Fit.** Least squares on noisy moments, released once. Intervals follow from the same release for nothing.
+# **Fit.** Least squares on noisy moments, released once. Intervals follow from the same release, at no further cost.
 
 model = PrivateLinearRegression(epsilon=1.0, schema=schema, label_range=(1, 99))
 model.fit(people, people["hours-per-week"])

@@ -9,6 +9,10 @@ offset t), with
 
 The linear relaxation is usually tight. An exact dual bound is computed for every a first; only weight vectors
 and levels that can still beat the incumbent are passed to the solver.
+
+Public constraints on points are rows, in which numeric weights have binaries too: a question allows those of
+its a alone. Dual bounds and descents know the box, as bounds over a larger set are bounds; points that
+descents find count only if they satisfy the constraints.
 """
 
 from __future__ import annotations
@@ -24,16 +28,18 @@ from privopt.oracles.cells.structure import CellLimits, CellStructure, why_not
 from privopt.oracles.errors import UnsupportedProblemError
 from privopt.oracles.minimize.interface import Proposal, Query, Solver, trivial_bound
 from privopt.oracles.minimize.mip.model import Formulation, MipModel, OpenSession, Session
-from privopt.oracles.minimize.mip.row_model import Columns, add_weights
+from privopt.oracles.minimize.mip.point_rows import row_refusals
+from privopt.oracles.minimize.mip.row_model import Columns, add_weights, require_constraints
 from privopt.oracles.minimize.mip.search import Region, Search
 from privopt.oracles.minimize.native import bounds as duals
 from privopt.oracles.minimize.native.descent import descend, descend_from_many
 from privopt.oracles.minimize.native.worker import compile_bounds
 from privopt.oracles.task import Task
 from privopt.problems.discrete.halfspace import ZeroOneHalfspace
-from privopt.problems.discrete.lattice import FloatArray, IntArray
+from privopt.problems.discrete.lattice import FloatArray, IntArray, IntegerLattice
 from privopt.problems.discrete.objective import UNIT, Perturbation, from_fixed
 from privopt.problems.discrete.problem import DiscreteProblem
+from privopt.problems.programs.lattice import ConstrainedLattice
 
 _LIMITS = CellLimits(cells=3_000, numeric_combinations=20_000, table_bytes=1 << 29)
 _MAX_COLUMNS = 200_000
@@ -48,9 +54,7 @@ _DESCENDED, _DESCENTS = 8, 16
 
 def refusals(problem: DiscreteProblem, task: Task) -> list[str]:
     """Every reason why the cell model cannot take a problem."""
-    if problem.lattice.constrained:
-        return ["it has no rows for constraints on points"]
-    if reasons := why_not(problem, _LIMITS):
+    if reasons := [*row_refusals(problem.lattice), *why_not(problem, _LIMITS)]:
         return reasons
     assert isinstance(problem, ZeroOneHalfspace)
     size, squares = CellStructure.of(problem).table_size, problem.lattice.max_squared_norm
@@ -77,6 +81,8 @@ class _CellModel:
 
     Attributes:
         regions: one for each numeric weight vector.
+        columns: of the indicator weights.
+        numeric: of the numeric weights, which have them under constraints alone.
         entry_column: the column whose cost each table entry is; -1 for cells without indicators.
         model: the MIP.
     """
@@ -84,6 +90,7 @@ class _CellModel:
     problem: ZeroOneHalfspace
     regions: CellModel
     columns: Columns
+    numeric: Columns
     entry_column: NDArray[np.int64]
     model: MipModel
     shares: duals.Shares
@@ -99,10 +106,15 @@ class _CellModel:
             radial=regions.shape.coupled,
             budget=lattice.squared_radius,
         )
+        chosen = regions.cells.numeric if lattice.constrained else np.empty(0, dtype=np.int64)
+        numeric = add_weights(model, lattice, chosen, radial=False, budget=None)
+        level = [a if len(a) else b for a, b in zip(columns.level, numeric.level, strict=True)]
+        require_constraints(model, lattice, Columns(level, columns.norm))
         return cls(
             problem,
             regions,
             columns,
+            numeric,
             _add_cells(model, regions.cells, columns),
             model,
             duals.make_shares(regions.shape),
@@ -160,10 +172,16 @@ def formulation(problem: DiscreteProblem, task: Task, p: Perturbation) -> Formul
     return Formulation(built.model, built.column_costs(p, costs, 0), from_fixed(constant))
 
 
+def _known_point(lattice: IntegerLattice) -> IntArray:
+    """Return the witness of constraints; without any the shortest vector, which is in every lattice."""
+    if isinstance(lattice, ConstrainedLattice):
+        return lattice.witness
+    return np.asarray(np.clip(0, lattice.low, lattice.high), dtype=np.int64)
+
+
 def _solve(model: _CellModel, session: Session, query: Query) -> Proposal:
     search = Search(model.problem, query, session)
-    lattice = model.problem.lattice
-    search.offer(np.clip(0, lattice.low, lattice.high))  # the shortest vector is in every lattice
+    search.offer(_known_point(model.problem.lattice))
     draw = _Draw(model, query, search)
     # Without noise all min-marginals are equal, and sweeps suggest poor points: descend first.
     draw.offer_good([int(np.argmin(np.sum(model.regions.weights**2, axis=1)))])
@@ -204,7 +222,7 @@ class _Draw:
             if not self.search.can_prune(int(self.bound[k])) and self._start(k):
                 value, levels = descend_from_many(shape, self.dual, _DESCENTS)
                 if value < self.search.dominated:
-                    self.search.offer(self.model.regions.point(k, levels))
+                    self.search.offer_found(self.model.regions.point(k, levels))
 
     def _start(self, k: int) -> bool:
         regions = self.model.regions
@@ -234,20 +252,26 @@ class _Draw:
     def _offer(self, k: int, levels: IntArray) -> None:
         """Improve the point suggested by the dual by block descent, and offer it as incumbent."""
         if descend(self.model.regions.shape, self.dual, levels) < self.search.dominated:
-            self.search.offer(self.model.regions.point(k, levels))
+            self.search.offer_found(self.model.regions.point(k, levels))
 
     def _mask(self, k: int) -> NDArray[np.bool_]:
-        """The columns that may be nonzero: levels not pruned by sweeps, and norms that the k-th a allows."""
-        mask = self._norms(k)
+        """The columns that may be nonzero: levels not pruned by sweeps, and what the k-th a allows."""
+        mask = self._allowed_by(k)
         for j, coordinate in enumerate(self.model.regions.shape.coordinate.tolist()):
             level = self.model.columns.level[coordinate]
             mask[level] = False
             mask[level[self.dual.dom[j, : self.dual.dom_size[j]]]] = True
         return mask
 
-    def _norms(self, k: int) -> NDArray[np.bool_]:
-        mask = np.ones(self.model.model.size, dtype=np.bool_)
-        mask[self.model.columns.norm[len(self.costs.radial) - int(self.model.regions.squares[k]) :]] = False
+    def _allowed_by(self, k: int) -> NDArray[np.bool_]:
+        """The columns that the k-th a allows to be nonzero: of norms, and of numeric weights."""
+        model = self.model
+        mask = np.ones(model.model.size, dtype=np.bool_)
+        mask[model.columns.norm[len(self.costs.radial) - int(model.regions.squares[k]) :]] = False
+        point = model.problem.lattice.low.copy()
+        point[model.regions.cells.numeric] = model.regions.weights[k]
+        mask[np.concatenate([*model.numeric.level, np.empty(0, dtype=np.int64)])] = False
+        mask[model.numeric.encode(point, model.problem.lattice.low)] = True
         return mask
 
     def region(self, k: int) -> Region:
@@ -267,5 +291,5 @@ class _Draw:
             decode=decode,
             encode=lambda point: model.columns.encode(point, low),
             contains=lambda point: bool(np.array_equal(point[numeric], a)),
-            allowed=self.allowed.get(k, self._norms(k)),
+            allowed=self.allowed.get(k, self._allowed_by(k)),
         )

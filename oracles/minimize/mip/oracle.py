@@ -12,6 +12,7 @@ from typing import ClassVar, Literal
 from privopt.oracles.minimize.interface import DiscreteOracle, Proposal, Query, Solver
 from privopt.oracles.minimize.mip.model import MipModel, Session
 from privopt.oracles.task import Task
+from privopt.problems.discrete.lattice import IntegerLattice
 from privopt.problems.discrete.problem import DiscreteProblem
 from privopt.problems.errors import InvalidInputError
 
@@ -47,6 +48,11 @@ class MipOracle(DiscreteOracle):
         if not rows or not cells:
             return []
         return [*(f"row model: {r}" for r in rows), *(f"cell model: {r}" for r in cells)]
+
+    def planned_refusals(self, lattice: IntegerLattice, rows: int) -> list[str]:
+        from privopt.oracles.minimize.mip.point_rows import row_refusals
+
+        return row_refusals(lattice)
 
     def explain(self, problem: DiscreteProblem, task: Task) -> str:
         """Name the model that ``build`` would use, and the reason."""

@@ -198,7 +198,7 @@ class PulpSession(Session):
             found = problem.sol_status in (pulp.LpSolutionOptimal, pulp.LpSolutionIntegerFeasible)
             values = self._values() if found else None
             return MipAnswer(Outcome.STOPPED, values, -math.inf, stopped, 0, f"{self._name} was stopped")
-        return self._answer(problem, question.costs, watch)
+        return self._answer(problem, question.costs, question.gap, watch)
 
     def _asked(self, question: Question) -> Any:
         import pulp
@@ -245,11 +245,13 @@ class PulpSession(Session):
                 if not _ended(relay):
                     raise SolverFailedError(f"{self._name} failed under PuLP: {error}") from error
 
-    def _answer(self, problem: Any, costs: FloatArray, watch: Watch) -> MipAnswer:
+    def _answer(self, problem: Any, costs: FloatArray, gap: float, watch: Watch) -> MipAnswer:
         import pulp
 
         raw = f"{self._name} {pulp.LpStatus[problem.status]}, {pulp.LpSolution[problem.sol_status]}"
-        if problem.sol_status == pulp.LpSolutionOptimal:
+        # PuLP says of SCIP at a gap what it says at a time limit: with time left it is the gap.
+        at_gap = gap > 0 and problem.sol_status == pulp.LpSolutionIntegerFeasible and not _late(watch)
+        if problem.sol_status == pulp.LpSolutionOptimal or at_gap:
             values = self._values()
             # Rounded values: integrality tolerances times large costs would be errors of the objective.
             return MipAnswer(Outcome.OPTIMAL, values, float(costs @ np.rint(values)), None, 0, raw)

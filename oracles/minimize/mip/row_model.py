@@ -103,6 +103,15 @@ def add_weights(
     return Columns(level, norm)
 
 
+def require_constraints(model: MipModel, lattice: IntegerLattice, columns: Columns) -> None:
+    """Add rows of a lattice's constraints on points, if it has any; every weight has columns."""
+    if isinstance(lattice, ConstrainedLattice):
+        points = _weight_columns(model, lattice, columns)
+        rows = PointRows(model, lattice.columns, lattice.low, lattice.high, points)
+        for constraint in lattice.constraints:
+            rows.require(constraint)
+
+
 def refusals(problem: DiscreteProblem, task: Task) -> list[str]:
     """Every reason why the row model cannot take a problem."""
     if not isinstance(problem, ZeroOneHalfspace | MonotoneConjunction | LipschitzProblem):
@@ -159,11 +168,7 @@ class RowModel:
             radial=task is Task.NORMALIZED,
             budget=lattice.squared_radius,
         )
-        if isinstance(lattice, ConstrainedLattice):
-            points = _weight_columns(model, lattice, columns)
-            rows = PointRows(model, lattice.columns, lattice.low, lattice.high, points)
-            for constraint in lattice.constraints:
-                rows.require(constraint)
+        require_constraints(model, lattice, columns)
         if isinstance(problem, LipschitzProblem):
             constant, paid = 0, _lipschitz_rows(model, problem, columns)
         elif isinstance(problem, ZeroOneHalfspace):

@@ -172,7 +172,7 @@ class Search:
 
         def on_progress(progress: SolverProgress) -> None:
             if progress.values is not None:
-                self._offer_found(region.decode(progress.values))
+                self.offer_found(region.decode(progress.values))
             proved = max(self._floor(progress.bound + constant), region.bound)
             self.report(proved if others is None else min(proved, others), progress.nodes)
 
@@ -189,7 +189,7 @@ class Search:
             if answer.outcome is Outcome.STOPPED:
                 assert answer.reason is not None
                 if point is not None:
-                    self._offer_found(point)
+                    self.offer_found(point)
                 return answer.reason, max(region.bound, self._floor(answer.bound + constant))
             assert point is not None
             if self._is_last(point, answer.bound + constant):
@@ -205,8 +205,8 @@ class Search:
         point = np.array(self.best[1], dtype=np.int64)
         return region.encode(point) if region.contains(point) else None
 
-    def _offer_found(self, point: IntArray) -> None:
-        """Evaluate a point that the solver found on its way, if it is in the lattice."""
+    def offer_found(self, point: IntArray) -> None:
+        """Evaluate a point found on the way, if it is in the lattice."""
         if self.problem.lattice.contains(point):
             self.offer(point)
 

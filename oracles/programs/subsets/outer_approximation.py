@@ -1,15 +1,17 @@
-"""Best subsets by outer approximation over a MIP solver: a subclass opens a session."""
+"""Best subsets by outer approximation over a MIP solver: any of those for nearest cards."""
 
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from privopt.oracles.limits import Watch
-from privopt.oracles.minimize.mip.model import MipModel, Outcome, Question, Session
+from privopt.oracles.minimize.mip.model import MipModel, Outcome, Question
 from privopt.oracles.programs.interface import ProgramProposal
+from privopt.oracles.programs.mip import MipProgramOracle
 from privopt.oracles.programs.subsets.interface import SubsetOracle
 from privopt.problems.discrete.lattice import IntArray
 from privopt.problems.programs.subset import SubsetProgram
@@ -20,25 +22,31 @@ _STEPS = 1 << 20
 _ROUNDS = 1000
 
 
+@dataclass(frozen=True)
 class OuterApproximation(SubsetOracle):
-    """The best subset by cutting planes: a subclass is a frozen dataclass with ``open``.
+    """The best subset by cutting planes.
 
     With G - D positive semidefinite, f(z) = min over w of w'(G - D)w + sum_j D_j w_j^2 / z_j - 2c'w is convex
     in z, and at a choice it is the value of the program. At z with weights w its slope in z_j is
     -(c - (G - D)w)_j^2 / D_j, which is -D_j w_j^2 where z_j > 0 (Bertsimas and Van Parys 2020). Each round
     minimises the largest cut so far over all feasible choices, and cuts at its answer.
+
+    Args:
+        solver: the MIP solver, which may be any; its name is that of the oracle.
     """
 
-    @abstractmethod
-    def open(self, model: MipModel) -> Session:
-        """Load a finished model into the solver."""
+    name: ClassVar[str] = "outer-approximation"
+    solver: MipProgramOracle
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "name", self.solver.name)
 
     def propose(self, program: SubsetProgram, watch: Watch) -> ProgramProposal:
         master = _Master(program)
         master.cut(np.ones(len(program.columns), np.int64))
         best, value = None, math.inf
         for rounds in range(1, _ROUNDS + 1):
-            answer = self.open(master.model).solve(Question(master.costs), watch, lambda _: None)
+            answer = self.solver.open(master.model).solve(Question(master.costs), watch, lambda _: None)
             if answer.outcome is Outcome.NOTHING:
                 return ProgramProposal(None, True, answer.raw)
             if answer.values is None:

@@ -413,6 +413,7 @@ def test_solvers_lists_what_is_here(privopt: Command) -> None:
     assert run.returncode == 0, run.stderr
     for name in ("enumerate", "native", "pulp-highs", "pulp-cbc", "elimination", "floating point"):
         assert name in run.stdout
+    assert "privopt[scip]" in run.stdout  # brackets are no markup
 
 
 def test_ctrl_c_stops_a_long_solve_and_releases_nothing(tmp_path: Path) -> None:
@@ -508,6 +509,12 @@ def test_a_fit_for_persons_reads_their_column_as_it_is_written(tmp_path: Path, p
     assert chosen.returncode == 0, chosen.stderr
     wrong = privopt(*words, "--person", "who", "--epsilon", "1", cwd=tmp_path)
     assert "--person: no column 'who'" in wrong.stderr
+    Schema([Binned("a", [0, 4, 8])], intercept=True, person="id").save(tmp_path / "s.toml")
+    run = privopt(*words, "--model", "tree", "--epsilon", "9", "--json", "r.json", cwd=tmp_path)
+    assert json.loads((tmp_path / "r.json").read_text())["neighbours"] == "replace-one person", run.stderr
+    two = ("--candidate", "--model tree --max-depth 1", "--candidate", "--model tree", "--epsilon", "9")
+    planned = privopt("search", *words[1:], *two, "--plan", cwd=tmp_path)
+    assert "epsilon = 9, delta = 0 (replace-one person" in planned.stdout, planned.stderr
     bare = privopt(*words[:5], "--person", "id", "--epsilon", "1", cwd=tmp_path)
     assert "--person takes files, and needs --schema" in bare.stderr
 

@@ -504,3 +504,11 @@ def test_other_bad_arguments() -> None:
             calibrate_rspm(1.0, 1e-6, SeparatorCounts(binary, ternary))
     with pytest.raises(PrivacyParameterError, match="separators"):
         calibrate_rspm_laplace(1.0, SeparatorCounts(0, 0))
+
+
+def test_noise_on_separators_for_epsilons_beyond_what_is_computed() -> None:
+    with pytest.raises(PrivacyParameterError, match="too small: at least 1e-12"):
+        rspm_sigma(1e-300, 1e-6, SeparatorCounts(1, 0))
+    huge = rspm_sigma(1e300, 1e-6, SeparatorCounts(1, 0))  # found at once, and more noise than is needed
+    assert rspm_delta(50.0, huge, SeparatorCounts(1, 0)) > 1e-6
+    assert 0 < huge < rspm_sigma(10.0, 1e-6, SeparatorCounts(1, 0))

@@ -16,14 +16,16 @@ from privopt.mechanisms import (
     PrivateRuleListClassifier,
     PrivateSearchCV,
     PrivateTreeClassifier,
+    SchemaTransformer,
     evaluate,
     fit_with_learned_schema,
+    learn_schema,
 )
 from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.mechanisms.estimators import persons as module
 from privopt.mechanisms.privacy.accounting import gaussian_mu
 from privopt.mechanisms.privacy.ambient import budget
-from privopt.problems.errors import InvalidInputError
+from privopt.problems.errors import InvalidInputError, SchemaError
 from privopt.problems.tables.columns import Binned
 from privopt.problems.tables.schema import Schema
 
@@ -180,13 +182,113 @@ def test_tables_without_names_in_engines_and_partitions_are_refused():
         regression().fit(ibis.memtable(X), "a")
 
 
-def test_searches_and_learned_schemas_refuse_persons():
+@pytest.mark.parametrize("k", [1, K])
+@pytest.mark.filterwarnings("ignore::privopt.mechanisms.privacy.usefulness.NoiseWarning")
+def test_searches_protect_persons_as_a_whole(k, filled):
     X, y = table()
-    tree = PrivateTreeClassifier(person="id", **FACTS)
-    with pytest.raises(InvalidInputError, match="person is not supported where several"):
-        PrivateSearchCV(tree, {"max_depth": [1, 2]}, epsilon=1.0).fit(X, y)
-    with pytest.raises(InvalidInputError, match="person is not supported where a schema is learned"):
-        fit_with_learned_schema(PrivateTreeClassifier(person="id", classes=(0, 1)), X, y)
+    trees = [PrivateTreeClassifier(max_depth=depth, **FACTS) for depth in (1, 2)]
+    search = PrivateSearchCV(trees, epsilon=3.0, person="id", records_per_person=k)
+    planned = search.plan(P)
+    assert planned.n_fitted + planned.n_held_out == P * k
+    with budget(epsilon=4, delta=1e-3, unit="person") as book:
+        search.fit(X, y)
+        assert [entry.spend for entry in book.entries()] == [search.spend_]
+    assert search.spend_ == planned.spend == search.best_estimator_.spend_ == search.plan_.spend
+    assert search.spend_.neighbours == "replace-one person"
+    assert 2.999 < search.spend_.epsilon <= 3
+    assert max(spend.epsilon for spend in search.plan_.run_spends) < 3 / k
+    assert len(filled[0]) == P * k
+    assert np.array_equal(search.predict(X), search.predict(X.drop(columns="id")))
+
+
+def test_a_search_has_the_person_and_not_its_candidates():
+    X, y = table()
+    one, other = PrivateTreeClassifier(person="id", **FACTS), PrivateTreeClassifier(max_depth=1, **FACTS)
+    with pytest.raises(InvalidInputError, match="person must be None, and is that of the search"):
+        PrivateSearchCV([one, other]).fit(X, y)
+    one.set_params(person=None, risk_share=0.5)
+    with pytest.raises(InvalidInputError, match="records_per_person must be 1"):
+        PrivateSearchCV([one, other], person="id", records_per_person=2).fit(X, y)
+    for person, message in (("who", "person: no column 'who'"), ("a", "the schema declares 'a'")):
+        with pytest.raises(InvalidInputError, match=message):
+            PrivateSearchCV([other, other], person=person).fit(X, y)
+
+
+def visits(persons=2000):
+    """Return records of many persons, every other with a second one, whose dose is 1e6."""
+    rng = np.random.default_rng(3)
+    dose, town = rng.exponential(10, persons), rng.choice(["Bern", "Graz"], persons)
+    first = pd.DataFrame({"id": np.arange(persons).astype(str), "dose": dose, "town": town})
+    both = pd.concat([first, first[::2].assign(dose=1e6)])
+    return both, (both.dose > 10).astype(int).to_numpy()
+
+
+def test_a_learned_schema_counts_the_first_record_of_each_person():
+    X, _ = visits()
+    with budget(epsilon=3, delta=1e-3, unit="person") as book:
+        found = learn_schema(X, epsilon=2.0, person="id", types={"dose": "number", "town": "text"})
+        assert book.entries()[0].spend.unit == "person"
+    assert float(found.schema.columns[0].column.edges[-2]) < 1000
+    assert [column.name for column in found.schema.columns] == ["dose", "town"]
+    assert found.spend.neighbours == "replace-one person"
+    assert found.spend.delta == 1 / 2000**2
+    with pytest.raises(InvalidInputError, match="the column of persons"):
+        learn_schema(X, epsilon=2.0, person="id", declared=Schema([Binned("id", [0, 1])]))
+
+
+@pytest.mark.parametrize("k", [1, 2])
+@pytest.mark.parametrize("kind", [PrivateLogisticRegression, PrivateTreeClassifier])
+def test_schema_and_model_together_protect_persons(kind, k, filled):
+    X, y = visits()
+    model = kind(8.0, classes=(0, 1), person="id", records_per_person=k)
+    fitted = fit_with_learned_schema(model, X, y, types={"dose": "number"}, leave_out=["town"])
+    assert fitted.spend_.neighbours == "replace-one person"
+    assert 7.99 < fitted.spend_.epsilon <= 8
+    assert fitted.spend_.delta <= 1 / 2000**2
+    assert len(filled[0]) == 2000 * k
+    assert fitted.get_params()["person"] == "id"
+    assert fitted.get_params()["epsilon"] == 8
+    assert np.mean(fitted.predict(X) == y) > 0.8
+
+
+@pytest.mark.parametrize(
+    "kind", [PrivateTreeClassifier, PrivateLogisticRegression, PrivateHalfspaceClassifier]
+)
+@pytest.mark.filterwarnings("ignore::privopt.mechanisms.privacy.usefulness.NoiseWarning")
+def test_a_schema_may_name_the_column_of_persons(kind, tmp_path):
+    X, y = table()
+    named = Schema(FACTS["schema"].columns, intercept=True, person="id")
+    named.save(tmp_path / "s.toml")
+    assert 'person = "id"' in (tmp_path / "s.toml").read_text()
+    assert Schema.load(tmp_path / "s.toml") == named
+    assert named.with_na_values(["x"]).person == "id"
+    options = {"mechanism": "exponential", "lattice": (-1, 1)} if kind is PrivateHalfspaceClassifier else {}
+    model = kind(9.0, schema=tmp_path / "s.toml", classes=(0, 1), records_per_person=K, **options).fit(X, y)
+    assert model.spend_.neighbours == "replace-one person"
+    assert f"at most {K} records" in model.spend_.note
+    assert model.schema_ == FACTS["schema"]
+    if hasattr(model, "plan"):
+        assert model.plan(P).spend.unit == "person"
+    with pytest.raises(InvalidInputError, match="the schema's column of persons 'id': give one"):
+        kind(9.0, schema=named, classes=(0, 1), person="a", **options).fit(X, y)
+
+
+def test_what_protects_records_alone_refuses_a_schema_with_persons():
+    X, y = table()
+    named = Schema(FACTS["schema"].columns, intercept=True, person="id")
+    trees = [PrivateTreeClassifier(schema=named, classes=(0, 1), max_depth=depth) for depth in (1, 2)]
+    message = "tells whose a record is, and records are protected here"
+    with pytest.raises(SchemaError, match=message):
+        PrivateSearchCV(trees).fit(X, y)
+    with pytest.raises(SchemaError, match=message):
+        SchemaTransformer(named).fit(X)
+    with pytest.raises(SchemaError, match=message):
+        learn_schema(X, epsilon=1.0, declared=named)
+    with pytest.raises(InvalidInputError, match="person takes tables in memory"):
+        trees[0].fit(pytest.importorskip("ibis").memtable(X.assign(ill=y)), "ill")
+    for person, said in (("a", "the schema declares 'a'"), (3, "person must be the name of a column")):
+        with pytest.raises(SchemaError, match=said):
+            Schema(FACTS["schema"].columns, person=person)
 
 
 def test_risks_count_each_person_once():

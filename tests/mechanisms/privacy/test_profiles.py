@@ -14,7 +14,7 @@ from privopt.mechanisms.errors import BudgetExceededError, PrivacyParameterError
 from privopt.mechanisms.estimators.booked_estimator import never_read, spend_of_fit
 from privopt.mechanisms.estimators.booking import Unread
 from privopt.mechanisms.privacy import profiles
-from privopt.mechanisms.privacy.accounting import gaussian_delta, gaussian_epsilon, gaussian_mu
+from privopt.mechanisms.privacy.accounting import gaussian_delta, gaussian_epsilon, gaussian_mu, pure_to_gdp
 from privopt.mechanisms.privacy.budget import Budget, compose
 from privopt.mechanisms.privacy.events import SampledGaussian
 from privopt.mechanisms.privacy.ledger import Ledger, verify
@@ -157,6 +157,13 @@ def test_the_gaussian_of_a_sampled_release_is_above_its_profile(event):
         assert law.get_delta_for_epsilon(epsilon) <= above * (1 + 1e-6) + 1e-13
     at_the_pair = gaussian_mu(event.epsilon, event.delta)
     assert at_the_pair <= found.mu < (1.5 if event is HEAVY else 1.01) * at_the_pair
+
+
+@pytest.mark.parametrize("event", [replace(HEAVY, distance=1e-6), SampledGaussian(30.0, 1e-6, 0.4, 0.5, 20)])
+def test_where_no_gaussian_is_known_the_pair_is_all_that_counts(event):
+    """The grid's noise is too far from Gaussian, or epsilon is too large to compute the profile."""
+    found = with_gaussian(PrivacySpend.approximate(event.epsilon, event.delta, "dp-sgd", event=event)).event
+    assert (found.mu, found.disclosed) == (pure_to_gdp(event.epsilon), event.delta)
 
 
 def test_a_budget_by_profile_is_above_the_losses_composed_and_far_below_their_sum():

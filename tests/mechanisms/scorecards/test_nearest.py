@@ -274,6 +274,13 @@ SMALL = Schema(
 )
 
 
+# 3^16 cards of 15 levels and the constant.
+MANY = {
+    "schema": Schema([Categorical("job", list("abcdefghijklmno"))], intercept=True),
+    "constraints": ["at most 1 columns"],
+}
+
+
 def small(**options: Any) -> PrivateHalfspaceClassifier:
     given = {"schema": SMALL, "constraints": ["any of late, age", "at most 1 columns"], **options}
     return model(**given)
@@ -315,9 +322,18 @@ def test_rules_and_numbers_of_columns_shape_the_domain_too() -> None:
         ({"mechanism": "exponential", "oracle": "elimination"}, "knows no constraints on points"),
         ({"mechanism": "rspm", "oracle": "native"}, "highs, cpsat, scip"),
         ({"oracle": "elimination"}, "enumerate, branch"),
+        # 3^5 x 3 x 3 cards of levels, age and the constant at three points each; 9 points are too many.
+        ({"mechanism": "permute-and-flip", "oracle": "enumerate", "lattice": (-4, 4)}, "4.78e.06 candidates"),
+        (
+            {"mechanism": "permute-and-flip", "oracle": "enumerate", "lattice": (-4, 4)},
+            "one of auto, native, branch, stream",
+        ),
+        ({"mechanism": "rspm", "oracle": "enumerate", **MANY}, "4.3e.07 candidates.*one of auto, highs"),
+        ({"mechanism": "exponential", "oracle": "bounded", "lattice": (-4, 4)}, "enumerate does not fit"),
+        ({"mechanism": "exponential", "oracle": "stream", "lattice": (-100, 100)}, "candidate-record pairs"),
     ],
 )
-def test_oracles_that_know_only_boxes_are_refused_in_the_plan(options: dict[str, Any], words: str) -> None:
+def test_oracles_that_cannot_answer_are_refused_in_the_plan(options: dict[str, Any], words: str) -> None:
     with pytest.raises(UnsupportedProblemError, match=words) as refused:
         small(**options).plan(N)
     assert "\n" not in str(refused.value)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import Literal
 
 import numpy as np
 import pytest
 
 from privopt.oracles import Task, minimizer
 from privopt.oracles.errors import UnsupportedProblemError
+from privopt.oracles.minimize.mip.highs import HighsOracle
 from privopt.problems import (
     ConstrainedLattice,
     IntegerLattice,
@@ -40,12 +42,15 @@ def rows() -> tuple[IntArray, IntArray]:
     return np.hstack([*hot, rng.integers(0, 3, (30, 1)), np.ones((30, 1), np.int64)]), rng.choice([-1, 1], 30)
 
 
+@pytest.mark.parametrize("model", ["rows", "cells"])
 @pytest.mark.parametrize("constraints", KINDS, ids="; ".join)
-def test_models_have_the_rows_of_every_constraint(constraints: list[str]) -> None:
+def test_models_have_the_rows_of_every_constraint(
+    constraints: list[str], model: Literal["rows", "cells"]
+) -> None:
     lattice = ConstrainedLattice(BOX, COLUMNS, constraints)
     problem = ZeroOneHalfspace(*rows(), lattice)
     reference = minimizer("enumerate").prepare(problem, Task.LINEAR)
-    highs = minimizer("highs").prepare(problem, Task.LINEAR)
+    highs = HighsOracle(model=model).prepare(problem, Task.LINEAR)
     rng = np.random.default_rng(4)
     # Whole numbers make ties common; without losses to speak of, every corner of the domain is a minimiser.
     for scale in (1, 60):
@@ -67,6 +72,24 @@ def test_rows_cut_nothing_off_that_satisfies_the_constraints() -> None:
     for point in points:
         towards = Perturbation.linear(lattice, 50 * (1 - 2 * np.array(point)))
         assert prepared.minimize(towards).require().tolist() == point
+
+
+def test_more_distinct_records_than_a_row_model_takes_are_minimised_in_cells() -> None:
+    """Without records of the second class 0 is the only perfect point; the constraint excludes it."""
+    columns = (PointColumn("a", 0, 2, ordered=2), PointColumn("number", 2, 3, ordered=1))
+    lattice = ConstrainedLattice(
+        IntegerLattice([0, 0, -1], [1, 1, 0]), columns, ["any of a", "if number then a"]
+    )
+    n = 50_001
+    X = np.column_stack([np.eye(2, dtype=np.int64)[np.arange(n) % 2], -1 - np.arange(n)])
+    problem = ZeroOneHalfspace(X, np.full(n, -1), lattice)
+    assert problem.loss(np.zeros(3, dtype=np.int64)) == 0
+    with pytest.raises(UnsupportedProblemError, match="columns, more than"):
+        HighsOracle(model="rows").prepare(problem, Task.LINEAR)
+    cells = HighsOracle(model="cells").prepare(problem, Task.LINEAR)
+    answer = cells.minimize(Perturbation.zero(lattice), break_ties=True)
+    # The level of odd rows, of which there are n // 2; any points of the number cost more.
+    assert answer.require(lexicographic=True).tolist() == [0, 1, 0]
 
 
 def test_totals_of_fine_numbers_are_refused_before_a_model_is_built() -> None:

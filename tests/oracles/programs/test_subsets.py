@@ -10,20 +10,21 @@ import numpy as np
 import pytest
 
 from privopt.oracles import ConformanceError, SubsetOracle, UnknownOracleError, check_subset_oracle
-from privopt.oracles.errors import UnsupportedProblemError
+from privopt.oracles.errors import MissingSolverError, UnsupportedProblemError
 from privopt.oracles.limits import Watch
 from privopt.oracles.programs.interface import ProgramProposal
 from privopt.oracles.programs.subsets import branch_and_bound, conformance, outer_approximation
 from privopt.oracles.programs.subsets.branch_and_bound import BranchingSubsets
 from privopt.oracles.programs.subsets.enumerate import EnumeratedSubsets
-from privopt.oracles.programs.subsets.highs import HighsSubsets
-from privopt.oracles.registry import SUBSETS
+from privopt.oracles.registry import PROGRAMS, SUBSETS
 from privopt.oracles.select import inventory, subset_oracle
 from privopt.problems.errors import InvalidInputError
 from privopt.problems.programs.constraints import Constraint, Implication, UsedColumns
 from privopt.problems.programs.parsing import parse_constraints
 from privopt.problems.programs.subset import SubsetProgram
 
+# Groups of columns, two kinds of constraints, and a conflict.
+FEW = tuple(f"{name} (seed 0)" for name in ("groups, implied", "single, several", "single, none"))
 VIOLATES = "returned a subset that violates"
 
 
@@ -38,18 +39,34 @@ def planted(p: int, size: int, seed: int) -> SubsetProgram:
     return SubsetProgram.of(X.T @ X / len(X) + 0.2 * np.eye(p), X.T @ y / len(X), size)
 
 
-@pytest.mark.parametrize("name", sorted(set(SUBSETS) - {"auto"}))
+@pytest.mark.parametrize("name", ["branch-and-bound", "enumerate", "highs"])
 def test_solvers_pass(name: str) -> None:
     report = check_subset_oracle(subset_oracle(name))
     assert len(report.passed) == 3 * len(list(conformance.instances(0)))
     assert not report.skipped
 
 
+@pytest.mark.parametrize("name", sorted(set(SUBSETS) - {"auto", "branch-and-bound", "enumerate", "highs"}))
+def test_every_mip_solver_of_nearest_cards_finds_subsets_too(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert name in PROGRAMS
+    if not next(e.installed for e in inventory() if e.name == name and e.kind == "best subsets"):
+        with pytest.raises(MissingSolverError, match="To do"):
+            subset_oracle(name)
+        return
+    few = [i for i in conformance.instances(0) if i.name in FEW]
+    monkeypatch.setattr(conformance, "instances", lambda seed: iter(few))
+    oracle = subset_oracle(name)
+    assert oracle.name == name
+    assert len(check_subset_oracle(oracle).passed) == 3 * len(FEW)
+
+
 @pytest.mark.parametrize(("p", "size"), [(30, 5), (60, 3)])
 def test_branch_and_bound_agrees_with_outer_approximation(p: int, size: int) -> None:
     """Up to the steps in which outer approximation counts, 2^-20 of the largest reduction, times p + 8."""
     program = planted(p, size, seed=p)
-    ours, theirs = BranchingSubsets().solve(program), HighsSubsets().solve(program)
+    ours, theirs = BranchingSubsets().solve(program), subset_oracle("highs").solve(program)
     assert ours.finished
     assert theirs.finished
     assert ours.value is not None
