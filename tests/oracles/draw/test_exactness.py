@@ -31,6 +31,7 @@ from privopt.oracles.draw.interface import (
     lost_to_the_source,
     race_error,
 )
+from privopt.oracles.draw.sum_product import exponentials_of_losses
 from privopt.oracles.errors import SolverFailedError
 from privopt.oracles.limits import Limits
 from privopt.oracles.task import Task
@@ -265,3 +266,11 @@ def test_a_point_outside_the_lattice_is_no_draw() -> None:
     problem = ZeroOneHalfspace([[1, 0], [0, 1]], [1, -1], IntegerLattice(-1, 1, dimension=2))
     with pytest.raises(SolverFailedError, match="outside the lattice"):
         PreparedGibbs("astray", problem, Law.GIBBS, Astray()).draw(1.0, Bits())
+
+
+def test_exponentials_of_losses_end_where_doubles_do() -> None:
+    """Below exp(-700) a weight counts as 0, and no sooner; without losses so large all are there."""
+    weights = exponentials_of_losses(0.5, 3000)
+    assert weights[1400] == pytest.approx(math.exp(-700), rel=1e-12)
+    assert weights[1401:].tolist() == [0.0]
+    assert len(exponentials_of_losses(0.5, 1000)) == 1002
