@@ -31,7 +31,7 @@ pytestmark = pytest.mark.skipif(os.name == "nt", reason="forks; /dev/full")
 PROGRAM = """
 import gc, json, os, resource, sys
 import privopt.experiments.cli.estimate, privopt.experiments.cli.evaluate, privopt.experiments.cli.fit
-import privopt.mechanisms.heavy_tails.subset_mean, privopt.problems.convex.passes, typer._adapters
+import privopt.mechanisms.heavy_tails.subset_mean, privopt.problems.convex.passes, typer
 from privopt.experiments.cli.main import main
 
 def broken(kind):
