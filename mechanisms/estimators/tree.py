@@ -24,13 +24,13 @@ from privopt.mechanisms.discrete.preparation import prepare_oracle
 from privopt.mechanisms.estimators.booked_estimator import BookedEstimator
 from privopt.mechanisms.estimators.booking import Unread, booked, read_unbooked, unread_table
 from privopt.mechanisms.estimators.branches import Node, branches_of, leaf_numbers, leaves_of
+from privopt.mechanisms.estimators.card_budget import CardBudget
 from privopt.mechanisms.estimators.columns import labelled_columns, refuse_columns
 from privopt.mechanisms.estimators.counting import check_number, unread_counts, unread_part_counts
 from privopt.mechanisms.estimators.labels import class_indices, distinct_classes
 from privopt.mechanisms.estimators.persons import fit_persons, person_of, plan_of_persons
 from privopt.mechanisms.estimators.predictions import ScoredClassifier, by_parts, has_risks
 from privopt.mechanisms.estimators.public_facts import declared_schema
-from privopt.mechanisms.estimators.risks import CardBudget
 from privopt.mechanisms.estimators.saved import SavedModel
 from privopt.mechanisms.estimators.tree_card import TreeCard
 from privopt.mechanisms.estimators.tree_sql import tree_statement

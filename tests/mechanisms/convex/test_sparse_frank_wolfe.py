@@ -19,8 +19,8 @@ from privopt.mechanisms.convex import sparse_frank_wolfe
 from privopt.mechanisms.convex.frank_wolfe import DPFrankWolfeL1
 from privopt.mechanisms.convex.sparse_frank_wolfe import SparsePath, Vertex, VertexDraws, applies
 from privopt.mechanisms.errors import PrivacyParameterError
-from privopt.mechanisms.privacy.gradient_noise import selection_steps
 from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.mechanisms.privacy.selection_noise import selection_steps
 from privopt.mechanisms.risk.iteration import Output, choose_output
 from privopt.oracles.draw.interface import race_error
 from privopt.problems.convex import sparse_columns
