@@ -489,7 +489,8 @@ def _residual_sums(risk: EmpiricalRisk, offset: float, theta: Vector, cut: float
     sums = np.zeros((p, p))
     for x, labels, counts in _clipped_blocks(risk):
         # Row by row: a product of matrices may round a row differently beside other rows.
-        fitted = x @ theta[:d] if sp.issparse(x) else np.sum(x * theta[:d], axis=1)
+        dense = isinstance(x, np.ndarray)
+        fitted: Any = np.sum(x * theta[:d], axis=1) if dense else x @ theta[:d]
         with np.errstate(over="ignore"):
             squares = ((labels[:, 0] - fitted - offset * theta[-1] * constant) / cut) ** 2
         each = _times(counts * np.minimum(squares, 1.0), x)
@@ -519,12 +520,15 @@ def _clipped_blocks(risk: EmpiricalRisk) -> Iterator[tuple[Any, Vector, Vector]]
 
 def _times(scale: Vector, rows: Any) -> Any:
     """Return rows, each multiplied by a number."""
-    return sp.diags_array(scale) @ rows if sp.issparse(rows) else rows * scale[:, None]
+    if not sp.issparse(rows):
+        return rows * scale[:, None]
+    diagonal: Any = sp.diags_array(scale)
+    return diagonal @ rows
 
 
 def _product(each: Any, x: Any) -> Vector:
-    product = each.T @ x
-    return np.asarray(product.toarray() if sp.issparse(product) else product)
+    product: Any = each.T @ x
+    return np.asarray(product if isinstance(product, np.ndarray) else product.toarray())
 
 
 def _labels(loss: Loss, y: Any) -> Vector:
