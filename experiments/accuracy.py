@@ -2,13 +2,15 @@
 
     python -m privopt.experiments.accuracy --output FOLDER [--draws 20]
 
-Writes ``accuracy-draws.csv`` (every draw, appended as it finishes: an interrupted run resumes),
+Writes ``accuracy.csv`` (every draw, appended as it finishes: an interrupted run resumes),
 ``accuracy.md`` (the table) and two pictures. The data is public and the noise seeded, so a run reproduces.
 The DP-GD baseline gets its hyper-parameters for free: the best of a grid, chosen on the private data.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,12 +18,12 @@ import numpy as np
 import pandas as pd
 import typer
 from rich.console import Console
-from rich.progress import Progress as Bar
 
 from privopt.experiments.workbench.dpgd_baseline import dpgd_accuracies
-from privopt.experiments.workbench.figures import accuracy_figure, named, save, weights
+from privopt.experiments.workbench.figures import accuracy_figure, named, weights
 from privopt.experiments.workbench.pages import filled, markdown_table
-from privopt.experiments.workbench.runs import Results, Row, Setting, run_settings
+from privopt.experiments.workbench.runs import KEY, Repeats, Row, Setting
+from privopt.experiments.workbench.study import Study
 from privopt.mechanisms.discrete.exponential import ExponentialMechanism, PermuteAndFlip
 from privopt.mechanisms.discrete.opdisc import OPDisc
 from privopt.mechanisms.discrete.rspm import GaussianRSPM, LaplaceRSPM
@@ -30,12 +32,12 @@ from privopt.oracles.select import gibbs_oracle
 from privopt.problems.datasets.adult import load_adult23, load_adult23_test
 from privopt.problems.discrete.halfspace import ZeroOneHalfspace
 from privopt.problems.discrete.lattice import IntegerLattice
-from privopt.problems.files import write_atomically
 
 EPSILONS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
 TERNARY = IntegerLattice(-1, 1, dimension=23)
 QUINARY = IntegerLattice(-2, 2, dimension=23)
 BALL = OPDisc.default_lattice(23)
+_BASELINE = ("dp-gd logistic", "weights in R^24")
 
 
 def settings(n: int) -> list[Setting]:
@@ -50,48 +52,72 @@ def settings(n: int) -> list[Setting]:
     return [Setting(kind, lattice, eps, 1.0 / n**2) for kind, lattice in pairs for eps in EPSILONS]
 
 
-def run(output: Path, draws: int, console: Console) -> pd.DataFrame:
-    """Run the comparison, write files to ``output``, and return all rows."""
-    output.mkdir(parents=True, exist_ok=True)
-    X, y, _ = load_adult23()
-    test_X, test_y, _ = load_adult23_test()
-    results = Results(output / "accuracy-draws.csv")
-    todo = settings(len(y))
-    with Bar(console=console) as bar:
-        line = bar.add_task("draws", total=(len(todo) + len(EPSILONS)) * draws, completed=len(results.lines))
-
-        def on_row(row: Row) -> None:
-            text = f"{row.mechanism} over {row.lattice}, eps={row.epsilon:g}: {row.train_accuracy:.3f}"
-            bar.update(line, advance=1, description=text)
-
-        run_settings(todo, draws, (X, y), (test_X, test_y), results, on_row=on_row)
-        _baseline(results, draws, (X, y), (test_X, test_y), on_row)
-    rows = results.frame
-    exact = exact_expectation(ZeroOneHalfspace(X, y, TERNARY))
-    write_atomically(output / "accuracy.md", page(rows, exact, draws))
-    save(accuracy_figure(rows, {}, "train_accuracy"), output / "accuracy.png")
-    save(accuracy_figure(rows, {}, "test_accuracy"), output / "test-accuracy.png")
-    return rows
+Table = tuple[np.ndarray, np.ndarray]
 
 
-def _baseline(results: Results, draws: int, train: Any, test: Any, on_row: Any) -> None:
-    """Add rows of DP-GD logistic regression, one per draw."""
-    (X, y), (test_X, test_y) = train, test
-    delta = 1.0 / len(y) ** 2
-    for epsilon in EPSILONS:
-        if results.drawn("dp-gd logistic", "weights in R^24", epsilon, draws - 1):
-            continue
-        for number, (on_train, on_test, seconds) in enumerate(
-            dpgd_accuracies(X, y, test_X, test_y, epsilon, delta, draws, seed=0)
-        ):
-            if results.drawn("dp-gd logistic", "weights in R^24", epsilon, number):
-                continue
-            row = Row(
-                "dp-gd logistic", "weights in R^24", epsilon, delta, number, "gradient", on_train, on_test,
+@dataclass(frozen=True)
+class Draw:
+    """One draw of a lattice mechanism."""
+
+    setting: Setting
+    draw: int
+
+    @property
+    def key(self) -> dict[str, object]:
+        s = self.setting
+        values = (s.mechanism.name, str(s.lattice), s.epsilon, self.draw)
+        return dict(zip(KEY, values, strict=True))
+
+    def rows(self, repeats: Repeats) -> list[Row]:
+        return [repeats.row(self.setting, self.draw)]
+
+    def __str__(self) -> str:
+        return f"{self.setting.mechanism.name} over {self.setting.lattice}, epsilon {self.setting.epsilon:g}"
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """All draws of DP-GD logistic regression at one epsilon, whose hyper-parameters are chosen once."""
+
+    epsilon: float
+    draws: int
+
+    @property
+    def key(self) -> dict[str, object]:
+        return dict(zip(KEY, (*_BASELINE, self.epsilon, self.draws - 1), strict=True))
+
+    def rows(self, repeats: Repeats) -> Iterator[Row]:
+        delta = 1.0 / len(repeats.train[1]) ** 2
+        found = dpgd_accuracies(*repeats.train, *repeats.test, self.epsilon, delta, self.draws, seed=0)
+        for number, (on_train, on_test, seconds) in enumerate(found):
+            yield Row(
+                *_BASELINE, self.epsilon, delta, number, "gradient", on_train, on_test,
                 "NO_CERTIFICATE", float("nan"), seconds,
             )  # fmt: skip
-            results.add(row)
-            on_row(row)
+
+    def __str__(self) -> str:
+        return f"{_BASELINE[0]}, epsilon {self.epsilon:g}"
+
+
+def study(train: Table, test: Table) -> Study[Draw | Baseline]:
+    """Return the study of public tables of training and held-out records."""
+    repeats = Repeats(train, test)
+
+    def whole_page(rows: pd.DataFrame) -> str:
+        return page(rows, exact_expectation(ZeroOneHalfspace(*train, TERNARY)))
+
+    return Study(
+        "accuracy",
+        Row,
+        KEY,
+        compute=lambda cell: cell.rows(repeats),
+        is_finished=lambda kept, cell: bool(kept.matching(**cell.key)),
+        page=whole_page,
+        figures={
+            ".png": lambda rows: accuracy_figure(rows, {}, "train_accuracy"),
+            "-held-out.png": lambda rows: accuracy_figure(rows, {}, "test_accuracy"),
+        },
+    )
 
 
 def exact_expectation(problem: ZeroOneHalfspace) -> dict[float, float]:
@@ -123,12 +149,12 @@ def _moments(points: Any) -> tuple[list[float], list[float], list[float]]:
     return list(means.index), list(means), list(np.nan_to_num(spreads))
 
 
-def page(rows: pd.DataFrame, exact: dict[float, float], draws: int) -> str:
+def page(rows: pd.DataFrame, exact: dict[float, float]) -> str:
     """Write the page from all draws and the expected training accuracies."""
     means = rows.groupby(["mechanism", "lattice", "epsilon"])["train_accuracy"].mean()
     drawn = means["exponential", str(TERNARY)]
     places = {
-        "draws": f"{draws}",
+        "draws": f"{rows['draw'].nunique()}",
         "training": markdown_table(pivot(rows, "train_accuracy", exact)),
         "held-out": markdown_table(pivot(rows, "test_accuracy", {})),
         "above-rspm": f"{(drawn > means['rspm', str(TERNARY)]).sum()} of {len(drawn)}",
@@ -141,10 +167,11 @@ def main(
     output: Annotated[Path, typer.Option(help="Output folder for table, pictures and draws.")],
     draws: Annotated[int, typer.Option(min=2, help="Number of draws per setting.")] = 20,
 ) -> None:
-    """Run the comparison and print the table."""
-    console = Console(soft_wrap=True, emoji=False)
-    run(output, draws, console)
-    console.print((output / "accuracy.md").read_text(), highlight=False, markup=False)
+    """Measure the missing draws, and write the page."""
+    (X, y, _), (test_X, test_y, _) = load_adult23(), load_adult23_test()
+    cells: list[Draw | Baseline] = [Draw(one, k) for one in settings(len(y)) for k in range(draws)]
+    cells += [Baseline(epsilon, draws) for epsilon in EPSILONS]
+    study((X, y), (test_X, test_y)).run(output, cells, Console(stderr=True, soft_wrap=True, emoji=False))
 
 
 if __name__ == "__main__":

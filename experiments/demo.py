@@ -22,7 +22,7 @@ from privopt.experiments.workbench.figures import (
     weights,
 )
 from privopt.experiments.workbench.report import Listing, Part, Picture, page
-from privopt.experiments.workbench.runs import Results, Row, Setting, accuracy, run_settings
+from privopt.experiments.workbench.runs import Repeats, Results, Row, Setting, accuracy, run_settings
 from privopt.mechanisms.discrete.mechanism import LatticeMechanism
 from privopt.mechanisms.discrete.opdisc import OPDisc
 from privopt.mechanisms.estimators.scorecard import scorecard
@@ -110,7 +110,7 @@ def run_demo(output: Path, draws: int, console: Console) -> None:
             text = f"{named(row.mechanism)}, epsilon {row.epsilon:g}: {row.train_accuracy:.3f}"
             bar.update(line, advance=1, description=text)
 
-        run_settings(settings, draws, (X, y), (test_X, test_y), results, on_row=on_row)
+        run_settings(settings, draws, Repeats((X, y), (test_X, test_y)), results, on_row=on_row)
     problem = ZeroOneHalfspace(X, y, MECHANISMS["opdisc"].default_lattice(X.shape[1]))
     best, _ = _solve(problem, Perturbation.zero(problem.lattice), "auto")
     noisy, second, trace = _two_solvers(problem)

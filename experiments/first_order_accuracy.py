@@ -11,7 +11,7 @@ that a run reproduces; accuracies are facts about the records.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -22,13 +22,14 @@ import pandas as pd
 import typer
 from numpy.typing import NDArray
 from rich.console import Console
-from rich.progress import Progress as Bar
 
 from privopt.experiments.workbench import peers
-from privopt.experiments.workbench.figures import accuracy_figure, save
+from privopt.experiments.workbench.drawing import Figure
+from privopt.experiments.workbench.figures import accuracy_figure
 from privopt.experiments.workbench.measures import accuracy
 from privopt.experiments.workbench.pages import filled, markdown_table, processor
-from privopt.experiments.workbench.runs import Results, Row
+from privopt.experiments.workbench.runs import KEY, Row
+from privopt.experiments.workbench.study import Study
 from privopt.mechanisms.estimators.bounded_linear import PrivateLogisticRegression
 from privopt.mechanisms.estimators.counting import encoded
 from privopt.mechanisms.estimators.prepared import schema_norm
@@ -37,7 +38,6 @@ from privopt.problems.convex.losses import LogisticLoss
 from privopt.problems.convex.risk import EmpiricalRisk, RowNorm
 from privopt.problems.datasets.adult import adult_labels, adult_schema, load_adult
 from privopt.problems.datasets.covertype import covertype_binary
-from privopt.problems.files import write_atomically
 
 EPSILONS = (0.1, 0.3, 1.0, 3.0)
 PANELS = {
@@ -143,34 +143,52 @@ def _fit_peer(fit: Callable[..., peers.Weights], task: Task, epsilon: float, see
     return lambda X: np.where(X @ w + intercept > 0, 1, -1)
 
 
-def draw_all(
-    task: Task, competitors: dict[str, Fit], epsilons: Sequence[float], draws: int, results: Results
-) -> Iterator[Row | None]:
-    """Add missing rows to ``results``, one per competitor, epsilon and draw; yield None for existing ones."""
-    for name, fit in competitors.items():
-        for epsilon in epsilons:
-            for draw in range(draws_of(name, draws)):
-                if results.drawn(name, task.name, epsilon, draw):
-                    yield None
-                    continue
-                began = time.perf_counter()
-                predict = fit(task, epsilon, draw)
-                seconds = time.perf_counter() - began
-                row = Row(
-                    mechanism=name,
-                    lattice=task.name,
-                    epsilon=epsilon,
-                    delta=task.delta,
-                    draw=draw,
-                    oracle="gradient",
-                    train_accuracy=float(np.mean(predict(task.X) == task.y)),
-                    test_accuracy=float(np.mean(predict(task.X_test) == task.y_test)),
-                    status="NO_CERTIFICATE",
-                    gap=float("nan"),
-                    seconds=seconds,
-                )
-                results.add(row)
-                yield row
+@dataclass(frozen=True)
+class Cell:
+    """One fit of a competitor."""
+
+    task: Task
+    name: str
+    epsilon: float
+    draw: int
+
+    @property
+    def key(self) -> dict[str, object]:
+        return dict(zip(KEY, (self.name, self.task.name, self.epsilon, self.draw), strict=True))
+
+    def __str__(self) -> str:
+        return f"{self.task.name}: {self.name}, epsilon {self.epsilon:g}"
+
+    def row(self, fit: Fit) -> Row:
+        """Fit, and measure accuracy on both tables."""
+        task = self.task
+        began = time.perf_counter()
+        predict = fit(task, self.epsilon, self.draw)
+        seconds = time.perf_counter() - began
+        return Row(
+            mechanism=self.name,
+            lattice=task.name,
+            epsilon=self.epsilon,
+            delta=task.delta,
+            draw=self.draw,
+            oracle="gradient",
+            train_accuracy=float(np.mean(predict(task.X) == task.y)),
+            test_accuracy=float(np.mean(predict(task.X_test) == task.y_test)),
+            status="NO_CERTIFICATE",
+            gap=float("nan"),
+            seconds=seconds,
+        )
+
+
+def cells(tasks: Sequence[Task], draws: int, epsilons: Sequence[float] = EPSILONS) -> list[Cell]:
+    """Return every draw of every competitor."""
+    return [
+        Cell(task, name, epsilon, draw)
+        for task in tasks
+        for name in fits()
+        for epsilon in epsilons
+        for draw in range(draws_of(name, draws))
+    ]
 
 
 def draws_of(competitor: str, draws: int) -> int:
@@ -187,36 +205,35 @@ def reference(task: Task) -> float:
     return accuracy(EmpiricalRisk(test, task.y_test, LogisticLoss(), row_norm=task.norm * 2**0.5), w)
 
 
-def run(
-    output: Path,
-    tasks: Sequence[Task],
-    draws: int,
-    console: Console,
-    epsilons: Sequence[float] = EPSILONS,
-) -> str:
-    """Write the draws, the page and a picture per task into ``output``; returns the page."""
-    output.mkdir(parents=True, exist_ok=True)
-    results, competitors = Results(output / "first-order-accuracy.csv"), fits()
-    with Bar(console=console) as bar:
-        total = len(tasks) * len(epsilons) * sum(draws_of(name, draws) for name in competitors)
-        line = bar.add_task("fits", total=total)
-        for task in tasks:
-            for row in draw_all(task, competitors, epsilons, draws, results):
-                text = "" if row is None else f"{task.name}: {row.mechanism}, epsilon {row.epsilon:g}"
-                bar.update(line, advance=1, description=text)
-    sections = [_section(output, task, results.frame) for task in tasks]
-    text = _page(sections, draws)
-    write_atomically(output / "first-order-accuracy.md", text)
-    return text
+def study(tasks: Sequence[Task]) -> Study[Cell]:
+    """Return the study of these tasks: a section of the page and a picture for each."""
+    competitors = fits()
+    return Study(
+        "first-order-accuracy",
+        Row,
+        KEY,
+        compute=lambda cell: [cell.row(competitors[cell.name])],
+        is_finished=lambda kept, cell: bool(kept.matching(**cell.key)),
+        page=lambda rows: _page([_section(task, rows) for task in tasks], rows["draw"].nunique()),
+        figures={f"-{task.name.lower()}.png": partial(_figure, task) for task in tasks},
+    )
 
 
-def _section(output: Path, task: Task, rows: pd.DataFrame) -> str:
-    rows = rows[rows["lattice"] == task.name]
-    best, larger = reference(task), float(max(np.mean(task.y_test == 1), np.mean(task.y_test == -1)))
+def _figure(task: Task, rows: pd.DataFrame) -> Figure:
+    best, larger = _levels(task)
     levels = {"not private": best, "larger class": larger}
-    figure = accuracy_figure(rows, levels, "test_accuracy", PANELS)
-    picture = f"first-order-{task.name.lower()}.png"
-    save(figure, output / picture)
+    return accuracy_figure(rows[rows["lattice"] == task.name], levels, "test_accuracy", PANELS)
+
+
+def _levels(task: Task) -> tuple[float, float]:
+    """Return the test accuracies of the regression without privacy, and of the larger class."""
+    return reference(task), float(max(np.mean(task.y_test == 1), np.mean(task.y_test == -1)))
+
+
+def _section(task: Task, rows: pd.DataFrame) -> str:
+    rows = rows[rows["lattice"] == task.name]
+    best, larger = _levels(task)
+    picture = f"first-order-accuracy-{task.name.lower()}.png"
     return (
         f"## {task.name}\n\n"
         f"{len(task.y):,} records to train on, {len(task.y_test):,} to test on, {task.X.shape[1]} features, "
@@ -260,10 +277,9 @@ def main(
     output: Annotated[Path, typer.Option(help="Output folder for page, pictures and draws.")],
     draws: Annotated[int, typer.Option(min=2, help="Number of draws per competitor and epsilon.")] = 10,
 ) -> None:
-    """Run the comparison and print the page."""
-    console = Console(soft_wrap=True, emoji=False)
-    text = run(output, (adult_task(), covertype_task()), draws, console)
-    console.print(text, highlight=False, markup=False)
+    """Measure the missing draws, and write the page."""
+    tasks = (adult_task(), covertype_task())
+    study(tasks).run(output, cells(tasks, draws), Console(stderr=True, soft_wrap=True, emoji=False))
 
 
 if __name__ == "__main__":

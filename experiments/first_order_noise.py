@@ -19,7 +19,8 @@ from rich.console import Console
 from privopt.experiments.workbench.pages import filled, markdown_table, readable
 from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.mechanisms.privacy.accounting import gaussian_mu, zcdp_rho
-from privopt.mechanisms.privacy.gradient_noise import gaussian_steps, selection_steps
+from privopt.mechanisms.privacy.gradient_noise import gaussian_steps
+from privopt.mechanisms.privacy.selection_noise import selection_steps
 from privopt.problems.convex.losses import LogisticLoss
 from privopt.problems.convex.risk import RiskFacts
 from privopt.problems.convex.sets.norm_balls import L1Ball

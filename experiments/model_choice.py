@@ -1,29 +1,33 @@
 """Card, tree and both together on synthetic populations: the limits of ``choose_model`` come from here.
 
-    python -m privopt.experiments.model_choice [--output choices.csv]
+    python -m privopt.experiments.model_choice [--output FOLDER]
 
 Records to train on are drawn from populations of ``privopt.experiments.workbench.tree_tasks``; the other half
-is held out. Costs are balanced, and trees have three levels.
+is held out. Costs are balanced, and trees have three levels. Writes ``model-choice.md``, and
+``model-choice.csv``, whose lines are kept as they come: an interrupted run resumes.
 """
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+import typer
+from rich.console import Console
 from sklearn.metrics import balanced_accuracy_score, roc_auc_score
 
+from privopt.experiments.workbench.pages import filled, markdown_table
+from privopt.experiments.workbench.study import Study
 from privopt.experiments.workbench.tree_tasks import Population, populations
 from privopt.mechanisms import (
     PrivateAdditiveTreeClassifier,
     PrivateHalfspaceClassifier,
     PrivateTreeClassifier,
 )
-from privopt.problems.files import write_atomically
 
 # Numbers of records and epsilons.
 SIZES = ((1_000, 0.1), (1_000, 0.3), (1_000, 1.0), (1_000, 3.0), (10_000, 0.1), (10_000, 0.3),
@@ -39,38 +43,91 @@ MODELS: dict[str, Callable[..., Any]] = {
 }
 
 
-def fits(population: Population, seed: int, n: int, epsilon: float) -> Iterator[dict[str, Any]]:
-    """Yield measures of each model, fitted to n records of a population; at most half of it."""
-    order, half = np.random.default_rng(seed).permutation(len(population.labels)), len(population.labels) // 2
+@dataclass(frozen=True)
+class Line:
+    """Measures of one model on held-out records of a population."""
+
+    population: int
+    family: str
+    signal: str
+    n: int
+    epsilon: float
+    model: str
+    balanced_accuracy: float
+    auc: float
+
+
+class Cell(NamedTuple):
+    """A population by its number, and a number of records with an epsilon."""
+
+    number: int
+    population: Population
+    n: int
+    epsilon: float
+
+    def __str__(self) -> str:
+        return f"population {self.number}, n = {self.n:,}, epsilon {self.epsilon:g}"
+
+    @property
+    def key(self) -> dict[str, object]:
+        return {"population": self.number, "n": self.n, "epsilon": self.epsilon}
+
+
+def measured(cell: Cell) -> list[Line]:
+    """Measure each model, fitted to n records of a population; at most half of it."""
+    number, population, n, epsilon = cell
+    order, half = (
+        np.random.default_rng(number).permutation(len(population.labels)),
+        len(population.labels) // 2,
+    )
     train, test = order[:n], order[half:]
     truth, others = population.labels[test], population.records.iloc[test]
+    lines = []
     for name, make in MODELS.items():
         model = make(epsilon, schema=population.schema, classes=(0, 1))
         model.fit(population.records.iloc[train], population.labels[train])
-        yield {
-            "family": population.family,
-            "signal": population.signal,
-            "n": n,
-            "epsilon": epsilon,
-            "model": name,
-            "balanced accuracy": float(balanced_accuracy_score(truth, model.predict(others))),
-            "AUC": float(roc_auc_score(truth, model.decision_function(others))),
-        }
+        balanced = float(balanced_accuracy_score(truth, model.predict(others)))
+        ranks = float(roc_auc_score(truth, model.decision_function(others)))
+        lines.append(Line(number, population.family, population.signal, n, epsilon, name, balanced, ranks))
+    return lines
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--output", type=Path, default=Path("choices.csv"), help="file for every fit")
-    options = parser.parse_args()
+def table(lines: pd.DataFrame) -> pd.DataFrame:
+    """Tabulate means by the number of records times epsilon."""
+    strength = (lines["n"] * lines["epsilon"]).round().astype(int)
+    rows = []
+    for metric, said in (("balanced_accuracy", "balanced accuracy"), ("auc", "AUC")):
+        means = lines.groupby([strength, "model"])[metric].mean().unstack(0)
+        for model in MODELS:
+            cells = {f"{amount:,}": f"{mean:.3f}" for amount, mean in means.loc[model].items()}
+            rows.append({"records times epsilon": f"{said}: {model}", **cells})
+    return pd.DataFrame(rows)
+
+
+def page(lines: pd.DataFrame) -> str:
+    """Write the page of the documentation."""
+    populations = f"{lines['population'].nunique()}"
+    return filled("decision-trees", {"populations": populations, "choices": markdown_table(table(lines))})
+
+
+STUDY = Study[Cell](
+    "model-choice",
+    Line,
+    ("population", "n", "epsilon", "model"),
+    compute=measured,
+    is_finished=lambda kept, cell: bool(kept.matching(**cell.key)),
+    page=page,
+)
+
+
+def main(
+    output: Annotated[Path, typer.Option(help="Output folder for page and results.")] = Path("model-choice"),
+) -> None:
+    """Measure the missing cells, and write the page."""
     chosen = [p for p in populations(1) if p.signal != "tree" or p.family in _TREES][::2]
-    rows = [row for n, e in SIZES for seed, one in enumerate(chosen) for row in fits(one, seed, n, e)]
-    found = pd.DataFrame(rows)
-    write_atomically(options.output, found.to_csv(index=False, float_format="%.4g"))
-    strength = (found["n"] * found["epsilon"]).rename("records times epsilon")
-    print(found.groupby([strength, "model"])[["balanced accuracy", "AUC"]].mean().unstack().round(3))
+    cells = [Cell(number, one, n, epsilon) for n, epsilon in SIZES for number, one in enumerate(chosen)]
+    STUDY.run(output, cells, Console(stderr=True, soft_wrap=True, emoji=False))
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(main)

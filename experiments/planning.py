@@ -247,7 +247,7 @@ def errors(lines: pd.DataFrame, found: Mapping[str, AucCurve]) -> str:
                     "epsilon": f"{epsilon:g}",
                     "fits within their band": f"{some['inside'].mean():.0%}",
                     "mean width of the band": f"{some['width'].mean():.3f}",
-                    "mean error of the middle": f"{some['error'].mean():.3f}",
+                    "mean error of the median": f"{some['error'].mean():.3f}",
                     "90%": f"{some['error'].quantile(0.9):.3f}",
                 }
             )
@@ -279,7 +279,7 @@ def summary(found: Mapping[str, AucCurve]) -> str:
     """Say in a sentence for each model how far its curve is off on tables left out."""
     return "\n".join(
         f"- {model}: {one.fits} fits to {one.tables} tables. Of the fits to a table that was left out of all "
-        f"constants {one.covered:.0%} were within their band. The middle was off by {one.error:.3f} AUC on "
+        f"constants {one.covered:.0%} were within their band. The median was off by {one.error:.3f} AUC on "
         f"average (means over splits), by {one.large_error:.3f} at the 90th percentile."
         for model, one in found.items()
     )

@@ -1,29 +1,34 @@
 """Several classes: one release for all of them against one release for each, on held-out records.
 
-    python -m privopt.experiments.several_classes [--draws 5] [--output several-classes.csv]
+    python -m privopt.experiments.several_classes [--draws 5] [--output FOLDER]
 
-Two synthetic tables of four classes, and Covertype with its seven; records to train on are drawn anew.
+Two synthetic tables of four classes, and Covertype with its seven; records to train on are drawn anew. Writes
+``several-classes.md``, and ``several-classes.csv``, whose lines are kept as they come: an interrupted run
+resumes.
 """
 
 from __future__ import annotations
 
-import argparse
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+import typer
 from numpy.typing import NDArray
+from rich.console import Console
 from scipy.optimize import brentq
 from sklearn.metrics import balanced_accuracy_score
 
+from privopt.experiments.workbench.pages import filled, markdown_table
+from privopt.experiments.workbench.study import Study
 from privopt.mechanisms import PrivateHalfspaceClassifier, PrivateLogisticRegression, PrivateTreeClassifier
 from privopt.mechanisms.privacy.accounting import gaussian_mu
 from privopt.problems.datasets.covertype import covertype_bounds, load_covertype
-from privopt.problems.files import write_atomically
 from privopt.problems.tables.columns import Binned, Categorical, Numeric
 from privopt.problems.tables.schema import Schema
 
@@ -122,7 +127,34 @@ MODELS: dict[str, Callable[..., Any]] = {
 }
 
 
-def measures(task: Task, seed: int, epsilon: float) -> Iterator[dict[str, Any]]:
+@dataclass(frozen=True)
+class Line:
+    """Measures of one model on held-out records."""
+
+    task: str
+    draw: int
+    model: str
+    epsilon: float
+    accuracy: float
+    balanced_accuracy: float
+
+
+TASKS: dict[str, Callable[[int], Task]] = {
+    "4 classes, multinomial": partial(synthetic, "multinomial"),
+    "4 classes, ordered": partial(synthetic, "ordered"),
+    "Covertype, 7 classes": covertype,
+}
+
+
+class Cell(NamedTuple):
+    task: str
+    draw: int
+
+    def __str__(self) -> str:
+        return f"{self.task}, draw {self.draw}"
+
+
+def measures(task: Task, seed: int, epsilon: float) -> Iterator[Line]:
     """Yield accuracy and balanced accuracy of every model on held-out records."""
     order = np.random.default_rng(seed).permutation(len(task.labels))
     train, test = order[: task.trained], order[task.trained :]
@@ -130,33 +162,53 @@ def measures(task: Task, seed: int, epsilon: float) -> Iterator[dict[str, Any]]:
     for name, make in MODELS.items():
         model = make(epsilon, schema=task.schema, classes=classes)
         said = model.fit(task.records.iloc[train], task.labels[train]).predict(task.records.iloc[test])
-        yield {
-            "task": task.name,
-            "model": name,
-            "epsilon": epsilon,
-            "accuracy": float(np.mean(said == task.labels[test])),
-            "balanced accuracy": float(balanced_accuracy_score(task.labels[test], said)),
-        }
+        right = float(np.mean(said == task.labels[test]))
+        balanced = float(balanced_accuracy_score(task.labels[test], said))
+        yield Line(task.name, seed, name, epsilon, right, balanced)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--draws", type=int, default=5, help="tables of each kind")
-    parser.add_argument("--output", type=Path, default=Path("several-classes.csv"), help="file of every fit")
-    options = parser.parse_args()
+def measured(cell: Cell) -> list[Line]:
+    """Fit every model at every epsilon to one drawing of the records."""
+    task = TASKS[cell.task](cell.draw)
+    return [line for epsilon in EPSILONS for line in measures(task, cell.draw, epsilon)]
+
+
+def table(lines: pd.DataFrame) -> pd.DataFrame:
+    """Tabulate mean accuracy and balanced accuracy, a row for each task and model."""
     rows = []
-    for seed in range(options.draws):
-        for task in (synthetic("multinomial", seed), synthetic("ordered", seed), covertype(seed)):
-            rows += [row for epsilon in EPSILONS for row in measures(task, seed, epsilon)]
-    found = pd.DataFrame(rows)
-    write_atomically(options.output, found.to_csv(index=False, float_format="%.4g"))
-    print(found.groupby(["task", "model", "epsilon"])["accuracy"].mean().unstack().round(3).to_string())
-    print(
-        found.groupby(["task", "model", "epsilon"])["balanced accuracy"].mean().unstack().round(3).to_string()
-    )
+    for (task, model), group in lines.groupby(["task", "model"], sort=False):
+        means = group.groupby("epsilon")[["accuracy", "balanced_accuracy"]].mean()
+        cells = {f"{e:g}": f"{right:.3f} / {balanced:.3f}" for e, right, balanced in means.itertuples()}
+        rows.append({"table": task, "model": model, **cells})
+    return pd.DataFrame(rows)
+
+
+def page(lines: pd.DataFrame) -> str:
+    """Write the page of the documentation."""
+    places = {"draws": f"{lines['draw'].nunique()}", "figures": markdown_table(table(lines))}
+    return filled("howto/several-classes", places)
+
+
+STUDY = Study[Cell](
+    "several-classes",
+    Line,
+    ("task", "draw", "model", "epsilon"),
+    compute=measured,
+    is_finished=lambda kept, cell: bool(kept.matching(task=cell.task, draw=cell.draw)),
+    page=page,
+)
+
+
+def main(
+    draws: Annotated[int, typer.Option(min=1, help="Number of drawings of each table.")] = 5,
+    output: Annotated[Path, typer.Option(help="Output folder for page and results.")] = Path(
+        "several-classes"
+    ),
+) -> None:
+    """Measure the missing drawings, and write the page."""
+    cells = [Cell(task, draw) for draw in range(draws) for task in TASKS]
+    STUDY.run(output, cells, Console(stderr=True, soft_wrap=True, emoji=False))
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(main)

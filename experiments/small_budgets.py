@@ -2,7 +2,8 @@
 
     python -m privopt.experiments.small_budgets [--draws 5] [--output FOLDER]
 
-``--output`` leaves ``small-budgets.md`` and the draws as ``small-budgets.csv``.
+Writes ``small-budgets.md``, and ``small-budgets.csv``, whose lines are kept as they come: an interrupted run
+resumes.
 """
 
 from __future__ import annotations
@@ -11,29 +12,29 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 import typer
 from numpy.typing import NDArray
 from rich.console import Console
-from rich.progress import track
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.metrics import log_loss, r2_score, roc_auc_score
 
 from privopt.experiments.workbench.pages import filled, markdown_table
+from privopt.experiments.workbench.study import Study
 from privopt.mechanisms import PrivateLinearRegression, PrivateLogisticRegression
 from privopt.mechanisms.estimators.counting import encoded
 from privopt.mechanisms.estimators.prepared import schema_norm
 from privopt.mechanisms.privacy.accounting import gaussian_mu
 from privopt.problems.datasets.adult import adult_schema, load_adult
 from privopt.problems.datasets.covertype import covertype_binary
-from privopt.problems.files import write_atomically
 from privopt.problems.tables.schema import Schema
 
 EPSILONS = (0.03, 0.1, 0.3, 1.0, 3.0)
 MECHANISMS = ("auto", "sufficient-statistics", "objective-perturbation")
+FREE = "without privacy"
 Floats = NDArray[np.float64]
 
 
@@ -53,6 +54,32 @@ class Task:
     @property
     def classes(self) -> bool:
         return bool(np.all((self.y == 0) | (self.y == 1)))
+
+
+@dataclass(frozen=True)
+class Line:
+    """One measure of one draw; epsilon is infinite without privacy."""
+
+    task: str
+    records: int
+    features: int
+    draw: int
+    mechanism: str
+    epsilon: float
+    measure: str
+    value: float
+
+
+class Cell(NamedTuple):
+    task: Task
+    draw: int
+
+    def __str__(self) -> str:
+        return f"{self.task.name}, draw {self.draw}"
+
+    @property
+    def key(self) -> dict[str, object]:
+        return {"task": self.task.name, "draw": self.draw}
 
 
 def tasks() -> Iterator[Task]:
@@ -140,59 +167,59 @@ def draw(task: Task, mechanism: str, epsilon: float) -> dict[str, float]:
     return scores(task, model.decision_function(rest), model.predict_proba(rest)[:, 1])
 
 
-def measured(draws: int) -> pd.DataFrame:
-    """Return a row for each draw and measure."""
-    rows = []
-    for task in track(list(tasks()), description="tasks"):
-        about = {"task": task.name, "records": task.trained, "features": task.X.shape[1]}
-        for measure, value in without_privacy(task).items():
-            rows.append({**about, "mechanism": "without privacy", "measure": measure, "value": value})
-        for k in range(draws):
-            for epsilon in EPSILONS:
-                found = {m: draw(task, m, epsilon) for m in MECHANISMS}
-                rng = np.random.default_rng([k, int(1000 * epsilon)])
-                found["AdaSSP"] = scores(task, ada_ssp(task, epsilon, 1 / task.trained**2, rng))
-                if not task.classes:
-                    rng = np.random.default_rng([k, int(1000 * epsilon), 1])
-                    found["mean alone"] = scores(task, mean_alone(task, epsilon, 1 / task.trained**2, rng))
-                for name, values in found.items():
-                    for measure, value in values.items():
-                        row = {"mechanism": name, "epsilon": epsilon, "measure": measure, "value": value}
-                        rows.append({**about, **row})
-    return pd.DataFrame(rows)
+def measured(cell: Cell) -> list[Line]:
+    """Fit every model once at every epsilon; the one without privacy in the first draw only."""
+    task, k = cell
+    found = [] if k else [(FREE, math.inf, without_privacy(task))]
+    for epsilon in EPSILONS:
+        found += [(name, epsilon, draw(task, name, epsilon)) for name in MECHANISMS]
+        delta, seed = 1 / task.trained**2, [k, int(1000 * epsilon)]
+        ssp = ada_ssp(task, epsilon, delta, np.random.default_rng(seed))
+        found.append(("AdaSSP", epsilon, scores(task, ssp)))
+        if not task.classes:
+            mean = mean_alone(task, epsilon, delta, np.random.default_rng([*seed, 1]))
+            found.append(("mean alone", epsilon, scores(task, mean)))
+    return [
+        Line(task.name, task.trained, task.X.shape[1], k, name, epsilon, measure, round(value, 5))
+        for name, epsilon, values in found
+        for measure, value in values.items()
+    ]
 
 
-def page(table: pd.DataFrame, draws: int) -> str:
+def page(lines: pd.DataFrame) -> str:
     """Write the page of the documentation: a table for each measure."""
     parts = []
-    for measure, lines in table.groupby("measure", sort=False):
+    for measure, some in lines.groupby("measure", sort=False):
         rows = []
-        for (task, n, d), group in lines.groupby(["task", "records", "features"], sort=False):
-            best = group[group["mechanism"] == "without privacy"]["value"].iloc[0]
-            private = group.dropna(subset="epsilon")
-            for name, some in private.groupby("mechanism", sort=False):
-                means = some.groupby("epsilon")["value"].mean()
-                rows.append(
-                    {"task": task, "n": f"{n:,}", "features": d, "mechanism": name}
-                    | {f"{e:g}": f"{means[e]:.3f}" for e in EPSILONS}
-                    | {"without privacy": f"{best:.3f}"}
-                )
+        for (task, n, d), group in some.groupby(["task", "records", "features"], sort=False):
+            means = group.groupby(["mechanism", "epsilon"], sort=False)["value"].mean()
+            for name in dict.fromkeys(group["mechanism"]):
+                if name != FREE:
+                    row = {"task": task, "n": f"{n:,}", "features": d, "mechanism": name}
+                    row |= {f"{e:g}": f"{means[name, e]:.3f}" for e in EPSILONS}
+                    rows.append(row | {FREE: f"{means[FREE, math.inf]:.3f}"})
         parts.append(f"## {measure}\n\n{markdown_table(pd.DataFrame(rows))}")
-    return filled("small-budgets", {"draws": f"{draws}", "tables": "\n\n".join(parts)})
+    draws = f"{lines['draw'].nunique()}"
+    return filled("small-budgets", {"draws": draws, "tables": "\n\n".join(parts)})
+
+
+STUDY = Study[Cell](
+    "small-budgets",
+    Line,
+    ("task", "draw", "mechanism", "epsilon", "measure"),
+    compute=measured,
+    is_finished=lambda kept, cell: bool(kept.matching(**cell.key)),
+    page=page,
+)
 
 
 def main(
     draws: Annotated[int, typer.Option(min=1, help="Number of draws of each figure.")] = 5,
-    output: Annotated[Path | None, typer.Option(help="Output folder for page and draws.")] = None,
+    output: Annotated[Path, typer.Option(help="Output folder for page and results.")] = Path("small-budgets"),
 ) -> None:
-    """Run the benchmark, print the page, and write it to the output folder if one is given."""
-    table = measured(draws)
-    text = page(table, draws)
-    if output is not None:
-        output.mkdir(parents=True, exist_ok=True)
-        write_atomically(output / "small-budgets.md", text)
-        write_atomically(output / "small-budgets.csv", table.to_csv(index=False, float_format="%.5f"))
-    Console(soft_wrap=True, emoji=False).print(text, highlight=False, markup=False)
+    """Measure the missing draws, and write the page."""
+    cells = [Cell(task, k) for task in tasks() for k in range(draws)]
+    STUDY.run(output, cells, Console(stderr=True, soft_wrap=True, emoji=False))
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 privacy.
 
     python -m privopt.experiments.trees --output FOLDER [--environments FOLDER [--build]] [--splits 10]
-        [--epsilons 0.1 1]
+        [--epsilon 0.1 --epsilon 1]
 
 Tables are those of ``privopt.experiments.scorecards``, from the environment that it creates, and 20,000
 records of Covertype, Lodgepole Pine against the others. In the same folder ``--build`` creates an environment
@@ -10,32 +10,37 @@ for each other package: ``interpret`` (interpret-core, for DP-EBM) and ``diffpri
 left out.
 
 Every table is split 70 to 30 for each seed: trained on one part, measured on the other. Bounds of numbers and
-categories are declared from the whole table, which is public. Measurements are written after every table of
-every split, and an interrupted run resumes. Trees and lists of tables with more than 200 predicates have two
-levels: three are within the limits, but take a minute a fit.
+categories are declared from the whole table, which is public. Lines of ``trees.csv`` are kept after every
+table of every split, and an interrupted run resumes. Trees and lists of tables with more than 200 predicates
+have two levels: three are within the limits, but take a minute a fit.
 """
 
 from __future__ import annotations
 
-import argparse
 import functools
 import json
+import math
 import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+import typer
 from numpy.typing import NDArray
+from rich.console import Console
 from sklearn.metrics import accuracy_score, balanced_accuracy_score, brier_score_loss, roc_auc_score
 from sklearn.tree import DecisionTreeClassifier
 
 from privopt.experiments import scorecards
 from privopt.experiments.workbench import tree_peers
-from privopt.experiments.workbench.pages import markdown_table, processor
+from privopt.experiments.workbench.pages import filled, markdown_table, processor
+from privopt.experiments.workbench.resumable import Kept
+from privopt.experiments.workbench.study import Study
 from privopt.mechanisms import (
     PrivateAdditiveTreeClassifier,
     PrivateHalfspaceClassifier,
@@ -45,13 +50,18 @@ from privopt.mechanisms import (
 )
 from privopt.mechanisms.estimators.counting import encoded
 from privopt.problems.datasets.covertype import COVERTYPE_COLUMNS, covertype_bounds, load_covertype
-from privopt.problems.files import write_atomically
 from privopt.problems.tables.columns import Categorical, Column, Numeric
 from privopt.problems.tables.predicates import Predicates
 from privopt.problems.tables.schema import Schema
 
 EPSILONS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
-METRICS = ("balanced accuracy", "accuracy", "AUC", "Brier")
+# Columns of results -> their names on the page.
+METRICS = {
+    "balanced_accuracy": "balanced accuracy",
+    "accuracy": "accuracy",
+    "auc": "AUC",
+    "brier": "Brier score",
+}
 _RISKS, _TRAINED, _DEPTH = 0.1, 0.7, 3
 # Number of records of Covertype, sampled by a public seed.
 _COVERTYPE = 20_000
@@ -61,8 +71,9 @@ _FREE = 1e6
 _MANY, _SHALLOW = 200, 2
 ENVIRONMENTS = {"interpret": ["interpret-core"], "diffprivlib": ["diffprivlib", "scikit-learn<1.8"]}
 
+CART, OPTIMAL = "not private: CART", "not private: optimal tree"
+OURS = "privopt"
 Table = tuple[str, pd.DataFrame, NDArray[Any], Schema]
-Row = dict[str, Any]
 
 _BALANCED: dict[str, Any] = {"class_weight": "balanced"}
 MODELS: dict[str, Callable[..., Any]] = {
@@ -73,6 +84,73 @@ MODELS: dict[str, Callable[..., Any]] = {
     "logistic": functools.partial(PrivateLogisticRegression, **_BALANCED),
     "tree, equal costs": PrivateTreeClassifier,
 }
+
+# Models by table, and models that are compared: those of a row, another one, and the measure.
+BY_TABLE = ("tree", "rule list", "card", "card and tree", CART)
+COMPARED = (
+    ("tree", "card", "balanced_accuracy"),
+    ("tree", CART, "balanced_accuracy"),
+    *(("tree", f"{peer}, as labelled", "balanced_accuracy")
+      for peer in ("DP-EBM", "diffprivlib tree", "diffprivlib forest")),
+    *((model, "DP-EBM, as labelled", "auc") for model in ("tree", "card and tree")),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Line:
+    """Measures of one fitted model on one split.
+
+    Attributes:
+        n: the number of records that were trained on.
+        part: OURS, or the package that fitted the model.
+        epsilon: infinite without privacy.
+        brier: NaN without risks.
+        seconds: processor time of the fit; NaN if it was not measured.
+    """
+
+    table: str
+    n: int
+    predicates: int
+    seed: int
+    part: str
+    model: str
+    epsilon: float
+    balanced_accuracy: float
+    accuracy: float
+    auc: float
+    brier: float
+    seconds: float
+
+
+class Cell(NamedTuple):
+    """One table, one split, the models of one package at all epsilons.
+
+    Attributes:
+        python: the interpreter of the package's environment; None for OURS.
+    """
+
+    table: Table
+    seed: int
+    part: str
+    epsilons: tuple[float, ...]
+    python: Path | None = None
+
+    def __str__(self) -> str:
+        return f"{self.table[0]}, split {self.seed}, {self.part}"
+
+    def is_finished(self, kept: Kept) -> bool:
+        about = {"table": self.table[0], "seed": self.seed, "part": self.part}
+        return all(kept.matching(**about, epsilon=epsilon) for epsilon in self.epsilons)
+
+    def lines(self) -> list[Line]:
+        """Fit and measure the models."""
+        split = Split(self.table, self.seed, self.part)
+        if self.python is not None:
+            return list(split.others_of(self.epsilons, self.python))
+        return [
+            *split.free(),
+            *(split.ours(label, e, make(e)) for e in self.epsilons for label, make in MODELS.items()),
+        ]
 
 
 def all_tables(environments: Path | None) -> Iterator[Table]:
@@ -100,7 +178,7 @@ def _covertype() -> Table:
 class Split:
     """A random split of a table, 70 to 30."""
 
-    def __init__(self, table: Table, seed: int) -> None:
+    def __init__(self, table: Table, seed: int, part: str = OURS) -> None:
         name, frame, y, self.schema = table
         order, size = np.random.default_rng(seed).permutation(len(y)), round(_TRAINED * len(y))
         train, test = order[:size], order[size:]
@@ -109,23 +187,33 @@ class Split:
         self.positive, self.seed = float(y.mean()), seed
         predicates = len(Predicates.of(self.schema))
         self.depth = _SHALLOW if predicates > _MANY else _DEPTH
-        self.facts = {"table": name, "n": size, "predicates": predicates, "seed": seed}
+        self.part = part
+        self.facts: dict[str, Any] = {"table": name, "n": size, "predicates": predicates, "seed": seed}
 
-    def row(
-        self, model: str, epsilon: float, said: NDArray[Any], scores: NDArray[Any], risk: Any, **more: Any
-    ) -> Row:
+    def line(
+        self,
+        model: str,
+        epsilon: float,
+        said: NDArray[Any],
+        scores: NDArray[Any],
+        risk: NDArray[Any] | None,
+        seconds: float = math.nan,
+    ) -> Line:
         """Return the measures of predictions, scores and, if there are any, risks of the records left out."""
         y = self.truth
-        found = {
-            "balanced accuracy": float(balanced_accuracy_score(y, said)),
-            "accuracy": float(accuracy_score(y, said)),
-            "AUC": float(roc_auc_score(y, scores)),
-        }
-        if risk is not None:
-            found["Brier"] = float(brier_score_loss(y, risk))
-        return {**self.facts, "model": model, "epsilon": epsilon, **found, **more}
+        return Line(
+            **self.facts,
+            part=self.part,
+            model=model,
+            epsilon=epsilon,
+            balanced_accuracy=float(balanced_accuracy_score(y, said)),
+            accuracy=float(accuracy_score(y, said)),
+            auc=float(roc_auc_score(y, scores)),
+            brier=math.nan if risk is None else float(brier_score_loss(y, risk)),
+            seconds=seconds,
+        )
 
-    def ours(self, label: str, epsilon: float, model: Any) -> Row:
+    def ours(self, label: str, epsilon: float, model: Any) -> Line:
         """Fit and measure a model of this package."""
         levels = {"max_depth", "max_rules"} & set(model.get_params()) if self.depth == _SHALLOW else ()
         model.set_params(**dict.fromkeys(levels, self.depth))
@@ -134,9 +222,9 @@ class Split:
         seconds = time.process_time() - began
         risk = model.predict_proba(self.others)[:, 1] if hasattr(model, "predict_proba") else None
         said, scores = model.predict(self.others), model.decision_function(self.others)
-        return self.row(label, epsilon, said, scores, risk, seconds=seconds)
+        return self.line(label, epsilon, said, scores, risk, seconds)
 
-    def free(self) -> Iterator[Row]:
+    def free(self) -> Iterator[Line]:
         """Fit and measure trees without privacy: CART on the same predicates, and an optimal tree."""
         predicates = Predicates.of(self.schema)
         halves = [predicates.table(predicates.coarse.codes(half)) for half in (self.records, self.others)]
@@ -144,12 +232,11 @@ class Split:
         made = DecisionTreeClassifier(max_depth=self.depth, class_weight="balanced", random_state=0)
         made.fit(np.stack(X, axis=1), self.labels)
         scores = made.predict_proba(np.stack(others, axis=1))[:, 1]
-        yield self.row("not private: CART, depth 3", np.nan, scores > 0.5, scores, None)
+        yield self.line(CART, math.inf, scores > 0.5, scores, None)
         share: dict[str, Any] = {"class_weight": "balanced", "prevalence": self.positive}
-        optimal = self.ours("", np.nan, PrivateTreeClassifier(_FREE, max_depth=self.depth, **share))
-        yield {**optimal, "model": "not private: optimal tree, depth 3"}
+        yield self.ours(OPTIMAL, math.inf, PrivateTreeClassifier(_FREE, max_depth=self.depth, **share))
 
-    def others_of(self, epsilons: Sequence[float], python: Path, package: str) -> Iterator[Row]:
+    def others_of(self, epsilons: Sequence[float], python: Path) -> Iterator[Line]:
         """Fit and measure models of another package, in its environment.
 
         Their neighbours add or remove a record, and a replacement is both: their epsilon doubles
@@ -157,7 +244,7 @@ class Split:
         """
         spent = sorted({*epsilons, *(e / 2 for e in epsilons)})
         with tempfile.TemporaryDirectory() as folder:
-            task = self._task(Path(folder), package, spent)
+            task = self._task(Path(folder), self.part, spent)
             done = subprocess.run(
                 [str(python), tree_peers.__file__, str(task)], capture_output=True, text=True, check=True
             )
@@ -167,9 +254,8 @@ class Split:
             said, seconds = scores > self.positive, found["seconds"]
             for epsilon, label in ((found["epsilon"], "as labelled"), (2 * found["epsilon"], "replace-one")):
                 if epsilon in epsilons:
-                    yield self.row(
-                        f"{found['model']}, {label}", epsilon, said, scores, scores, seconds=seconds
-                    )
+                    model = f"{found['model']}, {label}"
+                    yield self.line(model, epsilon, said, scores, scores, seconds)
 
     def _task(self, folder: Path, package: str, spent: list[float]) -> Path:
         """Write the records for the script; for diffprivlib with categories as indicators."""
@@ -208,104 +294,112 @@ class Split:
         return path
 
 
-def _private(split: Split, epsilons: Sequence[float]) -> Iterator[Row]:
-    yield from split.free()
-    for epsilon in epsilons:
-        for label, make in MODELS.items():
-            yield split.ours(label, epsilon, make(epsilon))
-
-
-def measured(environments: Path | None, splits: int, epsilons: Sequence[float], kept: Path) -> pd.DataFrame:
-    """Return a row for each table, split, model and epsilon; ``kept`` is the folder of finished parts."""
-    parts: dict[str, Callable[..., Iterator[Row]]] = {"private": _private}
+def cells(environments: Path | None, splits: int, epsilons: Sequence[float]) -> Iterator[Cell]:
+    """Yield the first split of every table, the cheap ones first, then the second split, and so on."""
+    pythons: dict[str, Path | None] = {OURS: None}
     for package in ENVIRONMENTS:
-        if environments and (python := scorecards._python(environments, package)).exists():
-            parts[package] = functools.partial(Split.others_of, python=python, package=package)
-    tables = sorted(
-        all_tables(environments), key=lambda table: len(Predicates.of(table[3])) ** 2 * len(table[2])
-    )
-    values = "-".join(f"{epsilon:g}" for epsilon in epsilons)
+        own = scorecards._python(environments, package) if environments else None
+        if own is not None and own.exists():
+            pythons[package] = own
+    tables = sorted(all_tables(environments), key=lambda t: len(Predicates.of(t[3])) ** 2 * len(t[2]))
     for seed in range(splits):
-        for part, measure in parts.items():
+        for part, python in pythons.items():
             for table in tables:
-                path = kept / f"{table[0].replace(' ', '-')}-{part}-{seed}-{values}.csv"
-                if not path.exists():
-                    rows = pd.DataFrame(list(measure(Split(table, seed), epsilons)))
-                    write_atomically(path, rows.to_csv(index=False))
-    return pd.concat([pd.read_csv(path) for path in sorted(kept.glob("*.csv"))], ignore_index=True)
+                yield Cell(table, seed, part, tuple(epsilons), python)
 
 
-def page(found: pd.DataFrame) -> str:
-    """Write means over the tables that all models were measured on, and measures by table, in Markdown."""
-    whole = found
-    tables = found.groupby("model")["table"].agg(set)
-    found = found[found["table"].isin(set.intersection(*tables))]
-    sizes = found.groupby("table")["n"].first()
-    splits = found.groupby(["table", "model"])["seed"].nunique().groupby("table").min()
-    names = ", ".join(f"{name} ({sizes[name]:,}; {splits[name]})" for name in sizes.index)
-    parts = [
-        "# Trees and rule lists on real tables",
-        "",
-        f"Made by `python -m privopt.experiments.trees`, on {processor()}. Tables, in brackets the records "
-        f"that were trained on and the least number of splits of a model: {names}. Means over the splits of "
-        "each table, then over tables, of 30% of the records that were left out; columns are values of "
-        "epsilon. All weigh "
-        'classes by the inverse of their shares, but those of "equal costs"; the shares are released '
-        "first, at a twentieth of epsilon. Trees and rule lists are pure; cards and linear models have "
-        "delta = 1/n². Trees, lists and cards spend a tenth of epsilon on risks. DP-EBM and diffprivlib "
-        'promise epsilon for adding or removing a record: "replace-one" spends half, "as labelled" all. '
-        "Their threshold is the share of the positive class.",
-    ]
-    for metric in METRICS:
-        parts += ["", f"## Mean {metric}", "", _wide(found.dropna(subset=[metric]), ["model"], metric)]
-    few = found[
-        found["model"].isin(["tree", "rule list", "card", "card and tree", "not private: CART, depth 3"])
-    ]
-    for metric in ("balanced accuracy", "AUC"):
-        parts += [
-            "",
-            f"## {metric[0].upper()}{metric[1:]} by table",
-            "",
-            _wide(few, ["table", "model"], metric),
-        ]
-    more = whole[~whole["table"].isin(sizes.index)]
-    for metric in METRICS[:3] if len(more) else ():
+def common(lines: pd.DataFrame) -> pd.DataFrame:
+    """Return the lines of tables that all models were measured on."""
+    tables = lines.groupby("model")["table"].agg(set)
+    return lines[lines["table"].isin(set.intersection(*tables))]
+
+
+def differences(lines: pd.DataFrame) -> pd.DataFrame:
+    """Tabulate what one model is ahead of another: mean over tables, and its standard error."""
+    rows = []
+    for model, other, metric in COMPARED:
+        found, known = _by_table(lines, model, metric), _by_table(lines, other, metric)
+        if not (found and known):
+            continue
+        cells = {}
+        for e, values in found.items():
+            gain = (values - (known[e] if e in known else known[math.inf])).to_numpy(np.float64)
+            error = np.std(gain, ddof=1) / math.sqrt(len(gain))
+            cells[f"{e:g}"] = f"{np.mean(gain):+.3f} ({error:.3f})"
+        rows.append({"model": model, "against": other, "measure": METRICS[metric], **cells})
+    return pd.DataFrame(rows).fillna("")
+
+
+def _by_table(lines: pd.DataFrame, model: str, metric: str) -> dict[float, pd.Series[float]]:
+    """Return the mean of a measure by table, for each epsilon."""
+    own = lines[lines["model"] == model]
+    return {
+        e: own[own["epsilon"] == e].groupby("table")[metric].mean()
+        for e in sorted(set(own["epsilon"].astype(float)))
+    }
+
+
+def page(lines: pd.DataFrame) -> str:
+    """Write the page: differences, and means over the tables that all models were measured on."""
+    shared = common(lines)
+    sizes = shared.groupby("table")["n"].first()
+    splits = shared.groupby(["table", "model"])["seed"].nunique().groupby("table").min()
+    more = lines[~lines["table"].isin(sizes.index)]
+    parts = [_section(f"Mean {name}", shared, ["model"], metric) for metric, name in METRICS.items()]
+    few = shared[shared["model"].isin(BY_TABLE)]
+    for metric in ("balanced_accuracy", "auc"):
+        parts.append(_section(f"By table: {METRICS[metric]}", few, ["table", "model"], metric))
+    for metric in ("balanced_accuracy", "auc") if len(more) else ():
         names = ", ".join(sorted(set(more["table"])))
-        parts += ["", f"## Mean {metric} of those that were measured on {names}", ""]
-        parts += [_wide(more.dropna(subset=[metric]), ["model"], metric)]
-    return "\n".join(parts) + "\n"
+        parts.append(_section(f"Mean {METRICS[metric]} on {names}", more, ["model"], metric))
+    places = {
+        "machine": processor(),
+        "tables": ", ".join(f"{name} ({sizes[name]:,}; {splits[name]})" for name in sizes.index),
+        "differences": markdown_table(differences(shared)),
+        "measures": "\n\n".join(parts),
+    }
+    return filled("trees", places)
 
 
-def _wide(rows: pd.DataFrame, keys: list[str], metric: str) -> str:
-    by_table = rows.groupby(["table", "model", "epsilon"], dropna=False)[metric].mean()
-    means = by_table.groupby([*keys, "epsilon"], dropna=False).mean().reset_index()
-    means["epsilon"] = means["epsilon"].map(lambda e: "none" if np.isnan(e) else f"{e:g}")
-    columns = [name for name in (*(f"{e:g}" for e in EPSILONS), "none") if name in set(means["epsilon"])]
-    wide = means.pivot(index=keys, columns="epsilon", values=metric)[columns].round(3).reset_index()
-    return markdown_table(wide.astype(object).where(wide.notna(), ""))
+def _section(title: str, lines: pd.DataFrame, keys: list[str], metric: str) -> str:
+    return f"## {title}\n\n{_wide(lines.dropna(subset=[metric]), keys, metric)}"
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--environments", type=Path, help="folder of environments with other packages")
-    parser.add_argument("--build", action="store_true", help="make those that are not there")
-    parser.add_argument("--output", type=Path, required=True, help="folder for trees.csv and trees.md")
-    parser.add_argument("--splits", type=int, default=10, help="of each table")
-    parser.add_argument("--epsilons", type=float, nargs="+", default=EPSILONS)
-    options = parser.parse_args()
-    options.output.mkdir(parents=True, exist_ok=True)
-    if options.build and options.environments is not None:
-        scorecards.build(options.environments)
+def _wide(lines: pd.DataFrame, keys: list[str], metric: str) -> str:
+    """Tabulate means over splits, then tables: a column for each epsilon."""
+    by_table = lines.groupby(["table", "model", "epsilon"])[metric].mean()
+    means = by_table.groupby([*keys, "epsilon"]).mean().unstack()
+    means.columns = ["none" if math.isinf(e) else f"{e:g}" for e in map(float, means.columns)]
+    return markdown_table(means.map(lambda m: "" if math.isnan(m) else f"{m:.3f}").reset_index())
+
+
+STUDY = Study[Cell](
+    "trees",
+    Line,
+    ("table", "seed", "model", "epsilon"),
+    compute=Cell.lines,
+    is_finished=lambda kept, cell: cell.is_finished(kept),
+    page=page,
+)
+
+
+def main(
+    output: Annotated[Path, typer.Option(help="Output folder for results and page.")],
+    environments: Annotated[
+        Path | None, typer.Option(help="Folder of environments with other packages.")
+    ] = None,
+    build: Annotated[bool, typer.Option("--build", help="Create missing environments.")] = False,
+    splits: Annotated[int, typer.Option(min=1, help="Number of splits of each table.")] = 10,
+    epsilon: Annotated[list[float] | None, typer.Option(help="Values of epsilon; can be repeated.")] = None,
+) -> None:
+    """Measure the missing cells, and write the page."""
+    if build and environments is not None:
+        scorecards.build(environments)
         for package, names in ENVIRONMENTS.items():
-            scorecards.make_environment(options.environments, package, names)
-    kept = options.output / "trees-parts"
-    kept.mkdir(exist_ok=True)
-    found = measured(options.environments, options.splits, options.epsilons, kept)
-    write_atomically(options.output / "trees.csv", found.to_csv(index=False, float_format="%.4g"))
-    write_atomically(options.output / "trees.md", page(found))
+            scorecards.make_environment(environments, package, names)
+    todo = list(cells(environments, splits, epsilon or EPSILONS))
+    STUDY.run(output, todo, Console(stderr=True, soft_wrap=True, emoji=False))
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(main)

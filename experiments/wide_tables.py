@@ -2,13 +2,16 @@
 
     python -m privopt.experiments.wide_tables [--tables 5] [--records 4000] [--output FOLDER]
 
-``--output`` leaves ``wide-tables.md`` and the draws as ``wide-tables.csv``.
+Writes ``wide-tables.md``, and ``wide-tables.csv``, whose lines are kept as they come: an interrupted run
+resumes.
 """
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,24 +21,47 @@ import scipy.sparse as sp
 import typer
 from numpy.typing import NDArray
 from rich.console import Console
-from rich.progress import track
 from scipy.optimize import brentq
 from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
 from privopt.experiments.workbench.pages import filled, markdown_table
+from privopt.experiments.workbench.study import Study
 from privopt.mechanisms import PrivateLogisticRegression
 from privopt.mechanisms.convex.sufficient_statistics import MOST_FEATURES
 from privopt.mechanisms.estimators.repeats import RepeatedReleaseWarning
 from privopt.mechanisms.privacy.usefulness import NoiseWarning
-from privopt.problems.files import write_atomically
 
 EPSILONS = (1.0, 3.0, 5.0, 20.0)
 MECHANISMS = ("auto", "sufficient-statistics", "dp-fw-l1")
+FREE = "without privacy"
 _FEATURES = 5_000
 Floats = NDArray[np.float64]
 Table = tuple[Any, Floats]
+
+
+@dataclass(frozen=True)
+class Line:
+    """The AUC of one fit; epsilon is infinite without privacy."""
+
+    task: str
+    table: int
+    mechanism: str
+    epsilon: float
+    auc: float
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One table of a task, of which ``records`` are trained on and as many held out."""
+
+    task: str
+    table: int
+    records: int
+
+    def __str__(self) -> str:
+        return f"{self.task}, table {self.table}"
 
 
 def rare_features(rows: int, rng: np.random.Generator) -> Table:
@@ -109,54 +135,55 @@ def fitted(mechanism: str, epsilon: float, X: Any, y: Floats) -> PrivateLogistic
         return model.fit(X, y)
 
 
-def measured(tables: int, records: int) -> pd.DataFrame:
-    """Return the AUC on as many other records, for every task, table, mechanism and epsilon."""
-    rows = []
-    for seed in track(range(tables), description="tables"):
-        for name, make in TASKS.items():
-            X, y = make(2 * records, np.random.default_rng(seed))
-            train, test = (X[:records], y[:records]), (X[records:], y[records:])
-            plain = ranks(LogisticRegression(max_iter=300).fit(*train), *test)
-            about = {"task": name, "table": seed}
-            rows.append({**about, "mechanism": "without privacy", "AUC": plain})
-            for mechanism in MECHANISMS:
-                if mechanism == "sufficient-statistics" and X.shape[1] >= MOST_FEATURES:
-                    continue
-                for epsilon in EPSILONS:
-                    found = ranks(fitted(mechanism, epsilon, *train), *test)
-                    rows.append({**about, "mechanism": mechanism, "epsilon": epsilon, "AUC": found})
-    return pd.DataFrame(rows).round({"AUC": 5})
+def measured(cell: Cell) -> list[Line]:
+    """Fit every mechanism at every epsilon to one table."""
+    n = cell.records
+    X, y = TASKS[cell.task](2 * n, np.random.default_rng(cell.table))
+    train, test = (X[:n], y[:n]), (X[n:], y[n:])
+
+    def line(mechanism: str, epsilon: float, model: Any) -> Line:
+        return Line(cell.task, cell.table, mechanism, epsilon, round(ranks(model, *test), 5))
+
+    small = X.shape[1] < MOST_FEATURES
+    chosen = [name for name in MECHANISMS if small or name != "sufficient-statistics"]
+    return [
+        line(FREE, math.inf, LogisticRegression(max_iter=300).fit(*train)),
+        *(line(name, e, fitted(name, e, *train)) for name in chosen for e in EPSILONS),
+    ]
 
 
-def page(table: pd.DataFrame) -> str:
+def page(lines: pd.DataFrame) -> str:
     """Write the page of the documentation."""
-    lines = []
-    for task, some in table.groupby("task", sort=False):
-        plain = some[some["mechanism"] == "without privacy"]["AUC"].mean()
-        for mechanism, group in some.dropna(subset="epsilon").groupby("mechanism", sort=False):
-            of = group.groupby("epsilon")["AUC"]
+    rows = []
+    for task, some in lines.groupby("task", sort=False):
+        plain = some[some["mechanism"] == FREE]["auc"].mean()
+        for mechanism, group in some[some["mechanism"] != FREE].groupby("mechanism", sort=False):
+            of = group.groupby("epsilon")["auc"]
             means, errors = of.mean(), of.sem(ddof=1).fillna(0)
             cells = {f"{e:g}": f"{means[e]:.3f} ± {errors[e]:.3f}" for e in EPSILONS}
-            lines.append({"task": task, "mechanism": mechanism} | cells | {"without privacy": f"{plain:.3f}"})
-    return filled(
-        "wide-tables",
-        {"tables": f"{table['table'].nunique()}", "figures": markdown_table(pd.DataFrame(lines))},
-    )
+            rows.append({"task": task, "mechanism": mechanism} | cells | {FREE: f"{plain:.3f}"})
+    places = {"tables": f"{lines['table'].nunique()}", "figures": markdown_table(pd.DataFrame(rows))}
+    return filled("wide-tables", places)
+
+
+STUDY = Study[Cell](
+    "wide-tables",
+    Line,
+    ("task", "table", "mechanism", "epsilon"),
+    compute=measured,
+    is_finished=lambda kept, cell: bool(kept.matching(task=cell.task, table=cell.table)),
+    page=page,
+)
 
 
 def main(
     tables: Annotated[int, typer.Option(min=1, help="Number of tables of each task.")] = 5,
     records: Annotated[int, typer.Option(min=100, help="Number of records to fit, and to test on.")] = 4_000,
-    output: Annotated[Path | None, typer.Option(help="Output folder for page and draws.")] = None,
+    output: Annotated[Path, typer.Option(help="Output folder for page and results.")] = Path("wide-tables"),
 ) -> None:
-    """Run the comparison, print the page, and write it to the output folder if one is given."""
-    table = measured(tables, records)
-    text = page(table)
-    if output is not None:
-        output.mkdir(parents=True, exist_ok=True)
-        write_atomically(output / "wide-tables.md", text)
-        write_atomically(output / "wide-tables.csv", table.to_csv(index=False, float_format="%.5f"))
-    Console(soft_wrap=True, emoji=False).print(text, highlight=False, markup=False)
+    """Measure the missing tables, and write the page."""
+    cells = [Cell(task, table, records) for table in range(tables) for task in TASKS]
+    STUDY.run(output, cells, Console(stderr=True, soft_wrap=True, emoji=False))
 
 
 if __name__ == "__main__":

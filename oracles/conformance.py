@@ -9,6 +9,7 @@ import random
 import re
 import sysconfig
 import traceback
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -81,15 +82,24 @@ class ConformanceReport:
     unseen: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        """One line for each kind of failure, with its first example."""
+        """One line for each kind of failure, with its first example, and each reason of skipped checks."""
         kinds: dict[tuple[str, str], list[Failure]] = {}
         for failure in self.failures:
             kinds.setdefault(failure.kind, []).append(failure)
         lines = [f"{self.oracle}: {len(self.passed)} checks passed, distinct failures: {len(kinds)}"]
         lines += [f"  FAILED {_example(alike)}" for alike in kinds.values()]
-        lines += [f"  skipped {s}" for s in self.skipped]
+        reasons = Counter(_REFUSED.sub("", skipped) for skipped in self.skipped)
+        lines += [f"  skipped {reason}{_times(count)}" for reason, count in reasons.items()]
         lines += [f"  not seen: {s}" for s in self.unseen]
         return "\n".join(lines)
+
+
+# What stands before the reason of a refusal: an instance, and what the oracle cannot do with it.
+_REFUSED = re.compile(r"^.*? cannot .*?: ")
+
+
+def _times(count: int) -> str:
+    return f" [{count} instances]" if count > 1 else ""
 
 
 def _example(alike: list[Failure]) -> str:

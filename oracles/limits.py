@@ -186,4 +186,7 @@ def unconstrained(oracle: _Capable, lattice: IntegerLattice, capable: str) -> li
     """Refuse a constrained lattice if an oracle knows only its box; ``capable`` names others that take it."""
     if not lattice.constrained or oracle.takes_constraints:
         return []
-    return [f"it knows no constraints on points: to do, an oracle that takes them ({capable})"]
+    return [
+        f"it knows no constraints on points. To do: another oracle ({capable}); in your own, "
+        "takes_constraints = True if it keeps to lattice.batches()"
+    ]

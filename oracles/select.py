@@ -22,7 +22,7 @@ from privopt.oracles.minimize.interface import DiscreteOracle, PreparedOracle, S
 from privopt.oracles.programs.interface import ProgramOracle
 from privopt.oracles.programs.mip import MipProgramOracle
 from privopt.oracles.programs.subsets.interface import SubsetOracle
-from privopt.oracles.registry import GIBBS, MINIMIZERS, PROGRAMS, SUBSETS, Entry
+from privopt.oracles.registry import GIBBS, MINIMIZERS, PROGRAMS, SUBSETS, Entry, Kind
 from privopt.oracles.task import Task
 from privopt.oracles.vetting import outside_code, standing
 from privopt.problems.arguments import check_type
@@ -33,7 +33,7 @@ from privopt.problems.discrete.problem import DiscreteProblem, check_question
 from privopt.problems.errors import did_you_mean
 from privopt.problems.plugins import loaded, offered, provider
 
-Kind = TypeVar("Kind")
+OracleT = TypeVar("OracleT")
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Available:
 
     Attributes:
         name: the name that ``minimizer``, ``gibbs_oracle``, ``program_oracle`` or ``subset_oracle`` takes.
-        kind: "minimises", "draws", "nearest cards" or "best subsets".
+        kind: what it answers.
         installed: True if it can be made in this installation.
         remedy: how to install it otherwise.
         summary: its purpose.
@@ -52,7 +52,7 @@ class Available:
     """
 
     name: str
-    kind: str
+    kind: Kind
     installed: bool
     remedy: str
     summary: str
@@ -171,12 +171,12 @@ def default_programs() -> ProgramOracle:
         return HighsPrograms()
 
 
-def _known(ours: Mapping[str, Entry], group: str, kind: type[Kind]) -> dict[str, Callable[[], Kind]]:
-    made: dict[str, Callable[[], Kind]] = {name: entry.make for name, entry in ours.items()}
+def _known(ours: Mapping[str, Entry], group: str, kind: type[OracleT]) -> dict[str, Callable[[], OracleT]]:
+    made: dict[str, Callable[[], OracleT]] = {name: entry.make for name, entry in ours.items()}
     return made | {name: partial(_offered, entry, kind) for name, entry in offered(group, ours).items()}
 
 
-def _offered(entry: EntryPoint, kind: type[Kind]) -> Kind:
+def _offered(entry: EntryPoint, kind: type[OracleT]) -> OracleT:
     """Make an oracle from an entry point of another package.
 
     Raises:
@@ -192,7 +192,7 @@ def _offered(entry: EntryPoint, kind: type[Kind]) -> Kind:
     return made
 
 
-def _named(name: str, known: Mapping[str, Callable[[], Kind]], what: str) -> Kind:
+def _named(name: str, known: Mapping[str, Callable[[], OracleT]], what: str) -> OracleT:
     if name not in known:
         raise UnknownOracleError(
             f"unknown {what} {name!r}{did_you_mean(name, known)}; there are {', '.join(known)}"
@@ -312,7 +312,9 @@ def _instant_or_exact() -> Iterator[DiscreteOracle]:
     yield from (minimizer(name) for name in ("native", "interval", "highs"))
 
 
-def _first_fit(candidates: Iterable[Kind], refusals: Callable[[Kind], list[str]]) -> tuple[Kind, str]:
+def _first_fit(
+    candidates: Iterable[OracleT], refusals: Callable[[OracleT], list[str]]
+) -> tuple[OracleT, str]:
     passed_over: list[str] = []
     for oracle in candidates:
         name = getattr(oracle, "name", "?")
@@ -345,14 +347,14 @@ def _none_planned(
 def inventory() -> list[Available]:
     """Inventory of all oracles by name: availability, remedy and purpose."""
     return [
-        *(_available("minimises", name, make, MINIMIZERS) for name, make in minimizers().items()),
-        *(_available("draws", name, make, GIBBS) for name, make in samplers().items()),
-        *(_available("nearest cards", name, make, PROGRAMS) for name, make in program_oracles().items()),
-        *(_available("best subsets", name, make, SUBSETS) for name, make in subset_oracles().items()),
+        *(_available(Kind.MINIMISES, name, make, MINIMIZERS) for name, make in minimizers().items()),
+        *(_available(Kind.DRAWS, name, make, GIBBS) for name, make in samplers().items()),
+        *(_available(Kind.PROGRAMS, name, make, PROGRAMS) for name, make in program_oracles().items()),
+        *(_available(Kind.SUBSETS, name, make, SUBSETS) for name, make in subset_oracles().items()),
     ]
 
 
-def _available(kind: str, name: str, make: Callable[[], object], ours: Mapping[str, Entry]) -> Available:
+def _available(kind: Kind, name: str, make: Callable[[], object], ours: Mapping[str, Entry]) -> Available:
     facts = ("of an installed package", "its own", "its own")
     if name in ours:
         facts = (ours[name].purpose, ours[name].limits, ours[name].proof)

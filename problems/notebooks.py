@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
 from html import escape
+from typing import Any
 
 
 def html_table(title: str, header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
@@ -21,6 +23,13 @@ def html_table(title: str, header: Sequence[str], rows: Iterable[Sequence[object
 def html_facts(title: str, facts: Mapping[str, object]) -> str:
     """Return a table of names and values."""
     return html_table(title, ("", ""), facts.items())
+
+
+def html_fields(title: str, record: Any) -> str:
+    """Return a table of the fields of a dataclass; of a class its name."""
+    values = {field.name: getattr(record, field.name) for field in fields(record)}
+    shown = {name: value.__name__ if isinstance(value, type) else value for name, value in values.items()}
+    return html_facts(title, shown)
 
 
 def text_of(facts: Mapping[str, object]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import os
 import shutil
@@ -24,6 +25,32 @@ if os.environ.get("CI"):
 # tests interrupt must hear it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+# What most of the tests need compiled, in two parts of like size: each takes some 20 s, once for a checkout.
+COMPILED = (
+    ("oracles.minimize.native.worker:compile_kernels", "oracles.minimize.native.worker:compile_tries"),
+    (
+        "oracles.draw.elimination:_compile",
+        "oracles.draw.supports:_compile",
+        "oracles.draw.branching:_compile",
+        "oracles.minimize.interval:_compile",
+        "oracles.draw.branch:_compile",  # shares kernels with the first part, which are on disk by now
+    ),
+)
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Before thousands of tests let each of two workers compile one part; the other it loads from disk later.
+
+    Otherwise both compile most of it.
+    """
+    part = {"gw0": 0, "gw1": 1}.get(os.environ.get("PYTEST_XDIST_WORKER", ""))
+    if part is None or len(session.items) < 3000:
+        return
+    for name in COMPILED[part]:
+        module, function = name.split(":")
+        getattr(importlib.import_module(f"privopt.{module}"), function)()
 
 
 @pytest.fixture(scope="session")

@@ -76,7 +76,8 @@ def _named(name: str) -> DiscreteOracle | GibbsOracle | type[Any]:
     except Exception as error:  # any error of the foreign module
         raise UnknownOracleError(
             f"{name} cannot be imported and made ({type(error).__name__}: {error}). To do: MODULE:CLASS of a "
-            "mechanism, or of an oracle that is made without arguments"
+            "mechanism, or of an oracle that is made without arguments; of a module in this folder: "
+            "PYTHONPATH=. privopt check ..."
         ) from error
     if not isinstance(made, DiscreteOracle | GibbsOracle | type):
         raise UnknownOracleError(

@@ -163,7 +163,7 @@ def fit(
     save: SaveOption = None,
     json_file: JsonOption = None,
 ) -> None:
-    """Fit a private model and print it: a scorecard, linear model, decision tree or rule list."""
+    """Fit a private model and print it: a scorecard, linear or robust model, tree or rule list."""
     family = requested_family(context)
     steps_of = STEPS[CARD.name if family is AUTO else family.name]
     construct = steps_of.constructor(context.params)  # reads the options of the family

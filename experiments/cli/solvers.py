@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
+from privopt.oracles.registry import Kind
 from privopt.oracles.select import inventory
 
 app = typer.Typer()
@@ -28,17 +30,12 @@ def solvers() -> None:
     draw = Table("oracle", "for", "limits", "installed", title=_SAMPLERS)
     nearest = Table("oracle", "for", "limits", "installed", title=_PROGRAMS)
     subsets = Table("oracle", "for", "limits", "installed", title=_SUBSETS)
+    tables = {Kind.MINIMISES: minimise, Kind.DRAWS: draw, Kind.PROGRAMS: nearest, Kind.SUBSETS: subsets}
     for e in entries:
-        installed = "yes" if e.installed else "no"
-        if e.kind == "nearest cards":
-            nearest.add_row(e.name, e.summary, e.limits, installed)
-        elif e.kind == "best subsets":
-            subsets.add_row(e.name, e.summary, e.limits, installed)
-        elif e.kind == "minimises":
-            minimise.add_row(e.name, e.summary, e.limits, e.proof, installed)
-        else:
-            draw.add_row(e.name, e.summary, e.limits, installed)
-    for table in (minimise, draw, nearest, subsets):
+        proof = (e.proof,) if e.kind is Kind.MINIMISES else ()
+        cells = (e.name, e.summary, e.limits, *proof, "yes" if e.installed else "no")
+        tables[e.kind].add_row(*map(escape, cells))
+    for table in tables.values():
         table.columns[0].no_wrap, table.title_justify = True, "left"
         tell.print(table)
     tell.print(
@@ -47,7 +44,7 @@ def solvers() -> None:
     )
     for entry in entries:
         if not entry.installed:
-            tell.print(f"{entry.name}: {entry.remedy}", highlight=False)
+            tell.print(f"{entry.name}: {entry.remedy}", highlight=False, markup=False)
         if entry.standing:
             remedy = "" if "passed" in entry.standing else f". To do: privopt check {entry.name}"
             tell.print(f"{entry.name}: {entry.standing}{remedy}", highlight=False, markup=False)

@@ -85,7 +85,7 @@ class Want(NamedTuple):
 def check_not_wanted(context: typer.Context) -> None:
     """Raise InvalidInputError for options of --want without it."""
     if wrong := [_flag(name) for name in given_options(context) if name in _ONLY_WANTED]:
-        raise InvalidInputError(f"{', '.join(wrong)}: belongs to --want")
+        raise InvalidInputError(f"{', '.join(wrong)}: only with --want")
 
 
 def show_wanted(context: typer.Context) -> None:
@@ -96,7 +96,9 @@ def show_wanted(context: typer.Context) -> None:
     """
     want, options = Want.parse(context.params["want"]), context.params
     if wrong := [_flag(name) for name in given_options(context) if name not in _TAKES[want.kind]]:
-        raise InvalidInputError(f"--want {want.kind} is of defaults, and does not take {', '.join(wrong)}")
+        raise InvalidInputError(
+            f"--want {want.kind} forecasts a fit with default options: leave out {', '.join(wrong)}"
+        )
     if missing := [_flag(name) for name in _NEEDS[want.kind] if options[name] is None]:
         raise InvalidInputError(f"--want {want.kind} needs {' and '.join(missing)}: guesses, not data")
     lacking = [_flag(name) for name in ("records", "epsilon") if options[name] is None]
@@ -140,7 +142,7 @@ def _auc(want: Want, options: Mapping[str, Any]) -> tuple[dict[str, Any], list[s
         lines.append(f"epsilon for AUC {want.value:g} of {n:,} records: {_band(found)}")
     measured = {name: getattr(curve, name) for name in ("tables", "fits", "covered", "error", "large_error")}
     report = {"model": expected.model, **{name: _plain(band) for name, band in bands.items()}}
-    return {**report, "measured": measured}, [*lines, *_honest(curve, n, epsilon, bands)]
+    return {**report, "measured": measured}, [*lines, *_caveats(curve, n, epsilon, bands)]
 
 
 def _expected_auc(options: Mapping[str, Any]) -> ExpectedAuc:
@@ -154,7 +156,7 @@ def _expected_auc(options: Mapping[str, Any]) -> ExpectedAuc:
     return ExpectedAuc(schema, positive, options["best_auc"], model=model, delta=delta)
 
 
-def _honest(curve: AucCurve, n: int | None, epsilon: float | None, bands: Mapping[str, Band]) -> list[str]:
+def _caveats(curve: AucCurve, n: int | None, epsilon: float | None, bands: Mapping[str, Band]) -> list[str]:
     """Return how far bands are to be trusted: given numbers, and those found, may lie beyond the measured."""
     limits = (("records", n, curve.records), ("epsilon", epsilon, curve.epsilons))
     beyond = [
@@ -164,8 +166,8 @@ def _honest(curve: AucCurve, n: int | None, epsilon: float | None, bands: Mappin
     ]
     found = (
         f"a forecast, not a promise: such bands held {curve.covered:.0%} of {curve.fits} measured fits, each "
-        f"of {curve.tables} tables left out in turn; their middle was off by {curve.error:.2f} AUC on "
-        f"average, by {curve.large_error:.2f} in one case of ten"
+        f"of {curve.tables} tables left out in turn; their median was off by {curve.error:.2f} AUC on "
+        f"average, by {curve.large_error:.2f} at the 90th percentile"
     )
     return [found, *([f"beyond what was measured: {' and '.join(beyond)}"] if beyond else [])]
 
@@ -176,7 +178,7 @@ def _band(band: Band, digits: str = "") -> str:
     if math.isinf(band.low):
         return "more than can be planned"
     ends = f"{low} or more" if math.isinf(band.high) else f"{low} to {high}"
-    return ends if math.isinf(band.middle) else f"{ends}, the middle {middle}"
+    return ends if math.isinf(band.middle) else f"{ends}, median {middle}"
 
 
 def _two_digits(x: float) -> str:

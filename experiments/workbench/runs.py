@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,9 @@ from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.oracles.limits import Limits
 from privopt.problems.discrete.halfspace import ZeroOneHalfspace
 from privopt.problems.discrete.lattice import IntegerLattice
+
+# The fields of a row that identify it.
+KEY = ("mechanism", "lattice", "epsilon", "draw")
 
 
 @dataclass(frozen=True)
@@ -50,62 +54,73 @@ class Results(Kept):
     """Rows in a CSV file, appended one by one, so that an interrupted run can be resumed."""
 
     def __init__(self, path: Path) -> None:
-        super().__init__(path, Row, ("mechanism", "lattice", "epsilon", "draw"))
+        super().__init__(path, Row, KEY)
 
     def drawn(self, *key: object) -> bool:
         """Return whether a draw is saved; the key is mechanism, lattice, epsilon and number of the draw."""
         return bool(self.matching(**dict(zip(self.key, key, strict=True))))
 
 
+class Repeats:
+    """Draws of lattice mechanisms on public records; each oracle is prepared once.
+
+    The noise is seeded by the number of the draw, so that a rerun reproduces the results: never use this
+    class to release results about private data.
+
+    Args:
+        train, test: features of shape (n, d) and labels -1 or +1.
+        oracle: the name of an oracle.
+    """
+
+    def __init__(
+        self,
+        train: tuple[np.ndarray, np.ndarray],
+        test: tuple[np.ndarray, np.ndarray],
+        oracle: str = "auto",
+    ) -> None:
+        self.train, self.test, self.oracle = train, test, oracle
+        self._prepared: dict[tuple[type[LatticeMechanism[Any]], IntegerLattice], Any] = {}
+
+    def row(self, setting: Setting, draw: int) -> Row:
+        """Release once, and measure the point on both tables."""
+        kind, lattice = setting.mechanism, setting.lattice
+        plan = kind.plan(ZeroOneHalfspace, lattice, epsilon=setting.epsilon, delta=setting.delta)
+        if (kind, lattice) not in self._prepared:
+            problem = ZeroOneHalfspace(*self.train, lattice)
+            self._prepared[kind, lattice] = prepare_oracle(self.oracle, plan, problem)
+        began = time.perf_counter()
+        release = plan.release(self._prepared[kind, lattice], NoiseSource(insecure_seed=draw), Limits())
+        seconds = time.perf_counter() - began
+        proof = release.certificate
+        return Row(
+            mechanism=kind.name,
+            lattice=str(lattice),
+            epsilon=setting.epsilon,
+            delta=release.spend.delta,
+            draw=draw,
+            oracle=release.oracle,
+            train_accuracy=accuracy(release.point, *self.train),
+            test_accuracy=accuracy(release.point, *self.test),
+            status="EXACT_DRAW" if proof is None else proof.status.name,
+            gap=0.0 if proof is None else proof.gap,
+            seconds=seconds,
+        )
+
+
 def run_settings(
     settings: Sequence[Setting],
     draws: int,
-    train: tuple[np.ndarray, np.ndarray],
-    test: tuple[np.ndarray, np.ndarray],
+    repeats: Repeats,
     results: Results,
     *,
-    oracle: str = "auto",
     on_row: Callable[[Row], None] = lambda row: None,
 ) -> None:
-    """Add the missing ones of ``draws`` draws of every setting to ``results``.
-
-    The noise is seeded by the number of the draw, so that a rerun reproduces the results. The data is public;
-    never use this function to release results about private data.
-    """
-    prepared: dict[tuple[type[LatticeMechanism[Any]], IntegerLattice], Any] = {}
-    for setting in settings:
-        for draw in range(draws):
-            if results.drawn(setting.mechanism.name, str(setting.lattice), setting.epsilon, draw):
-                continue
-            plan = setting.mechanism.plan(
-                ZeroOneHalfspace, setting.lattice, epsilon=setting.epsilon, delta=setting.delta
-            )
-            key = setting.mechanism, setting.lattice
-            if key not in prepared:
-                prepared[key] = prepare_oracle(oracle, plan, ZeroOneHalfspace(*train, setting.lattice))
-            row = _one(plan, setting, draw, prepared[key], train, test)
+    """Add the missing ones of ``draws`` draws of every setting to ``results``."""
+    for setting, draw in product(settings, range(draws)):
+        if not results.drawn(setting.mechanism.name, str(setting.lattice), setting.epsilon, draw):
+            row = repeats.row(setting, draw)
             results.add(row)
             on_row(row)
-
-
-def _one(plan: Any, setting: Setting, draw: int, oracle: Any, train: Any, test: Any) -> Row:
-    began = time.perf_counter()
-    release = plan.release(oracle, NoiseSource(insecure_seed=draw), Limits())
-    seconds = time.perf_counter() - began
-    proof = release.certificate
-    return Row(
-        mechanism=setting.mechanism.name,
-        lattice=str(setting.lattice),
-        epsilon=setting.epsilon,
-        delta=release.spend.delta,
-        draw=draw,
-        oracle=release.oracle,
-        train_accuracy=accuracy(release.point, *train),
-        test_accuracy=accuracy(release.point, *test),
-        status="EXACT_DRAW" if proof is None else proof.status.name,
-        gap=0.0 if proof is None else proof.gap,
-        seconds=seconds,
-    )
 
 
 def accuracy(w: np.ndarray, X: np.ndarray, y: np.ndarray) -> float:

@@ -35,6 +35,7 @@ from privopt.mechanisms.registry import Family
 from privopt.oracles.draw.interface import Law
 from privopt.problems.convex.unclipped import PLAIN_SQUARES, UnclippedRisk, unclipped_facts
 from privopt.problems.discrete.lattice import IntegerLattice
+from privopt.problems.errors import PrivOptError
 
 Floats = NDArray[np.float64]
 # epsilon -> the plan
@@ -46,6 +47,10 @@ _LOUDER = 8.0
 _PILOT = 400
 _BINS = 32
 _FAR = 1e9
+_BY_HAND = (
+    "To do: privopt.mechanisms.audit.audit.audit on a pair of your own; then "
+    'privopt.oracles.vetting.remember(YourMechanism, "mechanism")'
+)
 
 
 @dataclass(frozen=True)
@@ -79,8 +84,8 @@ def outside_claims(kind: type[Any]) -> tuple[AuditedClaim, ...]:
     """Claims of a mechanism class to audit, by its family.
 
     Raises:
-        AuditError: a family, or arguments of its plan, for which no pair of neighbours is known.
-        PrivOptError: what its plan raises.
+        AuditError: a family, or arguments of its plan, for which no pair of neighbours is known; or its plan
+            refuses the pairs that are.
     """
     family = getattr(kind, "family", None)
     if family is Family.LATTICE:
@@ -91,16 +96,13 @@ def outside_claims(kind: type[Any]) -> tuple[AuditedClaim, ...]:
         return (_unclipped_claim(kind),)
     if family in (Family.MEAN, Family.UNBOUNDED_FIT):
         return (_table_claim(kind, family is Family.UNBOUNDED_FIT),)
-    raise AuditError(
-        f"no neighbours are known for {family or kind.__name__}. To do: privopt.mechanisms.audit.audit.audit "
-        'on a pair of your own; then privopt.oracles.vetting.remember(YourMechanism, "mechanism")'
-    )
+    raise AuditError(f"no neighbours are known for {family or kind.__name__}. {_BY_HAND}")
 
 
 def audit_outside(
     kind: type[Any], *, runs: int, workers: int = 1, insecure_seed: int | None = None
 ) -> list[AuditLine]:
-    """Audit a mechanism class on all its pairs. It passes where its claim stands on all, its mutant on none.
+    """Audit a mechanism class: its claim has to stand on all pairs, its mutant to fall on at least one.
 
     Raises:
         AuditError: the claim is refuted; or no mutant was rejected, so that the runs tell nothing.
@@ -197,7 +199,12 @@ def _table_claim(kind: type[Any], labelled: bool) -> AuditedClaim:
 def _claim(
     kind: type[Any], name: str, planned: Planner, samplers: Callable[[Any], tuple[Sampler, Sampler]]
 ) -> AuditedClaim:
-    plan = planned(_EPSILON)
+    try:
+        plan = planned(_EPSILON)
+    except PrivOptError as error:
+        raise AuditError(
+            f"{kind.__name__} refuses {name}, on which it would be audited ({error}). {_BY_HAND}"
+        ) from error
     claimed = plan.spend.epsilon, plan.spend.delta
     first, second = samplers(plan)
     louder = samplers(planned(_LOUDER * _EPSILON))

@@ -15,9 +15,10 @@ import numpy as np
 from privopt.mechanisms.convex import sparse_frank_wolfe
 from privopt.mechanisms.convex.sparse_frank_wolfe import SparsePath, VertexDraws
 from privopt.mechanisms.privacy.accounting import bounded_range_to_zcdp, zcdp_rho
-from privopt.mechanisms.privacy.gradient_noise import SelectionNoise, selection_steps, shared_by
+from privopt.mechanisms.privacy.gradient_noise import shared_by
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.parameters import check_count
+from privopt.mechanisms.privacy.selection_noise import SelectionNoise, selection_steps
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.mechanisms.privacy.usefulness import NoiseToSignal
 from privopt.mechanisms.risk.iteration import (

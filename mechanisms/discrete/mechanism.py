@@ -31,6 +31,7 @@ from privopt.problems.discrete.lattice import FloatArray, IntArray, IntegerLatti
 from privopt.problems.discrete.objective import Perturbation
 from privopt.problems.discrete.problem import DiscreteProblem
 from privopt.problems.errors import InvalidInputError, InvalidTypeError
+from privopt.problems.notebooks import html_fields
 
 Prepared = TypeVar("Prepared", contravariant=True)
 
@@ -122,6 +123,10 @@ class LatticeMechanism(ABC, Generic[Prepared]):
         """
         bound = largest_loss(problem_type, loss_bound)
         return cls._planned(Target(problem_type, lattice, bound, epsilon, delta, calibration))
+
+    def _repr_html_(self) -> str:
+        """Return a table for notebooks."""
+        return html_fields(f"Plan of {self.name}", self)
 
     @classmethod
     def _planned(cls, target: Target) -> Self:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from html import escape
-from importlib import resources
 from string import Template
 from typing import Any
 
 from privopt.mechanisms.estimators.card import Card, markdown_cell, number
 from privopt.mechanisms.estimators.page import breakable, for_experts, promises, quality
+from privopt.mechanisms.estimators.page_frame import framed
 from privopt.mechanisms.estimators.tree_card import TreeCard
+from privopt.mechanisms.estimators.tree_page import picture_section
 from privopt.mechanisms.evaluation.metrics import Evaluation
 from privopt.mechanisms.privacy.spend import PrivacySpend
 
@@ -67,6 +68,15 @@ class AdditiveCard:
         }
 
 
+_POINTS = Template("""<section id="points">
+<h2>The card</h2>
+<table><thead><tr><th>column</th><th>level</th><th>points</th></tr></thead>
+<tbody>
+$rows
+</tbody></table>
+</section>""")
+
+
 def additive_page(
     card: AdditiveCard, evaluation: Evaluation | None = None, *, seen: bool = False, title: str = ""
 ) -> str:
@@ -78,23 +88,17 @@ def additive_page(
         seen: whether ``evaluation`` is known to use the training records.
         title: a heading.
     """
-    files = resources.files("privopt.mechanisms.estimators")
-    page, style = ((files / name).read_text("utf-8") for name in ("additive.html", "page.css"))
     rows = "\n".join(
         f"<tr><td>{breakable(column.shown)}</td><td>{escape(level)}</td>"
         f'<td class="n">{escape(points)}</td></tr>'
         for column in card.card.columns
         for level, points in column.lines()
     )
-    return Template(page).substitute(
-        title=escape(title or f"Card and tree: {card.card.names[1]}"),
-        style=style,
-        how=escape(card.how),
-        rows=rows,
-        picture=card.tree.to_svg(),
-        quality="" if evaluation is None else quality(evaluation, seen, "model"),
-        promises="\n".join(
-            f"<li>{escape(line)}</li>" for line in promises(card.spend, None, evaluation, seen, "model")
-        ),
-        spend=escape(for_experts(card.spend, card.to_dict())),
+    found = "" if evaluation is None else quality(evaluation, seen, "model")
+    return framed(
+        title or f"Card and tree: {card.card.names[1]}",
+        escape(card.how),
+        f"{_POINTS.substitute(rows=rows)}\n{picture_section(card.tree)}\n{found}",
+        promises(card.spend, None, evaluation, seen, "model"),
+        for_experts(card.spend, card.to_dict()),
     )

@@ -6,12 +6,12 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from html import escape
-from importlib import resources
-from string import Template, ascii_uppercase
+from string import ascii_uppercase
 from typing import Any
 
 from privopt.mechanisms.estimators.card import Card, CardColumn, markdown_cell, number
 from privopt.mechanisms.estimators.page import breakable, for_experts, promises
+from privopt.mechanisms.estimators.page_frame import framed
 
 # Advice of every output: looking at records again is what would cost.
 ADVICE = (
@@ -102,19 +102,19 @@ def choice_page(choice: CardChoice, *, title: str = "") -> str:
         choice: the cards.
         title: a heading; by default the name of the positive class.
     """
-    files = resources.files("privopt.mechanisms.estimators")
     first = choice.cards[0]
-    return Template((files / "card_choice.html").read_text("utf-8")).substitute(
-        title=escape(title or f"Scorecards to choose from: {first.names[1]}"),
-        style=(files / "page.css").read_text("utf-8"),
-        advice=escape(ADVICE),
-        facts=_table(("", *choice.letters), choice.facts()),
-        points=_table(("column", "level", *choice.letters), choice.lines()),
-        constrained=f'<p class="note">{escape(first.constrained)}</p>' if first.constrained else "",
-        promises="\n".join(
-            f"<li>{escape(line)}</li>" for line in promises(first.spend, first.n_records, None, False)
-        ),
-        spend=escape(for_experts(first.spend, {"cards": json.dumps(choice.to_dict()["cards"], default=str)})),
+    facts = _table(("", *choice.letters), choice.facts())
+    points = _table(("column", "level", *choice.letters), choice.lines())
+    note = f'\n<p class="note">{escape(first.constrained)}</p>' if first.constrained else ""
+    numbers = for_experts(first.spend, {"cards": json.dumps(choice.to_dict()["cards"], default=str)})
+    return framed(
+        title or f"Scorecards to choose from: {first.names[1]}",
+        escape(ADVICE),
+        f'<section id="compared">\n<h2>Compared</h2>\n{facts}\n</section>\n'
+        f'<section id="points">\n<h2>Points</h2>\n{points}{note}\n</section>',
+        promises(first.spend, first.n_records, None, False),
+        f"{numbers}. All cards together are one release.",
+        filled=False,
     )
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from html import escape
-from importlib import resources
 from string import Template, ascii_uppercase
 
 from privopt.mechanisms.estimators.card import number
 from privopt.mechanisms.estimators.class_card import ClassCard, ClassColumn
-from privopt.mechanisms.estimators.page import breakable, for_experts, promises
+from privopt.mechanisms.estimators.page import POINTS, breakable, for_experts, promises
+from privopt.mechanisms.estimators.page_frame import framed
 
 # Names up to this length stand above the points of their class; longer ones, of all classes, become letters.
 _SHORT = 6
@@ -31,26 +31,24 @@ def class_page(card: ClassCard, *, title: str = "") -> str:
         card: the card.
         title: a heading; by default the name of the label column, if known.
     """
-    files = resources.files("privopt.mechanisms.estimators")
-    page, style = ((files / f"page.{end}").read_text("utf-8") for end in ("html", "css"))
     heads = class_heads(card.names)
     largest = max((abs(p) for c in card.columns for _, points in c.ends for p in points), default=0) or 1
     unused = f"No points for {', '.join(card.unused)}." if card.unused else ""
     facts = json.dumps({"bases": list(card.bases), "classes": list(card.names)})
-    return Template(page).substitute(
-        title=escape(title or f"Scorecard: {card.target or ', '.join(card.names)}"),
-        style=style,
-        script=(files / "class_page.js").read_text("utf-8"),
-        how=_how(card, heads),
+    points = POINTS.substitute(
         facts=escape(facts),
         kind="boxes classes",
         boxes="\n".join(_box(f"c{i}", c, heads, largest) for i, c in enumerate(card.columns)),
         unused=f'<p class="note">{escape(unused)}</p>' if unused else "",
         total=_total(heads),
-        risks="",
-        quality="",
-        promises="\n".join(f"<li>{escape(line)}</li>" for line in promises(card.spend, None, None, False)),
-        spend=escape(for_experts(card.spend, card.to_dict())),
+    )
+    return framed(
+        title or f"Scorecard: {card.target or ', '.join(card.names)}",
+        _how(card, heads),
+        points,
+        promises(card.spend, None, None, False),
+        for_experts(card.spend, card.to_dict()),
+        script="class_page.js",
     )
 
 

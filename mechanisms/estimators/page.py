@@ -8,12 +8,12 @@ import re
 from collections.abc import Mapping
 from hashlib import sha256
 from html import escape
-from importlib import resources
 from importlib.metadata import version
 from string import Template
 from typing import Any
 
 from privopt.mechanisms.estimators.card import Card, CardColumn, number
+from privopt.mechanisms.estimators.page_frame import framed
 from privopt.mechanisms.evaluation.metrics import NAMES, Evaluation
 from privopt.mechanisms.privacy.spend import PrivacySpend
 
@@ -63,6 +63,17 @@ _ROC = Template("""<figure><svg viewBox="-14 -4 120 122" role="img" aria-label="
 <figcaption>ROC curve; the dot is the rule of this $noun.</figcaption></figure>""")
 
 
+# The section of points that can be chosen, which the page's script adds up.
+POINTS = Template("""<section id="points" data-card="$facts">
+<h2>Points</h2>
+<form class="$kind">
+$boxes
+</form>
+$unused
+$total
+</section>""")
+
+
 def card_page(
     card: Card, evaluation: Evaluation | None = None, *, seen: bool = False, title: str = ""
 ) -> str:
@@ -74,26 +85,23 @@ def card_page(
         seen: whether ``evaluation`` is known to use the training records.
         title: a heading; by default the name of the label column, if known, and the positive class.
     """
-    files = resources.files("privopt.mechanisms.estimators")
-    page, style, script = ((files / f"page.{end}").read_text("utf-8") for end in ("html", "css", "js"))
     largest = max((abs(p) for c in card.columns for p in c.points), default=0) or 1
     unused = f"No points for {', '.join(card.unused)}." if card.unused else ""
-    return Template(page).substitute(
-        title=escape(title or f"Scorecard: {card.names[1]}"),
-        style=style,
-        script=script,
-        how=_how(card),
+    points = POINTS.substitute(
         facts=escape(json.dumps(_facts(card))),
         kind="boxes",
-        total=_TOTAL,
         boxes="\n".join(_box(f"c{i}", column, largest) for i, column in enumerate(card.columns)),
         unused="".join(f'<p class="note">{escape(t)}</p>' for t in (unused, card.constrained) if t),
-        risks=_risks(card),
-        quality="" if evaluation is None else quality(evaluation, seen),
-        promises="\n".join(
-            f"<li>{escape(line)}</li>" for line in promises(card.spend, card.n_records, evaluation, seen)
-        ),
-        spend=escape(for_experts(card.spend, card.to_dict())),
+        total=_TOTAL,
+    )
+    found = "" if evaluation is None else quality(evaluation, seen)
+    return framed(
+        title or f"Scorecard: {card.names[1]}",
+        _how(card),
+        f"{points}\n{_risks(card)}\n{found}",
+        promises(card.spend, card.n_records, evaluation, seen),
+        for_experts(card.spend, card.to_dict()),
+        script="page.js",
     )
 
 

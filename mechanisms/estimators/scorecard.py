@@ -22,6 +22,7 @@ from privopt.mechanisms.discrete.mechanism import Release, answering
 from privopt.mechanisms.estimators.booked_estimator import BookedEstimator
 from privopt.mechanisms.estimators.booking import Unread, booked, read_unbooked, unread_table
 from privopt.mechanisms.estimators.card import Card, card_of
+from privopt.mechanisms.estimators.card_budget import CardBudget
 from privopt.mechanisms.estimators.card_choice import CardChoice
 from privopt.mechanisms.estimators.class_card import ClassCard, class_card_of
 from privopt.mechanisms.estimators.class_sql import class_statement
@@ -37,7 +38,6 @@ from privopt.mechanisms.estimators.labels import class_indices, distinct_classes
 from privopt.mechanisms.estimators.persons import fit_persons, person_of, plan_of_persons
 from privopt.mechanisms.estimators.predictions import ScoredClassifier, by_parts, has_risks
 from privopt.mechanisms.estimators.public_facts import declared_schema, public_delta
-from privopt.mechanisms.estimators.risks import CardBudget
 from privopt.mechanisms.estimators.saved import SavedModel
 from privopt.mechanisms.estimators.sql import select_statement
 from privopt.mechanisms.estimators.validation import as_table, validated

@@ -24,13 +24,13 @@ from privopt.mechanisms.discrete.preparation import prepare_oracle
 from privopt.mechanisms.estimators.booked_estimator import BookedEstimator
 from privopt.mechanisms.estimators.booking import Unread, booked, read_unbooked, unread_table
 from privopt.mechanisms.estimators.branches import Node, branches_of, leaf_numbers, leaves_of
+from privopt.mechanisms.estimators.card_budget import CardBudget
 from privopt.mechanisms.estimators.columns import labelled_columns, refuse_columns
 from privopt.mechanisms.estimators.counting import check_number, unread_counts, unread_part_counts
 from privopt.mechanisms.estimators.labels import class_indices, distinct_classes
 from privopt.mechanisms.estimators.persons import fit_persons, person_of, plan_of_persons
 from privopt.mechanisms.estimators.predictions import ScoredClassifier, by_parts, has_risks
 from privopt.mechanisms.estimators.public_facts import declared_schema
-from privopt.mechanisms.estimators.risks import CardBudget
 from privopt.mechanisms.estimators.saved import SavedModel
 from privopt.mechanisms.estimators.tree_card import TreeCard
 from privopt.mechanisms.estimators.tree_sql import tree_statement
@@ -191,8 +191,8 @@ class _PrivateBranchingClassifier(
             check_number(rows.n_records, n)
             if weights.plan is not None:  # the same plan, for costs that are released first
                 counts = record_counts(rows.counts, rows.table.rows)
-                held = tallied(rows.label, counts, len(given.classes))
-                plan = self._plan(given.predicates, n, weights, weights.release(held, source))
+                class_counts = tallied(rows.label, counts, len(given.classes))
+                plan = self._plan(given.predicates, n, weights, weights.release(class_counts, source))
             release, histogram = self._released(plan, rows, budget, given, source)
         self.target_ = _label_name(y)
         return self._set(
@@ -362,10 +362,10 @@ class _PrivateBranchingClassifier(
 
     def _leaf_scores(self) -> NDArray[np.float64]:
         labels = np.array([leaf.label for leaf in self.leaves_])
-        told = np.eye(len(self.classes_))[labels]
-        shares = np.zeros(told.shape) if self.risk_ is None else self.risk_.shares
+        predicted = np.eye(len(self.classes_))[labels]
+        shares = np.zeros(predicted.shape) if self.risk_ is None else self.risk_.shares
         if len(self.classes_) > 2:
-            return np.asarray(told + shares)
+            return np.asarray(predicted + shares)
         if self.risk_ is None:
             return np.asarray(2.0 * labels - 1)
         return np.asarray(np.where(labels == 1, shares[:, 1], shares[:, 1] - 1))

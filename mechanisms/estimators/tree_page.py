@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from html import escape
-from importlib import resources
 from string import Template
 
 from privopt.mechanisms.estimators.page import for_experts, promises, quality
+from privopt.mechanisms.estimators.page_frame import framed
 from privopt.mechanisms.estimators.tree_card import TreeCard
 from privopt.mechanisms.evaluation.metrics import Evaluation
 
@@ -32,23 +32,19 @@ def tree_page(
         seen: whether ``evaluation`` is known to use the training records.
         title: a heading; by default the name of the label column, if known, and the last class.
     """
-    files = resources.files("privopt.mechanisms.estimators")
-    page, style = ((files / name).read_text("utf-8") for name in ("tree.html", "page.css"))
     found = "" if evaluation is None else quality(evaluation, seen, card.noun)
-    return Template(page).substitute(
-        title=escape(title or f"{card.noun.capitalize()}: {card.names[-1]}"),
-        style=style,
-        how=_how(card),
-        noun=escape(card.noun),
-        picture=card.to_svg(),
-        risks=_risks(card),
-        quality=found,
-        promises="\n".join(
-            f"<li>{escape(line)}</li>"
-            for line in promises(card.spend, card.n_records, evaluation, seen, card.noun)
-        ),
-        spend=escape(for_experts(card.spend, card.to_dict())),
+    return framed(
+        title or f"{card.noun.capitalize()}: {card.names[-1]}",
+        _how(card),
+        f"{picture_section(card)}\n{_risks(card)}\n{found}",
+        promises(card.spend, card.n_records, evaluation, seen, card.noun),
+        for_experts(card.spend, card.to_dict()),
     )
+
+
+def picture_section(card: TreeCard) -> str:
+    """Return the section with the picture of the tree or rule list."""
+    return f'<section id="model">\n<h2>The {escape(card.noun)}</h2>\n{card.to_svg()}\n</section>'
 
 
 def _how(card: TreeCard) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,7 @@ from scipy.special import ndtri
 
 from privopt.problems.arguments import told
 from privopt.problems.errors import InvalidInputError
+from privopt.problems.notebooks import html_table
 
 
 def normal_quantile(confidence: object) -> float:
@@ -110,9 +111,18 @@ class Summary:
             "about": self.about,
         }
 
-    def __repr__(self) -> str:
+    def _table(self) -> tuple[tuple[str, ...], Sequence[tuple[str, ...]]]:
+        """Return the header and the rows that are printed."""
         header = ("coefficient", "estimate", f"{100 * self.confidence:.4g}% interval", "noise")
         rows = [(i.name, f"{i.estimate:.4g}", _between(i), f"{i.noise_share:.0%}") for i in self.intervals]
+        return header, rows
+
+    def _repr_html_(self) -> str:
+        """Return a table for notebooks."""
+        return html_table(" ".join(self.notes), *self._table())
+
+    def __repr__(self) -> str:
+        header, rows = self._table()
         widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
         lines = [
             "  ".join(cell.ljust(w) if k == 0 else cell.rjust(w) for k, (cell, w) in enumerate(pairs))

@@ -1,4 +1,4 @@
-"""Calibration of Gaussian noise for released vectors, and of Gumbel noise for selections.
+"""Calibration of Gaussian noise for released vectors.
 
 Every iterate of a gradient method may be released, so its noise is a discrete Gaussian on a public grid
 (``DiscreteGaussianRelease``): the low bits of the output reveal nothing about the data.
@@ -16,17 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privopt.mechanisms.errors import PrivacyParameterError
-from privopt.mechanisms.privacy.accounting import bounded_range_step_epsilon, gaussian_mu
+from privopt.mechanisms.privacy.accounting import gaussian_mu
 from privopt.mechanisms.privacy.grid_releases import DiscreteGaussianRelease
 from privopt.mechanisms.privacy.noise import MAX_EXPONENT, NoiseSource
 from privopt.mechanisms.privacy.parameters import check_count, check_positive
 from privopt.mechanisms.privacy.spend import PrivacySpend
-from privopt.oracles.draw.interface import chain_error
 from privopt.problems.convex.regularizers import Vector
-from privopt.problems.convex.risk import RiskFacts
-from privopt.problems.convex.sets.interface import ConvexSet
-from privopt.problems.convex.sets.norm_balls import L1Ball
-from privopt.problems.convex.sets.simplex import Simplex
 
 # Covers the rounding of the few operations that compute sigma from mu.
 _INFLATION = 1 + 1e-12
@@ -126,67 +121,3 @@ def gaussian_releases(
 def shared_by(releases: int, each: str) -> str:
     """Return a note for a spend that several releases share; empty for one release."""
     return "" if releases == 1 else f"{releases} releases share it, {each}"
-
-
-@dataclass(frozen=True)
-class SelectionNoise:
-    """Gumbel noise for report-noisy-max over the vertices of a set: the exponential mechanism.
-
-    Attributes:
-        sensitivity: the largest change of <s, grad F>, for any vertex s, when one record is replaced.
-        step_epsilon: each selection has a privacy loss of range at most this, hence epsilon^2/8-zCDP.
-        arithmetic: the part of ``step_epsilon`` that covers the floating-point error of the law of a draw.
-    """
-
-    sensitivity: float
-    step_epsilon: float
-    arithmetic: float = 0.0
-
-    @property
-    def scale(self) -> float:
-        return 2 * self.sensitivity / (self.step_epsilon - self.arithmetic)
-
-    def choose(self, scores: Vector, source: NoiseSource) -> int:
-        """Return the index of the largest noisy score."""
-        return int(np.argmax(scores + self.scale * source.gumbel(scores.size)))
-
-
-def selection_steps(
-    epsilon: float, delta: float, *, steps: int, facts: RiskFacts, convex_set: ConvexSet, l2: float = 0.0
-) -> SelectionNoise:
-    """Calibrate noise for ``steps`` adaptively chosen selections of a vertex, together (epsilon,
-    delta)-private.
-
-    One record changes <s, grad F> by at most min(|s|_1 Delta_inf, |s|_2 Delta_2), and the computed value <s,
-    grad F + l2 x>, x in C, by its rounding as well. Bounded range: Durfee and Rogers (2019), Cesar and Rogers
-    (2021).
-
-    If the log probabilities of a draw are off by at most a, its range grows by at most 4 a. The part of a
-    that is proportional to log weights is a part of the sensitivity: 24 2^-53 of each (``selection_error``)
-    is 48 2^-53 of the largest score. The rest is ``SelectionNoise.arithmetic``.
-
-    Raises:
-        PrivacyParameterError: a parameter outside its range, or draws in doubles that are too coarse for it.
-    """
-    exact = min(facts.sensitivity_linf * convex_set.l1_radius, facts.sensitivity * convex_set.radius)
-    products = 1 if isinstance(convex_set, L1Ball | Simplex) else facts.dimension
-    size = convex_set.l1_radius * (facts.gradient_bound_linf + l2 * convex_set.radius)
-    sensitivity = (exact + size * (products + 27) * 2.0**-52) * (1 + 1e-9)
-    step = bounded_range_step_epsilon(epsilon, delta, steps)
-    arithmetic = 4 * selection_error(convex_set.vertex_count or 1)
-    if not arithmetic <= step / 2:
-        raise PrivacyParameterError(
-            f"draws in doubles are too coarse for an epsilon of {step:.3g} each: a larger epsilon, or "
-            "fewer steps"
-        )
-    return SelectionNoise(sensitivity, step, arithmetic)
-
-
-def selection_error(vertices: int) -> float:
-    """Return a bound on the error of log probabilities of vertices, but for 24 2^-53 of their log weights.
-
-    ``SelectionNoise.choose`` runs one race. A draw from sparse rows runs one among frequent vertices, one of
-    their winner against rare ones, whose arrival time is a sum, and one of a proposal against a constant. A
-    sum of k times is off by k 2^-53; more than 2^13 proposals are needed with probability below 2^-200.
-    """
-    return chain_error(3, 2.0**-40, math.log(vertices) + 2)

@@ -41,6 +41,7 @@ from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts, RowNorm
 from privopt.problems.convex.sets.interface import ConvexSet
 from privopt.problems.convex.sets.norm_balls import L2Ball
 from privopt.problems.convex.sets.whole_space import WholeSpace
+from privopt.problems.notebooks import html_fields
 
 # Radius of a default ball, in units of ``typical_distance``.
 _ROOM = 2.0
@@ -198,6 +199,10 @@ class RiskMechanism(ABC):
             made._check_numbers()
         made._fresh()
         return dataclasses.replace(made, spend=relying_on(made.spend, made))
+
+    def _repr_html_(self) -> str:
+        """Return a table for notebooks."""
+        return html_fields(f"Plan of {self.name}", self)
 
     @classmethod
     def target(

@@ -1,4 +1,4 @@
-"""Poisson batches: default sizes, and bounds on the contribution of a record.
+"""Poisson batches: default sizes, bounds on a record's contribution, and the planned noise and spend.
 
 Batch sizes, like everything else in a plan, depend on public facts; the size of an actual batch is random and
 never released.

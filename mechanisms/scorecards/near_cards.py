@@ -22,7 +22,7 @@ from privopt.problems.programs.program import GRID, CardProgram
 from privopt.problems.tables.schema import Schema
 
 # Scales of the cards, relative to the one that was released: as fine, and with fewer points to add up.
-_COARSER = (1.0, 0.5, 0.25)
+_COARSER = (1.0, 0.5, 0.25, 0.125)
 # Scales among which that of the released card is found, relative to the largest that fits its bounds.
 _GRID_OF_SCALES = np.geomspace(0.1, 4.0, 60)
 # Seconds for all solves, after which the cards found so far are returned.
@@ -96,9 +96,10 @@ def near_cards(
 ) -> tuple[NearCard, ...]:
     """Return distinct cards near a private model: the released one first, then others by distance.
 
-    Others have fewer points to add up, or leave one column of the released card out. Sets of columns that
-    are not among the cards yet come first. The threshold of each differs from that of the model as the
-    released one does, which the records have chosen privately.
+    Others have fewer points to add up, or leave one column of the released card out: a set of columns that
+    does not contain all of the card's lacks one of them, so what a no-good cut would find is among them. Sets
+    of columns that are not among the cards yet come first. The threshold of each differs from that of the
+    model as the released one does, which the records have chosen privately.
 
     Args:
         source: the model.

@@ -15,6 +15,7 @@ import math
 import numpy as np
 from numba import njit
 
+from privopt.oracles.cells.compiling import inner
 from privopt.oracles.draw.mass_bounds import DRAWN, FAILED, OUT_OF_BITS, Words, exponential
 from privopt.problems.discrete.lattice import FloatArray, IntArray
 from privopt.problems.discrete.restricted_loss import loss_of_columns
@@ -28,8 +29,10 @@ def subset_tree(log_weights: FloatArray, most: int) -> FloatArray:
     leaves = 1
     while leaves < len(log_weights):
         leaves *= 2
-    tree = np.full((2 * leaves, most + 1), -np.inf)
-    tree[leaves:, 0] = 0.0
+    tree = np.empty((2 * leaves, most + 1))
+    tree[:] = -np.inf
+    for v in range(leaves, 2 * leaves):
+        tree[v, 0] = 0.0
     if most > 0:
         for i in range(len(log_weights)):
             tree[leaves + i, 1] = log_weights[i]
@@ -46,7 +49,7 @@ def subset_tree(log_weights: FloatArray, most: int) -> FloatArray:
     return tree
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _draw_subset(
     tree: FloatArray,
     size: int,
@@ -82,6 +85,17 @@ def _draw_subset(
             nodes[held], counts[held] = 2 * v + 1, t - left
             held += 1
     return cursor
+
+
+@inner
+def _sort(columns: IntArray) -> None:
+    """Sort a few numbers by insertion: NumPy's sort takes long to compile."""
+    for i in range(1, len(columns)):
+        column, at = columns[i], i
+        while at > 0 and columns[at - 1] > column:
+            columns[at] = columns[at - 1]
+            at -= 1
+        columns[at] = column
 
 
 @njit(cache=True, nogil=True)
@@ -132,8 +146,9 @@ def propose(
         for i in range(size):
             columns[i] = free[chosen[i]]
             bound -= gains[chosen[i]]
-        columns[size:] = fixed
-        columns.sort()  # the order in which the problem counts: losses agree to the last bit
+        for i in range(len(fixed)):
+            columns[size + i] = fixed[i]
+        _sort(columns)  # the order in which the problem counts: losses agree to the last bit
         loss = loss_of_columns(gram, cross, square, radius, units, columns)
         if loss < 0:
             return UNCERTIFIED, cursor, elapsed, made + 1

@@ -59,6 +59,14 @@ def _backward(factor: FloatArray, right: FloatArray, solution: FloatArray) -> No
 
 
 @njit(cache=True, nogil=True)
+def _squares(vector: FloatArray) -> float:
+    total = 0.0
+    for i in range(len(vector)):
+        total += vector[i] * vector[i]
+    return total
+
+
+@njit(cache=True, nogil=True)
 def least_in_ball(gram: FloatArray, cross: FloatArray, radius: float) -> tuple[FloatArray, float, float]:
     """Return b with |b| <= radius up to rounding, b'Gb - 2 c'b, and the duality gap."""
     size = len(cross)
@@ -76,7 +84,7 @@ def least_in_ball(gram: FloatArray, cross: FloatArray, radius: float) -> tuple[F
             continue
         _forward(factor, cross, half)
         _backward(factor, half, b)
-        norm = math.sqrt(np.sum(b * b))
+        norm = math.sqrt(_squares(b))
         if norm <= radius * (1.0 + 1e-14):
             break
         if not norm < last:  # rounding: no step to be trusted, but a larger shift shortens b
@@ -85,11 +93,12 @@ def least_in_ball(gram: FloatArray, cross: FloatArray, radius: float) -> tuple[F
             continue
         last = norm
         _forward(factor, b, half)
-        step = (norm * norm / np.sum(half * half)) * ((norm - radius) / radius)
+        step = (norm * norm / _squares(half)) * ((norm - radius) / radius)
         shift += step
-    norm = math.sqrt(np.sum(b * b))
+    norm = math.sqrt(_squares(b))
     if norm > radius:
-        b *= radius / norm
+        for i in range(size):
+            b[i] *= radius / norm
     value, slope, steepness = 0.0, 0.0, 0.0
     for i in range(size):
         residual = -cross[i]

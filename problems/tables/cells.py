@@ -6,7 +6,8 @@ in their queries.
 In a numeric column, a cell is a number if it is numeric (booleans count as 0 and 1) or if it is the text of a
 number: digits with an optional sign, decimal point and exponent, or ``inf``, ``infinity``, ``true`` or
 ``false`` in upper or lower case. Surrounding blanks are ignored. The value is the nearest 64-bit float;
-numbers too large for one are infinite. A cell is missing if it is None, NaN, NA or NaT, or the text of a
+numbers too large for one are infinite, hence outside the bounds of their column: clipped or refused
+(``Number.coded``). A cell is missing if it is None, NaN, NA or NaT, or the text of a
 missing-value marker. Any other cell is unreadable.
 """
 
@@ -150,31 +151,31 @@ def _by_type(values: NDArray[Any], markers: Markers) -> Numbers:
 
 def grouped(values: NDArray[Any], of: Callable[[type], Any]) -> list[tuple[Any, Any]]:
     """Group the rows of an array of objects by ``of`` of their type: pairs of its value and the rows."""
-    said = {kind: of(kind) for kind in set(map(type, values))}
-    different = list(dict.fromkeys(said.values()))
+    by_type = {kind: of(kind) for kind in set(map(type, values))}
+    different = list(dict.fromkeys(by_type.values()))
     if len(different) == 1:
         return [(different[0], slice(None))]
-    number = {kind: different.index(what) for kind, what in said.items()}
+    number = {kind: different.index(what) for kind, what in by_type.items()}
     places = np.fromiter((number[type(v)] for v in values), dtype=np.int8, count=len(values))
     return [(what, places == k) for k, what in enumerate(different)]
 
 
 def _reader_of(kind: type) -> Callable[[NDArray[Any], Markers], Numbers]:
     if issubclass(kind, str):
-        return _texts
+        return _read_texts
     if issubclass(kind, ABSENT):
-        return _nothing
-    return _reals if issubclass(kind, _REAL) else _other
+        return _read_missing
+    return _read_reals if issubclass(kind, _REAL) else _read_unreadable
 
 
-def _texts(values: NDArray[Any], markers: Markers) -> Numbers:
+def _read_texts(values: NDArray[Any], markers: Markers) -> Numbers:
     try:
         return _written_numbers(pa.array(values, type=pa.large_string()), markers)
     except (UnicodeEncodeError, pa.ArrowException):  # lone surrogates, which Arrow cannot encode
         return _one_by_one([written_number(v, markers) for v in values.tolist()])
 
 
-def _reals(values: NDArray[Any], markers: Markers) -> Numbers:
+def _read_reals(values: NDArray[Any], markers: Markers) -> Numbers:
     try:
         with np.errstate(all="ignore"):
             return Numbers(values.astype(np.float64), np.zeros(len(values), dtype=bool))
@@ -182,11 +183,11 @@ def _reals(values: NDArray[Any], markers: Markers) -> Numbers:
         return _one_by_one([_as_float(v) for v in values])
 
 
-def _nothing(values: NDArray[Any], markers: Markers) -> Numbers:
+def _read_missing(values: NDArray[Any], markers: Markers) -> Numbers:
     return Numbers(np.full(len(values), np.nan), np.zeros(len(values), dtype=bool))
 
 
-def _other(values: NDArray[Any], markers: Markers) -> Numbers:
+def _read_unreadable(values: NDArray[Any], markers: Markers) -> Numbers:
     return Numbers(np.full(len(values), np.nan), np.ones(len(values), dtype=bool))
 
 
@@ -262,10 +263,10 @@ def text_positions(
     result = np.full(len(values), UNREADABLE, dtype=np.int64)
     for reader, rows in grouped(values, _reader_of):
         part = values[rows]
-        if reader is _texts:
+        if reader is _read_texts:
             codes, texts = distinct_texts(part)
             result[rows] = _looked_up(codes, texts, declared, markers)
-        elif reader is not _other:
+        elif reader is not _read_unreadable:
             found = reader(part, markers)
             missing = np.isnan(found.values) & ~found.unreadable
             result[rows] = np.where(missing, MISSING, UNREADABLE)

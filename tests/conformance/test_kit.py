@@ -448,6 +448,9 @@ def test_refused_instances_are_reported_as_skipped() -> None:
     asked = [*instances(0), *large_instances(0), *short_instances(0)]
     refused = [i.name for i in asked if i.task is Task.NORMALIZED]
     assert len([line for line in report.skipped if "no terms in |w|^2" in line]) == len(refused)
+    told = [line for line in str(report).splitlines() if "no terms in |w|^2" in line]
+    assert "  skipped no terms in |w|^2 [" in str(report)
+    assert len(told) < len(refused) / 4
     assert len(report.skipped) == len(refused) + 2  # more than 10,000 candidates; constraints on points
 
 

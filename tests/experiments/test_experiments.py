@@ -18,7 +18,7 @@ from privopt.experiments.workbench.figures import (
     weights,
 )
 from privopt.experiments.workbench.report import Listing, Picture, page
-from privopt.experiments.workbench.runs import Results, Setting, run_settings
+from privopt.experiments.workbench.runs import Repeats, Results, Setting, run_settings
 from privopt.mechanisms import MECHANISMS
 from privopt.oracles import Progress
 from privopt.problems import IntegerLattice
@@ -32,14 +32,14 @@ SETTINGS = [
 
 def test_an_interrupted_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
     path = tmp_path / "draws.csv"
-    run_settings(SETTINGS[:3], 2, TRAIN, TRAIN, Results(path))
+    run_settings(SETTINGS[:3], 2, Repeats(TRAIN, TRAIN), Results(path))
     assert len(pd.read_csv(path)) == 6
     fresh: list[object] = []
     resumed = Results(path)
-    run_settings(SETTINGS, 2, TRAIN, TRAIN, resumed, on_row=fresh.append)
+    run_settings(SETTINGS, 2, Repeats(TRAIN, TRAIN), resumed, on_row=fresh.append)
     assert len(fresh) == 2 * len(SETTINGS) - 6
     whole = Results(tmp_path / "whole.csv")
-    run_settings(SETTINGS, 2, TRAIN, TRAIN, whole)
+    run_settings(SETTINGS, 2, Repeats(TRAIN, TRAIN), whole)
     columns = ["mechanism", "epsilon", "draw", "train_accuracy", "gap"]
     pd.testing.assert_frame_equal(
         resumed.frame[columns].reset_index(drop=True), whole.frame[columns].reset_index(drop=True)
@@ -51,7 +51,7 @@ def test_an_interrupted_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
 
 def test_pictures_and_page(tmp_path: Path) -> None:
     results = Results(tmp_path / "draws.csv")
-    run_settings(SETTINGS, 2, TRAIN, TRAIN, results)
+    run_settings(SETTINGS, 2, Repeats(TRAIN, TRAIN), results)
     trace = [Progress(9.0, 1.0, 1, 0.1), Progress(5.0, 5.0, 2, 0.3)]
     figures = [
         accuracy_figure(results.frame, {"best": 0.9}, "train_accuracy"),

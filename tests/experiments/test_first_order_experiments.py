@@ -39,17 +39,17 @@ def test_accuracy_page_is_complete_and_a_second_run_adds_nothing(
     mechanisms = ("objective-perturbation", "output-perturbation", "dp-gd", "dp-fw-l1")
     monkeypatch.setattr(first_order_accuracy, "SLOW_DRAWS", 1)
     monkeypatch.setattr(first_order_accuracy, "MECHANISMS", mechanisms)
-    console, task = Console(quiet=True), small_task(2_000)
-    text = first_order_accuracy.run(tmp_path, [task], 2, console, epsilons=(1.0, 8.0))
-    rows = pd.read_csv(tmp_path / "first-order-accuracy.csv")
+    tasks, console = [small_task(2_000)], Console(quiet=True)
+    study, cells = first_order_accuracy.study(tasks), first_order_accuracy.cells(tasks, 2, (1.0, 8.0))
+    rows = study.run(tmp_path, cells, console)
+    text = (tmp_path / "first-order-accuracy.md").read_text()
     assert len(rows) == (len(mechanisms) * 2 - 1) * 2  # dp-gd is drawn once
     assert all(f"| {name} |" in text for name in mechanisms)
-    assert text == (tmp_path / "first-order-accuracy.md").read_text()
-    assert (tmp_path / "first-order-small.png").read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "first-order-accuracy-small.png").read_bytes().startswith(b"\x89PNG")
     # The best that any rule can expect is 95%; with little noise the most accurate mechanism comes near.
     assert rows[rows["epsilon"] == 8].groupby("mechanism")["test_accuracy"].mean().max() > 0.9
-    again = first_order_accuracy.run(tmp_path, [task], 2, console, epsilons=(1.0, 8.0))
-    assert again == text
+    study.run(tmp_path, cells, console)
+    assert (tmp_path / "first-order-accuracy.md").read_text() == text
     assert len(pd.read_csv(tmp_path / "first-order-accuracy.csv")) == len(rows)
 
 

@@ -14,10 +14,14 @@ from privopt.experiments import (
     benchmark_gradient,
     engines,
     intervals,
+    model_choice,
     planning,
     questions,
     schemas,
     scorecards,
+    several_classes,
+    small_budgets,
+    trees,
     tuning,
     wide_tables,
 )
@@ -35,13 +39,17 @@ def results(name: str) -> pd.DataFrame:
 
 
 PAGES: dict[str, Callable[[], str]] = {
-    "accuracy": lambda: accuracy.page(results("accuracy-draws"), {}, 20),
+    "accuracy": lambda: accuracy.page(results("accuracy"), {}),
     "engines": lambda: engines.page(engines.in_order(results("engines")), ""),
     "gradient": lambda: benchmark_gradient.page(results("gradient"), results("sparse-steps"), (581_012, 54)),
     "intervals": lambda: intervals.page(results("intervals")),
     "planning": lambda: planning.page(
         results("planning"), {name: AucCurve.of_model(name) for name in planning.MODELS}
     ),
+    "decision-trees": lambda: model_choice.page(results("model-choice")),
+    "howto/several-classes": lambda: several_classes.page(results("several-classes")),
+    "small-budgets": lambda: small_budgets.page(results("small-budgets")),
+    "trees": lambda: trees.page(results("trees")),
     "tree-questions": lambda: questions.page(results("tree-questions")),
     "learned-schemas": lambda: schemas.page(results("schema-ranks"), results("schema-cards")),
     "scorecards": lambda: scorecards.page(results("scorecards"), "", ""),

@@ -54,8 +54,8 @@ def test_no_budget_predicts_nothing_and_a_large_one_the_steps(made: list[Populat
 
 
 def test_card_tree_and_both_are_measured_on_the_other_half(made: list[Population]) -> None:
-    rows = list(model_choice.fits(made[-1], 0, 80, 1.0))
-    assert [row["model"] for row in rows] == ["card", "tree", "additive"]
-    for row in rows:
-        assert 0 <= row["balanced accuracy"] <= 1
-        assert 0 <= row["AUC"] <= 1
+    lines = model_choice.measured(model_choice.Cell(0, made[-1], 80, 1.0))
+    assert [line.model for line in lines] == ["card", "tree", "additive"]
+    for line in lines:
+        assert 0 <= line.balanced_accuracy <= 1
+        assert 0 <= line.auc <= 1

@@ -17,8 +17,8 @@ def test_every_model_is_measured_on_held_out_records() -> None:
     labels = np.searchsorted(["a", "b", "c"], levels).astype(np.int64)
     task = Task("levels", pd.DataFrame({"level": levels}), labels, schema, 600)
     found = list(measures(task, 0, 20.0))
-    assert [row["model"] for row in found] == list(MODELS)
-    assert [row["accuracy"] for row in found] == [1.0] * len(MODELS)
+    assert [line.model for line in found] == list(MODELS)
+    assert [line.accuracy for line in found] == [1.0] * len(MODELS)
 
 
 def test_a_release_for_each_class_has_the_noise_of_its_share() -> None:

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
+from rich.console import Console
 
 from privopt.experiments import wide_tables
-from privopt.experiments.wide_tables import TASKS, main, page
+from privopt.experiments.wide_tables import EPSILONS, MECHANISMS, STUDY, TASKS, Cell, page
 
 
 @pytest.mark.parametrize(
@@ -31,8 +31,8 @@ def test_a_run_writes_its_page_and_its_draws(tmp_path: Path, monkeypatch: pytest
         return X, (X[:, 0] > 0).astype(float)
 
     monkeypatch.setattr(wide_tables, "TASKS", {"few": few})
-    main(tables=2, records=300, output=tmp_path)
-    draws = pd.read_csv(tmp_path / "wide-tables.csv")
-    assert len(draws) == 2 * (1 + len(wide_tables.MECHANISMS) * len(wide_tables.EPSILONS))
-    assert draws["AUC"].between(0, 1).all()
-    assert (tmp_path / "wide-tables.md").read_text("utf-8") == page(draws)
+    lines = STUDY.run(tmp_path, [Cell("few", table, 300) for table in range(2)], Console(quiet=True))
+    assert len(lines) == 2 * (1 + len(MECHANISMS) * len(EPSILONS))
+    assert lines["auc"].between(0, 1).all()
+    assert (tmp_path / "wide-tables.md").read_text("utf-8") == page(lines)
+    assert STUDY.missing(tmp_path, [Cell("few", table, 300) for table in range(3)]) == [Cell("few", 2, 300)]

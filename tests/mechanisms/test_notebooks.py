@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 
 from privopt.mechanisms import (
+    DPGradientDescent,
     OPDisc,
     PrivacySpend,
     PrivateAdditiveTreeClassifier,
     PrivateHalfspaceClassifier,
+    PrivateLinearRegression,
     PrivateSearchCV,
     PrivateTreeClassifier,
     evaluate,
@@ -20,6 +22,8 @@ from privopt.mechanisms import (
 from privopt.mechanisms.privacy.ledger import Ledger
 from privopt.oracles import Task, minimizer
 from privopt.problems import Categorical, IntegerLattice, Numeric, Schema, ZeroOneHalfspace
+from privopt.problems.convex.losses import LogisticLoss
+from privopt.problems.convex.risk import RiskFacts
 
 SCHEMA = Schema([Numeric("age <years>", 18, 98, step=20), Categorical("smoker", ["no", "yes"])])
 CLASSES = ("no", "yes")
@@ -101,6 +105,27 @@ def test_a_certificate_says_that_it_is_not_private_and_a_spend_what_it_is() -> N
     assert "not private" in shown
     assert "OPTIMAL" in shown
     assert "opdisc" in Cells(release.spend._repr_html_()).texts
+
+
+def test_plans_of_mechanisms_show_their_noise_and_spend() -> None:
+    lattice = OPDisc.plan(ZeroOneHalfspace, IntegerLattice(-1, 1, dimension=3), epsilon=1.0, delta=1e-6)
+    facts = RiskFacts(1000, 3, LogisticLoss())
+    gradient = DPGradientDescent.plan(facts, epsilon=1.0, delta=1e-6)
+    for plan, sigma in ((lattice, lattice.sigma), (gradient, gradient.noise["sigma"])):
+        shown = Cells(plan._repr_html_()).texts
+        assert {f"Plan of {plan.name}", str(plan.spend)} <= set(shown)
+        assert str(sigma) in " ".join(shown)
+    assert "ZeroOneHalfspace" in Cells(lattice._repr_html_()).texts
+
+
+def test_a_summary_shows_its_intervals_and_what_they_are_about() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-0.5, 0.5, (2000, 2))
+    model = PrivateLinearRegression(1.0, data_norm=1.0, label_range=(-1, 1), insecure_seed=1).fit(X, X[:, 0])
+    summary = model.summary()
+    shown = Cells(summary._repr_html_()).texts
+    assert {"x0", "x1", "intercept", "95% interval", f"{summary['x0'].estimate:.4g}"} <= set(shown)
+    assert any(summary.about in text for text in shown)
 
 
 def test_the_plan_of_a_search_shows_its_candidates() -> None:

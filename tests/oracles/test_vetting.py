@@ -55,6 +55,7 @@ from privopt.oracles.draw.stream import GibbsStream
 from privopt.oracles.minimize.enumerate import EnumerationOracle
 from privopt.problems.convex.losses import HuberLoss, LogisticLoss
 from privopt.problems.convex.sets.norm_balls import L2Ball
+from privopt.problems.errors import InvalidInputError
 
 class Mine(EnumerationOracle):
     name = "mine"
@@ -90,6 +91,13 @@ class Constant(ExponentialMechanism):
 
     def release(self, oracle, noise=None, limits=None):
         return dataclasses.replace(super().release(oracle, noise), point=np.zeros(3, dtype=np.int64))
+
+class Choosy(ExponentialMechanism):
+    name = "choosy"
+
+    @classmethod
+    def plan(cls, problem, lattice, **rest):
+        raise InvalidInputError("one coordinate only")
 
 def loud(kind):
     class Loud(kind):
@@ -267,6 +275,10 @@ def test_the_audit_lets_claims_stand_that_are_true(outside: ModuleType, name: st
 def test_an_audit_that_cannot_tell_a_mutant_passes_nothing(outside: ModuleType) -> None:
     with pytest.raises(AuditError, match="these runs say nothing"):
         audit_outside(outside.Constant, runs=400, insecure_seed=3)
+    with pytest.raises(
+        AuditError, match=r"Choosy refuses .*on which it would be audited.*a pair of your own"
+    ):
+        audit_outside(outside.Choosy, runs=400)
     for unknown in (outside.Mine, outside.MyCards):
         with pytest.raises(
             AuditError, match=r"no neighbours are known.*on a pair of your own; then .*remember"

@@ -413,6 +413,7 @@ def test_solvers_lists_what_is_here(privopt: Command) -> None:
     assert run.returncode == 0, run.stderr
     for name in ("enumerate", "native", "pulp-highs", "pulp-cbc", "elimination", "floating point"):
         assert name in run.stdout
+    assert "privopt[scip]" in run.stdout  # brackets are no markup
 
 
 def test_ctrl_c_stops_a_long_solve_and_releases_nothing(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ def test_auc_is_the_band_of_python(tmp_path: Path) -> None:
     assert report["epsilon"] == expected.epsilon(0.8, 2000)._asdict()
     told = planned(tmp_path, "--want", "auc", *words).output
     low, middle, high = expected.at(2000, 1.0)
-    assert f"{low:.3f} to {high:.3f}, the middle {middle:.3f}" in told
+    assert f"{low:.3f} to {high:.3f}, median {middle:.3f}" in told
     assert "a forecast, not a promise" in told
     assert "beyond what was measured" not in told
     beyond = ("auc=0.8", *AUC, "--records", "90000"), ("auc=0.51", *AUC, "--epsilon", "8", "--delta", "0.01")
@@ -61,8 +61,8 @@ def test_intervals_are_those_of_python(tmp_path: Path) -> None:
         ("--want auc=0.9 --epsilon 1 --prevalence 0.2 --best-auc 0.85", "out of reach"),
         ("--want auc=0.8 --prevalence 0.2 --best-auc 0.85", "needs one of --records and --epsilon"),
         ("--want auc --epsilon 1 --prevalence 0.2 --best-auc 0.85", "needs --records"),
-        ("--want auc --prevalence 0.2 --best-auc 0.85 --mechanism rspm", "does not take --mechanism"),
-        ("--want auc --prevalence 0.2 --best-auc 0.85 --person p", "does not take --person"),
+        ("--want auc --prevalence 0.2 --best-auc 0.85 --mechanism rspm", "leave out --mechanism"),
+        ("--want auc --prevalence 0.2 --best-auc 0.85 --person p", "leave out --person"),
         ("--want auc=0.8 --epsilon 1 --prevalence 0.2,0.3 --best-auc 0.85", "one number"),
         ("--want auc=0.8 --epsilon 1 --prevalence 0.2 --best-auc 0.85 --classes a,b,c", "two classes"),
         ("--want auc=0.8 --epsilon 1 --prevalence 0.2 --best-auc 0.85 --model tree", "card and linear"),
@@ -77,7 +77,7 @@ def test_intervals_are_those_of_python(tmp_path: Path) -> None:
         ("--want interval:x=0.5 --epsilon 1 --label-range 0:10 --residual-sd 1", "no coefficient 'x'"),
         ("--epsilon 1", "plan needs --records"),
         ("--records 10", "plan needs --epsilon"),
-        ("--records 10 --epsilon 1 --best-auc 0.8", "--best-auc: belongs to --want"),
+        ("--records 10 --epsilon 1 --best-auc 0.8", "--best-auc: only with --want"),
     ],
 )
 def test_refusals_say_what_to_do(tmp_path: Path, words: str, told: str) -> None:

@@ -19,8 +19,9 @@ from privopt.mechanisms.convex.gradient_descent import DPGradientDescent, DPProx
 from privopt.mechanisms.convex.mirror_descent import DPAcceleratedMirrorDescent, DPMirrorDescent
 from privopt.mechanisms.errors import PlanMismatchError, PrivacyParameterError
 from privopt.mechanisms.privacy.accounting import bounded_range_step_epsilon, gaussian_mu, zcdp_epsilon
-from privopt.mechanisms.privacy.gradient_noise import SelectionNoise, VectorNoise, gaussian_steps
+from privopt.mechanisms.privacy.gradient_noise import VectorNoise, gaussian_steps
 from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.mechanisms.privacy.selection_noise import SelectionNoise
 from privopt.mechanisms.risk.iteration import Output
 from privopt.mechanisms.risk.mechanism import FullBatchMechanism
 from privopt.oracles.errors import UnsupportedProblemError

@@ -19,8 +19,8 @@ from privopt.mechanisms.convex import sparse_frank_wolfe
 from privopt.mechanisms.convex.frank_wolfe import DPFrankWolfeL1
 from privopt.mechanisms.convex.sparse_frank_wolfe import SparsePath, Vertex, VertexDraws, applies
 from privopt.mechanisms.errors import PrivacyParameterError
-from privopt.mechanisms.privacy.gradient_noise import selection_steps
 from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.mechanisms.privacy.selection_noise import selection_steps
 from privopt.mechanisms.risk.iteration import Output, choose_output
 from privopt.oracles.draw.interface import race_error
 from privopt.problems.convex import sparse_columns
@@ -216,12 +216,12 @@ def test_a_selection_pays_for_the_rounding_of_its_law() -> None:
     """The range of a loss grows by four times the error of a log probability; tiny budgets are refused."""
     facts, ball = RiskFacts(10**4, 10**6, LogisticLoss(), norm="linf"), L1Ball(10**6, 3.0)
     noise = selection_steps(1.0, 1e-9, steps=50, facts=facts, convex_set=ball)
-    assert noise.arithmetic >= 4 * (race_error(math.log(2 * 10**6)) + 2.0**-40)
+    assert noise.float_epsilon >= 4 * (race_error(math.log(2 * 10**6)) + 2.0**-40)
     # A race over scores of up to 3, the largest gradient times the size, is off by as much more.
     further = 4 * (race_error(3.0 / noise.scale) - race_error(0.0))
     exact = facts.sensitivity_linf * 3.0
     assert 2 * (noise.sensitivity / (1 + 1e-9) - exact) / noise.scale >= further > 0
-    assert noise.scale * (noise.step_epsilon - noise.arithmetic) == pytest.approx(
+    assert noise.scale * (noise.step_epsilon - noise.float_epsilon) == pytest.approx(
         2 * noise.sensitivity, rel=1e-14
     )
     assert noise.scale > 2 * noise.sensitivity / noise.step_epsilon * (1 + 1e-11)

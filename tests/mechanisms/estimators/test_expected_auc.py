@@ -51,6 +51,14 @@ def test_records_and_epsilon_are_the_least_that_keep_the_auc() -> None:
         assert less < 0.8 <= enough
 
 
+def test_the_least_numbers_of_records_are_found_too() -> None:
+    """At a large epsilon two or three records are enough; by default delta needs two."""
+    schema = Schema([Numeric("age", 18, 90)], intercept=True)
+    for delta in (1e-6, "auto"):
+        found = ExpectedAuc(schema, 0.5, 0.95, delta=delta).records(0.7, 40.0)
+        assert 2 <= found.low <= found.middle <= found.high < 100
+
+
 def test_what_is_not_certain_at_any_number_is_infinite() -> None:
     model = expected()
     almost = 0.85 - AucCurve.of_model("card").margin / 2  # the low end never gets there

@@ -13,7 +13,7 @@ import pytest
 
 from privopt.mechanisms import NoiseSource, PrivateHalfspaceClassifier, evaluate
 from privopt.mechanisms.errors import BudgetExceededError, PrivacyParameterError
-from privopt.mechanisms.estimators.risks import CardBudget
+from privopt.mechanisms.estimators.card_budget import CardBudget
 from privopt.mechanisms.evaluation.bins import ScoreBins, card_bins, risk_bins
 from privopt.mechanisms.evaluation.histogram import HistogramPlan
 from privopt.mechanisms.evaluation.risk import RiskTable

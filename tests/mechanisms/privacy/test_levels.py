@@ -10,9 +10,10 @@ from scipy import integrate, stats
 
 from privopt.mechanisms import NoiseSource
 from privopt.mechanisms.errors import PrivacyParameterError
-from privopt.mechanisms.privacy.gradient_noise import SelectionNoise, noise_at_level
+from privopt.mechanisms.privacy.gradient_noise import noise_at_level
 from privopt.mechanisms.privacy.perturbed_leader import TiltedMean
 from privopt.mechanisms.privacy.poisson import sampled_noise
+from privopt.mechanisms.privacy.selection_noise import SelectionNoise
 from privopt.mechanisms.privacy.shifts import shift_delta
 
 

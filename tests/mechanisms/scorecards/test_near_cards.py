@@ -62,6 +62,12 @@ def test_cards_are_those_computed_by_hand() -> None:
     assert without["job"].points[6] == 3
 
 
+def test_points_are_halved_three_times() -> None:
+    source = CardSource(SOURCE.weights, 2 * SOURCE.low, 2 * SOURCE.high)
+    cards = near_cards(source, 2 * RELEASED, SMALL, (), program_oracle("highs"), most=40, gap=1.0)
+    assert {int(abs(card.points[:6]).max()) for card in cards if not card.without} == {8, 4, 2, 1}
+
+
 def test_cards_differ_by_more_than_a_shift_that_the_intercept_takes() -> None:
     points = [card.points[:6].reshape(3, 2) for card in found()]
     centred = {(p - p.min(axis=1, keepdims=True)).tobytes() for p in points}

@@ -1,0 +1,56 @@
+"""The comparison of trees runs on a small table, goes on where it stopped, and sums up in its page."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from rich.console import Console
+
+from privopt.experiments import trees
+from privopt.experiments.trees import CART, MODELS, OPTIMAL, OURS, STUDY, Cell, Line
+from privopt.problems.tables.columns import Categorical
+from privopt.problems.tables.schema import Schema
+
+
+def test_a_cell_has_every_model_and_is_measured_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    few = {name: MODELS[name] for name in ("tree", "card")}
+    monkeypatch.setattr(trees, "MODELS", few)
+    frame = pd.DataFrame({"level": ["a", "b"] * 300})
+    schema = Schema([Categorical("level", ["a", "b"])], intercept=True)
+    cell = Cell(("levels", frame, np.arange(600) % 2, schema), 0, OURS, (1.0, 20.0))
+    study = replace(STUDY, page=None)
+    lines = study.run(tmp_path, [cell], Console(quiet=True))
+    assert lines["model"].tolist() == [CART, OPTIMAL, *few, *few]
+    assert lines["balanced_accuracy"].eq(1).sum() >= 4  # those without privacy, and at epsilon 20
+    assert lines["brier"].isna().tolist() == [True, True, False, False, False, False]
+    assert study.missing(tmp_path, [cell]) == []
+    assert study.missing(tmp_path, [cell._replace(seed=1)]) != []
+
+
+def test_differences_are_means_over_tables_with_their_errors() -> None:
+    """Tables weigh the same, however many splits they have; models without epsilon stand beside all."""
+
+    def lines(table: str, seed: int, tree: float, card: float, cart: float) -> list[Line]:
+        known = {
+            "n": 9,
+            "predicates": 3,
+            "part": OURS,
+            "accuracy": 0.5,
+            "auc": 0.5,
+            "brier": 0.2,
+            "seconds": 0.1,
+        }
+        return [
+            Line(table=table, seed=seed, model=model, epsilon=e, balanced_accuracy=value, **known)
+            for model, e, value in (("tree", 1.0, tree), ("card", 1.0, card), (CART, math.inf, cart))
+        ]
+
+    rows = [*lines("a", 0, 0.7, 0.6, 0.9), *lines("a", 1, 0.9, 0.6, 0.9), *lines("b", 0, 0.6, 0.6, 0.5)]
+    found = trees.differences(pd.DataFrame(rows))
+    assert found["against"].tolist() == ["card", CART]
+    assert found["1"].tolist() == ["+0.100 (0.100)", "+0.000 (0.100)"]
