@@ -16,8 +16,12 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
+from matplotlib.figure import Figure
 
+from privopt.experiments.workbench.report import Listing, Picture
+from privopt.experiments.workbench.report import page as report
 from privopt.mechanisms import (
     PrivateAdditiveTreeClassifier,
     PrivateHalfspaceClassifier,
@@ -127,15 +131,27 @@ def test_a_page_of_a_model_prints_on_one_page(name: str, tmp_path: Path) -> None
     assert len(re.findall(rb"/Type\s*/Page\b(?!s)", (tmp_path / "page.pdf").read_bytes())) == 1
 
 
+def test_a_report_fits_a_phone_and_satisfies_axe(tmp_path: Path) -> None:
+    figure = Figure()
+    figure.subplots().plot([1, 2])
+    frame = pd.DataFrame({f"column {k}": [k / 7] for k in range(20)})
+    parts = ["Words.", Listing(frame, "Numbers."), Picture(figure, "A line."), " log" * 100]
+    found = look_at(report("Report", [("Results", parts)]), tmp_path)
+    assert found["faults"] == []
+    assert found["width"] <= WIDTH
+
+
 def test_axe_finds_a_fault_that_is_put_in(tmp_path: Path) -> None:
     page = pages()["card"].replace('<html lang="en">', "<html>").replace("--soft: #5b6675", "--soft: #dddddd")
     rules = {rule for rule, _ in look_at(page, tmp_path)["faults"]}
     assert {"html-has-lang", "color-contrast"} <= rules
 
 
-def test_pages_of_the_site_fit_a_phone(tmp_path: Path) -> None:
+def test_pages_of_the_site_fit_a_phone_and_satisfy_axe(tmp_path: Path) -> None:
     words = [sys.executable, "-m", "sphinx", "-W", "-q", "-b", "html", str(DOCS), str(tmp_path)]
     subprocess.run(words, capture_output=True, text=True, check=True)
-    for name in ("index", "choosing", "trees", "scorecards"):
-        found = look_at((tmp_path / f"{name}.html").read_text("utf-8"), tmp_path)
+    for name in ("index", "choosing", "trees", "scorecards", "gallery/team", "howto/first-card"):
+        path = tmp_path / f"{name}.html"
+        found = look_at(path.read_text("utf-8"), path.parent)
         assert found["width"] <= WIDTH, name
+        assert found["faults"] == [], name

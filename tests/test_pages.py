@@ -100,6 +100,20 @@ def test_pages_have_no_placeholder_and_no_dead_link(page: Path) -> None:
         assert link.startswith("http") or (page.parent / link).exists(), link
 
 
+def test_every_guide_begins_with_the_question_that_brings_a_reader_there() -> None:
+    text = (DOCS / "index.md").read_text("utf-8")
+    lists = [
+        re.findall(rf":caption: {kind}\n:hidden:\n(.*?)```", text, re.DOTALL)
+        for kind in ("Tutorials", "How to")
+    ]
+    guides = [name for found in lists for name in found[0].split()]
+    assert len(guides) > 15
+    for name in guides:
+        lines = (DOCS / f"{name}.md").read_text("utf-8").split("\n")
+        words = [line for line in lines if line and not line.startswith("```")]
+        assert "?" in words[0] + words[1], name
+
+
 def test_the_version_is_one_everywhere() -> None:
     stated = re.findall(
         r'^version[:=]? ?=? ?"?([\d.]+)"?$', (ROOT / "CITATION.cff").read_text(), flags=re.MULTILINE

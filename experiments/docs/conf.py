@@ -47,6 +47,7 @@ napoleon_use_ivar = True
 html_theme = "furo"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_js_files = ["keyboard.js"]
 html_title = "privopt"
 html_show_sphinx = False
 smartquotes = False  # options begin with two hyphens

@@ -59,7 +59,7 @@ def page(title: str, sections: Sequence[tuple[str, Sequence[Part]]]) -> str:
     Args:
         title: the heading of the page.
         sections: headings with their content: paragraphs (plain text; one that starts with a space is
-            preformatted), tables and figures.
+            preformatted), tables and figures. What scrolls takes the focus of a keyboard.
     """
     body = [f"<h1>{html.escape(title)}</h1>"]
     for heading, parts in sections:
@@ -85,10 +85,10 @@ def _render(part: Part) -> str:
         data = base64.b64encode(buffer.getvalue()).decode()
         caption = html.escape(part.caption)
         source = f"data:image/svg+xml;base64,{data}"
-        image = f'<div class="wide"><img alt="{caption}" src="{source}"></div>'
+        image = f'<div class="wide" tabindex="0"><img alt="{caption}" src="{source}"></div>'
         return f"<figure>{image}<figcaption>{caption}</figcaption></figure>"
     if part.startswith(" "):
-        return f"<pre>{html.escape(part)}</pre>"
+        return f'<pre tabindex="0">{html.escape(part)}</pre>'
     return f"<p>{html.escape(part)}</p>"
 
 
@@ -104,7 +104,7 @@ def _table(part: Listing) -> str:
     body = "\n".join(row("td", list(cells)) for cells in part.frame.itertuples(index=False))
     caption = f"<figcaption>{html.escape(part.caption)}</figcaption>"
     table = f"<table><thead>{head}</thead><tbody>\n{body}\n</tbody></table>"
-    return f'<figure class="table"><div class="wide">{table}</div>{caption}</figure>'
+    return f'<figure class="table"><div class="wide" tabindex="0">{table}</div>{caption}</figure>'
 
 
 def _text(value: object) -> str:

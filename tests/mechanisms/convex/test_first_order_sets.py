@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy.optimize import Bounds, minimize
 
-from privopt.mechanisms.convex.frank_wolfe import DPFrankWolfeL2
+from privopt.mechanisms.convex.frank_wolfe import DPFrankWolfeL2, frank_wolfe_rate
 from privopt.mechanisms.convex.gradient_descent import DPProximalGradient
 from privopt.mechanisms.convex.mirror_descent import DPAcceleratedMirrorDescent
 from privopt.mechanisms.convex.output_perturbation import OutputPerturbation
@@ -19,7 +19,7 @@ from privopt.oracles.convex.registry import lmo_formula
 from privopt.problems.convex.losses import LogisticLoss
 from privopt.problems.convex.parsing import parse_set
 from privopt.problems.convex.regularizers import ElasticNet
-from privopt.problems.convex.risk import EmpiricalRisk
+from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts
 from privopt.problems.convex.sets.box import Box
 from privopt.problems.convex.sets.box_intersection import BoxIntersection
 from privopt.problems.convex.sets.hull import ConvexHull
@@ -140,6 +140,14 @@ def test_variance_reduction_and_output_perturbation_take_them_too(convex_set: Co
         plan = mechanism.plan(RISK.facts, convex_set, ElasticNet(l2=0.3), **BUDGET)
         released = plan.release(RISK, NoiseSource(insecure_seed=1))
         assert contains(convex_set, released.point, 1e-9)
+
+
+@pytest.mark.parametrize(("steps", "size"), [(1, 1.0), (10, (2 * 4 / (1.4 * 10)) ** 0.5)])
+def test_the_step_size_of_frank_wolfe_minimises_its_bound(steps: int, size: float) -> None:
+    """eta -> B / (eta T) + eta C / 2 on [0, 1]: losses range over B = 4 on the ball, C = (.25 + .1) 4."""
+    facts = RiskFacts(5000, 4, LogisticLoss())
+    rate = frank_wolfe_rate(facts, L2Ball(4, 2.0), ElasticNet(l2=0.1), Output.RANDOM, steps)
+    assert rate(0) == rate(steps - 1) == pytest.approx(size)
 
 
 def test_frank_wolfe_needs_no_projection_onto_a_set_of_ones_own() -> None:

@@ -9,6 +9,7 @@ from scipy.optimize import brentq, minimize_scalar
 from privopt.mechanisms.convex.stochastic_gradient import DPStochasticGradient
 from privopt.mechanisms.privacy.accounting import gaussian_mu
 from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.mechanisms.risk.sampling import balanced_batch, private_batch
 from privopt.problems.convex.losses import LogisticLoss
 from privopt.problems.convex.regularizers import ridge
 from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts
@@ -35,6 +36,11 @@ def test_steps_are_never_longer_than_smoothness_and_penalty_allow() -> None:
     calm = RiskFacts(10**7, 4, LogisticLoss())
     plan = DPStochasticGradient.plan(calm, L2Ball(4, 50.0), ridge(0.3), epsilon=8.0, delta=DELTA, steps=20)
     assert plan.step_size == pytest.approx(1 / (0.25 + 0.3), rel=1e-12)
+
+
+def test_steps_do_not_pass_over_the_data_more_than_twenty_times_for_their_variance() -> None:
+    assert private_batch(FACTS, 400, 0.1) < balanced_batch(FACTS, 400, 0.1) < 20 * 5000 / 400
+    assert private_batch(FACTS, 400, 0.3) < balanced_batch(FACTS, 400, 0.3) == 20 * 5000 / 400
 
 
 @pytest.mark.parametrize("batch", [None, 50, 5000])

@@ -58,6 +58,10 @@ def test_defaults_are_the_theory_s_and_stable() -> None:
         assert plan.beta * facts.loss.lipschitz**2 / facts.loss.smoothness >= 5
         assert plan.step_size <= 1 / (2 * facts.smoothness) * (1 + 1e-9)
     assert DPLangevin.plan(RiskFacts(10_000, 5, SigmoidLoss()), **BUDGET).beta < plan.beta
+    few = RiskFacts(100, 5, SigmoidLoss())  # as many steps as the temperature of the theory takes
+    plan = DPLangevin.plan(few, **BUDGET)
+    assert plan.beta == pytest.approx(default_beta(few, gaussian_mu(**BUDGET)), rel=2 / plan.steps)
+    assert plan.step_size == pytest.approx(1 / (2 * few.smoothness), rel=2 / plan.steps)
 
 
 def test_the_default_step_is_a_quarter_of_what_diverges_and_coldness_grows_as_the_theorem_says() -> None:

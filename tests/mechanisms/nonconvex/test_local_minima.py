@@ -20,6 +20,9 @@ from privopt.mechanisms.privacy.accounting import gaussian_epsilon, gaussian_mu
 from privopt.mechanisms.privacy.gradient_noise import VectorNoise
 from privopt.mechanisms.privacy.matrix_noise import MatrixNoise
 from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.mechanisms.risk.iteration import Run
+from privopt.oracles.errors import UnfinishedDrawError
+from privopt.oracles.limits import Limits
 from privopt.problems.convex.losses import HuberLoss, LogisticLoss, SigmoidLoss
 from privopt.problems.convex.regularizers import lasso, ridge
 from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts
@@ -248,6 +251,14 @@ def test_what_is_not_taken_is_refused(kind: type[SecondOrderMechanism]) -> None:
             kind.plan(facts, **budget, **{name: 1.0})
     with pytest.raises(PrivacyParameterError, match="use dp-gd-so for sets"):
         DPStationaryPoint.plan(facts, L2Ball(2, 1.0), **budget)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_search_that_is_cancelled_ends_before_its_next_step(kind: type[SecondOrderMechanism]) -> None:
+    risk = EmpiricalRisk(np.eye(4)[:, :2], np.array([1, -1, 1, -1]), SigmoidLoss())
+    plan = kind.plan(risk.facts, epsilon=1.0, delta=1e-5, steps=5)
+    with pytest.raises(UnfinishedDrawError, match="0 of 5 steps"):
+        plan._search(risk, Run(np.zeros(2), None, Limits(cancelled=lambda: True).start()))
 
 
 def test_a_ridge_joins_gradients_and_hessians() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,9 +13,17 @@ from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.mechanisms.privacy.accounting import gaussian_delta, gaussian_epsilon, gaussian_mu
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.mechanisms.tuning.record_scores import brier
 from privopt.mechanisms.tuning.run_counts import RunClaim, selection_delta, selection_epsilon
 from privopt.mechanisms.tuning.scores import NoisyMean
 from privopt.mechanisms.tuning.selection import BestRun, Notion, Run, SelectionPlan
+
+
+def test_brier_scores_lie_between_zero_and_one() -> None:
+    """A record's scores differ by 1 at most, as the noise assumes: right, undecided, wrong."""
+    told = SimpleNamespace(predict_proba=lambda X: X)
+    risks = np.array([[1.0, 0.0], [0.5, 0.5], [0.0, 1.0]])
+    assert brier(told, risks, np.zeros(3, dtype=np.int64), np.array(["a", "b"])).tolist() == [1.0, 0.75, 0.0]
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 8.0])
