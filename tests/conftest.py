@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import importlib.util
 import os
@@ -27,6 +28,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+# Until all is imported and collected: to look for garbage among those objects takes a tenth of the time.
+gc.disable()
+
 # What most of the tests need compiled, in two parts of like size: each takes some 20 s, once for a checkout.
 COMPILED = (
     ("oracles.minimize.native.worker:compile_kernels", "oracles.minimize.native.worker:compile_tries"),
@@ -41,10 +45,12 @@ COMPILED = (
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Before thousands of tests let each of two workers compile one part; the other it loads from disk later.
+    """What was imported is no garbage. Before thousands of tests each of two workers compiles one part.
 
-    Otherwise both compile most of it.
+    The other part it loads from disk later: otherwise both compile most of it.
     """
+    gc.enable()
+    gc.freeze()
     part = {"gw0": 0, "gw1": 1}.get(os.environ.get("PYTEST_XDIST_WORKER", ""))
     if part is None or len(session.items) < 3000:
         return

@@ -19,7 +19,7 @@ _WEIGHTS = {
 }  # fmt: skip
 _GEOMETRY = {"--radius", "--separation", "--separators"}  # of `privopt calibrate`
 _FIRST_ORDER = {"--loss", "--steps"}
-_BOUNDED = {"--set", "--regularizer", "--data-norm", "--norm", "--label-range", "--max-features"}
+_BOUNDED = {"--set", "--regularizer", "--data-norm", "--norm", "--label-range", "--max-features", "--errors"}
 
 
 # The mechanism that draws columns (``SubsetPlan``), which is none of linear models without --max-features.

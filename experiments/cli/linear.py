@@ -92,6 +92,8 @@ def linear_constructor(options: Mapping[str, Any]) -> Callable[..., LinearModel]
     if loss in _CLASSIFYING:
         if size is not None:
             raise InvalidInputError("--max-features belongs to regression: --loss squared, huber or biweight")
+        if options["errors"] is not None:
+            raise InvalidInputError("--errors belongs to regression: --loss squared")
         classifier = PrivateLogisticRegression if loss == "logistic" else PrivateSigmoidClassifier
         return partial(_with_classes, classifier, loss, {**arguments, **costs})
     if any(value is not None for value in costs.values()):
@@ -99,6 +101,8 @@ def linear_constructor(options: Mapping[str, Any]) -> Callable[..., LinearModel]
     arguments |= {"label_range": label_range, "loss": None if loss == "squared" else parse_loss(loss)}
     if size is not None:
         arguments["max_features"] = size
+    if options["errors"] is not None:
+        arguments["errors"] = options["errors"]
     return partial(_with_classes, PrivateLinearRegression, loss, arguments)
 
 

@@ -305,6 +305,15 @@ FeaturesOption = Annotated[
     ),
 ]
 
+ErrorsOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Intervals of regression by moments (`privopt summary`): equal, or robust where the variance of "
+        "residuals changes from row to row, for a fifth of the budget. Default: equal.",
+        rich_help_panel=_BOUNDED,
+    ),
+]
+
 TimeOption = Annotated[
     float | None,
     typer.Option(

@@ -136,6 +136,59 @@ class MomentsSampler:
         return Moments(found.features, found.products, found.square)
 
 
+@dataclass(frozen=True)
+class ResidualsSampler(MomentsSampler):
+    """Sampler of the standardised log ratio of both releases of ``with_residuals`` on one of two records.
+
+    Their labels are 1 and their rows two axes of so many that the noise hides the fit. Residuals are labels
+    then, and cut off at 1: the second release is e_k e_k' and noise.
+    """
+
+    @property
+    def distances(self) -> tuple[float, float]:
+        """How far the two records move either release, in units of its noise."""
+        assert self.plan.residual_noise is not None
+        second = math.sqrt(2) / self.plan.residual_noise.vector.sigma
+        return self.direction[1] / self.plan.vector_noise.sigma, second
+
+    def __call__(self, runs: int, noise: NoiseSource) -> Floats:
+        return np.array([self._log_ratio(noise) for _ in range(runs)])
+
+    def _log_ratio(self, noise: NoiseSource) -> float:
+        plan, (unit, _, middle), (first, second) = self.plan, self.direction, self.distances
+        found = plan.release(self.risks[self.second], noise)
+        assert found.moments is not None
+        assert found.spread is not None
+        assert plan.residual_noise is not None
+        seen = Moments(found.moments.features, found.moments.products, found.moments.square)
+        along = float(unit @ self._vector(seen)) - middle
+        across = float(found.spread.matrix[1, 1] - found.spread.matrix[0, 0]) / math.sqrt(2)
+        sigmas = plan.vector_noise.sigma, plan.residual_noise.vector.sigma
+        return (first * along / sigmas[0] + second * across / sigmas[1]) / math.hypot(first, second)
+
+
+def _residuals_claim() -> AuditedClaim:
+    axes = np.eye(6)
+    pair: tuple[Row, Row] = ((tuple(axes[0]), 1.0), (tuple(axes[1]), 1.0))
+    facts = EmpiricalRisk([pair[0][0]], [1.0], _LOSS).facts
+    plan = SufficientStatistics.plan(facts, epsilon=_EPSILON, delta=_DELTA).with_residuals()
+    assert plan.residual_noise is not None
+    quiet = dataclasses.replace(plan.residual_noise, vector=with_less_noise(plan.residual_noise.vector, 0.2))
+    edges = np.linspace(-4, 4, 65)
+
+    def subject(name: str, one: SufficientStatistics) -> Subject:
+        samplers = ResidualsSampler(one, pair, False), ResidualsSampler(one, pair, True)
+        half = math.hypot(*samplers[0].distances) / 2
+        laws = masses(special.ndtr(edges + half)), masses(special.ndtr(edges - half))
+        first, second = (Binned(sampler, tuple(edges.tolist())) for sampler in samplers)
+        kept = tuple(laws[0].tolist()), tuple(laws[1].tolist())
+        return Subject(name, first, second, plan.spend.epsilon, _DELTA, exact_epsilon(*laws, _DELTA), kept)
+
+    mutant = subject("a fifth of the residuals' noise", dataclasses.replace(plan, residual_noise=quiet))
+    where = "with residuals, (e1, 1) or (e2, 1), n = 1, d = 6"
+    return AuditedClaim(plan.name, where, subject(RELEASED, plan), (mutant,))
+
+
 def _pair_claim(
     pair: tuple[Row, Row],
     name: str,
@@ -172,7 +225,9 @@ def _heavy_square(plan: SufficientStatistics) -> SufficientStatistics:
 
 
 def moments_claims() -> tuple[AuditedClaim, ...]:
-    """Return claims of sufficient statistics: of moments with the squared label, of the sign, of classes."""
+    """Return claims of sufficient statistics: of moments with the squared label, of the sign, of classes, of
+    residuals.
+    """
     classes = {"labels forgotten": _labels_forgotten}
     heavy = {"squared label forgotten": _heavy_square}
     return (
@@ -186,4 +241,5 @@ def moments_claims() -> tuple[AuditedClaim, ...]:
         _pair_claim(
             ((_TURNED[0], 1.0), (_TURNED[1], 1.0)), "3 classes, rows at 120 degrees", classes, _CLASSES
         ),
+        _residuals_claim(),
     )

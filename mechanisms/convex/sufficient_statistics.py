@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -23,9 +24,13 @@ from privopt.mechanisms.convex.likely_weights import (
     logistic_scale,
     towards_mean,
 )
+from privopt.mechanisms.errors import PrivacyParameterError
+from privopt.mechanisms.inference.interface import LEAST_SIGNAL
+from privopt.mechanisms.inference.least_squares import LeastSquares
 from privopt.mechanisms.privacy.gradient_noise import VectorNoise, gaussian_releases, noise_at_level
+from privopt.mechanisms.privacy.matrix_noise import MatrixNoise
 from privopt.mechanisms.privacy.noise import NoiseSource
-from privopt.mechanisms.privacy.noisy_moments import NoisyMoments
+from privopt.mechanisms.privacy.noisy_moments import NoisyMoments, NoisySpread
 from privopt.mechanisms.privacy.noisy_share import NoisyShare
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.mechanisms.risk.iteration import Run, StepClock
@@ -51,6 +56,9 @@ _LEAST_VARIANCE, _NUMBERS_VARIANCE = 0.05, 0.25
 # Factor of the mean squared label, in units of (r / B)^2. Its square is below 3/2, up to which it is free.
 _SQUARE_WEIGHT = 1.2247
 _NORMS = 1e-60, 1e60
+# Share of mu^2 for the moments of residuals, which are cut off at this multiple of their standard deviation
+# or beyond (``residual_fit``), at this multiple of the labels' bound at least.
+_RESIDUAL_SHARE, _CUT, _CUT_NOISE, _LEAST_CUT = 0.2, 3.0, 0.1, 0.01
 _BLOCK = 1 << 16  # numbers in a block of rows that is processed at once
 
 
@@ -87,9 +95,16 @@ class SufficientStatistics(RiskMechanism):
     and in v', so it is largest at a corner: above, or |m|^2, at most (2 + h^2) r^4 < (9/2) r^4. So the
     sensitivity is the same. The noisy mean of o^2 v is divided out afterwards.
 
+    With ``residual_noise`` a fifth of mu^2 pays for a second release (``with_residuals``): the mean of v z
+    z', v = min((e / c)^2, 1), of the residuals e = y - z' theta of least squares on the first. theta and c
+    follow from the first release alone. For two records |v z z' - u w w'|^2 = v^2 |z|^4 + u^2 |w|^4 - 2 u v
+    <z, w>^2 <= 2 r^4 in Frobenius norm, whatever theta and c are, so its sensitivity is sqrt 2 r^2 / n. Both
+    are Gaussian releases, the second chosen by the first: mu^2 adds up (Dong, Roth and Su 2022, 3.3).
+
     Attributes:
         columns: public facts about the columns behind the features, used to interpret noisy moments; only
             their features have weights. None: all features are treated alike.
+        residual_noise: the noise of the second release; None: there is none.
 
     Source: Vu and Slavkovic (2009); Wang (2018), AdaSSP, for a private penalty in place of empirical Bayes.
     """
@@ -103,6 +118,7 @@ class SufficientStatistics(RiskMechanism):
     offset: float
     vector_noise: VectorNoise
     columns: Columns | None = None
+    residual_noise: MatrixNoise | None = None
 
     @classmethod
     def _calibrated(cls, target: RiskTarget) -> Self:
@@ -129,6 +145,29 @@ class SufficientStatistics(RiskMechanism):
         spend = PrivacySpend.gdp(noise.level(1), delta, cls.name)
         return cls(facts, WholeSpace(facts.dimension), NO_REGULARIZER, spend, offset, noise)
 
+    def with_residuals(self) -> Self:
+        """Return the plan of both releases at the same mu.
+
+        Raises:
+            PrivacyParameterError: classes or weighted records, whose residuals are not taken.
+        """
+        facts, n, p = self.facts, self.facts.n_records, self.facts.dimension
+        if not isinstance(facts.loss, SquaredLoss) or facts.weighted:
+            raise PrivacyParameterError("moments of residuals are those of numbers, without weights")
+        assert self.spend.level is not None
+        mu = self.spend.level * (1 - 1e-12)
+        offset = _offset(facts, math.sqrt(1 - _RESIDUAL_SHARE) * mu)
+        first = noise_at_level(
+            math.sqrt(1 - _RESIDUAL_SHARE) * mu, 1, _sensitivity(facts, offset), _released_numbers(facts), n
+        )
+        moved = _residual_sensitivity(facts, offset)
+        second = noise_at_level(math.sqrt(_RESIDUAL_SHARE) * mu, 1, moved, p * (p + 1) // 2, n)
+        level = math.hypot(first.level(1), second.level(1)) * (1 + 1e-15)
+        spend = replace(self.spend, level=level)
+        return replace(
+            self, offset=offset, vector_noise=first, residual_noise=MatrixNoise(second, p), spend=spend
+        )
+
     @classmethod
     def refusals(cls, facts: RiskFacts, convex_set: ConvexSet, regularizer: ElasticNet) -> list[str]:
         """Return every reason why the mechanism cannot take the combination."""
@@ -143,7 +182,10 @@ class SufficientStatistics(RiskMechanism):
 
     @property
     def noise(self) -> dict[str, float]:
-        return {"sigma": self.vector_noise.sigma, "sensitivity": self.vector_noise.sensitivity}
+        found = {"sigma": self.vector_noise.sigma, "sensitivity": self.vector_noise.sensitivity}
+        if self.residual_noise is not None:
+            found["residual_sigma"] = self.residual_noise.vector.sigma
+        return found
 
     @property
     def _label_weight(self) -> float:
@@ -165,13 +207,28 @@ class SufficientStatistics(RiskMechanism):
     def _released(self, risk: EmpiricalRisk, run: Run, spend: PrivacySpend) -> RealRelease:
         """Release the share of positives or the moments, too, from which intervals follow."""
         found, sigma = self._noisy_moments(risk, run)
+        moments = self.stated_moments(found, sigma)
         return RealRelease(
             self._models(found, sigma),
             spend,
             self.noise,
             share=self._share(found.products, sigma),
-            moments=self.stated_moments(found, sigma),
+            moments=moments,
+            spread=None if moments is None else self._spread(risk, moments, run),
         )
+
+    def _spread(self, risk: EmpiricalRisk, moments: NoisyMoments, run: Run) -> NoisySpread | None:
+        """Release the moments of the residuals of least squares on released moments, if that is planned."""
+        if self.residual_noise is None:
+            return None
+        noise = self.residual_noise.vector
+        theta, cut = residual_fit(moments, label_bound(self.facts.loss), noise.sigma)
+        StepClock(run.watch, 1).tick()
+        found = risk.total(partial(_residual_sums, offset=self.offset, theta=theta, cut=cut))
+        found, sigma = found / self.facts.n_records, 0.0
+        if run.source is not None:
+            found, sigma = self.residual_noise.add(found, run.source), noise.sigma
+        return NoisySpread(found * cut**2, sigma * cut**2)
 
     def _share(self, b: Vector, sigma: float) -> NoisyShare | None:
         """Return the share of positives from the noisy mean of z y; None without classes or a constant."""
@@ -410,20 +467,11 @@ def _moment_sums(risk: EmpiricalRisk, offset: float) -> Vector:
     """
     facts = risk.facts
     d = facts.dimension - bool(facts.constant)
-    longest = feature_norm(facts) * (1 - (d + 16) * 2.0**-52)
     sums = np.zeros((facts.dimension + label_columns(facts.loss), facts.dimension + 1))
     A, b = sums[: facts.dimension, :-1], sums[facts.dimension :, :-1]
-    sparse = bool(sp.issparse(risk.X))
-    for block in row_blocks(len(risk.y), 1 if sparse else max(d, risk.X.shape[1] - 1)):
-        rows, labels = risk.bare_rows(block), _labels(facts.loss, risk.y[block])
-        squares = rows.multiply(rows) if sparse else rows**2
-        norms = np.sqrt(np.asarray(squares.sum(axis=1))).ravel()
-        scale = longest / np.maximum(norms, longest)
-        x: Any = sp.diags_array(scale) @ rows if sparse else rows * scale[:, None]
-        counts = risk.counts[block] if risk.weights is None else risk.weights[block]
-        each: Any = sp.diags_array(counts.astype(np.float64)) @ x if sparse else x * counts[:, None]
-        product = each.T @ x
-        A[:d, :d] += product.toarray() if sparse else product
+    for x, labels, counts in _clipped_blocks(risk):
+        each = _times(counts, x)
+        A[:d, :d] += _product(each, x)
         b[:, :d] += (each.T @ labels).T
         if facts.constant:
             A[:d, -1] += offset * np.asarray(each.sum(axis=0)).ravel()
@@ -432,6 +480,55 @@ def _moment_sums(risk: EmpiricalRisk, offset: float) -> Vector:
                 A[-1, -1] += offset**2 * float(np.sum(counts))
         sums[-1, -1] += float(counts @ labels[:, -1] ** 2)
     return sums
+
+
+def _residual_sums(risk: EmpiricalRisk, offset: float, theta: Vector, cut: float) -> Vector:
+    """Return the sum of v z z', v = min(((y - z' theta) / cut)^2, 1), shape (p, p)."""
+    p, constant = risk.facts.dimension, bool(risk.facts.constant)
+    d = p - constant
+    sums = np.zeros((p, p))
+    for x, labels, counts in _clipped_blocks(risk):
+        # Row by row: a product of matrices may round a row differently beside other rows.
+        dense = isinstance(x, np.ndarray)
+        fitted: Any = np.sum(x * theta[:d], axis=1) if dense else x @ theta[:d]
+        with np.errstate(over="ignore"):
+            squares = ((labels[:, 0] - fitted - offset * theta[-1] * constant) / cut) ** 2
+        each = _times(counts * np.minimum(squares, 1.0), x)
+        sums[:d, :d] += _product(each, x)
+        if constant:
+            sums[:d, -1] += offset * np.asarray(each.sum(axis=0)).ravel()
+            sums[-1, -1] += offset**2 * float(counts @ np.minimum(squares, 1.0))
+    if constant:
+        sums[-1, :d] = sums[:d, -1]
+    return sums
+
+
+def _clipped_blocks(risk: EmpiricalRisk) -> Iterator[tuple[Any, Vector, Vector]]:
+    """Yield rows without the constant, clipped to their norm, labels and counts, in blocks."""
+    facts = risk.facts
+    d = facts.dimension - bool(facts.constant)
+    longest = feature_norm(facts) * (1 - (d + 16) * 2.0**-52)
+    sparse = bool(sp.issparse(risk.X))
+    for block in row_blocks(len(risk.y), 1 if sparse else max(d, risk.X.shape[1] - 1)):
+        rows, labels = risk.bare_rows(block), _labels(facts.loss, risk.y[block])
+        squares = rows.multiply(rows) if sparse else rows**2
+        norms = np.sqrt(np.asarray(squares.sum(axis=1))).ravel()
+        scale = longest / np.maximum(norms, longest)
+        counts = risk.counts[block] if risk.weights is None else risk.weights[block]
+        yield _times(scale, rows), labels, counts.astype(np.float64)
+
+
+def _times(scale: Vector, rows: Any) -> Any:
+    """Return rows, each multiplied by a number."""
+    if not sp.issparse(rows):
+        return rows * scale[:, None]
+    diagonal: Any = sp.diags_array(scale)
+    return diagonal @ rows
+
+
+def _product(each: Any, x: Any) -> Vector:
+    product: Any = each.T @ x
+    return np.asarray(product if isinstance(product, np.ndarray) else product.toarray())
 
 
 def _labels(loss: Loss, y: Any) -> Vector:
@@ -476,6 +573,27 @@ def _sensitivity(facts: RiskFacts, offset: float) -> float:
     squared = isinstance(facts.loss, SquaredLoss)
     rounding = 2 * math.sqrt(3.5 if squared else 2) * r * r * (n + facts.dimension + 8) * 2.0**-52
     return (3 / math.sqrt(2) * r * r / n + rounding) * (1 + 1e-12 + n * 2.0**-51)
+
+
+def _residual_sensitivity(facts: RiskFacts, offset: float) -> float:
+    """Return the Frobenius sensitivity of the mean of v z z', and rounding as in ``_sensitivity``."""
+    n, r = facts.n_records, math.hypot(feature_norm(facts), offset)
+    rounding = 2 * math.sqrt(2) * r * r * (n + facts.dimension + 8) * 2.0**-52
+    return (math.sqrt(2) * r * r / n + rounding) * (1 + 1e-12 + n * 2.0**-51)
+
+
+def residual_fit(moments: NoisyMoments, bound: float, sigma: float) -> tuple[Vector, float]:
+    """Return least squares on released moments, and where its residuals are cut off; 0 under the noise.
+
+    They are cut off farther out where noise of standard deviation ``sigma`` on moments in units of the cut
+    allows it: up to where it adds a tenth to the variance in the direction that it hides most.
+    """
+    fit = LeastSquares(moments)
+    if not fit.signal_to_noise >= LEAST_SIGNAL:
+        return np.zeros(len(moments.products)), bound
+    least = float(np.linalg.eigvalsh(moments.features)[0])
+    cut = max(_CUT, math.sqrt(_CUT_NOISE * least / sigma)) * math.sqrt(fit.residual_variance)
+    return fit.theta, min(max(cut, _LEAST_CUT * bound), 2 * bound)
 
 
 def _released_numbers(facts: RiskFacts) -> int:

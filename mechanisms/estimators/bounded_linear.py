@@ -66,6 +66,7 @@ from privopt.mechanisms.inference.coefficients import Coefficients
 from privopt.mechanisms.inference.interface import LinearInference
 from privopt.mechanisms.inference.least_squares import LeastSquares
 from privopt.mechanisms.inference.logistic import LogisticMinimum
+from privopt.mechanisms.inference.robust_least_squares import RobustLeastSquares
 from privopt.mechanisms.risk.mechanism import RealRelease, RiskMechanism
 
 Floats = NDArray[np.float64]
@@ -265,6 +266,9 @@ class PrivateLinearRegression(LinearRegressor, Summarised):
             "auto" chooses by public facts, and draws where a category of a schema has several levels.
             ``data_norm`` and ``norm`` are as in ``PrivateSubsetSelector`` ("linf" by default); a schema has
             bounds of its own. ``limits`` hold for the draw and for the fit each.
+        errors: "equal", or "robust" for intervals where the variance of residuals changes from row to row: a
+            fifth of the budget (of mu^2) then pays for the moments of residuals, so that every interval is
+            wider by about an eighth. Only of sufficient statistics with the squared loss.
 
     The other arguments and attributes are those of ``PrivateLogisticRegression``; ``coef_`` has shape (d,),
     ``intercept_`` is a float, and ``label_range_`` the range that predictions stay within; with
@@ -276,12 +280,14 @@ class PrivateLinearRegression(LinearRegressor, Summarised):
     Intervals: the release of sufficient statistics is enough for confidence intervals of the coefficients of
     least squares (``summary``), of their combinations and of mean labels. They include both the noise and the
     sampling of the records, and are about records that are *clipped* as the fit clips them. With
-    ``max_features`` there are none: the same records choose the columns, which such intervals leave out.
+    ``max_features`` there are none: the same records choose the columns, which such intervals leave out. They
+    take residuals to have one variance, unless ``errors="robust"``.
     """
 
     label_range: tuple[float, float] | None
     loss: Loss | None
     max_features: int | None
+    errors: str
     support_: NDArray[np.bool_]
 
     def __init__(
@@ -299,6 +305,7 @@ class PrivateLinearRegression(LinearRegressor, Summarised):
         regularizer: ElasticNet | str = "none",
         fit_intercept: bool = True,
         max_features: int | None = None,
+        errors: str = "equal",
         steps: int | None = None,
         max_weight: float | None = None,
         person: str | None = None,
@@ -316,8 +323,12 @@ class PrivateLinearRegression(LinearRegressor, Summarised):
         if person_of(self) is not None:
             refuse_weights(sample_weight, "person")
             return fit_persons(self, X, y)
+        if self.errors not in ("equal", "robust"):
+            raise InvalidInputError(f'errors is "equal" or "robust", got {told(self.errors)}')
         if self.max_features is None:
             return super().fit(X, y, sample_weight)
+        if self.errors == "robust":
+            raise InvalidInputError('with max_features there are no intervals: leave out errors="robust"')
         refuse_weights(sample_weight, "max_features")
         check_limits(self.limits)
         encoding = self._encoding()
@@ -457,13 +468,25 @@ class PrivateLinearRegression(LinearRegressor, Summarised):
             )
         return super()._inference()
 
+    def _planned(
+        self, choice: Choice, seen: Outline, schema: Schema | None, epsilon: float, carried: Floats
+    ) -> RiskMechanism:
+        plan = super()._planned(choice, seen, schema, epsilon, carried)
+        if self.errors != "robust":
+            return plan
+        if not isinstance(plan, SufficientStatistics):
+            raise InvalidInputError(f'errors="robust" is of sufficient-statistics, not of {plan.name}')
+        return plan.with_residuals()
+
     def _released_inference(self, releases: list[RealRelease]) -> LeastSquares | None:
-        moments = releases[0].moments
-        return None if moments is None else LeastSquares(moments)
+        moments, spread = releases[0].moments, releases[0].spread
+        if moments is None:
+            return None
+        return LeastSquares(moments) if spread is None else RobustLeastSquares(moments, spread)
 
     @classmethod
     def _saved_inference(cls, record: Mapping[str, Any]) -> LeastSquares:
-        return LeastSquares.from_dict(record)
+        return (RobustLeastSquares if "spread" in record else LeastSquares).from_dict(record)
 
     @property
     def _about(self) -> str:

@@ -87,3 +87,35 @@ class NoisyMoments:
             constant=record["constant"],
             n_records=record["n_records"],
         )
+
+
+@dataclass(frozen=True, eq=False)
+class NoisySpread:
+    """Mean of e^2 z z' of clipped residuals e plus Gaussian noise, as part of a larger release.
+
+    Attributes:
+        matrix: shape (p, p), symmetric, with noise as ``NoisyMoments.features``.
+        sigma: standard deviation of the noise on its diagonal. Public.
+    """
+
+    matrix: Floats
+    sigma: float
+
+    def __post_init__(self) -> None:
+        if self.matrix.ndim != 2 or not np.array_equal(self.matrix, self.matrix.T):
+            raise InvalidInputError("moments of residuals are a symmetric matrix")
+        if not np.all(np.isfinite(self.matrix)) or not check_real(self.sigma, "sigma") >= 0:
+            raise InvalidInputError("moments of residuals must be finite numbers, their noise >= 0")
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready; ``from_dict`` reads it back."""
+        return {"matrix": self.matrix.tolist(), "sigma": self.sigma}
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any]) -> Self:
+        """Read ``to_dict`` back.
+
+        Raises:
+            KeyError, TypeError, ValueError, InvalidInputError: anything else.
+        """
+        return cls(np.array(record["matrix"], dtype=np.float64), record["sigma"])

@@ -23,7 +23,7 @@ from privopt.mechanisms.privacy.accounting import gaussian_mu
 from privopt.mechanisms.privacy.gradient_noise import VectorNoise, gaussian_releases, shared_by
 from privopt.mechanisms.privacy.noise import NoiseSource, checked_source
 from privopt.mechanisms.privacy.noisy_minimum import NoisyMinimum
-from privopt.mechanisms.privacy.noisy_moments import NoisyMoments
+from privopt.mechanisms.privacy.noisy_moments import NoisyMoments, NoisySpread
 from privopt.mechanisms.privacy.noisy_share import NoisyShare
 from privopt.mechanisms.privacy.parameters import check_count, check_delta, check_epsilon, within_doubles
 from privopt.mechanisms.privacy.reliance import fresh_copy, relying_on, spent
@@ -60,6 +60,7 @@ class RealRelease:
         certificate: the evidence for the perturbed minimum, if any.
         share: the released share of positive records, if the release contains it.
         moments: the released second moments of features and numeric labels, if it contains them.
+        spread: the released second moments of residuals, if it contains them.
         minimum: the point with the released Hessian at it, if it contains one.
         supports: the best subsets of columns, if the point is a model on one.
     """
@@ -70,6 +71,7 @@ class RealRelease:
     certificate: SmoothCertificate | None = dataclasses.field(default=None, repr=False)
     share: NoisyShare | None = None
     moments: NoisyMoments | None = dataclasses.field(default=None, repr=False)
+    spread: NoisySpread | None = dataclasses.field(default=None, repr=False)
     minimum: NoisyMinimum | None = dataclasses.field(default=None, repr=False)
     supports: SupportPath | None = dataclasses.field(default=None, repr=False)
 

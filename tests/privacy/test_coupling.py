@@ -54,7 +54,7 @@ CONTAINERS: dict[str, Callable[[list[Any]], Any]] = {
     "array": lambda values: {"x": as_array(values)},
     "objects": lambda values: pd.DataFrame({"x": pd.Series(values, dtype=object)}),
 }
-SETTINGS = settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
+SETTINGS = settings(deadline=None, suppress_health_check=list(HealthCheck))
 
 
 def read(encode: Callable[[list[Any]], Any], values: list[Any]) -> Any:
@@ -75,25 +75,29 @@ def check(encode: Callable[[list[Any]], Any], values: list[Any], other: Any, pla
             assert np.array_equal(before[i], after[i])
 
 
+def check_examples(encode: Callable[[list[Any]], Any], examples: int) -> None:
+    @settings(SETTINGS, max_examples=examples)
+    @given(values=st.lists(VALUES, min_size=2, max_size=3), other=VALUES, place=st.integers(0, 1))
+    def checked(values: list[Any], other: Any, place: int) -> None:
+        check(encode, values, other, place)
+
+    checked()
+
+
+FEW_OR_MANY = pytest.mark.parametrize("examples", [50, pytest.param(300, marks=pytest.mark.slow)])
+
+
+@FEW_OR_MANY
 @pytest.mark.parametrize("container", CONTAINERS)
 @pytest.mark.parametrize("column", COLUMNS, ids=lambda c: f"{type(c).__name__}-{c.levels[-1]}")
-@SETTINGS
-@given(values=st.lists(VALUES, min_size=2, max_size=3), other=VALUES, place=st.integers(0, 1))
-def test_a_row_of_features_is_its_record_s(
-    column: Column, container: str, values: list[Any], other: Any, place: int
-) -> None:
-    def encode(values: list[Any]) -> Any:
-        return Schema([column]).encode(CONTAINERS[container](values)).X
-
-    check(encode, values, other, place)
+def test_a_row_of_features_is_its_record_s(column: Column, container: str, examples: int) -> None:
+    schema = Schema([column])
+    check_examples(lambda values: schema.encode(CONTAINERS[container](values)).X, examples)
 
 
+@FEW_OR_MANY
 @pytest.mark.parametrize("column", COLUMNS, ids=lambda c: f"{type(c).__name__}-{c.levels[-1]}")
-@settings(SETTINGS, max_examples=50)
-@given(values=st.lists(VALUES, min_size=2, max_size=3), other=VALUES, place=st.integers(0, 1))
-def test_a_line_of_a_file_is_its_record_s(
-    tmp_path: Path, column: Column, values: list[Any], other: Any, place: int
-) -> None:
+def test_a_line_of_a_file_is_its_record_s(tmp_path: Path, column: Column, examples: int) -> None:
     schema, file = Schema([column]), tmp_path / "t.csv"
 
     def encode(values: list[Any]) -> Any:
@@ -101,7 +105,7 @@ def test_a_line_of_a_file_is_its_record_s(
         pd.DataFrame({"x": cells, "y": 0}).to_csv(file, index=False)
         return schema.encode(read_table(file, schema.text_columns)).X
 
-    check(encode, values, other, place)
+    check_examples(encode, examples)
 
 
 CLASSES: list[Any] = [(0, 1), (True, False), (1.0, -1.0), ("0", "a"), (BIG - 1, 0), (2**24, 1), (0, 1, 2)]
@@ -114,16 +118,13 @@ LABELS: dict[str, Callable[[list[Any]], Any]] = {
 }
 
 
+@FEW_OR_MANY
 @pytest.mark.parametrize("container", LABELS)
 @pytest.mark.parametrize("classes", CLASSES, ids=str)
-@SETTINGS
-@given(values=st.lists(VALUES, min_size=2, max_size=3), other=VALUES, place=st.integers(0, 1))
-def test_the_class_of_a_label_is_its_own(
-    classes: Any, container: str, values: list[Any], other: Any, place: int
-) -> None:
+def test_the_class_of_a_label_is_its_own(classes: Any, container: str, examples: int) -> None:
     known = public_classes(classes, np.array([]))
     made = LABELS[container]
-    check(lambda v: class_indices(checked_labels(made(v), len(v)), known), values, other, place)
+    check_examples(lambda v: class_indices(checked_labels(made(v), len(v)), known), examples)
 
 
 @pytest.mark.parametrize("estimator", [PrivateHalfspaceClassifier, PrivateLogisticRegression])

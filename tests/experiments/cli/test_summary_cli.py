@@ -12,10 +12,14 @@ import pandas as pd
 import pytest
 
 from privopt.mechanisms import PrivateLinearRegression
+from privopt.mechanisms.inference.robust_least_squares import RobustLeastSquares
 from privopt.problems import Categorical, Numeric, Schema
 
 Command = Callable[..., Any]
 SCHEMA = Schema([Numeric("age", 0, 100), Categorical("smoker", ["no", "yes"])])
+
+FIT = ("fit", "--data", "patients.csv", "--schema", "schema.json", "--target", "cost", "--loss", "squared")
+FIT += ("--label-range", "0:100", "--epsilon", "3", "--insecure-seed", "1")
 
 
 @pytest.fixture(autouse=True)
@@ -26,10 +30,17 @@ def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, privopt: Command) -> 
     frame["cost"] = frame["age"] / 2 + 20 * (frame["smoker"] == "yes")
     frame.to_csv("patients.csv", index=False)
     SCHEMA.save("schema.json")
-    words = ("fit", "--data", "patients.csv", "--schema", "schema.json", "--target", "cost")
-    words += ("--loss", "squared", "--label-range", "0:100", "--epsilon", 3, "--insecure-seed", 1)
-    assert privopt(*words, "--save", "model.json").returncode == 0
-    assert privopt(*words, "--mechanism", "dp-gd", "--save", "descent.json").returncode == 0
+    assert privopt(*FIT, "--save", "model.json").returncode == 0
+    assert privopt(*FIT, "--mechanism", "dp-gd", "--save", "descent.json").returncode == 0
+
+
+def test_intervals_are_robust_where_the_fit_paid_for_that(privopt: Command) -> None:
+    assert privopt(*FIT, "--errors", "robust", "--save", "robust.json").returncode == 0
+    assert isinstance(PrivateLinearRegression.load("robust.json").inference_, RobustLeastSquares)
+    assert "age" in privopt("summary", "robust.json").stdout
+    assert "of sufficient-statistics" in privopt(*FIT, "--errors", "robust", "--mechanism", "dp-gd").stderr
+    of_classes = (*FIT[:7], "--epsilon", "3", "--errors", "robust")
+    assert "--errors belongs to regression" in privopt(*of_classes, "--model", "linear").stderr
 
 
 def test_it_prints_coefficients_per_unit_of_their_columns(privopt: Command) -> None:

@@ -562,10 +562,10 @@ def test_no_engine_of_ours_writes_what_it_groups_to_files(database: str, tmp_pat
 # --- numbers with many grid points ---
 
 GRIDS = [
-    Numeric("x", 0, 4000),
-    Numeric("x", "-3.7", 400, step="0.1"),
+    Numeric("x", 0, 1000),
+    Numeric("x", "-3.7", 100, step="0.1"),
     Numeric("x", "1/3", 30, step="1/7"),
-    Numeric("x", -50, 50, step="0.025"),
+    Numeric("x", -12, 13, step="0.025"),
     Binned("x", [Fraction(k, 10) for k in range(-30, 400)]),
     Binned("x", [float(k**1.5) for k in range(200)]),
 ]
@@ -861,8 +861,11 @@ def test_a_table_of_mostly_distinct_rows_is_fitted_in_parts(
     rows, kinds, schema = many_columns(300, 0)
     frame = pd.DataFrame(rows)
     facts: dict[str, Any] = {"schema": schema, "classes": CLASSES, "insecure_seed": 3}
+    fits: list[dict[str, Any]] = [{"mechanism": "dp-gd"}]
+    if name == "duckdb":  # what is read in parts is the same for all mechanisms
+        fits += [{"mechanism": "sufficient-statistics"}, {"data_norm": 2.0}]
     with anywhere(name, rows, kinds, request) as table:
-        for kind in ({"mechanism": "dp-gd"}, {"mechanism": "sufficient-statistics"}, {"data_norm": 2.0}):
+        for kind in fits:
             expected = PrivateLogisticRegression(5.0, **facts, **kind).fit(
                 frame.drop(columns="y"), frame["y"]
             )
