@@ -23,7 +23,7 @@ from privopt.problems.errors import PrivOptError
 
 # Summaries for ``--help``: the first paragraph of each command's own help.
 COMMANDS = {
-    "fit": "Fit a private model and print it: a scorecard, linear model, decision tree or rule list.",
+    "fit": "Fit a private model and print it: a scorecard, linear or robust model, tree or rule list.",
     "search": "Search for the best of several private models, for one price: candidates and a budget in, one "
     "model out.",
     "schema": "Write the skeleton of a schema, check one on public rows, or learn one, paid for.",

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from privopt.mechanisms.estimators.booking import Unread, read_unbooked, unread_table
 from privopt.mechanisms.estimators.counting import counted_here
+from privopt.mechanisms.estimators.persons import column_of_persons
 from privopt.problems.arrays import record_counts
 from privopt.problems.datasets.adult import ADULT23_CLASSES, ADULT_TARGET, adult23_frame, adult23_schema
 from privopt.problems.errors import InvalidInputError
@@ -54,7 +55,7 @@ class Labelled:
         """Return the public number of records, or of persons by a column."""
         if person is None:
             return self._records.n_records
-        return Persons.of(self._records._read()[0][person]).count
+        return Persons.of(column_of_persons(self._records._read()[0], person)).count
 
     def in_memory(self) -> tuple[Any, Any]:
         """Return table and labels as objects, for an estimator that books before it looks at a cell."""

@@ -14,6 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from privopt.mechanisms.estimators.booking import Unread, booked, shape_of
+from privopt.mechanisms.estimators.persons import column_of_persons
 from privopt.mechanisms.estimators.public_facts import declared_schema, public_delta
 from privopt.mechanisms.privacy.groups import PersonBudget
 from privopt.mechanisms.privacy.noise import NoiseSource
@@ -81,7 +82,7 @@ def learn_schema(
     check_unmasked(table, "the table")
     known = None if declared is None else declared_schema(declared)
     left = [*leave_out, *([] if person is None else [person])]
-    n, kinds = _size(table), column_types(_declared(table), types or {}, known, left)
+    n, kinds = _size(table), column_types(declared_types(table), types or {}, known, left)
     rows = None if person is None else rows_of_persons(table, person, known)
     n = n if rows is None else len(rows)
     plan = SchemaPlan.plan(
@@ -104,7 +105,7 @@ def rows_of_persons(table: Any, person: str, known: Schema | None) -> NDArray[np
     """
     if known is not None and person in [column.name for column in known.columns]:
         raise SchemaError(f"the schema declares {person!r}, the column of persons, which is no feature")
-    return Persons.of(_cells(table)[person]).places(1)
+    return Persons.of(column_of_persons(table, person)).places(1)
 
 
 def released_schema(
@@ -151,7 +152,7 @@ def _cells(table: Any, rows: NDArray[np.int64] | None = None) -> dict[str, Any]:
     return found if rows is None else {name: values.take(rows) for name, values in found.items()}
 
 
-def _declared(table: Any) -> Any:
+def declared_types(table: Any) -> Any:
     """Return a table with the declared types of its columns, as pandas has them.
 
     A table of another library is converted without its rows: with them a missing cell changes the type of a

@@ -13,7 +13,7 @@ from sklearn.base import clone
 from privopt.mechanisms.errors import PlanMismatchError, PrivacyParameterError
 from privopt.mechanisms.estimators.booked_estimator import BookedEstimator, spend_of_fit
 from privopt.mechanisms.estimators.booking import Unread, booked, charged, unread_table
-from privopt.mechanisms.estimators.learn_schema import column_types
+from privopt.mechanisms.estimators.learn_schema import column_types, declared_types
 from privopt.mechanisms.estimators.persons import ONCE, of_record, places_of, without_intervals
 from privopt.mechanisms.estimators.public_facts import declared_schema, public_delta
 from privopt.mechanisms.privacy.accounting import gaussian_delta, gaussian_epsilon, gaussian_mu
@@ -185,7 +185,7 @@ def fit_with_learned_schema(
     frame = as_pandas(X)
     known = None if declared is None else declared_schema(declared)
     persons = filter(None, [_params(estimator).get("person")])
-    kinds = column_types(frame, types or {}, known, [*leave_out, *persons])
+    kinds = column_types(declared_types(X), types or {}, known, [*leave_out, *persons])
     options: dict[str, Any] = {"cuts": cuts, "declared": known, "na_values": na_values}
     return fit_learned(estimator, unread_table(frame, y, None), kinds, share, options)
 

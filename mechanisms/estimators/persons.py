@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
+import pyarrow as pa
 
 from privopt.mechanisms.errors import PlanMismatchError
 from privopt.mechanisms.estimators.booked_estimator import BookedEstimator, never_read, spend_of_fit
@@ -233,12 +234,38 @@ def opened_table(X: Any, y: Any, person: object, schema: Schema | None) -> tuple
     if schema is not None and any(column.name == person for column in schema.columns):
         raise InvalidInputError(f"the schema declares {person!r}, the column of persons, which is no feature")
     given = unread_table(table.drop(columns=[person]), y, schema, columns_of)
-    return replace(given, given=X), Persons.of(dict(columns_of(table[[person]]))[person])
+    return replace(given, given=X), Persons.of(column_of_persons(X, person))
+
+
+def column_of_persons(table: Any, person: str) -> Any:
+    """Return the column of persons as the table holds it.
+
+    Raises:
+        InvalidInputError: no such column, or one of floats, in which different integers may be equal.
+    """
+    held = table.column_names if isinstance(table, pa.Table) else getattr(table, "columns", None)
+    held = list(table) if held is None else list(held)
+    names = {str(name): name for name in held}
+    if person not in names:
+        raise InvalidInputError(f"person: no {missing_columns([person], list(names))}")
+    found = table.column(person) if isinstance(table, pa.Table) else table[names[person]]
+    kind = str(getattr(found, "type", getattr(found, "dtype", ""))).lower()
+    if "float" in kind or "double" in kind:
+        raise InvalidInputError(
+            f"the column of persons, {person!r}, holds floats ({kind}), among which different numbers can be "
+            "equal. To do: read it as text, or as integers that may be missing (Int64)"
+        )
+    return found
 
 
 def _taken(values: Any, rows: np.ndarray[Any, Any]) -> Any:
     """Return rows of a data frame, or entries of labels in any form."""
-    return values.iloc[rows] if hasattr(values, "iloc") else np.asarray(values)[rows]
+    if hasattr(values, "iloc"):
+        return values.iloc[rows]
+    # A list keeps the types of its entries: one text among them makes no texts of the others.
+    if isinstance(values, list | tuple):
+        return [values[row] for row in rows]
+    return np.asarray(values)[rows]
 
 
 def _take_over(estimator: Any, fitted: Any, spend: PrivacySpend, k: int) -> None:

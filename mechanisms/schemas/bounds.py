@@ -75,7 +75,8 @@ class BoundsPlan:
         held = np.clip(ordinals(np.asarray(values, dtype=np.float64)), -LAST, LAST)
         high, low = self._upper(held, source), -self._upper(-held, source)
         low, high = min(low, high), max(low, high)
-        return max(number_at(low), -_LARGEST), min(number_at(high), _LARGEST)
+        least, largest = np.clip([number_at(low), number_at(high)], -_LARGEST, _LARGEST)
+        return float(least), float(largest)
 
     def _upper(self, held: Ints, source: NoiseSource) -> int:
         """Draw the ordinal of an upper bound. Numbers between two records have the same score."""

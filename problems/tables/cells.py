@@ -165,7 +165,9 @@ def _reader_of(kind: type) -> Callable[[NDArray[Any], Markers], Numbers]:
         return _read_texts
     if issubclass(kind, ABSENT):
         return _read_missing
-    return _read_reals if issubclass(kind, _REAL) else _read_unreadable
+    # NumPy counts spans of time among its integers, and converts them in an array, but not one by one.
+    is_real = issubclass(kind, _REAL) and not issubclass(kind, np.timedelta64)
+    return _read_reals if is_real else _read_unreadable
 
 
 def _read_texts(values: NDArray[Any], markers: Markers) -> Numbers:

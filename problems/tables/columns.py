@@ -521,8 +521,9 @@ class Binned(Number):
         if isinstance(edges, str) or not isinstance(edges, Sequence) or len(edges) < 2:
             raise SchemaError(f"column {name!r}: edges must be a list of at least two numbers")
         object.__setattr__(self, "edges", tuple(rational(e, name, "edges") for e in edges))
-        if not bool(np.all(np.diff(self._floats) > 0)):
-            k = int(np.argmin(np.diff(self._floats) > 0))
+        rising = np.asarray(self._floats[:-1]) < np.asarray(self._floats[1:])  # differences may overflow
+        if not bool(np.all(rising)):
+            k = int(np.argmin(rising))
             raise SchemaError(
                 f"column {name!r}: edges must increase, as 64-bit floats; "
                 f"got {_text(self.edges[k])} before {_text(self.edges[k + 1])}"

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 from numpy.typing import NDArray
 
 Rows = NDArray[np.int64]
@@ -35,12 +36,18 @@ class Persons:
 
     @classmethod
     def of(cls, values: Any) -> Persons:
-        """Number the different values of a column; whatever they are, this raises no error."""
-        cells = pd.Series(values)
+        """Number the different values of a column; whatever they are, this raises no error.
+
+        Args:
+            values: a column as its own library holds it (pandas, polars, pyarrow), an array or a list. It is
+                never converted as a whole: among floats two large integers are one, and whether a column is
+                of floats may depend on one missing cell.
+        """
+        cells = _unconverted(values)
         try:
             number, different = pd.factorize(cells)
-        except TypeError:
-            number, different = pd.factorize(cells.astype(object).map(_value))
+        except (TypeError, NotImplementedError):  # cells that have no hash
+            number, different = pd.factorize(pd.Series([_value(c) for c in cells.tolist()], dtype=object))
         found = np.asarray(number, dtype=np.int64)
         count = len(different)
         if np.any(found < 0):  # missing
@@ -57,6 +64,17 @@ class Persons:
         return np.asarray(
             order[first[:, None] + np.arange(k)[None, :] % held[:, None]].ravel(), dtype=np.int64
         )
+
+
+def _unconverted(values: Any) -> pd.Series[Any]:
+    """Return a series that compares the cells by their own values."""
+    if hasattr(values, "to_arrow"):  # polars
+        values = values.to_arrow()
+    if isinstance(values, pa.Array | pa.ChunkedArray):
+        if pa.types.is_dictionary(values.type):
+            values = values.cast(values.type.value_type)
+        return pd.Series(values, dtype=pd.ArrowDtype(values.type))
+    return pd.Series(values) if hasattr(values, "dtype") else pd.Series(list(values), dtype=object)
 
 
 def _value(cell: object) -> object:

@@ -54,7 +54,7 @@ def read_table(path: str | Path, text: Collection[str] = (), *, schema: Schema |
         raise SchemaError(f"schema takes a Schema, such as Schema.load(path) returns; got {told(schema)}")
     written = {*text, *([] if schema is None else schema.text_columns)}
     with _told_apart(path) as file:
-        return _read_parquet(file) if _is_parquet(file) else _read_csv(file, written)
+        return _read_parquet(file, written) if _is_parquet(file) else _read_csv(file, written)
 
 
 def header_of(path: str | Path) -> pyarrow.Schema | list[str]:
@@ -97,9 +97,16 @@ def _told_apart(path: str | Path) -> Iterator[Path]:
         raise SchemaError(f"{file}: damaged, or not a {kind} file") from None
 
 
-def _read_parquet(file: Path) -> pd.DataFrame:
-    check_distinct(str(file), pyarrow.parquet.read_schema(file).names)
-    return pd.read_parquet(file)
+def _read_parquet(file: Path, exact: Collection[str]) -> pd.DataFrame:
+    types = pyarrow.parquet.read_schema(file)
+    check_distinct(str(file), types.names)
+    frame = pd.read_parquet(file)
+    for name in {*exact} & {*types.names}:
+        # Beside a missing cell pandas makes floats of integers, among which large ones are equal.
+        if pa.types.is_integer(types.field(name).type) and pd.api.types.is_float_dtype(frame[name]):
+            cells = pyarrow.parquet.read_table(file, columns=[name]).column(name)
+            frame[name] = pd.Series(cells, dtype=pd.ArrowDtype(cells.type), index=frame.index)
+    return frame
 
 
 def _csv_header(file: Path) -> tuple[str, list[str]]:

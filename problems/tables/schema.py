@@ -199,8 +199,8 @@ class Schema:
 
     @property
     def text_columns(self) -> list[str]:
-        """The columns to read from files as text ("01" stays "01"): all, as the declaration converts them."""
-        return [column.name for column in self.columns]
+        """The columns to read from files as text ("01" stays "01"): all that are declared, and of persons."""
+        return [*(column.name for column in self.columns), *([] if self.person is None else [self.person])]
 
     @cached_property
     def spans(self) -> tuple[tuple[int, int], ...]:

@@ -517,7 +517,9 @@ def test_infeasible_at_the_time_limit_proves_nothing() -> None:
     session = PulpSession(model, "CBC")
     problem, _ = translated(model)
     problem.assignStatus(pulp.LpStatusInfeasible, pulp.LpSolutionInfeasible)
-    answers = [session._answer(problem, question.costs, Limits(seconds=s).start()) for s in (60.0, 0.5, 1e-9)]
+    answers = [
+        session._answer(problem, question.costs, 0.0, Limits(seconds=s).start()) for s in (60.0, 0.5, 1e-9)
+    ]
     assert [a.outcome for a in answers] == [Outcome.NOTHING, Outcome.STOPPED, Outcome.STOPPED]
     assert answers[1].bound == -np.inf
-    assert session._answer(problem, question.costs, Limits().start()).outcome is Outcome.NOTHING
+    assert session._answer(problem, question.costs, 0.0, Limits().start()).outcome is Outcome.NOTHING

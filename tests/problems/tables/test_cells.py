@@ -105,6 +105,15 @@ def test_objects_are_read_by_their_types() -> None:
     assert numbers[9:].tolist() == [MISSING] * 6 + [UNREADABLE] * 6 + [0, UNREADABLE, MISSING]
 
 
+@pytest.mark.parametrize("last", [7, 10**400, Decimal("sNaN")], ids=["small", "huge", "signalling"])
+def test_spans_of_time_are_no_numbers_whatever_stands_beside_them(last: object) -> None:
+    """NumPy converts them in an array, and not one by one, as it has to be done beside these cells."""
+    cells = np.empty(3, dtype=object)
+    cells[:] = [np.timedelta64(5, "D"), np.timedelta64("NaT"), last]
+    _, unreadable = read_numbers(cells, NO_MARKERS)
+    assert unreadable[:2].tolist() == [True, True]
+
+
 def test_markers_of_a_column_and_declared_categories_that_look_like_one() -> None:
     table = {"x": ["-999", "unknown ", -999, "1", "NA"]}
     marked = MissingLevel(Binned("x", [-1000, 0, 2], na_values=[-999, "Unknown"]))

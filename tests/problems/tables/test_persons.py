@@ -4,6 +4,8 @@ from collections import Counter, defaultdict
 
 import numpy as np
 import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 
 from privopt.problems.tables.persons import Persons
@@ -54,6 +56,25 @@ def test_rows_without_a_value_are_one_person_and_no_value_is_refused():
     assert persons.count == 3
     odd = Persons.of(pd.Series([[1], "a", {"b": 1}, "a"], dtype=object))
     assert odd.number.tolist() == [1, 0, 1, 0]
+
+
+def test_large_integers_are_told_apart_beside_a_missing_one():
+    """They are one as floats, which a library makes of integers beside a missing cell."""
+    held = [2**60, 2**60 + 1, 2**60 + 2]
+    for last in (2**60 + 3, None):
+        cells = [*held, last]
+        arrow = pa.array(cells, pa.int64())
+        for column in (
+            cells,
+            arrow,
+            arrow.dictionary_encode(),
+            pl.Series(cells, dtype=pl.Int64),
+            pd.Series(cells, dtype="Int64"),
+            pd.Series(cells, dtype="int64[pyarrow]"),
+            pd.Series(cells, dtype=object),
+        ):
+            assert Persons.of(column).number.tolist() == [0, 1, 2, 3]
+    assert Persons.of(pd.Series([*held, [1]], dtype=object)).number.tolist() == [0, 1, 2, 3]
 
 
 def test_values_are_compared_as_they_are():
