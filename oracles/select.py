@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import EntryPoint
-from typing import Any, ClassVar, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
-from privopt.oracles.cells.regions import CellModel
 from privopt.oracles.certificate import Status
 from privopt.oracles.draw.interface import GibbsOracle, Law, PreparedGibbs, Sampler
 from privopt.oracles.errors import (
@@ -32,6 +31,9 @@ from privopt.problems.discrete.objective import Perturbation
 from privopt.problems.discrete.problem import DiscreteProblem, check_question
 from privopt.problems.errors import did_you_mean
 from privopt.problems.plugins import loaded, offered, provider
+
+if TYPE_CHECKING:  # importing it compiles
+    from privopt.oracles.cells.regions import CellModel
 
 OracleT = TypeVar("OracleT")
 

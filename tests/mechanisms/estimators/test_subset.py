@@ -176,7 +176,7 @@ def test_bad_arguments_are_refused() -> None:
     with pytest.raises(InvalidInputError, match="dense table"):
         PrivateSubsetSelector(2, **FACTS).fit(sp.csr_array(X), Y)
     with pytest.raises(InvalidInputError, match="leave out data_norm"):
-        PrivateLinearRegression(max_features=2, schema={}, **FACTS).fit(X, Y)
+        PrivateLinearRegression(max_features=2, schema=Schema([Numeric("a", 0, 1)]), **FACTS).fit(X, Y)
     with pytest.raises(UnfinishedDrawError):
         PrivateSubsetSelector(2, **FACTS, limits=Limits(cancelled=lambda: True)).fit(X, Y)
 
