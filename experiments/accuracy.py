@@ -22,7 +22,7 @@ from rich.console import Console
 from privopt.experiments.workbench.dpgd_baseline import dpgd_accuracies
 from privopt.experiments.workbench.figures import accuracy_figure, named, weights
 from privopt.experiments.workbench.pages import filled, markdown_table
-from privopt.experiments.workbench.runs import KEY, Repeats, Row, Setting
+from privopt.experiments.workbench.runs import KEY, Repeats, Row, Setting, key_of
 from privopt.experiments.workbench.study import Study
 from privopt.mechanisms.discrete.exponential import ExponentialMechanism, PermuteAndFlip
 from privopt.mechanisms.discrete.opdisc import OPDisc
@@ -65,8 +65,7 @@ class Draw:
     @property
     def key(self) -> dict[str, object]:
         s = self.setting
-        values = (s.mechanism.name, str(s.lattice), s.epsilon, self.draw)
-        return dict(zip(KEY, values, strict=True))
+        return key_of(s.mechanism.name, str(s.lattice), s.epsilon, self.draw)
 
     def rows(self, repeats: Repeats) -> list[Row]:
         return [repeats.row(self.setting, self.draw)]
@@ -84,7 +83,7 @@ class Baseline:
 
     @property
     def key(self) -> dict[str, object]:
-        return dict(zip(KEY, (*_BASELINE, self.epsilon, self.draws - 1), strict=True))
+        return key_of(*_BASELINE, self.epsilon, self.draws - 1)
 
     def rows(self, repeats: Repeats) -> Iterator[Row]:
         delta = 1.0 / len(repeats.train[1]) ** 2

@@ -28,7 +28,7 @@ from privopt.experiments.workbench.drawing import Figure
 from privopt.experiments.workbench.figures import accuracy_figure
 from privopt.experiments.workbench.measures import accuracy
 from privopt.experiments.workbench.pages import filled, markdown_table, processor
-from privopt.experiments.workbench.runs import KEY, Row
+from privopt.experiments.workbench.runs import KEY, Row, key_of
 from privopt.experiments.workbench.study import Study
 from privopt.mechanisms.estimators.bounded_linear import PrivateLogisticRegression
 from privopt.mechanisms.estimators.counting import encoded
@@ -154,7 +154,7 @@ class Cell:
 
     @property
     def key(self) -> dict[str, object]:
-        return dict(zip(KEY, (self.name, self.task.name, self.epsilon, self.draw), strict=True))
+        return key_of(self.name, self.task.name, self.epsilon, self.draw)
 
     def __str__(self) -> str:
         return f"{self.task.name}: {self.name}, epsilon {self.epsilon:g}"

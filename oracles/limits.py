@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
+from abc import ABC
 from collections.abc import Callable
 from concurrent.futures import Future, wait
 from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 from threading import Thread
-from typing import ClassVar, Protocol, TypeVar
+from typing import ClassVar, TypeVar
 
 from privopt.oracles.certificate import Status
 from privopt.oracles.errors import UnfinishedBuildError
@@ -176,13 +177,27 @@ def too_many_points(lattice: IntegerLattice, rows: int, max_candidates: int, max
     return reasons
 
 
-class _Capable(Protocol):
-    """An oracle that says whether it takes constraints on points."""
+class LatticeOracle(ABC):
+    """An oracle over lattices, and what it refuses before data: minimisers and samplers alike."""
 
-    takes_constraints: ClassVar[bool]
+    # True if it keeps to a ``ConstrainedLattice`` itself, not to the box around it.
+    takes_constraints: ClassVar[bool] = False
+    # Names of oracles of its kind that do, for messages.
+    takers_of_constraints: ClassVar[str]
+
+    def planned_refusals(self, lattice: IntegerLattice, rows: int) -> list[str]:
+        """List the reasons that are known before data; ``rows`` is a bound on the number of distinct rows."""
+        return []
+
+    def all_planned_refusals(self, lattice: IntegerLattice, rows: int) -> list[str]:
+        """List them with that of an oracle that knows no constraints on points."""
+        return [*self._boxes_alone(lattice), *self.planned_refusals(lattice, rows)]
+
+    def _boxes_alone(self, lattice: IntegerLattice) -> list[str]:
+        return unconstrained(self, lattice, self.takers_of_constraints)
 
 
-def unconstrained(oracle: _Capable, lattice: IntegerLattice, capable: str) -> list[str]:
+def unconstrained(oracle: LatticeOracle, lattice: IntegerLattice, capable: str) -> list[str]:
     """Refuse a constrained lattice if an oracle knows only its box; ``capable`` names others that take it."""
     if not lattice.constrained or oracle.takes_constraints:
         return []

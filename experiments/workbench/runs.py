@@ -23,6 +23,11 @@ from privopt.problems.discrete.lattice import IntegerLattice
 KEY = ("mechanism", "lattice", "epsilon", "draw")
 
 
+def key_of(mechanism: str, lattice: str, epsilon: float, draw: int) -> dict[str, object]:
+    """Return the fields that identify a row, by name."""
+    return dict(zip(KEY, (mechanism, lattice, epsilon, draw), strict=True))
+
+
 @dataclass(frozen=True)
 class Setting:
     """One setting of an experiment: a mechanism over a lattice at one epsilon."""

@@ -146,7 +146,7 @@ class ResidualsSampler(MomentsSampler):
 
     @property
     def distances(self) -> tuple[float, float]:
-        """How far the two records move either release, in units of its noise."""
+        """Distances by which the two records move either release, in units of its noise."""
         assert self.plan.residual_noise is not None
         second = math.sqrt(2) / self.plan.residual_noise.vector.sigma
         return self.direction[1] / self.plan.vector_noise.sigma, second

@@ -211,7 +211,8 @@ def fit_learned(
         persons = PersonBudget(known["epsilon"], delta, k)
     model = _fitted(estimator, given, kinds, share, options, source, persons)
     own = ("epsilon", "delta", "ledger", "person", "records_per_person")
-    return model.set_params(**{key: known[key] for key in own if key in known})  # type: ignore[attr-defined,no-any-return]
+    asked: Model = model.set_params(**{key: known[key] for key in own if key in known})  # type: ignore[attr-defined]
+    return asked
 
 
 def _fitted(

@@ -18,11 +18,10 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
-import pyarrow as pa
 
 from privopt.mechanisms.errors import PlanMismatchError
 from privopt.mechanisms.estimators.booked_estimator import BookedEstimator, never_read, spend_of_fit
-from privopt.mechanisms.estimators.booking import Unread, booked, charged, is_part, unread_table
+from privopt.mechanisms.estimators.booking import Unread, booked, charged, is_part, names_of, unread_table
 from privopt.mechanisms.estimators.public_facts import any_schema, public_delta
 from privopt.mechanisms.estimators.validation import as_table
 from privopt.mechanisms.privacy.groups import PersonBudget
@@ -224,17 +223,11 @@ def opened_table(X: Any, y: Any, person: object, schema: Schema | None) -> tuple
             "person takes tables in memory, as engines and partitions do not keep the rows of a person in "
             "order. To do: X.to_pandas() or X.compute(), or one record a person by a query"
         )
-    table = as_table(X)
-    names = list(map(str, getattr(table, "columns", ())))
-    if person not in names:
-        what = (
-            f"no {missing_columns([person], names)}" if names else "X has no named columns: give a data frame"
-        )
-        raise InvalidInputError(f"person: {what}")
+    table, ids = as_table(X), column_of_persons(X, person)
     if schema is not None and any(column.name == person for column in schema.columns):
         raise InvalidInputError(f"the schema declares {person!r}, the column of persons, which is no feature")
     given = unread_table(table.drop(columns=[person]), y, schema, columns_of)
-    return replace(given, given=X), Persons.of(column_of_persons(X, person))
+    return replace(given, given=X), Persons.of(ids)
 
 
 def column_of_persons(table: Any, person: str) -> Any:
@@ -243,12 +236,13 @@ def column_of_persons(table: Any, person: str) -> Any:
     Raises:
         InvalidInputError: no such column, or one of floats, in which different integers may be equal.
     """
-    held = table.column_names if isinstance(table, pa.Table) else getattr(table, "columns", None)
-    held = list(table) if held is None else list(held)
-    names = {str(name): name for name in held}
+    names = {str(name): name for name in names_of(table) or ()}
     if person not in names:
-        raise InvalidInputError(f"person: no {missing_columns([person], list(names))}")
-    found = table.column(person) if isinstance(table, pa.Table) else table[names[person]]
+        missing = f"no {missing_columns([person], list(names))}"
+        raise InvalidInputError(
+            f"person: {missing if names else 'X has no named columns: give a data frame'}"
+        )
+    found = table[names[person]]
     kind = str(getattr(found, "type", getattr(found, "dtype", ""))).lower()
     if "float" in kind or "double" in kind:
         raise InvalidInputError(

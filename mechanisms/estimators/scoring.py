@@ -44,7 +44,7 @@ Found = TypeVar("Found")
 
 @dataclass(frozen=True)
 class Request:
-    """What is evaluated, one model or two that are compared, with the public facts of the evaluation."""
+    """The subject of an evaluation: one model, or two that are compared, with the public facts."""
 
     models: tuple[Any, ...]
     scorer: Any

@@ -28,9 +28,9 @@ from numpy.typing import NDArray
 
 from privopt.oracles.certificate import Status
 from privopt.oracles.errors import SolverFailedError, UnfinishedDrawError, UnsupportedProblemError
-from privopt.oracles.limits import Limits, Watch, started, unconstrained
+from privopt.oracles.limits import LatticeOracle, Limits, Watch, started
 from privopt.oracles.vetting import outside_code
-from privopt.problems.discrete.lattice import FloatArray, IntArray, IntegerLattice
+from privopt.problems.discrete.lattice import FloatArray, IntArray
 from privopt.problems.discrete.problem import DiscreteProblem, check_question
 from privopt.problems.errors import InvalidInputError
 
@@ -163,12 +163,11 @@ class Draw:
         )
 
 
-class GibbsOracle(ABC):
+class GibbsOracle(LatticeOracle):
     """Sampling oracle over a lattice. Subclasses are values: cheap to make, comparable by their fields."""
 
     name: ClassVar[str]
-    # True if it draws from a ``ConstrainedLattice`` itself, not from the box around it.
-    takes_constraints: ClassVar[bool] = False
+    takers_of_constraints: ClassVar[str] = "enumerate, branch, stream"
 
     @abstractmethod
     def refusals(self, problem: DiscreteProblem, law: Law = Law.GIBBS) -> list[str]:
@@ -181,17 +180,6 @@ class GibbsOracle(ABC):
     def all_refusals(self, problem: DiscreteProblem, law: Law = Law.GIBBS) -> list[str]:
         """List every reason, with that of an oracle that knows no constraints on points."""
         return [*self._boxes_alone(problem.lattice), *self.refusals(problem, law)]
-
-    def planned_refusals(self, lattice: IntegerLattice, rows: int) -> list[str]:
-        """List the reasons that are known before data; ``rows`` is a bound on the number of distinct rows."""
-        return []
-
-    def all_planned_refusals(self, lattice: IntegerLattice, rows: int) -> list[str]:
-        """List them with that of an oracle that knows no constraints on points."""
-        return [*self._boxes_alone(lattice), *self.planned_refusals(lattice, rows)]
-
-    def _boxes_alone(self, lattice: IntegerLattice) -> list[str]:
-        return unconstrained(self, lattice, "enumerate, branch, stream")
 
     def prepare(self, problem: DiscreteProblem, law: Law = Law.GIBBS) -> PreparedGibbs:
         """Check that the oracle supports the problem, then build its sampler.

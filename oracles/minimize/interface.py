@@ -6,7 +6,7 @@ does not depend on the noise; the prepared oracle then answers many perturbation
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -15,10 +15,10 @@ import numpy as np
 
 from privopt.oracles.certificate import Answer, Certificate, Status
 from privopt.oracles.errors import SolverFailedError, UnsupportedProblemError
-from privopt.oracles.limits import Limits, Watch, started, unconstrained
+from privopt.oracles.limits import LatticeOracle, Limits, Watch, started
 from privopt.oracles.task import Task
 from privopt.oracles.vetting import outside_code
-from privopt.problems.discrete.lattice import IntArray, IntegerLattice
+from privopt.problems.discrete.lattice import IntArray
 from privopt.problems.discrete.objective import Perturbation, from_fixed
 from privopt.problems.discrete.problem import DiscreteProblem, check_question
 from privopt.problems.errors import InvalidInputError
@@ -84,7 +84,7 @@ def trivial_bound(perturbation: Perturbation) -> int:
     return unary + (0 if perturbation.radial is None else int(perturbation.radial.min()))
 
 
-class DiscreteOracle(ABC):
+class DiscreteOracle(LatticeOracle):
     """An oracle that minimises over a lattice. Instances are cheap, and compare by their fields.
 
     To add one, implement ``refusals`` and ``build`` in one file and run
@@ -94,8 +94,7 @@ class DiscreteOracle(ABC):
     name: ClassVar[str]
     # False for a heuristic, which proves nothing. Mechanisms that release a minimiser refuse it.
     certifies: ClassVar[bool] = True
-    # True if it minimises over a ``ConstrainedLattice`` itself, not over the box around it.
-    takes_constraints: ClassVar[bool] = False
+    takers_of_constraints: ClassVar[str] = "enumerate, highs, cpsat, scip"
 
     @abstractmethod
     def refusals(self, problem: DiscreteProblem, task: Task) -> list[str]:
@@ -108,17 +107,6 @@ class DiscreteOracle(ABC):
     def all_refusals(self, problem: DiscreteProblem, task: Task) -> list[str]:
         """List every reason, with that of an oracle that knows no constraints on points."""
         return [*self._boxes_alone(problem.lattice), *self.refusals(problem, task)]
-
-    def planned_refusals(self, lattice: IntegerLattice, rows: int) -> list[str]:
-        """List the reasons that are known before data; ``rows`` is a bound on the number of distinct rows."""
-        return []
-
-    def all_planned_refusals(self, lattice: IntegerLattice, rows: int) -> list[str]:
-        """List them with that of an oracle that knows no constraints on points."""
-        return [*self._boxes_alone(lattice), *self.planned_refusals(lattice, rows)]
-
-    def _boxes_alone(self, lattice: IntegerLattice) -> list[str]:
-        return unconstrained(self, lattice, "enumerate, highs, cpsat, scip")
 
     def prepare(self, problem: DiscreteProblem, task: Task) -> PreparedOracle:
         """Validate, then build the solver.
