@@ -38,6 +38,10 @@ from privopt.problems.tables.sources import is_engine_table
 
 Model = TypeVar("Model", bound=BookedEstimator)
 
+IN_MEMORY = (
+    "person takes tables in memory, as engines and partitions do not keep the rows of a person in order. To "
+    "do: X.to_pandas() or X.compute(), or one record a person by a query"
+)
 ONCE = (
     "risk_share counts each person once: with it records_per_person must be 1, as intervals of risks take "
     "the records that they count to be independent"
@@ -219,10 +223,7 @@ def opened_table(X: Any, y: Any, person: object, schema: Schema | None) -> tuple
     if isinstance(X, Unread):
         X, y = X._read()
     if is_engine_table(X) or is_dask(X):
-        raise InvalidInputError(
-            "person takes tables in memory, as engines and partitions do not keep the rows of a person in "
-            "order. To do: X.to_pandas() or X.compute(), or one record a person by a query"
-        )
+        raise InvalidInputError(IN_MEMORY)
     table, ids = as_table(X), column_of_persons(X, person)
     if schema is not None and any(column.name == person for column in schema.columns):
         raise InvalidInputError(f"the schema declares {person!r}, the column of persons, which is no feature")
