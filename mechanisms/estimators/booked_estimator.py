@@ -35,7 +35,7 @@ class BookedEstimator:
     """
 
     person: str | None = None
-    records_per_person: int = 1
+    records_per_person: int | str = 1
 
     @property
     def ledger(self) -> Any:

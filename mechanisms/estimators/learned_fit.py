@@ -14,12 +14,18 @@ from privopt.mechanisms.errors import PlanMismatchError, PrivacyParameterError
 from privopt.mechanisms.estimators.booked_estimator import BookedEstimator, spend_of_fit
 from privopt.mechanisms.estimators.booking import Unread, booked, charged, unread_table
 from privopt.mechanisms.estimators.learn_schema import column_types, declared_types
-from privopt.mechanisms.estimators.persons import ONCE, of_record, places_of, without_intervals
+from privopt.mechanisms.estimators.persons import (
+    ONCE,
+    of_record,
+    places_of,
+    records_per_person,
+    without_intervals,
+)
 from privopt.mechanisms.estimators.public_facts import declared_schema, public_delta
 from privopt.mechanisms.privacy.accounting import gaussian_delta, gaussian_epsilon, gaussian_mu
 from privopt.mechanisms.privacy.groups import PersonBudget
 from privopt.mechanisms.privacy.noise import NoiseSource
-from privopt.mechanisms.privacy.parameters import check_count, check_delta, check_epsilon
+from privopt.mechanisms.privacy.parameters import check_delta, check_epsilon
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.mechanisms.schemas.learning import SchemaPlan
 from privopt.mechanisms.schemas.types import ColumnType
@@ -203,7 +209,12 @@ def fit_learned(
         raise InvalidInputError("schema must be None where one is learned; give known columns as declared=")
     source, persons = NoiseSource(known["insecure_seed"]), None
     if known.get("person") is not None:
-        k = check_count(known["records_per_person"], "records_per_person")
+        k = records_per_person(estimator)
+        if k is None:
+            raise InvalidInputError(
+                "records_per_person must be a number where a schema is learned in the same release. To do: "
+                "learn the schema first, by learn_schema(person=...), then fit with it"
+            )
         if k > 1 and known.get("risk_share"):
             raise InvalidInputError(ONCE)
         given = places_of(given, None, known["person"], options["declared"], k, source)

@@ -140,6 +140,8 @@ class PrivateHalfspaceClassifier(
             person: the guarantee is then for *replacing one person* with all of its records. Needs a table in
             memory with named columns, and declared public facts.
         records_per_person: k; the first k records of each person count, and all persons count the same.
+            "learn": for a small part of epsilon, about the least k that covers nine tenths of the persons
+            (``RecordsPlan``); it is ``records_per_person_``.
         limits: time limit, progress callback and cancellation of the solve.
         ledger: a ``Ledger``, its path or URL: the spend is booked before a record is read, and stays booked
             when records are refused; no overdrafts. It requires a declared schema and declared classes.
@@ -188,7 +190,7 @@ class PrivateHalfspaceClassifier(
         max_work: float = MOST_WORK,
         risk_share: float = 0.0,
         person: str | None = None,
-        records_per_person: int = 1,
+        records_per_person: int | str = 1,
         limits: Limits | None = None,
         ledger: Ledger | str | Path | None = None,
         insecure_seed: int | None = None,

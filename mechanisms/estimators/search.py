@@ -191,7 +191,7 @@ class PrivateSearchCV(BookedEstimator, MetaEstimatorMixin, BaseEstimator):  # ty
         ledger: Ledger | str | Path | None = None,
         insecure_seed: int | None = None,
         person: str | None = None,
-        records_per_person: int = 1,
+        records_per_person: int | str = 1,
     ) -> None:
         self.person = person
         self.records_per_person = records_per_person
@@ -261,7 +261,7 @@ class PrivateSearchCV(BookedEstimator, MetaEstimatorMixin, BaseEstimator):  # ty
         fit_persons(self, X, y)
         best = self.best_estimator_
         if isinstance(best, BookedEstimator):
-            without_intervals(best, self.records_per_person)
+            without_intervals(best, self.records_per_person_)
             self.best_estimator_.spend_ = self.spend_
         self.plan_ = replace(self.plan_, spend=self.spend_)
         return self
