@@ -48,9 +48,9 @@ _DOWN = 1 - 2.0**-40
 class LearnedFitPlan:
     """Plan of a schema and of a model that is fitted with it, as one release.
 
-    Privacy: ``spend``, neighbours by replacing one record, their number public. The schema is mu-GDP, mu its
-    ``level``, and of deltas of its categories, which are added. The model depends on the records and the
-    released schema; their composition is adaptive.
+    Privacy: ``spend``, neighbours by replacing one record, their number public. The schema is mu-GDP with mu
+    its ``level``, except for the deltas of its categories, which are added. The model depends on the records
+    and the released schema; their composition is adaptive.
 
     - A model that is mu'-GDP: sqrt(mu^2 + mu'^2)-GDP together (Dong, Roth and Su 2022, corollary 3.3).
     - Any other model that is (e, d)-differentially private: up to an event of probability d it is dominated
@@ -60,8 +60,8 @@ class LearnedFitPlan:
 
     Attributes:
         schema: plan of the schema.
-        spend: of schema and model together.
-        mu: what is left for a model under Gaussian differential privacy.
+        spend: the spend of schema and model together.
+        mu: the level that is left for a model under Gaussian differential privacy.
         model_epsilon, model_delta: budget of the model.
         gaussian: whether the model has to be mu-GDP; otherwise its epsilon and delta count.
     """
@@ -343,7 +343,7 @@ def _with_budget(estimator: Any, plan: LearnedFitPlan, schema: Schema) -> Any:
 
 
 def _stand_in(plan: SchemaPlan) -> Schema:
-    """Return a schema with as many cuts, and one category a column, of made-up values."""
+    """Return a placeholder schema of made-up values: the planned numbers of cuts, one category for text."""
     columns: list[Column] = []
     for column in plan.columns:
         if column.bounds is not None:
