@@ -193,7 +193,7 @@ def test_an_oracle_for_other_problems_is_refused_in_the_plan(mechanism: str, ora
 
 
 def test_permute_and_flip_is_planned_with_its_minimiser() -> None:
-    """Branch and bound takes 40 columns under constraints; HiGHS, which proves the smallest loss, does not."""
+    """Branch and bound takes 40 columns under constraints; HiGHS, which proves its smallest loss, not."""
     schema = schema_of(*(binned(f"a{k}", 2) for k in range(20)))
     lattice = ConstrainedLattice(
         IntegerLattice(-1, 1, dimension=schema.n_features),
