@@ -14,12 +14,18 @@ from privopt.mechanisms.errors import PlanMismatchError, PrivacyParameterError
 from privopt.mechanisms.estimators.booked_estimator import BookedEstimator, spend_of_fit
 from privopt.mechanisms.estimators.booking import Unread, booked, charged, unread_table
 from privopt.mechanisms.estimators.learn_schema import column_types, declared_types
-from privopt.mechanisms.estimators.persons import ONCE, of_record, places_of, without_intervals
+from privopt.mechanisms.estimators.persons import (
+    ONCE,
+    of_record,
+    places_of,
+    records_per_person,
+    without_intervals,
+)
 from privopt.mechanisms.estimators.public_facts import declared_schema, public_delta
 from privopt.mechanisms.privacy.accounting import gaussian_delta, gaussian_epsilon, gaussian_mu
 from privopt.mechanisms.privacy.groups import PersonBudget
 from privopt.mechanisms.privacy.noise import NoiseSource
-from privopt.mechanisms.privacy.parameters import check_count, check_delta, check_epsilon
+from privopt.mechanisms.privacy.parameters import check_delta, check_epsilon
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.mechanisms.schemas.learning import SchemaPlan
 from privopt.mechanisms.schemas.types import ColumnType
@@ -39,9 +45,9 @@ _DOWN = 1 - 2.0**-40
 class LearnedFitPlan:
     """Plan of a schema and of a model that is fitted with it, as one release.
 
-    Privacy: ``spend``, neighbours by replacing one record, their number public. The schema is mu-GDP, mu its
-    ``level``, and of deltas of its categories, which are added. The model depends on the records and the
-    released schema; their composition is adaptive.
+    Privacy: ``spend``, neighbours by replacing one record, their number public. The schema is mu-GDP with mu
+    its ``level``, except for the deltas of its categories, which are added. The model depends on the records
+    and the released schema; their composition is adaptive.
 
     - A model that is mu'-GDP: sqrt(mu^2 + mu'^2)-GDP together (Dong, Roth and Su 2022, corollary 3.3).
     - Any other model that is (e, d)-differentially private: up to an event of probability d it is dominated
@@ -51,8 +57,8 @@ class LearnedFitPlan:
 
     Attributes:
         schema: plan of the schema.
-        spend: of schema and model together.
-        mu: what is left for a model under Gaussian differential privacy.
+        spend: the spend of schema and model together.
+        mu: the level that is left for a model under Gaussian differential privacy.
         model_epsilon, model_delta: budget of the model.
         gaussian: whether the model has to be mu-GDP; otherwise its epsilon and delta count.
     """
@@ -203,7 +209,12 @@ def fit_learned(
         raise InvalidInputError("schema must be None where one is learned; give known columns as declared=")
     source, persons = NoiseSource(known["insecure_seed"]), None
     if known.get("person") is not None:
-        k = check_count(known["records_per_person"], "records_per_person")
+        k = records_per_person(estimator)
+        if k is None:
+            raise InvalidInputError(
+                "records_per_person must be a number where a schema is learned in the same release. To do: "
+                "learn the schema first, by learn_schema(person=...), then fit with it"
+            )
         if k > 1 and known.get("risk_share"):
             raise InvalidInputError(ONCE)
         given = places_of(given, None, known["person"], options["declared"], k, source)
@@ -311,7 +322,7 @@ def _with_budget(estimator: Any, plan: LearnedFitPlan, schema: Schema) -> Any:
 
 
 def _stand_in(plan: SchemaPlan) -> Schema:
-    """Return a schema with as many cuts, and one category a column, of made-up values."""
+    """Return a placeholder schema of made-up values: the planned numbers of cuts, one category for text."""
     columns: list[Column] = []
     for column in plan.columns:
         if column.bounds is not None:
