@@ -40,7 +40,8 @@ class RobustLeastSquares(LeastSquares):
         found = np.sum((a @ self.spread.matrix) * a, axis=1) / self.n_records
         error = self.spread.sigma * np.sum(a**2, axis=1) / self.n_records
         total = np.maximum(noise + np.maximum(found, 0.0), 1e-300)
-        return np.maximum(found + np.minimum((1 + z * z) / 4 * error**2 / total, error), 0.0)
+        enlarged = found + np.minimum((1 + z * z) / 4 * error**2 / total, error)
+        return np.asarray(np.maximum(enlarged, 0.0))
 
     def only(self, kept: NDArray[np.int64], spanned: Floats) -> Self:
         matrix = self.spread.matrix[np.ix_(kept, kept)]
