@@ -57,7 +57,7 @@ def card(
         ),
     ] = None,
     gap: Annotated[
-        float, typer.Option(help="With --several: largest distance to the model beyond the nearest card's.")
+        float, typer.Option(help="With --several: largest distance to the model beyond the released card's.")
     ] = 0.1,
 ) -> None:
     """Print a saved scorecard, tree or rule list with its risks, as a page, Markdown, JSON or SQL; costs

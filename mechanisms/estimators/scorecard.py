@@ -430,7 +430,7 @@ class PrivateHalfspaceClassifier(
 
         Args:
             n_cards: the largest number of cards, >= 2.
-            gap: the largest distance to the model beyond that of the nearest card, as a share of that of a
+            gap: the largest distance to the model beyond that of the released card, as a share of that of a
                 card without points; in (0, 1].
             card_solver: as the argument of the estimator.
 
@@ -452,7 +452,6 @@ class PrivateHalfspaceClassifier(
         return CardChoice(
             tuple(self._card(near.points) for near in found),
             tuple(near.distance for near in found),
-            tuple(self.schema_.titles.get(near.without, "") for near in found),
         )
 
     def _card(self, points: NDArray[np.int64]) -> Card:
