@@ -33,7 +33,8 @@ _GAMMA_SQUARED, _ALPHAS_SQUARED, _LEAST_BETA_SQUARED = 0.25, (0.1, 0.2, 0.3, 0.4
 _MEAN_LABEL, _MEAN_FEATURE = 0.12, 0.03
 # In this order: the share of mu^2 for the means of numbers; the noise, as a share of a number's range, below
 # which less noise is useless; the noise above which means are not released; and the unit as a multiple of the
-# mean's distance from the nearer end of the range.
+# mean's distance from the nearer end of the range. These values were best on synthetic tables of 500 to
+# 20,000 records and 4 to 35 columns, in which some numbers fill their range and others lie near one end.
 _SHARE, _ENOUGH, _TOO_MUCH, _UNIT = 0.1, 0.01, 0.12, 2.0
 # Least share of a class whose labels have the variance that their mean says.
 _LEAST_SHARE = 0.05
@@ -152,7 +153,7 @@ class ColumnStatistics(SufficientStatistics):
             return plain
         assert plan.spend.level is not None
         level = plan.spend.level * (1 - 1e-12)
-        first = _unit_noise(facts, columns, level) if units else None
+        first = unit_noise(len(columns.lines), facts.n_records, level) if units else None
         own = level if first is None else math.sqrt((level - first.level(1)) * (level + first.level(1)))
         weights, d = MomentWeights.of(columns), len(columns.features)
         sensitivity = _sensitivity(weights, facts)
@@ -191,7 +192,8 @@ class ColumnStatistics(SufficientStatistics):
     ) -> tuple[NoisyColumns, tuple[ColumnUnit, ...]]:
         """Release units of numbers, if that is planned, and the moments."""
         columns, weights = self._shape
-        n, d, sigma, units = self.facts.n_records, len(columns.features), self.vector_noise.sigma, ()
+        n, d, sigma = self.facts.n_records, len(columns.features), self.vector_noise.sigma
+        units: tuple[ColumnUnit, ...] = ()
         StepClock(run.watch, 1).tick()
         if self.unit_noise is not None:
             shares = risk.total(partial(_share_sums, columns=columns)) / n
@@ -200,8 +202,10 @@ class ColumnStatistics(SufficientStatistics):
         upper = np.triu_indices(d)
         factors = np.where(upper[0] == upper[1], 1.0, math.sqrt(2)) * weights.gamma / weights.reach
         square = sums[2 * d + 1 :].reshape(d, d)[upper]
-        exact = [sums[:d], weights.alpha * sums[d : 2 * d], [weights.beta * sums[2 * d]], factors * square]
-        noisy = self.vector_noise.add(np.concatenate(exact), source)
+        first = np.concatenate(
+            [sums[:d], weights.alpha * sums[d : 2 * d], weights.beta * sums[2 * d : 2 * d + 1]]
+        )
+        noisy = self.vector_noise.add(np.concatenate([first, factors * square]), source)
         squares = np.zeros((d, d))
         squares[upper] = noisy[2 * d + 1 :] / factors
         squares = squares + squares.T - np.diag(np.diag(squares))
@@ -254,14 +258,24 @@ class ColumnUnit(NamedTuple):
         return weight * shift
 
 
-def _unit_noise(facts: RiskFacts, columns: Columns, mu: float) -> VectorNoise | None:
-    """Calibrate the noise of the means of numbers; None: there are none, or noise would hide them."""
-    q, n = len(columns.lines), facts.n_records
-    if not q:
+def unit_noise(numbers: int, n: int, mu: float) -> VectorNoise | None:
+    """Calibrate the noise of means of numbers to a share of mu; None: there are none, or it would hide them.
+
+    Means are of shares of ranges, in [0, 1]: their l2 sensitivity is sqrt(numbers) / n, and rounding.
+    """
+    if not numbers:
         return None
-    sensitivity = math.sqrt(q) * (1 / n + 2 * (n + 8) * 2.0**-52) * (1 + 1e-12)
-    noise = noise_at_level(min(mu * math.sqrt(_SHARE), sensitivity / _ENOUGH), 1, sensitivity, q, n)
+    sensitivity = math.sqrt(numbers) * (1 / n + 2 * (n + 8) * 2.0**-52) * (1 + 1e-12)
+    noise = noise_at_level(min(mu * math.sqrt(_SHARE), sensitivity / _ENOUGH), 1, sensitivity, numbers, n)
     return noise if noise.sigma <= _TOO_MUCH else None
+
+
+def unit_size(share: float, sigma: float) -> float:
+    """Return the unit of a number by its noisy mean plus one standard deviation, both as shares of its range.
+
+    Too small a unit clips information.
+    """
+    return min(1.0, _UNIT * (max(min(share, 1 - share), 0.0) + sigma))
 
 
 def _sensitivity(weights: MomentWeights, facts: RiskFacts) -> float:
@@ -299,11 +313,11 @@ def _column_sums(risk: EmpiricalRisk, columns: Columns, units: tuple[ColumnUnit,
 
 
 def _units(shares: Vector, columns: Columns, sigma: float) -> tuple[ColumnUnit, ...]:
-    """Derive units from noisy means plus one standard deviation: too small a unit clips information."""
+    """Return the units of all numbers by their noisy means, with noise of ``sigma``, as shares of ranges."""
     found = []
     for share, (feature, low, high) in zip(shares.tolist(), columns.lines, strict=True):
-        near, half = max(min(share, 1 - share), 0.0) + sigma, (high - low) / 2
+        half = (high - low) / 2
         gap = (-columns.middle[feature], feature + 1) if feature + 1 in columns.gaps else None
         end = -half if share <= 0.5 else half
-        found.append(ColumnUnit(feature, half, end, min(1.0, _UNIT * near), gap))
+        found.append(ColumnUnit(feature, half, end, unit_size(share, sigma), gap))
     return tuple(found)
