@@ -277,7 +277,7 @@ def card_column(column: Column, points: list[int]) -> CardColumn:
 
 
 def level_words(column: Column) -> tuple[str, ...]:
-    """Return the levels of a column in words: bins without their outer edges, where values beyond join them."""
+    """Return the levels of a column in words: bins without outer edges, where values beyond join them."""
     kind, _ = plain_column(column)
     if not isinstance(kind, Binned):
         return column.levels
