@@ -285,7 +285,7 @@ def test_several_budgets_are_named_before_anything_is_spent(tmp_path: Path) -> N
     with pytest.raises(LedgerError, match="one budget is made at a time"):
         Ledger.create(f"{place}#a,b", 1.0)
     Ledger.create(f"{tmp_path}/named.db#adult", 1.0)
-    with pytest.raises(LedgerError, match=r"holds budgets by name \(adult\): name the new one behind a #"):
+    with pytest.raises(LedgerError, match=r"holds budgets by name \(adult\): name the new one after a #"):
         Ledger.create(tmp_path / "named.db", 1.0)
     assert list(Ledger(tmp_path / "named.db").budgets()) == ["adult"]
     for names in ("", "a,", "a b", "/a", "a//b", "a/", "ü", "a'b", "x" * 201):
