@@ -169,7 +169,7 @@ def _budget_of(content: Any) -> Budget:
     """Return the budget that a row creates; KeyError, TypeError or ValueError if it creates none."""
     units = [unit for unit, relation in NEIGHBOURS.items() if relation == content["neighbours"]]
     if not units:
-        raise ValueError("it makes a budget for other neighbours")
+        raise ValueError("it creates a budget for other neighbours")
     return Budget(content["epsilon"], content["delta"], content["rule"], units[0])
 
 
