@@ -40,6 +40,10 @@ from privopt.problems.tables.sources import is_engine_table
 
 Model = TypeVar("Model", bound=BookedEstimator)
 
+IN_MEMORY = (
+    "person takes tables in memory, as engines and partitions do not keep the rows of a person in order. To "
+    "do: X.to_pandas() or X.compute(), or one record a person by a query"
+)
 # Notions of privacy in the order in which budgets of records are tried. The last: a mechanism whose notion
 # depends on its budget.
 _NOTIONS = (("gdp",), ("zcdp",), ("pure", "approximate"), ("gdp", "zcdp"))
@@ -318,10 +322,7 @@ def opened_table(X: Any, y: Any, person: object, schema: Schema | None) -> tuple
     if isinstance(X, Unread):
         X, y = X._read()
     if is_engine_table(X) or is_dask(X):
-        raise InvalidInputError(
-            "person takes tables in memory, as engines and partitions do not keep the rows of a person in "
-            "order. To do: X.to_pandas() or X.compute(), or one record a person by a query"
-        )
+        raise InvalidInputError(IN_MEMORY)
     table, ids = as_table(X), column_of_persons(X, person)
     if schema is not None and any(column.name == person for column in schema.columns):
         raise InvalidInputError(f"the schema declares {person!r}, the column of persons, which is no feature")
