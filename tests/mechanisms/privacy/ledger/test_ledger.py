@@ -276,7 +276,7 @@ def test_several_budgets_are_named_before_anything_is_spent(tmp_path: Path) -> N
         lambda book: book.affords(TENTH),
         lambda book: book.total(),
     ):
-        with pytest.raises(LedgerError, match=r"holds several budgets \(main, other\): name the one you mean"):
+        with pytest.raises(LedgerError, match=r"holds several budgets \(main, other\): name the one"):
             use(Ledger(place))
     with pytest.raises(LedgerError, match="has no budget 'adult'; there are main, other"):
         Ledger(f"{place}#adult")
