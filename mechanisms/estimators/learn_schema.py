@@ -22,8 +22,14 @@ from privopt.mechanisms.schemas.learning import LearnedSchema, SchemaPlan
 from privopt.mechanisms.schemas.types import ColumnType
 from privopt.problems.arrays import check_unmasked
 from privopt.problems.errors import InvalidInputError, SchemaError
-from privopt.problems.tables.frames import as_pandas, check_distinct, columns_of, missing_columns
-from privopt.problems.tables.persons import Persons
+from privopt.problems.tables.frames import (
+    as_pandas,
+    cells_of,
+    check_distinct,
+    missing_columns,
+    unread_columns,
+)
+from privopt.problems.tables.persons import Persons, check_undeclared
 from privopt.problems.tables.schema import Schema
 
 if TYPE_CHECKING:
@@ -103,8 +109,8 @@ def rows_of_persons(table: Any, person: str, known: Schema | None) -> NDArray[np
     Raises:
         SchemaError: the declared schema has that column.
     """
-    if known is not None and person in [column.name for column in known.columns]:
-        raise SchemaError(f"the schema declares {person!r}, the column of persons, which is no feature")
+    if known is not None:
+        check_undeclared(person, known.columns)
     return Persons.of(column_of_persons(table, person)).places(1)
 
 
@@ -118,7 +124,8 @@ def released_schema(
     """Book a plan, then run it on a table of as many records; with ``rows`` on those, one of each person."""
     if rows is not None:
         plan = for_persons(plan)
-    unread = Unread(plan.n_records, partial(_cells, table, rows), given=table)
+    names = [column.name for column in plan.columns]
+    unread = Unread(plan.n_records, partial(cells_by_name, table, names, rows), given=table)
     with booked(ledger, plan.spend_with(source), unread) as cells:
         return plan.release(cells, source)
 
@@ -147,8 +154,10 @@ def for_persons(plan: SchemaPlan) -> SchemaPlan:
     return replace(plan, spend=budget.of_person(plan.spend))
 
 
-def _cells(table: Any, rows: NDArray[np.int64] | None = None) -> dict[str, Any]:
-    found = {str(name): values for name, values in columns_of(table)}
+def cells_by_name(table: Any, wanted: Sequence[str], rows: NDArray[np.int64] | None = None) -> dict[str, Any]:
+    """Return the cells of the columns that are wanted; others are not read."""
+    named = {str(name): values for name, values in unread_columns(table)}
+    found = {name: cells_of(named[name]) for name in wanted}
     return found if rows is None else {name: values.take(rows) for name, values in found.items()}
 
 

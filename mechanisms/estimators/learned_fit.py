@@ -13,7 +13,7 @@ from sklearn.base import clone
 from privopt.mechanisms.errors import PlanMismatchError, PrivacyParameterError
 from privopt.mechanisms.estimators.booked_estimator import BookedEstimator, spend_of_fit
 from privopt.mechanisms.estimators.booking import Unread, booked, charged, unread_table
-from privopt.mechanisms.estimators.learn_schema import column_types, declared_types
+from privopt.mechanisms.estimators.learn_schema import cells_by_name, column_types, declared_types
 from privopt.mechanisms.estimators.persons import ONCE, of_record, places_of, without_intervals
 from privopt.mechanisms.estimators.public_facts import declared_schema, public_delta
 from privopt.mechanisms.privacy.accounting import gaussian_delta, gaussian_epsilon, gaussian_mu
@@ -26,7 +26,6 @@ from privopt.mechanisms.schemas.types import ColumnType
 from privopt.problems.arguments import told
 from privopt.problems.errors import InvalidInputError
 from privopt.problems.tables.columns import Binned, Categorical, Column, Numeric
-from privopt.problems.tables.frames import as_pandas, columns_of
 from privopt.problems.tables.missing import MissingLevel
 from privopt.problems.tables.schema import Schema, numeric_between
 
@@ -182,12 +181,11 @@ def fit_with_learned_schema(
         InvalidInputError, SchemaError: facts that are missing or cannot be used.
         BudgetExceededError: the ledger refused the spend; no record was read.
     """
-    frame = as_pandas(X)
     known = None if declared is None else declared_schema(declared)
     persons = filter(None, [_params(estimator).get("person")])
     kinds = column_types(declared_types(X), types or {}, known, [*leave_out, *persons])
     options: dict[str, Any] = {"cuts": cuts, "declared": known, "na_values": na_values}
-    return fit_learned(estimator, unread_table(frame, y, None), kinds, share, options)
+    return fit_learned(estimator, unread_table(X, y, None), kinds, share, options)
 
 
 def fit_learned(
@@ -241,7 +239,7 @@ def _fitted(
     if persons is not None:
         spend = persons.of_person(spend)
     with booked(ledger, spend, given) as (frame, y):
-        cells = {str(name): values for name, values in columns_of(frame)}
+        cells = cells_by_name(frame, [column.name for column in plan.schema.columns])
         learned = plan.schema.release(cells, source)
         model: Any = _with_budget(estimator, plan, learned.schema)
         with charged(_charge(plan)):

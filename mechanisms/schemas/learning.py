@@ -378,7 +378,8 @@ def _distinct(learned: Mapping[str, Column | None], declared: Sequence[Column]) 
 def _texts(cells: Any, markers: Markers) -> Iterable[str]:
     """Yield the cells that are text and no missing-value marker."""
     held = cells.to_pylist() if isinstance(cells, pa.Array) else cells.tolist()
-    return (cell for cell in held if isinstance(cell, str) and cell not in markers.texts)
+    texts = (str.__str__(cell) for cell in held if isinstance(cell, str))
+    return (text for text in texts if text not in markers.texts)
 
 
 def _is_writable(text: str) -> bool:

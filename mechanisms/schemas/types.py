@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple, Self
@@ -16,7 +17,7 @@ from privopt.mechanisms.privacy.accounting import pure_to_gdp
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.schemas.cuts import ARITHMETIC_SHARE, ENOUGH, strength_of
 from privopt.oracles.draw.interface import race
-from privopt.problems.tables.cells import Markers, read_numbers
+from privopt.problems.tables.cells import Markers, distinct_texts, read_numbers
 from privopt.problems.tables.days import day_parser, read_days
 
 
@@ -122,7 +123,7 @@ def votes_of(held: Any, markers: Markers) -> NDArray[np.int64]:
     return np.array([numbers, _ONE * whole, _ONE * rest, *(_ONE * dates)], dtype=np.int64)
 
 
-def _apart(held: Any, rows: NDArray[np.bool_]) -> tuple[Counter[str], NDArray[Any]]:
+def _apart(held: Any, rows: NDArray[np.bool_]) -> tuple[Mapping[str, int], NDArray[Any]]:
     """Return the counts of the texts among these cells, and the other cells."""
     if isinstance(held, pa.Array):
         return Counter(held.filter(pa.array(rows)).to_pylist()), np.array([], dtype=object)
@@ -130,4 +131,5 @@ def _apart(held: Any, rows: NDArray[np.bool_]) -> tuple[Counter[str], NDArray[An
     if cells.dtype.kind == "U":
         cells = cells.astype(object)
     is_text = np.fromiter((isinstance(cell, str) for cell in cells), dtype=bool, count=len(cells))
-    return Counter(cells[is_text].tolist()), cells[~is_text]
+    codes, texts = distinct_texts(cells[is_text])
+    return dict(zip(texts, np.bincount(codes, minlength=len(texts)).tolist(), strict=True)), cells[~is_text]
