@@ -68,6 +68,10 @@ class Labelled:
             return self.schema
         return Schema.infer(read_unbooked(ledger, self._records, ["--schema"])[0])
 
+    def keep(self, counted: CountedRecords) -> None:
+        """Keep the counts of an engine, by a schema that was learned, as the records."""
+        self._read = (counted, None)
+
     def _kept(self, counted: bool, pair: tuple[Any, Any]) -> tuple[Any, Any]:
         found = counted_here(*pair, self.schema, self.classes) if counted else None
         self._read = pair if found is None else (found, None)

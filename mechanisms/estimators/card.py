@@ -86,7 +86,7 @@ class Card:
         n_records: the number of training records, or None if unknown.
         target: the name of the label column, or "" if unknown.
         constraints: the public constraints on points that the released card satisfies, as text.
-        moved: whether points were shifted since, so that constraints are about other points.
+        moved: whether points were shifted after the release; ``constraints`` are about the released points.
     """
 
     columns: tuple[CardColumn, ...]

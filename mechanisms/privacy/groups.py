@@ -18,6 +18,9 @@ from privopt.mechanisms.errors import PlanMismatchError
 from privopt.mechanisms.privacy.parameters import check_count, check_delta, check_epsilon
 from privopt.mechanisms.privacy.spend import NEIGHBOURS, PrivacySpend
 
+# In place of a number of records per person: it is learned.
+LEARN = "learn"
+
 # Rounding on the private side: of budgets of records, as conversions invert each other to 1e-10 of mu or rho
 # only, and of the spends that follow from them.
 _DOWN, _UP = 1 - 2.0**-26, 1 + 2.0**-50

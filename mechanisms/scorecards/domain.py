@@ -29,7 +29,7 @@ _SEARCHED = 2_000_000
 def all_constraints(
     schema: Schema, constraints: tuple[Constraint, ...], max_columns: int | None
 ) -> tuple[Constraint, ...]:
-    """Return constraints, the rules of a schema's columns and a number of columns, all as constraints."""
+    """Return all constraints together: those given, those of the columns, and the limit on columns."""
     rules = rules_of(schema.columns, schema.rules)
     return constraints + rules + (() if max_columns is None else (UsedColumns((), 0, max_columns),))
 

@@ -222,10 +222,10 @@ predict no.json t.csv | No such file
 predict card.json no.csv | no such file
 predict t.csv t.csv | not a privopt-scorecard
 predict list.model t.csv | not a privopt-scorecard
-predict weight.json t.csv | 'weights' cannot be, beside the rest
+predict weight.json t.csv | 'weights' contradicts the rest
 predict large.json t.csv | OverflowError
-predict points.json t.csv | 'scorecard' cannot be, beside the rest
-predict linear-key.json t.csv | 'more' cannot be, beside the rest
+predict points.json t.csv | 'scorecard' contradicts the rest
+predict linear-key.json t.csv | 'more' contradicts the rest
 predict linear-nan.json t.csv | not a privopt-linear
 predict card.json noheader.csv | is the first line of the file its header?
 predict card.json unknown.csv | holds a category that is not declared
