@@ -144,7 +144,7 @@ def read_labelled(
     if person is not None and person not in map(str, frame.columns):
         raise InvalidInputError(f"--person: no {missing_columns([person], list(map(str, frame.columns)))}")
     if table is not None:
-        raise InvalidInputError("--table names a table of a database, whose URL is --data")
+        raise InvalidInputError("--table names a table of a database: give the URL of the database as --data")
     return labelled(frame, target, schema, classes)
 
 
@@ -175,7 +175,9 @@ def read_parts(data: str, schema: Schema | None, table: str | None = None) -> It
     """
     if not is_engine_address(data):
         if table is not None:
-            raise InvalidInputError("--table names a table of a database, whose URL is its place")
+            raise InvalidInputError(
+                "--table names a table of a database: give the URL of the database in place of a file"
+            )
         yield read_table(Path(data), _as_written(data, schema))
         return
     if schema is None:

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from privopt.problems.arguments import as_path, told
 from privopt.problems.convex.coded import CodedRows
 from privopt.problems.discrete.lattice import IntArray
+from privopt.problems.discrete.layout import Layout
 from privopt.problems.errors import InvalidInputError, PrivacyLeakWarning, SchemaError, did_you_mean
 from privopt.problems.notebooks import html_table
 from privopt.problems.programs.constraints import Constraint, check_constraints
@@ -227,6 +228,18 @@ class Schema:
         """The 0/1 features: categories, bins, missing levels, and the intercept."""
         numbers = self.numbers
         return tuple(j for j in range(self.n_features) if j not in numbers)
+
+    @property
+    def layout(self) -> Layout:
+        """The indicators among the integer features: a block for each column, and one for the intercept."""
+        numbers = {j for j, number in self.numbers.items() if set(number.ends) != {0, 1} or number.top > 1}
+        blocks, patterns = [], 1
+        for column, (start, stop) in zip(self.columns, self.spans, strict=True):
+            if block := tuple(j for j in range(start, stop) if j not in numbers):
+                blocks.append(block)
+                patterns *= min(column.n_codes, 1 + len(block))
+        constant = [(self.n_features - 1,)] if self.intercept else []
+        return Layout((*blocks, *constant), self.denominator, patterns)
 
     @property
     def n_features(self) -> int:
