@@ -1,33 +1,36 @@
 """Expected accuracy of private trees by the cuts of numbers and the prior weights of columns, exactly.
 
-    python -m privopt.experiments.questions --output FOLDER [--seeds 1]
+    python -m privopt.experiments.questions [--seeds 1] [--output FOLDER]
 
 Populations are synthetic (``privopt.experiments.workbench.tree_tasks``). On each the expected loss of a drawn
 tree is computed from the partition function, without draws, as if the training records were the population:
 so the results have neither noise of sampling nor noise of draws, and no real table is looked at.
-``--output`` leaves ``tree-questions.csv`` and ``tree-questions.md``.
+What is finished is kept in ``tree-questions.csv``; the page is ``tree-questions.md``.
 """
 
 from __future__ import annotations
 
-import argparse
+import itertools
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Annotated, NamedTuple
 
 import numpy as np
 import pandas as pd
+import typer
 from numpy.typing import NDArray
+from rich.console import Console
 
-from privopt.experiments.workbench.pages import markdown_table
-from privopt.experiments.workbench.tree_tasks import SIGNALS, Population, populations
+from privopt.experiments.workbench.pages import filled, markdown_table
+from privopt.experiments.workbench.study import Study
+from privopt.experiments.workbench.tree_tasks import FAMILIES, SIGNALS, Population, population
 from privopt.oracles.draw.branching import GibbsBranching
 from privopt.oracles.limits import Limits, started
 from privopt.problems.discrete.cost_matrix import CostMatrix
 from privopt.problems.discrete.predicates import PredicateTable
 from privopt.problems.discrete.tree import DecisionTree
-from privopt.problems.files import write_atomically
 from privopt.problems.tables.columns import Binned, Column, Numeric
 from privopt.problems.tables.predicates import Predicates
 from privopt.problems.tables.schema import Schema
@@ -81,7 +84,31 @@ def _binned(column: Column, name: str) -> Column:
     return Binned(column.name, [column.low, *inner, column.high])
 
 
-def expected(population: Population, seed: int) -> Iterator[dict[str, Any]]:
+@dataclass(frozen=True)
+class Line:
+    """The expected accuracy of a tree on one population, by cuts, weights, costs and strength."""
+
+    family: str
+    signal: str
+    seed: int
+    predicates: int
+    cuts: str
+    weights: str
+    costs: str
+    strength: int
+    accuracy: float
+
+
+class Cell(NamedTuple):
+    family: str
+    signal: str
+    seed: int
+
+    def __str__(self) -> str:
+        return f"{self.family}, {self.signal}, seed {self.seed}"
+
+
+def expected(population: Population, seed: int) -> Iterator[Line]:
     """Yield the expected accuracy of a tree, by cuts, weights, costs and strength."""
     for cuts, weights in RULES:
         predicates = Predicates.of(with_cuts(population.schema, cuts))
@@ -89,17 +116,22 @@ def expected(population: Population, seed: int) -> Iterator[dict[str, Any]]:
         table = PredicateTable(bits, len(population.labels), _parts(predicates, weights))
         for costs, losses in _losses(table, population.labels).items():
             for strength, loss in zip(STRENGTHS, losses, strict=True):
-                yield {
-                    "family": population.family,
-                    "signal": population.signal,
-                    "seed": seed,
-                    "predicates": len(predicates),
-                    "cuts": cuts,
-                    "weights": weights,
-                    "costs": costs,
-                    "strength": strength,
-                    "accuracy": 1 - loss,
-                }
+                yield Line(
+                    population.family,
+                    population.signal,
+                    seed,
+                    len(predicates),
+                    cuts,
+                    weights,
+                    costs,
+                    strength,
+                    1 - loss,
+                )
+
+
+def measured(cell: Cell) -> list[Line]:
+    """Compute all rules on one population."""
+    return list(expected(population(*cell), cell.seed))
 
 
 def _parts(predicates: Predicates, weights: str) -> NDArray[np.int64]:
@@ -143,54 +175,40 @@ def by_family(found: pd.DataFrame) -> str:
 
 
 def page(found: pd.DataFrame) -> str:
-    """Write the tables in Markdown."""
+    """Write the page of the documentation."""
     made = found.groupby(["family", "signal", "seed"]).size().groupby("signal").size()
-    count, kinds = (
-        made.sum(),
-        ", ".join(f"{made[name]} with labels of {name}" for name in SIGNALS if name in made),
-    )
-    return "\n".join(
-        [
-            "# Questions of trees: cuts of numbers and weights of columns",
-            "",
-            f"Made by `python -m privopt.experiments.questions` on {count} synthetic populations ({kinds}); "
-            "no real table was looked at. Accuracy is *expected*, computed from the partition function of "
-            f"trees of up to {_LEVELS} levels: nothing is drawn. Columns are costs (balanced or equal) and "
-            "the number of records times epsilon. Cuts: so many evenly spread ones, and small ones, down to "
-            '1/64 (of "4 small": 1/128) of the range, for numbers from 0. Weights: of a column with so many '
-            f"questions. The package has {_CUTS_HERE}; {_WEIGHTS_HERE}.",
-            "",
-            f"## Cuts, where a column weighs {_WEIGHTS_HERE} questions",
-            "",
-            by_rule(found, "cuts"),
-            "",
-            f"## Weight of a column, with cuts {_CUTS_HERE}",
-            "",
-            by_rule(found, "weights"),
-            "",
-            "## By distribution of the columns, mean over costs and budgets",
-            "",
-            by_family(found),
-            "",
-        ]
-    )
+    values = {
+        "populations": f"{made.sum()}",
+        "labels": ", ".join(f"{made[name]} with labels of {name}" for name in SIGNALS if name in made),
+        "levels": f"{_LEVELS}",
+        "here": f"{_CUTS_HERE}; {_WEIGHTS_HERE}",
+        "cuts": by_rule(found, "cuts"),
+        "weights": by_rule(found, "weights"),
+        "families": by_family(found),
+    }
+    return filled("tree-questions", values)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--output", type=Path, required=True, help="folder for the page and its results")
-    parser.add_argument("--seeds", type=int, default=1, help="populations of each kind")
-    options = parser.parse_args()
-    options.output.mkdir(parents=True, exist_ok=True)
-    rows = [
-        row for k, made in enumerate(populations(options.seeds)) for row in expected(made, k % options.seeds)
-    ]
-    found = pd.DataFrame(rows)
-    write_atomically(options.output / "tree-questions.csv", found.to_csv(index=False, float_format="%.5g"))
-    write_atomically(options.output / "tree-questions.md", page(found))
+STUDY = Study[Cell](
+    "tree-questions",
+    Line,
+    ("family", "signal", "seed", "cuts", "weights", "costs", "strength"),
+    compute=measured,
+    is_finished=lambda kept, cell: bool(kept.matching(**cell._asdict())),
+    page=page,
+)
+
+
+def main(
+    seeds: Annotated[int, typer.Option(min=1, help="Populations of each kind.")] = 1,
+    output: Annotated[Path, typer.Option(help="Output folder for page and results.")] = Path(
+        "tree-questions"
+    ),
+) -> None:
+    """Compute the missing populations, and write the page."""
+    cells = [Cell(*kind, seed) for kind in itertools.product(FAMILIES, SIGNALS) for seed in range(seeds)]
+    STUDY.run(output, cells, Console(stderr=True, soft_wrap=True, emoji=False))
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(main)

@@ -1,30 +1,34 @@
 """Learned schemas: ranks of private cuts on shapes of columns, and cards with learned against declared cuts.
 
-    python -m privopt.experiments.schemas --output FOLDER [--opendp PYTHON] [--runs 30] [--splits 3]
+    python -m privopt.experiments.schemas [--opendp PYTHON] [--runs 30] [--splits 3] [--output FOLDER]
 
-``--opendp`` is the Python of an environment with OpenDP, whose medians are measured too. ``--output`` leaves
-``schema-ranks.csv``, ``schema-cards.csv`` and ``learned-schemas.md``. All columns and tables are public.
+``--opendp`` is the Python of an environment with OpenDP, whose medians are measured too. What is finished is
+kept in ``schema-ranks.csv`` and ``schema-cards.csv``; the page is ``learned-schemas.md``. All columns and
+tables are public.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import subprocess
 import tempfile
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+import typer
 from numpy.typing import NDArray
+from rich.console import Console
 from sklearn.base import clone
 from sklearn.metrics import roc_auc_score
 
 from privopt.experiments.workbench.pages import filled, markdown_table
+from privopt.experiments.workbench.study import Study
 from privopt.mechanisms import PrivateHalfspaceClassifier, fit_with_learned_schema
 from privopt.mechanisms.estimators.learned_fit import LearnedFitPlan
 from privopt.mechanisms.privacy.noise import NoiseSource
@@ -84,57 +88,68 @@ def tree_excess(values: Floats, first: float, cuts: tuple[float, ...]) -> list[f
     return [excess(values, first), *(excess(side, cut) for cut, side in sides.items())]
 
 
-def ranks(runs: int, python: Path | None) -> pd.DataFrame:
-    """Measure cuts on every shape; and OpenDP's medians, if its Python is given."""
-    columns = {name: np.sort(values) for name, values in shapes().items()}
-    plan, lines = CutPlan(_EPSILON / 2, 2, _RECORDS), []
+@dataclass(frozen=True)
+class Rank:
+    """Median excess ranks of cuts of one column; by OpenDP of its median (NaN without it)."""
+
+    column: str
+    median: float
+    three: float
+    opendp: float
+
+
+def ranks(column: str, runs: int, python: Path | None) -> list[Rank]:
+    """Measure cuts of one shape of column; and OpenDP's median, if its Python is given."""
+    values = np.sort(shapes()[column])
+    plan, found = CutPlan(_EPSILON / 2, 2, _RECORDS), []
     root = replace(plan, depth=1)
-    peers = {} if python is None else _opendp(columns, runs, python)
-    for name, values in columns.items():
-        found = []
-        for seed in range(runs):
-            first, cuts = (p.release(values, NoiseSource(seed)) for p in (root, plan))  # the same first cut
-            found.append(tree_excess(values, first[0], cuts))
-        median = np.median([excesses[0] for excesses in found])
-        three = np.median([missed for excesses in found for missed in excesses])
-        peer = np.median([excess(values, cut) for cut in peers[name]]) if peers else math.nan
-        lines.append({"column": name, "median": median, "three": three, "opendp": peer})
-    return pd.DataFrame(lines)
+    for seed in range(runs):
+        first, cuts = (p.release(values, NoiseSource(seed)) for p in (root, plan))  # the same first cut
+        found.append(tree_excess(values, first[0], cuts))
+    median = float(np.median([excesses[0] for excesses in found]))
+    three = float(np.median([missed for excesses in found for missed in excesses]))
+    peers = [math.nan] if python is None else [excess(values, cut) for cut in _opendp(values, runs, python)]
+    return [Rank(column, median, three, float(np.median(peers)))]
 
 
-def _opendp(columns: dict[str, Floats], runs: int, python: Path) -> dict[str, list[float]]:
+def _opendp(values: Floats, runs: int, python: Path) -> list[float]:
     """Return medians by OpenDP from 1,001 candidates, even over the range of the column, doubled."""
-    asked = []
-    for values in columns.values():
-        low, high = float(values[0]), float(values[-1])
-        width = high - low
-        grid = np.linspace(low - width / 2, high + width / 2, 1001)
-        asked.append({"values": values.tolist(), "candidates": grid.tolist()})
+    low, high = float(values[0]), float(values[-1])
+    width = high - low
+    grid = np.linspace(low - width / 2, high + width / 2, 1001)
+    asked = {"values": values.tolist(), "candidates": grid.tolist(), "epsilon": _EPSILON, "runs": runs}
     with tempfile.TemporaryDirectory() as folder:
         task = Path(folder) / "task.json"
-        task.write_text(json.dumps({"epsilon": _EPSILON, "runs": runs, "columns": asked}))
+        task.write_text(json.dumps(asked))
         done = subprocess.run(
             [str(python), str(_PEER), str(task)], capture_output=True, text=True, check=True
         )
-    return dict(zip(columns, json.loads(done.stdout), strict=True))
+    medians: list[float] = json.loads(done.stdout)
+    return medians
 
 
-Table = tuple[str, pd.DataFrame, NDArray[Any], list[str], list[Column]]
+# Records, labels, columns of numbers, and declared columns of the others.
+Table = tuple[pd.DataFrame, NDArray[Any], list[str], list[Column]]
 
 
-def tables() -> Iterator[Table]:
-    """Yield name, records, labels, columns of numbers, and declared columns of the others."""
+def _adult() -> Table:
     adult = load_adult("all")
     labels = (adult[ADULT_TARGET] == ">50K").astype(int).to_numpy()
     declared = [column for column in adult_schema().columns if isinstance(column, Categorical)]
     free = {column.name for column in declared} | {ADULT_TARGET}
-    yield "Adult", adult, labels, [str(name) for name in adult if name not in free], list(declared)
+    return adult, labels, [str(name) for name in adult if name not in free], list(declared)
+
+
+def _covertype() -> Table:
     X, y = load_covertype(np.int32)
     rows, numbers = np.random.default_rng(0).choice(len(y), _COVERTYPE, replace=False), COVERTYPE_COLUMNS[:10]
     frame = pd.DataFrame(X[rows, :10], columns=list(numbers))
     frame = frame.assign(wilderness=X[rows, 10:14].argmax(axis=1), soil=X[rows, 14:].argmax(axis=1))
     others: list[Column] = [Categorical("wilderness", list(range(4))), Categorical("soil", list(range(40)))]
-    yield "Covertype", frame, (y[rows] == 2).astype(int), list(numbers), others
+    return frame, (y[rows] == 2).astype(int), list(numbers), others
+
+
+TABLES: dict[str, Callable[[], Table]] = {"Adult": _adult, "Covertype": _covertype}
 
 
 def quartiles(frame: pd.DataFrame, numbers: list[str]) -> list[Column]:
@@ -148,33 +163,42 @@ def quartiles(frame: pd.DataFrame, numbers: list[str]) -> list[Column]:
     return columns
 
 
-def cards(splits: int) -> pd.DataFrame:
-    """Measure cards with declared quartiles, and with learned cuts, on halves of tables."""
-    lines = []
-    for name, frame, y, numbers, declared in tables():
-        types, others = dict.fromkeys(numbers, "whole"), Schema(declared)
-        known = Schema([*quartiles(frame, numbers), *declared], intercept=True)
-        unused = [column for column in frame if column not in {c.name for c in known.columns}]
-        for seed in range(splits):
-            order = np.random.default_rng(seed).permutation(len(y))
-            train, test = order[: len(y) // 2], order[len(y) // 2 :]
-            records, labels = frame.iloc[train], y[train]
-            asked = PrivateHalfspaceClassifier(_TOTAL, classes=(0, 1), insecure_seed=seed)
-            options: dict[str, Any] = {
-                "share": _SHARE,
-                "types": types,
-                "declared": others,
-                "leave_out": unused,
-            }
-            models = {
-                "quartiles": clone(asked).set_params(schema=known).fit(records, labels),
-                "learned": fit_with_learned_schema(asked, records, labels, **options),
-            }
-            line = {"table": name, "seed": seed, "n": len(train), "strength": _strength(types, len(train))}
-            for cuts, model in models.items():
-                line[cuts] = float(roc_auc_score(y[test], model.decision_function(frame.iloc[test])))
-            lines.append(line)
-    return pd.DataFrame(lines)
+@dataclass(frozen=True)
+class Card:
+    """AUC of cards on the other half of a table, with declared quartiles and with learned cuts."""
+
+    table: str
+    seed: int
+    n: int
+    strength: float
+    quartiles: float
+    learned: float
+
+
+class Split(NamedTuple):
+    table: str
+    seed: int
+
+    def __str__(self) -> str:
+        return f"{self.table}, split {self.seed}"
+
+
+def cards(split: Split) -> list[Card]:
+    """Measure cards with declared quartiles, and with learned cuts, on halves of a table."""
+    frame, y, numbers, declared = TABLES[split.table]()
+    types, others = dict.fromkeys(numbers, "whole"), Schema(declared)
+    known = Schema([*quartiles(frame, numbers), *declared], intercept=True)
+    unused = [column for column in frame if column not in {c.name for c in known.columns}]
+    order = np.random.default_rng(split.seed).permutation(len(y))
+    train, test = order[: len(y) // 2], order[len(y) // 2 :]
+    asked = PrivateHalfspaceClassifier(_TOTAL, classes=(0, 1), insecure_seed=split.seed)
+    options: dict[str, Any] = {"share": _SHARE, "types": types, "declared": others, "leave_out": unused}
+    models = (
+        clone(asked).set_params(schema=known).fit(frame.iloc[train], y[train]),
+        fit_with_learned_schema(asked, frame.iloc[train], y[train], **options),
+    )
+    found = (float(roc_auc_score(y[test], model.decision_function(frame.iloc[test]))) for model in models)
+    return [Card(*split, len(train), _strength(types, len(train)), *found)]
 
 
 def _strength(types: dict[str, str], n: int) -> float:
@@ -205,19 +229,40 @@ def page(found: pd.DataFrame, models: pd.DataFrame) -> str:
     return filled("learned-schemas", values)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--output", type=Path, required=True)
-    parser.add_argument("--opendp", type=Path)
-    parser.add_argument("--runs", type=int, default=30)
-    parser.add_argument("--splits", type=int, default=3)
-    given = parser.parse_args()
-    given.output.mkdir(parents=True, exist_ok=True)
-    found, models = ranks(given.runs, given.opendp), cards(given.splits)
-    found.to_csv(given.output / "schema-ranks.csv", index=False)
-    models.to_csv(given.output / "schema-cards.csv", index=False)
-    write_atomically(given.output / "learned-schemas.md", page(found, models))
+CARDS = Study[Split](
+    "schema-cards",
+    Card,
+    ("table", "seed"),
+    compute=cards,
+    is_finished=lambda kept, split: bool(kept.matching(**split._asdict())),
+)
+
+
+def ranks_study(runs: int, python: Path | None) -> Study[str]:
+    """Return the study of ranks, a cell a column."""
+    return Study(
+        "schema-ranks",
+        Rank,
+        ("column",),
+        compute=partial(ranks, runs=runs, python=python),
+        is_finished=lambda kept, column: bool(kept.matching(column=column)),
+    )
+
+
+def main(
+    runs: Annotated[int, typer.Option(min=1, help="Number of runs for each column.")] = 30,
+    splits: Annotated[int, typer.Option(min=1, help="Number of halves of each table.")] = 3,
+    opendp: Annotated[Path | None, typer.Option(help="Python of an environment with OpenDP.")] = None,
+    output: Annotated[Path, typer.Option(help="Output folder for page and results.")] = Path(
+        "learned-schemas"
+    ),
+) -> None:
+    """Measure the missing columns and splits, and write the page."""
+    console = Console(stderr=True, soft_wrap=True, emoji=False)
+    found = ranks_study(runs, opendp).run(output, list(shapes()), console)
+    models = CARDS.run(output, [Split(table, seed) for table in TABLES for seed in range(splits)], console)
+    write_atomically(output / "learned-schemas.md", page(found, models))
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(main)

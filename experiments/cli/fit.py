@@ -72,7 +72,7 @@ from privopt.experiments.cli.options import (
     WeightOption,
     WorkOption,
 )
-from privopt.experiments.cli.parsing import marked_schema, of_persons, split_classes
+from privopt.experiments.cli.parsing import marked_schema, of_persons, parse_records, split_classes
 from privopt.experiments.cli.running import accounted, open_ledger, stoppable
 from privopt.experiments.cli.scorecard import card_constructor, card_report, show_card
 from privopt.experiments.cli.tables import read_labelled
@@ -138,7 +138,7 @@ def fit(
     robust: RobustOption = False,
     delta: DeltaOption = "auto",
     person: PersonOption = None,
-    records_per_person: RecordsOption = 1,
+    records_per_person: RecordsOption = "1",
     ledger: LedgerOption = None,
     insecure_seed: SeedOption = None,
     class_weight: WeightOption = None,
@@ -198,7 +198,7 @@ def fit(
                 common: dict[str, Any] = {
                     "classes": records.classes,
                     "person": person,
-                    "records_per_person": records_per_person,
+                    "records_per_person": parse_records(records_per_person),
                     "limits": limits,
                     "ledger": book,
                     "insecure_seed": insecure_seed,

@@ -9,10 +9,12 @@ from typing import Any
 from privopt.experiments.cli.parsing import split_labels
 from privopt.experiments.cli.schema import read_unlearned
 from privopt.experiments.cli.tables import Labelled, labelled
+from privopt.mechanisms.estimators.learned_engine import EngineRecords
 from privopt.mechanisms.estimators.learned_fit import fit_learned
 from privopt.mechanisms.estimators.public_facts import declared_schema
 from privopt.problems.datasets.adult import ADULT23_CLASSES, ADULT_TARGET
 from privopt.problems.errors import InvalidInputError
+from privopt.problems.tables.sources import is_engine_table
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,6 +22,7 @@ class LearnedFit:
     """Labelled records without a schema, and the public facts for learning one.
 
     Attributes:
+        engine: the same records, if an engine holds them.
         share: the share of the budget that the schema spends.
         kinds: the types of the columns to learn.
         options: further options of ``SchemaPlan.plan``.
@@ -29,10 +32,15 @@ class LearnedFit:
     share: float
     kinds: dict[str, str]
     options: dict[str, Any]
+    engine: EngineRecords | None = None
 
     def fit(self, made: Any) -> Any:
         """Plan, book and run schema and model."""
-        return fit_learned(made, self.records.unread(), self.kinds, self.share, self.options)
+        given = self.records.unread() if self.engine is None else self.engine
+        fitted = fit_learned(made, given, self.kinds, self.share, self.options)
+        if self.engine is not None:
+            self.records.keep(self.engine.counted(fitted.schema))
+        return fitted
 
 
 def read_for_learning(
@@ -46,7 +54,7 @@ def read_for_learning(
     types: str | None = None,
     person: str | None = None,
 ) -> LearnedFit:
-    """Open a file; no cell is interpreted.
+    """Open a table; no cell is interpreted.
 
     Raises:
         InvalidInputError, SchemaError: facts that are missing, or a table that cannot be read.
@@ -55,10 +63,13 @@ def read_for_learning(
         target, classes = target or ADULT_TARGET, classes or ADULT23_CLASSES
     if target is None:
         raise InvalidInputError("--target is needed: the name of the label column")
-    if table is not None:
-        raise InvalidInputError("--learn-schema takes a file: tables in engines are not supported")
     known = None if schema is None else declared_schema(schema)
-    given = read_unlearned(data, types, known, [target, *([] if person is None else [person])])
+    given = read_unlearned(data, types, known, [target, *([] if person is None else [person])], table)
     markers = [] if na_values is None else split_labels("--na-values", na_values)
-    records = labelled(given.frame, target, known, classes)
-    return LearnedFit(records, share, given.types, {"declared": known, "na_values": markers})
+    options = {"declared": known, "na_values": markers}
+    if not is_engine_table(given.frame):
+        return LearnedFit(labelled(given.frame, target, known, classes), share, given.types, options)
+    written = classes is not None and isinstance(classes[0], str)
+    engine = EngineRecords(given.frame, target, classes, written=written)
+    records = Labelled(engine.unread(), None, classes, target)
+    return LearnedFit(records, share, given.types, options, engine)

@@ -135,11 +135,11 @@ PersonOption = Annotated[
     ),
 ]
 RecordsOption = Annotated[
-    int,
+    str,
     typer.Option(
         "--records-per-person",
-        help="With --person: the first so many records of each person count, and all persons count the same.",
-        min=1,
+        help="With --person: the first so many records of each person count, and all persons count the same. "
+        "learn: the least number that covers about nine tenths of the persons, for a small part of epsilon.",
         rich_help_panel=_PRIVACY,
     ),
 ]

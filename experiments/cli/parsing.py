@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from privopt.mechanisms.privacy.groups import LEARN
 from privopt.problems.errors import InvalidInputError
 from privopt.problems.tables.schema import Schema
 
@@ -125,3 +126,15 @@ def parse_delta(text: str) -> float | str:
         return float(text)
     except ValueError as error:
         raise InvalidInputError(f"--delta must be a number in (0, 1) or auto, got {text!r}") from error
+
+
+def parse_records(text: str) -> int | str:
+    """Parse a number of records per person: a whole number, or "learn"."""
+    if text == LEARN:
+        return text
+    try:
+        return int(text)
+    except ValueError as error:
+        raise InvalidInputError(
+            f"--records-per-person must be a whole number or {LEARN}, got {text!r}"
+        ) from error

@@ -35,7 +35,7 @@ from privopt.experiments.cli.options import (
     WeightOption,
     WorkOption,
 )
-from privopt.experiments.cli.parsing import parse_delta, split_classes
+from privopt.experiments.cli.parsing import parse_delta, parse_records, split_classes
 from privopt.experiments.cli.running import open_ledger
 from privopt.experiments.cli.scorecard import card_constructor
 from privopt.experiments.cli.tree import choice_line, tree_constructor
@@ -59,6 +59,7 @@ from privopt.mechanisms.privacy.groups import PersonBudget
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.mechanisms.privacy.usefulness import NoiseToSignal
 from privopt.mechanisms.risk.choice import choose_risk_mechanism, natural_norm
+from privopt.mechanisms.schemas.records import CHOICES, RecordsPlan
 from privopt.mechanisms.scorecards.card_plan import CardPlan
 from privopt.mechanisms.scorecards.effort import MOST_WORK
 from privopt.problems.convex.losses import LogisticLoss
@@ -94,7 +95,7 @@ def plan(
     robust: RobustOption = False,
     delta: DeltaOption = "auto",
     person: PersonOption = None,
-    records_per_person: RecordsOption = 1,
+    records_per_person: RecordsOption = "1",
     ledger: Annotated[
         str | None,
         typer.Option(
@@ -135,8 +136,9 @@ def plan(
     columns, chosen = Schema.load(schema), None
     person = columns.person if person is None else person
     options["person"] = person
-    k = 1 if person is None else records_per_person
+    k = 1 if person is None else parse_records(records_per_person)
     declared: dict[str, Any] = {"classes": split_classes(classes), "person": person, "records_per_person": k}
+    counted = records * (CHOICES[-1] if isinstance(k, str) else k)
     if family is AUTO:
         labels = split_classes(classes)
         chosen = choose_model(records, epsilon, classes=2 if labels is None else len(labels))
@@ -152,7 +154,7 @@ def plan(
         shown = robust_plan(columns, records, options)
     elif family is CARD or (chosen is not None and chosen.model == "card"):
         card = card_constructor(options)(schema=columns, **declared).plan(records)
-        shown = plan_report(card, records * k), _lines(card, records * k), card.spend
+        shown = plan_report(card, counted), _lines(card, counted), card.spend
     else:
         tree = tree_constructor(options)(schema=columns, **declared).plan(records)
         shown = tree_plan_report(tree), str(tree).split("\n"), tree.spend
@@ -183,9 +185,14 @@ def robust_plan(
     schema: Schema, records: int, options: Mapping[str, Any]
 ) -> tuple[dict[str, Any], list[str], PrivacySpend]:
     """Return report, lines and spend of a linear model for records without public bounds."""
-    person, k = options["person"], options["records_per_person"]
+    person, whole = options["person"], options["epsilon"]
+    k = 1 if person is None else parse_records(options["records_per_person"])
     delta = public_delta(parse_delta(options["delta"]), records)
-    budget = PersonBudget(options["epsilon"], delta, 1 if person is None else k)
+    if isinstance(k, str):
+        choice = RecordsPlan.plan(records, whole)
+        budget = PersonBudget(choice.left(whole, delta, "gdp"), delta, CHOICES[-1])
+    else:
+        choice, budget = None, PersonBudget(whole, delta, k)
     epsilon, delta = budget.of_record("gdp")
     made, reason = choose_robust(
         options["mechanism"],
@@ -198,6 +205,8 @@ def robust_plan(
         flags=schema.flags,
     )
     spend = made.spend if person is None else budget.of_person(made.spend)
+    if choice is not None:
+        spend = choice.beside([spend], delta)
     report = {
         **spend.to_dict(),
         **made.noise,

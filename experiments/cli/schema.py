@@ -20,7 +20,7 @@ from privopt.experiments.cli.parsing import parse_delta, split_labels
 from privopt.experiments.cli.plan import show
 from privopt.experiments.cli.running import accounted, open_ledger
 from privopt.mechanisms.estimators.learn_schema import column_types as types_of_frame
-from privopt.mechanisms.estimators.learn_schema import for_persons, released_schema, rows_of_persons
+from privopt.mechanisms.estimators.learn_schema import for_persons, released_schema, rows_of_persons, size_of
 from privopt.mechanisms.estimators.public_facts import declared_schema, public_delta
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.schemas.learning import LearnedSchema, SchemaPlan
@@ -34,7 +34,7 @@ from privopt.problems.tables.made_up import synthetic_rows
 from privopt.problems.tables.reading import header_of, read_table
 from privopt.problems.tables.schema import Schema, schema_file
 from privopt.problems.tables.skeleton import Held, column_types, skeleton
-from privopt.problems.tables.sources import is_engine_address
+from privopt.problems.tables.sources import is_engine_address, open_table
 
 tell = Console(soft_wrap=True, emoji=False)
 # The types of columns to learn, as declared by the header of a file.
@@ -134,18 +134,23 @@ def check(
 @app.command()
 def learn(
     data: Annotated[
-        str, typer.Argument(help="A .csv, .csv.gz or .parquet file with a header; or adult23, shipped.")
+        str,
+        typer.Argument(
+            help="A .csv, .csv.gz or .parquet file with a header; or adult23, shipped; or a pattern or URL, "
+            "as in `privopt fit`."
+        ),
     ],
     epsilon: Annotated[float, typer.Option(help="Privacy budget of this release, > 0; replace-one.")],
     target: Annotated[
         str | None, typer.Option(help="Name of the label column, which the schema leaves out.")
     ] = None,
+    table: TableOption = None,
     types: Annotated[
         str | None,
         typer.Option(
             help="NAME=TYPE,...: number, whole, range (a number that is not cut, between learned bounds), "
             "date, text, boolean, or vote (number, whole, date or text, found privately). Default: the types "
-            "of a Parquet file; of a CSV file, vote."
+            "of a Parquet file or a database; of a CSV file, vote."
         ),
     ] = None,
     schema: Annotated[
@@ -203,7 +208,7 @@ def learn(
         book = None if ledger is None or plan else open_ledger(ledger)
         with accounted(book):
             left = [*_listed("--leave-out", leave_out), *filter(None, [target, person])]
-            given = read_unlearned(data, types, known, left)
+            given = read_unlearned(data, types, known, left, table)
             rows = None if person is None else rows_of_persons(given.frame, person, known)
             n = given.n_records if rows is None else len(rows)
             made = SchemaPlan.plan(
@@ -237,21 +242,26 @@ class Unlearned:
 
     @property
     def n_records(self) -> int:
-        return len(self.frame)
+        return size_of(self.frame)
 
 
-def read_unlearned(data: str, types: str | None, known: Schema | None, left: list[str]) -> Unlearned:
+def read_unlearned(
+    data: str, types: str | None, known: Schema | None, left: list[str], table: str | None = None
+) -> Unlearned:
     """Open a table; no cell is interpreted.
 
     Raises:
         InvalidInputError, SchemaError: a table that cannot be read, or lacks a column.
     """
     declared = _pairs(types)
+    if table is not None and not is_engine_address(data):
+        raise InvalidInputError("--table names a table of a database, whose URL is its place")
     if data == "adult23":
         frame = adult23_frame()
         return Unlearned(frame, types_of_frame(frame, declared, known, left))
     if is_engine_address(data):
-        raise InvalidInputError("a schema is learned from a file: tables in engines are not supported")
+        opened = open_table(data, table)
+        return Unlearned(opened, types_of_frame(opened, declared, known, left))
     held = _file_types(data)
     frame = read_table(Path(data), list(held))
     if len(frame) == 0:

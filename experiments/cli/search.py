@@ -32,7 +32,13 @@ from privopt.experiments.cli.options import (
     TargetOption,
     TimeOption,
 )
-from privopt.experiments.cli.parsing import marked_schema, of_persons, parse_delta, split_classes
+from privopt.experiments.cli.parsing import (
+    marked_schema,
+    of_persons,
+    parse_delta,
+    parse_records,
+    split_classes,
+)
 from privopt.experiments.cli.plan import show
 from privopt.experiments.cli.running import accounted, open_ledger, stoppable
 from privopt.experiments.cli.tables import Labelled, read_labelled
@@ -97,7 +103,7 @@ def search(
     ledger: LedgerOption = None,
     insecure_seed: SeedOption = None,
     person: PersonOption = None,
-    records_per_person: RecordsOption = 1,
+    records_per_person: RecordsOption = "1",
     plan: Annotated[
         bool,
         typer.Option("--plan", help="Show what to expect, and whether --ledger affords it; run nothing."),
@@ -130,7 +136,7 @@ def search(
                 ledger=book,
                 insecure_seed=insecure_seed,
                 person=person,
-                records_per_person=records_per_person,
+                records_per_person=parse_records(records_per_person),
             )
             planned = made.plan(records.units(person), records.unread().n_columns)
         if plan:

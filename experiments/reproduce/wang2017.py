@@ -350,9 +350,10 @@ class Study:
         where = "all weights" if self.convex_set is None else _named(self.convex_set)
         return (
             f"Logistic regression, {self.features} features of size 1/√{self.features}, so that rows have "
-            f"norm 1; labels drawn from a logistic model with {self.relevant} relevant features; over "
-            f"{where}, penalty (l2/2)|w|² with l2 = {self.regularizer.l2:g}. {runs(quick)} runs, new records "
-            f"for each; n from {self.sizes(quick)[0]:,} to {self.sizes(quick)[-1]:,} at ε = {EPSILON:g}, and "
+            f"norm 1; labels drawn from a logistic model with {self.relevant or self.features} relevant "
+            f"features; over {where}, penalty (l2/2)|w|² with l2 = {self.regularizer.l2:g}. "
+            f"{runs(quick)} runs, new records for each; n from {self.sizes(quick)[0]:,} to "
+            f"{self.sizes(quick)[-1]:,} at ε = {EPSILON:g}, and "
             f"ε from {EPSILONS[0]:g} to {EPSILONS[-1]:g}, p from {self.dimensions[0]} to "
             f"{self.dimensions[-1]}{self._ridges()} at n = {self.middle(quick):,}; δ = {DELTA:g}, "
             "replacing one record, n public. All mechanisms run with sound noise, and privopt's defaults "

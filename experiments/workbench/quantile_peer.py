@@ -1,7 +1,7 @@
 """Medians by OpenDP, run in an environment of its own: ``python quantile_peer.py TASK``; prints JSON.
 
-TASK is a JSON file with ``epsilon``, ``runs`` and ``columns``: per column its numbers and the candidates. A
-replaced record is two changes of OpenDP's symmetric distance.
+TASK is a JSON file with ``values`` of a column, ``candidates``, ``epsilon`` and ``runs``. A replaced record
+is two changes of OpenDP's symmetric distance.
 """
 
 from __future__ import annotations
@@ -30,8 +30,4 @@ def medians(values: list[float], candidates: list[float], epsilon: float, runs: 
 if __name__ == "__main__":
     dp.enable_features("contrib")
     task = json.loads(Path(sys.argv[1]).read_text())
-    found = [
-        medians(column["values"], column["candidates"], task["epsilon"], task["runs"])
-        for column in task["columns"]
-    ]
-    print(json.dumps(found))
+    print(json.dumps(medians(**task)))

@@ -7,6 +7,7 @@ distribution, in random order. Bounds of numbers are declared up to five times t
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -62,18 +63,16 @@ class Population:
 
 def populations(seeds: int, rows: int = _ROWS) -> Iterator[Population]:
     """Yield ``seeds`` populations of each family and signal."""
-    for f, (family, kinds) in enumerate(FAMILIES.items()):
-        for s, signal in enumerate(SIGNALS):
-            for seed in range(seeds):
-                yield _population(family, signal, kinds, rows, np.random.default_rng([f, s, seed]))
+    for family, signal, seed in itertools.product(FAMILIES, SIGNALS, range(seeds)):
+        yield population(family, signal, seed, rows)
 
 
-def _population(
-    family: str, signal: str, kinds: tuple[str, ...], rows: int, rng: np.random.Generator
-) -> Population:
+def population(family: str, signal: str, seed: int, rows: int = _ROWS) -> Population:
+    """Return a population of a family and signal."""
+    rng = np.random.default_rng([list(FAMILIES).index(family), SIGNALS.index(signal), seed])
     columns: list[Column] = []
     ranks, values = [], {}
-    for k, kind in enumerate(kinds):
+    for k, kind in enumerate(FAMILIES[family]):
         share = (rng.permutation(rows) + 0.5) / rows
         values[f"c{k}"], column = _column(f"c{k}", kind, share, rng)
         columns.append(column)

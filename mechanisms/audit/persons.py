@@ -1,4 +1,4 @@
-"""Audit of persons with several records: a histogram of places, with the noise of k records.
+"""Audits of persons with several records: a histogram of places, with the noise of k records; a learned k.
 
 A person has nine positive records with a score above 0, or one negative record below; another person has k
 negative records above 0. The k places of the first person move k counts from one cell to another, and the
@@ -6,13 +6,16 @@ histogram has noise for epsilon / k. The outcome is whether each of three counts
 table: those two, and that of the other person, which moves only if its records depend on the first person's.
 Each side attains exp(k rate), so the worst outcome attains epsilon.
 
+A learned k: one person in ten may have more records. 19 have 40, one has two, others one; of these one has
+40 on the neighbour. So k = 1 moves from the wanted rank, and all k above 2 move onto it.
+
 Neighbours: one person with all of its records, the number of persons public.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,9 +26,11 @@ from privopt.mechanisms.evaluation.bins import ScoreBins
 from privopt.mechanisms.evaluation.histogram import HistogramPlan
 from privopt.mechanisms.privacy.groups import PersonBudget
 from privopt.mechanisms.privacy.noise import MAX_EXPONENT, NoiseSource
+from privopt.mechanisms.schemas.records import CHOICES, RecordsPlan
 from privopt.problems.tables.persons import Persons
 
 _BINS, _K = ScoreBins((0.0,)), 3
+_PERSONS = 200
 # Cells of the counts in an outcome, and for each the largest count on the side of the second table.
 _CELLS, _MOST = ((1, 1), (0, 0), (1, 0)), (_K - 1, 0, 0)
 
@@ -73,10 +78,70 @@ class PersonSampler:
         return tuple(found.tolist())
 
 
-def person_claims() -> tuple[AuditedClaim, ...]:
-    """Return the claim of a person with at most three records, and mutants.
+@dataclass(frozen=True)
+class ChoiceSampler:
+    """Sampler of a learned number of records per person, as its place among the choices.
 
-    Their faults: the noise of one record; records that are left out by the rows of others.
+    Attributes:
+        plan: the plan of the choice.
+        moved: the number of records of the person in which the tables differ.
+    """
+
+    plan: RecordsPlan
+    moved: int
+
+    def __call__(self, runs: int, noise: NoiseSource) -> list[Outcome]:
+        held = np.array([self.moved, 2, *[40] * 19, *[1] * (_PERSONS - 21)])
+        return [CHOICES.index(self.plan.release(held, noise)) for _ in range(runs)]
+
+    def law(self) -> tuple[float, ...]:
+        """Return the law of the outcome. With k = 2 the wanted rank is met on both tables."""
+        away = [1, 0, *[0] * 8] if self.moved > 1 else [0, 0, *[1] * 8]
+        weights = np.exp(-self.plan.strength * np.array(away))
+        return tuple((weights / weights.sum()).tolist())
+
+
+@dataclass(frozen=True)
+class _WithoutNoise(RecordsPlan):
+    """Mutant: the first choice of the best."""
+
+    def release(self, held: NDArray[np.int64], source: NoiseSource) -> int:
+        del source
+        return 1 if np.count_nonzero(held > 1) <= self.n_persons // 10 else 2
+
+
+def _choice_claim() -> AuditedClaim:
+    plan = RecordsPlan.plan(_PERSONS, 11.0)
+    doubled = replace(plan, strength=2 * plan.strength)
+    bare = _WithoutNoise(plan.strength, plan.n_persons)
+    first, second = np.eye(len(CHOICES))[:2].tolist()
+    mutants = (
+        _choice_subject("strength doubled", doubled, plan.epsilon),
+        Subject(
+            "without noise",
+            ChoiceSampler(bare, 1),
+            ChoiceSampler(bare, 40),
+            plan.epsilon,
+            0.0,
+            exact_epsilon(first, second, 0.0),
+            (tuple(first), tuple(second)),
+        ),
+    )
+    claim = _choice_subject(RELEASED, plan, plan.epsilon)
+    return AuditedClaim("persons", f"40 records or one, k is learned from {_PERSONS} persons", claim, mutants)
+
+
+def _choice_subject(name: str, plan: RecordsPlan, epsilon: float) -> Subject:
+    samplers = ChoiceSampler(plan, 1), ChoiceSampler(plan, 40)
+    laws = samplers[0].law(), samplers[1].law()
+    return Subject(name, *samplers, epsilon, 0.0, exact_epsilon(*laws, 0.0), laws)
+
+
+def person_claims() -> tuple[AuditedClaim, ...]:
+    """Return the claims of a person with at most three records, and of their number if it is learned.
+
+    Faults of mutants: the noise of one record; records that are left out by rows of others; half the noise
+    of the choice, or none.
     """
     budget = PersonBudget(1.0, 0.0, _K)
     plan = HistogramPlan.plan(_BINS, epsilon=budget.of_record("pure")[0])
@@ -87,6 +152,7 @@ def person_claims() -> tuple[AuditedClaim, ...]:
     )
     return (
         AuditedClaim("persons", f"nine records or one, k = {_K}", _subject(RELEASED, plan, epsilon), mutants),
+        _choice_claim(),
     )
 
 

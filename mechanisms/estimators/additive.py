@@ -145,7 +145,7 @@ class PrivateAdditiveTreeClassifier(
         class_weight: dict[Any, float] | str | None = "balanced",
         prevalence: float | Sequence[float] | None = None,
         person: str | None = None,
-        records_per_person: int = 1,
+        records_per_person: int | str = 1,
         limits: Limits | None = None,
         ledger: Ledger | str | Path | None = None,
         insecure_seed: int | None = None,

@@ -26,8 +26,8 @@ from privopt.problems.errors import PrivOptError
 class BookedEstimator:
     """Base of estimators with a ``ledger``; passwords in its URL are neither printed nor pickled.
 
-    An estimator without a ledger that is pickled within an ambient budget takes it along, for the process
-    that fits it; a fitted one takes no address along.
+    Pickling an unfitted estimator without a ledger stores the addresses of the ambient budgets around it, so
+    that the process that fits it books there; pickling a fitted one stores no address.
 
     Attributes:
         person: the column of persons, None if each record is a person's only one.
@@ -35,7 +35,7 @@ class BookedEstimator:
     """
 
     person: str | None = None
-    records_per_person: int = 1
+    records_per_person: int | str = 1
 
     @property
     def ledger(self) -> Any:
@@ -58,7 +58,7 @@ class BookedEstimator:
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Restore the state; in the process where it was pickled, budgets are around it or not."""
+        """Restore the state; in the process that pickled it, ambient budgets count instead of stored ones."""
         carried = state.get("ledger")
         if isinstance(carried, CarriedBudgets) and carried.is_here:
             state = {**state, "ledger": None}
@@ -68,7 +68,7 @@ class BookedEstimator:
         """Clone; a cross-validation or search of scikit-learn clones before it fits, and is checked here."""
         if not is_part():
             check_fits_ahead(self)
-        with part_of_release():  # estimators within this one are its own business
+        with part_of_release():  # estimators inside this one are checked by it
             return super().__sklearn_clone__()  # type: ignore[misc]
 
 
@@ -142,7 +142,7 @@ def check_fits_ahead(model: BookedEstimator) -> None:
 
 
 def _spends(model: BookedEstimator, ahead: FitsAhead) -> Sequence[PrivacySpend]:
-    """Return the spends of fits ahead as far as they are known: at least what they spend."""
+    """Return the known spends of the fits ahead; fits whose spend cannot be planned are left out."""
     shape = shape_of(ahead.table)
     if not shape:
         return []

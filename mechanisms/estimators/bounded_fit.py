@@ -146,7 +146,7 @@ class BoundedFit(PrivateLinearModel):
         return self._set(coef, intercept + seen.targets.centre, spend)
 
     def _keep_inference(self, releases: list[RealRelease], seen: Outline, schema: Schema | None) -> None:
-        """Keep what intervals of the coefficients follow from; by default nothing."""
+        """Store the released numbers that intervals of the coefficients need; by default nothing."""
 
     @property
     def _row_norm(self) -> RowNorm:
@@ -208,11 +208,9 @@ class BoundedFit(PrivateLinearModel):
     ) -> tuple[Unread[Parts], bool]:
         """Return the unread table as parts of type ``Prepared``, and whether it is in memory.
 
-        Long data frames are counted if ``counting``.
-
-        A table in an engine is taken to be: whether its distinct records fit is known when they are read.
-
-        Without a ledger, undeclared facts are inferred, for which the table is read at once.
+        Long data frames are counted if ``counting``. A table in an engine is reported as in memory: whether
+        its distinct records fit there is known only when they are read. Without a ledger, undeclared facts
+        are inferred, and the table is read at once for them.
         """
         counted = unread_count_parts(X, y, schema, getattr(self, "classes", None))
         if counted is not None:

@@ -45,6 +45,7 @@ from privopt.mechanisms.estimators.weights import ClassWeights
 from privopt.mechanisms.privacy.accounting import gaussian_mu
 from privopt.mechanisms.privacy.parameters import check_epsilon
 from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.mechanisms.privacy.usefulness import warn_if_noise
 from privopt.mechanisms.risk.choice import Choice, natural_norm
 from privopt.oracles.limits import Limits, check_limits
 from privopt.problems.arguments import told
@@ -101,7 +102,7 @@ class _PrivateLinearClassifier(LinearClassifier, BoundedFit):
         steps: int | None = None,
         max_weight: float | None = None,
         person: str | None = None,
-        records_per_person: int = 1,
+        records_per_person: int | str = 1,
         limits: Limits | None = None,
         ledger: Ledger | str | Path | None = None,
         insecure_seed: int | None = None,
@@ -258,14 +259,15 @@ class PrivateLinearRegression(LinearRegressor, Summarised):
         loss: a loss for real labels such as ``HuberLoss(1.0)`` or ``BiweightLoss()`` in place of the squared
             one.
 
-        max_features: fit on this many columns; other weights are 0. ``mechanism`` "best-subset", and other
-            names: they are drawn at half of epsilon as by ``PrivateSubsetSelector``, and the fit on them has
-            the other half; X is a dense table, and with a schema each level of a category is a column.
-            "sufficient-statistics": they are the best subset on one release of noisy moments, which the
-            whole epsilon pays for; with a schema the levels of a category are one column, chosen together.
-            "auto" chooses by public facts, and draws where a category of a schema has several levels.
-            ``data_norm`` and ``norm`` are as in ``PrivateSubsetSelector`` ("linf" by default); a schema has
-            bounds of its own. ``limits`` hold for the draw and for the fit each.
+        max_features: fit on this many columns; other weights are 0. ``mechanism`` decides how they are
+            chosen. "sufficient-statistics" takes the best subset on one release of noisy moments, for which
+            the whole epsilon is spent; with a schema the levels of a category are one column. "best-subset"
+            and all other mechanisms draw the columns as ``PrivateSubsetSelector`` does, with half of epsilon,
+            and fit on them with the other half; X is then a dense table, and with a schema each level of a
+            category is a column of its own. "auto" chooses between the two ways by public facts; it draws if
+            a category of the schema has several levels. ``data_norm`` and ``norm`` are as in
+            ``PrivateSubsetSelector`` ("linf" by default); a schema has bounds of its own. ``limits`` apply to
+            the draw and to the fit separately.
         errors: "equal", or "robust" for intervals where the variance of residuals changes from row to row: a
             fifth of the budget (of mu^2) then pays for the moments of residuals, so that every interval is
             wider by about an eighth. Only of sufficient statistics with the squared loss.
@@ -280,8 +282,8 @@ class PrivateLinearRegression(LinearRegressor, Summarised):
     Intervals: the release of sufficient statistics is enough for confidence intervals of the coefficients of
     least squares (``summary``), of their combinations and of mean labels. They include both the noise and the
     sampling of the records, and are about records that are *clipped* as the fit clips them. With
-    ``max_features`` there are none: the same records choose the columns, which such intervals leave out. They
-    take residuals to have one variance, unless ``errors="robust"``.
+    ``max_features`` there are none: the same records choose the columns, and such intervals would ignore that
+    choice. They assume that all residuals have the same variance, unless ``errors="robust"``.
     """
 
     label_range: tuple[float, float] | None
@@ -309,7 +311,7 @@ class PrivateLinearRegression(LinearRegressor, Summarised):
         steps: int | None = None,
         max_weight: float | None = None,
         person: str | None = None,
-        records_per_person: int = 1,
+        records_per_person: int | str = 1,
         limits: Limits | None = None,
         ledger: Ledger | str | Path | None = None,
         insecure_seed: int | None = None,
@@ -354,6 +356,7 @@ class PrivateLinearRegression(LinearRegressor, Summarised):
         first, rest = shared_epsilon(self.epsilon, _CHOICE_SHARE)
         plan = SubsetPlan.plan(given.n_columns, size, facts.bounds, epsilon=first)
         plan.check_records(given.n_records)
+        warn_if_noise(plan.noise_to_signal(given.n_records))
         choice = SubsetChoice(plan, facts, given, self.limits, self.insecure_seed)
         inner = _OnColumns(**self.get_params(deep=False))
         inner.max_features, inner.label_range, inner.schema = None, facts.label_range, None
@@ -462,9 +465,9 @@ class PrivateLinearRegression(LinearRegressor, Summarised):
     def _inference(self) -> tuple[LinearInference, Coefficients]:
         if "support_" in self.__dict__:
             raise InvalidInputError(
-                "this model has no intervals: its records have chosen its columns, which intervals for given "
-                "columns leave out. To do: choose columns with PrivateSubsetSelector on some of the records, "
-                "and fit without max_features on the others"
+                "this model has no intervals: the same records chose its columns, and intervals for given "
+                "columns ignore that choice. To do: choose columns with PrivateSubsetSelector on some of the "
+                "records, and fit without max_features on the others"
             )
         return super()._inference()
 
@@ -526,7 +529,7 @@ class _OfMoments(PrivateLinearRegression):
 
 
 class _OnColumns(PrivateLinearRegression):
-    """Linear regression on chosen columns: the choice is in its spend, and is made when it reads."""
+    """Linear regression on chosen columns: its spend includes the choice, which reading the records makes."""
 
     choice: SubsetChoice
     rest: float

@@ -33,7 +33,7 @@ class Leaf:
 
 @dataclass(frozen=True)
 class Branch:
-    """A question; ``then`` is where its answer is ``answer``, ``otherwise`` where it is the other one."""
+    """A yes/no question: records with the answer ``answer`` go to ``then``, the others to ``otherwise``."""
 
     question: int
     answer: bool
@@ -89,9 +89,9 @@ def _rules(values: list[int], place: int, asked: list[int]) -> Node:
 
 
 def _pruned(node: Node, predicates: Predicates, known: dict[int, Bools]) -> Node:
-    """Without questions whose answer is known, and without branches that predict the same on both sides.
+    """Remove questions whose answer is known, and branches that predict the same on both sides.
 
-    ``known`` holds which codes of each column can still be.
+    ``known`` holds, by column, which codes are still possible here.
     """
     if isinstance(node, Leaf):
         return node

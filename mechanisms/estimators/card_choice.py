@@ -13,7 +13,7 @@ from privopt.mechanisms.estimators.card import Card, CardColumn, markdown_cell, 
 from privopt.mechanisms.estimators.page import breakable, for_experts, promises
 from privopt.mechanisms.estimators.page_frame import framed
 
-# Advice of every output: looking at records again is what would cost.
+# Advice in every output: the cards cost no privacy, but trying them on the records again would.
 ADVICE = (
     "All of these cards follow from one private model, so any of them may be chosen for its meaning: which "
     "questions it asks, and how easily its points add up. The first was chosen by the records, privately; "
@@ -27,9 +27,10 @@ class CardChoice:
     """Cards near one private model, the released one first.
 
     Attributes:
-        cards: the cards, without risks, which are those of the released card alone.
-        distances: of each to the model, as a share of that of a card without points.
-        left_out: the column that each leaves out on purpose, for people, or "".
+        cards: the cards, without risks: the released risks are about the first card alone.
+        distances: the distance of each card to the model, as a share of the distance of a card without
+            points.
+        left_out: the readable name of the column that each card leaves out on purpose, or "".
     """
 
     cards: tuple[Card, ...]

@@ -12,7 +12,7 @@ from privopt.mechanisms.estimators.class_card import ClassCard, ClassColumn
 from privopt.mechanisms.estimators.page import POINTS, breakable, for_experts, promises
 from privopt.mechanisms.estimators.page_frame import framed
 
-# Names up to this length stand above the points of their class; longer ones, of all classes, become letters.
+# Class names up to this length head their points; if one is longer, letters stand for all of them.
 _SHORT = 6
 _LEVEL = Template(
     '<label><input type="radio" name="$box" data-points="$points"><span>$level</span>$cells</label>'

@@ -227,10 +227,11 @@ def checked_size(size: object, columns: int) -> int:
 def by_moments(columns: int, size: int, epsilon: float, mu: float) -> tuple[bool, str]:
     """Return whether ``size`` columns are chosen on noisy moments or drawn, and why; from public facts.
 
-    Both find equally strong independent columns, which share the variance of labels, from some number of
-    records on. A draw has to outweigh size * (columns - size) subsets with one wrong column, by losses in
-    units of 2 Delta / epsilon. Covariances with the labels have to stand out of their noise among all
-    columns. The ratio of the two numbers is a formula up to a factor, which is measured.
+    The choice compares how many records each way needs to find ``size`` independent columns that explain the
+    variance of the labels in equal shares. A draw needs so many that the best subset outweighs the size *
+    (columns - size) subsets with one wrong column, by losses in units of 2 Delta / epsilon. Noisy moments
+    need so many that covariances with the labels stand out of the noise of all columns. The ratio of the two
+    numbers follows from formulas, up to a factor that was measured.
     """
     draw = 8 / (epsilon / 2) * size * math.log(max(size * (columns - size), 2))
     moments = 3 / math.sqrt(2) / mu * math.sqrt(columns * size * 2 * math.log(max(columns, 2)))

@@ -83,7 +83,7 @@ def compare(
     check_interval(target, confidence)
     bounds = _shared_range(first, second, label_range)
     one, other = predictor_of(first, schema), predictor_of(second, schema)
-    scorers = _Both(for_workers(one.scorer), for_workers(other.scorer))
+    scorers = _TwoScorers(for_workers(one.scorer), for_workers(other.scorer))
     check, source = _joined(one.check, other.check), NoiseSource(insecure_seed)
     request = Request((first, second), scorers, check, person, target, confidence, source)
     planned: Planned[Any]
@@ -126,8 +126,8 @@ def _joined(*checks: Check | None) -> Check | None:
 
 
 @dataclass
-class _Both:
-    """What predicts for both models."""
+class _TwoScorers:
+    """Scorers of the first and of the second model."""
 
     first: Any
     second: Any
@@ -150,7 +150,7 @@ def _of_classes(request: Request, X: Any, y: Any, epsilon: float) -> Planned[Cla
     return Planned(plan.spend, given, release)
 
 
-def _agreement(pair: tuple[Any, Any], model: _Both, classes: Any) -> Predicted:
+def _agreement(pair: tuple[Any, Any], model: _TwoScorers, classes: Any) -> Predicted:
     """Return which models are right (a row of ``ClassComparison.histogram``) in place of predictions."""
     (X, y), known = pair, np.asarray(classes)
     first, second = (class_indices(np.asarray(m.predict(X)), known) for m in (model.first, model.second))
@@ -190,7 +190,7 @@ class _Pairs(NamedTuple):
     second: Floats
 
 
-def _pairs(pair: tuple[Any, Any], model: _Both, classes: None) -> _Pairs:
+def _pairs(pair: tuple[Any, Any], model: _TwoScorers, classes: None) -> _Pairs:
     X, y = pair
     labels = real_labels(y)
     first, second = (np.asarray(m.predict(X), dtype=np.float64) for m in (model.first, model.second))

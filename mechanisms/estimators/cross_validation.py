@@ -1,8 +1,9 @@
 """Cross-validations and searches of scikit-learn: how many fits they are about to make.
 
 Each of their fits is booked by itself, but ``error_score`` turns a refusal into a NaN after others have been
-paid for. scikit-learn tells an estimator nothing about the whole; it is read off the call that clones the
-estimator. That is a convenience: where the call is not recognised, fits are refused one by one.
+paid for. scikit-learn does not tell an estimator how many fits there will be; that is read from the stack
+frames of the call that clones the estimator. This is a convenience: where the call is not recognised, fits
+are refused one by one.
 """
 
 from __future__ import annotations

@@ -72,12 +72,12 @@ def evaluate(
     regression sums of residuals and labels, clipped to ``label_range``, are released (``ResidualPlan``). The
     guarantee is for the records in X: if ``fit`` read them too, its spend is added.
 
-    A record moves no more than that only if the score of a row does not depend on other rows, on rows scored
-    before, or on chance. Models of this package satisfy this. Any other model is tested on synthetic rows,
-    drawn from its schema if there is one, never on records. It is refused if the scores change with the
-    order or choice of the rows scored together. If it does not accept synthetic rows, the claim of the spend
-    is "not checked". Each table, and each part of one, is scored by a copy of it, made before records are
-    read: what it keeps reaches no other score.
+    These sensitivities hold only if the score of a row does not depend on other rows, on rows scored before,
+    or on chance. Models of this package satisfy this. Any other model is tested on synthetic rows, drawn from
+    its schema if there is one, never on records. It is refused if the scores change with the order or choice
+    of the rows scored together. If it does not accept synthetic rows, the claim of the spend is "not
+    checked". Each table, and each part of a table, is scored by a fresh copy of the model, made before
+    records are read, so that whatever a copy remembers of its rows cannot affect other scores.
 
     Args:
         model: a fitted model of this package, or a public classifier or regression that scores each row by

@@ -22,9 +22,9 @@ from privopt.problems.arguments import check_real, told
 from privopt.problems.errors import InvalidInputError, did_you_mean
 from privopt.problems.tables.schema import Schema
 
-# AUC without privacy above this counts as this: the separation of the classes would be infinite at 1.
+# A larger AUC without privacy is capped at this: at 1 the separation of the classes would be infinite.
 _LARGEST_AUC = 0.99
-# Where searches for records and epsilon end: what needs more is infinite.
+# Ends of the searches for records and epsilon; a result beyond them is reported as infinite.
 _MOST_RECORDS, _LEAST_EPSILON, _MOST_EPSILON = 10**9, 1e-3, 100.0
 _CONSTANTS = Path(__file__).with_name("expected_auc.json")
 
@@ -42,12 +42,13 @@ class AucCurve:
     """The share of the AUC above 1/2 that a private fit keeps: x / (x + h) at the signal x.
 
     Attributes:
-        best, middle, worst: the constants h that 10%, 50% and 90% of the measured fits did better than.
-        margin: what the band is widened by on both sides, for differences between tables.
+        best, middle, worst: the 10%, 50% and 90% quantiles of h over the measured fits; a smaller h is
+            better.
+        margin: amount by which the band is widened on both sides, for differences between tables.
         tables, fits: the numbers of measured tables and fits.
         records, epsilons: the least and the largest that were measured.
-        error, large_error: mean and 90% quantile of the absolute error of AUC, means over splits, on tables
-            that were left out of the constants.
+        error, large_error: mean and 90% quantile of the absolute error of AUC, averaged over splits, on
+            tables that the constants were not fitted to.
         covered: the share of single fits within the band on tables left out.
     """
 

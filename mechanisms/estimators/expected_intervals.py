@@ -37,7 +37,7 @@ from privopt.problems.tables.columns import Column
 from privopt.problems.tables.schema import Schema
 
 Floats = NDArray[np.float64]
-# Codes of a number that stand for all of its grid.
+# Largest number of grid points of a number that are looked at, evenly spread.
 _GRID = 1001
 # Where searches for records and epsilon end.
 _MOST_RECORDS, _MOST_EPSILON = 10**9, 100.0
@@ -269,7 +269,7 @@ class ExpectedIntervals:
 
 
 def _all_values(column: Column) -> Floats:
-    """Return the features of the codes of a column, each once; of a fine grid every so many."""
+    """Return the features of each code of a column, or of ``_GRID`` evenly spread ones of a fine grid."""
     codes = np.unique(np.linspace(0, column.n_codes - 1, _GRID).astype(np.int64))
     features = Schema([column]).features([codes])
     return np.asarray(features.X / features.denominator, dtype=np.float64)

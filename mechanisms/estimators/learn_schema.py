@@ -14,7 +14,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from privopt.mechanisms.estimators.booking import Unread, booked, shape_of
-from privopt.mechanisms.estimators.persons import column_of_persons
+from privopt.mechanisms.estimators.learned_engine import learned_names
+from privopt.mechanisms.estimators.persons import IN_MEMORY, column_of_persons
 from privopt.mechanisms.estimators.public_facts import declared_schema, public_delta
 from privopt.mechanisms.privacy.groups import PersonBudget
 from privopt.mechanisms.privacy.noise import NoiseSource
@@ -22,9 +23,17 @@ from privopt.mechanisms.schemas.learning import LearnedSchema, SchemaPlan
 from privopt.mechanisms.schemas.types import ColumnType
 from privopt.problems.arrays import check_unmasked
 from privopt.problems.errors import InvalidInputError, SchemaError
-from privopt.problems.tables.frames import as_pandas, check_distinct, columns_of, missing_columns
-from privopt.problems.tables.persons import Persons
+from privopt.problems.tables.frames import (
+    as_pandas,
+    cells_of,
+    check_distinct,
+    missing_columns,
+    unread_columns,
+)
+from privopt.problems.tables.persons import Persons, check_undeclared
+from privopt.problems.tables.row_by_row import check_expression
 from privopt.problems.tables.schema import Schema
+from privopt.problems.tables.sources import is_engine_table
 
 if TYPE_CHECKING:
     from privopt.mechanisms.privacy.ledger import Ledger
@@ -56,7 +65,8 @@ def learn_schema(
     column of numbers. The time that a run takes is outside the guarantee.
 
     Args:
-        table: a data frame (pandas, polars, pyarrow) or a mapping of columns, in memory.
+        table: a data frame (pandas, polars, pyarrow) or a mapping of columns, in memory; or an Ibis table:
+            the engine counts the different cells of each column, and its types are declared ones.
         epsilon: > 0, of this release.
         delta: in (0, 1), or "auto" for 1/n^2.
         types: types by name: "number", "whole" (whole numbers), "range" (numbers that are not cut, between
@@ -82,7 +92,7 @@ def learn_schema(
     check_unmasked(table, "the table")
     known = None if declared is None else declared_schema(declared)
     left = [*leave_out, *([] if person is None else [person])]
-    n, kinds = _size(table), column_types(declared_types(table), types or {}, known, left)
+    n, kinds = size_of(table), column_types(declared_types(table), types or {}, known, left)
     rows = None if person is None else rows_of_persons(table, person, known)
     n = n if rows is None else len(rows)
     plan = SchemaPlan.plan(
@@ -101,10 +111,13 @@ def rows_of_persons(table: Any, person: str, known: Schema | None) -> NDArray[np
     """Return the first row of each person; only their column is read.
 
     Raises:
+        InvalidInputError: a table in an engine, which has no order of rows.
         SchemaError: the declared schema has that column.
     """
-    if known is not None and person in [column.name for column in known.columns]:
-        raise SchemaError(f"the schema declares {person!r}, the column of persons, which is no feature")
+    if is_engine_table(table):
+        raise InvalidInputError(IN_MEMORY)
+    if known is not None:
+        check_undeclared(person, known.columns)
     return Persons.of(column_of_persons(table, person)).places(1)
 
 
@@ -118,7 +131,14 @@ def released_schema(
     """Book a plan, then run it on a table of as many records; with ``rows`` on those, one of each person."""
     if rows is not None:
         plan = for_persons(plan)
-    unread = Unread(plan.n_records, partial(_cells, table, rows), given=table)
+    if is_engine_table(table):
+        from privopt.problems.tables.engine_cells import EngineCells  # with a table that needs it
+
+        lazy = EngineCells(table, learned_names(plan), plan.n_records)  # refuses types before the booking
+        unread: Unread[Any] = Unread(plan.n_records, lambda: lazy, given=table)
+    else:
+        names = [column.name for column in plan.columns]
+        unread = Unread(plan.n_records, partial(cells_by_name, table, names, rows), given=table)
     with booked(ledger, plan.spend_with(source), unread) as cells:
         return plan.release(cells, source)
 
@@ -131,8 +151,11 @@ def column_types(
     Raises:
         SchemaError: columns that the table lacks, has twice, or that hold neither numbers, dates nor text.
     """
-    dtypes = {str(name): _dtype(values) for name, values in frame.items()}
-    check_distinct("the table", [str(name) for name in frame])
+    if is_engine_table(frame):
+        dtypes = dict(frame.schema().items())
+    else:
+        dtypes = {str(name): _dtype(values) for name, values in frame.items()}
+        check_distinct("the table", [str(name) for name in frame])
     free = [] if known is None else [column.name for column in known.columns]
     if lacking := [name for name in (*types, *leave_out, *free) if name not in dtypes]:
         raise SchemaError(f"missing from the table: {missing_columns(lacking, list(dtypes))}")
@@ -147,8 +170,10 @@ def for_persons(plan: SchemaPlan) -> SchemaPlan:
     return replace(plan, spend=budget.of_person(plan.spend))
 
 
-def _cells(table: Any, rows: NDArray[np.int64] | None = None) -> dict[str, Any]:
-    found = {str(name): values for name, values in columns_of(table)}
+def cells_by_name(table: Any, wanted: Sequence[str], rows: NDArray[np.int64] | None = None) -> dict[str, Any]:
+    """Return the cells of the columns that are wanted; others are not read."""
+    named = {str(name): values for name, values in unread_columns(table)}
+    found = {name: cells_of(named[name]) for name in wanted}
     return found if rows is None else {name: values.take(rows) for name, values in found.items()}
 
 
@@ -158,7 +183,9 @@ def declared_types(table: Any) -> Any:
     A table of another library is converted without its rows: with them a missing cell changes the type of a
     column of booleans.
     """
-    return table if isinstance(table, pd.DataFrame | Mapping) else as_pandas(table.slice(0, 0))
+    if isinstance(table, pd.DataFrame | Mapping) or is_engine_table(table):
+        return table
+    return as_pandas(table.slice(0, 0))
 
 
 def _is_frame(table: Any) -> bool:
@@ -166,16 +193,21 @@ def _is_frame(table: Any) -> bool:
     return all(hasattr(table, name) for name in ("to_pandas", "slice", "shape"))
 
 
-def _size(table: Any) -> int:
+def size_of(table: Any) -> int:
     """Return the number of records of a table.
 
     Raises:
-        InvalidInputError: no table with names, or no records.
+        InvalidInputError: no table with names, or no records; an expression of an engine that mixes rows.
     """
+    if is_engine_table(table):
+        from privopt.problems.tables.engines import rows_in  # with a table that needs it
+
+        check_expression(table)
+        return _some(rows_in(table))
     if not (isinstance(table, pd.DataFrame | Mapping) or _is_frame(table)):
         raise InvalidInputError(
-            "a schema is learned from a table in memory with names: a data frame or a mapping of columns; "
-            f"got {type(table).__name__}"
+            "a schema is learned from a table with names: a data frame, a mapping of columns, or a table in "
+            f"an engine; got {type(table).__name__}"
         )
     if not isinstance(table, Mapping):
         lengths = {shape_of(table)[:1]}
@@ -183,7 +215,10 @@ def _size(table: Any) -> int:
         lengths = {shape_of(values)[:1] for values in table.values()}
     if len(lengths) != 1 or () in lengths:
         raise InvalidInputError("all columns of a table must be one-dimensional and of the same length")
-    n: int = lengths.pop()[0]
+    return _some(lengths.pop()[0])
+
+
+def _some(n: int) -> int:
     if n == 0:
         raise InvalidInputError("no records: at least one row is needed")
     return n
@@ -194,7 +229,15 @@ def _dtype(values: Any) -> Any:
 
 
 def _type(place: int, dtype: Any) -> ColumnType:
-    """Return the type that a column declares; one of Python objects, and of categories, is voted on."""
+    """Return the type that a column declares; one of Python objects, and of categories, is voted on.
+
+    Whole numbers of a database are declared; pandas makes others of them where a cell is missing.
+    """
+    if is_engine_table(dtype):
+        if (found := _engine_type(dtype)) is not None:
+            return found
+        dtype = "a type of its own" if dtype.is_unknown() else dtype
+        raise SchemaError(_no_type(place, dtype))
     if pd.api.types.is_bool_dtype(dtype):
         return ColumnType.BOOLEAN
     if pd.api.types.is_numeric_dtype(dtype) and not pd.api.types.is_complex_dtype(dtype):
@@ -205,10 +248,27 @@ def _type(place: int, dtype: Any) -> ColumnType:
         return ColumnType.TEXT
     if isinstance(dtype, pd.CategoricalDtype) or dtype == np.dtype(object):
         return ColumnType.VOTE
-    raise SchemaError(
+    raise SchemaError(_no_type(place, dtype))
+
+
+def _no_type(place: int, dtype: Any) -> str:
+    return (
         f"column {place} of the table: neither numbers, dates nor text ({dtype}). To do: make numbers of it, "
         "or leave it out"
     )
+
+
+def _engine_type(dtype: Any) -> ColumnType | None:
+    """Return the type that a column of an engine declares; None: none that is learned."""
+    if dtype.is_boolean():
+        return ColumnType.BOOLEAN
+    if dtype.is_integer():
+        return ColumnType.WHOLE
+    if dtype.is_floating() or dtype.is_decimal():
+        return ColumnType.NUMBER
+    if dtype.is_date() or dtype.is_timestamp():
+        return ColumnType.DATE
+    return ColumnType.TEXT if dtype.is_string() else None
 
 
 def _is_arrow_date(dtype: Any) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -13,22 +13,30 @@ from sklearn.base import clone
 from privopt.mechanisms.errors import PlanMismatchError, PrivacyParameterError
 from privopt.mechanisms.estimators.booked_estimator import BookedEstimator, spend_of_fit
 from privopt.mechanisms.estimators.booking import Unread, booked, charged, unread_table
-from privopt.mechanisms.estimators.learn_schema import column_types, declared_types
-from privopt.mechanisms.estimators.persons import ONCE, of_record, places_of, without_intervals
+from privopt.mechanisms.estimators.learn_schema import cells_by_name, column_types, declared_types
+from privopt.mechanisms.estimators.learned_engine import EngineRecords
+from privopt.mechanisms.estimators.persons import (
+    IN_MEMORY,
+    ONCE,
+    of_record,
+    places_of,
+    records_per_person,
+    without_intervals,
+)
 from privopt.mechanisms.estimators.public_facts import declared_schema, public_delta
 from privopt.mechanisms.privacy.accounting import gaussian_delta, gaussian_epsilon, gaussian_mu
 from privopt.mechanisms.privacy.groups import PersonBudget
 from privopt.mechanisms.privacy.noise import NoiseSource
-from privopt.mechanisms.privacy.parameters import check_count, check_delta, check_epsilon
+from privopt.mechanisms.privacy.parameters import check_delta, check_epsilon
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.mechanisms.schemas.learning import SchemaPlan
 from privopt.mechanisms.schemas.types import ColumnType
 from privopt.problems.arguments import told
 from privopt.problems.errors import InvalidInputError
 from privopt.problems.tables.columns import Binned, Categorical, Column, Numeric
-from privopt.problems.tables.frames import as_pandas, columns_of
 from privopt.problems.tables.missing import MissingLevel
 from privopt.problems.tables.schema import Schema, numeric_between
+from privopt.problems.tables.sources import is_engine_table
 
 Model = TypeVar("Model", bound=BookedEstimator)
 
@@ -39,9 +47,9 @@ _DOWN = 1 - 2.0**-40
 class LearnedFitPlan:
     """Plan of a schema and of a model that is fitted with it, as one release.
 
-    Privacy: ``spend``, neighbours by replacing one record, their number public. The schema is mu-GDP, mu its
-    ``level``, and of deltas of its categories, which are added. The model depends on the records and the
-    released schema; their composition is adaptive.
+    Privacy: ``spend``, neighbours by replacing one record, their number public. The schema is mu-GDP with mu
+    its ``level``, except for the deltas of its categories, which are added. The model depends on the records
+    and the released schema; their composition is adaptive.
 
     - A model that is mu'-GDP: sqrt(mu^2 + mu'^2)-GDP together (Dong, Roth and Su 2022, corollary 3.3).
     - Any other model that is (e, d)-differentially private: up to an event of probability d it is dominated
@@ -51,8 +59,8 @@ class LearnedFitPlan:
 
     Attributes:
         schema: plan of the schema.
-        spend: of schema and model together.
-        mu: what is left for a model under Gaussian differential privacy.
+        spend: the spend of schema and model together.
+        mu: the level that is left for a model under Gaussian differential privacy.
         model_epsilon, model_delta: budget of the model.
         gaussian: whether the model has to be mu-GDP; otherwise its epsilon and delta count.
     """
@@ -169,8 +177,8 @@ def fit_with_learned_schema(
     Args:
         estimator: an estimator of this package, not fitted, with classes (or label range) declared; its
             schema is None. It is not changed. Without a parameter delta, that of the whole is 1/n^2.
-        X: a data frame (pandas, polars, pyarrow) or a mapping of columns, in memory.
-        y: labels, shape (n,).
+        X: a data frame (pandas, polars, pyarrow) or a mapping of columns, in memory; or an Ibis table.
+        y: labels, shape (n,); of an Ibis table the name of the label column.
         share: the share of mu^2 of Gaussian differential privacy that the schema spends, in (0, 1).
         types, declared, leave_out, cuts, na_values: as for ``learn_schema``.
 
@@ -182,34 +190,47 @@ def fit_with_learned_schema(
         InvalidInputError, SchemaError: facts that are missing or cannot be used.
         BudgetExceededError: the ledger refused the spend; no record was read.
     """
-    frame = as_pandas(X)
     known = None if declared is None else declared_schema(declared)
-    persons = filter(None, [_params(estimator).get("person")])
-    kinds = column_types(declared_types(X), types or {}, known, [*leave_out, *persons])
+    left = [*leave_out, *filter(None, [_params(estimator).get("person")])]
     options: dict[str, Any] = {"cuts": cuts, "declared": known, "na_values": na_values}
-    return fit_learned(estimator, unread_table(frame, y, None), kinds, share, options)
+    given: Unread[Any] | EngineRecords
+    if is_engine_table(X):
+        given, left = EngineRecords(X, y, _params(estimator).get("classes")), [*left, y]
+    else:
+        given = unread_table(X, y, None)
+    kinds = column_types(declared_types(X), types or {}, known, left)
+    return fit_learned(estimator, given, kinds, share, options)
 
 
 def fit_learned(
     estimator: Model,
-    given: Unread[Any],
+    given: Unread[Any] | EngineRecords,
     kinds: Mapping[str, str],
     share: float,
     options: Mapping[str, Any],
 ) -> Model:
     """Plan, book, and run schema and model."""
     known = _params(estimator)
+    check = given.check if isinstance(given, EngineRecords) else None
+    if check is not None and known.get("person") is not None:
+        raise InvalidInputError(IN_MEMORY)
+    given = given.unread() if isinstance(given, EngineRecords) else given
     if known.get("schema") is not None:
         raise InvalidInputError("schema must be None where one is learned; give known columns as declared=")
     source, persons = NoiseSource(known["insecure_seed"]), None
     if known.get("person") is not None:
-        k = check_count(known["records_per_person"], "records_per_person")
+        k = records_per_person(estimator)
+        if k is None:
+            raise InvalidInputError(
+                "records_per_person must be a number where a schema is learned in the same release. To do: "
+                "learn the schema first, by learn_schema(person=...), then fit with it"
+            )
         if k > 1 and known.get("risk_share"):
             raise InvalidInputError(ONCE)
         given = places_of(given, None, known["person"], options["declared"], k, source)
         delta = public_delta(known.get("delta", "auto"), given.n_records // k)
         persons = PersonBudget(known["epsilon"], delta, k)
-    model = _fitted(estimator, given, kinds, share, options, source, persons)
+    model = _fitted(estimator, given, kinds, share, options, source, persons, check)
     own = ("epsilon", "delta", "ledger", "person", "records_per_person")
     asked: Model = model.set_params(**{key: known[key] for key in own if key in known})  # type: ignore[attr-defined]
     return asked
@@ -223,6 +244,7 @@ def _fitted(
     options: Mapping[str, Any],
     source: NoiseSource,
     persons: PersonBudget | None,
+    check: Callable[[SchemaPlan], None] | None,
 ) -> Model:
     """Return schema and model of records, or of the places of persons with their budget."""
     ledger = _params(estimator)["ledger"]
@@ -231,6 +253,8 @@ def _fitted(
         estimator = of_record(estimator, persons, "approximate")
         delta = persons.of_record("approximate")[1]
     plan, before = _planned(estimator, given, kinds, share, options, delta)
+    if check is not None:
+        check(plan.schema)
     spend = replace(
         plan.spend,
         mechanism=f"{SchemaPlan.name}, {before.mechanism}",
@@ -240,16 +264,23 @@ def _fitted(
     )
     if persons is not None:
         spend = persons.of_person(spend)
-    with booked(ledger, spend, given) as (frame, y):
-        cells = {str(name): values for name, values in columns_of(frame)}
-        learned = plan.schema.release(cells, source)
+    with booked(ledger, spend, given) as records:
+        learned = plan.schema.release(_cells(records, plan.schema), source)
         model: Any = _with_budget(estimator, plan, learned.schema)
+        pair = (records.counted(learned.schema), None) if isinstance(records, EngineRecords) else records
         with charged(_charge(plan)):
-            model.fit(given.known((frame, y)))
+            model.fit(given.known(pair))
     model.spend_ = spend
     without_intervals(model, 1 if persons is None else persons.records)
     made: Model = model
     return made
+
+
+def _cells(records: Any, plan: SchemaPlan) -> Any:
+    """Return the columns of records in an engine, or of a table in memory with its labels."""
+    if isinstance(records, EngineRecords):
+        return records.cells(plan)
+    return cells_by_name(records[0], [column.name for column in plan.columns])
 
 
 def _planned(
@@ -311,7 +342,7 @@ def _with_budget(estimator: Any, plan: LearnedFitPlan, schema: Schema) -> Any:
 
 
 def _stand_in(plan: SchemaPlan) -> Schema:
-    """Return a schema with as many cuts, and one category a column, of made-up values."""
+    """Return a placeholder schema of made-up values: the planned numbers of cuts, one category for text."""
     columns: list[Column] = []
     for column in plan.columns:
         if column.bounds is not None:

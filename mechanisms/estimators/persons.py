@@ -7,7 +7,8 @@ of P k places, and a release with a proof for one record is private for a person
 order of persons: an order of one table corresponds to an equally likely one of its neighbour, from which it
 differs in k places; privacy carries over to the mixture, as divergences are jointly convex.
 
-Before the booking only the column of persons is read, and only their number is used.
+Before the booking only the column of persons is read, and only their number is used. k may be learned
+(``mechanisms.schemas.records``), as a part of the release that is booked.
 """
 
 from __future__ import annotations
@@ -18,25 +19,40 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
+import pyarrow as pa
 
-from privopt.mechanisms.errors import PlanMismatchError
+from privopt.mechanisms.errors import PlanMismatchError, PrivacyParameterError
 from privopt.mechanisms.estimators.booked_estimator import BookedEstimator, never_read, spend_of_fit
-from privopt.mechanisms.estimators.booking import Unread, booked, charged, is_part, names_of, unread_table
+from privopt.mechanisms.estimators.booking import Unread, booked, charged, is_part, unread_table
 from privopt.mechanisms.estimators.public_facts import any_schema, public_delta
-from privopt.mechanisms.estimators.validation import as_table
-from privopt.mechanisms.privacy.groups import PersonBudget
+from privopt.mechanisms.privacy.groups import LEARN, PersonBudget
 from privopt.mechanisms.privacy.noise import NoiseSource
-from privopt.mechanisms.privacy.parameters import check_count
-from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.mechanisms.privacy.parameters import check_count, check_epsilon
+from privopt.mechanisms.privacy.spend import NOTIONS, PrivacySpend
+from privopt.mechanisms.schemas.records import CHOICES, RecordsPlan
 from privopt.problems.arguments import told
 from privopt.problems.errors import InvalidInputError
-from privopt.problems.tables.frames import columns_of, missing_columns
+from privopt.problems.tables.frames import (
+    check_distinct,
+    is_frame,
+    missing_columns,
+    unread_columns,
+    without_column,
+)
 from privopt.problems.tables.partitions import is_dask
-from privopt.problems.tables.persons import Persons
+from privopt.problems.tables.persons import Persons, check_undeclared
 from privopt.problems.tables.schema import Schema
 from privopt.problems.tables.sources import is_engine_table
 
 Model = TypeVar("Model", bound=BookedEstimator)
+
+IN_MEMORY = (
+    "person takes tables in memory, as engines and partitions do not keep the rows of a person in order. To "
+    "do: X.to_pandas() or X.compute(), or one record a person by a query"
+)
+# Notions of privacy in the order in which budgets of records are tried. The last: a mechanism whose notion
+# depends on its budget.
+_NOTIONS = (("gdp",), ("zcdp",), ("pure", "approximate"), ("gdp", "zcdp"))
 
 ONCE = (
     "risk_share counts each person once: with it records_per_person must be 1, as intervals of risks take "
@@ -65,6 +81,34 @@ class RecordFit:
             raise PlanMismatchError(f"{found} is more than was planned, {self.spend}: report this")
 
 
+@dataclass(frozen=True, eq=False)
+class PersonsPlan:
+    """A fit for persons: of a number of records of each, or of each number that may be learned.
+
+    Attributes:
+        fits: by number of records, increasing.
+        spend: of a person; the largest of these fits, and of the choice.
+        choice: how the number is learned, None if it was given.
+    """
+
+    fits: Mapping[int, RecordFit]
+    spend: PrivacySpend
+    choice: RecordsPlan | None = None
+
+    def chosen(self, persons: Persons, source: NoiseSource) -> int:
+        """Return the number of records of each person that count; if it is learned, that is paid for."""
+        if self.choice is None:
+            return next(iter(self.fits))
+        return self.choice.release(np.bincount(persons.number, minlength=persons.count), source)
+
+    def spent(self, k: int) -> PrivacySpend:
+        """Return the spend, which says the number of records."""
+        if self.choice is None:
+            return self.spend
+        learned = f"this number was learned at epsilon = {self.choice.epsilon:.4g}"
+        return replace(self.spend, note="; ".join((self.fits[k].spend.note, learned)))
+
+
 def fit_persons(estimator: Model, X: Any, y: Any) -> Model:
     """Fit an estimator with ``person`` set: plan, book, fill the places, fit.
 
@@ -73,22 +117,28 @@ def fit_persons(estimator: Model, X: Any, y: Any) -> Model:
         PrivOptError: as ``fit`` of the estimator.
     """
     given, persons = _opened(estimator, X, y)
-    k = check_count(estimator.records_per_person, "records_per_person")
-    unread = Unread(persons.count * k, given._read, given.n_columns, given.given)
+    unread = Unread(persons.count, given._read, given.n_columns, given.given)
     planned = plan_persons(estimator, unread)
     source = NoiseSource(_params(estimator)["insecure_seed"])
     spend = replace(planned.spend, insecure_seed=source.insecure_seed)
     with booked(estimator.ledger, spend, unread) as (table, labels):
+        k = planned.chosen(persons, source)
         places = persons.places(k)
         places = places[source.order(len(places))]
         pair = _taken(table, places), _taken(labels, places)
-        with charged(planned.check):
-            planned.model.fit(unread.known(pair), None)
-    _take_over(estimator, planned.model, spend, k)
+        fit = planned.fits[k]
+        with charged(fit.check):
+            fit.model.fit(_places(unread, k).known(pair), None)
+    _take_over(estimator, fit.model, replace(planned.spent(k), insecure_seed=source.insecure_seed), k)
     name = y if isinstance(y, str) else getattr(y, "name", None)
-    if hasattr(planned.model, "target_") and isinstance(name, str):
+    if hasattr(fit.model, "target_") and isinstance(name, str):
         estimator.target_ = name  # type: ignore[attr-defined]
     return estimator
+
+
+def _places(persons: Unread[Any], k: int) -> Unread[Any]:
+    """Return k places of each person, unread."""
+    return replace(persons, n_records=persons.n_records * k)
 
 
 def one_record_each(X: Any, y: Any, person: object, schema: Schema | None) -> Unread[Any]:
@@ -120,39 +170,98 @@ def places_of(
     return Unread(len(places), read, given.n_columns, given.given)
 
 
-def plan_persons(estimator: BookedEstimator, places: Unread[Any]) -> RecordFit:
-    """Return the fit of places with the largest budget of a record that a person's budget allows.
+def plan_persons(estimator: BookedEstimator, persons: Unread[Any]) -> PersonsPlan:
+    """Return the fit of places with the largest budget of a record that a person's budget allows; if their
+    number is learned, for each number.
+
+    Args:
+        estimator: with ``person``.
+        persons: as many records as there are persons.
 
     Raises:
         PrivOptError: as ``fit`` of the estimator before it reads records.
     """
-    known, k = _params(estimator), check_count(estimator.records_per_person, "records_per_person")
-    if k > 1 and known.get("risk_share"):
+    known, k = _params(estimator), records_per_person(estimator)
+    if k != 1 and known.get("risk_share"):
         raise InvalidInputError(ONCE)
-    delta = public_delta(known.get("delta", "auto"), places.n_records // k)
+    delta = public_delta(known.get("delta", "auto"), persons.n_records)
+    if k is None:
+        return _plan_to_learn(estimator, persons, delta)
     budget = PersonBudget(known["epsilon"], delta, k)
-    for notions in (("gdp",), ("zcdp",), ("pure", "approximate"), ("gdp", "zcdp")):
-        # The last: a mechanism whose notion depends on its budget.
-        model = of_record(estimator, budget, notions[0] if len(notions) == 1 else "approximate")
-        with warnings.catch_warnings():  # the fit itself warns
-            warnings.simplefilter("ignore")
-            spend = spend_of_fit(model, places)
-        if k == 1 or spend.notion in notions:
-            return RecordFit(model, budget, budget.of_person(spend))
+    for notions in _NOTIONS:
+        # One record of each person has the budget of a person in any notion.
+        fit = _planned_fit(estimator, persons, budget, NOTIONS if k == 1 else notions)
+        if fit is not None:
+            return PersonsPlan({k: fit}, fit.spend)
     raise AssertionError("every spend has one of the notions")
 
 
+def _plan_to_learn(estimator: BookedEstimator, persons: Unread[Any], delta: float) -> PersonsPlan:
+    """Return the plan of a number of records that is learned, and of a fit for each that may be.
+
+    The fit depends on the number that was released: whichever it is, the fit costs at most what is added, in
+    one notion (adaptive composition).
+    """
+    epsilon = check_epsilon(_params(estimator)["epsilon"])
+    choice = RecordsPlan.plan(persons.n_records, epsilon)
+    for notions in (*_NOTIONS[:-1], NOTIONS):
+        left, fits = choice.left(epsilon, delta, _notion(notions)), {}
+        for k in CHOICES:
+            fit = _planned_fit(estimator, persons, PersonBudget(left, delta, k), notions)
+            if fit is None:
+                break
+            fits[k] = fit
+        else:
+            spend = choice.beside([fit.spend for fit in fits.values()], delta)
+            if spend.epsilon > epsilon:
+                raise PlanMismatchError(f"{spend} is more than epsilon = {epsilon:g}: report this")
+            return PersonsPlan(fits, spend, choice)
+    raise AssertionError("every spend has one of the notions")
+
+
+def _planned_fit(
+    estimator: BookedEstimator, persons: Unread[Any], budget: PersonBudget, notions: tuple[str, ...]
+) -> RecordFit | None:
+    """Return a fit of places by the budget of a record in a notion; None if its spend has another one."""
+    model = of_record(estimator, budget, _notion(notions))
+    with warnings.catch_warnings():  # the fit itself warns
+        warnings.simplefilter("ignore")
+        spend = spend_of_fit(model, _places(persons, budget.records))
+    return RecordFit(model, budget, budget.of_person(spend)) if spend.notion in notions else None
+
+
+def _notion(notions: tuple[str, ...]) -> str:
+    return notions[0] if len(notions) == 1 else "approximate"
+
+
+def records_per_person(estimator: Any) -> int | None:
+    """Return the number of records of each person that count, None if it is to be learned.
+
+    Raises:
+        PrivacyParameterError: neither a number nor "learn".
+    """
+    given = estimator.records_per_person
+    if not isinstance(given, str):
+        return check_count(given, "records_per_person")
+    if given != LEARN:
+        raise PrivacyParameterError(
+            f"records_per_person must be a whole number >= 1 or {LEARN!r}, got {told(given)}"
+        )
+    return None
+
+
 def plan_of_persons(estimator: Any, n_persons: int, n_columns: int | None = None) -> Any:
-    """Return the plan of an estimator for that many persons: of the fit of places, with a person's spend."""
-    k = check_count(estimator.records_per_person, "records_per_person")
-    n_places = check_count(n_persons, "the number of persons") * k
-    places: Unread[Any] = Unread(n_places, never_read, n_columns)
+    """Return the plan of an estimator for that many persons: of the fit of places, with a person's spend.
+
+    If the number of records is learned, it is that of the most places, which takes the most time.
+    """
+    persons: Unread[Any] = Unread(check_count(n_persons, "the number of persons"), never_read, n_columns)
     known = _params(estimator)
     if "classes" in known and known["classes"] is None:  # any two, as other plans take
         estimator = type(estimator)(**{**known, "classes": (0, 1)})
-    planned = plan_persons(estimator, places)
-    columns = () if n_columns is None else (n_columns,)
-    return replace(planned.model.plan(n_places, *columns), spend=planned.spend)
+    planned = plan_persons(estimator, persons)
+    k, columns = max(planned.fits), () if n_columns is None else (n_columns,)
+    return replace(planned.fits[k].model.plan(n_persons * k, *columns), spend=planned.spend)
 
 
 def person_of(estimator: Any) -> str | None:
@@ -174,7 +283,8 @@ def without_person(estimator: Any, X: Any) -> Any:
     """Return a table without the column of persons, for predictions of models without a schema."""
     if estimator.person is None:
         return X
-    return X.drop(columns=[estimator.person]) if estimator.person in getattr(X, "columns", ()) else X
+    names = map(str, getattr(X, "columns", ()))
+    return without_column(X, estimator.person) if estimator.person in names else X
 
 
 def _params(estimator: Any) -> dict[str, Any]:
@@ -219,14 +329,11 @@ def opened_table(X: Any, y: Any, person: object, schema: Schema | None) -> tuple
     if isinstance(X, Unread):
         X, y = X._read()
     if is_engine_table(X) or is_dask(X):
-        raise InvalidInputError(
-            "person takes tables in memory, as engines and partitions do not keep the rows of a person in "
-            "order. To do: X.to_pandas() or X.compute(), or one record a person by a query"
-        )
-    table, ids = as_table(X), column_of_persons(X, person)
-    if schema is not None and any(column.name == person for column in schema.columns):
-        raise InvalidInputError(f"the schema declares {person!r}, the column of persons, which is no feature")
-    given = unread_table(table.drop(columns=[person]), y, schema, columns_of)
+        raise InvalidInputError(IN_MEMORY)
+    if schema is not None:
+        check_undeclared(person, schema.columns)
+    ids = column_of_persons(X, person)
+    given = unread_table(without_column(X, person), y, schema, unread_columns)
     return replace(given, given=X), Persons.of(ids)
 
 
@@ -236,13 +343,14 @@ def column_of_persons(table: Any, person: str) -> Any:
     Raises:
         InvalidInputError: no such column, or one of floats, in which different integers may be equal.
     """
-    names = {str(name): name for name in names_of(table) or ()}
-    if person not in names:
-        missing = f"no {missing_columns([person], list(names))}"
-        raise InvalidInputError(
-            f"person: {missing if names else 'X has no named columns: give a data frame'}"
-        )
-    found = table[names[person]]
+    if not (isinstance(table, Mapping) or is_frame(table)):
+        raise InvalidInputError("person: X has no named columns: give a data frame")
+    named = unread_columns(table)
+    check_distinct("the table", [str(name) for name, _ in named])
+    columns = dict(named)
+    if person not in columns:
+        raise InvalidInputError(f"person: no {missing_columns([person], [str(name) for name in columns])}")
+    found = columns[person]
     kind = str(getattr(found, "type", getattr(found, "dtype", ""))).lower()
     if "float" in kind or "double" in kind:
         raise InvalidInputError(
@@ -253,9 +361,13 @@ def column_of_persons(table: Any, person: str) -> Any:
 
 
 def _taken(values: Any, rows: np.ndarray[Any, Any]) -> Any:
-    """Return rows of a data frame, or entries of labels in any form."""
+    """Return rows of a table, or entries of labels, in the form that they have."""
+    if isinstance(values, Mapping):
+        return {name: _taken(column, rows) for name, column in values.items()}
     if hasattr(values, "iloc"):
         return values.iloc[rows]
+    if isinstance(values, pa.Table | pa.Array | pa.ChunkedArray):
+        return values.take(pa.array(rows))
     # A list keeps the types of its entries: one text among them makes no texts of the others.
     if isinstance(values, list | tuple):
         return [values[row] for row in rows]
@@ -270,7 +382,7 @@ def _take_over(estimator: Any, fitted: Any, spend: PrivacySpend, k: int) -> None
     for name, value in vars(fitted).items():
         if name not in own:
             setattr(estimator, name, value)
-    estimator.spend_ = spend
+    estimator.spend_, estimator.records_per_person_ = spend, k
     without_intervals(estimator, k)
 
 

@@ -63,7 +63,7 @@ class Targets(NamedTuple):
 class Prepared(NamedTuple):
     """Encoded records of a table or of a part of it.
 
-    The constant feature, if any, is the last one and is not counted in ``columns``. Features, label vectors
+    The constant feature, if any, is the last one and is not counted in ``columns``. Features, label vectors,
     counts and weights are private. ``middle`` is the centre subtracted from rows, ``bound`` bounds their
     norm; weights lie in [0, 1].
     """

@@ -74,9 +74,10 @@ def choose_robust(
 def in_random_order(counts: NDArray[np.int64], source: NoiseSource) -> NDArray[np.int64]:
     """Return the row of every counted record, the records in uniformly random order, shape (n,).
 
-    Mechanisms may depend on the positions of records: proofs are for tables that differ in one place. Sorted
-    counts that differ in one record differ in many places. In random order they are as private as a table: an
-    order of the one corresponds to one of the other, equally likely, that differs from it in one place.
+    Mechanisms may depend on the positions of records, as their proofs are for tables that differ in one row.
+    Sorted counts of tables that differ in one record may differ in many rows. Random order restores the
+    proof: every order of one table corresponds to an equally likely order of its neighbour that differs in
+    one row.
     """
     rows = np.repeat(np.arange(len(counts)), counts)
     return rows[source.order(len(rows))]
@@ -173,9 +174,10 @@ class _PrivateRobustModel(PrivateLinearModel):
 
 def _warn_of_units(n: int, epsilon: float, numbers: int) -> None:
     warnings.warn(
-        f"{n} records are too few at epsilon = {epsilon:g} to find units of {numbers} columns of numbers "
-        "privately: they are taken as they are, which goes wrong where they are not about 1. Divide by units "
-        "that you know, or declare bounds, to a linear model that is not robust",
+        f"{n} records are too few at epsilon = {epsilon:g} to estimate units of {numbers} columns of numbers "
+        "privately: the columns are used unscaled, and the fit is poor where their values are not about 1. "
+        "To do: divide columns by units that you know, or declare bounds and fit a linear model that is not "
+        "robust",
         stacklevel=3,
     )
 
@@ -228,7 +230,7 @@ class PrivateRobustRegression(LinearRegressor, _PrivateRobustModel):
         schema: Schema | dict[str, Any] | str | Path | None = None,
         steps: int | None = None,
         person: str | None = None,
-        records_per_person: int = 1,
+        records_per_person: int | str = 1,
         limits: Limits | None = None,
         ledger: Ledger | str | Path | None = None,
         insecure_seed: int | None = None,
@@ -272,7 +274,7 @@ class PrivateRobustClassifier(Probabilities, LinearClassifier, _PrivateRobustMod
         classes: Sequence[Any] | None = None,
         steps: int | None = None,
         person: str | None = None,
-        records_per_person: int = 1,
+        records_per_person: int | str = 1,
         limits: Limits | None = None,
         ledger: Ledger | str | Path | None = None,
         insecure_seed: int | None = None,

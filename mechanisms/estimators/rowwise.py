@@ -61,9 +61,9 @@ def output_of(model: Any) -> Output:
 class FreshModel:
     """A foreign model, pickled before records are read; each table or part is scored by a new copy.
 
-    It is given a copy of the rows, too: what it writes to them, another model or the caller would read. So
-    nothing that the model keeps of records reaches the scores of other parts, other tables, or what it is
-    asked later. A copy does not include class attributes, files, or variables of imported modules.
+    It scores a copy of the rows, too, so that a model that writes to its rows changes no other model's rows
+    and not the caller's. Hence nothing that the model remembers of records can affect scores of other parts
+    or tables, or later answers. Class attributes, files and variables of imported modules are not copied.
 
     Attributes:
         pickled: the model.
@@ -152,7 +152,7 @@ def check_rowwise_scores(model: Any, schema: Schema | None, output: Output = "de
                 f"the scores of {type(model).__name__} depend on which rows are scored together, or before: "
                 "synthetic rows got other scores when other rows were scored with them. One record could "
                 "then move every count, and evaluate promises that it moves two. To do: let transformers use "
-                "what they learned in fit alone, nothing of the table at hand"
+                "only what they learned in fit, not the rows that are being scored"
             )
     return Check(True, f"those of {_ROWS} synthetic rows {of} did not change with the other rows of a batch")
 

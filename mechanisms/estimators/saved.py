@@ -92,5 +92,6 @@ def check_whole_model(model: Mapping[str, Any], again: Mapping[str, Any], path: 
     wrong = sorted(key for key in model if key not in same or model[key] != same[key])
     if wrong:
         raise InvalidInputError(
-            f"{path}: {', '.join(map(told, wrong))} cannot be, beside the rest of the file; not saved so"
+            f"{path}: {', '.join(map(told, wrong))} contradicts the rest of the file; "
+            "privopt did not save it so"
         )

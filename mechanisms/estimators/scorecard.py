@@ -98,7 +98,8 @@ class PrivateHalfspaceClassifier(
     The weights of two classes minimise the exact 0/1 loss up to the noise required for privacy. They are
     learned over integer features defined by a *public* schema, so the model is a readable scorecard. Of more
     than two classes each has its own points, rounded at one common scale from one release, whose noise is
-    that of two classes (``ClassPoints``), and the class with the most points is predicted.
+    that of two classes (``ClassPoints``), and the class with the most points is predicted; ``calibration``
+    and the arguments from ``max_columns`` to ``risk_share`` then keep their defaults.
 
     Privacy: (epsilon, delta)-differential privacy for the fitted weights, for data sets that differ by
     *replacing one record*; n, the schema, the classes and the lattice are public. See ``spend_``. Outside
@@ -139,8 +140,9 @@ class PrivateHalfspaceClassifier(
             person: the guarantee is then for *replacing one person* with all of its records. Needs a table in
             memory with named columns, and declared public facts.
         records_per_person: k; the first k records of each person count, and all persons count the same.
+            "learn": for a small part of epsilon, about the least k that covers nine tenths of the persons
+            (``RecordsPlan``); it is ``records_per_person_``.
         limits: time limit, progress callback and cancellation of the solve.
-            With more than two classes calibration and max_columns to risk_share keep their defaults.
         ledger: a ``Ledger``, its path or URL: the spend is booked before a record is read, and stays booked
             when records are refused; no overdrafts. It requires a declared schema and declared classes.
         insecure_seed: reproducible noise for tests and demonstrations. *Voids the guarantee.*
@@ -188,7 +190,7 @@ class PrivateHalfspaceClassifier(
         max_work: float = MOST_WORK,
         risk_share: float = 0.0,
         person: str | None = None,
-        records_per_person: int = 1,
+        records_per_person: int | str = 1,
         limits: Limits | None = None,
         ledger: Ledger | str | Path | None = None,
         insecure_seed: int | None = None,
@@ -250,7 +252,7 @@ class PrivateHalfspaceClassifier(
                 plan = (planned := self._planned(schema, n, weights, costs)).plan
             assert not isinstance(plan, ClassPoints)  # of more than two classes
             table = (records.features.X, 2 * records.label - 1)
-            problem = ZeroOneHalfspace(*table, plan.lattice, costs, records.counts)
+            problem = ZeroOneHalfspace(*table, plan.lattice, costs, records.counts, schema.layout)
             clock = started(self.limits)  # preparing, compiling included, takes its part of the time
             oracle = within(clock, partial(planned.prepare, problem, records.coded))
             release = replace(
@@ -646,9 +648,9 @@ def _searching(mechanism: str, limits: Limits | None) -> Iterator[None]:
     except (UnfinishedDrawError, CertificateError) as error:
         if mechanism in MECHANISMS and limits is not None and limits.seconds is not None:
             error.add_note(
-                "The time of a search depends on the records. Always terminate: fewer or coarser columns, or "
-                'mechanism="seeded" (--mechanism seeded), rspm for up to some 40 features, or a linear model '
-                "(--loss logistic)"
+                "The time of a search depends on the records. To do: fewer or coarser columns; or, as these "
+                'are sure to end, mechanism="seeded" (--mechanism seeded), rspm for up to some 40 features, '
+                "or a linear model (--loss logistic)"
             )
         raise
 

@@ -70,7 +70,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Planned(Generic[Found]):
-    """A release that is planned: its spend, its records, and what makes it of them."""
+    """A planned release: its spend, the unread records, and the function that computes it from them."""
 
     spend: PrivacySpend
     records: Unread[Parts]
@@ -107,14 +107,14 @@ def declared_range(model: Any, label_range: object) -> tuple[float, float] | Non
 
 
 class Checked(NamedTuple):
-    """What scores the records, and of a foreign model the test of its scores on synthetic rows."""
+    """A scorer of records and, for a model of another package, the result of its test on synthetic rows."""
 
     scorer: Any
     check: Check | None
 
 
 def scorer_of(model: Any, schema: Schema | None) -> Checked:
-    """Return what scores records.
+    """Return the scorer of a model, tested on synthetic rows if the model is of another package.
 
     Raises:
         InvalidInputError: a model that cannot be pickled, or whose scores depend on other rows.

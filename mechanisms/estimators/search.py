@@ -191,7 +191,7 @@ class PrivateSearchCV(BookedEstimator, MetaEstimatorMixin, BaseEstimator):  # ty
         ledger: Ledger | str | Path | None = None,
         insecure_seed: int | None = None,
         person: str | None = None,
-        records_per_person: int = 1,
+        records_per_person: int | str = 1,
     ) -> None:
         self.person = person
         self.records_per_person = records_per_person
@@ -238,8 +238,8 @@ class PrivateSearchCV(BookedEstimator, MetaEstimatorMixin, BaseEstimator):  # ty
                 raise SearchError(
                     f"none of the {len(candidates)} candidates could be fitted and scored: every run failed, "
                     "and nothing was released. To do: fit each candidate alone to synthetic records of the "
-                    "same form, to see its error; errors on the records are not shown, as they may tell of "
-                    "them"
+                    "same form, to see its error; errors on the records are not shown, as they may reveal "
+                    "records"
                 )
         self.best_estimator_, self.best_index_, self.best_score_ = model.estimator, model.number, best.score
         self.best_params_ = planned.candidates[model.number]
@@ -261,7 +261,7 @@ class PrivateSearchCV(BookedEstimator, MetaEstimatorMixin, BaseEstimator):  # ty
         fit_persons(self, X, y)
         best = self.best_estimator_
         if isinstance(best, BookedEstimator):
-            without_intervals(best, self.records_per_person)
+            without_intervals(best, self.records_per_person_)
             self.best_estimator_.spend_ = self.spend_
         self.plan_ = replace(self.plan_, spend=self.spend_)
         return self
@@ -429,7 +429,7 @@ class _Score:
         return CLASS_SCORES[self.name](model, X, labels, self.classes)
 
 
-class _Made(NamedTuple):
+class _Fitted(NamedTuple):
     """A fitted model and the number of its candidate."""
 
     estimator: Any
@@ -447,14 +447,14 @@ class _Search:
     clock: Watch
     given_delta: float
 
-    def run(self, fitted: _Part, held_out: _Part) -> Run[_Made]:
+    def run(self, fitted: _Part, held_out: _Part) -> Run[_Fitted]:
         """Return the best run.
 
         Raises:
             SearchError: a limit was reached.
         """
         n = self.planned.n_held_out
-        labels, best = self.score.labels(held_out.y, n), BestRun[_Made](self.source)
+        labels, best = self.score.labels(held_out.y, n), BestRun[_Fitted](self.source)
         self.score.labels(fitted.y, self.planned.n_fitted)  # labels that no run can use are refused once
         for done, number in enumerate(self.planned.selection.runs(self.source)):
             best.take(self._one(number, fitted, held_out.X, labels))
@@ -471,14 +471,14 @@ class _Search:
                 f"budget stays spent. To do: {reason.value}"
             )
 
-    def _one(self, number: int, fitted: _Part, X: Any, labels: NDArray[Any]) -> Run[_Made]:
+    def _one(self, number: int, fitted: _Part, X: Any, labels: NDArray[Any]) -> Run[_Fitted]:
         """Fit and score one candidate; a failure is the lowest score, whatever its reason."""
         try:
             with warnings.catch_warnings():  # how often they appear would tell the number of runs
                 warnings.simplefilter("ignore")
                 model = self._fitted(number, fitted)
                 scores = self.score.of(self._scorer(model, X), X, labels)
-            return Run(_Made(model, number), self.planned.selection.score.release(scores, self.source))
+            return Run(_Fitted(model, number), self.planned.selection.score.release(scores, self.source))
         except _OverspentError:
             raise
         except Exception:
@@ -537,7 +537,7 @@ class _Predictions:
 
 
 class _OverspentError(PlanMismatchError):
-    """A fit that would spend more than it said before data."""
+    """A fit that would spend more than its plan stated before records were read."""
 
 
 def _run_spend(candidate: Candidate, plan: SelectionPlan, delta: float, given: Unread[Any]) -> PrivacySpend:
@@ -553,7 +553,7 @@ def _run_spend(candidate: Candidate, plan: SelectionPlan, delta: float, given: U
     try:
         return relying_on(spend_of_fit(model, given), plan, ("estimator", type(model)))
     except PrivOptError as error:
-        error.add_note(f"This is said of the candidate {_words(candidate.params)} of the search")
+        error.add_note(f"The error is about the candidate {_words(candidate.params)} of the search")
         raise
 
 

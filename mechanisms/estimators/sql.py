@@ -117,21 +117,21 @@ def free_name(name: str, taken: set[str]) -> str:
 
 def identifier(name: str) -> str:
     """Quote an identifier with double quotes, as in the SQL standard."""
-    return '"' + _speakable(name).replace('"', '""') + '"'
+    return '"' + _without_nul(name).replace('"', '""') + '"'
 
 
 def literal(value: Any) -> str:
     """Write a literal: text in single quotes, numbers unchanged, booleans as TRUE or FALSE for PostgreSQL."""
     if isinstance(value, str):
-        return "'" + _speakable(value).replace("'", "''") + "'"
+        return "'" + _without_nul(value).replace("'", "''") + "'"
     return str(value).upper() if isinstance(value, bool | np.bool_) else str(value)
 
 
-def _speakable(text: str) -> str:
-    """Refuse text with a NUL character: SQLite ends a statement at one, PostgreSQL has none."""
+def _without_nul(text: str) -> str:
+    """Return the text; refuse one with a NUL, at which SQLite ends a statement and which PostgreSQL lacks."""
     if "\0" in text:
         raise InvalidInputError(
-            f"{text!r} cannot be written in SQL, for it holds a NUL: rename it in the table"
+            f"{text!r} cannot be written in SQL, because it holds a NUL: rename it in the table"
         )
     return text
 

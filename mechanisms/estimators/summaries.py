@@ -67,9 +67,10 @@ def references(schema: Schema) -> list[int]:
 def spanned(
     schema: Schema | None, middle: Floats | None, found: Coefficients, inference: LinearInference
 ) -> Floats:
-    """Return the combinations of the features with coefficients that all features are, by column.
+    """Return every feature as a combination of those with coefficients, by column: (kept, features).
 
-    A reference is 1 less the other levels of its column; the constant feature, if any, is the last one.
+    The feature of a reference level is 1 minus those of the other levels of its column; the constant feature,
+    if any, is the last one.
     """
     kept, constant, p = found.features, inference.constant, inference.dimension
     rows = np.zeros((len(kept) + bool(constant), p))

@@ -42,7 +42,7 @@ class Comparison(ABC):
     @property
     @abstractmethod
     def spend(self) -> PrivacySpend:
-        """What the release cost."""
+        """The privacy spend of the release."""
 
     @property
     @abstractmethod

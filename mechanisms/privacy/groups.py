@@ -1,7 +1,7 @@
 """Group privacy: the privacy of a person with k records, from releases with proofs for one record.
 
-A release that is private for tables that differ in one record sees tables that differ in k records over a
-chain of k steps. For groups of k records
+Two tables that differ in k records are joined by a chain of k steps, each of which changes one record. So for
+groups of k records
 
 - epsilon-DP is k epsilon-DP, and (epsilon, delta)-DP is (k epsilon, delta (1 + e^epsilon + ... +
   e^((k-1) epsilon)))-DP: P[M(D_0) in S] <= e^epsilon P[M(D_1) in S] + delta, and so on along the chain;
@@ -17,6 +17,9 @@ from dataclasses import dataclass, replace
 from privopt.mechanisms.errors import PlanMismatchError
 from privopt.mechanisms.privacy.parameters import check_count, check_delta, check_epsilon
 from privopt.mechanisms.privacy.spend import NEIGHBOURS, PrivacySpend
+
+# In place of a number of records per person: it is learned.
+LEARN = "learn"
 
 # Rounding on the private side: of budgets of records, as conversions invert each other to 1e-10 of mu or rho
 # only, and of the spends that follow from them.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import dataclass
 from typing import Self
 
@@ -11,12 +12,13 @@ from numpy.typing import NDArray
 
 from privopt.mechanisms.privacy.accounting import pure_to_gdp
 from privopt.mechanisms.privacy.noise import NoiseSource
-from privopt.mechanisms.schemas.cuts import ARITHMETIC_SHARE, ENOUGH, strength_of
-from privopt.mechanisms.schemas.prior import LAST, draw_between, masses, number_at, ordinals
+from privopt.mechanisms.schemas.cuts import ARITHMETIC_SHARE, ENOUGH, counted_ordinals, strength_of
+from privopt.mechanisms.schemas.prior import LAST, draw_between, masses, number_at
 from privopt.oracles.draw.interface import race
 
 # Bounds beyond have no round numbers around them.
 _LARGEST = 1e300
+_FINITE = sys.float_info.max
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -65,25 +67,31 @@ class BoundsPlan:
         """About how many records lie beyond a bound."""
         return ENOUGH / 2 / self.strength
 
-    def release(self, values: Floats, source: NoiseSource) -> tuple[float, float]:
+    def release(self, values: Floats, source: NoiseSource, counts: Ints | None = None) -> tuple[float, float]:
         """Release bounds, the smaller first; they may be equal. Costs ``level``.
 
         Args:
-            values: the numbers that are not missing, shape (m,) with m <= n_records; infinite ones allowed.
+            values: the numbers that are not missing; infinite ones allowed.
             source: the source of noise.
+            counts: the number of records of each value, None: one. They add up to at most n_records.
         """
-        held = np.clip(ordinals(np.asarray(values, dtype=np.float64)), -LAST, LAST)
-        high, low = self._upper(held, source), -self._upper(-held, source)
+        held, times = counted_ordinals(np.clip(values, -_FINITE, _FINITE), counts)
+        high, low = self._upper(held, times, source), -self._upper(-held[::-1], times[::-1], source)
         low, high = min(low, high), max(low, high)
         least, largest = np.clip([number_at(low), number_at(high)], -_LARGEST, _LARGEST)
         return float(least), float(largest)
 
-    def _upper(self, held: Ints, source: NoiseSource) -> int:
-        """Draw the ordinal of an upper bound. Numbers between two records have the same score."""
-        distinct, counts = np.unique(held, return_counts=True)
+    def _upper(self, held: Ints, times: Ints, source: NoiseSource) -> int:
+        """Draw the ordinal of an upper bound. Numbers between two records have the same score.
+
+        Args:
+            held: different ordinals of finite numbers, sorted.
+            times: the number of records of each.
+            source: the source of noise.
+        """
         # The gap below all records, then each number that is held and the gap above it.
-        edges = np.concatenate([[-LAST - 1], np.stack([distinct - 1, distinct], axis=1).ravel(), [LAST]])
-        above = np.concatenate([[len(held)], len(held) - np.cumsum(counts)])
+        edges = np.concatenate([[-LAST - 1], np.stack([held - 1, held], axis=1).ravel(), [LAST]])
+        above = np.cumsum(np.concatenate([[0], times[::-1]]))[::-1]
         fewest = np.repeat(above, 2)[1:]  # #{x > t}
         most = np.repeat(above, 2)[:-1]  # #{x >= t}
         distance = np.maximum(np.maximum(fewest - self.beyond, self.beyond - most), 0.0)

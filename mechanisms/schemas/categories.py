@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Self
 
@@ -84,14 +84,15 @@ class CategoryPlan:
         """The smallest count that is kept with a probability of 95%."""
         return math.ceil((self.threshold + 1.645 * _SIGMA) / self.steps)
 
-    def release(self, values: Iterable[str], source: NoiseSource) -> tuple[str, ...]:
+    def release(self, values: Iterable[str] | Mapping[str, int], source: NoiseSource) -> tuple[str, ...]:
         """Release the categories that are kept, sorted. Costs ``level`` and ``delta``.
 
         Args:
-            values: the texts that are not missing, at most n_records.
+            values: the texts that are not missing, at most n_records, or their counts.
             source: the source of noise.
         """
-        counts = Counter(values)
+        # Sorted: which noise a text has must not depend on the order of rows.
+        counts = dict(sorted(Counter(values).items()))
         held = np.fromiter(counts.values(), dtype=np.int64, count=len(counts)) * self.steps
         kept = held + source.discrete_gaussian(MAX_EXPONENT, len(counts)) >= self.threshold
-        return tuple(sorted(value for value, stays in zip(counts, kept.tolist(), strict=True) if stays))
+        return tuple(value for value, stays in zip(counts, kept.tolist(), strict=True) if stays)

@@ -92,28 +92,42 @@ class CutPlan:
         one = pure_to_gdp(self.strength * (1 + ARITHMETIC_SHARE))
         return math.sqrt(self.depth) * one * (1 + 2.0**-50)
 
-    def release(self, values: Floats, source: NoiseSource) -> tuple[float, ...]:
+    def release(self, values: Floats, source: NoiseSource, counts: Ints | None = None) -> tuple[float, ...]:
         """Release the cuts, increasing. Costs ``level``.
 
         Args:
-            values: the numbers that are not missing, shape (m,) with m <= n_records; infinite ones allowed.
+            values: the numbers that are not missing; infinite ones allowed.
             source: the source of noise.
+            counts: the number of records of each value, None: one. They add up to at most n_records.
         """
         cuts: list[int] = []
-        nodes = [(-LAST, LAST, np.sort(ordinals(np.asarray(values, dtype=np.float64))))]
+        nodes = [(-LAST, LAST, *counted_ordinals(values, counts))]
         for level in range(self.depth):
-            below: list[tuple[int, int, Ints]] = []
-            for low, high, held in nodes:
+            below: list[tuple[int, int, Ints, Ints]] = []
+            for low, high, held, times in nodes:
                 if high - low < 2:  # no number lies between: a fact about cuts that are released
                     continue
-                cut = _drawn_cut(low, high, held, self.strength, source, may_stay=level > 0)
+                cut = _drawn_cut(low, high, held, times, self.strength, source, may_stay=level > 0)
                 if cut is None:
                     continue
                 place = int(np.searchsorted(held, cut, side="left"))
-                below += [(low, cut, held[:place]), (cut, high, held[place:])]
+                below += [(low, cut, held[:place], times[:place]), (cut, high, held[place:], times[place:])]
                 cuts.append(cut)
             nodes = below
         return tuple(number_at(cut) for cut in sorted(cuts))
+
+
+def counted_ordinals(values: Floats, counts: Ints | None) -> tuple[Ints, Ints]:
+    """Return the different ordinals of numbers, sorted, and the number of records of each.
+
+    Args:
+        values: numbers, none missing.
+        counts: the number of records of each value, None: one.
+    """
+    held, places = np.unique(ordinals(np.asarray(values, dtype=np.float64)), return_inverse=True)
+    times = np.zeros(len(held), dtype=np.int64)
+    np.add.at(times, places, 1 if counts is None else counts)
+    return held, times
 
 
 def strength_of(mu: float, n_records: int) -> float:
@@ -144,18 +158,28 @@ def law_error(strength: float, n_records: int) -> float:
 
 
 def _drawn_cut(
-    low: int, high: int, held: Ints, strength: float, random: RandomSource, *, may_stay: bool
+    low: int,
+    high: int,
+    held: Ints,
+    times: Ints,
+    strength: float,
+    random: RandomSource,
+    *,
+    may_stay: bool,
 ) -> int | None:
-    """Draw the ordinal of a cut in (low, high) of a node that holds sorted ordinals; None leaves it whole.
+    """Draw the ordinal of a cut in (low, high) of a node; None leaves it whole.
 
-    Cuts between two consecutive records have the same score. Gaps without a number have no mass.
+    The node holds different ordinals, sorted, each ``times``. Cuts between two consecutive ones have the same
+    score. Gaps without a number have no mass.
     """
     edges = np.concatenate([[low], np.clip(held, low, high - 1), [high - 1]])
-    off_centre = np.abs(2 * np.arange(len(held) + 1) - len(held))
+    below = np.concatenate([[0], np.cumsum(times)])
+    records = int(below[-1])
+    off_centre = np.abs(2 * below - records)
     with np.errstate(divide="ignore"):
         log_weights = np.log(masses(edges[:-1], edges[1:])) - strength / 2 * off_centre
     if may_stay:
-        whole = np.log(masses(edges[:1], edges[-1:])) - strength * _WHOLE * len(held)
+        whole = np.log(masses(edges[:1], edges[-1:])) - strength * _WHOLE * records
         log_weights = np.append(log_weights, whole)
     gap = race(random, log_weights)
     if gap > len(held):

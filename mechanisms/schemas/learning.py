@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import pyarrow as pa
 
 from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.mechanisms.privacy.accounting import gaussian_mu
@@ -26,6 +25,7 @@ from privopt.problems.arguments import told
 from privopt.problems.errors import InvalidInputError, SchemaError, did_you_mean
 from privopt.problems.tables.cells import Markers, is_usual_marker, read_numbers
 from privopt.problems.tables.columns import Binned, Categorical, Column
+from privopt.problems.tables.counted_cells import CountedCells
 from privopt.problems.tables.dates import Date
 from privopt.problems.tables.missing import MissingLevel
 from privopt.problems.tables.schema import Schema, numeric_between
@@ -41,7 +41,7 @@ _CUT = (ColumnType.NUMBER, ColumnType.WHOLE, ColumnType.DATE, ColumnType.VOTE)
 
 @dataclass(frozen=True)
 class ColumnPlan:
-    """Plan of one learned column: a vote on its type, cuts, categories or bounds, those that it may need."""
+    """Plan of one learned column: the plans of vote, cuts, categories or bounds that its type needs."""
 
     name: str
     type: ColumnType
@@ -201,7 +201,7 @@ class SchemaPlan:
         """Learn the schema, once. Costs ``spend``.
 
         Args:
-            cells: the columns by name: NumPy arrays or Arrow arrays of text, shape (n_records,).
+            cells: the columns by name: NumPy arrays or Arrow arrays of text, or cells with their counts.
             source: the source of noise.
 
         Raises:
@@ -221,10 +221,10 @@ class SchemaPlan:
 
     def _released(self, plan: ColumnPlan, cells: Mapping[str, Any], source: NoiseSource) -> Column | None:
         """Release one column; None if it is text without a category."""
-        held, (kind, form) = cells[plan.name], Candidate(plan.type)
+        kind, form = Candidate(plan.type)
         if kind is ColumnType.BOOLEAN:
             return _of_categories(plan.name, [False, True], self.na_values)
-        markers = Markers.of(self.na_values)
+        held, markers = CountedCells.of(cells[plan.name]), Markers.of(self.na_values)
         if plan.vote is not None:
             kind, form = plan.vote.release(votes_of(held, markers), source)
         if kind is ColumnType.TEXT:
@@ -234,17 +234,19 @@ class SchemaPlan:
         if kind is ColumnType.DATE:
             assert plan.cuts is not None
             made = Date(plan.name, date_edges([0.0]), format=form, na_values=self.na_values)
-            days = made.days(held).days
-            values = days[~np.isnat(days)].astype(np.int64).astype(np.float64)
-            edges = date_edges(plan.cuts.release(values, source))
+            days = made.days(held.cells).days
+            known = ~np.isnat(days)
+            values = days[known].astype(np.int64).astype(np.float64)
+            edges = date_edges(plan.cuts.release(values, source, held.counts[known]))
             return MissingLevel(Date(plan.name, edges, format=form, na_values=self.na_values))
-        values = read_numbers(held, markers).values
+        values = read_numbers(held.cells, markers).values
+        known = ~np.isnan(values)
         if plan.bounds is not None:
-            found = plan.bounds.release(values[~np.isnan(values)], source)
+            found = plan.bounds.release(values[known], source, held.counts[known])
             return MissingLevel(numeric_between(plan.name, *found, na_values=self.na_values))
         assert plan.cuts is not None
         whole = kind is ColumnType.WHOLE
-        cuts = readable_cuts(plan.cuts.release(values[~np.isnan(values)], source), whole=whole)
+        cuts = readable_cuts(plan.cuts.release(values[known], source, held.counts[known]), whole=whole)
         return MissingLevel(Binned(plan.name, outer_edges(cuts, whole=whole), na_values=self.na_values))
 
     def to_dict(self) -> dict[str, Any]:
@@ -375,10 +377,9 @@ def _distinct(learned: Mapping[str, Column | None], declared: Sequence[Column]) 
     return kept
 
 
-def _texts(cells: Any, markers: Markers) -> Iterable[str]:
-    """Yield the cells that are text and no missing-value marker."""
-    held = cells.to_pylist() if isinstance(cells, pa.Array) else cells.tolist()
-    return (cell for cell in held if isinstance(cell, str) and cell not in markers.texts)
+def _texts(cells: CountedCells, markers: Markers) -> dict[str, int]:
+    """Return the counts of the cells that are text and no missing-value marker."""
+    return {text: count for text, count in cells.apart()[0].items() if text not in markers.texts}
 
 
 def _is_writable(text: str) -> bool:

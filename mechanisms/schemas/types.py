@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from privopt.mechanisms.privacy.accounting import pure_to_gdp
@@ -17,6 +15,7 @@ from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.schemas.cuts import ARITHMETIC_SHARE, ENOUGH, strength_of
 from privopt.oracles.draw.interface import race
 from privopt.problems.tables.cells import Markers, read_numbers
+from privopt.problems.tables.counted_cells import CountedCells
 from privopt.problems.tables.days import day_parser, read_days
 
 
@@ -104,30 +103,20 @@ def votes_of(held: Any, markers: Markers) -> NDArray[np.int64]:
     that it is written in, a cell of a date type for the first. Other cells vote for text, missing ones not.
 
     Args:
-        held: a NumPy array or an Arrow array of text, shape (n,).
+        held: a NumPy array, an Arrow array of text, or cells with counts.
         markers: missing-value markers in addition to the usual ones.
     """
-    values, unreadable = read_numbers(held, markers)
+    counted = CountedCells.of(held)
+    values, unreadable = read_numbers(counted.cells, markers)
     is_number = ~np.isnan(values)
-    whole = int(np.count_nonzero(is_number & np.isfinite(values) & (values == np.rint(values))))
-    numbers = _ONE * int(np.count_nonzero(is_number)) - (_ONE - _ALMOST) * whole
-    texts, others = _apart(held, unreadable)
+    whole = counted.total(is_number & np.isfinite(values) & (values == np.rint(values)))
+    numbers = _ONE * counted.total(is_number) - (_ONE - _ALMOST) * whole
+    texts, others = counted.where(unreadable).apart()
     parsers = [day_parser("a column", form) for form in FORMATS]
     written = np.array([[parse(text) is not None for parse in parsers] for text in texts], dtype=bool)
     written, counts = written.reshape(-1, len(FORMATS)), np.array(list(texts.values()), dtype=np.int64)
     dates = counts @ written
-    stamps = int(np.count_nonzero(~np.isnat(read_days(others, parsers[0], bool).days)))
+    stamps = others.total(~np.isnat(read_days(others.cells, parsers[0], bool).days))
     dates[0] += stamps
-    rest = int(counts[~written.any(axis=1)].sum()) + len(others) - stamps
+    rest = int(counts[~written.any(axis=1)].sum()) + int(others.counts.sum()) - stamps
     return np.array([numbers, _ONE * whole, _ONE * rest, *(_ONE * dates)], dtype=np.int64)
-
-
-def _apart(held: Any, rows: NDArray[np.bool_]) -> tuple[Counter[str], NDArray[Any]]:
-    """Return the counts of the texts among these cells, and the other cells."""
-    if isinstance(held, pa.Array):
-        return Counter(held.filter(pa.array(rows)).to_pylist()), np.array([], dtype=object)
-    cells = held[rows]
-    if cells.dtype.kind == "U":
-        cells = cells.astype(object)
-    is_text = np.fromiter((isinstance(cell, str) for cell in cells), dtype=bool, count=len(cells))
-    return Counter(cells[is_text].tolist()), cells[~is_text]

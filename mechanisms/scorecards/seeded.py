@@ -148,7 +148,7 @@ class SeededScorecard:
             constant=1.0 if facts.intercept and facts.row_norm >= 1 else 0.0,
         )
         means: NumberMeans | None = None
-        if loss is None and model == "auto" and _moments_do(facts, mu):
+        if loss is None and model == "auto" and _prefers_moments(facts, mu):
             means = NumberMeans.plan(facts, mu)
             own = mu if means is None else math.sqrt((mu - means.level) * (mu + means.level)) * (1 - 1e-12)
             seed: RiskMechanism = _moments(facts, risk, epsilon, own)
@@ -299,7 +299,7 @@ def _claims(
     return claims
 
 
-def _moments_do(facts: CardFacts, mu: float) -> bool:
+def _prefers_moments(facts: CardFacts, mu: float) -> bool:
     """Decide from public facts whether noisy moments, used column by column, are the preferred model."""
     dimension = facts.lattice.dimension
     small = facts.n_records * mu <= _LARGEST * dimension

@@ -19,23 +19,14 @@ def date_number(value: Any, column: Date, engine: str) -> Any:
         SchemaError: a type whose days differ between engines, such as times with a time zone, or a format
             that the engine does not read. No record is read.
     """
-    kind, where = value.type(), f"column {column.name!r}"
-    if kind.is_timestamp() and kind.timezone is not None and engine != "sqlite":
-        raise SchemaError(
-            f"{where}: the day of a time stamp with a time zone depends on the settings of the engine; "
-            f"{_REMEDY}"
-        )
-    if not (kind.is_string() or kind.is_date() or kind.is_timestamp()):
-        held = "a type of its own (a domain, say)" if kind.is_unknown() else str(kind)
-        raise SchemaError(
-            f"{where}: dates or text are needed, the table in the engine holds {held}; {_REMEDY}"
-        )
+    where = f"column {column.name!r}"
+    check_day(value, where, engine)
     if engine == "sqlite":
         written = _parsed(value, column)
-    elif kind.is_string():
+    elif value.type().is_string():
         written = _of_text(value, column, where)
     else:
-        written = _written(value.cast("date"))
+        written = written_day(value.cast("date"))
     return _of_written(written, column, engine)
 
 
@@ -62,7 +53,22 @@ def _of_text(value: Any, column: Date, where: str) -> Any:
     return year * YEAR + month * 100 + day
 
 
-def _written(day: Any) -> Any:
+def check_day(value: Any, where: str, engine: str) -> None:
+    """Raise SchemaError for a type that has no dates, or whose days differ between engines."""
+    kind = value.type()
+    if kind.is_timestamp() and kind.timezone is not None and engine != "sqlite":
+        raise SchemaError(
+            f"{where}: the day of a time stamp with a time zone depends on the settings of the engine; "
+            f"{_REMEDY}"
+        )
+    if not (kind.is_string() or kind.is_date() or kind.is_timestamp()):
+        held = "a type of its own (a domain, say)" if kind.is_unknown() else str(kind)
+        raise SchemaError(
+            f"{where}: dates or text are needed, the table in the engine holds {held}; {_REMEDY}"
+        )
+
+
+def written_day(day: Any) -> Any:
     """Return a date as the number YYYYMMDD; NULL outside the years 1 to 9999."""
     ibis = ibis_library()
     number = day.year().cast("int64") * YEAR + day.month().cast("int64") * 100 + day.day().cast("int64")

@@ -120,8 +120,7 @@ class EngineCount:
         Raises:
             InvalidInputError: the engine cannot count them.
         """
-        with unquoted():
-            return int(self.table.count().execute())
+        return rows_in(self.table)
 
     def counted(self) -> CountedRecords:
         """Count the records.
@@ -174,6 +173,16 @@ class EngineCount:
         for refused, refusal in zip(found, refusals, strict=True):
             if refused:
                 raise refusal(REFUSED[min(refused)])
+
+
+def rows_in(table: Any) -> int:
+    """Return the number of rows of an Ibis table, which is public.
+
+    Raises:
+        InvalidInputError: the engine cannot count them.
+    """
+    with unquoted():
+        return int(table.count().execute())
 
 
 def _counted_block(

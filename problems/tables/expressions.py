@@ -70,7 +70,7 @@ class Cell:
         self.raw = value
         if engine == "sqlite" and isinstance(column, Number | Categorical) and not self.text:
             self.raw = _parsed_text(value, column)
-        self.value = _exact_text(value, engine) if self.text else value
+        self.value = exact_text(value, engine) if self.text else value
 
     @property
     def missing(self) -> Any:
@@ -350,7 +350,7 @@ def _parsed_text(value: Any, column: Number | Categorical) -> Any:
     return ibis.ifelse(value.typeof() == "text", parse(value.cast("string")), value)
 
 
-def _exact_text(value: Any, engine: str) -> Any:
+def exact_text(value: Any, engine: str) -> Any:
     """Return text for comparison byte by byte: a column can have a collation that treats "a" as "A"."""
     if engine == "duckdb":
         return _duckdb_bytes()(value)
@@ -364,7 +364,7 @@ def _exact_literal(text: str, engine: str) -> Any:
         raise SchemaError(
             f"{text!r} holds a NUL, and cannot be looked for in {engine}: rename it in the table"
         )
-    return _exact_text(ibis_library().literal(text, "string"), engine)
+    return exact_text(ibis_library().literal(text, "string"), engine)
 
 
 @cache

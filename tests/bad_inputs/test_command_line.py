@@ -205,7 +205,7 @@ fti --data t.csv | No such command 'fti'
 {FIT} --ledger good.ledger --insecure-seed 1 | its noise is reproducible
 {FIT} --ledger good.ledger#more | has no budget 'more'; there are main
 {FIT} --ledger good.ledger#main,,main | names of budgets, with commas
-{FIT} --ledger two.ledger | holds several budgets (main, more): name what is meant
+{FIT} --ledger two.ledger | holds several budgets (main, more): name the one you mean
 {FIT} --ledger altered.ledger | the row of the budget 'main' was altered
 {FIT} --ledger postgresql://ana:hunter2@127.0.0.1:1/base | ledger
 {FIT} --ledger postgresql://ana:pa#hunter2@127.0.0.1:1/base | names of budgets
@@ -222,10 +222,10 @@ predict no.json t.csv | No such file
 predict card.json no.csv | no such file
 predict t.csv t.csv | not a privopt-scorecard
 predict list.model t.csv | not a privopt-scorecard
-predict weight.json t.csv | 'weights' cannot be, beside the rest
+predict weight.json t.csv | 'weights' contradicts the rest
 predict large.json t.csv | OverflowError
-predict points.json t.csv | 'scorecard' cannot be, beside the rest
-predict linear-key.json t.csv | 'more' cannot be, beside the rest
+predict points.json t.csv | 'scorecard' contradicts the rest
+predict linear-key.json t.csv | 'more' contradicts the rest
 predict linear-nan.json t.csv | not a privopt-linear
 predict card.json noheader.csv | is the first line of the file its header?
 predict card.json unknown.csv | holds a category that is not declared

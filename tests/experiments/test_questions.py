@@ -44,10 +44,8 @@ def _number(question: Predicate) -> float:
 
 def test_no_budget_predicts_nothing_and_a_large_one_the_steps(made: list[Population]) -> None:
     population = next(p for p in made if (p.family, p.signal) == ("few levels", "steps"))
-    found = [row for row in questions.expected(population, 0) if row["costs"] == "balanced"]
-    by_strength = {
-        s: np.mean([r["accuracy"] for r in found if r["strength"] == s]) for s in questions.STRENGTHS
-    }
+    found = [row for row in questions.expected(population, 0) if row.costs == "balanced"]
+    by_strength = {s: np.mean([r.accuracy for r in found if r.strength == s]) for s in questions.STRENGTHS}
     values = [by_strength[s] for s in questions.STRENGTHS]
     assert values == sorted(values)
     assert 0.5 <= values[0] < values[-1] <= 1.0

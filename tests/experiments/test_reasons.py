@@ -7,20 +7,27 @@ import re
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import stats
+from scipy.optimize import brentq
+from scipy.special import gammaln, hyp1f1
 
 from privopt.experiments.reproduce import (
+    neel2020_spacing,
     reasons,
     runner,
+    wang_chen_xu2019_population,
     wang_chen_xu2019_risk,
     wang_xiao2020,
+    wang_xiao2020_figure2,
     wang_xu2019,
 )
 from privopt.experiments.reproduce import wang_xu2019_figure3 as figure3
-from privopt.experiments.reproduce.interface import Agreement, Reason, Verdict
+from privopt.experiments.reproduce.interface import Agreement, Reason, Reproduction, Verdict
 from privopt.experiments.reproduce.reasons import REASONS, explained, summary
 from privopt.experiments.reproduce.registry import FIGURES, reproduction
+from privopt.experiments.reproduce.tables import power_law
 from privopt.experiments.reproduce.wang2017 import DELTA, EPSILONS
 from privopt.experiments.reproduce.wang2017_table1 import _STUDY as TABLE1
 from privopt.mechanisms.discrete.opdisc import OPDisc
@@ -37,7 +44,11 @@ DOCS = Path(runner.__file__).parents[1] / "docs"
 
 def _shown(name: str) -> list[Verdict]:
     figure = reproduction(name)
-    return list(figure.verdicts(figure.study(True).kept(DOCS / "figures").frame))
+    return list(figure.verdicts(_shown_frame(figure)))
+
+
+def _shown_frame(figure: Reproduction) -> pd.DataFrame:
+    return figure.study(True).kept(DOCS / "figures").frame
 
 
 def test_the_pages_count_what_is_judged() -> None:
@@ -105,6 +116,114 @@ def test_numbers_of_the_causes_in_the_figures_of_2019() -> None:
     assert f"power of ε is {-2 / 3 * level:.2f}" in reasons._COLD.text
 
 
+def _mean_answer(a: float, d: int) -> float:
+    """Return the mean along e_1 of a e_1 + z over its norm, z standard normal in d dimensions."""
+    ratio = math.exp(gammaln((d + 1) / 2) - gammaln(d / 2 + 1))
+    return float(a / math.sqrt(2) * ratio * hyp1f1(0.5, d / 2 + 1, -a * a / 2))
+
+
+def test_a_mean_answer_is_that_of_draws() -> None:
+    for a, d in ((0.3, 3), (2.0, 6), (9.0, 12)):
+        z = np.random.default_rng(d).normal(size=(20_000, d))
+        z[:, 0] += a
+        drawn = z[:, 0] / np.linalg.norm(z, axis=1)
+        assert _mean_answer(a, d) == pytest.approx(drawn.mean(), abs=6 * drawn.std() / math.sqrt(len(z)))
+
+
+def _excess_at_rest(loss: str, n: int, epsilon: float, d: int) -> float:
+    """Return the excess population risk where the mean answer is the iterate: r w*, by symmetry."""
+    fig = wang_chen_xu2019_population
+    people = fig.population(loss, "l2", d)
+    w, size, h = people.weights, float(np.linalg.norm(people.weights)), 1e-4
+    facts = RiskFacts(n, d, people.loss, row_norm=1 + 1e-12)
+    sigma = fig._plan(fig.THEOREMS[0], fig.PRINTED, facts, epsilon).noise["sigma"]
+
+    def pull(r: float) -> float:
+        slope = (people.value((r + h) * w) - people.value((r - h) * w)) / (2 * h * size)
+        return r * size - _mean_answer(-slope / sigma, d)
+
+    return people.value(float(brentq(pull, 0, 1)) * w) - people.value(w)
+
+
+@pytest.mark.parametrize("loss", wang_chen_xu2019_population.LOSSES)
+def test_risk_of_noisy_linear_minimisation_at_rest_is_that_of_the_causes(loss: str) -> None:
+    """Its powers are those of the text, and the shipped runs have them, too."""
+    fig = wang_chen_xu2019_population
+    shown = _shown_frame(fig.FIGURE)
+    theorem, middle = fig.THEOREMS[0], fig._MIDDLE
+    powers = []
+    for of in ("n", "ε", "d"):
+        panel = fig._panel(theorem, loss, of)
+        kept = (shown["panel"] == panel) & (shown["curve"] == fig.PRINTED) & (shown["measure"] == fig.EXCESS)
+        measured = power_law(shown[kept])
+        levels = sorted(shown[kept]["level"].unique())
+        at_rest = [
+            _excess_at_rest(
+                loss,
+                int(v) if of == "n" else middle,
+                v if of == "ε" else fig.EPSILON,
+                int(v) if of == "d" else fig._FEATURES,
+            )
+            for v in levels
+        ]
+        powers.append(_power(levels, at_rest))
+        assert measured.low <= powers[-1] <= measured.high
+    n, e, d = (f"{p:.2f}" for p in powers)
+    assert f"{n}, {e} and {d} for the {loss}" in reasons._AT_REST.text
+
+
+def test_noise_of_a_choice_among_vertices_is_that_of_the_cause() -> None:
+    fig = wang_chen_xu2019_population
+    dimensions = [float(d) for d in fig._DIMENSIONS[6]]
+    noise, bound = [], []
+    for d in dimensions:
+        facts = RiskFacts(fig._MIDDLE, int(d), fig.LOSSES["sigmoid link"], row_norm=1.0, norm="linf")
+        plan = fig._plan(fig.THEOREMS[1], fig.PRINTED, facts, fig.EPSILON)
+        noise.append(plan.noise["gumbel_scale"] * math.log(2 * d))
+        bound.append(plan.noise["gumbel_scale"] * math.log(fig._MIDDLE * d / fig._ETA))
+    text = reasons._CHOICE_OF_2D.text
+    assert f"{_power(dimensions, noise):.2f} from d = {dimensions[0]:g} to {dimensions[-1]:g}" in text
+    assert all(n < b for n, b in zip(noise, bound, strict=True))
+    shown = _shown_frame(fig.FIGURE)
+    for loss in fig.LOSSES:
+        here = shown[
+            (shown["panel"] == fig._panel(fig.THEOREMS[1], loss, "d")) & (shown["curve"] == fig.PRINTED)
+        ]
+        measured = power_law(here[here["measure"] == fig.EXCESS])
+        assert measured.low <= _power(dimensions, noise) <= measured.high
+
+
+def _spread_between_points(d: int, k: int) -> float:
+    """Return RSPM's noise over OPDisc's, printed, by root mean square over pairs of points."""
+    lattice = neel2020_spacing.lattice(d, k)
+    opdisc, rspm = (
+        kind.plan(
+            ZeroOneHalfspace, lattice, epsilon=1.0, delta=neel2020_spacing._FEW**-2.0, calibration="printed"
+        )
+        for kind in (OPDisc, GaussianRSPM)
+    )
+    points = np.concatenate(list(lattice.batches()))
+    rng = np.random.default_rng(0)
+    one, other = (points[rng.integers(len(points), size=4_000)] for _ in range(2))
+    # OPDisc: unit vectors (w, sqrt(D^2 - |w|^2)) / D. RSPM: a separator between neighbouring values.
+    rest = [np.sqrt(np.maximum(k * k + 1 - np.sum(w**2, axis=1), 0)) for w in (one, other)]
+    squared = (np.sum((one - other) ** 2, axis=1) + (rest[0] - rest[1]) ** 2) / (k * k + 1)
+    between = np.abs(one - other).sum(axis=1)
+    return float(rspm.scale / opdisc.sigma * math.sqrt(between.mean() / squared.mean()))
+
+
+def test_noise_between_points_tells_who_is_ahead_at_a_spacing() -> None:
+    fig = neel2020_spacing
+    told = next(v for v in fig.verdicts(_shown_frame(fig.FIGURE)) if "With the paper's noise" in v.claim)
+    leads = re.findall(r"([+-][0-9.]+) at d = (\d+), τ = ([0-9.]*[0-9])", told.words)
+    assert len(leads) >= 5
+    for lead, d, tau in leads:
+        ratio = _spread_between_points(int(d), round(1 / float(tau)))
+        assert (ratio > 1) is (float(lead) > 0), (d, tau)
+    reason = REASONS["neel2020-spacing"]["With the paper's noise OPDisc is ahead"]
+    assert f"{_spread_between_points(4, 4):.2f} of OPDisc's at d = 4, τ = 0.25" in reason.text
+
+
 def norm(curve: str, name: str, n: int, d: int) -> float:
     """Return the norm of the noise of a gradient."""
     loss = PLAIN_SQUARES if name in (wang_xiao2020.LINE, wang_xiao2020.ADULT_LINE) else LogisticLoss()
@@ -122,6 +241,20 @@ def test_noise_of_heavy_tailed_descents_is_that_of_the_causes() -> None:
     assert f"{adult[0]:.2f} for ridge and {adult[1]:.2f} for" in reasons._ADULT_SCALE.text
     assert f"{norm(paper.BALANCED, paper.LINE, 100_000, 10):.2f} at the balanced" in reasons._SHARED.text
     assert f"({norm(paper.BALANCED, paper.SIGNS, 100_000, 10):.2f} and" in reasons._SHARED.text
+
+
+def test_without_noise_trimmed_descents_on_adult_are_where_the_private_ones_are() -> None:
+    paper = wang_xiao2020
+    shown = paper.last_errors(_shown_frame(wang_xiao2020_figure2.FIGURE))
+    for name, kind in ((paper.ADULT_LINE, "ridge"), (paper.ADULT_SIGNS, "logistic regression")):
+        one = paper.task(name, 0, 0, 0)
+        for curve in (paper.GOOD, paper.WIDE):
+            plan = paper.plan_of(curve, name, one.risk.facts, paper.SHOWN)
+            quiet = one.error(plan.without_noise(one.risk))
+            assert f"{quiet:.3f} for {kind}" in reasons._TRIMMED.text
+            assert f"{int(plan.noise['trimmed']):,} records" in reasons._TRIMMED.text
+            run = shown[(shown["panel"] == name) & (shown["curve"] == curve) & (shown["run"] == 0)]
+            assert abs(float(run["value"].iloc[0]) - quiet) < 0.01
 
 
 @pytest.mark.slow  # calibrates 50 sampled batches by convolution

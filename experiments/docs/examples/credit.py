@@ -2,8 +2,8 @@
 Credit: a decision tree where errors differ in cost
 ===================================================
 
-**Question.** Which of 1,000 loans will be repaid? A bad loan that is granted costs five times as much as a good
-one that is refused: this cost matrix comes with the data.
+**Question.** Which of 1,000 loans will be repaid? A bad loan that is granted costs five times as much as a
+good one that is refused: this cost matrix comes with the data.
 
 **Data.** German Credit (Hofmann 1994, UCI). Sex and nationality are left out on purpose.
 """
@@ -33,8 +33,8 @@ schema = Schema(
 )
 
 # %%
-# **Fit.** 700 records are few, so epsilon is 3. The tree is drawn by the exponential mechanism from all trees with at
-# most three questions on a path: pure differential privacy, no delta.
+# **Fit.** 700 records are few, so epsilon is 3. The tree is drawn by the exponential mechanism from all trees
+# with at most three questions on a path: pure differential privacy, no delta.
 
 tree = PrivateTreeClassifier(
     epsilon=3.0,
@@ -46,8 +46,9 @@ tree.fit(known, known["repaid"])
 tree.card_
 
 # %%
-# **Result.** The mean cost of a decision, beside the best rule that looks at nothing: refuse everybody (.7, as 30% do
-# not repay). These records are public; with private ones this figure would have to be paid for, as by ``evaluate``.
+# **Result.** The mean cost of a decision, beside the best rule that looks at nothing: refuse everybody (.7,
+# as 30% do not repay). These records are public; with private ones this figure would have to be paid for, as
+# by ``evaluate``.
 
 guess, repaid = tree.predict(later), later["repaid"].to_numpy()
 cost = (

@@ -6,8 +6,8 @@ Disease progression: few records, and a smaller question
 
 **Data.** 442 patients (Efron, Hastie, Johnstone and Tibshirani 2004), in scikit-learn.
 
-So few records leave little besides noise at an epsilon of 1. What helps is to ask for less: every column that is left
-out leaves more of the budget to the others.
+So few records leave little besides noise at an epsilon of 1. What helps is to ask for less: every column that
+is left out leaves more of the budget to the others.
 """
 
 from sklearn.datasets import load_diabetes
@@ -32,8 +32,8 @@ bounds = {
 
 # %%
 # **Ten columns, then two** that medicine would choose without these records: body mass and the logarithm of
-# triglycerides. ``budget`` counts both fits. R^2 is computed on public records here; of private ones it would have
-# to be paid for.
+# triglycerides. ``budget`` counts both fits. R^2 is computed on public records here; of private ones it would
+# have to be paid for.
 
 
 def fitted(names: list[str]) -> float:
@@ -53,8 +53,8 @@ with budget(epsilon=2, delta=1e-4) as spent:
     print(f"R^2 of two columns: {fitted(['bmi', 's5']):.2f}")
 
 # %%
-# **Result.** Not private, least squares on all ten reach .52. The two columns alone have .46: most of what the
-# noise hides is not worth asking for.
+# **Result.** Not private, least squares on all ten reach .52. The two columns alone have .46: most of what
+# the noise hides is not worth asking for.
 
 # %%
 # **Cost** of the two fits together:

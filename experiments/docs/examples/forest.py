@@ -4,8 +4,8 @@ Forest cover: seven classes
 
 **Question.** Which kind of trees grows on a patch of 30 by 30 metres?
 
-**Data.** Covertype, four wilderness areas in Colorado (Blackard, Dean and Anderson 1998, UCI; copyright Jock A.
-Blackard and Colorado State University). One record in ten is used here.
+**Data.** Covertype, four wilderness areas in Colorado (Blackard, Dean and Anderson 1998, UCI; copyright Jock
+A. Blackard and Colorado State University). One record in ten is used here.
 """
 
 import numpy as np

@@ -27,7 +27,8 @@ schema = Schema(
 )
 
 # %%
-# **Fit.** Least squares on noisy moments, released once. Intervals follow from the same release, at no further cost.
+# **Fit.** Least squares on noisy moments, released once. Intervals follow from the same release, at no
+# further cost.
 
 model = PrivateLinearRegression(epsilon=1.0, schema=schema, label_range=(1, 99))
 model.fit(people, people["hours-per-week"])

@@ -14,8 +14,8 @@ from privopt.problems.datasets.adult import ADULT_TARGET, load_adult
 people, others = load_adult("train"), load_adult("test")
 
 # %%
-# **Schema.** Ages in bands, years of school, hours of work and family status are declared from the questionnaire of
-# the census, not from the records.
+# **Schema.** Ages in bands, years of school, hours of work and family status are declared from the
+# questionnaire of the census, not from the records.
 
 schema = Schema(
     [

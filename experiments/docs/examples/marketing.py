@@ -2,11 +2,11 @@
 Marketing and churn: whom to call first
 =======================================
 
-**Question.** 12% of the customers who are called by a bank make a deposit. Order them, so that those who are likely
-to are called first. (Customers who are about to leave, churn, are ordered in the same way.)
+**Question.** 12% of the customers who are called by a bank make a deposit. Order them, so that those who are
+likely to are called first. (Customers who are about to leave, churn, are ordered in the same way.)
 
-**Data.** 45,211 calls of a Portuguese bank (Moro, Rita and Cortez 2014, UCI). The length of the call is left out:
-nobody knows it beforehand.
+**Data.** 45,211 calls of a Portuguese bank (Moro, Rita and Cortez 2014, UCI). The length of the call is left
+out: nobody knows it beforehand.
 """
 
 from sklearn.metrics import roc_auc_score
@@ -36,7 +36,8 @@ schema = Schema(
 )
 
 # %%
-# **Fit.** A tree and a scorecard whose points are added: half of epsilon for each. It ranks better than either.
+# **Fit.** A tree and a scorecard whose points are added: half of epsilon for each. It ranks better than
+# either.
 
 model = PrivateAdditiveTreeClassifier(
     epsilon=1.0, schema=schema, classes=("no", "yes")

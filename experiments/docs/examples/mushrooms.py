@@ -4,8 +4,8 @@ Mushrooms: a list of rules
 
 **Question.** Edible or poisonous? The answer should be a short list of rules, read from the top.
 
-**Data.** 8,124 descriptions of mushrooms from a field guide (UCI, 1981). Nobody's privacy is at stake here: the table
-shows what a table with strong rules gives at a small epsilon.
+**Data.** 8,124 descriptions of mushrooms from a field guide (UCI, 1981). Nobody's privacy is at stake here:
+the table shows what a table with strong rules gives at a small epsilon.
 """
 
 from privopt.mechanisms import PrivateRuleListClassifier

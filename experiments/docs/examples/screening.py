@@ -2,8 +2,8 @@
 Screening: choosing settings, and paying for the choice
 =======================================================
 
-**Question.** Is a lump malignant? Three candidates for the depth of a tree are compared, and the comparison is private,
-too.
+**Question.** Is a lump malignant? Three candidates for the depth of a tree are compared, and the comparison
+is private, too.
 
 **Data.** 569 biopsies (Wolberg, Mangasarian, Street and Street 1993, UCI), in scikit-learn.
 """
@@ -29,7 +29,8 @@ schema = Schema(
 )
 
 # %%
-# **Search.** One epsilon covers the fits and the choice among them. It has to be large here: the records are few.
+# **Search.** One epsilon covers the fits and the choice among them. It has to be large here: the records are
+# few.
 
 search = PrivateSearchCV(
     PrivateTreeClassifier(schema=schema, classes=("benign", "malignant")),

@@ -505,6 +505,11 @@ def test_a_fit_for_persons_reads_their_column_as_it_is_written(tmp_path: Path, p
     report = json.loads((tmp_path / "r.json").read_text())
     assert report["neighbours"] == "replace-one person"
     assert "at most 2 records" in report["note"]
+    learned = ("--epsilon", "700", "--person", "id", "--records-per-person", "learn", "--json", "r.json")
+    run = privopt(*words, "--model", "tree", *learned, cwd=tmp_path)
+    assert "learned at epsilon = 66.67" in json.loads((tmp_path / "r.json").read_text())["note"], run.stderr
+    wrong = privopt(*words, "--model", "tree", *learned[:-3], "most", cwd=tmp_path)
+    assert "--records-per-person must be a whole number or learn, got 'most'" in wrong.stderr
     chosen = privopt(*words, "--model", "auto", *persons, cwd=tmp_path)
     assert chosen.returncode == 0, chosen.stderr
     wrong = privopt(*words, "--person", "who", "--epsilon", "1", cwd=tmp_path)

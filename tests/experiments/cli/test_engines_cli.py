@@ -88,6 +88,25 @@ def test_a_fit_is_the_same_wherever_the_records_are(
 
 
 @pytest.mark.parametrize("kind", [("--mechanism", "seeded"), ("--loss", "logistic")])
+def test_schemas_are_learned_wherever_the_records_are(
+    privopt: Command, clinic: Path, kind: tuple[str, str]
+) -> None:
+    def learned(*data: str) -> Any:
+        alone = privopt("schema", "learn", *data, "--target", "state", "--epsilon", 20, "--insecure-seed", 1)
+        assert alone.returncode == 0, alone.stderr
+        asked = ("--target", "state", "--learn-schema", 0.3, "--classes", "0,1", "--epsilon", 20, *kind)
+        run = privopt("fit", "--data", *data, *asked, "--insecure-seed", 1, "--json", "o.json")
+        assert run.returncode == 0, run.stderr
+        found = json.loads((clinic / "o.json").read_text())
+        same = {key: found[key] for key in ("spend", "train_accuracy", "classes") if key in found}
+        return alone.stdout, same
+
+    expected = learned("patients.parquet")
+    for data in addresses(clinic):
+        assert learned(*data) == expected
+
+
+@pytest.mark.parametrize("kind", [("--mechanism", "seeded"), ("--loss", "logistic")])
 def test_a_long_table_is_read_once(
     privopt: Command, clinic: Path, kind: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -140,7 +159,7 @@ def test_predictions_are_made_in_parts(privopt: Command, monkeypatch: pytest.Mon
             ("--target", "state", "--epsilon", "1", "--data", "parts/*.parquet"),
             "--schema and --classes: declare",
         ),
-        ((*FIT[1:], "--data", "parts/*.parquet", "--table", "t"), "files hold one each"),
+        ((*FIT[1:], "--data", "parts/*.parquet", "--table", "t"), "a file holds one table"),
         ((*FIT[1:], "--data", "patients.parquet", "--table", "t"), "--table names a table"),
         ((*FIT[1:], "--data", "sqlite://clinic.sqlite"), "--table"),
         ((*FIT[1:], "--data", "sqlite://clinic.sqlite", "--table", "nobody"), "no table 'nobody'"),

@@ -161,6 +161,8 @@ def test_plans_say_what_a_person_with_several_records_costs(tmp_path: Path) -> N
         assert run.exit_code == 0, run.output
         assert "(replace-one person; proved)" in run.output
         assert "a person with at most 3 records, each protected at epsilon = 0.3" in run.output
+        run = planned(tmp_path, *words[:3], "2.1", *words[4:-1], "learn", "--model", model)
+        assert "learned at epsilon = 0.2, at most 32; a person with at most 32 records" in run.output
     report = json.loads(planned(tmp_path, *words, "--model", "robust", "--json").output)
     # 1 / persons^2, whatever the records of each
     assert (report["neighbours"], report["delta"]) == ("replace-one person", 1e-6)

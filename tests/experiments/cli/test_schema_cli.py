@@ -94,7 +94,8 @@ def test_skeletons_are_written_as_before(clinic: Path) -> None:
         (("t.csv", "--types", "age=int"), "type must be one of"),
         (("t.csv", "--leave-out", "height"), "missing from the table"),
         (("t.csv", "--save", "schema.txt"), "must end in .toml or .json"),
-        (("duckdb://t.db",), "tables in engines are not supported"),
+        (("duckdb://t.db",), "needs its name: --table"),
+        (("t.csv", "--table", "t"), "--table names a table of a database"),
         (("none.csv",), "no such file"),
     ],
 )

@@ -25,6 +25,7 @@ from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.mechanisms.estimators import persons as module
 from privopt.mechanisms.privacy.accounting import gaussian_mu
 from privopt.mechanisms.privacy.ambient import budget
+from privopt.mechanisms.schemas.records import RecordsPlan
 from privopt.problems.errors import InvalidInputError, SchemaError
 from privopt.problems.tables.columns import Binned
 from privopt.problems.tables.schema import Schema
@@ -101,6 +102,75 @@ def test_noise_is_that_of_k_records():
     assert three.spend_.level == pytest.approx(mu, rel=1e-6)
     # A record moves means by s / (k P), and has mu / k of the privacy: the noise does not depend on k.
     assert three.noise_["sigma"] == pytest.approx(one.noise_["sigma"], rel=1e-6)
+
+
+# 40 persons: a number of records is learned for epsilon 5, of 60.
+LEARNED = {"epsilon": 60.0, "records_per_person": "learn"}
+
+
+@pytest.mark.parametrize(
+    ("model", "notion"),
+    [
+        (PrivateTreeClassifier(60.0, person="id", records_per_person="learn", **FACTS), "pure"),
+        (PrivateHalfspaceClassifier(60.0, person="id", records_per_person="learn", **FACTS), "approximate"),
+        (regression(**LEARNED), "gdp"),
+    ],
+    ids=("tree", "card", "regression"),
+)
+@pytest.mark.filterwarnings("ignore::privopt.mechanisms.privacy.usefulness.NoiseWarning")
+def test_a_learned_number_of_records_is_booked_with_the_fit(model, notion, filled):
+    X, y = table()
+    with budget(epsilon=60.0, delta=1e-2, unit="person") as book:
+        fitted = clone(model).fit(X, y)
+        (entry,) = book.entries()
+    k, spend = fitted.records_per_person_, fitted.spend_
+    assert len(filled[0]) == len(filled[1]) == P * k
+    assert k in (4, 6, 8)  # 1 to 6 records each; P[another] < .01
+    assert (spend.notion, spend.unit) == (notion, "person")
+    assert (spend.epsilon, spend.delta) == (entry.spend.epsilon, entry.spend.delta)
+    assert 59.9 < spend.epsilon <= 60
+    assert spend.note.startswith(f"a person with at most {k} records, each protected at")
+    assert "this number was learned at epsilon = 5" in spend.note
+    assert "is learned at epsilon = 5.001, at most 32" in entry.spend.note
+
+
+def test_the_fit_has_the_noise_of_the_number_that_was_learned():
+    """The noise does not depend on k (above), but what the choice costs is missing: mu^2 is less."""
+    X, y = table()
+    one, learned = (regression(**{**LEARNED, **more}).fit(X, y) for more in ({"records_per_person": 1}, {}))
+    assert learned.records_per_person_ > 1
+    mu, choice = gaussian_mu(60.0, 1e-6), RecordsPlan.plan(P, 60.0).level
+    ratio = math.sqrt(mu**2 / (mu**2 - choice**2))
+    assert learned.noise_["sigma"] == pytest.approx(ratio * one.noise_["sigma"], rel=1e-6)
+
+
+def test_plans_of_a_learned_number_say_its_cost_and_refuse_few_persons():
+    model = PrivateTreeClassifier(60.0, person="id", records_per_person="learn", **FACTS)
+    planned = model.plan(P)
+    assert planned.spend.epsilon == pytest.approx(60)
+    assert "learned at epsilon = 5.001, at most 32; a person with at most 32 records" in str(planned)
+    X, y = table()
+    model.set_params(epsilon=40.0)
+    with budget(epsilon=60.0, unit="person") as book:
+        for refused in (lambda: model.plan(P), lambda: model.fit(X, y)):
+            with pytest.raises(PrivacyParameterError, match=r"from 51 persons or more .* there are 40"):
+                refused()
+        with pytest.raises(InvalidInputError, match="records_per_person must be 1"):
+            model.set_params(epsilon=60.0, risk_share=0.5).fit(X, y)
+        with pytest.raises(PrivacyParameterError, match="records_per_person must be a whole number"):
+            model.set_params(records_per_person="most", risk_share=0.0).fit(X, y)
+        assert not book.entries()
+
+
+def test_a_search_learns_a_number_of_records_and_a_learned_schema_does_not():
+    X, y = table()
+    trees = [PrivateTreeClassifier(max_depth=depth, **FACTS) for depth in (1, 2)]
+    search = PrivateSearchCV(trees, **LEARNED, person="id").fit(X, y)
+    assert search.spend_ == search.best_estimator_.spend_
+    assert f"at most {search.records_per_person_} records" in search.spend_.note
+    assert search.plan_.n_fitted + search.plan_.n_held_out == P * search.records_per_person_
+    with pytest.raises(InvalidInputError, match="records_per_person must be a number"):
+        fit_with_learned_schema(PrivateTreeClassifier(**LEARNED, person="id", classes=(0, 1)), X, y)
 
 
 def test_labels_go_with_their_records_and_the_order_is_random(filled):

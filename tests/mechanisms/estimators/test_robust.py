@@ -180,7 +180,7 @@ def test_too_few_records_for_units_are_told() -> None:
     rng = np.random.default_rng(0)
     X, flags = rng.normal(50, 10, (200, 3)), Schema([Categorical("a", ["no", "yes"])], intercept=True)
     with pytest.warns(
-        UserWarning, match="200 records are too few at epsilon = 0.5 to find units of 4 columns"
+        UserWarning, match="200 records are too few at epsilon = 0.5 to estimate units of 4 columns"
     ):
         PrivateRobustRegression(0.5, delta=1e-6).fit(X, X[:, 0])
     table = pd.DataFrame({"a": ["no", "yes"] * 100})

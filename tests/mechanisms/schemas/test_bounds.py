@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import sys
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from privopt.mechanisms.privacy.accounting import gaussian_delta, gaussian_mu
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.schemas import prior
 from privopt.mechanisms.schemas.bounds import BoundsPlan
+from privopt.mechanisms.schemas.cuts import counted_ordinals
 from privopt.mechanisms.schemas.learning import SchemaPlan
 
 # Points and the gaps between them, in order, and a prior that is not uniform.
@@ -56,10 +58,11 @@ def test_no_neighbours_refute_the_level_of_bounds(strength: float, beyond: float
 def test_a_draw_has_the_law_of_the_definition() -> None:
     values = np.array([-2.0, 1.0, 2.0, 2.0, 5.0, 9.0, 9.0, math.inf])
     plan = BoundsPlan(8.0, 8)  # 2.5 records beyond a bound
-    held, last = prior.ordinals(values).clip(-prior.LAST, prior.LAST), prior.LAST
+    last, largest = prior.LAST, sys.float_info.max
+    held, times = counted_ordinals(values.clip(-largest, largest), None)
     five, nine = prior.ordinals(np.array([5.0, 9.0])).tolist()
     source, runs = NoiseSource(1), 3000
-    drawn = np.array([plan._upper(held, source) for _ in range(runs)])
+    drawn = np.array([plan._upper(held, times, source) for _ in range(runs)])
     # Ends of intervals (low, high], #{x > t} and #{x >= t} for a t in them; t < 5 has a weight of e^-12.
     cells = np.array(
         [

@@ -59,3 +59,11 @@ def test_counts_that_leave_64_bits_are_refused_before_data() -> None:
         with pytest.raises(PrivacyParameterError, match="64 bits"):
             CategoryPlan.plan(mu, 1e-6, 10_000)
     assert np.isfinite(CategoryPlan.plan(0.01, 1e-300, 10_000).threshold)
+
+
+def test_a_level_that_its_own_steps_would_exceed_by_rounding_has_one_step_less() -> None:
+    for steps in (1, 3, 10_007, 2**29 + 1):
+        mu = math.sqrt(2) * (steps + 1) / SIGMA  # exactly that of steps + 1, but for rounding
+        plan = CategoryPlan.plan(mu, 1e-6, 10)
+        assert plan.steps == steps
+        assert plan.level <= mu

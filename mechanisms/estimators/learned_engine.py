@@ -1,0 +1,114 @@
+"""Labelled records in a database engine, of which a schema and a model are learned."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from privopt.mechanisms.estimators.booking import Unread
+from privopt.mechanisms.estimators.counting import check_number
+from privopt.mechanisms.estimators.labels import public_classes
+from privopt.mechanisms.schemas.learning import ColumnPlan, SchemaPlan
+from privopt.mechanisms.schemas.types import CANDIDATES, Candidate, ColumnType
+from privopt.problems.errors import InvalidInputError
+from privopt.problems.tables.columns import Binned, Categorical, Column
+from privopt.problems.tables.counted import CountedRecords
+from privopt.problems.tables.dates import Date
+from privopt.problems.tables.missing import MissingLevel
+from privopt.problems.tables.schema import Schema
+
+
+class EngineRecords:
+    """An Ibis table with labels: cells of columns for a schema, then its records counted by that schema.
+
+    Args:
+        table: an Ibis table.
+        target: the name of its label column.
+        classes: the possible labels.
+        written: as for ``count_records``.
+
+    Raises:
+        InvalidInputError: undeclared classes, or an expression that mixes rows.
+    """
+
+    def __init__(
+        self, table: Any, target: object, classes: Sequence[Any] | None, *, written: bool = False
+    ) -> None:
+        from privopt.problems.tables.engines import rows_in  # with a table that needs it
+        from privopt.problems.tables.row_by_row import check_expression
+
+        if not isinstance(target, str):
+            raise InvalidInputError("y is the name of the label column, where X is a table in an engine")
+        if classes is None:
+            raise InvalidInputError(
+                "classes: declare them; nothing is inferred from a table in an engine, and regression needs "
+                "one in memory"
+            )
+        check_expression(table)
+        self.table, self.target, self.written = table, target, written
+        self.classes = public_classes(classes, np.array([])).tolist()
+        self.n_records = rows_in(table)
+        self._counted: CountedRecords | None = None
+
+    def unread(self) -> Unread[EngineRecords]:
+        """Return these records as unread ones."""
+        return Unread(self.n_records, lambda: self, None, self.table)
+
+    def check(self, plan: SchemaPlan) -> None:
+        """Check label and columns for every schema that may be learned, without reading a record.
+
+        Raises:
+            SchemaError, InvalidInputError: a column that cannot be learned or counted in the engine.
+        """
+        from privopt.problems.tables.engine_cells import EngineCells
+
+        EngineCells(self.table, learned_names(plan), self.n_records)
+        for columns in _every_kind(plan):
+            self._count(Schema([*columns, *plan.declared], intercept=True))
+
+    def cells(self, plan: SchemaPlan) -> Any:
+        """Return the columns that a plan learns; each is read when it is asked for."""
+        from privopt.problems.tables.engine_cells import EngineCells
+
+        return EngineCells(self.table, learned_names(plan), self.n_records)
+
+    def counted(self, schema: Schema) -> CountedRecords:
+        """Count the records by a schema, once."""
+        if self._counted is None or self._counted.schema != schema:
+            self._counted = self._count(schema).counted()
+            check_number(self._counted.n_records, self.n_records)
+        return self._counted
+
+    def _count(self, schema: Schema) -> Any:
+        from privopt.problems.tables.engines import EngineCount
+
+        return EngineCount.of(self.table, schema, self.target, self.classes, written=self.written)
+
+
+def learned_names(plan: SchemaPlan) -> list[str]:
+    """Return the names of the columns whose cells a plan reads: not those of booleans."""
+    return [column.name for column in plan.columns if column.type is not ColumnType.BOOLEAN]
+
+
+def _every_kind(plan: SchemaPlan) -> Iterator[list[Column]]:
+    """Yield columns such that every column has every kind that it may be learned as."""
+    kinds = [_kinds(column) for column in plan.columns]
+    for k in range(max(map(len, kinds), default=0)):
+        yield [made[min(k, len(made) - 1)] for made in kinds]
+
+
+def _kinds(column: ColumnPlan) -> list[Column]:
+    found = CANDIDATES if column.type is ColumnType.VOTE else (Candidate(column.type),)
+    return [MissingLevel(_kind(column.name, *candidate)) for candidate in found]
+
+
+def _kind(name: str, kind: ColumnType, form: str | None) -> Binned | Categorical:
+    if kind is ColumnType.BOOLEAN:
+        return Categorical(name, [False, True], "ignore")
+    if kind is ColumnType.TEXT:
+        return Categorical(name, ["a"], "ignore")
+    if kind is ColumnType.DATE:
+        return Date(name, ["2000-01-01", "2000-01-02"], format=form)
+    return Binned(name, [0, 1])

@@ -1,0 +1,142 @@
+"""Cells of a table in a SQL engine, one GROUP BY a column: each different cell and the number of its records.
+
+Cells are those of tables in memory (``cells``, ``days``): numbers are the nearest doubles, text is compared
+and returned by its bytes, dates are days. Cells that are something else can only be in SQLite, whose columns
+hold cells of any type: those come back as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from privopt.problems.discrete.lattice import IntArray
+from privopt.problems.errors import InvalidInputError
+from privopt.problems.tables.counted_cells import CountedCells
+from privopt.problems.tables.date_expressions import check_day, written_day
+from privopt.problems.tables.dates import YEAR
+from privopt.problems.tables.expressions import Cell, exact_text
+from privopt.problems.tables.sources import ibis_library, unquoted
+
+# Turns the cells that a query returned into those of memory.
+Decode = Callable[[Any], Any]
+
+
+class EngineCells(Mapping[str, CountedCells]):
+    """Columns of an Ibis table by name; each is read when it is asked for, by one query.
+
+    Args:
+        table: an Ibis table.
+        names: the columns.
+        n_records: their number of cells, which was counted before.
+
+    Raises:
+        SchemaError: a type that has no cells of memory, such as times and lists. No record is read.
+    """
+
+    def __init__(self, table: Any, names: Sequence[str], n_records: int) -> None:
+        self._n_records, self._sqlite = n_records, table.get_backend().name == "sqlite"
+        make = _any_cells if self._sqlite else _typed_cells
+        self._queries = {name: make(table, name) for name in names}
+
+    def __getitem__(self, name: str) -> CountedCells:
+        """Read a column.
+
+        Raises:
+            InvalidInputError: an error of the engine, or records that were added or removed meanwhile.
+        """
+        query, decode = self._queries[name]
+        with unquoted():
+            cells, counts = _rows(query) if self._sqlite else _arrays(query)
+        if int(counts.sum()) != self._n_records:
+            raise InvalidInputError("the number of records has changed since they were counted")
+        return CountedCells(decode(cells), counts)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._queries)
+
+    def __len__(self) -> int:
+        return len(self._queries)
+
+
+def _typed_cells(table: Any, name: str) -> tuple[Any, Decode]:
+    """Return the query for a column all of whose cells have its type, and their decoding."""
+    value, where = table[name], f"column {name!r}"
+    kind, engine = value.type(), table.get_backend().name
+    if kind.is_date() or kind.is_timestamp():
+        check_day(value, where, engine)
+        return _grouped(table, cell=written_day(value.cast("date"))), _days
+    cell = Cell(value, where, engine)
+    if cell.text:
+        return _grouped(table, cell=exact_text(value, engine)), _texts
+    if kind.is_decimal():  # of which some have no double in the engine, but an error
+        return _grouped(table, cell=value.cast("string")), _decimals
+    return _grouped(table, cell=cell.number), _numbers
+
+
+def _any_cells(table: Any, name: str) -> tuple[Any, Decode]:
+    """Return the query for a column of SQLite; text comes as bytes, as it need not be text in UTF-8."""
+    ibis, value = ibis_library(), table[name]
+    if value.type().is_unknown():
+        Cell(value, f"column {name!r}", "sqlite")  # says that its type is none
+    kind = value.typeof()
+    text = ibis.ifelse(kind == "text", value.cast("binary"), ibis.null("binary"))
+    other = ibis.ifelse(kind == "text", ibis.null(value.type()), value)
+    return _grouped(table, kind=kind, text=text, cell=other), _objects
+
+
+def _grouped(table: Any, **keys: Any) -> Any:
+    named = {f"privopt_{name}": key for name, key in keys.items()}
+    return table.select(**named).group_by(list(named)).aggregate(privopt_n=lambda t: t.count())
+
+
+def _arrays(query: Any) -> tuple[Any, IntArray]:
+    found = query.to_pyarrow()
+    return found["privopt_cell"], found["privopt_n"].to_numpy().astype(np.int64)
+
+
+def _rows(query: Any) -> tuple[list[tuple[bytes | None, Any]], IntArray]:
+    cursor = query.get_backend().raw_sql(ibis_library().to_sql(query))
+    found = cursor.fetchall()
+    return [row[1:3] for row in found], np.array([row[3] for row in found], dtype=np.int64)
+
+
+def _numbers(cells: Any) -> Any:
+    return np.array(pc.fill_null(cells.cast(pa.float64()), np.nan), dtype=np.float64)
+
+
+def _decimals(cells: Any) -> Any:
+    return np.array([np.nan if cell is None else float(cell) for cell in cells.to_pylist()])
+
+
+def _texts(cells: Any) -> Any:
+    return _as_objects([None if cell is None else _decoded(cell) for cell in cells.to_pylist()])
+
+
+def _days(cells: Any) -> Any:
+    """Return days from numbers YYYYMMDD, as the engine writes those of the years 1 to 9999."""
+    written = np.array(pc.fill_null(cells.cast(pa.int64()), 0), dtype=np.int64)
+    year, month, day = written // YEAR, written % YEAR // 100, written % 100
+    months = ((year - 1970) * 12 + np.maximum(month, 1) - 1).astype("datetime64[M]")
+    days = months.astype("datetime64[D]") + (day - 1)
+    days[written == 0] = np.datetime64("NaT")
+    return days
+
+
+def _objects(cells: list[tuple[bytes | None, Any]]) -> Any:
+    return _as_objects([cell if text is None else _decoded(text) for text, cell in cells])
+
+
+def _as_objects(cells: list[Any]) -> Any:
+    found = np.empty(len(cells), dtype=object)
+    found[:] = cells
+    return found
+
+
+def _decoded(text: bytes) -> str:
+    """Decode UTF-8; other bytes become halves of characters, so that none of them is an error."""
+    return bytes(text).decode("utf-8", "surrogateescape")
