@@ -126,7 +126,8 @@ class Watch:
 def within(watch: Watch, build: Callable[[], Made]) -> Made:
     """Return the result of work that polls no limits: building a model, compiling.
 
-    At a limit it is waited for no longer: it ends in a thread of its own, and its result is dropped.
+    At a limit the caller stops waiting; the work goes on to its end in another thread, and its result is
+    dropped.
 
     Raises:
         UnfinishedBuildError: a limit was reached.

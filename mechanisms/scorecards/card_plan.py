@@ -208,8 +208,8 @@ def plan_card(
     if kind.family is Family.CARD:
         if not issubclass(kind, SeededScorecard):
             raise UnknownMechanismError(
-                f"{kind.__name__} is not a mechanism for scorecards: of that family are subclasses of "
-                "SeededScorecard; one that chooses a point of a lattice has the family LATTICE"
+                f"{kind.__name__} is not a mechanism for scorecards: the family CARD is for subclasses of "
+                "SeededScorecard. To do: declare the family LATTICE if it chooses a point of a lattice"
             )
         check_calibration(calibration, name, ("sound",))
         facts = CardFacts.of(schema, n_records, seeded_lattice(lattice, schema), costs, most, required)
@@ -217,7 +217,7 @@ def plan_card(
         solver = None if facts.program is None else solver_of(card_solver)
         seeded = kind.plan(facts, epsilon=epsilon, delta=delta, solver=solver)
         if seeded.means is not None:
-            reason += "; at this budget means of the numbers come first, and say in what units to read them"
+            reason += "; as the budget is small, means of the numbers are released first and set their units"
         seconds = seeded_seconds(schema, facts)
         seconds += 0.0 if seeded.nearest is None else seeded.nearest.seconds
         return _answered(CardPlan(seeded, seeded.spend, oracle, reason, seconds, required), schema, n_records)
@@ -282,9 +282,9 @@ def _fitting(
         )
     if ball:
         raise InvalidInputError(
-            f"exact draws over {weights} {_lasting(work)}, and what is sure to end "
-            f"knows no norm bound. To do: leave the radius out, raise max_work (--max-work), or name "
-            "exponential, rspm or opdisc and wait"
+            f"exact draws over {weights} {_lasting(work)}, and the mechanism that is sure to end takes no "
+            "norm bound. To do: leave the radius out, raise max_work (--max-work), or name exponential, rspm "
+            "or opdisc and wait"
         )
     long = "" if work <= max_work else f"; an exact draw over {weights} {_lasting(work)}"
     return (

@@ -35,7 +35,7 @@ class CardFacts:
             at most one; a single feature may be a number.
         intercept: whether a feature that is always 1 follows the others.
         row_norm: a bound on the l2 distance of the features of a record from ``middle``.
-        denominator: features are integers over this.
+        denominator: the common denominator of all features, which are integers divided by it.
         costs: costs of false positives and false negatives.
         middle: the centre that the linear model subtracts from rows, shape (d,), 0 for the intercept; empty
             means 0.
@@ -45,6 +45,8 @@ class CardFacts:
         max_columns: maximal number of columns with points; None: all.
         program: the program of nearest cards if there are further constraints, with those above among them;
             None: weights are rounded.
+        ordered, gaps: the ordered levels, and the features that say that a number is missing, as in
+            ``Columns``.
     """
 
     n_records: int
@@ -60,6 +62,8 @@ class CardFacts:
     lines: tuple[tuple[int, float, float], ...] = ()
     max_columns: int | None = None
     program: CardProgram | None = None
+    ordered: tuple[tuple[int, int], ...] = ()
+    gaps: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         last = self.columns[-1][1] if self.columns else 0
@@ -112,12 +116,14 @@ class CardFacts:
             known.lines,
             max_columns,
             program,
+            known.ordered,
+            known.gaps,
         )
 
     @property
     def known(self) -> Columns:
         """The public facts of the columns."""
-        return Columns(self.columns, self.middle, self.lines)
+        return Columns(self.columns, self.middle, self.lines, self.ordered, self.gaps)
 
 
 def constrained_box(

@@ -97,9 +97,9 @@ def near_cards(
     """Return cards near a private model: the released one first, then others by distance.
 
     No two have the same set of columns: each further card is the nearest one that satisfies a no-good cut
-    against every card before it. Four scales take turns, as fine as the released card and with fewer points
-    to add up. The threshold of each differs from that of the model as the released one does, which the
-    records have chosen privately.
+    against every card before it. Four scales take turns: as fine as the released card, and with fewer points
+    to add up. The records chose, privately, by how much the threshold of the released card differs from the
+    model's; every other card keeps that difference.
 
     Args:
         source: the model.

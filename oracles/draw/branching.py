@@ -1,8 +1,8 @@
 """Exact draws of decision trees and rule lists, by a recursion over blocks of records.
 
-What lies below the two sides of a branch is independent of each other, so the mass of all models on a block
-is a sum of products of masses on smaller blocks (``privopt.oracles.draw.branching_masses``). A draw goes from
-the root down: what a place asks, in proportion to the mass of the models that ask it, and then each label.
+The two sides of a branch hold independent models, so the mass of all models on a block is a sum of products
+of masses on smaller blocks (``privopt.oracles.draw.branching_masses``). A draw goes from the root down: at
+each node a predicate, in proportion to the mass of the models that ask it there, and then each label.
 
 - **Time.** The same additions are made whatever the labels are; where rows stand for one record each, time
   and memory follow from the numbers of predicates, levels, classes and records alone, but for the few places

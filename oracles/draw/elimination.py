@@ -137,7 +137,7 @@ def _most_work(facts: ProblemFacts) -> float:
 def _compile() -> None:
     """Compile all kernels (or load them from the cache) on a tiny problem, before a draw begins.
 
-    In the caller's thread: Python waits at its end for those of pools.
+    It runs in the caller's thread, because Python waits for the threads of pools before it exits.
     """
     lattice = IntegerLattice(-1, 1, dimension=2, radius=1.0)
     problem = ZeroOneHalfspace(np.array([[1, 0], [1, 1]]), np.array([1, -1]), lattice)

@@ -306,7 +306,7 @@ class _Model:
     def _region(
         self, inside: tuple[int, ...], outside: tuple[int, ...], free: IntArray, size: int, bound: _Bound
     ) -> _Region:
-        """A region from a bound, of a size that its exactness is stated for.
+        """Build a region from a bound, with numbers no larger than its stated exactness assumes.
 
         The value may be negative, and must not be raised to 0 by itself: gains are counted from it. As no
         energy is negative, value and gains may be shrunk together, and gains by themselves.
