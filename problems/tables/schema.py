@@ -31,8 +31,17 @@ from privopt.problems.tables.columns import Binned, Categorical, Column, Numeric
 from privopt.problems.tables.dates import Date
 from privopt.problems.tables.display import KEYS as DISPLAY_KEYS
 from privopt.problems.tables.display import Display, displays_of
-from privopt.problems.tables.frames import MOST_NAMED, Table, check_distinct, columns_of, missing_columns
+from privopt.problems.tables.frames import (
+    MOST_NAMED,
+    Table,
+    cells_of,
+    check_distinct,
+    columns_of,
+    missing_columns,
+    unread_columns,
+)
 from privopt.problems.tables.missing import MissingLevel, plain_column
+from privopt.problems.tables.persons import check_undeclared
 from privopt.problems.tables.point_columns import point_columns
 from privopt.problems.tables.rules import KEYS, PointRule
 from privopt.problems.tables.values import FEATURE_LIMIT
@@ -154,8 +163,7 @@ class Schema:
             raise SchemaError("intercept must be true or false")
         if person is not None and not isinstance(person, str):
             raise SchemaError(f"person must be the name of a column, got {told(person)}")
-        if any(column.name == person for column in self.columns):
-            raise SchemaError(f"the schema declares {person!r}, the column of persons, which is no feature")
+        check_undeclared(person, self.columns)
         object.__setattr__(self, "person", person)
         for kind, names in (("column", [c.name for c in self.columns]), ("feature", self.feature_names)):
             twice = sorted({name for name in names if names.count(name) > 1})
@@ -330,9 +338,9 @@ class Schema:
 
     def declared_columns(self, table: Table) -> list[NDArray[Any]]:
         """Return the declared columns of a table, in declared order; errors as for ``encode``."""
-        return self._declared(columns_of(table))
+        return [cells_of(values) for values in self._declared(unread_columns(table))]
 
-    def _declared(self, table: list[tuple[str | None, NDArray[Any]]]) -> list[NDArray[Any]]:
+    def _declared(self, table: list[tuple[str | None, Any]]) -> list[Any]:
         """Return the declared columns of a table, in declared order."""
         if table and table[0][0] is None:
             if len(table) != len(self.columns):
