@@ -18,7 +18,7 @@ Floats = NDArray[np.float64]
 @njit(cache=True)
 def one_record_steps(
     X: Floats,
-    y: NDArray[np.int64],
+    y: Floats,
     steps: int,
     sigma: float,
     l2: float,

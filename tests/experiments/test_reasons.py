@@ -26,6 +26,7 @@ from privopt.experiments.reproduce import (
     wang_xiao2020_figure2,
     wang_xu2019,
 )
+from privopt.experiments.reproduce import wang_xu2019_figure1 as figure1
 from privopt.experiments.reproduce import wang_xu2019_figure3 as figure3
 from privopt.experiments.reproduce.interface import Agreement, Cell, Reason, Reproduction, Verdict
 from privopt.experiments.reproduce.reasons import REASONS, explained, summary
@@ -124,6 +125,10 @@ def test_numbers_of_the_causes_in_the_figures_of_2019() -> None:
         size = 10 * wang_xu2019.exact_noise(facts, figure3.EPSILON, figure3.STEPS)
         assert f"{size:.2g}" == shown
         assert f"{shown} at n = {n:,}" in reasons._STEP_NOISE.text.replace("norm of ", "")
+    size = 10 * wang_xu2019.exact_noise(facts, figure1.EPSILONS[0], figure1.STEPS)
+    assert f"norm of {size:.2f}," in reasons._STUCK.text
+    starts = wang_xu2019.starting_norms(_shown_frame(figure1.FIGURE))[wang_xu2019.SYNTHETIC]
+    assert f"start has {starts.mean():.2f}" in reasons._STUCK.text
     budgets, n = (0.3, 1.0, 3.0), 2_000
     assert budgets == wang_chen_xu2019_risk._EPSILONS
     level = _power(list(budgets), [gaussian_mu(e, 1 / n**2) for e in budgets])
@@ -245,8 +250,11 @@ def test_acceleration_leaves_the_noise_of_the_cause() -> None:
         # the horizon of dp-accmd is sqrt(3/4) of that of dp-pmd
         ratio = _accelerated_noise(reach * math.sqrt(3 / 4), fast.steps) / _averaged_noise(reach, plain.steps)
         assert words.format(f"{ratio:.1f}") in reasons._AVERAGED.text
-    few = replace(facts, n_records=1_000)
-    for reason in (reasons._AVERAGED, reasons._NO_USE):
+    few, middle = (replace(facts, n_records=n) for n in (1_000, 4_000))
+    for budget in (0.1, 0.3):
+        ratio = study._plan("dp-accmd", middle, budget).noise_to_signal.ratio
+        assert f"{ratio:.1f} times for ε = {budget:g}" in reasons._BELOW_ONE.text
+    for reason in (reasons._AVERAGED, reasons._NO_USE, reasons._BELOW_ONE):
         ratio = study._plan("dp-accmd", few, 1.0).noise_to_signal.ratio
         assert f"{ratio:.1f} times its largest plausible size" in reason.text
 
