@@ -68,8 +68,8 @@ _STUCK = Reason(
     derived=True,
 )
 _BELOW_ONE = Reason(
-    "the noise of a gradient is 1.7 times its largest plausible size at n = 1,000, and at n = 4,000 3.6 times "
-    "for ε = 0.1 and 1.3 times for ε = 0.3, as the plan says: no use",
+    "the noise of a gradient is 1.7 times its largest plausible size at n = 1,000, and at n = 4,000 3.6 "
+    "times for ε = 0.1 and 1.3 times for ε = 0.3, as the plan says: no use",
     derived=True,
 )
 _COLD = Reason(
