@@ -87,6 +87,12 @@ def _any_missing(labels: NDArray[Any]) -> bool:
         return True
 
 
+def label_name(y: Any) -> str:
+    """Return the name of the label column of a data frame, or of a table in an engine; "" if it has none."""
+    name = y if isinstance(y, str) else getattr(y, "name", None)
+    return name if isinstance(name, str) else ""
+
+
 def public_classes(declared: Sequence[Any] | None, labels: NDArray[Any]) -> NDArray[Any]:
     """Return the declared classes, or infer them from the labels with a PrivacyLeakWarning.
 
