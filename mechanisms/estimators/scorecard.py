@@ -41,7 +41,7 @@ from privopt.mechanisms.estimators.public_facts import declared_schema, public_d
 from privopt.mechanisms.estimators.saved import SavedModel
 from privopt.mechanisms.estimators.sql import select_statement
 from privopt.mechanisms.estimators.validation import as_table, validated
-from privopt.mechanisms.estimators.weights import ClassWeights, costs_of
+from privopt.mechanisms.estimators.weights import RAREST_COSTS, ClassWeights, costs_of
 from privopt.mechanisms.evaluation.histogram import ScoreHistogram
 from privopt.mechanisms.evaluation.risk import RiskTable
 from privopt.mechanisms.privacy.noise import NoiseSource
@@ -331,6 +331,8 @@ class PrivateHalfspaceClassifier(
         return replace(planned, spend=_spend(planned, weights, budget))
 
     def _planned(self, schema: Schema, n: int, weights: ClassWeights, costs: Costs | None = None) -> CardPlan:
+        if costs is None and weights.known is None:  # whatever is released, the plan for it must not fail
+            self._planned(schema, n, weights, RAREST_COSTS)
         return plan_card(
             self.mechanism,
             schema,
