@@ -46,6 +46,8 @@ class CardFacts:
         program: the program of nearest cards if there are further constraints, with those above among them;
             None: weights are rounded.
         max_weight: a bound on the weights of records, which are private; None: they have none.
+        ordered, gaps: the ordered levels, and the features that say that a number is missing, as in
+            ``Columns``.
     """
 
     n_records: int
@@ -62,6 +64,8 @@ class CardFacts:
     max_columns: int | None = None
     program: CardProgram | None = None
     max_weight: int | None = None
+    ordered: tuple[tuple[int, int], ...] = ()
+    gaps: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         last = self.columns[-1][1] if self.columns else 0
@@ -116,6 +120,8 @@ class CardFacts:
             max_columns,
             program,
             max_weight,
+            known.ordered,
+            known.gaps,
         )
 
     @property
@@ -126,7 +132,7 @@ class CardFacts:
     @property
     def known(self) -> Columns:
         """The public facts of the columns."""
-        return Columns(self.columns, self.middle, self.lines)
+        return Columns(self.columns, self.middle, self.lines, self.ordered, self.gaps)
 
 
 def constrained_box(
