@@ -13,6 +13,7 @@ from typing import ClassVar, TypeVar
 
 from privopt.oracles.certificate import Status
 from privopt.oracles.errors import UnfinishedBuildError
+from privopt.oracles.facts import ProblemFacts
 from privopt.problems.arguments import check_real, check_type
 from privopt.problems.discrete.lattice import IntegerLattice
 from privopt.problems.errors import InvalidInputError
@@ -125,7 +126,8 @@ class Watch:
 def within(watch: Watch, build: Callable[[], Made]) -> Made:
     """Return the result of work that polls no limits: building a model, compiling.
 
-    At a limit it is waited for no longer: it ends in a thread of its own, and its result is dropped.
+    At a limit the caller stops waiting; the work goes on to its end in another thread, and its result is
+    dropped.
 
     Raises:
         UnfinishedBuildError: a limit was reached.
@@ -173,7 +175,7 @@ def too_many_points(lattice: IntegerLattice, rows: int, max_candidates: int, max
     if box > max_candidates:
         reasons.append(f"{box:.3g} candidates, more than {max_candidates}")
     if box * rows > max_work:
-        reasons.append(f"{box * rows:.3g} candidate-record pairs, more than {max_work:.3g}")
+        reasons.append(f"more than {max_work:.3g} candidate-record pairs")  # their number tells that of rows
     return reasons
 
 
@@ -185,13 +187,16 @@ class LatticeOracle(ABC):
     # Names of oracles of its kind that do, for messages.
     takers_of_constraints: ClassVar[str]
 
-    def planned_refusals(self, lattice: IntegerLattice, rows: int) -> list[str]:
-        """List the reasons that are known before data; ``rows`` is a bound on the number of distinct rows."""
+    def planned_refusals(self, facts: ProblemFacts) -> list[str]:
+        """List the reasons why it may refuse some problem of these facts; plans fail on any, before data.
+
+        Without any it must take *every* such problem: a refusal after that depends on records.
+        """
         return []
 
-    def all_planned_refusals(self, lattice: IntegerLattice, rows: int) -> list[str]:
+    def all_planned_refusals(self, facts: ProblemFacts) -> list[str]:
         """List them with that of an oracle that knows no constraints on points."""
-        return [*self._boxes_alone(lattice), *self.planned_refusals(lattice, rows)]
+        return [*self._boxes_alone(facts.lattice), *self.planned_refusals(facts)]
 
     def _boxes_alone(self, lattice: IntegerLattice) -> list[str]:
         return unconstrained(self, lattice, self.takers_of_constraints)

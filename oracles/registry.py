@@ -77,7 +77,7 @@ MINIMIZERS: Mapping[str, Entry] = _table(
         "native",
         "minimize.native.solver:NativeOracle",
         "categorical and binned columns with a few numeric ones; any number of records",
-        "20,000 distinct patterns of indicators, 200,000 weight vectors of the numeric columns, 2 GiB of "
+        "50,000 distinct patterns of indicators, 200,000 weight vectors of the numeric columns, 2 GiB of "
         "tables; |w|^2 up to 4,096 where norms count",
         "integers",
     ),

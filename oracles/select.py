@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import EntryPoint
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
@@ -16,6 +16,7 @@ from privopt.oracles.errors import (
     UnknownOracleError,
     UnsupportedProblemError,
 )
+from privopt.oracles.facts import ProblemFacts
 from privopt.oracles.limits import Watch
 from privopt.oracles.minimize.interface import DiscreteOracle, PreparedOracle, Solver
 from privopt.oracles.programs.interface import ProgramOracle
@@ -26,7 +27,6 @@ from privopt.oracles.task import Task
 from privopt.oracles.vetting import outside_code, standing
 from privopt.problems.arguments import check_type
 from privopt.problems.discrete.halfspace import ZeroOneHalfspace
-from privopt.problems.discrete.lattice import IntegerLattice
 from privopt.problems.discrete.objective import Perturbation
 from privopt.problems.discrete.problem import DiscreteProblem, check_question
 from privopt.problems.errors import did_you_mean
@@ -220,8 +220,8 @@ class AutoOracle(DiscreteOracle):
     def refusals(self, problem: DiscreteProblem, task: Task) -> list[str]:
         return _refusals(lambda: self.choose(problem, task))
 
-    def planned_refusals(self, lattice: IntegerLattice, rows: int) -> list[str]:
-        return _none_planned(_instant_or_exact(), lattice, rows)
+    def planned_refusals(self, facts: ProblemFacts) -> list[str]:
+        return _none_planned(_instant_or_exact(), facts)
 
     def build(self, problem: DiscreteProblem, task: Task) -> Solver:
         return self.choose(problem, task)[0].build(problem, task)
@@ -265,8 +265,8 @@ class AutoGibbs(GibbsOracle):
     def refusals(self, problem: DiscreteProblem, law: Law = Law.GIBBS) -> list[str]:
         return _refusals(lambda: self.choose(problem, law))
 
-    def planned_refusals(self, lattice: IntegerLattice, rows: int) -> list[str]:
-        return _none_planned(self._oracles(), lattice, rows)
+    def planned_refusals(self, facts: ProblemFacts) -> list[str]:
+        return _none_planned(self._oracles(), facts)
 
     def _oracles(self) -> Iterator[GibbsOracle]:
         return (gibbs_oracle(name) for name in self.candidates)
@@ -283,7 +283,14 @@ def gibbs_branch() -> GibbsOracle:
     """Branch and bound with the smallest loss proved by a minimiser: native, under constraints "auto"."""
     from privopt.oracles.draw.branch import GibbsBranch
 
-    return GibbsBranch(smallest_loss=_smallest_loss)
+    return GibbsBranch(smallest_loss=_smallest_loss, smallest_refusals=_smallest_refusals)
+
+
+def _smallest_refusals(facts: ProblemFacts) -> list[str]:
+    """Return why no minimiser takes every problem of these facts; without constraints the native one does."""
+    if not facts.lattice.constrained:
+        return []
+    return AutoOracle().planned_refusals(replace(facts, question=Task.LINEAR))
 
 
 def _smallest_loss(problem: ZeroOneHalfspace, regions: CellModel, watch: Watch) -> int:
@@ -339,11 +346,11 @@ def _refusals(choose: Callable[[], object]) -> list[str]:
 
 
 def _none_planned(
-    candidates: Iterable[DiscreteOracle] | Iterable[GibbsOracle], lattice: IntegerLattice, rows: int
+    candidates: Iterable[DiscreteOracle] | Iterable[GibbsOracle], facts: ProblemFacts
 ) -> list[str]:
     """Return why no candidate fits, as far as it is known before data."""
     known: Iterable[Any] = candidates
-    return _refusals(lambda: _first_fit(known, lambda oracle: oracle.all_planned_refusals(lattice, rows)))
+    return _refusals(lambda: _first_fit(known, lambda oracle: oracle.all_planned_refusals(facts)))
 
 
 def inventory() -> list[Available]:

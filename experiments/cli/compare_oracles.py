@@ -28,8 +28,8 @@ def compare_oracles(
     workload: Annotated[
         str,
         typer.Option(
-            help="tiny, ladder, synthetic, conjunctions, noise, hard, or all; or cards, nearest cards under "
-            "constraints, and subsets, best subsets of columns: solvers of programs after the noise."
+            help="Of minimisers: tiny, ladder, synthetic, conjunctions, noise, hard, or all. Of solvers of "
+            "programs after the noise: cards (nearest cards under constraints) or subsets (best subsets)."
         ),
     ] = "tiny",
     oracle: Annotated[

@@ -17,6 +17,7 @@ from privopt.experiments.cli.table_output import print_table
 from privopt.experiments.cli.tables import Labelled
 from privopt.mechanisms.discrete.exponential import ExponentialMechanism
 from privopt.mechanisms.discrete.rspm import LaplaceRSPM
+from privopt.mechanisms.estimators.card import level_words
 from privopt.mechanisms.estimators.scorecard import PrivateHalfspaceClassifier
 from privopt.mechanisms.registry import MECHANISMS
 from privopt.problems.errors import InvalidInputError
@@ -89,10 +90,13 @@ def card_report(model: PrivateHalfspaceClassifier, records: Labelled, seconds: f
 
 
 def show_card(model: PrivateHalfspaceClassifier, report: dict[str, Any], console: Console) -> None:
-    card = Table(*model.scorecard_.columns, title=escape(model.rule_))
-    titles = model.schema_.titles
+    schema = model.schema_
+    words = [level for column in schema.columns for level in level_words(column)]
+    points = model.scorecard_.assign(level=[*words, *["always"] * schema.intercept])
+    card = Table(*points.columns, title=escape(model.rule_))
+    titles = schema.titles
     without = []  # a card has few columns, a table may have many
-    for name, levels in model.scorecard_.groupby("feature", sort=False):
+    for name, levels in points.groupby("feature", sort=False):
         shown = titles.get(str(name), str(name))
         if np.any(levels.iloc[:, 2:]) or (name, len(levels)) == ("intercept", 1):
             for _, *row in levels.itertuples(index=False):

@@ -44,14 +44,16 @@ def subset_report(context: typer.Context) -> dict[str, Any]:
         "largest_loss": bounds.largest_loss(size),
         "beta": plan.choice.beta * plan.choice.problem_type.record_loss_bound / bounds.largest_loss(size),
     }
+    measure = None
     if options["records"] is not None:
         plan.check_records(options["records"])
+        measure = plan.noise_to_signal(options["records"])
     if options["snr"] is not None:
         design = SparseDesign(options["dimension"], size, snr=options["snr"])
         noise["recovery"] = plan.recovery(
             design, options["records"], tables=_TABLES, limits=Limits(seconds=_SECONDS)
         )
-    return common_report(plan.name, plan.noised, noise, None, plan.choice.spend)
+    return common_report(plan.name, plan.noised, noise, measure, plan.choice.spend)
 
 
 def _flag(name: str) -> str:

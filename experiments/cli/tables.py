@@ -19,7 +19,7 @@ from privopt.problems.datasets.adult import ADULT23_CLASSES, ADULT_TARGET, adult
 from privopt.problems.errors import InvalidInputError
 from privopt.problems.tables.counted import CountedRecords
 from privopt.problems.tables.engines import EngineCount, rows_of
-from privopt.problems.tables.frames import missing_columns
+from privopt.problems.tables.frames import cells_of, missing_columns
 from privopt.problems.tables.persons import Persons
 from privopt.problems.tables.reading import header_of, read_table
 from privopt.problems.tables.schema import Schema
@@ -144,7 +144,7 @@ def read_labelled(
     if person is not None and person not in map(str, frame.columns):
         raise InvalidInputError(f"--person: no {missing_columns([person], list(map(str, frame.columns)))}")
     if table is not None:
-        raise InvalidInputError("--table names a table of a database, whose URL is --data")
+        raise InvalidInputError("--table names a table of a database: give the URL of the database as --data")
     return labelled(frame, target, schema, classes)
 
 
@@ -163,7 +163,7 @@ def labelled(
         raise InvalidInputError(f"--schema: it declares {target!r}, which is the label, not a feature")
     y = frame[target]
     if classes is not None:
-        y = y.map(_written, na_action="ignore").astype(object)
+        y = _objects(y).map(_written, na_action="ignore").astype(object)
     return Labelled(unread_table(frame.drop(columns=[target]), y, schema), schema, classes, target)
 
 
@@ -175,7 +175,9 @@ def read_parts(data: str, schema: Schema | None, table: str | None = None) -> It
     """
     if not is_engine_address(data):
         if table is not None:
-            raise InvalidInputError("--table names a table of a database, whose URL is its place")
+            raise InvalidInputError(
+                "--table names a table of a database: give the URL of the database in place of a file"
+            )
         yield read_table(Path(data), _as_written(data, schema))
         return
     if schema is None:
@@ -207,6 +209,14 @@ def _counted(
     written = isinstance(classes[0], str)
     engine = EngineCount.of(open_table(data, table), schema, target, classes, written=written)
     return Labelled(Unread(engine.n_records, lambda: (engine.counted(), None)), schema, classes, target)
+
+
+def _objects(labels: pd.Series[Any]) -> pd.Series[Any]:
+    """Return labels as objects, each converted by itself; integers beside a missing one stay integers."""
+    if pd.api.types.is_integer_dtype(labels.dtype):
+        return labels.astype(object)
+    cells = cells_of(labels)
+    return pd.Series(cells.to_pylist() if hasattr(cells, "to_pylist") else cells, dtype=object)
 
 
 def _written(label: Any) -> str:

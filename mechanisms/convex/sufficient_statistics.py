@@ -91,8 +91,8 @@ class SufficientStatistics(RiskMechanism):
     holds, since <t, s>^2 <= u v (without y^2, so h = 0); equal labels of rows at 120 degrees attain it.
 
     Weights v in [0, 1] of records multiply their terms. The release is then the mean of v m, where m holds
-    the terms of a record and o^2, as o^2 v is constant no longer. The change |v m - v' m'|^2 is convex in v
-    and in v', so it is largest at a corner: above, or |m|^2, at most (2 + h^2) r^4 < (9/2) r^4. So the
+    the terms of a record and o^2, because o^2 v is no longer constant. The change |v m - v' m'|^2 is convex
+    in v and in v', so it is largest at a corner: above, or |m|^2, at most (2 + h^2) r^4 < (9/2) r^4. So the
     sensitivity is the same. The noisy mean of o^2 v is divided out afterwards.
 
     With ``residual_noise`` a fifth of mu^2 pays for a second release (``with_residuals``): the mean of v z
@@ -583,10 +583,11 @@ def _residual_sensitivity(facts: RiskFacts, offset: float) -> float:
 
 
 def residual_fit(moments: NoisyMoments, bound: float, sigma: float) -> tuple[Vector, float]:
-    """Return least squares on released moments, and where its residuals are cut off; 0 under the noise.
+    """Return least squares on released moments (0 if noise hides it), and the cut of its residuals.
 
-    They are cut off farther out where noise of standard deviation ``sigma`` on moments in units of the cut
-    allows it: up to where it adds a tenth to the variance in the direction that it hides most.
+    The cut is larger where the noise allows it: up to where noise of standard deviation ``sigma``, on moments
+    in units of the cut, adds a tenth to the variance in the direction in which it is largest relative to the
+    moments.
     """
     fit = LeastSquares(moments)
     if not fit.signal_to_noise >= LEAST_SIGNAL:

@@ -13,6 +13,8 @@ from privopt.mechanisms.discrete.exponential import ExponentialMechanism
 from privopt.mechanisms.discrete.mechanism import Release
 from privopt.mechanisms.discrete.preparation import prepare_oracle
 from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.mechanisms.privacy.parameters import check_count
+from privopt.mechanisms.privacy.usefulness import NoiseToSignal
 from privopt.oracles.draw.interface import GibbsOracle
 from privopt.oracles.errors import UnfinishedDrawError
 from privopt.oracles.limits import Limits
@@ -55,6 +57,18 @@ class SubsetPlan:
     def lattice(self) -> SupportLattice:
         assert isinstance(self.choice.lattice, SupportLattice)
         return self.choice.lattice
+
+    def noise_to_signal(self, n_records: int) -> NoiseToSignal:
+        """Squared loss that the draw is expected to add at most, against that of zero weights at most.
+
+        Losses of subsets lie between 0 and n label^2. The best of N has a probability of at most 1 / (1 + (N
+        - 1) exp(-beta n label^2)), which is N / (2 N - 1) where both are equal.
+        """
+        worst = self.bounds.largest_loss(self.lattice.support)  # ``choice`` counts in parts of it
+        added = self.choice.excess * worst / self.choice.loss_bound
+        return NoiseToSignal(
+            added, check_count(n_records, "n_records") * self.bounds.label**2, "total squared loss"
+        )
 
     def check_records(self, records: int) -> None:
         """Raise InvalidInputError for more records or columns than can be handled; from public numbers."""

@@ -45,6 +45,7 @@ from privopt.mechanisms.estimators.weights import ClassWeights
 from privopt.mechanisms.privacy.accounting import gaussian_mu
 from privopt.mechanisms.privacy.parameters import check_epsilon
 from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.mechanisms.privacy.usefulness import warn_if_noise
 from privopt.mechanisms.risk.choice import Choice, natural_norm
 from privopt.oracles.limits import Limits, check_limits
 from privopt.problems.arguments import told
@@ -355,6 +356,7 @@ class PrivateLinearRegression(LinearRegressor, Summarised):
         first, rest = shared_epsilon(self.epsilon, _CHOICE_SHARE)
         plan = SubsetPlan.plan(given.n_columns, size, facts.bounds, epsilon=first)
         plan.check_records(given.n_records)
+        warn_if_noise(plan.noise_to_signal(given.n_records))
         choice = SubsetChoice(plan, facts, given, self.limits, self.insecure_seed)
         inner = _OnColumns(**self.get_params(deep=False))
         inner.max_features, inner.label_range, inner.schema = None, facts.label_range, None

@@ -270,11 +270,18 @@ def card_column(column: Column, points: list[int]) -> CardColumn:
         first, last = (float(end * slope) for end in kind.ends)
         rows = tuple(("missing", p) for p in rest)
         return CardColumn(column.name, rows, ((low, first), (high, last)) if slope else None)
-    names = (*kind.words, "missing") if isinstance(kind, Binned) else column.levels
-    rows = tuple(zip(names, points, strict=False))
+    rows = tuple(zip(level_words(column), points, strict=True))
     if isinstance(kind, Categorical) and kind.outside == "ignore":
         rows = (*rows, ("any other", 0))
     return CardColumn(column.name, rows)
+
+
+def level_words(column: Column) -> tuple[str, ...]:
+    """Return the levels of a column in words: bins without outer edges, where values beyond join them."""
+    kind, _ = plain_column(column)
+    if not isinstance(kind, Binned):
+        return column.levels
+    return (*kind.words, "missing")[: len(column.levels)]
 
 
 def _between(low: int, high: int) -> str:

@@ -10,14 +10,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from privopt.mechanisms.estimators.labels import checked_labels
 from privopt.mechanisms.estimators.validation import as_table, validated
-from privopt.problems.tables.frames import columns_of
+from privopt.problems.tables.frames import unread_columns
 
 
 def refuse_columns(estimator: Any, X: Any) -> None:
     """Raise InvalidInputError for an X that has no columns, whatever the records are."""
     if estimator.schema is None:
         validated(estimator, X)
-    columns_of(X)
+    unread_columns(X)
 
 
 def labelled_columns(estimator: Any, X: Any, y: ArrayLike) -> tuple[Any, NDArray[Any]]:
@@ -31,4 +31,4 @@ def labelled_columns(estimator: Any, X: Any, y: ArrayLike) -> tuple[Any, NDArray
         X, y = validated(estimator, X, y, dtype=np.float64)
     else:
         validated(estimator, X, skip_check_array=True)
-    return X, checked_labels(y, len(columns_of(X)[0][1]))
+    return X, checked_labels(y, len(unread_columns(X)[0][1]))

@@ -23,6 +23,7 @@ from privopt.problems.tables.values import check_exact, positions
 
 # pandas' names for arrays of a single type without missing entries.
 _ONE_KIND = ("string", "integer", "boolean")
+_NO_LABELS = "y holds labels that are no text, integers or booleans; convert them"
 
 
 def check_given(y: ArrayLike | None) -> None:
@@ -40,7 +41,10 @@ def checked_labels(y: ArrayLike, n_rows: int) -> NDArray[Any]:
     check_given(y)
     check_unmasked(y, "y")
     # Converted once: text that Arrow holds becomes a million objects each time.
-    array = np.asarray(y, dtype=None if hasattr(y, "dtype") else object)
+    try:
+        array = np.asarray(y, dtype=None if hasattr(y, "dtype") else object)
+    except Exception:  # of any type, and its text can quote labels: text that is not UTF-8
+        raise InvalidInputError(_NO_LABELS) from None
     if array.ndim == 0:
         raise InvalidInputError(f"y must hold one label per record, shape ({n_rows},); got {told(y)}")
     given = np.ravel(array)
@@ -68,9 +72,7 @@ def checked_labels(y: ArrayLike, n_rows: int) -> NDArray[Any]:
     except ValueError as error:
         raise InvalidInputError(without_values(error)) from None
     except TypeError:  # bytes, and objects that cannot be compared
-        raise InvalidInputError(
-            "y holds labels that are no text, integers or booleans; convert them"
-        ) from None
+        raise InvalidInputError(_NO_LABELS) from None
     if len(labels) != n_rows:
         raise InvalidInputError(f"X has {n_rows} rows and y has {len(labels)}")
     if len(labels) == 0:

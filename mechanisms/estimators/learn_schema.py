@@ -23,8 +23,14 @@ from privopt.mechanisms.schemas.learning import LearnedSchema, SchemaPlan
 from privopt.mechanisms.schemas.types import ColumnType
 from privopt.problems.arrays import check_unmasked
 from privopt.problems.errors import InvalidInputError, SchemaError
-from privopt.problems.tables.frames import as_pandas, check_distinct, columns_of, missing_columns
-from privopt.problems.tables.persons import Persons
+from privopt.problems.tables.frames import (
+    as_pandas,
+    cells_of,
+    check_distinct,
+    missing_columns,
+    unread_columns,
+)
+from privopt.problems.tables.persons import Persons, check_undeclared
 from privopt.problems.tables.row_by_row import check_expression
 from privopt.problems.tables.schema import Schema
 from privopt.problems.tables.sources import is_engine_table
@@ -110,8 +116,8 @@ def rows_of_persons(table: Any, person: str, known: Schema | None) -> NDArray[np
     """
     if is_engine_table(table):
         raise InvalidInputError(IN_MEMORY)
-    if known is not None and person in [column.name for column in known.columns]:
-        raise SchemaError(f"the schema declares {person!r}, the column of persons, which is no feature")
+    if known is not None:
+        check_undeclared(person, known.columns)
     return Persons.of(column_of_persons(table, person)).places(1)
 
 
@@ -131,7 +137,8 @@ def released_schema(
         lazy = EngineCells(table, learned_names(plan), plan.n_records)  # refuses types before the booking
         unread: Unread[Any] = Unread(plan.n_records, lambda: lazy, given=table)
     else:
-        unread = Unread(plan.n_records, partial(_cells, table, rows), given=table)
+        names = [column.name for column in plan.columns]
+        unread = Unread(plan.n_records, partial(cells_by_name, table, names, rows), given=table)
     with booked(ledger, plan.spend_with(source), unread) as cells:
         return plan.release(cells, source)
 
@@ -163,8 +170,10 @@ def for_persons(plan: SchemaPlan) -> SchemaPlan:
     return replace(plan, spend=budget.of_person(plan.spend))
 
 
-def _cells(table: Any, rows: NDArray[np.int64] | None = None) -> dict[str, Any]:
-    found = {str(name): values for name, values in columns_of(table)}
+def cells_by_name(table: Any, wanted: Sequence[str], rows: NDArray[np.int64] | None = None) -> dict[str, Any]:
+    """Return the cells of the columns that are wanted; others are not read."""
+    named = {str(name): values for name, values in unread_columns(table)}
+    found = {name: cells_of(named[name]) for name in wanted}
     return found if rows is None else {name: values.take(rows) for name, values in found.items()}
 
 

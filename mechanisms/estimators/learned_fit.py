@@ -13,7 +13,7 @@ from sklearn.base import clone
 from privopt.mechanisms.errors import PlanMismatchError, PrivacyParameterError
 from privopt.mechanisms.estimators.booked_estimator import BookedEstimator, spend_of_fit
 from privopt.mechanisms.estimators.booking import Unread, booked, charged, unread_table
-from privopt.mechanisms.estimators.learn_schema import column_types, declared_types
+from privopt.mechanisms.estimators.learn_schema import cells_by_name, column_types, declared_types
 from privopt.mechanisms.estimators.learned_engine import EngineRecords
 from privopt.mechanisms.estimators.persons import (
     IN_MEMORY,
@@ -34,7 +34,6 @@ from privopt.mechanisms.schemas.types import ColumnType
 from privopt.problems.arguments import told
 from privopt.problems.errors import InvalidInputError
 from privopt.problems.tables.columns import Binned, Categorical, Column, Numeric
-from privopt.problems.tables.frames import as_pandas, columns_of
 from privopt.problems.tables.missing import MissingLevel
 from privopt.problems.tables.schema import Schema, numeric_between
 from privopt.problems.tables.sources import is_engine_table
@@ -198,7 +197,7 @@ def fit_with_learned_schema(
     if is_engine_table(X):
         given, left = EngineRecords(X, y, _params(estimator).get("classes")), [*left, y]
     else:
-        given = unread_table(as_pandas(X), y, None)
+        given = unread_table(X, y, None)
     kinds = column_types(declared_types(X), types or {}, known, left)
     return fit_learned(estimator, given, kinds, share, options)
 
@@ -281,7 +280,7 @@ def _cells(records: Any, plan: SchemaPlan) -> Any:
     """Return the columns of records in an engine, or of a table in memory with its labels."""
     if isinstance(records, EngineRecords):
         return records.cells(plan)
-    return {str(name): values for name, values in columns_of(records[0])}
+    return cells_by_name(records[0], [column.name for column in plan.columns])
 
 
 def _planned(

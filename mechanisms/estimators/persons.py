@@ -19,12 +19,12 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
+import pyarrow as pa
 
 from privopt.mechanisms.errors import PlanMismatchError, PrivacyParameterError
 from privopt.mechanisms.estimators.booked_estimator import BookedEstimator, never_read, spend_of_fit
-from privopt.mechanisms.estimators.booking import Unread, booked, charged, is_part, names_of, unread_table
+from privopt.mechanisms.estimators.booking import Unread, booked, charged, is_part, unread_table
 from privopt.mechanisms.estimators.public_facts import any_schema, public_delta
-from privopt.mechanisms.estimators.validation import as_table
 from privopt.mechanisms.privacy.groups import LEARN, PersonBudget
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.parameters import check_count, check_epsilon
@@ -32,9 +32,15 @@ from privopt.mechanisms.privacy.spend import NOTIONS, PrivacySpend
 from privopt.mechanisms.schemas.records import CHOICES, RecordsPlan
 from privopt.problems.arguments import told
 from privopt.problems.errors import InvalidInputError
-from privopt.problems.tables.frames import columns_of, missing_columns
+from privopt.problems.tables.frames import (
+    check_distinct,
+    is_frame,
+    missing_columns,
+    unread_columns,
+    without_column,
+)
 from privopt.problems.tables.partitions import is_dask
-from privopt.problems.tables.persons import Persons
+from privopt.problems.tables.persons import Persons, check_undeclared
 from privopt.problems.tables.schema import Schema
 from privopt.problems.tables.sources import is_engine_table
 
@@ -277,7 +283,8 @@ def without_person(estimator: Any, X: Any) -> Any:
     """Return a table without the column of persons, for predictions of models without a schema."""
     if estimator.person is None:
         return X
-    return X.drop(columns=[estimator.person]) if estimator.person in getattr(X, "columns", ()) else X
+    names = map(str, getattr(X, "columns", ()))
+    return without_column(X, estimator.person) if estimator.person in names else X
 
 
 def _params(estimator: Any) -> dict[str, Any]:
@@ -323,10 +330,10 @@ def opened_table(X: Any, y: Any, person: object, schema: Schema | None) -> tuple
         X, y = X._read()
     if is_engine_table(X) or is_dask(X):
         raise InvalidInputError(IN_MEMORY)
-    table, ids = as_table(X), column_of_persons(X, person)
-    if schema is not None and any(column.name == person for column in schema.columns):
-        raise InvalidInputError(f"the schema declares {person!r}, the column of persons, which is no feature")
-    given = unread_table(table.drop(columns=[person]), y, schema, columns_of)
+    if schema is not None:
+        check_undeclared(person, schema.columns)
+    ids = column_of_persons(X, person)
+    given = unread_table(without_column(X, person), y, schema, unread_columns)
     return replace(given, given=X), Persons.of(ids)
 
 
@@ -336,13 +343,14 @@ def column_of_persons(table: Any, person: str) -> Any:
     Raises:
         InvalidInputError: no such column, or one of floats, in which different integers may be equal.
     """
-    names = {str(name): name for name in names_of(table) or ()}
-    if person not in names:
-        missing = f"no {missing_columns([person], list(names))}"
-        raise InvalidInputError(
-            f"person: {missing if names else 'X has no named columns: give a data frame'}"
-        )
-    found = table[names[person]]
+    if not (isinstance(table, Mapping) or is_frame(table)):
+        raise InvalidInputError("person: X has no named columns: give a data frame")
+    named = unread_columns(table)
+    check_distinct("the table", [str(name) for name, _ in named])
+    columns = dict(named)
+    if person not in columns:
+        raise InvalidInputError(f"person: no {missing_columns([person], [str(name) for name in columns])}")
+    found = columns[person]
     kind = str(getattr(found, "type", getattr(found, "dtype", ""))).lower()
     if "float" in kind or "double" in kind:
         raise InvalidInputError(
@@ -353,9 +361,13 @@ def column_of_persons(table: Any, person: str) -> Any:
 
 
 def _taken(values: Any, rows: np.ndarray[Any, Any]) -> Any:
-    """Return rows of a data frame, or entries of labels in any form."""
+    """Return rows of a table, or entries of labels, in the form that they have."""
+    if isinstance(values, Mapping):
+        return {name: _taken(column, rows) for name, column in values.items()}
     if hasattr(values, "iloc"):
         return values.iloc[rows]
+    if isinstance(values, pa.Table | pa.Array | pa.ChunkedArray):
+        return values.take(pa.array(rows))
     # A list keeps the types of its entries: one text among them makes no texts of the others.
     if isinstance(values, list | tuple):
         return [values[row] for row in rows]

@@ -252,7 +252,7 @@ class PrivateHalfspaceClassifier(
                 plan = (planned := self._planned(schema, n, weights, costs)).plan
             assert not isinstance(plan, ClassPoints)  # of more than two classes
             table = (records.features.X, 2 * records.label - 1)
-            problem = ZeroOneHalfspace(*table, plan.lattice, costs, records.counts)
+            problem = ZeroOneHalfspace(*table, plan.lattice, costs, records.counts, schema.layout)
             clock = started(self.limits)  # preparing, compiling included, takes its part of the time
             oracle = within(clock, partial(planned.prepare, problem, records.coded))
             release = replace(

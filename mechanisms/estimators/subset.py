@@ -23,6 +23,7 @@ from privopt.mechanisms.estimators.validation import keep_arguments
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.parameters import check_epsilon
 from privopt.mechanisms.privacy.reliance import spent
+from privopt.mechanisms.privacy.usefulness import warn_if_noise
 from privopt.oracles.limits import Limits, check_limits
 from privopt.problems.convex.risk import RowNorm
 
@@ -103,6 +104,7 @@ class PrivateSubsetSelector(SelectorMixin, BookedEstimator, BaseEstimator):  # t
             given.n_columns, self.n_features_to_select, facts.bounds, epsilon=check_epsilon(self.epsilon)
         )
         plan.check_records(given.n_records)
+        warn_if_noise(plan.noise_to_signal(given.n_records))
         source = NoiseSource(self.insecure_seed)
         spend = spent(plan.choice, source)
         with booked(self.ledger, spend, given) as (features, labels):

@@ -100,7 +100,7 @@ def without_values(error: ValueError) -> str:
         )
     if "Complex data not supported" in text:
         return "Complex data not supported: real numbers are needed"
-    if "could not convert" in text:
+    if "could not convert" in text or isinstance(error, UnicodeError):
         return _NOT_NUMBERS.format("X")
     if first.startswith("Unknown label type: continuous"):
         return "Unknown label type: continuous. For numbers use PrivateLinearRegression, or --loss squared"

@@ -148,12 +148,21 @@ class SampleAggregate:
     def noise_to_signal(self) -> NoiseToSignal:
         """Norm of the noise against the radius, for estimates that k records leave off by R sqrt(d / k).
 
-        S is then 1 + g times the distance of two of them.
+        S is then 1 + g times the distance of two of them. How far apart they are is known to the records
+        alone: where labels follow features closely it is less, and the noise with it, down to that of the
+        diameter, which few subsets leave however well they agree. So the unit says what is assumed.
         """
         grown = 1 + (self.averaged + 1) / (self.averaged - 1)
-        apart = min(2.0, math.sqrt(2 * self.dimension * self.subsets / self.n_records)) * self.radius
-        noise = math.sqrt(self.dimension) * grown * apart / self.gamma
-        return NoiseToSignal(noise, self.radius, "norm of the estimate")
+        apart = min(2.0, math.sqrt(2 * self.dimension * self.subsets / self.n_records))
+        beyond = self.subsets - self._first
+        whole = 2.0 * math.exp(-self.decay * beyond)
+        unit = (
+            f"norm of the estimate, if two subsets' are {apart * self.radius:.2g} apart, less if not so far"
+        )
+        if whole >= apart:
+            unit = "norm of the estimate, however well subsets agree: there are too few"
+        noise = math.sqrt(self.dimension) * grown * max(apart, whole) / self.gamma
+        return NoiseToSignal(noise * self.radius, self.radius, unit)
 
     def release(
         self,
@@ -195,11 +204,15 @@ class SampleAggregate:
 
     def sensitivity(self, distances: Vector) -> float:
         """Return S from the sorted distances of every estimate; at least gamma * 2^-16, a constant."""
-        first = (self.subsets + 1) // 2 + 1  # index of t0 + 1, from 0
-        means = np.append(self.mean_distances(distances[:, first:]), 2.0)
+        means = np.append(self.mean_distances(distances[:, self._first :]), 2.0)
         farthest = float(np.max(means * np.exp(-self.decay * np.arange(means.size))))
         grown = 1 + (self.averaged + 1) / (self.averaged - 1)
         return max(grown * farthest * (1 + 1e-9), self.gamma * NARROWEST)
+
+    @property
+    def _first(self) -> int:
+        """Index of t0 + 1 in sorted distances, from 0."""
+        return (self.subsets + 1) // 2 + 1
 
     def mean_distances(self, distances: Vector) -> Vector:
         """Return rho(t): for each column, the mean of the q smallest."""

@@ -94,14 +94,14 @@ class LeastSquares(LinearInference):
         a = C @ self.inverse
         power = np.maximum(np.sum(C * a, axis=1), 1e-300)
         noise = self._noise(a, a / power[:, None])
-        sampling = self._sampling(a, power)
+        sampling = self._sampling(a, power, noise[0], z)
         low, high = fieller(noise, sampling, z)
         estimate, total = C @ self.theta, noise[0] + sampling
         share = np.divide(noise[0], total, out=np.zeros_like(total), where=total > 0)
         return Bounds(estimate, estimate + low, estimate + high, share)
 
-    def _sampling(self, a: Floats, power: Floats) -> Floats:
-        """Return the sampling variance of a' T, with c' A^-1 c = a' A a."""
+    def _sampling(self, a: Floats, power: Floats, noise: Floats, z: float) -> Floats:
+        """Return the sampling variance of a' T, with c' A^-1 c = a' A a, beside the variance of noise."""
         return np.asarray(self.residual_variance * power / self.moments.n_records)
 
     def _noise(self, a: Floats, along: Floats) -> tuple[Floats, Floats, Floats]:

@@ -1,12 +1,12 @@
-"""Ambient budgets: ledgers that book every release around which they stand.
+"""Ambient budgets: ledgers that book every release made within a block of code, or in a process.
 
 ``with budget(epsilon=3, delta=1e-6):`` books all fits, evaluations and searches within the block that have no
 ledger of their own; the environment variable ``PRIVOPT_LEDGER`` does so for the whole process. Budgets nest:
 a release is booked in every one around it, or refused by one and booked in none.
 
-Who is within a block? The thread or task that entered it and, as joblib's threads do not say who started
-them, every thread and task of the process that entered no block itself. To other processes an estimator
-takes the addresses when it is pickled. So a release is at worst booked in a budget too many.
+Within a block are the thread or task that entered it and, as joblib's threads do not say who started them,
+every thread and task of the process that entered no block itself. A pickled estimator takes the addresses of
+the ledgers to other processes. So a release may be booked in a budget too many, but never in one too few.
 """
 
 from __future__ import annotations
@@ -64,10 +64,10 @@ def budget(
     Cross-validations and grid searches of scikit-learn are refused as a whole where it is certain that the
     budget does not suffice for all of their fits. Their scores are not private.
 
-    Booked are also fits in threads, and in worker processes those of estimators that were pickled within the
-    block; to functions, such as ``evaluate``, in other processes pass ``ledger``. A release in a thread that
-    entered no block is booked in all blocks that are open. Mechanisms that are called without an estimator
-    are not booked: use ``Ledger.spending``.
+    Fits in threads are booked, too, and so are fits in worker processes, of estimators that were pickled
+    within the block. Functions in other processes, such as ``evaluate``, need ``ledger``. A release in a
+    thread that entered no block is booked in all blocks that are open. Mechanisms that are called without an
+    estimator are not booked: use ``Ledger.spending``.
 
     Args:
         epsilon, delta: the total of the block, kept until the yielded ledger is no longer used; epsilon > 0,
@@ -198,7 +198,7 @@ class CarriedBudgets:
 
     @classmethod
     def around(cls, *, fitted: bool) -> CarriedBudgets | None:
-        """Return what an estimator takes along when it is pickled here; None outside all budgets."""
+        """Return the budgets that an estimator carries when it is pickled here; None outside all budgets."""
         return cls(() if fitted else addresses_around(), _process()) if is_within_budget() else None
 
     @property

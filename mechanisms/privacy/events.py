@@ -1,8 +1,8 @@
-"""Records of what ran, kept beside (epsilon, delta) where no notion of privacy says it: sampled releases.
+"""Events: the parameters of sampled releases, kept beside (epsilon, delta) so that they compose tightly.
 
-A pure, GDP or zCDP spend says by its notion what ran. Releases on Poisson batches have a privacy loss of
-their own, of which (epsilon, delta) is one point: many of them compose much better by their losses
-(``profiles``) than by points.
+The level of a pure, GDP or zCDP spend is enough to compose it. A release on Poisson batches has a privacy
+profile of its own, of which (epsilon, delta) is one point; several compose much better by their privacy
+losses (``profiles``) than by such points.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Group privacy: the privacy of a person with k records, from releases with proofs for one record.
 
-A release that is private for tables that differ in one record sees tables that differ in k records over a
-chain of k steps. For groups of k records
+Two tables that differ in k records are joined by a chain of k steps, each of which changes one record. So for
+groups of k records
 
 - epsilon-DP is k epsilon-DP, and (epsilon, delta)-DP is (k epsilon, delta (1 + e^epsilon + ... +
   e^((k-1) epsilon)))-DP: P[M(D_0) in S] <= e^epsilon P[M(D_1) in S] + delta, and so on along the chain;

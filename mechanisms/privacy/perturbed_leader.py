@@ -136,9 +136,9 @@ class TiltedMean:
             slack: a bound on the difference between the solved objective and the stated one.
             loss_bound: B: losses of a record are in [0, B] and coordinates are whole numbers; infinite: they
                 need not be.
-            rate: eta; by default the one with the least estimate of the total cost: the standard deviation of
-                a centred tilt between opposite corners, and for noise of the standard deviation of a whole
-                width G times the number of records.
+            rate: eta; by default the one with the least estimated cost, in units of the sum of the losses.
+                The tilts cost the standard deviation of a centred tilt between opposite corners of the box;
+                the noise costs n G times its standard deviation as a share of the mean width.
             draws: m; by default as many as give a sensitivity of twice the mean distance, up to 5000.
 
         Raises:

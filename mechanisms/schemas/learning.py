@@ -41,7 +41,7 @@ _CUT = (ColumnType.NUMBER, ColumnType.WHOLE, ColumnType.DATE, ColumnType.VOTE)
 
 @dataclass(frozen=True)
 class ColumnPlan:
-    """Plan of one learned column: a vote on its type, cuts, categories or bounds, those that it may need."""
+    """Plan of one learned column: the plans of vote, cuts, categories or bounds that its type needs."""
 
     name: str
     type: ColumnType

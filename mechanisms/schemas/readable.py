@@ -11,6 +11,8 @@ from datetime import date
 # A cut moves by at most this share of the smaller gap to its neighbours, or, near 0, by this share of the
 # next larger cut in absolute value.
 _SHARE, _RESOLUTION = 0.05, 0.001
+# A cut without neighbours, of a column whose spread nobody knows, moves by at most this share of itself.
+_ALONE = 1e-5
 _MOST_DIGITS = 17
 _LARGEST, _SMALLEST = sys.float_info.max, 1e-300
 # Days since 1970 of the first and the last day of the calendar.
@@ -18,7 +20,8 @@ _FIRST, _LAST = (day.toordinal() - date(1970, 1, 1).toordinal() for day in (date
 
 
 def readable_cuts(cuts: Sequence[float], *, whole: bool) -> list[float]:
-    """Round each cut to the fewest digits within 5% of the smaller gap to its neighbours.
+    """Round each cut to the fewest digits within 5% of the smaller gap to its neighbours; a single cut within
+    a share of 1e-5 of itself.
 
     A cut never changes the side of 0: of one below 0 that moves onto it, 0 stays on the right. Cuts within
     the resolution of 0, a thousandth of the next larger one, move first: those below 0 onto it, those above
@@ -36,7 +39,7 @@ def readable_cuts(cuts: Sequence[float], *, whole: bool) -> list[float]:
     rounded = []
     for cut, below, above in zip(cuts, gaps, gaps[1:], strict=False):
         gap = min(below, above)
-        rounded.append(_roundest(cut, _SHARE * gap if math.isfinite(gap) else 0.0, whole))
+        rounded.append(_roundest(cut, _SHARE * gap if math.isfinite(gap) else _ALONE * abs(cut), whole))
     return sorted(set(rounded))
 
 

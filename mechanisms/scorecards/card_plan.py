@@ -19,20 +19,21 @@ from privopt.mechanisms.registry import MECHANISMS, SCORECARD_MECHANISMS, Family
 from privopt.mechanisms.scorecards.class_points import ClassPoints
 from privopt.mechanisms.scorecards.domain import (
     all_constraints,
-    check_takes_constraints,
+    check_takes,
     constrained_domain,
 )
 from privopt.mechanisms.scorecards.effort import (
     MOST_WORK,
-    distinct_records,
     draw_seconds,
     draw_work,
+    largest_score,
+    problem_facts,
     seeded_seconds,
 )
 from privopt.mechanisms.scorecards.facts import CardFacts
 from privopt.mechanisms.scorecards.point_constraints import check_max_columns, point_constraints
 from privopt.mechanisms.scorecards.seeded import SeededScorecard, points_lattice
-from privopt.oracles.draw.interface import GibbsOracle
+from privopt.oracles.draw.interface import GibbsOracle, Law
 from privopt.oracles.errors import UnknownOracleError
 from privopt.oracles.minimize.interface import DiscreteOracle
 from privopt.oracles.programs.interface import ProgramOracle
@@ -202,13 +203,13 @@ def plan_card(
     if required and name == "auto" and oracle == "auto":
         name, reason = SeededScorecard.name, "its cards satisfy the constraints on points"
     if name == "auto":
-        name, oracle, reason = _fitting(schema, n_records, epsilon, lattice, oracle, max_work)
+        name, oracle, reason = _fitting(schema, n_records, epsilon, lattice, oracle, max_work, costs)
     kind = SCORECARD_MECHANISMS.named(name if isinstance(mechanism, str) else mechanism)
     if kind.family is Family.CARD:
         if not issubclass(kind, SeededScorecard):
             raise UnknownMechanismError(
-                f"{kind.__name__} is not a mechanism for scorecards: of that family are subclasses of "
-                "SeededScorecard; one that chooses a point of a lattice has the family LATTICE"
+                f"{kind.__name__} is not a mechanism for scorecards: the family CARD is for subclasses of "
+                "SeededScorecard. To do: declare the family LATTICE if it chooses a point of a lattice"
             )
         check_calibration(calibration, name, ("sound",))
         facts = CardFacts.of(schema, n_records, seeded_lattice(lattice, schema), costs, most, required)
@@ -216,10 +217,10 @@ def plan_card(
         solver = None if facts.program is None else solver_of(card_solver)
         seeded = kind.plan(facts, epsilon=epsilon, delta=delta, solver=solver)
         if seeded.means is not None:
-            reason += "; at this budget means of the numbers come first, and say in what units to read them"
+            reason += "; as the budget is small, means of the numbers are released first and set their units"
         seconds = seeded_seconds(schema, facts)
         seconds += 0.0 if seeded.nearest is None else seeded.nearest.seconds
-        return CardPlan(seeded, seeded.spend, oracle, reason, seconds, required)
+        return _answered(CardPlan(seeded, seeded.spend, oracle, reason, seconds, required), schema, n_records)
     inside = all_constraints(schema, required, most)
     if inside and not kind.takes_constraints:
         raise InvalidInputError(_unconstrained(name, inside))
@@ -230,22 +231,44 @@ def plan_card(
     plan = kind.plan(
         ZeroOneHalfspace, weights, epsilon=epsilon, delta=delta, calibration=calibration, **bound
     )
-    if inside:
-        check_takes_constraints(oracle, plan, distinct_records(schema, n_records))
     bounded = issubclass(kind, ExponentialMechanism) and draw_work(schema, n_records, weights) <= max_work
     draw = draw_seconds(schema, n_records, weights) if bounded else None
-    return CardPlan(plan, plan.spend, oracle, reason, draw, required)
+    return _answered(CardPlan(plan, plan.spend, oracle, reason, draw, required), schema, n_records)
+
+
+def _answered(planned: CardPlan, schema: Schema, n_records: int) -> CardPlan:
+    """Return a plan whose oracle takes every table of n records that the schema allows.
+
+    Raises:
+        OracleError: it may refuse one, or it is no oracle for the plan.
+    """
+    plan = planned.plan
+    assert not isinstance(plan, ClassPoints)  # which calls no oracle
+    choice = plan.choice if isinstance(plan, SeededScorecard) else plan
+    lattice, bound = choice.lattice, choice.loss_bound
+    facts = problem_facts(choice.problem_type, choice.question, lattice, schema, n_records, bound)
+    check_takes(planned.check_oracle(), plan.name, facts)
+    return planned
 
 
 def _fitting(
-    schema: Schema, n: int, epsilon: float, lattice: LatticeLike, oracle: Oracle, max_work: float
+    schema: Schema,
+    n: int,
+    epsilon: float,
+    lattice: LatticeLike,
+    oracle: Oracle,
+    max_work: float,
+    costs: Costs,
 ) -> tuple[str, Oracle, str]:
     """Return a mechanism of bounded running time, its oracle, and the reason for the choice."""
     check_positive(max_work, "max_work (--max-work)")
     if not isinstance(oracle, str) or oracle != "auto":
         return ExponentialMechanism.name, oracle, "it draws, or asks the oracle that was named to"
     weights = as_lattice(lattice, ExponentialMechanism, schema.n_features)
-    work, ball = draw_work(schema, n, weights), weights.squared_radius is not None
+    facts = problem_facts(ZeroOneHalfspace, Law.GIBBS, weights, schema, n, costs.largest)
+    taken = not gibbs_oracle("bounded").all_planned_refusals(facts)
+    work = draw_work(schema, n, weights) if taken else math.inf
+    ball = weights.squared_radius is not None
     few = lattice is not None and n * check_epsilon(epsilon) <= _FEW * schema.n_features
     if work <= max_work and (ball or few):
         return (
@@ -259,9 +282,9 @@ def _fitting(
         )
     if ball:
         raise InvalidInputError(
-            f"exact draws over {weights} {_lasting(work)}, and what is sure to end "
-            f"knows no norm bound. To do: leave the radius out, raise max_work (--max-work), or name "
-            "exponential, rspm or opdisc and wait"
+            f"exact draws over {weights} {_lasting(work)}, and the mechanism that is sure to end takes no "
+            "norm bound. To do: leave the radius out, raise max_work (--max-work), or name exponential, rspm "
+            "or opdisc and wait"
         )
     long = "" if work <= max_work else f"; an exact draw over {weights} {_lasting(work)}"
     return (
@@ -322,13 +345,10 @@ def check_scores(schema: Schema, weights: IntegerLattice) -> None:
     Raises:
         InvalidInputError: with the remedy.
     """
-    values = [column.reach for column in schema.columns for _ in column.feature_names]
-    ends = zip(weights.low.tolist(), weights.high.tolist(), strict=True)
-    largest = [max(-low, high) for low, high in ends]
-    score = sum(w * v for w, v in zip(largest, [*values, 1], strict=False)) * schema.denominator
-    if score >= SCORE_LIMIT:
+    if largest_score(schema, weights) >= SCORE_LIMIT:
+        largest = max(-int(weights.low.min()), int(weights.high.max()))
         raise InvalidInputError(
-            f"scores could exceed 64-bit integers: points up to {max(largest)} times a common denominator of "
+            f"scores could exceed 64-bit integers: points up to {largest} times a common denominator of "
             f"{schema.denominator}. To do: fewer points (--lattice), or coarser steps of numbers"
         )
 

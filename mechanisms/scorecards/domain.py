@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from privopt.mechanisms.discrete.mechanism import LatticeMechanism
-from privopt.mechanisms.discrete.preparation import oracle_for
 from privopt.mechanisms.scorecards.facts import card_program, constrained_box
 from privopt.mechanisms.scorecards.nearest import first_card
 from privopt.oracles.draw.interface import Law
 from privopt.oracles.errors import OracleError, UnsupportedProblemError
+from privopt.oracles.facts import ProblemFacts
 from privopt.oracles.programs.interface import ProgramOracle
 from privopt.oracles.select import minimizers, samplers
 from privopt.problems.discrete.lattice import IntegerLattice
@@ -63,31 +63,34 @@ def constrained_domain(
     )
 
 
-def check_takes_constraints(oracle: Any, plan: LatticeMechanism[Any], rows: int) -> None:
-    """Refuse an oracle that cannot answer over a constrained lattice, as far as public facts tell.
+def check_takes(oracle: Any, name: str, facts: ProblemFacts) -> None:
+    """Refuse an oracle that may refuse some table of these facts, before data.
 
     Args:
-        oracle: a name or an oracle.
-        plan: the plan.
-        rows: a public bound on the number of distinct records.
+        oracle: the oracle.
+        name: the name of the mechanism.
+        facts: the public worst case.
 
     Raises:
-        OracleError: naming the oracles that take the lattice; or as for ``oracle_for``.
+        UnsupportedProblemError: naming the oracles that take every table.
     """
-    lattice, found = plan.lattice, oracle_for(oracle, plan)
-    if lattice.constrained and (reasons := found.all_planned_refusals(lattice, rows)):
-        known = samplers() if isinstance(plan.question, Law) else minimizers()
-        others = ", ".join(name for name in known if _takes(name, plan, rows))
-        one_of = f"one of {others} (oracle=, --oracle), or " if others else ""
-        raise UnsupportedProblemError(
-            f"oracle {found.name!r} cannot answer under constraints on points: {'; '.join(reasons)}. To do: "
-            f"{one_of}the mechanism 'seeded'"
-        )
+    if not (reasons := oracle.all_planned_refusals(facts)):
+        return
+    known: Mapping[str, Callable[[], Any]] = samplers() if isinstance(facts.question, Law) else minimizers()
+    one_of = ", ".join(other for other, make in known.items() if _takes(make, facts))
+    constrained = "under constraints on points " if facts.lattice.constrained else ""
+    others = f"one of {one_of} (oracle=, --oracle), or " if one_of else ""
+    raise UnsupportedProblemError(
+        f"oracle {oracle.name!r} cannot answer {name} {constrained}for every declared table, of up to "
+        f"{facts.rows:,} distinct records: {'; '.join(reasons)}. To do: {others}the mechanism 'seeded', a "
+        "smaller lattice, or fewer or coarser columns"
+    )
 
 
-def _takes(name: str, plan: LatticeMechanism[Any], rows: int) -> bool:
-    """Whether an installed oracle is known before data to take the constraints of a plan's lattice."""
+def _takes(make: Callable[[], Any], facts: ProblemFacts) -> bool:
+    """Whether an installed oracle that mechanisms accept is known to take every problem of these facts."""
     try:
-        return not oracle_for(name, plan).all_planned_refusals(plan.lattice, rows)
+        oracle = make()
     except OracleError:
         return False
+    return getattr(oracle, "certifies", True) and not oracle.all_planned_refusals(facts)

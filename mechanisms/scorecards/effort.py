@@ -5,7 +5,12 @@ from __future__ import annotations
 import math
 
 from privopt.mechanisms.scorecards.facts import CardFacts
+from privopt.oracles.draw.interface import Law
+from privopt.oracles.facts import ProblemFacts
+from privopt.oracles.task import Task
+from privopt.problems.discrete.halfspace import ZeroOneHalfspace
 from privopt.problems.discrete.lattice import IntegerLattice
+from privopt.problems.discrete.problem import DiscreteProblem
 from privopt.problems.tables.columns import Numeric
 from privopt.problems.tables.schema import Schema
 
@@ -46,6 +51,30 @@ def seeded_seconds(schema: Schema, facts: CardFacts) -> float:
 def distinct_records(schema: Schema, n_records: int) -> int:
     """Bound the number of distinct labelled records; a fit counts duplicates first."""
     return min(n_records, 2 * math.prod(column.n_codes for column in schema.columns))
+
+
+def problem_facts(
+    kind: type[DiscreteProblem],
+    question: Task | Law,
+    lattice: IntegerLattice,
+    schema: Schema,
+    n_records: int,
+    loss_bound: int,
+) -> ProblemFacts:
+    """Return the public worst case of a problem over n records of a schema, for the plan of its oracle."""
+    rows, largest_loss = distinct_records(schema, n_records), n_records * loss_bound
+    if kind is not ZeroOneHalfspace:  # losses of a list of cards, whose features an oracle does not see
+        return ProblemFacts(kind, question, lattice, rows, largest_loss)
+    score = largest_score(schema, lattice)
+    return ProblemFacts(kind, question, lattice, rows, largest_loss, score, schema.layout)
+
+
+def largest_score(schema: Schema, lattice: IntegerLattice) -> int:
+    """Bound |<w, x>| over a lattice and all records that a schema allows, features as integers."""
+    values = [column.reach for column in schema.columns for _ in column.feature_names]
+    ends = zip(lattice.low.tolist(), lattice.high.tolist(), strict=True)
+    largest = [max(-low, high) for low, high in ends]
+    return int(sum(w * v for w, v in zip(largest, [*values, 1], strict=False)) * schema.denominator)
 
 
 def _enumeration(n: int, lattice: IntegerLattice) -> float:

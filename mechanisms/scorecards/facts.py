@@ -35,7 +35,7 @@ class CardFacts:
             at most one; a single feature may be a number.
         intercept: whether a feature that is always 1 follows the others.
         row_norm: a bound on the l2 distance of the features of a record from ``middle``.
-        denominator: features are integers over this.
+        denominator: the common denominator of all features, which are integers divided by it.
         costs: costs of false positives and false negatives.
         middle: the centre that the linear model subtracts from rows, shape (d,), 0 for the intercept; empty
             means 0.

@@ -96,10 +96,11 @@ def near_cards(
 ) -> tuple[NearCard, ...]:
     """Return distinct cards near a private model: the released one first, then others by distance.
 
-    Others have fewer points to add up, or leave one column of the released card out: a set of columns that
-    does not contain all of the card's lacks one of them, so what a no-good cut would find is among them. Sets
-    of columns that are not among the cards yet come first. The threshold of each differs from that of the
-    model as the released one does, which the records have chosen privately.
+    The others are the nearest cards at coarser scales, with fewer points to add up, and the nearest cards
+    that leave out one column of the released card. (Any set of columns without all of the released card's
+    lacks one of them, so no separate search with no-good cuts is needed.) Cards with a set of columns that no
+    earlier card has come first. The records chose, privately, by how much the threshold of the released card
+    differs from the model's; every other card keeps that difference.
 
     Args:
         source: the model.

@@ -45,9 +45,10 @@ from privopt.oracles.cells import structure
 from privopt.oracles.cells.compiling import inner
 from privopt.oracles.cells.record import Record
 from privopt.oracles.cells.structure import CellLimits, CellStructure, Int32Array
+from privopt.oracles.facts import ProblemFacts
 from privopt.oracles.task import Task
 from privopt.problems.discrete.halfspace import ZeroOneHalfspace
-from privopt.problems.discrete.lattice import FloatArray, IntArray
+from privopt.problems.discrete.lattice import FloatArray, IntArray, IntegerLattice
 from privopt.problems.discrete.objective import Perturbation
 from privopt.problems.discrete.problem import DiscreteProblem
 
@@ -199,17 +200,28 @@ def _starts(sizes: list[int]) -> IntArray:
 
 def coupled(problem: DiscreteProblem, task: Task) -> bool:
     """True if the objective or the lattice depends on |w|^2."""
-    lattice = problem.lattice
+    return _coupled(problem.lattice, task)
+
+
+def _coupled(lattice: IntegerLattice, task: Task) -> bool:
     longest = int(np.sum(np.maximum(lattice.low**2, lattice.high**2)))
     return task is Task.NORMALIZED or lattice.max_squared_norm < longest
 
 
 def why_not(problem: DiscreteProblem, task: Task, limits: CellLimits) -> list[str]:
     """Every reason why a problem cannot be decomposed into regions; empty if it can."""
-    reasons, longest = structure.why_not(problem, limits), problem.lattice.max_squared_norm
-    if coupled(problem, task) and longest > limits.squared_norm:
-        reasons.append(f"|w|^2 up to {longest}, more than {limits.squared_norm}")
-    return reasons
+    return structure.why_not(problem, limits) + long_points(problem.lattice, task, limits.squared_norm)
+
+
+def why_not_planned(facts: ProblemFacts, task: Task, limits: CellLimits) -> list[str]:
+    """Every reason why some problem of these facts may not be decomposed into regions."""
+    return structure.why_not_planned(facts, limits) + long_points(facts.lattice, task, limits.squared_norm)
+
+
+def long_points(lattice: IntegerLattice, task: Task, most: int) -> list[str]:
+    """The reason why |w|^2 is too large, where the objective or the lattice depends on it."""
+    longest = lattice.max_squared_norm
+    return [f"|w|^2 up to {longest}, more than {most}"] if _coupled(lattice, task) and longest > most else []
 
 
 @dataclass(frozen=True)

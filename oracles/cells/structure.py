@@ -24,9 +24,11 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from privopt.oracles.facts import ProblemFacts
 from privopt.problems.arrays import tallied
 from privopt.problems.discrete.halfspace import ZeroOneHalfspace
 from privopt.problems.discrete.lattice import IntArray, IntegerLattice
+from privopt.problems.discrete.layout import Layout
 from privopt.problems.discrete.problem import DiscreteProblem
 
 Int32Array = NDArray[np.int32]
@@ -43,7 +45,7 @@ class CellLimits:
         squared_norm: largest |w|^2 that regions take where the objective or the lattice depends on it.
     """
 
-    cells: int = 20_000
+    cells: int = 50_000
     numeric_combinations: int = 200_000
     table_bytes: int = 2 << 30
     squared_norm: int = 4096
@@ -60,7 +62,7 @@ class CellStructure:
             zeros count as indicators that no cell activates: their weights are free.
         numeric: all other coordinates, increasing, shape (m,).
         blocks: partition of ``indicators`` into sets of columns of which no row has two (one-hot blocks,
-            found greedily from the data; they affect speed alone).
+            the declared ones, joined greedily where the data allow it; they affect speed alone).
         cell_start, cell_members: the active indicators of cell c, as coordinates of w in increasing order,
             are ``cell_members[cell_start[c] : cell_start[c + 1]]``; shapes (cells + 1,) and (entries,).
         offset_low, offset_high: range of the offset t of each cell over the box, shape (cells,).
@@ -111,36 +113,32 @@ class CellStructure:
         """Coordinates of w that are active in a cell."""
         return self.cell_members[self.cell_start[cell] : self.cell_start[cell + 1]]
 
-    @cached_property
+    @property
     def numeric_squared_radius(self) -> int | None:
         """The largest |a|^2 that leaves room for some indicator weights in the norm ball."""
-        if self.lattice.squared_radius is None:
-            return None
-        low, high = self.lattice.low[self.indicators], self.lattice.high[self.indicators]
-        return self.lattice.squared_radius - int(np.sum(np.clip(0, low, high) ** 2))
+        return _numeric_room(self.lattice, self.indicators)
 
     @cached_property
     def n_numeric_weights(self) -> int:
         """The number of rows of ``numeric_weights``, without listing them."""
-        return self._numeric_lattice.size if len(self.numeric) else 1
+        return 1 if self._numeric_lattice is None else self._numeric_lattice.size
 
     def numeric_weights(self) -> IntArray:
         """All numeric weight vectors a of points of the lattice, in lexicographic order.
 
         The shape is (combinations, m), with one empty vector if there are no numeric columns.
         """
-        if len(self.numeric) == 0:
+        if self._numeric_lattice is None:
             return np.zeros((1, 0), dtype=np.int64)
         return np.concatenate(list(self._numeric_lattice.batches()))
 
     @cached_property
-    def _numeric_lattice(self) -> IntegerLattice:
-        room = self.numeric_squared_radius
-        return IntegerLattice(
-            self.lattice.low[self.numeric],
-            self.lattice.high[self.numeric],
-            radius=None if room is None else math.sqrt(room + 0.5),  # half-way: floor(radius^2) is room
-        )
+    def _numeric_lattice(self) -> IntegerLattice | None:
+        return _numeric_lattice(self.lattice, self.indicators, self.numeric)
+
+    @property
+    def sizes(self) -> CellSizes:
+        return CellSizes(len(self.indicators), self.n_cells, self.n_numeric_weights, self.table_size)
 
     def tables(self, a: IntArray) -> Int32Array:
         """E_c[t] for all cells and offsets, at numeric weights ``a`` of shape (m,); see ``table_start``."""
@@ -176,27 +174,95 @@ class CellStructure:
         return int(np.sum(table[self.table_start[:-1] + self.offsets(w) - self.offset_low], dtype=np.int64))
 
 
+@dataclass(frozen=True)
+class CellSizes:
+    """Sizes of a cell structure.
+
+    Attributes:
+        indicators: the number of indicator columns.
+        cells: the number of cells.
+        numeric_weights: the number of weight vectors of the numeric columns.
+        table: the number of entries of one table vector.
+    """
+
+    indicators: int
+    cells: int
+    numeric_weights: int
+    table: int
+
+    @classmethod
+    def most(cls, facts: ProblemFacts) -> CellSizes:
+        """Return the largest sizes that any table of these facts can have.
+
+        The offset of a cell is a sum of at most one weight of each block.
+        """
+        if facts.layout is None:
+            return cls(0, 1, 0, 0)
+        lattice, layout = facts.lattice, facts.layout
+        cells = min(facts.rows, layout.patterns)
+        offsets = 1 + sum(max(int(s) for s in (lattice.high - lattice.low)[list(b)]) for b in layout.blocks)
+        numeric = np.setdiff1d(np.arange(lattice.dimension), layout.indicators)
+        weights = _numeric_lattice(lattice, layout.indicators, numeric)
+        combinations = 1 if weights is None else weights.size
+        return cls(len(layout.indicators), cells, combinations, cells * offsets)
+
+    def reasons(self, limits: CellLimits) -> list[str]:
+        """List the limits that are exceeded; sizes of the records themselves are not told."""
+        reasons = []
+        if self.indicators == 0:
+            reasons.append("no indicator columns (integer columns with values 0 and one common constant)")
+        if self.cells > limits.cells:
+            reasons.append(f"more than {limits.cells} distinct indicator patterns")
+        if self.numeric_weights > limits.numeric_combinations:
+            reasons.append(f"more than {limits.numeric_combinations} weight vectors of the numeric columns")
+        if 4 * self.table * self.numeric_weights > limits.table_bytes:
+            reasons.append(f"tables of more than {limits.table_bytes / 2**20:.3g} MiB")
+        return reasons
+
+
 def why_not(problem: DiscreteProblem, limits: CellLimits | None = None) -> list[str]:
     """Every reason why the cell structure does not suit a problem; empty if it does."""
-    limits = limits or CellLimits()
     if not isinstance(problem, ZeroOneHalfspace):
-        return [f"cells are for ZeroOneHalfspace, not {type(problem).__name__}"]
-    cells = CellStructure.of(problem)
-    reasons = []
-    if cells.n_cells <= 1 and np.all(np.diff(cells.cell_start) == 0):
-        reasons.append("no indicator columns (integer columns with values 0 and one common constant)")
-    if problem.largest_loss >= 1 << 31:
-        reasons.append(f"losses of up to {problem.largest_loss:.3g}, more than 32-bit tables hold")
-    if cells.n_cells > limits.cells:
-        reasons.append(f"{cells.n_cells} distinct indicator patterns, more than {limits.cells}")
-    if cells.n_numeric_weights > limits.numeric_combinations:
-        reasons.append(
-            f"{cells.n_numeric_weights:.3g} weight vectors of the {len(cells.numeric)} numeric columns, "
-            f"more than {limits.numeric_combinations}"
-        )
-    if (size := 4 * cells.table_size * cells.n_numeric_weights) > limits.table_bytes:
-        reasons.append(f"tables of {size / 2**20:.3g} MiB, more than {limits.table_bytes / 2**20:.3g}")
-    return reasons
+        return _of_other_kind(type(problem))
+    sizes = CellStructure.of(problem).sizes
+    return sizes.reasons(limits or CellLimits()) + _large_losses(problem.largest_loss)
+
+
+def why_not_planned(facts: ProblemFacts, limits: CellLimits) -> list[str]:
+    """Every reason why the cell structure may not suit some problem of these facts."""
+    if not issubclass(facts.kind, ZeroOneHalfspace):
+        return _of_other_kind(facts.kind)
+    return CellSizes.most(facts).reasons(limits) + _large_losses(facts.largest_loss)
+
+
+def _of_other_kind(kind: type[DiscreteProblem]) -> list[str]:
+    return [f"cells are for ZeroOneHalfspace, not {kind.__name__}"]
+
+
+def _large_losses(largest: int) -> list[str]:
+    return [f"losses of up to {largest:.3g}, more than 32-bit tables hold"] if largest >= 1 << 31 else []
+
+
+def _numeric_lattice(
+    lattice: IntegerLattice, indicators: IntArray, numeric: IntArray
+) -> IntegerLattice | None:
+    """The numeric weights of points of a lattice; None without numeric columns."""
+    if len(numeric) == 0:
+        return None
+    room = _numeric_room(lattice, indicators)
+    return IntegerLattice(
+        lattice.low[numeric],
+        lattice.high[numeric],
+        radius=None if room is None else math.sqrt(room + 0.5),  # half-way: floor(radius^2) is room
+    )
+
+
+def _numeric_room(lattice: IntegerLattice, indicators: IntArray) -> int | None:
+    """The largest |a|^2 of numeric weights that leaves room for some indicator weights in the norm ball."""
+    if lattice.squared_radius is None:
+        return None
+    low, high = lattice.low[indicators], lattice.high[indicators]
+    return lattice.squared_radius - int(np.sum(np.clip(0, low, high) ** 2))
 
 
 _KNOWN: weakref.WeakKeyDictionary[ZeroOneHalfspace, CellStructure] = weakref.WeakKeyDictionary()
@@ -204,8 +270,9 @@ _KNOWN: weakref.WeakKeyDictionary[ZeroOneHalfspace, CellStructure] = weakref.Wea
 
 def _structure(problem: ZeroOneHalfspace) -> CellStructure:
     X, lattice = problem.X, problem.lattice
-    scale, is_indicator = _indicator_columns(X)
-    indicators, numeric = np.flatnonzero(is_indicator), np.flatnonzero(~is_indicator)
+    layout = problem.layout or _detected(X)
+    scale, indicators = layout.scale, layout.indicators
+    numeric = np.setdiff1d(np.arange(X.shape[1]), indicators)
     patterns, cell_of_row = _patterns(X[:, indicators] != 0)
     members = [indicators[p] for p in patterns]
     sizes = [len(m) for m in members]
@@ -217,7 +284,7 @@ def _structure(problem: ZeroOneHalfspace) -> CellStructure:
         scale,
         indicators,
         numeric,
-        tuple(indicators[b] for b in _exclusive_blocks(patterns)),
+        tuple(_exclusive_blocks(patterns, indicators, layout.blocks)),
         _starts(sizes),
         flat,
         low,
@@ -227,8 +294,8 @@ def _structure(problem: ZeroOneHalfspace) -> CellStructure:
     )
 
 
-def _indicator_columns(X: IntArray) -> tuple[int, NDArray[np.bool_]]:
-    """The scale q, and a mask of the columns with values 0 and q alone."""
+def _detected(X: IntArray) -> Layout:
+    """The layout of features whose layout is not declared: columns with values 0 and one constant alone."""
     constants: list[int | None] = []
     for column in X.T:
         top, bottom = int(column.max()), int(column.min())
@@ -237,7 +304,8 @@ def _indicator_columns(X: IntArray) -> tuple[int, NDArray[np.bool_]]:
         constants.append(extreme if two_valued else None)
     counts = Counter(c for c in constants if c)
     scale = counts.most_common(1)[0][0] if counts else 1
-    return scale, np.array([c is not None and c in (0, scale) for c in constants])
+    blocks = tuple((j,) for j, c in enumerate(constants) if c is not None and c in (0, scale))
+    return Layout(blocks, scale, 2 ** len(blocks))
 
 
 def _patterns(active: NDArray[np.bool_]) -> tuple[NDArray[np.bool_], IntArray]:
@@ -272,18 +340,24 @@ def distinct_rows(cell: IntArray, numeric: IntArray, problem: ZeroOneHalfspace) 
     yield costs.false_positive * tallied(inverse[~yes], counts[~yes], len(first))
 
 
-def _exclusive_blocks(patterns: NDArray[np.bool_]) -> list[list[int]]:
-    """Exclusive blocks by greedy first fit: a column joins the first block with no column co-occurring."""
+def _exclusive_blocks(
+    patterns: NDArray[np.bool_], indicators: IntArray, given: tuple[tuple[int, ...], ...]
+) -> Iterator[IntArray]:
+    """Join exclusive blocks by greedy first fit: one joins the first with no column co-occurring.
+
+    Whole blocks are joined, so there are never more, nor smaller ones, than were given.
+    """
     counts = patterns.astype(np.float64)
     together = counts.T @ counts > 0
     blocks: list[list[int]] = []
-    for j in range(patterns.shape[1]):
-        home = next((b for b in blocks if not np.any(together[j, b])), None)
+    for columns in given:
+        own = np.searchsorted(indicators, columns)
+        home = next((b for b in blocks if not np.any(together[own][:, b])), None)
         if home is None:
-            blocks.append([j])
+            blocks.append(own.tolist())
         else:
-            home.append(j)
-    return blocks
+            home.extend(own.tolist())
+    return (np.sort(indicators[block]) for block in blocks)
 
 
 def _starts(sizes: list[int]) -> IntArray:

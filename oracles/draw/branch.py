@@ -22,7 +22,15 @@ from typing import ClassVar
 import numpy as np
 
 from privopt.oracles.cells.compiling import announced
-from privopt.oracles.cells.regions import CellModel, Region, fix, new_region, next_shape, why_not
+from privopt.oracles.cells.regions import (
+    CellModel,
+    Region,
+    fix,
+    new_region,
+    next_shape,
+    why_not,
+    why_not_planned,
+)
 from privopt.oracles.cells.structure import CellLimits
 from privopt.oracles.draw import mass_bounds as bounds
 from privopt.oracles.draw.arrivals import flipped_exactness, permute_and_flip
@@ -39,6 +47,7 @@ from privopt.oracles.draw.interface import (
     stop_if_asked,
 )
 from privopt.oracles.draw.thinning import TRIES, Node, ThinnedArrivals, holding_tables
+from privopt.oracles.facts import ProblemFacts
 from privopt.oracles.limits import Limits, Watch
 from privopt.oracles.task import Task
 from privopt.problems.arguments import check_whole
@@ -74,6 +83,7 @@ class GibbsBranch(GibbsOracle):
             ``UnfinishedDrawError``, however much time is left.
         smallest_loss: function that proves the smallest loss over the lattice and its constraints, or raises
             ``UnfinishedDrawError``. Permute-and-flip is refused without it.
+        smallest_refusals: function that lists why it may refuse some problem of these facts.
     """
 
     name: ClassVar[str] = "gibbs-branch"
@@ -81,15 +91,24 @@ class GibbsBranch(GibbsOracle):
     limits: CellLimits = field(default_factory=CellLimits)
     smallest_loss: SmallestLoss | None = None
     memory: int = 4 << 30
+    smallest_refusals: Callable[[ProblemFacts], list[str]] | None = None
 
     def __post_init__(self) -> None:
         check_whole(self.memory, "memory, in bytes,")
 
     def refusals(self, problem: DiscreteProblem, law: Law = Law.GIBBS) -> list[str]:
-        reasons = why_not(problem, Task.LINEAR, self.limits)
-        if law is Law.PERMUTE_AND_FLIP and self.smallest_loss is None:
-            reasons.append("permute-and-flip needs the smallest loss, and no minimiser was given")
+        return why_not(problem, Task.LINEAR, self.limits) + self._no_minimiser(law)
+
+    def planned_refusals(self, facts: ProblemFacts) -> list[str]:
+        reasons = why_not_planned(facts, Task.LINEAR, self.limits) + self._no_minimiser(facts.question)
+        if facts.question is Law.PERMUTE_AND_FLIP and self.smallest_refusals is not None:
+            reasons += self.smallest_refusals(facts)
         return reasons
+
+    def _no_minimiser(self, law: object) -> list[str]:
+        if law is Law.GIBBS or self.smallest_loss is not None:
+            return []
+        return ["permute-and-flip needs the smallest loss, and no minimiser was given"]
 
     def build(self, problem: DiscreteProblem, law: Law = Law.GIBBS) -> Sampler:
         assert isinstance(problem, ZeroOneHalfspace)  # by refusals

@@ -1,8 +1,8 @@
 """Exact draws of decision trees and rule lists, by a recursion over blocks of records.
 
-What lies below the two sides of a branch is independent of each other, so the mass of all models on a block
-is a sum of products of masses on smaller blocks (``privopt.oracles.draw.branching_masses``). A draw goes from
-the root down: what a place asks, in proportion to the mass of the models that ask it, and then each label.
+The two sides of a branch hold independent models, so the mass of all models on a block is a sum of products
+of masses on smaller blocks (``privopt.oracles.draw.branching_masses``). A draw goes from the root down: at
+each node a predicate, in proportion to the mass of the models that ask it there, and then each label.
 
 - **Time.** The same additions are made whatever the labels are; where rows stand for one record each, time
   and memory follow from the numbers of predicates, levels, classes and records alone, but for the few places
@@ -40,6 +40,7 @@ from privopt.oracles.draw.interface import (
     stop_if_asked,
     uniform_below,
 )
+from privopt.oracles.facts import ProblemFacts
 from privopt.oracles.limits import Limits, Watch
 from privopt.problems.discrete.branching import BranchingProblem
 from privopt.problems.discrete.branching_effort import BranchingEffort
@@ -67,13 +68,22 @@ class GibbsBranching(GibbsOracle):
     threads: int | None = None
 
     def refusals(self, problem: DiscreteProblem, law: Law = Law.GIBBS) -> list[str]:
-        if not isinstance(problem, DecisionTree | RuleList):
-            return [f"it draws decision trees and rule lists, no {type(problem).__name__}"]
+        if reasons := self._other(type(problem)):
+            return reasons
+        assert isinstance(problem, DecisionTree | RuleList)
         sizes = (len(problem.table), problem.levels, problem.n_rows, problem.costs.classes)
         reasons = BranchingEffort.of(*sizes).refusals
         if problem.lattice.box_size > _MOST_POINTS:
             reasons.append("more models than floating point can count")
         return reasons
+
+    def planned_refusals(self, facts: ProblemFacts) -> list[str]:
+        # Sizes of trees and rule lists are limited where they are planned.
+        return self._other(facts.kind)
+
+    def _other(self, kind: type[DiscreteProblem]) -> list[str]:
+        known = issubclass(kind, DecisionTree | RuleList)
+        return [] if known else [f"it draws decision trees and rule lists, no {kind.__name__}"]
 
     def build(self, problem: DiscreteProblem, law: Law = Law.GIBBS) -> Sampler:
         assert isinstance(problem, DecisionTree | RuleList)  # by refusals

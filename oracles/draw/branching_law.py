@@ -1,4 +1,4 @@
-"""The conditional laws that a tree or a rule list is drawn by: what a place asks, given the rows it sees."""
+"""Conditional laws of draws of trees and rule lists: of the predicate at a node, given the rows there."""
 
 from __future__ import annotations
 
@@ -118,10 +118,10 @@ class BranchingLaw:
         return scores
 
     def choices(self, block: Block, level: int) -> Masses:
-        """The masses of all that a place with ``level`` more levels below it can do.
+        """The masses of all choices at a node with ``level`` more levels below it.
 
-        Values of its coordinate, in order, of which those that stop are one, the last; without it at a root
-        that has to branch.
+        One mass for each value of its coordinate that branches, in order; the last is that of all values that
+        stop, together, and is missing at a root that has to branch.
         """
         rest_true, rest_false = self._sides(block, level - 1)
         if self.one_sided:

@@ -65,7 +65,7 @@ def block_starts(numbers: SetNumbers) -> IntArray:
 
 
 def no_masses(blocks: int) -> Masses:
-    """Room for so many."""
+    """Return masses of 0 for this many blocks."""
     return Masses(np.zeros(blocks, dtype=np.int64), np.zeros(blocks), np.zeros(blocks))
 
 
@@ -111,7 +111,8 @@ def one_level_more(
 ) -> None:
     """Write masses of models of a level more than ``rest``, on the blocks of some sets of one size.
 
-    One side of a branch is made as ``side`` has it: ``rest`` for trees, ``leaf`` for rule lists.
+    One side of a branch has the masses ``side``, which are ``rest`` for trees and ``leaf`` for rule lists;
+    the other side has ``rest``.
     """
     binomials, beta = tables.binomials, tables.beta
     p, masks = len(binomials) - 1, 1 << size
@@ -157,7 +158,7 @@ def _elements(number: int, size: int, binomials: IntArray, into: IntArray) -> No
 
 @njit(cache=True, nogil=True)
 def _weight(elements: IntArray, size: int, weights: FloatArray) -> float:
-    """The weight of a set: of what asks again about a predicate that its blocks know."""
+    """Return the total weight of the predicates in a set, whose answers are known in its blocks."""
     total = 0.0
     for t in range(size):
         total += weights[elements[t]]
@@ -254,7 +255,7 @@ def _add_both(out: Masses, x: int, side: Masses, rest: Masses, a: int, b: int, w
 
 @njit(cache=True, nogil=True)
 def _half_stops(out: Masses, x: int, leaf: Masses, weights: FloatArray, beta: float) -> None:
-    """Of a weighted sum over the predicates make the mean, half of which stops instead."""
+    """Turn a weighted sum over the predicates into their mean, and mix it half and half with stopping."""
     whole = 2 * weights.sum()
     out.mean[x] /= whole
     out.excess[x] /= whole

@@ -62,9 +62,9 @@ DrawnProblem = DataProblem | BranchingProblem
 
 # Odds of ten billion to one, in fewer than ten thousand bets.
 _LOG_ODDS = math.log(1e10)
-# What alternatives predict about a temperature that is wrong.
+# Factors on beta of the alternative laws that draws are tested against.
 _FACTORS = (0.0, 0.5, 0.8, 0.9, 1.1, 1.2, 2.0)
-# What as many draws as needed for a factor of 0.8 or 1.2 to be seen amount to: expected log odds.
+# Expected log odds of enough draws to detect a factor of 0.8 or 1.2 on beta.
 _REVEALING = 80.0
 _MANY_DRAWS = 1500
 _SOME_DRAWS = 400

@@ -34,7 +34,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privopt.oracles.cells.compiling import announced
-from privopt.oracles.cells.structure import CellLimits, CellStructure, Int32Array, why_not
+from privopt.oracles.cells.structure import (
+    CellLimits,
+    CellSizes,
+    CellStructure,
+    Int32Array,
+    why_not,
+    why_not_planned,
+)
 from privopt.oracles.draw.arrivals import RepeatedDraws, flipped_exactness, permute_and_flip
 from privopt.oracles.draw.interface import (
     UNIT_ROUNDOFF,
@@ -58,6 +65,7 @@ from privopt.oracles.draw.sum_product import (
     exponentials_of_losses,
     sum_out,
 )
+from privopt.oracles.facts import ProblemFacts
 from privopt.oracles.limits import Watch
 from privopt.problems.discrete.halfspace import ZeroOneHalfspace
 from privopt.problems.discrete.lattice import FloatArray, IntArray, IntegerLattice
@@ -87,14 +95,17 @@ class GibbsElimination(GibbsOracle):
     limits: CellLimits = field(default_factory=CellLimits)
 
     def refusals(self, problem: DiscreteProblem, law: Law = Law.GIBBS) -> list[str]:
-        reasons = why_not(problem, self.limits)
-        if problem.largest_loss >= EMPTY // 2:
-            reasons.append(f"losses of up to {problem.largest_loss}, more than 32-bit tables hold")
+        reasons = why_not(problem, self.limits) + _large_losses(problem.largest_loss)
         if not reasons and isinstance(problem, ZeroOneHalfspace):
-            work = _PlanBuilder(CellStructure.of(problem)).work
-            if work > self.max_work:
-                reasons.append(f"{work:.3g} table additions, more than {self.max_work:.3g}")
+            reasons += self._long(_PlanBuilder(CellStructure.of(problem)).work)
         return reasons
+
+    def planned_refusals(self, facts: ProblemFacts) -> list[str]:
+        reasons = why_not_planned(facts, self.limits) + _large_losses(facts.largest_loss)
+        return reasons or self._long(_most_work(facts))
+
+    def _long(self, work: float) -> list[str]:
+        return [f"more than {self.max_work:.3g} table additions"] if work > self.max_work else []
 
     def build(self, problem: DiscreteProblem, law: Law = Law.GIBBS) -> Sampler:
         assert isinstance(problem, ZeroOneHalfspace)  # by refusals
@@ -103,12 +114,30 @@ class GibbsElimination(GibbsOracle):
         return _EliminationSampler(problem, CellStructure.of(problem), law, threads)
 
 
+def _large_losses(largest: int) -> list[str]:
+    return [f"losses of up to {largest}, more than 32-bit tables hold"] if largest >= EMPTY // 2 else []
+
+
+def _most_work(facts: ProblemFacts) -> float:
+    """A bound on the work for any table of the facts.
+
+    Blocks of a table are declared ones, joined, less the weights that no row has, so the blocks other than
+    the largest have no more assignments; the levels of the weights that are summed out are at most all.
+    """
+    assert facts.layout is not None  # by refusals
+    span = facts.lattice.high - facts.lattice.low + 1
+    blocks = sorted(math.prod(span[list(block)].tolist()) for block in facts.layout.blocks)
+    norms, levels = 1 + (facts.lattice.squared_radius or 0), 1 + int(np.sum(span[facts.layout.indicators]))
+    outer = CellSizes.most(facts).numeric_weights * math.prod(blocks[:-1])
+    return float(min(outer * levels * norms, 10**300))
+
+
 @cache
 @announced("the exact sampler")
 def _compile() -> None:
     """Compile all kernels (or load them from the cache) on a tiny problem, before a draw begins.
 
-    In the caller's thread: Python waits at its end for those of pools.
+    It runs in the caller's thread, because Python waits for the threads of pools before it exits.
     """
     lattice = IntegerLattice(-1, 1, dimension=2, radius=1.0)
     problem = ZeroOneHalfspace(np.array([[1, 0], [1, 1]]), np.array([1, -1]), lattice)

@@ -30,6 +30,7 @@ from privopt.oracles.draw.interface import (
     stop_if_asked,
     uniform_below,
 )
+from privopt.oracles.facts import ProblemFacts
 from privopt.oracles.limits import Watch, too_many_points
 from privopt.problems.discrete.lattice import FloatArray, IntArray, IntegerLattice
 from privopt.problems.discrete.problem import DiscreteProblem
@@ -50,9 +51,12 @@ class GibbsEnumeration(GibbsOracle):
     max_work: float = 2e9
 
     def refusals(self, problem: DiscreteProblem, law: Law = Law.GIBBS) -> list[str]:
-        return self.planned_refusals(problem.lattice, problem.n_rows)
+        return self._too_many(problem.lattice, problem.n_rows)
 
-    def planned_refusals(self, lattice: IntegerLattice, rows: int) -> list[str]:
+    def planned_refusals(self, facts: ProblemFacts) -> list[str]:
+        return self._too_many(facts.lattice, facts.rows)
+
+    def _too_many(self, lattice: IntegerLattice, rows: int) -> list[str]:
         return too_many_points(lattice, rows, self.max_candidates, self.max_work)
 
     def build(self, problem: DiscreteProblem, law: Law = Law.GIBBS) -> Sampler:

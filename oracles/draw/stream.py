@@ -23,6 +23,7 @@ from privopt.oracles.draw.interface import (
     race_error,
     stop_if_asked,
 )
+from privopt.oracles.facts import ProblemFacts
 from privopt.oracles.limits import too_many_points
 from privopt.problems.discrete.lattice import IntegerLattice
 from privopt.problems.discrete.problem import DiscreteProblem
@@ -48,9 +49,12 @@ class GibbsStream(GibbsOracle):
     max_work: float = 2e10
 
     def refusals(self, problem: DiscreteProblem, law: Law = Law.GIBBS) -> list[str]:
-        return self.planned_refusals(problem.lattice, problem.n_rows)
+        return self._too_many(problem.lattice, problem.n_rows)
 
-    def planned_refusals(self, lattice: IntegerLattice, rows: int) -> list[str]:
+    def planned_refusals(self, facts: ProblemFacts) -> list[str]:
+        return self._too_many(facts.lattice, facts.rows)
+
+    def _too_many(self, lattice: IntegerLattice, rows: int) -> list[str]:
         return too_many_points(lattice, rows, 1 << 62, self.max_work)
 
     def build(self, problem: DiscreteProblem, law: Law = Law.GIBBS) -> Sampler:

@@ -49,6 +49,7 @@ from privopt.oracles.draw.subset_proposals import (
     words_per_try,
 )
 from privopt.oracles.draw.thinning import TRIES, Node, ThinnedArrivals, holding_tables
+from privopt.oracles.facts import ProblemFacts
 from privopt.oracles.limits import Watch
 from privopt.problems.arguments import check_whole
 from privopt.problems.discrete.lattice import FloatArray, IntArray
@@ -89,8 +90,14 @@ class GibbsSupports(GibbsOracle):
         check_whole(self.memory, "memory, in bytes,")
 
     def refusals(self, problem: DiscreteProblem, law: Law = Law.GIBBS) -> list[str]:
-        if not isinstance(problem, BestSubset):
-            return [f"it draws supports, no {type(problem).__name__}"]
+        return self._refusals(type(problem), law)
+
+    def planned_refusals(self, facts: ProblemFacts) -> list[str]:
+        return self._refusals(facts.kind, facts.question)
+
+    def _refusals(self, kind: type[DiscreteProblem], law: object) -> list[str]:
+        if not issubclass(kind, BestSubset):
+            return [f"it draws supports, no {kind.__name__}"]
         return [] if law is Law.GIBBS else ["draws from the Gibbs law only"]
 
     def build(self, problem: DiscreteProblem, law: Law = Law.GIBBS) -> Sampler:
@@ -299,7 +306,7 @@ class _Model:
     def _region(
         self, inside: tuple[int, ...], outside: tuple[int, ...], free: IntArray, size: int, bound: _Bound
     ) -> _Region:
-        """A region from a bound, of a size that its exactness is stated for.
+        """Build a region from a bound, with numbers no larger than its stated exactness assumes.
 
         The value may be negative, and must not be raised to 0 by itself: gains are counted from it. As no
         energy is negative, value and gains may be shrunk together, and gains by themselves.

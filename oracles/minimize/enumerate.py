@@ -8,6 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from privopt.oracles.certificate import Status
+from privopt.oracles.facts import ProblemFacts
 from privopt.oracles.limits import too_many_points
 from privopt.oracles.minimize.interface import DiscreteOracle, Proposal, Query, Solver
 from privopt.oracles.task import Task
@@ -31,9 +32,12 @@ class EnumerationOracle(DiscreteOracle):
     max_work: float = 2e9
 
     def refusals(self, problem: DiscreteProblem, task: Task) -> list[str]:
-        return self.planned_refusals(problem.lattice, problem.n_rows)
+        return self._too_many(problem.lattice, problem.n_rows)
 
-    def planned_refusals(self, lattice: IntegerLattice, rows: int) -> list[str]:
+    def planned_refusals(self, facts: ProblemFacts) -> list[str]:
+        return self._too_many(facts.lattice, facts.rows)
+
+    def _too_many(self, lattice: IntegerLattice, rows: int) -> list[str]:
         return too_many_points(lattice, rows, self.max_candidates, self.max_work)
 
     def build(self, problem: DiscreteProblem, task: Task) -> Solver:

@@ -18,9 +18,10 @@ from numpy.typing import NDArray
 
 from privopt.oracles.cells.compiling import announced
 from privopt.oracles.cells.record import Record
-from privopt.oracles.cells.regions import coupled
+from privopt.oracles.cells.regions import coupled, long_points
 from privopt.oracles.cells.structure import distinct_rows
 from privopt.oracles.certificate import Status
+from privopt.oracles.facts import ProblemFacts
 from privopt.oracles.limits import Limits
 from privopt.oracles.minimize.interface import DiscreteOracle, Proposal, Query, Solver, refuse_large
 from privopt.oracles.minimize.order import first_in_order, precedes
@@ -50,17 +51,20 @@ class IntervalOracle(DiscreteOracle):
     max_squared_norm: int = 4096
 
     def refusals(self, problem: DiscreteProblem, task: Task) -> list[str]:
-        if not isinstance(problem, ZeroOneHalfspace):
-            return [f"boxes of weights are for ZeroOneHalfspace, not {type(problem).__name__}"]
-        reasons = []
-        if (size := _ROW_BYTES * problem.n_rows * _depth(problem)) > self.max_bytes:
-            reasons.append(
-                f"{size / 2**20:.3g} MiB of working memory, more than {self.max_bytes / 2**20:.3g}"
-            )
-        if coupled(problem, task) and problem.lattice.max_squared_norm > self.max_squared_norm:
-            reasons.append(
-                f"|w|^2 up to {problem.lattice.max_squared_norm}, more than {self.max_squared_norm}"
-            )
+        return self._refusals(type(problem), problem.lattice, problem.n_rows, task)
+
+    def planned_refusals(self, facts: ProblemFacts) -> list[str]:
+        assert isinstance(facts.question, Task)  # of minimisers
+        return self._refusals(facts.kind, facts.lattice, facts.rows, facts.question)
+
+    def _refusals(
+        self, kind: type[DiscreteProblem], lattice: IntegerLattice, rows: int, task: Task
+    ) -> list[str]:
+        if not issubclass(kind, ZeroOneHalfspace):
+            return [f"boxes of weights are for ZeroOneHalfspace, not {kind.__name__}"]
+        reasons = long_points(lattice, task, self.max_squared_norm)
+        if _ROW_BYTES * rows * _depth(lattice) > self.max_bytes:
+            reasons.append(f"more than {self.max_bytes / 2**20:.3g} MiB of working memory")
         return reasons
 
     def build(self, problem: DiscreteProblem, task: Task) -> Solver:
@@ -86,9 +90,9 @@ def _compile() -> None:
     _open_bound(search.stack)
 
 
-def _depth(problem: DiscreteProblem) -> int:
+def _depth(lattice: IntegerLattice) -> int:
     """The number of times a box can be halved, plus the two slots that a split needs."""
-    spans = problem.lattice.high - problem.lattice.low
+    spans = lattice.high - lattice.low
     return int(np.sum(np.ceil(np.log2(spans + 1)))) + 2
 
 
@@ -111,7 +115,7 @@ class _Data(Record):
         weight = np.abs(X).astype(np.float64).T @ (positive + negative)
         lattice = problem.lattice
         room = lattice.max_squared_norm if coupled else 0
-        return cls(X, positive, negative, weight + 1e-9, lattice.low, room, _depth(problem), coupled)
+        return cls(X, positive, negative, weight + 1e-9, lattice.low, room, _depth(lattice), coupled)
 
 
 class _Stack(Record):

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from privopt.oracles.certificate import Status
+from privopt.oracles.facts import ProblemFacts
 from privopt.oracles.limits import Limits, Watch
 from privopt.oracles.minimize.interface import DiscreteOracle, Proposal, Query, Solver
 from privopt.oracles.task import Task
-from privopt.problems.discrete.lattice import IntegerLattice
 from privopt.problems.discrete.problem import DiscreteProblem
 
 
@@ -26,8 +26,8 @@ class _Wrapper(DiscreteOracle):
     def refusals(self, problem: DiscreteProblem, task: Task) -> list[str]:
         return self.inner.refusals(problem, task)
 
-    def planned_refusals(self, lattice: IntegerLattice, rows: int) -> list[str]:
-        return self.inner.planned_refusals(lattice, rows)
+    def planned_refusals(self, facts: ProblemFacts) -> list[str]:
+        return self.inner.planned_refusals(facts)
 
     def build(self, problem: DiscreteProblem, task: Task) -> Solver:
         return self.wrap(self.inner.build(problem, task))

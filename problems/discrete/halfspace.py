@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from privopt.problems.arrays import check_unmasked, record_counts
 from privopt.problems.discrete.costs import EQUAL_COSTS, Costs
 from privopt.problems.discrete.lattice import IntArray, IntegerLattice, check_lattice
+from privopt.problems.discrete.layout import Layout
 from privopt.problems.discrete.problem import ScoreProblem, SeparatorSet
 from privopt.problems.errors import InvalidInputError
 
@@ -32,6 +33,7 @@ class ZeroOneHalfspace(ScoreProblem):
         costs: the cost of either kind of error; 1 each by default. A public input.
         counts: the number of records that each row stands for, shape (rows,); None: one each. The problem
             is the same, bit for bit, as over a table in which every row is repeated that often.
+        layout: the indicator columns, a public input; None: solvers find them in the rows.
 
     Raises:
         InvalidInputError: wrong shapes, non-integer features, labels other than -1 and +1, scores beyond 64
@@ -45,9 +47,13 @@ class ZeroOneHalfspace(ScoreProblem):
         lattice: IntegerLattice,
         costs: Costs = EQUAL_COSTS,
         counts: ArrayLike | None = None,
+        layout: Layout | None = None,
     ) -> None:
         check_lattice(lattice)
         self.X = integer_matrix(X, lattice.dimension)
+        self.layout = layout
+        if layout is not None:
+            layout.check(self.X)
         self.y = sign_labels(y, len(self.X))
         self.lattice = lattice
         self.costs, self.record_loss_bound = costs, costs.largest
@@ -68,7 +74,7 @@ class ZeroOneHalfspace(ScoreProblem):
         return np.where(self.X @ np.asarray(w, dtype=np.int64) > 0, 1, -1).astype(np.int64)
 
     def with_records(self, X: ArrayLike, y: ArrayLike) -> Self:
-        return type(self)(X, y, self.lattice, self.costs)
+        return type(self)(X, y, self.lattice, self.costs, layout=self.layout)
 
     @classmethod
     def separators(cls, lattice: IntegerLattice) -> SeparatorSet:

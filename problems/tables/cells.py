@@ -174,7 +174,7 @@ def _read_texts(values: NDArray[Any], markers: Markers) -> Numbers:
     try:
         return _written_numbers(pa.array(values, type=pa.large_string()), markers)
     except (UnicodeEncodeError, pa.ArrowException):  # lone surrogates, which Arrow cannot encode
-        return _one_by_one([written_number(v, markers) for v in values.tolist()])
+        return _one_by_one([written_number(str.__str__(v), markers) for v in values])
 
 
 def _read_reals(values: NDArray[Any], markers: Markers) -> Numbers:
@@ -276,12 +276,16 @@ def text_positions(
 
 
 def distinct_texts(texts: NDArray[Any]) -> tuple[NDArray[Any], list[str]]:
-    """Return texts as codes into the distinct ones; pandas 2.2 would end a text at its first NUL."""
+    """Return texts as codes into the distinct ones; pandas 2.2 would end a text at its first NUL.
+
+    Those of a subclass are read as plain text: what it does of its own, such as a hash, is not called.
+    """
     try:
         encoded = pa.array(texts, type=pa.large_string()).dictionary_encode()
     except (UnicodeEncodeError, pa.ArrowException):  # halves of characters
         levels: dict[str, int] = {}
-        return np.array([levels.setdefault(t, len(levels)) for t in texts], dtype=np.int64), list(levels)
+        codes = [levels.setdefault(str.__str__(text), len(levels)) for text in texts]
+        return np.array(codes, dtype=np.int64), list(levels)
     return np.asarray(encoded.indices), encoded.dictionary.to_pylist()
 
 

@@ -23,9 +23,9 @@ from numpy.typing import NDArray
 from privopt.problems.errors import SchemaError
 from privopt.problems.tables.cells import ABSENT, distinct_texts, grouped
 
-# After a date comes the end of the text, or a blank or a T, and then again the end, a blank or a digit.
-# Two blanks are appended to every text, so that the end needs no pattern of its own: its sign has different
-# meanings in different engines, and so has a look ahead.
+# A date is followed by the end of the text, or by a blank or a T and then the end, a blank or a digit. Two
+# blanks are appended to every text, so that the pattern needs no anchor for the end and no lookahead, which
+# mean different things in different engines.
 _END, _AFTER = "  ", "[T ][0-9 ]"
 _LEAP = "(0[48]|[2468][048]|[13579][26])"
 ISO_PATTERN = (

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from difflib import get_close_matches
 from typing import Any
 
@@ -13,11 +14,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from privopt.problems.arrays import check_unmasked
 from privopt.problems.errors import SchemaError
+from privopt.problems.tables.arrow_cells import arrow_cells, arrow_columns, series_of, wall_times
 
 Table = pd.DataFrame | NDArray[Any] | Mapping[str, ArrayLike]
 
 # The largest number of columns that a message lists.
 MOST_NAMED = 20
+_ONE_LENGTH = "all columns of a table must be one-dimensional and of the same length"
 
 
 def check_distinct(where: str, names: Sequence[str]) -> None:
@@ -52,38 +55,44 @@ def _similar(name: str, there: Sequence[str]) -> str:
     return f" (column {known.index(close[0]) + 1} of the table has a similar name)" if close else ""
 
 
-def _is_decimal(dtype: Any) -> bool:
-    return isinstance(dtype, pd.ArrowDtype) and pa.types.is_decimal(dtype.pyarrow_dtype)
-
-
-def _as_arrow(values: pd.Series[Any]) -> Any:
-    found = pa.array(values, from_pandas=True)
-    return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
-
-
 def _cells_of_categories(values: pd.Series[Any]) -> Any:
-    """Return the cells of a categorical column: an Arrow array if its categories are text."""
-    try:
-        if values.cat.categories.inferred_type == "string":
-            codes = values.cat.codes.to_numpy()
-            texts = pa.array(values.cat.categories, type=pa.large_string())
-            return texts.take(pa.array(codes, mask=codes < 0))
-    except UnicodeEncodeError:  # halves of characters, which Arrow does not hold
-        pass
-    return np.asarray(values)
+    """Return the cells of a categorical column: each is read as its category is."""
+    codes = values.cat.codes.to_numpy()
+    cells = cells_of(values.cat.categories.to_series())
+    if isinstance(cells, pa.Array):
+        return cells.take(pa.array(codes, mask=codes < 0))
+    if cells.dtype.kind in "mM":
+        missing: NDArray[Any] = np.array(["NaT"], cells.dtype)
+    else:
+        missing = np.array([np.nan]) if cells.dtype.kind in "iufc" else np.array([None])
+    return np.concatenate([cells, missing])[codes]
 
 
 def columns_of(table: Table) -> list[tuple[str | None, NDArray[Any]]]:
     """Return the columns of a table with their names (None for arrays); all have the same length.
 
+    Each is a NumPy array, or an Arrow array of text.
+
+    Raises:
+        SchemaError: as ``unread_columns``; or a column of a type that cannot be read.
+    """
+    return [(name, cells_of(values)) for name, values in unread_columns(table)]
+
+
+def unread_columns(table: Table) -> list[tuple[str | None, Any]]:
+    """Return the columns of a table as it holds them, with their names (None for arrays).
+
+    No cell is converted, so that a column that nobody uses does not matter.
+
     Raises:
         SchemaError: not a table, no columns, columns that differ in length, or masked ones.
     """
-    named: list[tuple[str | None, NDArray[Any]]]
+    named: list[tuple[str | None, Any]]
     check_unmasked(table, "the table")
-    table = as_pandas(table)
-    if isinstance(table, (pd.DataFrame, Mapping)):
-        named = [(str(label), _array(values)) for label, values in table.items()]
+    if is_frame(table) and not isinstance(table, pd.DataFrame):
+        named = list(_foreign_columns(table))
+    elif isinstance(table, (pd.DataFrame, Mapping)):
+        named = [(str(label), values) for label, values in table.items()]
     elif isinstance(table, np.ndarray) and table.ndim == 2:
         named = [(None, table[:, j]) for j in range(table.shape[1])]
     else:
@@ -94,53 +103,137 @@ def columns_of(table: Table) -> list[tuple[str | None, NDArray[Any]]]:
         )
     if not named:
         raise SchemaError("the table has no columns")
-    if (
-        any(getattr(values, "ndim", 1) != 1 for _, values in named)
-        or len({len(values) for _, values in named}) > 1
-    ):
-        raise SchemaError("all columns of a table must be one-dimensional and of the same length")
+    if len({_length(values) for _, values in named}) > 1:
+        raise SchemaError(_ONE_LENGTH)
     return named
 
 
-def as_pandas(table: Any) -> Any:
+def is_frame(table: object) -> bool:
+    """Return whether a table is a data frame: of pandas, or one that converts itself to it."""
+    return isinstance(table, pd.DataFrame) or callable(getattr(table, "to_pandas", None))
+
+
+def as_pandas(table: Any, exact: Collection[str] = ()) -> Any:
     """Convert a data frame of another library (polars, pyarrow) to pandas; return anything else unchanged.
 
+    Args:
+        table: the data frame. Cells that pandas may not be able to hold, such as far dates, stay in Arrow.
+        exact: columns whose integers stay integers beside a missing one; others are the nearest floats then.
+
     Raises:
-        SchemaError: its ``to_pandas`` fails.
+        SchemaError: a data frame without Arrow whose ``to_pandas`` fails.
     """
-    if isinstance(table, pd.DataFrame) or not callable(getattr(table, "to_pandas", None)):
+    if isinstance(table, pd.DataFrame) or not is_frame(table):
         return table
-    if isinstance(table, pa.Table):  # pandas takes no dictionary in which NaN is a value
-        table = _without_dictionaries(table)
-    try:
-        return table.to_pandas()
-    except Exception as error:  # of any type, and its text can quote cells
-        raise SchemaError(
-            f"the table's to_pandas() failed ({type(error).__name__}): select the columns that are used"
-        ) from None
+    named = list(_foreign_columns(table))
+    columns = [
+        exact_series(values) if name in exact else _series(values, exact=False) for name, values in named
+    ]
+    found = pd.DataFrame(dict(enumerate(columns)), copy=False)
+    found.columns = pd.Index([name for name, _ in named])
+    return found
 
 
-def _without_dictionaries(table: Any) -> Any:
-    for k, field in enumerate(table.schema):
-        if pa.types.is_dictionary(field.type):
-            table = table.set_column(k, field.name, table.column(k).cast(field.type.value_type))
-    return table
+def without_column(table: Any, name: str) -> Any:
+    """Return a table in the form that it has, without a column; labels are compared as text."""
+    if isinstance(table, Mapping):
+        return {label: values for label, values in table.items() if str(label) != name}
+    if isinstance(table, pa.Table):
+        return table.drop_columns([name])
+    if hasattr(table, "iloc"):
+        return table.loc[:, [str(label) != name for label in table.columns]]
+    return table.drop(name) if hasattr(table, "to_arrow") else without_column(as_pandas(table), name)
 
 
-def _array(values: object) -> Any:
-    """Convert a column to an array; lists become object arrays, so that NumPy keeps numbers beside text.
+def _foreign_columns(table: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the columns of a data frame of another library, in Arrow if it can."""
+    if isinstance(table, pa.RecordBatch):
+        table = pa.Table.from_batches([table])
+    if isinstance(table, pa.Table):
+        yield from arrow_columns(table)
+    elif hasattr(table, "to_arrow"):
+        yield from ((str(name), table[name]) for name in table.columns)
+    else:
+        try:
+            frame = table.to_pandas()
+        except Exception as error:  # of any type, and its text can quote cells
+            raise SchemaError(
+                f"the table's to_pandas() failed ({type(error).__name__}): select the columns that are used"
+            ) from None
+        yield from ((str(name), values) for name, values in frame.items())
 
-    Nullable numbers become the nearest floats. Text held by Arrow stays an Arrow array.
+
+def exact_series(values: Any) -> pd.Series[Any]:
+    """Return a column of another library as a series, in which integers stay integers."""
+    return _series(values, exact=True)
+
+
+def _series(values: Any, *, exact: bool) -> pd.Series[Any]:
+    if isinstance(values, pd.Series):
+        return values
+    held = _in_arrow(values)
+    return (
+        series_of(held, exact=exact) if isinstance(held, pa.ChunkedArray) else pd.Series(held, dtype=object)
+    )
+
+
+def _in_arrow(values: Any) -> pa.ChunkedArray | NDArray[Any]:
+    """Return a column of another library in Arrow; as objects if its type is unknown there."""
+    if isinstance(values, pa.Array | pa.ChunkedArray):
+        return values if isinstance(values, pa.ChunkedArray) else pa.chunked_array([values])
+    if str(values.dtype) != "Object":  # of polars, which are addresses in Arrow
+        with suppress(Exception):  # a type that Arrow does not have, such as Int128
+            return _in_arrow(values.to_arrow())
+    return _objects_of(values.to_list())
+
+
+def cells_of(values: Any) -> Any:
+    """Convert a column to an array of its cells, each by itself: a NumPy array, or an Arrow array of text.
+
+    Lists become arrays of objects, so that NumPy keeps numbers beside text. Nullable numbers become the
+    nearest floats. Text held by Arrow stays in Arrow.
+
+    Raises:
+        SchemaError: more than one dimension, or a type that cannot be read.
     """
     check_unmasked(values, "a column")
-    if isinstance(values, pd.Series) and isinstance(values.dtype, pd.api.extensions.ExtensionDtype):
-        if pd.api.types.is_numeric_dtype(values.dtype) and not _is_decimal(values.dtype):
-            return values.to_numpy(dtype=np.float64, na_value=np.nan)
-        if isinstance(values.dtype, pd.StringDtype) and values.dtype.storage == "pyarrow":
-            return _as_arrow(values)
-        if isinstance(values.dtype, pd.CategoricalDtype):
-            return _cells_of_categories(values)
-    try:
-        return np.asarray(values, dtype=None if hasattr(values, "dtype") else object)
-    except (TypeError, ValueError):
-        raise SchemaError("all columns of a table must be one-dimensional and of the same length") from None
+    if isinstance(values, pd.Index | pd.api.extensions.ExtensionArray):
+        values = pd.Series(values)
+    if isinstance(values, pd.Series):
+        return _cells_of_series(values)
+    if isinstance(values, pa.Array | pa.ChunkedArray) or hasattr(values, "to_arrow"):
+        held = _in_arrow(values)
+        return arrow_cells(held) if isinstance(held, pa.ChunkedArray) else held
+    if isinstance(values, Sequence):
+        return _objects_of(values)
+    return np.asarray(values, dtype=None if hasattr(values, "dtype") else object)
+
+
+def _cells_of_series(values: pd.Series[Any]) -> Any:
+    dtype = values.dtype
+    if isinstance(dtype, pd.ArrowDtype) or (isinstance(dtype, pd.StringDtype) and dtype.storage == "pyarrow"):
+        return arrow_cells(pa.array(values, from_pandas=True))
+    if isinstance(dtype, pd.CategoricalDtype):
+        return _cells_of_categories(values)
+    if isinstance(dtype, pd.DatetimeTZDtype):
+        return wall_times(values.dt.tz_convert("UTC").dt.tz_localize(None).to_numpy(), dtype.tz)
+    if isinstance(dtype, pd.api.extensions.ExtensionDtype) and pd.api.types.is_numeric_dtype(dtype):
+        return values.to_numpy(dtype=np.float64, na_value=np.nan)
+    return np.asarray(values)
+
+
+def _objects_of(cells: Sequence[Any]) -> NDArray[Any]:
+    """Return objects as an array of one dimension, whatever they are: NumPy would make rows of lists."""
+    return np.fromiter(cells, dtype=object, count=len(cells))
+
+
+def _length(values: Any) -> int:
+    """Return the length of a column.
+
+    Raises:
+        SchemaError: no column, or one of several dimensions.
+    """
+    listed = isinstance(values, Sequence) and not isinstance(values, str | bytes)
+    if not (listed or hasattr(values, "__array__")) or getattr(values, "ndim", 1) != 1:
+        raise SchemaError(_ONE_LENGTH)
+    return len(values)

@@ -11,6 +11,7 @@ A person is a value of a column: values are compared as they are, and all rows w
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +19,11 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
+
+from privopt.problems.errors import SchemaError
+from privopt.problems.tables.cells import ABSENT
+from privopt.problems.tables.columns import Column
+from privopt.problems.tables.frames import exact_series
 
 Rows = NDArray[np.int64]
 
@@ -44,12 +50,8 @@ class Persons:
                 of floats may depend on one missing cell.
         """
         cells = _unconverted(values)
-        try:
-            number, different = pd.factorize(cells)
-        except (TypeError, NotImplementedError):  # cells that have no hash
-            number, different = pd.factorize(pd.Series([_value(c) for c in cells.tolist()], dtype=object))
+        number, count = _numbered(cells) if cells.dtype == object else _factorized(cells)
         found = np.asarray(number, dtype=np.int64)
-        count = len(different)
         if np.any(found < 0):  # missing
             found, count = np.where(found < 0, count, found), count + 1
         return cls(found, count)
@@ -66,21 +68,39 @@ class Persons:
         )
 
 
+def check_undeclared(person: str | None, columns: Iterable[Column]) -> None:
+    """Raise SchemaError if the column of persons is among those that a schema declares."""
+    if any(column.name == person for column in columns):
+        raise SchemaError(f"the schema declares {person!r}, the column of persons, which is no feature")
+
+
 def _unconverted(values: Any) -> pd.Series[Any]:
     """Return a series that compares the cells by their own values."""
-    if hasattr(values, "to_arrow"):  # polars
-        values = values.to_arrow()
-    if isinstance(values, pa.Array | pa.ChunkedArray):
-        if pa.types.is_dictionary(values.type):
-            values = values.cast(values.type.value_type)
-        return pd.Series(values, dtype=pd.ArrowDtype(values.type))
+    if isinstance(getattr(values, "dtype", None), pd.ArrowDtype):
+        values = pa.array(values)
+    if isinstance(values, pa.Array | pa.ChunkedArray) or hasattr(values, "to_arrow"):
+        return exact_series(values)
     return pd.Series(values) if hasattr(values, "dtype") else pd.Series(list(values), dtype=object)
 
 
-def _value(cell: object) -> object:
-    """Return the cell, or None if it cannot be compared by its value, such as a list."""
+def _factorized(cells: pd.Series[Any]) -> tuple[NDArray[Any], int]:
+    """Number the different values of a column of one type; -1 for missing ones."""
+    number, different = pd.factorize(cells)
+    return number, len(different)
+
+
+def _numbered(cells: Iterable[object]) -> tuple[NDArray[Any], int]:
+    """Number different objects; -1 for missing ones, and those that have no value to compare, such as lists.
+
+    As Python compares them: pandas takes a tuple for the truth value beside it in its table of hashes.
+    """
+    known: dict[object, int] = {}
+    return np.array([_number(cell, known) for cell in cells], dtype=np.int64), len(known)
+
+
+def _number(cell: object, known: dict[object, int]) -> int:
     try:
-        hash(cell)
-    except TypeError:
-        return None
-    return cell
+        is_missing = isinstance(cell, ABSENT) or cell != cell
+        return -1 if is_missing else known.setdefault(cell, len(known))
+    except Exception:  # no hash, or an error of a foreign type
+        return -1

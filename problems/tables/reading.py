@@ -23,7 +23,7 @@ import pyarrow.parquet
 from privopt.problems.arguments import as_path, told
 from privopt.problems.errors import SchemaError
 from privopt.problems.tables.cells import read_numbers
-from privopt.problems.tables.frames import check_distinct
+from privopt.problems.tables.frames import as_pandas, check_distinct
 from privopt.problems.tables.schema import Schema
 
 _FLOAT = r"(?i:[+-]?(([0-9]+(\.[0-9]*)?|\.[0-9]+)(e[+-]?[0-9]+)?|inf(inity)?))"
@@ -98,15 +98,10 @@ def _told_apart(path: str | Path) -> Iterator[Path]:
 
 
 def _read_parquet(file: Path, exact: Collection[str]) -> pd.DataFrame:
-    types = pyarrow.parquet.read_schema(file)
-    check_distinct(str(file), types.names)
-    frame = pd.read_parquet(file)
-    for name in {*exact} & {*types.names}:
-        # Beside a missing cell pandas makes floats of integers, among which large ones are equal.
-        if pa.types.is_integer(types.field(name).type) and pd.api.types.is_float_dtype(frame[name]):
-            cells = pyarrow.parquet.read_table(file, columns=[name]).column(name)
-            frame[name] = pd.Series(cells, dtype=pd.ArrowDtype(cells.type), index=frame.index)
-    return frame
+    content = pyarrow.parquet.ParquetFile(file)
+    check_distinct(str(file), content.schema_arrow.names)
+    found: pd.DataFrame = as_pandas(content.read(), exact)
+    return found
 
 
 def _csv_header(file: Path) -> tuple[str, list[str]]:

@@ -1,7 +1,8 @@
 """Refusal of lazy tables whose rows depend on several records: Ibis expressions and Dask graphs.
 
-Neighbours are tables that differ in one row of the *expression*. Where a row is made of several records, or a
-record enters several rows, that is no longer one person's. What is inside a function or a view is not seen.
+Neighbours are tables that differ in one row of the *expression*. If a row combines several records, or a
+record enters several rows, one row no longer stands for one record. The inside of a function or a view is not
+seen.
 """
 
 from __future__ import annotations

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from privopt.problems.arguments import as_path, told
 from privopt.problems.convex.coded import CodedRows
 from privopt.problems.discrete.lattice import IntArray
+from privopt.problems.discrete.layout import Layout
 from privopt.problems.errors import InvalidInputError, PrivacyLeakWarning, SchemaError, did_you_mean
 from privopt.problems.notebooks import html_table
 from privopt.problems.programs.constraints import Constraint, check_constraints
@@ -30,8 +31,17 @@ from privopt.problems.tables.columns import Binned, Categorical, Column, Numeric
 from privopt.problems.tables.dates import Date
 from privopt.problems.tables.display import KEYS as DISPLAY_KEYS
 from privopt.problems.tables.display import Display, displays_of
-from privopt.problems.tables.frames import MOST_NAMED, Table, check_distinct, columns_of, missing_columns
+from privopt.problems.tables.frames import (
+    MOST_NAMED,
+    Table,
+    cells_of,
+    check_distinct,
+    columns_of,
+    missing_columns,
+    unread_columns,
+)
 from privopt.problems.tables.missing import MissingLevel, plain_column
+from privopt.problems.tables.persons import check_undeclared
 from privopt.problems.tables.point_columns import point_columns
 from privopt.problems.tables.rules import KEYS, PointRule
 from privopt.problems.tables.values import FEATURE_LIMIT
@@ -153,8 +163,7 @@ class Schema:
             raise SchemaError("intercept must be true or false")
         if person is not None and not isinstance(person, str):
             raise SchemaError(f"person must be the name of a column, got {told(person)}")
-        if any(column.name == person for column in self.columns):
-            raise SchemaError(f"the schema declares {person!r}, the column of persons, which is no feature")
+        check_undeclared(person, self.columns)
         object.__setattr__(self, "person", person)
         for kind, names in (("column", [c.name for c in self.columns]), ("feature", self.feature_names)):
             twice = sorted({name for name in names if names.count(name) > 1})
@@ -219,6 +228,18 @@ class Schema:
         """The 0/1 features: categories, bins, missing levels, and the intercept."""
         numbers = self.numbers
         return tuple(j for j in range(self.n_features) if j not in numbers)
+
+    @property
+    def layout(self) -> Layout:
+        """The indicators among the integer features: a block for each column, and one for the intercept."""
+        numbers = {j for j, number in self.numbers.items() if set(number.ends) != {0, 1} or number.top > 1}
+        blocks, patterns = [], 1
+        for column, (start, stop) in zip(self.columns, self.spans, strict=True):
+            if block := tuple(j for j in range(start, stop) if j not in numbers):
+                blocks.append(block)
+                patterns *= min(column.n_codes, 1 + len(block))
+        constant = [(self.n_features - 1,)] if self.intercept else []
+        return Layout((*blocks, *constant), self.denominator, patterns)
 
     @property
     def n_features(self) -> int:
@@ -317,9 +338,9 @@ class Schema:
 
     def declared_columns(self, table: Table) -> list[NDArray[Any]]:
         """Return the declared columns of a table, in declared order; errors as for ``encode``."""
-        return self._declared(columns_of(table))
+        return [cells_of(values) for values in self._declared(unread_columns(table))]
 
-    def _declared(self, table: list[tuple[str | None, NDArray[Any]]]) -> list[NDArray[Any]]:
+    def _declared(self, table: list[tuple[str | None, Any]]) -> list[Any]:
         """Return the declared columns of a table, in declared order."""
         if table and table[0][0] is None:
             if len(table) != len(self.columns):

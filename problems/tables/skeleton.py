@@ -124,7 +124,9 @@ def column_types(data: str, table: str | None = None) -> dict[str, Held]:
     if is_engine_address(data):
         return {name: _of_engine(kind) for name, kind in open_table(data, table).schema().items()}
     if table is not None:
-        raise SchemaError("--table names a table of a database, whose URL is its place")
+        raise SchemaError(
+            "--table names a table of a database: give the URL of the database in place of a file"
+        )
     header = header_of(data)
     if isinstance(header, list):
         if any(not name or _is_number(name) for name in header):

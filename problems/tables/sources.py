@@ -44,7 +44,9 @@ def open_table(data: str, name: str | None = None) -> Any:
     ibis = ibis_library()
     if "://" not in data:
         if name is not None:
-            raise InvalidInputError("--table names a table of a database, a URL: files hold one each")
+            raise InvalidInputError(
+                "--table names a table of a database, and a file holds one table: leave --table out"
+            )
         return _parquet(ibis, data)
     kind, _, path = data.partition("://")
     if name is None:

@@ -205,7 +205,7 @@ fti --data t.csv | No such command 'fti'
 {FIT} --ledger good.ledger --insecure-seed 1 | its noise is reproducible
 {FIT} --ledger good.ledger#more | has no budget 'more'; there are main
 {FIT} --ledger good.ledger#main,,main | names of budgets, with commas
-{FIT} --ledger two.ledger | holds several budgets (main, more): name what is meant
+{FIT} --ledger two.ledger | holds several budgets (main, more): name the one you mean
 {FIT} --ledger altered.ledger | the row of the budget 'main' was altered
 {FIT} --ledger postgresql://ana:hunter2@127.0.0.1:1/base | ledger
 {FIT} --ledger postgresql://ana:pa#hunter2@127.0.0.1:1/base | names of budgets

@@ -243,10 +243,10 @@ def test_samplers_at_the_largest_norms_and_many_columns(
 
 @pytest.mark.slow
 def test_as_many_patterns_as_are_taken() -> None:
-    """20,000 cells, the limit: whatever comes first, an answer or the end of time, inside the arrays."""
-    patterns = np.random.default_rng(7).permutation(1 << 15)[:20_000]
-    X = (patterns[:, None] >> np.arange(15)) & 1
-    problem = ZeroOneHalfspace(X, labels(20_000), IntegerLattice(-1, 1, dimension=15))
+    """50,000 cells, the limit: whatever comes first, an answer or the end of time, inside the arrays."""
+    patterns = np.random.default_rng(7).permutation(1 << 16)[:50_000]
+    X = (patterns[:, None] >> np.arange(16)) & 1
+    problem = ZeroOneHalfspace(X, labels(50_000), IntegerLattice(-1, 1, dimension=16))
     for task in Task:
         oracle = NativeOracle(threads=1)
         assert oracle.refusals(problem, task) == []
@@ -255,7 +255,7 @@ def test_as_many_patterns_as_are_taken() -> None:
     prepared = branch().prepare(problem)
     for beta in (1e-4, 0.5):
         try:
-            assert prepared.draw(beta, Bits(8), Limits(seconds=5)).loss <= 20_000
+            assert prepared.draw(beta, Bits(8), Limits(seconds=5)).loss <= 50_000
         except UnfinishedDrawError:
             continue
     assert math.isfinite(prepared.draw(0.0, Bits(9)).exactness.log_error)

@@ -45,12 +45,19 @@ def as_array(values: list[Any]) -> Any:
     return np.array(values)
 
 
+def in_categories(values: list[Any]) -> Any:
+    """As Python tells values apart: pandas itself makes one category of np.True_ and (1,), now and then."""
+    known = {v: k for k, v in enumerate(dict.fromkeys(v for v in values if not pd.isna(v)))}
+    codes = [-1 if pd.isna(v) else known[v] for v in values]
+    return pd.Categorical.from_codes(codes, pd.Index([*known], dtype=object, tupleize_cols=False))
+
+
 # Each container decides on a type for all of the records together.
 CONTAINERS: dict[str, Callable[[list[Any]], Any]] = {
     "list": lambda values: {"x": values},
     "frame": lambda values: pd.DataFrame({"x": values}),
     "nullable": lambda values: pd.DataFrame({"x": pd.Series(values).convert_dtypes()}),
-    "category": lambda values: pd.DataFrame({"x": pd.Series(values).astype("category")}),
+    "category": lambda values: pd.DataFrame({"x": in_categories(values)}),
     "array": lambda values: {"x": as_array(values)},
     "objects": lambda values: pd.DataFrame({"x": pd.Series(values, dtype=object)}),
 }

@@ -135,7 +135,7 @@ class Ledger:
             if there and not place.names:
                 raise LedgerError(
                     f"{place} holds budgets by name ({', '.join(sorted(there)[:20])}): name the new one "
-                    f"behind a #, as in {place}#NAME"
+                    f"after a #, as in {place}#NAME"
                 )
             if missing := [other for other in containing if other not in there]:
                 raise LedgerError(
@@ -262,14 +262,14 @@ class Ledger:
         """Return whether ``reserve`` would succeed now; another process may book first."""
         require_guaranteed(spend)
         with self._store.reading() as book:
-            return all(account.affords(spend) for account in self._meant(book))
+            return all(account.affords(spend) for account in self._accounts(book))
 
     def shortfall(self, *spends: PrivacySpend) -> str | None:
         """Explain why the spends are not affordable together now; None if they are."""
         for spend in spends:
             require_guaranteed(spend)
         with self._store.reading() as book:
-            return _shortfall(self._meant(book), *spends)
+            return _shortfall(self._accounts(book), *spends)
 
     def reserve(self, spend: PrivacySpend) -> str:
         """Reserve the spend *before* the release runs; return an identifier for ``commit`` or ``cancel``.
@@ -370,7 +370,7 @@ class Ledger:
         try:
             self._set_aside(spend, identifier, more)
         except LedgerUnavailableError:
-            if self._address.is_file or not self._stands(identifier):
+            if self._address.is_file or not self._was_committed(identifier):
                 raise
         return identifier
 
@@ -388,7 +388,7 @@ class Ledger:
 
     def _set_aside(self, spend: PrivacySpend, identifier: str, more: dict[str, bool]) -> None:
         with self._store.booking() as book:
-            accounts = self._meant(book)
+            accounts = self._accounts(book)
             if why := _shortfall(accounts, spend):
                 raise BudgetExceededError(f"{spend} would overdraw {self}: {why}. Nothing was run")
             content = {
@@ -400,7 +400,7 @@ class Ledger:
             for account in accounts:
                 book.put(replace(account, spent=account.spent + account.budget.cost(spend)))
 
-    def _stands(self, identifier: str) -> bool:
+    def _was_committed(self, identifier: str) -> bool:
         """Return whether a reservation was committed although the connection broke before the answer."""
         found = False
         with suppress(LedgerUnavailableError), self._store.settled() as book:  # waits for that commit
@@ -417,15 +417,15 @@ class Ledger:
         if row is None:
             raise LedgerError(f"there is no open reservation of that identifier to {action}")
         content: dict[str, Any] = json.loads(row.content)
-        if not set(content["budgets"]) <= {account.name for account in self._meant(book)}:
+        if not set(content["budgets"]) <= {account.name for account in self._accounts(book)}:
             raise LedgerError(
                 f"that reservation is in other budgets than {self}: {action} it by the address that made it, "
                 f"{self._store}#{','.join(content['budgets'])}"
             )
         return content
 
-    def _meant(self, book: Book) -> list[Account]:
-        """Return the names of all budgets in which a release is booked."""
+    def _accounts(self, book: Book) -> list[Account]:
+        """Return the accounts of all budgets in which a release is booked."""
         book.require_open()
         accounts = book.accounts(self._address.applying)
         if not self._address.names and len(accounts) != 1:
@@ -460,7 +460,7 @@ def _opened(address: Address) -> Store:
     """
     store = Store(address)
     if address.is_file:
-        _look_at(Path(address.place), store, address)
+        _check_file(Path(address.place), store, address)
     if not store.holds_a_ledger():
         raise LedgerError(
             f"{store} is not a privopt ledger: `privopt budget create {address} --epsilon TOTAL` makes one"
@@ -468,7 +468,7 @@ def _opened(address: Address) -> Store:
     return store
 
 
-def _look_at(path: Path, store: Store, address: Address) -> None:
+def _check_file(path: Path, store: Store, address: Address) -> None:
     """Check that a file can be a ledger; migrate a ledger of an older version."""
     if path.is_dir():
         raise LedgerError(f"{store} is a folder, not a ledger")
@@ -502,6 +502,6 @@ def _shortfall(accounts: Sequence[Account], *spends: PrivacySpend) -> str | None
 def _several(ledger: Ledger, accounts: Sequence[Account]) -> str:
     names = ", ".join(account.name for account in accounts[:20])
     return (
-        f"{ledger} holds several budgets ({names}): name what is meant behind a #, as in "
+        f"{ledger} holds several budgets ({names}): name the one you mean after a #, as in "
         f"{ledger._store}#{accounts[0].name}"
     )

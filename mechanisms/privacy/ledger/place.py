@@ -77,7 +77,7 @@ class Address:
         chosen = tuple(names.split(",")) if mark else ()
         if not all(len(name) <= 200 and _NAME.fullmatch(name) for name in chosen):
             raise InvalidInputError(
-                "behind the # of a ledger's address stand names of budgets, with commas between them: "
+                "after the # of a ledger's address come names of budgets, with commas between them: "
                 "letters, digits and . _ - in parts with / between them, as in ledger.db#adult/cardiology,ana"
             )
         kind, colon, rest = place.partition("://")

@@ -299,7 +299,7 @@ class Store:
             book = Book(self, db)
             yield book
             book.close()
-        self._remember()
+        self._write_head()
 
     @contextmanager
     def making(self) -> Iterator[Book]:
@@ -319,7 +319,7 @@ class Store:
             book = Book(self, db) if made else _NewBook(self, db)
             yield book
             book.close(start=not made)
-        self._remember()
+        self._write_head()
 
     def make_room(self) -> None:
         """Create an empty file for a new ledger in a file; leave an existing ledger unchanged.
@@ -408,8 +408,8 @@ class Store:
         owner, mine = db.execute(sql.text(query)).one()
         if not mine:
             raise LedgerError(
-                f"{self}: budgets are created, and the ledger is moved, by {_plain(owner)!r} alone, the role "
-                "that owns its tables. Others book, and look"
+                f"{self}: only {_plain(owner)!r}, the role that owns its tables, may create budgets and move "
+                "the ledger. Other roles may book releases and read it"
             )
 
     def _protect(self, db: Connection) -> None:
@@ -420,7 +420,7 @@ class Store:
                 db.exec_driver_sql(statement)
         _CREATED.create(db, checkfirst=True)
 
-    def _remember(self) -> None:
+    def _write_head(self) -> None:
         """Write the head file, under the lock, so that it never goes back."""
         if (file := self.head) is not None:
             with self._transaction() as db:

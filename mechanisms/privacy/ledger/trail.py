@@ -136,7 +136,7 @@ def step(row: Row, entries: dict[str, Entry], accounts: dict[str, Account]) -> N
     if row.action == "create":
         budget = _budget_of(content)
         if content["name"] in accounts:
-            raise ValueError(f"row {row.number} makes a budget that there is")
+            raise ValueError(f"row {row.number} creates a budget that exists already")
         accounts[content["name"]] = Account(content["name"], budget, Spent(), row.number)
     elif row.action == "reserve":
         spend, names = PrivacySpend.from_dict(content["spend"]), tuple(content["budgets"])
@@ -169,7 +169,7 @@ def _budget_of(content: Any) -> Budget:
     """Return the budget that a row creates; KeyError, TypeError or ValueError if it creates none."""
     units = [unit for unit, relation in NEIGHBOURS.items() if relation == content["neighbours"]]
     if not units:
-        raise ValueError("it makes a budget for other neighbours")
+        raise ValueError("it creates a budget for other neighbours")
     return Budget(content["epsilon"], content["delta"], content["rule"], units[0])
 
 

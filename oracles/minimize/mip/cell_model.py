@@ -23,9 +23,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privopt.oracles.cells.compiling import announced
-from privopt.oracles.cells.regions import BIG, CellCosts, CellModel, coupled, give_to_norm, new_region, update
-from privopt.oracles.cells.structure import CellLimits, CellStructure, why_not
+from privopt.oracles.cells.regions import (
+    BIG,
+    CellCosts,
+    CellModel,
+    give_to_norm,
+    long_points,
+    new_region,
+    update,
+)
+from privopt.oracles.cells.structure import CellLimits, CellSizes, CellStructure, why_not, why_not_planned
 from privopt.oracles.errors import UnsupportedProblemError
+from privopt.oracles.facts import ProblemFacts
 from privopt.oracles.minimize.interface import Proposal, Query, Solver, trivial_bound
 from privopt.oracles.minimize.mip.model import Formulation, MipModel, OpenSession, Session
 from privopt.oracles.minimize.mip.point_rows import row_refusals
@@ -57,12 +66,19 @@ def refusals(problem: DiscreteProblem, task: Task) -> list[str]:
     if reasons := [*row_refusals(problem.lattice), *why_not(problem, _LIMITS)]:
         return reasons
     assert isinstance(problem, ZeroOneHalfspace)
-    size, squares = CellStructure.of(problem).table_size, problem.lattice.max_squared_norm
-    if size > _MAX_COLUMNS:
-        reasons.append(f"{size} columns, more than {_MAX_COLUMNS}")
-    if coupled(problem, task) and squares > _MAX_SQUARED_NORM:
-        reasons.append(f"|w|^2 up to {squares}, more than {_MAX_SQUARED_NORM}")
-    return reasons
+    return _too_large(CellStructure.of(problem).sizes, problem.lattice, task)
+
+
+def planned_refusals(facts: ProblemFacts) -> list[str]:
+    """Every reason why the cell model may not take some problem of these facts."""
+    assert isinstance(facts.question, Task)  # of minimisers
+    reasons = [*row_refusals(facts.lattice), *why_not_planned(facts, _LIMITS)]
+    return reasons or _too_large(CellSizes.most(facts), facts.lattice, facts.question)
+
+
+def _too_large(sizes: CellSizes, lattice: IntegerLattice, task: Task) -> list[str]:
+    reasons = [f"more than {_MAX_COLUMNS} columns"] if sizes.table > _MAX_COLUMNS else []
+    return reasons + long_points(lattice, task, _MAX_SQUARED_NORM)
 
 
 def build(problem: DiscreteProblem, task: Task, open_session: OpenSession) -> Solver:

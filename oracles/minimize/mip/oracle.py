@@ -9,10 +9,10 @@ from abc import abstractmethod
 from dataclasses import replace
 from typing import ClassVar, Literal
 
+from privopt.oracles.facts import ProblemFacts
 from privopt.oracles.minimize.interface import DiscreteOracle, Proposal, Query, Solver
 from privopt.oracles.minimize.mip.model import MipModel, Session
 from privopt.oracles.task import Task
-from privopt.problems.discrete.lattice import IntegerLattice
 from privopt.problems.discrete.problem import DiscreteProblem
 from privopt.problems.errors import InvalidInputError
 
@@ -42,17 +42,19 @@ class MipOracle(DiscreteOracle):
     def refusals(self, problem: DiscreteProblem, task: Task) -> list[str]:
         from privopt.oracles.minimize.mip import cell_model, row_model
 
-        rows, cells = row_model.refusals(problem, task), cell_model.refusals(problem, task)
+        return self._either(row_model.refusals(problem, task), cell_model.refusals(problem, task))
+
+    def planned_refusals(self, facts: ProblemFacts) -> list[str]:
+        from privopt.oracles.minimize.mip import cell_model, row_model
+
+        return self._either(row_model.planned_refusals(facts), cell_model.planned_refusals(facts))
+
+    def _either(self, rows: list[str], cells: list[str]) -> list[str]:
         if self.model != "auto":
             return rows if self.model == "rows" else cells
         if not rows or not cells:
             return []
         return [*(f"row model: {r}" for r in rows), *(f"cell model: {r}" for r in cells)]
-
-    def planned_refusals(self, lattice: IntegerLattice, rows: int) -> list[str]:
-        from privopt.oracles.minimize.mip.point_rows import row_refusals
-
-        return row_refusals(lattice)
 
     def explain(self, problem: DiscreteProblem, task: Task) -> str:
         """Name the model that ``build`` would use, and the reason."""

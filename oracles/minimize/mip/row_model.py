@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privopt.oracles.errors import UnsupportedProblemError
+from privopt.oracles.facts import ProblemFacts
 from privopt.oracles.minimize.interface import Proposal, Query, Solver, trivial_bound
 from privopt.oracles.minimize.local_search import incumbent
 from privopt.oracles.minimize.mip.model import Formulation, MipModel, OpenSession
@@ -114,25 +115,38 @@ def require_constraints(model: MipModel, lattice: IntegerLattice, columns: Colum
 
 def refusals(problem: DiscreteProblem, task: Task) -> list[str]:
     """Every reason why the row model cannot take a problem."""
-    if not isinstance(problem, ZeroOneHalfspace | MonotoneConjunction | LipschitzProblem):
-        return [f"no row model of {type(problem).__name__}"]
-    lattice = problem.lattice
+    if not isinstance(problem, _Rows):
+        return _of_other_kind(type(problem))
+    score = _largest_score(problem) if isinstance(problem, ZeroOneHalfspace) else 0
+    if isinstance(problem, LipschitzProblem):
+        score = problem.record_loss_bound
+    return _too_large(problem.lattice, task, len(problem.X), int(np.count_nonzero(problem.X)), score)
+
+
+def planned_refusals(facts: ProblemFacts) -> list[str]:
+    """Every reason why the row model may not take some problem of these facts."""
+    if not issubclass(facts.kind, _Rows):
+        return _of_other_kind(facts.kind)
+    assert isinstance(facts.question, Task)  # of minimisers
+    entries = facts.rows * facts.lattice.dimension
+    return _too_large(facts.lattice, facts.question, facts.rows, entries, facts.largest_score)
+
+
+def _of_other_kind(kind: type[DiscreteProblem]) -> list[str]:
+    return [f"no row model of {kind.__name__}"]
+
+
+def _too_large(lattice: IntegerLattice, task: Task, rows: int, entries: int, score: int) -> list[str]:
+    """List the limits that are exceeded; sizes of the records themselves are not told."""
     reasons = row_refusals(lattice)
-    columns = int(np.sum(lattice.high - lattice.low + 1)) + len(problem.X)
+    columns = int(np.sum(lattice.high - lattice.low + 1)) + rows
     columns += lattice.max_squared_norm + 1 if task is Task.NORMALIZED else 0
     if columns > _MAX_COLUMNS:
-        reasons.append(f"{columns} columns, more than {_MAX_COLUMNS}")
-    if (entries := int(np.count_nonzero(problem.X))) > _MAX_ENTRIES:
-        reasons.append(f"{entries} nonzero features, more than {_MAX_ENTRIES}")
-    if isinstance(problem, LipschitzProblem) and problem.record_loss_bound > _MAX_SCORE:
-        reasons.append(f"losses up to {problem.record_loss_bound}, more than {_MAX_SCORE}")
-    if isinstance(problem, ZeroOneHalfspace):
-        largest = _largest_score(problem)
-        if largest > _MAX_SCORE:
-            reasons.append(
-                # The largest score itself is all but a record: it is not quoted.
-                f"scores above {_MAX_SCORE}: floating-point tolerances would blur 0 and 1"
-            )
+        reasons.append(f"more than {_MAX_COLUMNS} columns")
+    if entries > _MAX_ENTRIES:
+        reasons.append(f"more than {_MAX_ENTRIES} nonzero features")
+    if score > _MAX_SCORE:
+        reasons.append(f"scores above {_MAX_SCORE}: floating-point tolerances would blur 0 and 1")
     return reasons
 
 

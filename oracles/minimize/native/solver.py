@@ -16,10 +16,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from privopt.oracles.cells.regions import CellModel, why_not
+from privopt.oracles.cells.regions import CellModel, why_not, why_not_planned
 from privopt.oracles.cells.structure import CellLimits
 from privopt.oracles.certificate import Status
 from privopt.oracles.errors import UnfinishedDrawError
+from privopt.oracles.facts import ProblemFacts
 from privopt.oracles.limits import Watch
 from privopt.oracles.minimize.interface import DiscreteOracle, Proposal, Query, Solver, refuse_large
 from privopt.oracles.minimize.native.model import Model
@@ -50,6 +51,10 @@ class NativeOracle(DiscreteOracle):
 
     def refusals(self, problem: DiscreteProblem, task: Task) -> list[str]:
         return why_not(problem, task, self.limits)
+
+    def planned_refusals(self, facts: ProblemFacts) -> list[str]:
+        assert isinstance(facts.question, Task)  # of minimisers
+        return why_not_planned(facts, facts.question, self.limits)
 
     def build(self, problem: DiscreteProblem, task: Task) -> Solver:
         assert isinstance(problem, ZeroOneHalfspace)  # others are refused

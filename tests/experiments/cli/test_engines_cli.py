@@ -159,7 +159,7 @@ def test_predictions_are_made_in_parts(privopt: Command, monkeypatch: pytest.Mon
             ("--target", "state", "--epsilon", "1", "--data", "parts/*.parquet"),
             "--schema and --classes: declare",
         ),
-        ((*FIT[1:], "--data", "parts/*.parquet", "--table", "t"), "files hold one each"),
+        ((*FIT[1:], "--data", "parts/*.parquet", "--table", "t"), "a file holds one table"),
         ((*FIT[1:], "--data", "patients.parquet", "--table", "t"), "--table names a table"),
         ((*FIT[1:], "--data", "sqlite://clinic.sqlite"), "--table"),
         ((*FIT[1:], "--data", "sqlite://clinic.sqlite", "--table", "nobody"), "no table 'nobody'"),

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from privopt.experiments.cli.main import app
 from privopt.mechanisms import PrivateLinearRegression, PrivateLogisticRegression, PrivateSigmoidClassifier
-from privopt.problems import Categorical, InvalidInputError, Numeric, Schema
+from privopt.problems import Binned, Categorical, InvalidInputError, Numeric, Schema
 from privopt.problems.errors import SchemaError
 
 SCHEMA = Schema([Numeric("age", 0, 100, step=10), Categorical("smoker", ["no", "yes"])], intercept=True)
@@ -147,6 +147,15 @@ def test_a_scorecard_with_risks_on_the_command_line(clinic: Path) -> None:
         run("predict", card, data, "--proba")
     with pytest.raises(InvalidInputError, match="--risk-share belong"):
         run(*words, "--epsilon", 2, "--risk-share", 0.25, "--loss", "logistic")
+
+
+def test_bins_are_printed_without_their_outer_edges_which_have_no_meaning(clinic: Path) -> None:
+    age = Binned("age", [39, 40, 60, 65], "clip")
+    (clinic / "schema.json").write_text(json.dumps(Schema([age], intercept=True).to_dict()))
+    words = ("--target", "state", "--classes", "0,1", "--schema", clinic / "schema.json", "--epsilon", 2)
+    text = run("fit", "--data", clinic / "clinic.csv", *words, "--insecure-seed", 0)
+    assert all(level in text for level in ("below 40", "40 to below 60", "60 or more"))
+    assert "[39" not in text
 
 
 def test_columns_without_points_are_named_in_one_line(clinic: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import stats
 from scipy.sparse import csr_array
 
 from privopt.mechanisms import PrivateLinearRegression
@@ -19,7 +20,7 @@ from privopt.mechanisms.inference.least_squares import LeastSquares
 from privopt.mechanisms.inference.robust_least_squares import RobustLeastSquares
 from privopt.mechanisms.privacy.accounting import gaussian_mu
 from privopt.mechanisms.privacy.noise import NoiseSource
-from privopt.mechanisms.privacy.noisy_moments import NoisyMoments
+from privopt.mechanisms.privacy.noisy_moments import NoisyMoments, NoisySpread
 from privopt.problems import InvalidInputError
 from privopt.problems.convex.losses import LogisticLoss, SquaredLoss
 from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts
@@ -122,6 +123,19 @@ def test_intervals_under_uneven_spreads_cover_only_if_they_are_robust() -> None:
             held[k] += int(bounds.low[0] <= 0.5 <= bounds.high[0])
     assert held[0] < 0.88 * 300
     assert 0.912 * 300 <= held[1] <= 0.988 * 300
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.9])  # of sampling in the variance
+@pytest.mark.parametrize("deviation", [0.05, 0.2, 0.4])  # of the noise of W, in units of the variance
+def test_noise_of_the_sandwich_takes_no_coverage(share: float, deviation: float) -> None:
+    """One weight, whose interval is normal and has the variance 1: coverage is a mean over the noise of W."""
+    moments = NoisyMoments(np.eye(1), np.zeros(1), 1.0, 1e-9, 1e-9 / math.sqrt(1 - share), 0.0, 100)
+    drawn, covered = stats.norm.ppf((np.arange(2000) + 0.5) / 2000), []
+    for noise in drawn:
+        spread = NoisySpread(np.array([[100 * (share + deviation * noise)]]), 100 * deviation)
+        bounds = RobustLeastSquares(moments, spread).bounds(np.eye(1), 1.959964)
+        covered.append(2 * stats.norm.cdf(bounds.high[0]) - 1)
+    assert 0.95 - 1e-4 <= np.mean(covered) <= 0.97
 
 
 def test_a_robust_model_is_booked_saved_and_refused_as_others(tmp_path: Path) -> None:

@@ -74,7 +74,7 @@ def test_fit_on_the_best_columns(tmp_path: Path) -> None:
     assert np.all(model.coef_[model.support_] > 0.2)
     assert model.support_path_.sum(axis=1).tolist() == [1, 2, 3]
     assert np.array_equal(model.support_path_[-1], model.support_)
-    with pytest.raises(InvalidInputError, match="have chosen its columns"):
+    with pytest.raises(InvalidInputError, match="the same records chose its columns"):
         model.summary()
     model.save(tmp_path / "model.json")
     again = PrivateLinearRegression.load(tmp_path / "model.json")

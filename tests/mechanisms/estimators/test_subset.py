@@ -87,7 +87,7 @@ def test_there_are_no_intervals_after_a_choice(tmp_path: Path) -> None:
         lambda: model.combination({"x0": 1.0}),
         lambda: model.mean_intervals(X[:2]),
     ):
-        with pytest.raises(InvalidInputError, match="have chosen its columns"):
+        with pytest.raises(InvalidInputError, match="the same records chose its columns"):
             asked()
     model.save(tmp_path / "model.json")
     with pytest.raises(InvalidInputError, match="without max_features"):

@@ -122,6 +122,22 @@ def test_noise_in_proportion_to_a_smooth_scale_keeps_its_claim(epsilon: float, d
         assert q - math.exp(epsilon) * p <= delta
 
 
+def test_the_predicted_noise_is_that_of_its_assumption() -> None:
+    """Two estimates at the assumed distance; and of a few that agree, the whole ball."""
+    many, few = planned(m=1000, d=1, n=10**5), planned(m=102, epsilon=2.0, n=10**6)
+    apart = math.sqrt(2 * 1000 / 10**5)
+    halves = np.where(np.arange(1000)[:, None] % 2, apart, 0.0)
+    _, scale = many.centre(halves)
+    _, agreed = many.centre(np.zeros((1000, 1)))
+    measure = many.noise_to_signal
+    assert scale / many.gamma == pytest.approx(measure.ratio, rel=0.05)
+    assert agreed / many.gamma < 0.1 * measure.ratio
+    assert f"{apart:.2g} apart" in measure.unit
+    _, scale = few.centre(np.zeros((102, 1)))
+    assert scale / few.gamma == pytest.approx(few.noise_to_signal.ratio, rel=1e-6)
+    assert "however well subsets agree" in few.noise_to_signal.warning
+
+
 def test_refusals() -> None:
     with pytest.raises(PrivacyParameterError, match="more than 100 subsets"):
         planned(m=100, d=5)  # 1 = 2 * 5 / sqrt(100)

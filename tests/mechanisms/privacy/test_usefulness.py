@@ -15,11 +15,14 @@ from privopt.mechanisms import (
     MECHANISMS,
     RISK_MECHANISMS,
     PrivateHalfspaceClassifier,
+    PrivateLinearRegression,
     PrivateRobustClassifier,
+    PrivateSubsetSelector,
     PrivateTreeClassifier,
 )
 from privopt.mechanisms.convex.gradient_descent import DPGradientDescent
 from privopt.mechanisms.discrete.branching import BranchingPlan
+from privopt.mechanisms.discrete.subset import SubsetPlan
 from privopt.mechanisms.errors import BudgetExceededError
 from privopt.mechanisms.heavy_tails.clipped_newton import ClippedNewton
 from privopt.mechanisms.heavy_tails.measured_descent import MeasuredRobustDescent
@@ -38,6 +41,7 @@ from privopt.problems.convex.unclipped import PLAIN_SQUARES, unclipped_facts
 from privopt.problems.discrete.branching import BranchingProblem
 from privopt.problems.discrete.cost_matrix import CostMatrix
 from privopt.problems.discrete.rule_list import RuleList
+from privopt.problems.discrete.supports import BestSubset, SubsetBounds
 from privopt.problems.discrete.tree import DecisionTree
 
 LATTICE = IntegerLattice(-1, 1, dimension=5)
@@ -146,6 +150,46 @@ def test_a_tree_loses_no_more_than_predicted_over_one_split(
         assert float(chances @ losses / chances.sum()) <= least + measure.noise
     assert measure.signal == 200
     assert plan.noise_to_signal(20).is_noise
+
+
+def test_a_draw_of_columns_loses_no_more_than_predicted() -> None:
+    """The exact law over all pairs of five columns, on labels that two of them explain, or none."""
+    bounds, rng = SubsetBounds(2.0, feature=1.0), np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (300, 5))
+    for epsilon in (0.05, 2.0):
+        plan = SubsetPlan.plan(5, 2, bounds, epsilon=epsilon)
+        measure = plan.noise_to_signal(300)
+        for y in (X[:, 0] + X[:, 3], rng.uniform(-2, 2, 300)):
+            problem = BestSubset(X, y, plan.lattice, bounds)
+            points = np.concatenate(list(plan.lattice.batches()))
+            losses = problem.losses(points).astype(float)
+            chances = np.exp(-plan.choice.beta * (losses - losses.min()))
+            added = float(chances @ losses / chances.sum() - losses.min())
+            # losses are counted in parts of (label + largest prediction)^2 = 16
+            assert added * 16 / plan.choice.loss_bound <= measure.noise
+        # beta is smaller by 1e-4 for the arithmetic
+        assert measure.noise == pytest.approx(math.log(10) * 2 * 16 / epsilon, rel=2e-4)
+        assert measure.signal == 300 * 4
+
+
+def test_noise_of_a_choice_of_columns_is_told_before_a_record_is_read(tmp_path: Any) -> None:
+    """The ledger refuses, so that nothing is read, and the warning is there; with more records it is not."""
+    facts: dict[str, Any] = {"data_norm": 1.0, "label_range": (-1.0, 1.0)}
+    selector = PrivateSubsetSelector(2, **facts)
+    regression = PrivateLinearRegression(mechanism="best-subset", max_features=2, delta=1e-6, **facts)
+    for model in (selector, regression):
+        book = Ledger.create(tmp_path / type(model).__name__, epsilon=1e-4, delta=1e-9)
+        model.set_params(epsilon=0.05, ledger=book)
+        with (
+            pytest.warns(NoiseWarning, match="no better than a constant"),
+            pytest.raises(BudgetExceededError),
+        ):
+            model.fit(np.zeros((40, 8)), np.zeros(40))
+        model.set_params(epsilon=2.0)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", NoiseWarning)
+            with pytest.raises(BudgetExceededError):
+                model.fit(np.zeros((1000, 8)), np.zeros(1000))
 
 
 def test_noise_of_robust_fits_and_of_trees_is_told_before_a_record_is_read(tmp_path: Any) -> None:

@@ -22,6 +22,8 @@ from privopt.mechanisms.schemas.readable import date_edges, outer_edges, readabl
         ),  # 0 is nearer to 0.012 than a twentieth, and another cut
         ([-0.3, 0.4, 1000.0], True, [0.0, 1.0, 1000.0]),  # x < -0.3 is x < 0 for whole numbers
         ([17.3], False, [17.3]),  # no neighbour says how far a cut may move
+        ([14.839011798596436], False, [14.839]),
+        ([1234567.3], False, [1234570.0]),
         ([0.2, 0.7, 3.0], True, [1.0, 3.0]),  # both say x < 1
         ([-9e-07, 2e-15, 3.0], False, [0.0, 0.001, 3.0]),  # 0 alone is between them
         ([-2000.0, -3e-9, 5.0], False, [-2000.0, 0.0, 5.0]),

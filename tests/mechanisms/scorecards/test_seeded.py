@@ -26,6 +26,7 @@ from privopt.oracles.errors import (
     UnknownOracleError,
     UnsupportedProblemError,
 )
+from privopt.oracles.facts import ProblemFacts
 from privopt.oracles.limits import Limits
 from privopt.oracles.select import gibbs_oracle
 from privopt.problems import (
@@ -245,16 +246,24 @@ def test_without_an_intercept_the_levels_carry_the_threshold() -> None:
     assert model(insecure_seed=1, schema=bare).fit(X, y).score(X, y) > 0.8
 
 
+class Unplanned(GibbsEnumeration):
+    """An oracle of one's own that does not say before data what it refuses."""
+
+    def planned_refusals(self, facts: ProblemFacts) -> list[str]:
+        return []
+
+
 def test_what_public_facts_refuse_is_not_booked_and_an_oracle_that_refuses_the_table_is(
     tmp_path: Path,
 ) -> None:
-    """An oracle is asked about the records: that it refuses them says something of them, and stays booked."""
+    """An own oracle is asked about the records: that it refuses them says something of them."""
     X, y = people(100)
     Ledger.create(tmp_path / "l.json", epsilon=9.0, delta=0.5)
     for options, error, booked in (
-        ({"oracle": "native"}, UnsupportedProblemError, 1),
+        ({"oracle": "native"}, UnsupportedProblemError, 0),
         ({"oracle": "pulp-highs"}, UnknownOracleError, 0),
-        ({"oracle": GibbsEnumeration(max_work=10)}, UnsupportedProblemError, 1),
+        ({"oracle": GibbsEnumeration(max_work=10)}, UnsupportedProblemError, 0),
+        ({"oracle": Unplanned(max_work=10)}, UnsupportedProblemError, 1),
         ({"calibration": "printed"}, PrivacyParameterError, 0),
         ({"lattice": (-1, 1, 2.0)}, PrivacyParameterError, 0),
     ):

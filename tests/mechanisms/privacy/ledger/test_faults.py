@@ -119,7 +119,7 @@ for step in words:
 def test_a_kill_in_the_middle_of_a_booking_leaves_all_of_it_or_nothing(place: str) -> None:
     """Reserved, as far as anybody may have seen it, from the end of the transaction on."""
     Ledger.create(place, 9.0).reserve(TENTH)
-    inside, after = ["Book.append", "Book.put", "Book.close"], ["Store._remember"]
+    inside, after = ["Book.append", "Book.put", "Book.close"], ["Store._write_head"]
     after += [] if "://" in place else ["HeadFile.write"]
     told = program(SUICIDE, place, *inside, *after)
     # One was there, and one more is booked after each kill; those killed behind the transaction stand too.

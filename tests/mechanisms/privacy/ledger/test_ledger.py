@@ -276,7 +276,7 @@ def test_several_budgets_are_named_before_anything_is_spent(tmp_path: Path) -> N
         lambda book: book.affords(TENTH),
         lambda book: book.total(),
     ):
-        with pytest.raises(LedgerError, match=r"holds several budgets \(main, other\): name what is meant"):
+        with pytest.raises(LedgerError, match=r"holds several budgets \(main, other\): name the one"):
             use(Ledger(place))
     with pytest.raises(LedgerError, match="has no budget 'adult'; there are main, other"):
         Ledger(f"{place}#adult")
@@ -285,7 +285,7 @@ def test_several_budgets_are_named_before_anything_is_spent(tmp_path: Path) -> N
     with pytest.raises(LedgerError, match="one budget is made at a time"):
         Ledger.create(f"{place}#a,b", 1.0)
     Ledger.create(f"{tmp_path}/named.db#adult", 1.0)
-    with pytest.raises(LedgerError, match=r"holds budgets by name \(adult\): name the new one behind a #"):
+    with pytest.raises(LedgerError, match=r"holds budgets by name \(adult\): name the new one after a #"):
         Ledger.create(tmp_path / "named.db", 1.0)
     assert list(Ledger(tmp_path / "named.db").budgets()) == ["adult"]
     for names in ("", "a,", "a b", "/a", "a//b", "a/", "ü", "a'b", "x" * 201):
@@ -583,7 +583,7 @@ def test_a_trail_makes_a_budget_once_and_for_these_neighbours() -> None:
         for neighbours in ("replace-one", "add-or-remove")
     )
     for rows in ([made, made], [other]):
-        with pytest.raises(ValueError, match="makes a budget"):
+        with pytest.raises(ValueError, match="creates a budget"):
             replay(rows)
 
 

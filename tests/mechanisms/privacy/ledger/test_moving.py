@@ -74,7 +74,7 @@ def test_a_ledger_moves_with_its_whole_trail(place: str, tmp_path: Path) -> None
 STEPS = [
     "Book.append",
     "Book.close",
-    "Store._remember",
+    "Store._write_head",
     "Store.making",
     "Book.copy",
     "Book.put",

@@ -1,0 +1,32 @@
+"""Public facts about a problem: what is known of it before data, and bounds the problem of every table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from privopt.problems.discrete.lattice import IntegerLattice
+from privopt.problems.discrete.layout import Layout
+from privopt.problems.discrete.problem import DiscreteProblem
+
+
+@dataclass(frozen=True)
+class ProblemFacts:
+    """The public worst case of a problem: an oracle that takes it takes every table that was declared.
+
+    Attributes:
+        kind: the type of the problem.
+        question: the ``Task`` or the ``Law`` that the oracle is asked for.
+        lattice: the points.
+        rows: the largest number of distinct rows.
+        largest_loss: the largest loss of a point.
+        largest_score: the largest |<w, x>|, for losses of scores.
+        layout: the declared indicator columns; None: there are none.
+    """
+
+    kind: type[DiscreteProblem]
+    question: object
+    lattice: IntegerLattice
+    rows: int
+    largest_loss: int
+    largest_score: int = 0
+    layout: Layout | None = None
