@@ -89,7 +89,9 @@ class Cell:
             self.kind.is_decimal() and self.engine == "postgres"
         ):  # the only engine with decimals that are not a number
             return gaps | self.number.isnan()
-        return gaps | self.raw.isnan() if self.kind.is_floating() else gaps
+        if not self.kind.is_floating():
+            return gaps
+        return gaps | (_with_nan(self.raw) if self.engine == "duckdb" else self.raw).isnan()
 
     def markers(self, declared: Markers) -> list[Any]:
         """Return the missing-value markers of the column's type."""
@@ -356,6 +358,16 @@ def _among(cell: Cell, order: Sequence[tuple[Any, int]], other: int, most: int) 
 def _first_of(steps: Sequence[tuple[Any, Any]], other: Any) -> Any:
     """Return the value of the first condition that holds."""
     return ibis_library().cases(*steps, else_=other) if steps else other
+
+
+def _with_nan(value: Any) -> Any:
+    """Return the same value, of which DuckDB knows that it may be NaN.
+
+    The statistics of Parquet files leave NaN out; DuckDB takes them for bounds, so that one record that is a
+    number would make numbers of all NaN. Different doubles have different hashes there.
+    """
+    nan = ibis_library().literal("nan", "string").cast(value.type())
+    return ibis_library().ifelse(value.hash() == nan.hash(), nan, value)
 
 
 @cache
