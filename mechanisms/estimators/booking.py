@@ -244,16 +244,25 @@ def shape_of(table: Any) -> tuple[int, ...]:
         if isinstance(shape, tuple):
             return tuple(int(length) for length in shape)
         if isinstance(table, Mapping):
-            return (*shape_of(next(iter(table.values()), None))[:1], len(table))
+            return (*column_shape(next(iter(table.values()), None))[:1], len(table))
         return np.asarray(table, dtype=None if hasattr(table, "__array__") else object).shape
     except (TypeError, ValueError):
         raise InvalidInputError("the rows of a table must have the same length") from None
 
 
+def column_shape(values: Any) -> tuple[int, ...]:
+    """Return the shape of a column or of labels; a list has one dimension, whatever a cell of it is.
+
+    Raises:
+        InvalidInputError: as ``shape_of``.
+    """
+    return (len(values),) if isinstance(values, list | tuple) else shape_of(values)
+
+
 def _check_label_shape(y: Any, n_records: int) -> None:
     check_given(y)
     check_unmasked(y, "y")
-    shape = shape_of(y)
+    shape = column_shape(y)
     if shape == ():
         raise InvalidInputError(f"y must hold one label per record, shape ({n_records},); got {told(y)}")
     if len(shape) > 1 and shape[1:] != (1,):

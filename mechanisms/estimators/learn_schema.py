@@ -13,7 +13,7 @@ import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from privopt.mechanisms.estimators.booking import Unread, booked, shape_of
+from privopt.mechanisms.estimators.booking import Unread, booked, column_shape, shape_of
 from privopt.mechanisms.estimators.learned_engine import learned_names
 from privopt.mechanisms.estimators.persons import IN_MEMORY, column_of_persons
 from privopt.mechanisms.estimators.public_facts import declared_schema, public_delta
@@ -212,7 +212,7 @@ def size_of(table: Any) -> int:
     if not isinstance(table, Mapping):
         lengths = {shape_of(table)[:1]}
     else:
-        lengths = {shape_of(values)[:1] for values in table.values()}
+        lengths = {column_shape(values)[:1] for values in table.values()}
     if len(lengths) != 1 or () in lengths:
         raise InvalidInputError("all columns of a table must be one-dimensional and of the same length")
     return _some(lengths.pop()[0])

@@ -34,7 +34,7 @@ from privopt.mechanisms.estimators.counting import (
     unread_counts,
     unread_part_counts,
 )
-from privopt.mechanisms.estimators.labels import class_indices, distinct_classes
+from privopt.mechanisms.estimators.labels import class_indices, distinct_classes, label_name
 from privopt.mechanisms.estimators.persons import fit_persons, person_of, plan_of_persons
 from privopt.mechanisms.estimators.predictions import ScoredClassifier, by_parts, has_risks
 from privopt.mechanisms.estimators.public_facts import declared_schema, public_delta
@@ -237,7 +237,7 @@ class PrivateHalfspaceClassifier(
             return fit_persons(self, X, y)
         schema, classes, given = self._given(X, y)
         if len(classes) > 2:
-            return self._fit_classes(schema, classes, given, _label_name(y))
+            return self._fit_classes(schema, classes, given, label_name(y))
         # The plan depends on public facts only.
         budget, n = CardBudget.of(self.epsilon, self.risk_share), given.n_records
         weights = ClassWeights.of(self.class_weight, self.prevalence, classes, budget.card)
@@ -260,7 +260,7 @@ class PrivateHalfspaceClassifier(
                 spend=relying_on(spend, plan, answering(oracle)),
             )
             histogram = budget.histogram(schema, release.point, problem, source)
-        self.target_ = _label_name(y)
+        self.target_ = label_name(y)
         self.source_ = None
         if release.weights is not None:
             self.source_ = CardSource(
@@ -430,7 +430,7 @@ class PrivateHalfspaceClassifier(
 
         Args:
             n_cards: the largest number of cards, >= 2.
-            gap: the largest distance to the model beyond that of the nearest card, as a share of that of a
+            gap: the largest distance to the model beyond that of the released card, as a share of that of a
                 card without points; in (0, 1].
             card_solver: as the argument of the estimator.
 
@@ -452,7 +452,6 @@ class PrivateHalfspaceClassifier(
         return CardChoice(
             tuple(self._card(near.points) for near in found),
             tuple(near.distance for near in found),
-            tuple(self.schema_.titles.get(near.without, "") for near in found),
         )
 
     def _card(self, points: NDArray[np.int64]) -> Card:
@@ -627,12 +626,6 @@ def _spend(planned: CardPlan, weights: ClassWeights, budget: CardBudget) -> Priv
     """Return the spend of a whole fit, and what the claim relies on: booked before records are read."""
     whole = budget.whole(weights.whole(planned.plan.spend))
     return relying_on(whole, planned.plan, answering(planned.check_oracle()))
-
-
-def _label_name(y: Any) -> str:
-    """Return the name of the label column of a data frame or database table, or ""."""
-    name = y if isinstance(y, str) else getattr(y, "name", None)
-    return name if isinstance(name, str) else ""
 
 
 def _costs(weights: ClassWeights) -> Costs:

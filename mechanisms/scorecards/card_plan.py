@@ -193,16 +193,12 @@ def plan_card(
     reason, most = "it was asked for", check_max_columns(max_columns)
     check_type(mechanism, str | type, "a mechanism is named by text")
     name = mechanism if isinstance(mechanism, str) else getattr(mechanism, "name", mechanism.__name__)
-    if most is not None and name == "auto" and oracle == "auto":
-        name, reason = SeededScorecard.name, f"it gives points to at most {most} columns, as asked"
-    if point_constraints(schema) and name == "auto" and oracle == "auto":
-        name, reason = SeededScorecard.name, "it satisfies the schema's constraints on the points of columns"
     required = schema.with_constraints(constraints)
     if isinstance(lattice, ConstrainedLattice):
         required = schema.with_constraints([*required, *lattice.constraints])
-    if required and name == "auto" and oracle == "auto":
-        name, reason = SeededScorecard.name, "its cards satisfy the constraints on points"
-    if name == "auto":
+    if name == "auto" and oracle == "auto" and (asked := _constrained_reason(schema, most, required)):
+        name, reason = SeededScorecard.name, asked
+    elif name == "auto":
         name, oracle, reason = _fitting(schema, n_records, epsilon, lattice, oracle, max_work, costs)
     kind = SCORECARD_MECHANISMS.named(name if isinstance(mechanism, str) else mechanism)
     if kind.family is Family.CARD:
@@ -216,11 +212,7 @@ def plan_card(
         check_scores(schema, facts.lattice)
         solver = None if facts.program is None else solver_of(card_solver)
         seeded = kind.plan(facts, epsilon=epsilon, delta=delta, solver=solver)
-        if seeded.means is not None:
-            reason += "; as the budget is small, means of the numbers are released first and set their units"
-        seconds = seeded_seconds(schema, facts)
-        seconds += 0.0 if seeded.nearest is None else seeded.nearest.seconds
-        return _answered(CardPlan(seeded, seeded.spend, oracle, reason, seconds, required), schema, n_records)
+        return _answered(_seeded_plan(seeded, schema, oracle, reason, required), schema, n_records)
     inside = all_constraints(schema, required, most)
     if inside and not kind.takes_constraints:
         raise InvalidInputError(_unconstrained(name, inside))
@@ -234,6 +226,26 @@ def plan_card(
     bounded = issubclass(kind, ExponentialMechanism) and draw_work(schema, n_records, weights) <= max_work
     draw = draw_seconds(schema, n_records, weights) if bounded else None
     return _answered(CardPlan(plan, plan.spend, oracle, reason, draw, required), schema, n_records)
+
+
+def _constrained_reason(schema: Schema, most: int | None, required: Sequence[Constraint]) -> str:
+    """Return why constraints on cards decide for the mechanism "seeded"; empty if there are none."""
+    if most is not None:
+        return f"it gives points to at most {most} columns, as asked"
+    if point_constraints(schema):
+        return "it satisfies the schema's constraints on the points of columns"
+    return "its cards satisfy the constraints on points" if required else ""
+
+
+def _seeded_plan(
+    seeded: SeededScorecard, schema: Schema, oracle: Oracle, reason: str, required: tuple[Constraint, ...]
+) -> CardPlan:
+    """Return the plan of a seeded scorecard with its reason and its time."""
+    if seeded.means is not None:
+        reason += "; as the budget is small, means of the numbers are released first and set their units"
+    seconds = seeded_seconds(schema, seeded.facts)
+    seconds += 0.0 if seeded.nearest is None else seeded.nearest.seconds
+    return CardPlan(seeded, seeded.spend, oracle, reason, seconds, required)
 
 
 def _answered(planned: CardPlan, schema: Schema, n_records: int) -> CardPlan:

@@ -45,6 +45,8 @@ class CardFacts:
         max_columns: maximal number of columns with points; None: all.
         program: the program of nearest cards if there are further constraints, with those above among them;
             None: weights are rounded.
+        ordered, gaps: the ordered levels, and the features that say that a number is missing, as in
+            ``Columns``.
     """
 
     n_records: int
@@ -60,6 +62,8 @@ class CardFacts:
     lines: tuple[tuple[int, float, float], ...] = ()
     max_columns: int | None = None
     program: CardProgram | None = None
+    ordered: tuple[tuple[int, int], ...] = ()
+    gaps: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         last = self.columns[-1][1] if self.columns else 0
@@ -112,12 +116,14 @@ class CardFacts:
             known.lines,
             max_columns,
             program,
+            known.ordered,
+            known.gaps,
         )
 
     @property
     def known(self) -> Columns:
         """The public facts of the columns."""
-        return Columns(self.columns, self.middle, self.lines)
+        return Columns(self.columns, self.middle, self.lines, self.ordered, self.gaps)
 
 
 def constrained_box(

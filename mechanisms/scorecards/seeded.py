@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
 import numpy as np
 
+from privopt.mechanisms.convex.column_statistics import ColumnStatistics
 from privopt.mechanisms.convex.sufficient_statistics import MOST_FEATURES, SufficientStatistics
 from privopt.mechanisms.discrete.exponential import ExponentialMechanism
 from privopt.mechanisms.discrete.mechanism import Release, answering
@@ -309,7 +309,7 @@ def _prefers_moments(facts: CardFacts, mu: float) -> bool:
 def _moments(facts: CardFacts, risk: RiskFacts, epsilon: float, mu: float) -> SufficientStatistics:
     """Plan one mu-GDP release of moments that is used column by column."""
     plan = SufficientStatistics.plan(risk, epsilon=epsilon, delta=_delta_of(mu, epsilon))
-    return dataclasses.replace(plan, columns=facts.known)
+    return ColumnStatistics.of(plan, facts.known, units=False)
 
 
 def _seed(model: str, risk: RiskFacts, epsilon: float, delta: float, mu: float) -> RiskMechanism:

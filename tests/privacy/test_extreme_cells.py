@@ -243,3 +243,37 @@ def test_texts_of_other_libraries_are_read_as_plain_text() -> None:
         cells = {name: [Text("1"), Text("2020-01-01"), Text(odd)] for name in NAMES}
         assert np.array_equal(SCHEMA.codes(cells), [[1, 3, 3], [2, 1, 2], [0, 2, 3]])
         assert votes_of(cells_of(cells["day"]), NO_MARKERS)[3] == 10
+
+
+def test_a_type_that_cannot_be_read_is_refused_where_it_is_used() -> None:
+    nowhere = pa.array([0, 1]).cast(pa.timestamp("us", "Nowhere/At_all"))
+    table = pa.table({"number": [1.0, 2.0], "far": nowhere})
+    assert Schema([Numeric("number", 0, 2)]).codes(table)[0].tolist() == [1, 2]
+    with pytest.raises(SchemaError, match="time zone that is not known"):
+        Schema([MissingLevel(Date("far", part="month"))]).codes(table)
+
+
+def test_a_missing_truth_value_changes_no_type_of_a_learned_schema() -> None:
+    """It made objects of a column of booleans, whose type is then voted on: too dear for so few records."""
+    model = PrivateLogisticRegression(3.0, classes=(0, 1), insecure_seed=1)
+    for last in (True, None):
+        table = pa.table({"b": [True] * 99 + [last], "x": [float(i) for i in range(100)]})
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            fit_with_learned_schema(model, table, np.arange(100) % 2, share=0.5)
+
+
+@pytest.mark.parametrize(
+    "cells", [[[1]] * 400, [[1]] * 399 + ["z"], [np.ones((2, 2))] * 399 + [np.ones((2, 3))]]
+)
+def test_cells_of_lists_make_no_shape(cells: list[Any]) -> None:
+    """NumPy makes rows of lists of one length, and takes no arrays of several."""
+    table = {"odd": cells, "x": [float(i % 9) for i in range(400)], "id": [f"p{i}" for i in range(400)]}
+    schema = Schema([MissingLevel(Numeric("odd", 0, 1)), Numeric("x", 0, 8)])
+    assert schema.codes(table)[0].tolist() == [2] * 400
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for person in (None, "id"):
+            learn_schema(table, epsilon=9.0, types={"x": "range"}, leave_out=["odd", "id"], person=person)
+            facts: dict[str, Any] = {"schema": schema, "classes": (0, 1), "person": person}
+            PrivateLogisticRegression(1.0, **facts).fit(table, [i % 2 for i in range(400)])

@@ -20,6 +20,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from privopt.mechanisms import MECHANISMS, PrivateHalfspaceClassifier
 from privopt.mechanisms.errors import BudgetExceededError, PrivacyParameterError, UnknownMechanismError
+from privopt.mechanisms.estimators.labels import checked_labels, class_indices
 from privopt.mechanisms.privacy.ledger import Ledger
 from privopt.mechanisms.registry import SCORECARD_MECHANISMS
 from privopt.oracles.errors import CertificateError, UnfinishedDrawError, UnknownOracleError
@@ -319,3 +320,9 @@ def test_the_plan_is_made_before_features_are_read() -> None:
     # A wrong epsilon is found although the table could not be encoded.
     with pytest.raises(PrivacyParameterError):
         classifier(epsilon=-1.0).fit(bad_frame("plan", "platinum"), LABELS)
+
+
+def test_labels_of_integers_in_an_array_of_objects_are_read() -> None:
+    y = np.array([0, 1, 0], dtype=object)
+    for given in (y, pd.Series(y), y.astype(bool).astype(object)):
+        assert class_indices(checked_labels(given, 3), np.array([0, 1])).tolist() == [0, 1, 0]

@@ -403,3 +403,32 @@ def test_evaluations_of_persons_need_their_column():
     model = PrivateTreeClassifier(50.0, schema=FACTS["schema"], classes=(0, 1)).fit(X[["a", "b"]], y)
     with pytest.raises(InvalidInputError, match="no column 'who'"):
         evaluate(model, X, y, epsilon=1.0, person="who")
+
+
+def test_columns_named_by_numbers_have_persons_too():
+    X, y = table()
+    named = X.set_axis([0, 1, 2], axis=1)
+    bounds = {"data_norm": 12.0, "label_range": (0.0, 1.0)}
+    for model in (regression(person="0"), PrivateLinearRegression(1.0, delta=1e-6, **bounds, person="0")):
+        fitted = model.fit(named, y)
+        assert fitted.coef_.shape == (2,)
+        assert fitted.predict(named).shape == (len(X),)
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda X, y, schema: regression(schema=schema, data_norm=None).fit(X, y),
+        lambda X, y, schema: learn_schema(X, epsilon=1.0, declared=schema, person="id"),
+        lambda X, y, schema: Schema(schema.columns, person="id"),
+    ],
+)
+def test_the_column_of_persons_is_no_feature_and_refused_alike(use):
+    X, y = table()
+    with pytest.raises(SchemaError, match="declares 'id', the column of persons, which is no feature"):
+        use(X, y, Schema([Binned("id", [0, 1]), Binned("a", [0, 4, 8])]))
+
+
+def test_a_list_of_labels_keeps_the_types_of_its_entries():
+    """NumPy would make text of all of them beside one text, and floats beside one float."""
+    assert list(map(type, module._taken([1, "a", True, 2**60, 0.5], np.array([0, 2, 3])))) == [int, bool, int]

@@ -80,3 +80,25 @@ def test_large_integers_are_told_apart_beside_a_missing_one():
 def test_values_are_compared_as_they_are():
     assert Persons.of(["07", "7", "7 "]).count == 3
     assert Persons.of(pd.Series(["x", "y", "x"], dtype="category")).number.tolist() == [0, 1, 0]
+
+
+def test_objects_are_compared_as_python_compares_them():
+    """pandas compares what its table of hashes has side by side, and finds np.True_ == (1,) to be true."""
+    cells = [np.True_, "nan", (1,), 1, 0, "a"] * 50
+    assert Persons.of(pd.Series(cells, dtype=object)).number.tolist() == [0, 1, 2, 0, 3, 4] * 50
+
+
+class Cell:
+    """A foreign object that cannot be compared."""
+
+    __hash__ = object.__hash__
+
+    def __eq__(self, other):
+        raise RuntimeError
+
+
+def test_what_cannot_be_compared_is_one_person_and_far_days_are_their_own():
+    assert Persons.of([Cell(), "a", Cell(), {"b": 1}]).number.tolist() == [1, 0, 1, 1]
+    days = pa.array([0, 10**7, 10**7 + 1, 10**7], pa.int32()).cast(pa.date32())
+    assert Persons.of(days).number.tolist() == [0, 1, 2, 1]
+    assert Persons.of(pa.array([[1], [2]])).count == 1
