@@ -159,6 +159,7 @@ def plan_card(
     constraints: Sequence[str | Constraint] | None = None,
     card_solver: str | ProgramOracle = "auto",
     max_work: float = MOST_WORK,
+    max_weight: int | None = None,
 ) -> CardPlan:
     """Plan a scorecard from public facts.
 
@@ -181,6 +182,7 @@ def plan_card(
         card_solver: "auto", a name, or a custom solver of the nearest cards under constraints; for other
             mechanisms it finds whether there is a card.
         max_work: largest number of steps of an exact draw that "auto" accepts; about 4e8 steps take a second.
+        max_weight: bound on the weights of records; None: they have none.
 
     Raises:
         UnknownMechanismError: listing the names there are.
@@ -208,7 +210,9 @@ def plan_card(
                 "SeededScorecard. To do: declare the family LATTICE if it chooses a point of a lattice"
             )
         check_calibration(calibration, name, ("sound",))
-        facts = CardFacts.of(schema, n_records, seeded_lattice(lattice, schema), costs, most, required)
+        facts = CardFacts.of(
+            schema, n_records, seeded_lattice(lattice, schema), costs, most, required, max_weight
+        )
         check_scores(schema, facts.lattice)
         solver = None if facts.program is None else solver_of(card_solver)
         seeded = kind.plan(facts, epsilon=epsilon, delta=delta, solver=solver)
@@ -219,7 +223,13 @@ def plan_card(
     weights = as_lattice(lattice, kind, schema.n_features)
     weights = constrained_domain(weights, schema, inside, solver_of(card_solver)) if inside else weights
     check_scores(schema, weights)
-    bound = {} if costs.largest == 1 else {"loss_bound": costs.largest}
+    largest = costs.largest * (max_weight or 1)
+    if max_weight is not None and not issubclass(kind, ExponentialMechanism):
+        raise InvalidInputError(
+            f"{name!r} takes no weights of records. To do: seeded, exponential or permute-and-flip "
+            "(--mechanism), or no weights"
+        )
+    bound = {} if largest == 1 else {"loss_bound": largest}
     plan = kind.plan(
         ZeroOneHalfspace, weights, epsilon=epsilon, delta=delta, calibration=calibration, **bound
     )
