@@ -133,9 +133,8 @@ class PrivateHalfspaceClassifier(
             privacy: "seeded" takes the nearest cards that satisfy them, exponential, permute-and-flip, rspm
             and opdisc choose from those cards alone. What no card satisfies is refused by ``plan``.
         card_solver: the solver of those nearest cards: "auto" (HiGHS), a name, or a ``ProgramOracle``.
-        max_weight: a public bound on the weights of records, a whole number, for ``fit``:
-            a record may have so many times the influence, so the choice of points has so many times the
-            noise.
+        max_weight: a public bound W on the weights of records, a whole number, for ``fit``: a record has up to
+            W times the influence of a record without weights, so the choice of points has W times the noise.
         max_work: the largest number of steps of an exact draw that "auto" accepts; the steps follow from
             public facts, and about 4e8 take a second.
         risk_share: the share of epsilon, in [0, 1), for a table from score to risk: counts by score and
@@ -352,7 +351,7 @@ class PrivateHalfspaceClassifier(
         return replace(planned, spend=_spend(planned, weights, budget))
 
     def _heaviest(self, sample_weight: ArrayLike, table: Any, n: int, classes: NDArray[Any]) -> int:
-        """Return the declared bound on weights; what does not take them is refused.
+        """Return the declared bound on weights, after refusing options that take no weights.
 
         Raises:
             InvalidInputError: no bound, another shape, or what takes no weights.
