@@ -34,6 +34,7 @@ LEVELS = Categorical("site", ["a", "b", "c"], outside="ignore")
 NUMBER = Numeric("age", 0, 4, zero=0, one=2)
 COLUMNS: dict[str, list[Column]] = {
     "levels": [LEVELS, Binned("bin", [0, 1, 2, 3, 4])],
+    "many levels": [Categorical("place", list("abcdefghij"))],
     "two levels": [Categorical("sex", ["f", "m"])],
     "numbers": [NUMBER, Numeric("far", 0, 1)],
     "one level": [Categorical("only", ["x"], outside="ignore")],
