@@ -133,8 +133,9 @@ class PrivateHalfspaceClassifier(
             privacy: "seeded" takes the nearest cards that satisfy them, exponential, permute-and-flip, rspm
             and opdisc choose from those cards alone. What no card satisfies is refused by ``plan``.
         card_solver: the solver of those nearest cards: "auto" (HiGHS), a name, or a ``ProgramOracle``.
-        max_weight: a public bound W on the weights of records, a whole number, for ``fit``: a record has up to
-            W times the influence of a record without weights, so the choice of points has W times the noise.
+        max_weight: a public bound W on the weights of records, a whole number, for ``fit``: a record has up
+            to W times the influence of a record without weights, so the choice of points has W times the
+            noise.
         max_work: the largest number of steps of an exact draw that "auto" accepts; the steps follow from
             public facts, and about 4e8 take a second.
         risk_share: the share of epsilon, in [0, 1), for a table from score to risk: counts by score and
