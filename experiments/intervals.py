@@ -137,7 +137,7 @@ class Design:
 
     @cached_property
     def quantities(self) -> list[tuple[str, str]]:
-        """What each number is about, and its name."""
+        """The kind and the name of each number that has an interval."""
         contrast = f"{self.names[0]} - {self.names[1]}"
         return [
             *((COEFFICIENT, name) for name in (*self.names, "intercept")),
