@@ -40,7 +40,7 @@ _TITLES = {
 }
 _NOISE = {CODE: "noise of the published code", PRINTED: "printed noise", SOUND: "sound noise"}
 _PEER_RUNS = 3  # for quick runs, as some methods take seconds each
-_CONSTANT = 0.5  # training accuracy of a constant on balanced records
+CONSTANT = 0.5  # training accuracy of a constant on balanced records
 _DENOMINATOR = 7920  # of the integer features
 _NORM = 7**0.5  # public: three numbers in [0, 1] and four one-hots
 
@@ -227,7 +227,7 @@ def _ahead(
     panel: str, accuracies: dict[str, pd.Series[float]], first: str, second: str, claim: str
 ) -> Verdict:
     lead = accuracies[first] - accuracies[second]
-    count = int(np.sum(lead > 0))
+    count = int(np.sum((lead > 0) & (accuracies[first] > CONSTANT)))
     each = ", ".join(f"{100 * v:+.1f} points at ε = {e:g}" for e, v in lead.items())
     words = f"{first} is ahead of {second} at {count} of {len(lead)} values of ε ({each})."
     return Verdict(f"{claim} ({_NOISE[panel]})", held(count, len(lead)), words)
@@ -241,7 +241,7 @@ def _steadier(
     smaller = [
         e
         for e in spreads[OPDISC].index
-        if all(spreads[OPDISC][e] < spreads[o][e] for o in others) and accuracies[OPDISC][e] > _CONSTANT
+        if all(spreads[OPDISC][e] < spreads[o][e] for o in others) and accuracies[OPDISC][e] > CONSTANT
     ]
     each = ", ".join(f"{v:.3f} at ε = {e:g}" for e, v in spreads[OPDISC].items())
     words = (

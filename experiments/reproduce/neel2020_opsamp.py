@@ -191,10 +191,11 @@ def verdicts(frame: pd.DataFrame) -> list[Verdict]:
     for ours, rival in ((EXACT, EXPONENTIAL), (EXACT, OPDISC)):
         lead = (found[ours] - found[rival]).dropna()
         each = ", ".join(f"{100 * v:+.1f} points at ε = {e:g}" for e, v in lead.items())
-        agreement = held(int((lead > 0).sum()), len(lead)).beside
+        ahead = (lead > 0) & (found[ours] > figure1.CONSTANT).reindex(lead.index)
+        agreement = held(int(ahead.sum()), len(lead)).beside
         verdicts.append(Verdict(f"{ours} is ahead of {rival}", agreement, f"{each[0].upper()}{each[1:]}."))
     noise = means(frame, GAP, _NOISE)[EXACT]
-    grows = int((np.diff(noise) >= 0).sum())
+    grows = int((np.diff(noise) >= 0).sum()) if noise.iloc[-1] > noise.iloc[0] else 0
     verdicts.append(
         Verdict(
             "The larger the gap that is paid for, the more noise, up to that of a single answer",

@@ -14,6 +14,7 @@ _STUDY = paper.Study(
         "dp-svrg" + paper.PRINTED,
         "dp-gd",
         "dp-sgd",
+        paper.ONE_RECORD,
         "objective-perturbation",
         "output-perturbation",
     ),
@@ -23,7 +24,7 @@ _STUDY = paper.Study(
     growth=1,
     dimensions=(5, 20, 80),
     ridges=(0.1, 0.01, 0.001),
-    rivals=("dp-sgd", "objective-perturbation", "output-perturbation"),
+    rivals=(paper.ONE_RECORD, "dp-sgd", "objective-perturbation", "output-perturbation"),
 )
 
 FIGURE = _STUDY.reproduction(

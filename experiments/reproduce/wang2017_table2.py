@@ -17,6 +17,7 @@ _STUDY = paper.Study(
         "dp-svrg++" + paper.PRINTED,
         "dp-pgd",
         "dp-sgd",
+        paper.ONE_RECORD,
         "objective-perturbation",
         "output-perturbation",
     ),
@@ -25,7 +26,7 @@ _STUDY = paper.Study(
     relevant=None,
     growth=0.5,
     dimensions=(5, 20, 80),
-    rivals=("dp-sgd", "objective-perturbation", "output-perturbation"),
+    rivals=(paper.ONE_RECORD, "dp-sgd", "objective-perturbation", "output-perturbation"),
 )
 
 FIGURE = _STUDY.reproduction(

@@ -40,11 +40,15 @@ def draw(frame: pd.DataFrame) -> Figure:
 def verdicts(frame: pd.DataFrame) -> list[Verdict]:
     norms = paper.late_norms(frame)
     falls = {d: paper.falls(norms[d].to_list()) for d in norms}
+    below = [paper.descended(frame, d) for d in norms]
     first = Verdict(
         "The larger ε, the smaller the gradient",
-        held(sum(falls.values()), 3 * len(falls)),
+        earned(
+            held(sum(falls.values()), 3 * len(falls)), sum(b for b, _ in below), sum(of for _, of in below)
+        ),
         "; ".join(f"{d}: {', '.join(f'{v:.3g} at ε = {e:g}' for e, v in norms[d].items())}" for d in norms)
-        + " (means over the later half of the iterations).",
+        + " (means over the later half of the iterations; below that of the start at "
+        + f"{sum(b for b, _ in below)} of {sum(of for _, of in below)}).",
     )
     smaller = [e for e in EPSILONS if norms[paper.COVERTYPE][e] < norms[paper.SYNTHETIC][e]]
     better, of = paper.descended(frame, paper.COVERTYPE)

@@ -24,6 +24,7 @@ _PALETTE = {
     "rspm-laplace": "#CC79A7",
     "dp-sgd": "#E69F00",
     "dp-gd logistic": "#56B4E9",
+    "n² steps of one record": "#000000",
     "dp-gd": "#56B4E9",
     "dp-pgd": "#0072B2",
     "dp-svrg": "#CC79A7",

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privopt.mechanisms.convex.likely_weights import Block
-from privopt.problems.tables.columns import Numeric
+from privopt.problems.tables.columns import Binned, Categorical, Column, Numeric
+from privopt.problems.tables.missing import plain_column
 from privopt.problems.tables.schema import Schema
 
 Floats = NDArray[np.float64]
@@ -19,6 +20,11 @@ Floats = NDArray[np.float64]
 # Lower limit on the share of records with a level; and the variance assumed for a numeric column before any
 # is measured, as a fraction of the largest variance possible at its mean.
 _RARE, _TYPICAL = 1e-3, 0.25
+# Prior variance of the mean of a number or of the share of a missing level around the middle, in units of the
+# squared range; and the least prior variance of shares of K levels, times K.
+_MEANS, _SHARES = 0.08, 0.02
+# Lower limit on a share of K levels, as a fraction of 1 / K, and of its noise.
+_RARE_OF_LEVELS = 0.3
 
 
 @dataclass(frozen=True)
@@ -33,11 +39,15 @@ class Columns:
             part of one may be a number.
         middle: the point that features are measured from, shape (d,).
         lines: (feature, lowest, highest) of each numeric feature, with its declared bounds.
+        ordered: (first, last + 1) of features that are ordered levels: bins, or whole numbers as categories.
+        gaps: the features that say that a number is missing, each behind the number.
     """
 
     parts: tuple[tuple[int, int], ...]
     middle: tuple[float, ...]
     lines: tuple[tuple[int, float, float], ...]
+    ordered: tuple[tuple[int, int], ...] = ()
+    gaps: tuple[int, ...] = ()
 
     @classmethod
     def of(cls, schema: Schema) -> Self:
@@ -45,13 +55,90 @@ class Columns:
         lines = tuple(_line(start, number) for start, number in schema.numbers.items())
         # A number and the indicator of its missing values do not exclude each other: they are separate parts.
         ends = {0, *(stop for _, stop in schema.spans), *(start + 1 for start in schema.numbers)}
-        return cls(tuple(itertools.pairwise(sorted(ends))), tuple(schema.middle.tolist()), lines)
+        ordered = tuple(
+            (start, start + len(plain_column(column)[0].feature_names))
+            for (start, _), column in zip(schema.spans, schema.columns, strict=True)
+            if _is_ordered(plain_column(column)[0])
+        )
+        gaps = tuple(
+            start + 1 for start, stop in schema.spans if start in schema.numbers and stop > start + 1
+        )
+        return cls(
+            tuple(itertools.pairwise(sorted(ends))), tuple(schema.middle.tolist()), lines, ordered, gaps
+        )
 
     @property
     def features(self) -> NDArray[np.int64]:
         """Indices of the features of all parts, in order."""
         found = [np.arange(*part, dtype=np.int64) for part in self.parts]
         return np.concatenate([np.zeros(0, dtype=np.int64), *found])
+
+    @property
+    def numbers(self) -> NDArray[np.bool_]:
+        """Mask of ``features`` that are numbers."""
+        return np.isin(self.features, [feature for feature, _, _ in self.lines])
+
+    @property
+    def squares(self) -> tuple[float, float]:
+        """The largest squared distance of a record from the middle, and of two records, after ``clipped``."""
+        numbers = [(high - low) ** 2 for _, low, high in self.lines]
+        levels = [stop - start for start, stop in self._levels]
+        far = sum(numbers) / 4 + sum(1 - 1 / k if k > 1 else 0.25 for k in levels)
+        return far, sum(numbers) + sum(2.0 if k > 1 else 1.0 for k in levels)
+
+    @property
+    def _levels(self) -> list[tuple[int, int]]:
+        """The parts that are levels."""
+        numbers = {feature for feature, _, _ in self.lines}
+        return [part for part in self.parts if part[0] not in numbers]
+
+    def clipped(self, rows: Floats) -> Floats:
+        """Return rows, measured from the middle, with numbers in their ranges and shares of levels in [0, 1].
+
+        The shares of a part add up to at most 1. Encoded records keep this; ``squares`` is true for all rows.
+        """
+        middle, found = np.array(self.middle), rows.copy()
+        for feature, low, high in self.lines:
+            np.clip(rows[:, feature], (low - high) / 2, (high - low) / 2, out=found[:, feature])
+        for start, stop in self._levels:
+            shares = np.clip(rows[:, start:stop] + middle[start:stop], 0.0, 1.0)
+            total = np.maximum(np.sum(shares, axis=1, keepdims=True), 1.0)
+            found[:, start:stop] = shares / total - middle[start:stop]
+        return found
+
+    def within(self, noisy: Floats, sigma: float) -> Floats:
+        """Subtract from sums over records, with noise of ``sigma`` each, what noise adds to parts of levels.
+
+        Where every record has one level of a part, its sum is 0 without noise; it is taken to be 0 up to two
+        standard deviations, beyond which some records have none.
+        """
+        found = noisy.copy()
+        for start, stop in self._levels:
+            k = stop - start
+            if k > 1:
+                most = 2 * math.sqrt(k) * sigma
+                found[start:stop] -= float(np.clip(np.sum(noisy[start:stop]), -most, most)) / k
+        return found
+
+    def likely_means(self, noisy: Floats, sigma: float, at_least: Floats) -> tuple[Floats, Floats]:
+        """Return means of features, measured from the middle, and the variance of the noise left in each.
+
+        Args:
+            noisy: the means with noise of ``sigma``.
+            sigma: the standard deviation of the noise.
+            at_least: other estimates of the squared means, shape (d,), which are not too large.
+        """
+        squares = np.full(len(noisy), _MEANS)
+        for feature, low, high in self.lines:
+            squares[feature] = _MEANS * (high - low) ** 2
+        squares = np.maximum(squares, at_least)
+        kept = squares / (squares + sigma**2)
+        found = kept * noisy
+        for start, stop in self._levels:
+            if stop - start > 1:
+                spread = float(np.mean(at_least[start:stop]))
+                found[start:stop], kept[start:stop] = likely_shares(noisy[start:stop], sigma, spread)
+        return np.asarray(found), np.asarray(kept * sigma**2)
 
     def blocks(self, variances: Floats, means: Floats, sigma: float) -> list[Block]:
         """Estimate the covariances of each part.
@@ -70,6 +157,35 @@ class Columns:
             else:
                 found.append(Block(_levels(shares[start:stop])))
         return found
+
+
+def likely_shares(noisy: Floats, sigma: float, at_least: float) -> tuple[Floats, float]:
+    """Return the shares of exclusive levels less 1 / K each, and the factor on their deviations.
+
+    They are shrunk towards equal shares by empirical Bayes, and projected on the simplex of their sum.
+
+    Args:
+        noisy: the same with noise of ``sigma``.
+        sigma: the standard deviation of the noise.
+        at_least: another estimate of their variance, which is not too large.
+    """
+    k, mean = len(noisy), float(np.mean(noisy))
+    total = min(max(1 + k * mean, _RARE * k), 1.0)
+    spread = max(float(np.var(noisy)) * k / (k - 1) - sigma**2, at_least, _SHARES / k)
+    kept = spread / (spread + sigma**2)
+    shares = total / k + kept * (noisy - mean)
+    falling = np.sort(shares)[::-1]
+    excess = (np.cumsum(falling) - total) / np.arange(1, k + 1)
+    shares = shares - excess[np.flatnonzero(falling > excess)[-1]]
+    shares = np.maximum(shares, max(_RARE, _RARE_OF_LEVELS * min(1 / k, sigma)))
+    return np.asarray(shares * total / np.sum(shares) - 1 / k), kept
+
+
+def _is_ordered(column: Column) -> bool:
+    """Return whether levels are bins, or categories that are whole numbers."""
+    if isinstance(column, Binned):
+        return True
+    return isinstance(column, Categorical) and all(isinstance(c, int) for c in column.categories)
 
 
 def _line(start: int, number: Numeric) -> tuple[int, float, float]:

@@ -15,6 +15,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse.linalg import norm as sparse_norm
 
+from privopt.mechanisms.convex.column_statistics import ColumnStatistics
 from privopt.mechanisms.convex.columns import Columns
 from privopt.mechanisms.convex.sufficient_statistics import SufficientStatistics
 from privopt.mechanisms.estimators.booking import Unread, booked, read_unbooked, unread_table
@@ -296,7 +297,7 @@ class BoundedFit(PrivateLinearModel):
         # For centred features, sufficient statistics can use the columns that the features encode.
         measured = seen.middle is not None and facts.constant > 0
         if isinstance(plan, SufficientStatistics) and schema is not None and measured:
-            return replace(plan, columns=Columns.of(schema))
+            return ColumnStatistics.of(plan, Columns.of(schema))
         return plan
 
     def _public_norm(self, X: Any, schema: Schema | None) -> tuple[Floats | None, float]:

@@ -159,6 +159,7 @@ def plan_card(
     constraints: Sequence[str | Constraint] | None = None,
     card_solver: str | ProgramOracle = "auto",
     max_work: float = MOST_WORK,
+    max_weight: int | None = None,
 ) -> CardPlan:
     """Plan a scorecard from public facts.
 
@@ -181,6 +182,7 @@ def plan_card(
         card_solver: "auto", a name, or a custom solver of the nearest cards under constraints; for other
             mechanisms it finds whether there is a card.
         max_work: largest number of steps of an exact draw that "auto" accepts; about 4e8 steps take a second.
+        max_weight: bound on the weights of records; None: they have none.
 
     Raises:
         UnknownMechanismError: listing the names there are.
@@ -193,16 +195,12 @@ def plan_card(
     reason, most = "it was asked for", check_max_columns(max_columns)
     check_type(mechanism, str | type, "a mechanism is named by text")
     name = mechanism if isinstance(mechanism, str) else getattr(mechanism, "name", mechanism.__name__)
-    if most is not None and name == "auto" and oracle == "auto":
-        name, reason = SeededScorecard.name, f"it gives points to at most {most} columns, as asked"
-    if point_constraints(schema) and name == "auto" and oracle == "auto":
-        name, reason = SeededScorecard.name, "it satisfies the schema's constraints on the points of columns"
     required = schema.with_constraints(constraints)
     if isinstance(lattice, ConstrainedLattice):
         required = schema.with_constraints([*required, *lattice.constraints])
-    if required and name == "auto" and oracle == "auto":
-        name, reason = SeededScorecard.name, "its cards satisfy the constraints on points"
-    if name == "auto":
+    if name == "auto" and oracle == "auto" and (asked := _constrained_reason(schema, most, required)):
+        name, reason = SeededScorecard.name, asked
+    elif name == "auto":
         name, oracle, reason = _fitting(schema, n_records, epsilon, lattice, oracle, max_work, costs)
     kind = SCORECARD_MECHANISMS.named(name if isinstance(mechanism, str) else mechanism)
     if kind.family is Family.CARD:
@@ -212,28 +210,52 @@ def plan_card(
                 "SeededScorecard. To do: declare the family LATTICE if it chooses a point of a lattice"
             )
         check_calibration(calibration, name, ("sound",))
-        facts = CardFacts.of(schema, n_records, seeded_lattice(lattice, schema), costs, most, required)
+        facts = CardFacts.of(
+            schema, n_records, seeded_lattice(lattice, schema), costs, most, required, max_weight
+        )
         check_scores(schema, facts.lattice)
         solver = None if facts.program is None else solver_of(card_solver)
         seeded = kind.plan(facts, epsilon=epsilon, delta=delta, solver=solver)
-        if seeded.means is not None:
-            reason += "; as the budget is small, means of the numbers are released first and set their units"
-        seconds = seeded_seconds(schema, facts)
-        seconds += 0.0 if seeded.nearest is None else seeded.nearest.seconds
-        return _answered(CardPlan(seeded, seeded.spend, oracle, reason, seconds, required), schema, n_records)
+        return _answered(_seeded_plan(seeded, schema, oracle, reason, required), schema, n_records)
     inside = all_constraints(schema, required, most)
     if inside and not kind.takes_constraints:
         raise InvalidInputError(_unconstrained(name, inside))
     weights = as_lattice(lattice, kind, schema.n_features)
     weights = constrained_domain(weights, schema, inside, solver_of(card_solver)) if inside else weights
     check_scores(schema, weights)
-    bound = {} if costs.largest == 1 else {"loss_bound": costs.largest}
+    largest = costs.largest * (max_weight or 1)
+    if max_weight is not None and not issubclass(kind, ExponentialMechanism):
+        raise InvalidInputError(
+            f"{name!r} takes no weights of records. To do: seeded, exponential or permute-and-flip "
+            "(--mechanism), or no weights"
+        )
+    bound = {} if largest == 1 else {"loss_bound": largest}
     plan = kind.plan(
         ZeroOneHalfspace, weights, epsilon=epsilon, delta=delta, calibration=calibration, **bound
     )
     bounded = issubclass(kind, ExponentialMechanism) and draw_work(schema, n_records, weights) <= max_work
     draw = draw_seconds(schema, n_records, weights) if bounded else None
     return _answered(CardPlan(plan, plan.spend, oracle, reason, draw, required), schema, n_records)
+
+
+def _constrained_reason(schema: Schema, most: int | None, required: Sequence[Constraint]) -> str:
+    """Return why constraints on cards decide for the mechanism "seeded"; empty if there are none."""
+    if most is not None:
+        return f"it gives points to at most {most} columns, as asked"
+    if point_constraints(schema):
+        return "it satisfies the schema's constraints on the points of columns"
+    return "its cards satisfy the constraints on points" if required else ""
+
+
+def _seeded_plan(
+    seeded: SeededScorecard, schema: Schema, oracle: Oracle, reason: str, required: tuple[Constraint, ...]
+) -> CardPlan:
+    """Return the plan of a seeded scorecard with its reason and its time."""
+    if seeded.means is not None:
+        reason += "; as the budget is small, means of the numbers are released first and set their units"
+    seconds = seeded_seconds(schema, seeded.facts)
+    seconds += 0.0 if seeded.nearest is None else seeded.nearest.seconds
+    return CardPlan(seeded, seeded.spend, oracle, reason, seconds, required)
 
 
 def _answered(planned: CardPlan, schema: Schema, n_records: int) -> CardPlan:

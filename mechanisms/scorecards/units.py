@@ -9,18 +9,13 @@ from typing import ClassVar, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from privopt.mechanisms.privacy.gradient_noise import VectorNoise, noise_at_level
+from privopt.mechanisms.convex.column_statistics import unit_noise, unit_size
+from privopt.mechanisms.privacy.gradient_noise import VectorNoise
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.scorecards.facts import CardFacts
 from privopt.problems.discrete.halfspace import ZeroOneHalfspace
 
 Floats = NDArray[np.float64]
-
-# In this order: the share of mu^2 for the means; the noise, as a share of a number's range, below which less
-# noise is useless; the noise above which means are not released; and the unit as a multiple of the mean's
-# distance from the nearer end of the range. These values were best on synthetic tables of 500 to 20,000
-# records and 4 to 35 columns, in which some numbers fill their range and others lie near one end of it.
-_SHARE, _ENOUGH, _TOO_MUCH, _UNIT = 0.1, 0.01, 0.12, 2.0
 
 
 class Unit(NamedTuple):
@@ -71,14 +66,8 @@ class NumberMeans:
     @classmethod
     def plan(cls, facts: CardFacts, mu: float) -> Self | None:
         """Calibrate to a share of mu; None if there are no numbers or the noise is too large to be useful."""
-        q, n = len(facts.lines), facts.n_records
-        if not facts.middle or not q:
-            return None
-        # The second term bounds rounding: the sum is exact, each product of share and count is rounded once.
-        sensitivity = math.sqrt(q) * (1 / n + 2.0**-50)
-        own = min(mu * math.sqrt(_SHARE), sensitivity / _ENOUGH)
-        noise = noise_at_level(own, 1, sensitivity, q, n)
-        return cls(facts, noise) if noise.sigma <= _TOO_MUCH else None
+        noise = unit_noise(len(facts.lines), facts.n_records, mu) if facts.middle else None
+        return None if noise is None else cls(facts, noise)
 
     @property
     def level(self) -> float:
@@ -102,9 +91,8 @@ class NumberMeans:
         starts = [start for start, _ in self.facts.spans]
         found = []
         for share, (feature, low, high) in zip(shares.tolist(), self.facts.lines, strict=True):
-            near = max(min(share, 1 - share), 0.0) + self.noise.sigma
             end = low if share <= 0.5 else high
-            found.append(Unit(starts.index(feature), low, high, min(1.0, _UNIT * near), end))
+            found.append(Unit(starts.index(feature), low, high, unit_size(share, self.noise.sigma), end))
         return tuple(found)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,25 +15,30 @@ from scipy.optimize import brentq
 from scipy.special import gammaln, hyp1f1
 
 from privopt.experiments.reproduce import (
+    neel2020_figure1,
     neel2020_spacing,
     reasons,
     runner,
+    wang2017_table3,
     wang_chen_xu2019_population,
     wang_chen_xu2019_risk,
     wang_xiao2020,
     wang_xiao2020_figure2,
     wang_xu2019,
 )
+from privopt.experiments.reproduce import wang_xu2019_figure1 as figure1
 from privopt.experiments.reproduce import wang_xu2019_figure3 as figure3
-from privopt.experiments.reproduce.interface import Agreement, Reason, Reproduction, Verdict
+from privopt.experiments.reproduce.interface import Agreement, Cell, Reason, Reproduction, Verdict
 from privopt.experiments.reproduce.reasons import REASONS, explained, summary
 from privopt.experiments.reproduce.registry import FIGURES, reproduction
 from privopt.experiments.reproduce.tables import power_law
 from privopt.experiments.reproduce.wang2017 import DELTA, EPSILONS
 from privopt.experiments.reproduce.wang2017_table1 import _STUDY as TABLE1
+from privopt.mechanisms.convex.stochastic_gradient import DPStochasticGradient
 from privopt.mechanisms.discrete.opdisc import OPDisc
 from privopt.mechanisms.discrete.rspm import GaussianRSPM
 from privopt.mechanisms.privacy.accounting import gaussian_mu
+from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.problems.convex.losses import LogisticLoss, SigmoidLoss
 from privopt.problems.convex.risk import RiskFacts
 from privopt.problems.convex.unclipped import PLAIN_SQUARES, unclipped_facts
@@ -104,12 +110,25 @@ def test_numbers_of_the_causes_in_the_tables_of_2017() -> None:
     assert f"has {-2 * budgets:.2f}" in reasons._EXACT_NOISE.text
 
 
+def test_noise_of_steps_of_one_record_is_that_of_the_cause() -> None:
+    n, p = 1_000, 20
+    facts = RiskFacts(n, p, LogisticLoss())  # rows of norm 1, whose gradients are no longer
+    plan = DPStochasticGradient.plan(
+        facts, None, TABLE1.regularizer, epsilon=1.0, delta=DELTA, steps=n * n, batch=1
+    )
+    assert f"{p * plan.noise['sigma'] ** 2:,.0f} at n = {n:,}" in reasons._SINGLE_STEPS.text
+
+
 def test_numbers_of_the_causes_in_the_figures_of_2019() -> None:
     for n, shown in ((1_250, "0.46"), (10_000, "0.058")):  # 100 features
         facts = RiskFacts(n, 100, SigmoidLoss(), row_norm=wang_xu2019._ROW_NORM)
         size = 10 * wang_xu2019.exact_noise(facts, figure3.EPSILON, figure3.STEPS)
         assert f"{size:.2g}" == shown
         assert f"{shown} at n = {n:,}" in reasons._STEP_NOISE.text.replace("norm of ", "")
+    size = 10 * wang_xu2019.exact_noise(facts, figure1.EPSILONS[0], figure1.STEPS)
+    assert f"norm of {size:.2f}," in reasons._STUCK.text
+    starts = wang_xu2019.starting_norms(_shown_frame(figure1.FIGURE))[wang_xu2019.SYNTHETIC]
+    assert f"start has {starts.mean():.2f}" in reasons._STUCK.text
     budgets, n = (0.3, 1.0, 3.0), 2_000
     assert budgets == wang_chen_xu2019_risk._EPSILONS
     level = _power(list(budgets), [gaussian_mu(e, 1 / n**2) for e in budgets])
@@ -191,6 +210,76 @@ def test_noise_of_a_choice_among_vertices_is_that_of_the_cause() -> None:
         ]
         measured = power_law(here[here["measure"] == fig.EXCESS])
         assert measured.low <= _power(dimensions, noise) <= measured.high
+
+
+def _averaged_noise(reach: float, steps: int) -> float:
+    """Return the noise of the weighted average of descent on w^2 / 2 for steps that add up to ``reach``.
+
+    It is a variance, for noise of variance T in each of T steps: as a budget is shared.
+    """
+    rate = reach / steps
+    weights = np.arange(1, steps + 1) / (steps * (steps + 1) / 2)
+    kept = (1 - rate) ** np.arange(steps)
+    each = [rate * float(weights[k:] @ kept[: steps - k]) for k in range(steps)]
+    return steps * float(np.sum(np.square(each)))
+
+
+def _accelerated_noise(reach: float, steps: int) -> float:
+    """Return the same of dp-accmd, whose steps alpha add up to T^2 / (8 L')."""
+    smoothness = steps**2 / (8 * reach)
+    y, z = np.zeros((2, steps))  # coefficients of the noises
+    for k in range(steps):
+        r = 2 / (k + 2)
+        gradient = r * z + (1 - r) * y
+        gradient[k] += 1
+        z = z - (k + 2) / (4 * smoothness) * gradient
+        y = r * z + (1 - r) * y
+    return steps * float(y @ y)
+
+
+def test_acceleration_leaves_the_noise_of_the_cause() -> None:
+    facts = RiskFacts(16_000, 200, LogisticLoss(), 1 / math.sqrt(200), "linf")
+    study = wang2017_table3._STUDY
+    plain, fast = (study._plan(name, facts, 1.0) for name in ("dp-pmd", "dp-accmd"))
+    assert f"{plain.steps / fast.steps:.1f} times the steps" in reasons._AVERAGED.text
+    for reach, words in (
+        (3, "{} times that of dp-pmd for h A = 3"),
+        (10, "{} times for 10"),
+        (30, "{} times for 30"),
+    ):
+        # the horizon of dp-accmd is sqrt(3/4) of that of dp-pmd
+        ratio = _accelerated_noise(reach * math.sqrt(3 / 4), fast.steps) / _averaged_noise(reach, plain.steps)
+        assert words.format(f"{ratio:.1f}") in reasons._AVERAGED.text
+    few, middle = (replace(facts, n_records=n) for n in (1_000, 4_000))
+    for budget in (0.1, 0.3):
+        ratio = study._plan("dp-accmd", middle, budget).noise_to_signal.ratio
+        assert f"{ratio:.1f} times for ε = {budget:g}" in reasons._BELOW_ONE.text
+    for reason in (reasons._AVERAGED, reasons._NO_USE, reasons._BELOW_ONE):
+        ratio = study._plan("dp-accmd", few, 1.0).noise_to_signal.ratio
+        assert f"{ratio:.1f} times its largest plausible size" in reason.text
+
+
+def test_fifteen_runs_do_not_decide_at_the_smallest_budget() -> None:
+    shown = _shown_frame(reproduction("neel2020-figure1"))
+    here = shown[(shown["panel"] == neel2020_figure1.PRINTED) & (shown["measure"] == "training accuracy")]
+    here = here[(here["level"] == 0.1) & here["curve"].isin((neel2020_figure1.OPDISC, neel2020_figure1.RSPM))]
+    runs = here.groupby("curve")["value"]
+    error = math.sqrt(float((runs.var() / runs.count()).sum()))
+    assert runs.count().tolist() == [15, 15]
+    assert f"standard error of {100 * error:.1f} points" in reasons._FIFTEEN_RUNS.text.replace("\n", " ")
+
+
+@pytest.mark.slow  # compiles the exact solver, and 60 searches
+def test_our_search_visits_as_many_nodes_as_the_cause_says() -> None:
+    figure = neel2020_figure1
+    task, oracle, nodes = figure._task(), figure._prepared(figure.OPDISC), []
+    for epsilon in figure.epsilons(True):
+        plan = figure.plan_of(Cell(figure.PRINTED, figure.OPDISC, epsilon), task.delta)
+        for run in range(figure.runs(True)):
+            found = plan.release(oracle, NoiseSource(insecure_seed=run))
+            nodes.append(found.certificate.nodes)
+    words = f"{min(nodes)} to {max(nodes)} nodes, {math.floor(np.median(nodes))} in the median"
+    assert words in reasons._OWN_SEARCH.text
 
 
 def _spread_between_points(d: int, k: int) -> float:

@@ -100,4 +100,4 @@ def test_a_number_in_a_narrow_part_of_its_range_is_not_lost_to_the_noise_of_its_
             20, delta=1e-5, schema=schema, classes=(False, True), mechanism="sufficient-statistics",
             insecure_seed=seed,
         )  # fmt: skip
-        assert roc_auc_score(label, model.fit(frame, label).decision_function(frame)) > 0.95
+        assert roc_auc_score(label, model.fit(frame, label).decision_function(frame)) > 0.93

@@ -1,0 +1,190 @@
+"""Empirical Bayes models of the columns of a schema from noisy moments, by their levels and their order.
+
+Post-processing of one release: the inputs are released or public, and so are the variances of the noise.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privopt.mechanisms.convex.columns import Columns
+from privopt.mechanisms.convex.likely_weights import Block, Likely, likely_covariances
+
+Floats = NDArray[np.float64]
+
+# Prior variances of the log odds of a level, with the prior probability of each; a column has one of them,
+# and their probabilities are fitted to all columns by expectation maximisation, beside so many columns that
+# are as the prior says.
+_VARIANCES = np.array([0.0, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0])
+_PROBABILITIES = np.array([0.25, 0.1, 0.15, 0.15, 0.15, 0.1, 0.05, 0.03, 0.02])
+_PRIOR_COLUMNS, _ROUNDS = 3.0, 20
+# A number whose variance is this fraction of its squared range, or more, has the prior of a level, times the
+# second factor, when it is measured in standard deviations.
+_LEAST_VARIANCE, _OF_NUMBERS = 1 / 320, 0.1
+# Prior probability that the log odds of ordered levels are smooth; their covariance is then this much a
+# straight line and a curve, which forgets over a quarter of the levels, and for the rest independent.
+_SMOOTH, _CURVED = 0.5, 0.9
+# Least squared mean label at which products tell as much about the means of features as they can.
+_UNEVEN = 0.5
+
+
+@dataclass(frozen=True)
+class NoisyColumns:
+    """Released moments of features, measured from the middle, and of labels -1 and +1, with their noise.
+
+    Attributes:
+        products: means of features times labels, shape (d,), with noise of standard deviation ``sigma``.
+        means: means of features, shape (d,), with noise of ``mean_sigma``.
+        label: the mean label in [-1, 1], with noise of ``label_sigma``.
+        squares: means of products of features, shape (d, d), symmetric, with noise of ``square_sigma`` on the
+            diagonal and of ``square_sigma`` / sqrt 2 elsewhere.
+        records: n. Public.
+    """
+
+    products: Floats
+    means: Floats
+    label: float
+    squares: Floats
+    sigma: float
+    mean_sigma: float
+    label_sigma: float
+    square_sigma: float
+    records: int
+
+
+class _Prior(NamedTuple):
+    """Prior of the log odds of one column: a mixture over kernels and variances.
+
+    Attributes:
+        kernels: covariances at variance 1, shape (k, k) each.
+        kept: the trace of the factor that shrinks, for each kernel and variance.
+        odds: probability of each kernel times likelihood of each variance, up to a factor.
+    """
+
+    kernels: list[Floats]
+    kept: Floats
+    odds: Floats
+
+
+def likely_columns(seen: NoisyColumns, columns: Columns) -> tuple[Likely, Floats]:
+    """Return least squares of labels 0 and 1, estimated from noisy moments, and the means of the features.
+
+    If effects are weak, the covariance of features and labels is that of the features times the log odds,
+    times the variance of the labels. A priori log odds of a column are normal with one of some variances, and
+    those of ordered levels may be smooth. Correlations of columns are shrunk as in ``likely_covariances``.
+    """
+    products = columns.within(seen.products, seen.sigma)
+    # Where most labels are equal, the products are means of features, too, up to the sign.
+    seen_twice = (products**2 - seen.sigma**2) / max(seen.label**2, _UNEVEN)
+    means, hidden = columns.likely_means(
+        columns.within(seen.means, seen.mean_sigma), seen.mean_sigma, seen_twice
+    )
+    variance = (1 - seen.label**2) / 4
+    own = (products - seen.label * means) / 2
+    noise = _noise(seen, means, hidden)
+    gram = seen.squares - np.outer(means, means)
+    variances = np.maximum(np.diag(gram), (own**2 - np.diag(noise)) / variance)  # by Cauchy-Schwarz
+    blocks = columns.blocks(variances, means, seen.square_sigma)
+    noises = [
+        noise[start:stop, start:stop] + variance / seen.records * block.covariances
+        for (start, stop), block in zip(_ends(blocks), blocks, strict=True)
+    ]
+    spread = _spread(own, blocks, noises, variance, columns)
+    A, left = likely_covariances(gram, blocks, seen.square_sigma, columns.numbers)
+    total = noise + np.diag(variance**2 * (left @ np.diag(spread)))
+    for (start, stop), block in zip(_ends(blocks), blocks, strict=True):
+        total[start:stop, start:stop] += variance / seen.records * block.covariances
+    weights = variance * spread @ A @ np.linalg.solve(variance * A @ spread @ A + total / variance, own)
+    explained, unsure = float(weights @ A @ weights), float(weights**2 @ left @ weights**2)
+    return Likely(weights, explained, explained + 2 * math.sqrt(unsure)), means
+
+
+def _noise(seen: NoisyColumns, means: Floats, hidden: Floats) -> Floats:
+    """Return the covariances of the noise in covariances of features with labels 0 and 1.
+
+    That of the mean label moves all of them together, in the direction of the means.
+    """
+    own = np.diag(seen.sigma**2 + seen.label**2 * hidden)
+    return np.asarray(own + seen.label_sigma**2 * np.outer(means, means)) / 4
+
+
+def _ends(blocks: list[Block]) -> list[tuple[int, int]]:
+    return list(itertools.pairwise(np.cumsum([0, *(len(b.covariances) for b in blocks)]).tolist()))
+
+
+def _spread(
+    own: Floats, blocks: list[Block], noises: list[Floats], variance: float, columns: Columns
+) -> Floats:
+    """Return the prior covariance of log odds that shrinks each column as the mean of its mixture does."""
+    ends, ranges = dict(columns.ordered), {feature: (high - low) ** 2 for feature, low, high in columns.lines}
+    priors = []
+    for (first, _), (start, stop), block, noise in zip(
+        columns.parts, _ends(blocks), blocks, noises, strict=True
+    ):
+        if first in ranges:
+            at_least = max(float(block.covariances[0, 0]), _LEAST_VARIANCE * ranges[first])
+            kernels = [(np.array([[_OF_NUMBERS / at_least]]), 1.0)]
+        else:
+            kernels = _kernels(stop - start, ends.get(first, first) - first)
+        priors.append(_prior(own[start:stop], variance * block.covariances, noise, kernels))
+    chances = _fitted([prior.odds for prior in priors])
+    found = np.zeros((len(own), len(own)))
+    for (start, stop), prior in zip(_ends(blocks), priors, strict=True):
+        found[start:stop, start:stop] = _covariance(prior, chances)
+    return found
+
+
+def _kernels(levels: int, ordered: int) -> list[tuple[Floats, float]]:
+    """Return kernels of the log odds of levels, of which the first ``ordered`` are, and their odds."""
+    plain = np.eye(levels)
+    if ordered < 3:
+        return [(plain, 1.0)]
+    x = np.arange(ordered) - (ordered - 1) / 2
+    line = np.outer(x, x) / float(np.mean(x**2))
+    curve = np.exp(-4 / ordered * np.abs(np.subtract.outer(x, x)))
+    centre = np.eye(ordered) - 1 / ordered
+    smooth = centre @ (_CURVED * (line + curve) / 2 + (1 - _CURVED) * np.eye(ordered)) @ centre
+    kernel = plain.copy()
+    kernel[:ordered, :ordered] = smooth * (ordered - 1) / float(np.trace(smooth))
+    return [(plain, 1 - _SMOOTH), (kernel, _SMOOTH)]
+
+
+def _prior(own: Floats, slope: Floats, noise: Floats, kernels: list[tuple[Floats, float]]) -> _Prior:
+    """Return the likelihood of ``own`` = ``slope`` times log odds, plus noise, under each prior."""
+    inverse = np.linalg.inv(np.linalg.cholesky(noise))
+    logs, kept = [], []
+    for kernel, probability in kernels:
+        values, vectors = np.linalg.eigh(inverse @ slope @ kernel @ slope @ inverse.T)
+        grown = 1 + _VARIANCES[:, None] * np.maximum(values, 0.0)
+        squares = (vectors.T @ (inverse @ own)) ** 2
+        logs.append(math.log(probability) - 0.5 * np.sum(np.log(grown) + squares / grown, axis=1))
+        kept.append(np.sum(1 - 1 / grown, axis=1))
+    likely = np.array(logs)
+    return _Prior([kernel for kernel, _ in kernels], np.array(kept), np.exp(likely - np.max(likely)))
+
+
+def _fitted(odds: list[Floats]) -> Floats:
+    """Return the probability of each variance, fitted to all columns."""
+    chances = _PROBABILITIES
+    for _ in range(_ROUNDS):
+        shares = [np.sum(each * chances, axis=0) / np.sum(each * chances) for each in odds]
+        chances = (np.sum(shares, axis=0) + _PRIOR_COLUMNS * _PROBABILITIES) / (len(odds) + _PRIOR_COLUMNS)
+    return chances
+
+
+def _covariance(prior: _Prior, chances: Floats) -> Floats:
+    """Return the mean of the kernels, each times the variance that shrinks as its mixture does."""
+    likely = prior.odds * chances
+    likely = likely / np.sum(likely)
+    found = np.zeros_like(prior.kernels[0])
+    for kernel, kept, each in zip(prior.kernels, prior.kept, likely, strict=True):
+        share = float(np.sum(each))
+        if share > 0:
+            found += share * np.interp(float(each @ kept) / share, kept, _VARIANCES) * kernel
+    return found

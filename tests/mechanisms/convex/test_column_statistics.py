@@ -1,0 +1,245 @@
+"""Moments of the columns of a schema: sensitivity by brute force, the budget, units, the reading."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.metrics import roc_auc_score
+
+from privopt.mechanisms import PrivateLogisticRegression
+from privopt.mechanisms.convex.column_statistics import (
+    ColumnStatistics,
+    ColumnUnit,
+    MomentWeights,
+    _column_sums,
+    _share_sums,
+)
+from privopt.mechanisms.convex.columns import Columns, likely_shares
+from privopt.mechanisms.convex.likely_columns import NoisyColumns, likely_columns
+from privopt.mechanisms.convex.sufficient_statistics import SufficientStatistics
+from privopt.mechanisms.privacy.accounting import gaussian_mu
+from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.mechanisms.risk.iteration import Run
+from privopt.oracles.limits import Limits
+from privopt.problems import Binned, Categorical, MissingLevel, Numeric, Schema
+from privopt.problems.convex.losses import LogisticLoss, OneVsRestLoss, SquaredLoss
+from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts
+from privopt.problems.tables.columns import Column
+
+LEVELS = Categorical("site", ["a", "b", "c"], outside="ignore")
+NUMBER = Numeric("age", 0, 4, zero=0, one=2)
+COLUMNS: dict[str, list[Column]] = {
+    "levels": [LEVELS, Binned("bin", [0, 1, 2, 3, 4])],
+    "many levels": [Categorical("place", list("abcdefghij"))],
+    "two levels": [Categorical("sex", ["f", "m"])],
+    "numbers": [NUMBER, Numeric("far", 0, 1)],
+    "one level": [Categorical("only", ["x"], outside="ignore")],
+    "mixed": [MissingLevel(NUMBER), LEVELS, MissingLevel(Categorical("sex", ["f", "m"]))],
+}
+
+
+def facts_of(columns: Columns, n: int) -> RiskFacts:
+    far = columns.squares[0]
+    return RiskFacts(
+        n, len(columns.features) + 1, LogisticLoss(), math.sqrt(far * 1.25), "l2", math.sqrt(far) / 2
+    )
+
+
+def plan_of(columns: Columns, n: int, epsilon: float, units: bool = True) -> ColumnStatistics:
+    plain = SufficientStatistics.plan(facts_of(columns, n), epsilon=epsilon, delta=1e-6)
+    found = ColumnStatistics.of(plain, columns, units)
+    assert isinstance(found, ColumnStatistics)
+    return found
+
+
+def risk_of(rows: np.ndarray, labels: np.ndarray, facts: RiskFacts) -> EmpiricalRisk:
+    X = np.column_stack([rows, np.full(len(rows), facts.constant)])
+    return EmpiricalRisk(X, labels, facts.loss, row_norm=facts.row_norm, constant=facts.constant)
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+def test_no_two_records_move_the_moments_by_more_than_is_paid_for(name: str) -> None:
+    """All records of a small schema, numbers on a grid, with both labels; and rows that no schema encodes."""
+    columns = Columns.of(Schema(COLUMNS[name], intercept=False))
+    weights, facts, d = MomentWeights.of(columns), facts_of(columns, 1), len(columns.features)
+    numbers = {feature for feature, _, _ in columns.lines}
+    choices = []
+    for start, stop in columns.parts:
+        k = stop - start
+        if start in numbers:
+            choices.append([[v] for v in (0.0, 0.5, 1.0, 2.0)])
+        else:
+            choices.append([[0.0] * k, *np.eye(k).tolist()])
+    rows = [np.concatenate(chosen) for chosen in itertools.product(*choices)]
+    rng = np.random.default_rng(0)
+    rows += [9 * rng.normal(size=d) for _ in range(10)]
+    found = []
+    for row, label in itertools.product(rows, (-1.0, 1.0)):
+        sums = _column_sums(
+            risk_of((row - np.array(columns.middle)[:d])[None], np.array([label]), facts), columns, ()
+        )
+        scale = [
+            np.ones(d),
+            np.full(d, weights.alpha),
+            [weights.beta],
+            np.full(d * d, weights.gamma / weights.reach),
+        ]
+        found.append(np.concatenate(scale) * sums)
+    largest = max(float(np.sum((a - b) ** 2)) for a, b in itertools.combinations(found, 2))
+    assert largest <= weights.squared_change * (1 + 1e-9)
+    if name != "mixed":
+        assert largest >= 0.8 * weights.squared_change
+    norms = [float(np.linalg.norm(vector)) for vector in found]
+    assert max(norms) <= weights.largest * (1 + 1e-9)
+
+
+def test_both_releases_spend_what_one_would() -> None:
+    columns = Columns.of(Schema(COLUMNS["mixed"], intercept=False))
+    for n, epsilon in ((50, 1.0), (1000, 0.3), (10**6, 3.0)):
+        mu = gaussian_mu(epsilon, 1e-6)
+        plan, d = plan_of(columns, n, epsilon), len(columns.features)
+        assert plan.weights is not None
+        level = math.sqrt(plan.weights.squared_change) / n / plan.vector_noise.sigma
+        units = 0.0 if plan.unit_noise is None else 1 / n / plan.unit_noise.sigma  # one number
+        assert (plan.unit_noise is None) == (n == 50)
+        assert 0.999 * mu <= math.hypot(level, units) <= mu
+        assert plan.spend.level is not None
+        assert math.hypot(level, units) <= plan.spend.level <= mu * (1 + 1e-12)
+        assert units <= math.sqrt(0.1) * mu * (1 + 1e-12)
+        assert plan.vector_noise.dimension == 2 * d + 1 + d * (d + 1) // 2
+        assert plan_of(columns, n, epsilon, units=False).unit_noise is None
+
+
+def test_sums_over_many_records_pay_for_their_rounding() -> None:
+    columns, n = Columns.of(Schema(COLUMNS["levels"], intercept=False)), 10**9
+    plan = plan_of(columns, n, 1.0)
+    assert plan.weights is not None
+    exact = math.sqrt(plan.weights.squared_change) / n
+    assert plan.vector_noise.sensitivity >= exact + 2 * plan.weights.largest * n * 2.0**-52
+
+
+def test_what_is_released_are_the_means_with_the_noise_that_was_planned() -> None:
+    columns = Columns.of(Schema(COLUMNS["mixed"], intercept=False))
+    n, d, rng = 400, len(columns.features), np.random.default_rng(0)
+    plan = plan_of(columns, n, 20.0)
+    rows = columns.clipped(rng.uniform(-0.7, 0.7, (n, d)))
+    labels = np.where(rng.random(n) < 0.2, 1.0, -1.0)
+    risk, run = risk_of(rows, labels, plan.facts), Run(np.zeros(d + 1), NoiseSource(1), Limits().start())
+    assert run.source is not None
+    seen, units = plan._noisy_columns(risk, run, run.source)
+    read = rows.copy()
+    for unit in units:
+        read[:, unit.feature] = unit.read(read[:, unit.feature])
+    pairs = (
+        (seen.products, labels @ read / n, seen.sigma),
+        (seen.means, read.mean(axis=0), seen.mean_sigma),
+        (np.array([seen.label]), np.array([labels.mean()]), seen.label_sigma),
+        (seen.squares, read.T @ read / n, seen.square_sigma),
+    )
+    for noisy, exact, sigma in pairs:
+        assert 0 < float(np.max(np.abs(noisy - exact))) <= 5 * sigma
+    deviations = np.concatenate([np.ravel((noisy - exact) / sigma) for noisy, exact, sigma in pairs[:3]])
+    assert 0.5 <= float(np.std(deviations)) <= 1.6
+    released = plan.release(risk, NoiseSource(1))
+    assert released.share is not None
+    assert released.share.value == (1 + seen.label) / 2
+    assert released.share.deviation == seen.label_sigma / 2
+    low, high = columns.lines[0][1:]
+    shares = np.clip((rows[:, 0] + 2 * columns.middle[0] / 2 - low) / (high - low), 0, 1)
+    assert float(_share_sums(risk, columns)[0]) == pytest.approx(float(np.sum(shares)), rel=1e-9)
+
+
+def test_scores_of_numbers_in_units_are_those_of_the_rows_as_they_were_read() -> None:
+    unit = ColumnUnit(0, half=2.0, end=-2.0, size=0.25, gap=(1.5, 1))
+    x, weights = np.array([-2.0, -1.9, -1.0]), np.array([3.0, 0.7])
+    read, shift = 3.0 * unit.read(x), unit.move(weights)
+    assert weights[0] * x + shift == pytest.approx(read)
+    # A missing number is at 1.5, where it is clipped when read; its level makes up for the difference.
+    assert weights[0] * 1.5 + shift + weights[1] == pytest.approx(3.0 * 2.0 + 0.7)
+
+
+def test_other_losses_and_weighted_records_keep_the_moments_of_any_rows() -> None:
+    columns = Columns.of(Schema(COLUMNS["levels"], intercept=False))
+    d, norm = len(columns.features), 1.5
+    for loss, weighted in ((SquaredLoss(2.0), False), (OneVsRestLoss(3), False), (LogisticLoss(), True)):
+        facts = RiskFacts(100, d + 1, loss, norm, "l2", 0.5, weighted)
+        plan = ColumnStatistics.of(SufficientStatistics.plan(facts, epsilon=1.0, delta=1e-6), columns)
+        assert type(plan) is SufficientStatistics
+        assert plan.columns is columns
+
+
+def test_shares_are_on_the_simplex_of_their_sum() -> None:
+    assert likely_shares(np.array([0.1, -0.2, 0.1]), 1e-9, 0.0)[0] + 1 / 3 == pytest.approx(
+        [0.433, 0.133, 0.433], abs=1e-3
+    )
+    shares, kept = likely_shares(np.array([2.0, -1.0, -1.0]), 2.0, 0.0)
+    assert 0 < kept < 0.1  # noise explains all of it
+    assert np.sum(shares) == pytest.approx(0.0)
+    assert np.min(shares) > -1 / 3
+    assert likely_shares(np.array([2.0, -1.0, -1.0]), 2.0, 100.0)[1] > 0.9
+    some = likely_shares(np.array([-0.2, -0.2, -0.2]), 1e-9, 0.0)[0]  # most records have no level
+    assert some + 1 / 3 == pytest.approx([0.1333] * 3, abs=1e-3)
+
+
+def seen_of(products: np.ndarray, sigma: float) -> NoisyColumns:
+    """Moments of one column of equally frequent levels, with labels of mean 0."""
+    k = len(products)
+    squares = np.eye(k) / k - 1 / k**2
+    return NoisyColumns(products, np.zeros(k), 0.0, squares, sigma, 1e-9, 1e-9, 1e-9, 10**9)
+
+
+def test_ordered_levels_are_read_as_a_line_where_noise_hides_each() -> None:
+    rng, truth = np.random.default_rng(1), np.arange(8) - 3.5
+    schema = {kind: Schema([column]) for kind, column in (
+        ("ordered", Binned("x", range(9))), ("not", Categorical("x", list("abcdefgh"))))}  # fmt: skip
+    found = {}
+    for kind, one in schema.items():
+        own = np.random.default_rng(1)
+        fits = [
+            likely_columns(seen_of(truth / 100 + 0.03 * own.normal(size=8), 0.03), Columns.of(one))[0].weights
+            for _ in range(20)
+        ]
+        found[kind] = float(np.mean([np.corrcoef(w, truth)[0, 1] for w in fits if np.ptp(w) > 0]))
+    assert found["ordered"] > found["not"] + 0.1
+    bumps = np.array([1, -1] * 4) / 20 + 1e-3 * rng.normal(size=8)  # seen well, order or not
+    fit = likely_columns(seen_of(bumps, 1e-3), Columns.of(schema["ordered"]))[0].weights
+    assert np.corrcoef(fit, bumps)[0, 1] > 0.99
+
+
+def test_two_numbers_that_say_the_same_count_once_beside_levels_that_say_nothing() -> None:
+    """Correlations of levels are 0 here, and those of numbers 0.95: one size for all would hide them."""
+    schema = Schema(
+        [Numeric("a", 0, 1), Numeric("b", 0, 1), *(Categorical(f"c{k}", list("xyz")) for k in range(9))]
+    )
+    columns, rng, sigma = Columns.of(schema), np.random.default_rng(0), 0.03
+    d, squares = len(columns.features), np.zeros((29, 29))
+    squares[:2, :2] = 0.08 * np.array([[1, 0.95], [0.95, 1]])
+    for start, stop in columns.parts[2:]:
+        squares[start:stop, start:stop] = np.eye(3) / 3 - 1 / 9
+    products = 0.25 * squares[:, 0] * 2  # the log odds are a
+    explained = []
+    for _ in range(10):
+        noise = np.triu(rng.normal(size=(d, d)) * sigma / math.sqrt(2))
+        noisy = squares + noise + noise.T
+        seen = NoisyColumns(products, np.zeros(d), 0.0, noisy, 1e-3, 1e-9, 1e-9, sigma, 10**6)
+        explained.append(float(np.sum(likely_columns(seen, columns)[0].weights[:2])))
+    assert np.mean(explained) == pytest.approx(0.25, rel=0.15)  # twice that if both counted
+
+
+def test_a_number_near_one_end_of_its_range_ranks_records_at_a_small_budget() -> None:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {"income": np.round(rng.exponential(2.0, 3000)).clip(0, 100), "few": rng.integers(0, 3, 3000)}
+    )
+    label = (frame["income"] + rng.normal(0, 1.5, 3000) > 2).to_numpy()
+    schema = Schema([Numeric("income", 0, 100), Categorical("few", [0, 1, 2])], intercept=True)
+    for seed in range(5):
+        model = PrivateLogisticRegression(0.3, schema=schema, classes=(False, True), insecure_seed=seed)
+        model.fit(frame, label)
+        assert model.mechanism_ == "sufficient-statistics"
+        assert set(model.noise_) == {"sigma", "sensitivity", "unit_sigma", "steps"}
+        assert roc_auc_score(label, model.decision_function(frame)) > 0.8
