@@ -1,16 +1,21 @@
 """Coverage and width of confidence intervals of private linear models, through the estimators.
 
-    python -m privopt.experiments.intervals [--draws 200] [--output FOLDER] [--quick]
+    python -m privopt.experiments.intervals [--draws 1000] [--output FOLDER] [--quick]
 
 Every draw has new records from the population of a design and new noise. Lines are kept in ``intervals.csv``
 as they come: the same command resumes an interrupted run, and then writes ``intervals.md``.
+dp-statsmodels is measured beside, if it is installed:
+
+    pip install --no-deps git+https://github.com/MaxGhenis/dp-statsmodels
+
 Neighbours: replace-one, n public, delta = 1/n^2.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+import zlib
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -21,43 +26,57 @@ import pandas as pd
 import typer
 from numpy.typing import NDArray
 from rich.console import Console
+from scipy.special import expit
+from scipy.stats import binom
 
 from privopt.experiments.workbench.pages import filled, markdown_table
+from privopt.experiments.workbench.peers import module, versions
 from privopt.experiments.workbench.study import Study
-from privopt.mechanisms import PrivateLinearRegression
+from privopt.mechanisms import PrivateLinearRegression, PrivateLogisticRegression
 from privopt.mechanisms.errors import NoIntervalError
-from privopt.mechanisms.inference.interval import Summary
+from privopt.mechanisms.inference.interval import Interval
 from privopt.problems.tables.columns import Categorical, Numeric
 from privopt.problems.tables.schema import Schema
 
 Floats = NDArray[np.float64]
 EPSILONS = (0.3, 1.0, 3.0)
+PLAIN, ROBUST, LOGISTIC = "least squares", 'errors="robust"', "logistic"
+PEER, PEER_REPLACED = "dp-statsmodels, add or remove", "dp-statsmodels, replace-one"
+COEFFICIENT, CONTRAST, PREDICTION, MODELS = "coefficient", "contrast", "prediction", "two models"
 _CONFIDENCE, _POPULATION = 0.95, 1_000_000
 _Z = 1.959964
-_KEY = ("design", "epsilon", "draws", "coefficient")
-# Draws count as clear where the smallest eigenvalue of the noisy moments is this multiple of the noise.
+_KEY = ("design", "kind", "epsilon", "draws", "about", "quantity")
+# The least median ratio of signal and noise for which coverage is judged.
 _CLEAR = 1.0
-_FEW = 50  # of fewer draws no share is shown
+_ASKED = 4
+_FEW, _ENOUGH = 50, 500  # of fewer intervals no share is shown, and of fewer draws lines are not judged
+_LEAST, _MOST = 0.93, 0.97
+_CHANCE = 0.01  # probability that chance alone puts one of all judged lines outside
 
 
 @dataclass(frozen=True)
 class Line:
-    """Intervals of one coefficient over the draws of a cell.
+    """Intervals of one number over the draws of a cell.
 
     Attributes:
-        refused: draws without intervals.
-        covered: other draws whose interval holds the coefficient of the population.
-        clear, clear_covered: draws whose signal is at least the noise, and those of them that cover.
-        signal: the median ratio of smallest eigenvalue and noise.
-        width, plain_width: median width, and the width of least squares without privacy.
-        noise_share: the mean share of noise in the variance.
+        kind: of intervals.
+        about: what the number is: a coefficient, a contrast of two, a prediction, or the difference between
+            models of two draws.
+        given: draws with intervals; others are refused.
+        covered: those of them whose interval holds the number of the population.
+        clear, clear_covered: draws whose own signal is at least the noise, and those of them that cover.
+        signal: the median ratio of smallest eigenvalue and noise; that of the peer is not known.
+        width, plain_width: median width, and the width without privacy.
+        noise_share: the mean share of noise in the variance, where an interval has it.
     """
 
     design: str
+    kind: str
     epsilon: float
     draws: int
-    coefficient: str
-    refused: int
+    about: str
+    quantity: str
+    given: int
     covered: int
     clear: int
     clear_covered: int
@@ -75,6 +94,13 @@ class Records(NamedTuple):
     labels: Floats
 
 
+class Found(NamedTuple):
+    """Intervals of a draw, None if they are refused, and its signal in units of the noise."""
+
+    intervals: list[Interval] | None
+    signal: float
+
+
 @dataclass(frozen=True)
 class Design:
     """A population of records within bounds, and the arguments of the estimator for it.
@@ -82,34 +108,116 @@ class Design:
     Attributes:
         draw: (random numbers, n) -> n records, already clipped.
         n: the number of records of a draw.
+        kinds: of intervals.
+        names: of the coefficients, without the intercept.
+        bounds: of the columns, for a peer that takes numbers in [-1, 1]; None if they are in it.
+        model: the weights and the constant that classes follow from; None: those of least squares.
     """
 
     name: str
     draw: Callable[[np.random.Generator, int], Records]
     n: int
+    names: tuple[str, ...]
     arguments: dict[str, Any] = field(default_factory=dict)
+    kinds: tuple[str, ...] = (PLAIN, ROBUST, PEER, PEER_REPLACED)
+    bounds: Floats | None = None
+    model: Floats | None = None
+
+    def records(self, run: int, n: int) -> Records:
+        return self.draw(np.random.default_rng([zlib.crc32(self.name.encode()), run]), n)
+
+    @cached_property
+    def asked(self) -> Records:
+        """The first four distinct records of a public draw: their predictions get intervals."""
+        found = self.records(2**32 - 1, 50)
+        _, first = np.unique(found.columns, axis=0, return_index=True)
+        k = np.sort(first)[:_ASKED]
+        given = found.given.iloc[k] if isinstance(found.given, pd.DataFrame) else found.given[k]
+        return Records(given, found.columns[k], found.labels[k])
+
+    @cached_property
+    def quantities(self) -> list[tuple[str, str]]:
+        """The kind and the name of each number that has an interval."""
+        contrast = f"{self.names[0]} - {self.names[1]}"
+        return [
+            *((COEFFICIENT, name) for name in (*self.names, "intercept")),
+            (CONTRAST, contrast),
+            *((PREDICTION, f"record {k + 1}") for k in range(len(self.asked.labels))),
+        ]
 
     @cached_property
     def population(self) -> tuple[Floats, Floats]:
-        """Coefficients of least squares in the population, the intercept last, and plain widths at n."""
-        _, columns, y = self.draw(np.random.default_rng(12345), _POPULATION)
+        """The numbers in the population, and widths of their intervals without privacy at n."""
+        _, columns, y = self.records(0, _POPULATION)
         Z = np.column_stack([columns, np.ones(len(y))])
-        inverse = np.linalg.inv(Z.T @ Z / len(y))
-        theta = inverse @ (Z.T @ y / len(y))
-        variance = float(np.mean((y - Z @ theta) ** 2))
-        return theta, 2 * _Z * np.sqrt(variance * np.diag(inverse) / self.n)
+        if self.model is None:
+            inverse = np.linalg.inv(Z.T @ Z / len(y))
+            theta = inverse @ (Z.T @ y / len(y))
+            covariance = inverse * float(np.mean((y - Z @ theta) ** 2))
+        else:
+            theta, chances = self.model, expit(Z @ self.model)
+            covariance = np.linalg.inv((Z.T * (chances * (1 - chances))) @ Z / len(y))
+        contrast = np.eye(1, len(theta)) - np.eye(1, len(theta), 1)
+        rows = np.column_stack([self.asked.columns, np.ones(len(self.asked.labels))])
+        C = np.concatenate([np.eye(len(theta)), contrast, rows])
+        values = C @ theta
+        widths = 2 * _Z * np.sqrt(np.sum((C @ covariance) * C, axis=1) / self.n)
+        if self.model is not None:  # predictions are probabilities
+            ahead = len(theta) + 1
+            chances = expit(values[ahead:])
+            values[ahead:], widths[ahead:] = chances, widths[ahead:] * chances * (1 - chances)
+        return values, widths
 
-    def summary(self, epsilon: float, run: int) -> tuple[Summary | None, float]:
-        """Fit new records; return intervals, None if they are refused, and the signal."""
-        records = self.draw(np.random.default_rng(run), self.n)
-        model = PrivateLinearRegression(
-            epsilon, label_range=(-1.0, 1.0), insecure_seed=run, **self.arguments
-        ).fit(records.given, records.labels)
-        assert model.inference_ is not None
+    def found(self, kind: str, records: Records, epsilon: float, seed: int) -> Found:
+        """Fit the records; return the intervals of all quantities, of the peer those of coefficients."""
+        if kind in (PEER, PEER_REPLACED):
+            return Found(self._of_peer(records, epsilon, seed, replaced=kind == PEER_REPLACED), math.nan)
+        model: Any
+        if kind == LOGISTIC:
+            model = PrivateLogisticRegression(
+                epsilon,
+                mechanism="objective-perturbation-hessian",
+                classes=(0.0, 1.0),
+                insecure_seed=seed,
+                **self.arguments,
+            )
+        else:
+            errors: Any = "robust" if kind == ROBUST else "equal"
+            model = PrivateLinearRegression(
+                epsilon, label_range=(-1.0, 1.0), errors=errors, insecure_seed=seed, **self.arguments
+            )
+        model.fit(records.given, records.labels)
+        signal = model.inference_.signal_to_noise
         try:
-            return model.summary(_CONFIDENCE), model.inference_.signal_to_noise
+            coefficients = list(model.summary(_CONFIDENCE))
         except NoIntervalError:
-            return None, model.inference_.signal_to_noise
+            return Found(None, signal)
+        weights = {coefficients[0].name: 1.0, coefficients[1].name: -1.0}
+        contrast = model.combination(weights, _CONFIDENCE)
+        rows = model.mean_intervals(self.asked.given, _CONFIDENCE)
+        predictions = [Interval("", math.nan, low, high, math.nan) for low, high in rows.tolist()]
+        return Found([*coefficients, contrast, *predictions], signal)
+
+    def _of_peer(self, records: Records, epsilon: float, seed: int, *, replaced: bool) -> list[Interval]:
+        """Fit dp-statsmodels to columns in [-1, 1].
+
+        Its guarantee is for adding or removing a record. One that is (e / 2, d / (1 + exp(e / 2))) private
+        for that is (e, d) private for replacing one, which is a removal and an addition.
+        """
+        delta = self.n**-2.0
+        if replaced:
+            epsilon, delta = epsilon / 2, delta / (1 + math.exp(epsilon / 2))
+        columns, units = records.columns, np.ones(len(self.names))
+        if self.bounds is not None:
+            low, high = self.bounds
+            columns, units = 2 * (columns - low) / (high - low) - 1, (high - low) / 2
+        kind = module("dp_statsmodels.models.ols").DPOLS
+        peer = kind(epsilon, delta, bounds_X=(-1.0, 1.0), bounds_y=(-1.0, 1.0), random_state=seed)
+        bounds = peer.fit(records.labels, columns).conf_int(1 - _CONFIDENCE)
+        bounds = np.concatenate([bounds[1:] / units[:, None], bounds[:1]])
+        if self.bounds is not None:  # its intercept is at other columns
+            bounds = bounds[:-1]
+        return [Interval("", math.nan, low, high, math.nan) for low, high in bounds.tolist()]
 
 
 def _clipped(x: Floats, y: Floats) -> Records:
@@ -161,10 +269,18 @@ def shares(rng: np.random.Generator, n: int) -> Records:
     return _clipped(x, x @ _weights(3) - 0.2 + 0.1 * rng.normal(size=n))
 
 
+def uneven_residuals(rng: np.random.Generator, n: int) -> Records:
+    """Residuals whose standard deviation is in proportion to the size of a column."""
+    x = rng.uniform(-1, 1, (n, 3))
+    return _clipped(x, x @ _weights(3) + 0.3 * np.abs(x[:, 0]) * rng.normal(size=n))
+
+
 REGIONS = ("north", "east", "south", "west")
+_OTHERS = tuple(f"region={name}" for name in REGIONS[1:])
 SCHEMA = Schema(
     [Numeric("age", 18, 90), Numeric("hours", 0, 80), Categorical("region", REGIONS)], intercept=False
 )
+GROUPS = Schema([Categorical("region", REGIONS)], intercept=False)
 
 
 def table(rng: np.random.Generator, n: int) -> Records:
@@ -178,21 +294,52 @@ def table(rng: np.random.Generator, n: int) -> Records:
     return Records(frame, columns, np.clip(y, -1, 1))
 
 
-def designs() -> list[Design]:
-    def ball(p: int) -> dict[str, Any]:
-        return {"data_norm": math.sqrt(p)}
+def groups(rng: np.random.Generator, n: int) -> Records:
+    """The category alone: predictions are means of groups."""
+    found = table(rng, n)
+    return Records(found.given[["region"]], found.columns[:, 2:], found.labels)
 
+
+def classes(
+    draw: Callable[[np.random.Generator, int], Records], model: Floats
+) -> Callable[[np.random.Generator, int], Records]:
+    """Classes 0 and 1 that follow the logistic model of the columns of other records."""
+
+    def drawn(rng: np.random.Generator, n: int) -> Records:
+        found = draw(rng, n)
+        chances = expit(found.columns @ model[:-1] + model[-1])
+        return found._replace(labels=(rng.random(n) < chances).astype(float))
+
+    return drawn
+
+
+def designs() -> list[Design]:
+    def of(name: str, draw: Any, p: int, n: int, **more: Any) -> Design:
+        return Design(name, draw, n, tuple(f"x{j}" for j in range(p)), {"data_norm": math.sqrt(p)}, **more)
+
+    def logistic(name: str, draw: Any, n: int, *weights: float) -> Design:
+        model = np.array(weights)
+        return of(name, classes(draw, model), len(model) - 1, n, kinds=(LOGISTIC,), model=model)
+
+    spans = np.array([[18, 0, 0, 0, 0], [90, 80, 1, 1, 1]], dtype=np.float64)
+    numbers = ("age", "hours", *_OTHERS)
     return [
-        Design("normal, 2 columns", normal(2), 20_000, ball(2)),
-        Design("normal, 5 columns", normal(5), 10_000, ball(5)),
-        Design("normal, 10 columns", normal(10), 50_000, ball(10)),
-        Design("correlated by .7, 4 columns", normal(4, 0.7), 20_000, ball(4)),
-        Design("binary, 3 columns", binary, 5_000, ball(3)),
-        Design("few records, 2 columns", normal(2), 1_000, ball(2)),
-        Design("exponential errors, 3 columns", skewed, 5_000, ball(3)),
-        Design("t(3) errors, clipped, 3 columns", heavy, 5_000, ball(3)),
-        Design("uneven spreads, 4 columns", uneven, 10_000, ball(4)),
-        Design("numbers and a category", table, 10_000, {"schema": SCHEMA}),
+        of("normal, 2 columns", normal(2), 2, 20_000),
+        of("normal, 5 columns", normal(5), 5, 10_000),
+        of("normal, 10 columns", normal(10), 10, 20_000),
+        of("correlated by .7, 4 columns", normal(4, 0.7), 4, 20_000),
+        of("binary, 3 columns", binary, 3, 5_000),
+        of("few records, 2 columns", normal(2), 2, 1_000),
+        of("exponential errors, 3 columns", skewed, 3, 5_000),
+        of("t(3) errors, clipped, 3 columns", heavy, 3, 5_000),
+        of("uneven spreads, 4 columns", uneven, 4, 10_000),
+        Design("numbers and a category", table, 10_000, numbers, {"schema": SCHEMA}, bounds=spans),
+        of("uneven residuals, 3 columns", uneven_residuals, 3, 20_000, kinds=(ROBUST,)),
+        Design("means of groups", groups, 10_000, _OTHERS, {"schema": GROUPS}, (PLAIN,)),
+        logistic("classes, normal, 2 columns", normal(2), 20_000, 2.0, -1.0, 0.5),
+        logistic("classes, binary, 3 columns", binary, 10_000, 1.0, -0.5, 0.0, -0.5),
+        logistic("rare positives, 3 columns", uneven_residuals, 20_000, 1.0, -0.5, 0.0, -3.0),
+        logistic("classes, skewed, 3 columns", shares, 20_000, 2.0, -1.0, 0.0, 0.0),
     ]
 
 
@@ -204,60 +351,77 @@ class Cell(NamedTuple):
     def __str__(self) -> str:
         return f"{self.design.name}, epsilon {self.epsilon:g}"
 
+    def about(self, kind: str) -> dict[str, object]:
+        return {"design": self.design.name, "kind": kind, "epsilon": self.epsilon, "draws": self.draws}
+
     @property
-    def about(self) -> dict[str, object]:
-        return {"design": self.design.name, "epsilon": self.epsilon, "draws": self.draws}
+    def kinds(self) -> list[str]:
+        """The kinds of intervals that can be measured here."""
+        here = module("dp_statsmodels.models.ols") is not None
+        return [kind for kind in self.design.kinds if here or kind not in (PEER, PEER_REPLACED)]
 
 
 def measured(cell: Cell) -> list[Line]:
-    """Measure the intervals of a cell."""
+    """Measure the intervals of a cell, all kinds on the same records."""
+    found: dict[str, list[Found]] = {kind: [] for kind in cell.kinds}
+    for run in range(cell.draws):
+        records = cell.design.records(run + 1, cell.design.n)
+        for kind, those in found.items():
+            seed = zlib.crc32(f"{cell}, {kind}, {run}".encode())
+            those.append(cell.design.found(kind, records, cell.epsilon, seed))
+    return [line for kind, those in found.items() for line in _lines(cell, kind, those)]
+
+
+def _lines(cell: Cell, kind: str, found: Sequence[Found]) -> Iterable[Line]:
     truth, plain = cell.design.population
-    found = [cell.design.summary(cell.epsilon, run) for run in range(cell.draws)]
-    signal = np.array([signal for _, signal in found])
-    given = [summary is not None for summary, _ in found]
-    names: dict[str, None] = {one.name: None for summary, _ in found if summary for one in summary}
-    lines = []
-    for j, name in enumerate(names or [f"column {j}" for j in range(len(truth))]):
-        ones = [summary.intervals[j] for summary, _ in found if summary is not None]
-        inside = np.array([one.low <= truth[j] <= one.high for one in ones], dtype=bool)
-        clear = signal[given] >= _CLEAR
-        widths = [one.high - one.low for one in ones]
-        lines.append(
-            Line(
-                **cell.about,  # type: ignore[arg-type]
-                coefficient=name,
-                refused=cell.draws - len(ones),
-                covered=int(inside.sum()),
-                clear=int(clear.sum()),
-                clear_covered=int(inside[clear].sum()),
-                signal=float(np.median(signal)),
-                width=float(np.median(widths)) if widths else math.nan,
-                plain_width=float(plain[j]),
-                noise_share=float(np.mean([one.noise_share for one in ones])) if ones else math.nan,
-            )
-        )
-    return lines
+    given = [one for one in found if one.intervals is not None]
+    signal = np.array([one.signal for one in given])
+    known = {"signal": float(np.median([one.signal for one in found]))}
+    for j, (about, name) in enumerate(cell.design.quantities):
+        ones = [one.intervals[j] for one in given if one.intervals and j < len(one.intervals)]
+        if ones or not given:
+            line = {**cell.about(kind), "about": about, "quantity": name, "plain_width": plain[j]}
+            yield _line({**line, **known}, ones, truth[j], signal)
+    pairs = [(a, b) for a, b in zip(found[::2], found[1::2], strict=False) if a.intervals and b.intervals]
+    if kind not in (PEER, PEER_REPLACED):
+        ones = [a.intervals[0].minus(b.intervals[0]) for a, b in pairs if a.intervals and b.intervals]
+        less = np.array([min(a.signal, b.signal) for a, b in pairs])
+        name = f"{cell.design.names[0]} of one less that of another"
+        line = {**cell.about(kind), "about": MODELS, "quantity": name, "plain_width": plain[0] * math.sqrt(2)}
+        yield _line({**line, **known}, ones, 0.0, less)
+
+
+def _line(line: dict[str, Any], ones: Sequence[Interval], truth: float, signal: Floats) -> Line:
+    inside = np.array([one.low <= truth <= one.high for one in ones], dtype=bool)
+    clear = signal[: len(ones)] >= _CLEAR
+    return Line(
+        **line,
+        given=len(ones),
+        covered=int(inside.sum()),
+        clear=int(clear.sum()),
+        clear_covered=int(inside[clear].sum()),
+        width=float(np.median([one.high - one.low for one in ones])) if ones else math.nan,
+        noise_share=float(np.mean([one.noise_share for one in ones])) if ones else math.nan,
+    )
 
 
 def coverage(frame: pd.DataFrame) -> str:
-    """Tabulate a row per design and epsilon."""
+    """Tabulate a row per design and epsilon, of coefficients."""
     rows = []
+    frame = frame[frame["about"] == COEFFICIENT]
     for (design, epsilon), some in frame.groupby(["design", "epsilon"], sort=False):
-        given = some["draws"] - some["refused"]
-        rate, clear = some["covered"] / given, some["clear_covered"] / some["clear"]
-        ratio = some["width"] / some["plain_width"]
-        few, fewer = given.max() < _FEW, some["clear"].max() < _FEW
+        few = some["given"].max() < _FEW
+        rate, ratio = some["covered"] / some["given"], some["width"] / some["plain_width"]
+        refused = 1 - some["given"].iloc[0] / some["draws"].iloc[0]
         rows.append(
             {
                 "design": design,
                 "epsilon": f"{epsilon:g}",
+                "draws": f"{some['draws'].iloc[0]:,}",
                 "signal / noise": f"{some['signal'].iloc[0]:.2g}",
-                "refused": f"{some['refused'].iloc[0] / some['draws'].iloc[0]:.0%}",
-                "coverage": "" if few else f"{some['covered'].sum() / given.sum():.3f}",
+                "refused": f"{refused:.0%}",
+                "coverage": "" if few else f"{some['covered'].sum() / some['given'].sum():.3f}",
                 "least, most": "" if few else f"{rate.min():.3f}, {rate.max():.3f}",
-                "where signal >= noise: least, most": ""
-                if fewer
-                else f"{clear.min():.3f}, {clear.max():.3f}",
                 "width / plain": "" if few else f"{ratio.min():.2g} to {ratio.max():.2g}",
                 "noise": "" if few else f"{some['noise_share'].mean():.0%}",
             }
@@ -265,39 +429,138 @@ def coverage(frame: pd.DataFrame) -> str:
     return markdown_table(pd.DataFrame(rows))
 
 
-def within(frame: pd.DataFrame) -> str:
-    """Say how many cells of a coefficient lie between 93 and 97%, where the signal is at least the noise."""
-    some = frame[frame["clear"] >= _FEW]
+def judged(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the lines whose coverage is judged: those with a clear signal, and with intervals."""
+    return frame[(frame["signal"] >= _CLEAR) & (frame["given"] >= _FEW)]
+
+
+def beyond_chance(some: pd.DataFrame, lines: int) -> pd.Series[bool]:
+    """Return which lines have a coverage outside 93 to 97% that chance does not explain.
+
+    The tests are binomial, of a true coverage at the nearer end, and of so many lines together one is found
+    by chance with a probability of at most 1%.
+    """
+    below = binom.cdf(some["covered"], some["given"], _LEAST)
+    above = binom.sf(some["covered"] - 1, some["given"], _MOST)
+    return pd.Series(np.minimum(below, above) < _CHANCE / max(lines, 1), index=some.index)
+
+
+def verdicts(frame: pd.DataFrame) -> str:
+    """Say of each kind how many lines lie from 93 to 97%, and whether chance explains the others."""
+    frame = judged(frame[~frame["kind"].isin([PEER, PEER_REPLACED])])
+    said = []
+    for (kind, about), some in frame.groupby(["kind", "about"], sort=False):
+        enough = some[some["draws"] >= _ENOUGH]
+        some = some if enough.empty else enough
+        rate = some["covered"] / some["given"]
+        inside = int(((rate >= _LEAST) & (rate <= _MOST)).sum())
+        wrong = some[beyond_chance(some, len(frame))]
+        text = "open (too few draws)" if enough.empty else "holds"
+        text = text if wrong.empty else "**does not hold**"
+        text += (
+            f": {inside} of {len(some)} lie there, {len(wrong)} outside by more than chance; together "
+            f"{some['covered'].sum() / some['given'].sum():.4f}, the least {rate.min():.3f}, the largest "
+            f"{rate.max():.3f}"
+        )
+        where = [f"{one.design}, epsilon {one.epsilon:g}, {one.quantity}" for one in wrong.itertuples()]
+        said.append(f"- *{kind}*, {about}: {text}" + (f" ({'; '.join(where)})" if where else "") + ".")
+    return "\n".join(said) or "too few draws"
+
+
+def hidden(frame: pd.DataFrame) -> str:
+    """Say how draws cover whose own signal seems clear where the median one is not."""
+    frame = frame[(frame["about"] == COEFFICIENT) & (frame["kind"] == PLAIN)]
+    some = frame[(frame["signal"] < _CLEAR) & (frame["clear"] >= _FEW)]
     if some.empty:
-        return "too few draws"
+        return "there are too few of them"
     rate = some["clear_covered"] / some["clear"]
-    inside = ((rate >= 0.93) & (rate <= 0.97)).sum()
-    return (
-        f"{inside} of {len(some)}; together {some['clear_covered'].sum() / some['clear'].sum():.4f}, "
-        f"the least {rate.min():.3f}, the largest {rate.max():.3f}"
-    )
+    together = some["clear_covered"].sum() / some["clear"].sum()
+    return f"they cover {together:.3f} of the time, by coefficient {rate.min():.3f} to {rate.max():.3f}"
+
+
+def _beside(frame: pd.DataFrame, kind: str) -> pd.DataFrame:
+    """Return coefficients of least squares with the width and the coverage of a peer."""
+    frame = frame[frame["about"] == COEFFICIENT]
+    by = ["design", "epsilon", "quantity"]
+    ours = frame[(frame["kind"] == PLAIN) & (frame["given"] >= _FEW)]
+    theirs = frame[frame["kind"] == kind][[*by, "width", "covered", "given"]]
+    found = ours.merge(theirs, on=by, suffixes=("", "_peer"))
+    found["ratio"] = found["width"] / found["width_peer"]
+    return found
+
+
+def peers(frame: pd.DataFrame) -> str:
+    """Tabulate widths in units of the peer's, and the coverage of both."""
+    replaced, added = _beside(frame, PEER_REPLACED), _beside(frame, PEER)
+    rows = []
+    for (design, epsilon), some in replaced.groupby(["design", "epsilon"], sort=False):
+        other = added[(added["design"] == design) & (added["epsilon"] == epsilon)]
+        rate = some["covered_peer"] / some["given_peer"]
+        rows.append(
+            {
+                "design": design,
+                "epsilon": f"{epsilon:g}",
+                "signal / noise": f"{some['signal'].iloc[0]:.2g}",
+                "width / its, replace-one": f"{some['ratio'].min():.2g} to {some['ratio'].max():.2g}",
+                "width / its, add or remove": f"{other['ratio'].min():.2g} to {other['ratio'].max():.2g}",
+                "its coverage: least, most": f"{rate.min():.3f}, {rate.max():.3f}",
+            }
+        )
+    return markdown_table(pd.DataFrame(rows)) if rows else "dp-statsmodels was not installed."
+
+
+def widths(frame: pd.DataFrame) -> str:
+    """Say whether intervals are at most as wide as the peer's."""
+    said = []
+    for kind in (PEER_REPLACED, PEER):
+        found = judged(_beside(frame, kind))
+        if not found.empty:
+            wider = found[found["ratio"] > 1]
+            text = "holds" if wider.empty else "**does not hold**"
+            places = sorted({f"{one.design}, epsilon {one.epsilon:g}" for one in wider.itertuples()})
+            where = f" ({'; '.join(places)})" if places else ""
+            said.append(
+                f"- *at most as wide as {kind}*: {text}; {len(found) - len(wider)} of {len(found)} "
+                f"coefficients, widths are {found['ratio'].min():.2f} to {found['ratio'].max():.2f} of its, "
+                f"{found['ratio'].median():.2f} in the median{where}."
+            )
+    return "\n".join(said) or "dp-statsmodels was not installed."
 
 
 def page(frame: pd.DataFrame) -> str:
     """Write the page of the documentation."""
-    frame = frame[frame["draws"] == frame["draws"].max()]
-    places = {"draws": str(frame["draws"].max()), "coverage": coverage(frame), "within": within(frame)}
-    return filled("intervals", places)
+    most = frame.groupby(["design", "kind", "about"])["draws"].transform("max")
+    frame = frame[frame["draws"] == most]
+    few, many = most.min(), most.max()
+    places = {kind: coverage(frame[frame["kind"] == of]) for kind, of in _TABLES.items()}
+    return filled(
+        "intervals",
+        {
+            "draws": f"{many:,}" if few == many else f"{few:,} to {many:,}",
+            **places,
+            "verdicts": verdicts(frame),
+            "hidden": hidden(frame),
+            "widths": widths(frame),
+            "peers": peers(frame),
+            "version": versions("dp-statsmodels")["dp-statsmodels"],
+        },
+    )
 
 
+_TABLES = {"coverage": PLAIN, "robust": ROBUST, "logistic": LOGISTIC}
 STUDY = Study[Cell](
     "intervals",
     Line,
     _KEY,
     compute=measured,
-    is_finished=lambda kept, cell: bool(kept.matching(**cell.about)),
+    is_finished=lambda kept, cell: all(kept.matching(**cell.about(kind)) for kind in cell.kinds),
     page=page,
 )
 
 
 def main(
     output: Annotated[Path, typer.Option(help="Output folder for results and page.")] = Path("intervals"),
-    draws: Annotated[int, typer.Option(min=1, help="Number of draws of each cell.")] = 200,
+    draws: Annotated[int, typer.Option(min=1, help="Number of draws of each cell.")] = 1000,
     quick: Annotated[bool, typer.Option("--quick", help="One design, as a test.")] = False,
 ) -> None:
     """Measure the missing cells, and write the page."""

@@ -57,7 +57,7 @@ def card(
         ),
     ] = None,
     gap: Annotated[
-        float, typer.Option(help="With --several: largest distance to the model beyond the nearest card's.")
+        float, typer.Option(help="With --several: largest distance to the model beyond the released card's.")
     ] = 0.1,
 ) -> None:
     """Print a saved scorecard, tree or rule list with its risks, as a page, Markdown, JSON or SQL; costs
@@ -66,25 +66,9 @@ def card(
     kind = "markdown" if output is None else _KINDS.get(output.suffix.lower(), "")
     if not kind:
         raise InvalidInputError(f"--output {output}: its name must end in {', '.join(_KINDS)}")
-    for option, given, where in (
-        ("--evaluation", evaluation is not None, "html"),
-        ("--title", bool(title), "html"),
-        ("--table", table != "records", "sql"),
-    ):
-        if given and kind != where:
-            raise InvalidInputError(f"{option} belongs to an --output that ends in .{where}")
+    _check_options(kind, evaluation, title, table, several, gap, no_negative_points)
     if kind == "svg" and load_tree(model) is None:
         raise InvalidInputError("a picture (.svg) is of a tree or a rule list: for a scorecard write .html")
-    if several is None and gap != 0.1:
-        raise InvalidInputError("--gap belongs to --several")
-    if several is not None and (kind == "sql" or evaluation is not None or no_negative_points):
-        raise InvalidInputError(
-            "--several goes with --title, and an --output that ends in .html, .md or .json"
-        )
-    if kind == "sql" and no_negative_points:
-        raise InvalidInputError(
-            "--no-negative-points does not apply to .sql, which contains the points of the model"
-        )
     check_files({"--output": output})
     if (linear := load_linear(model)) is not None:
         raise InvalidInputError(
@@ -107,6 +91,35 @@ def card(
         sys.stdout.write(text)
     else:
         write_atomically(output, text)
+
+
+def _check_options(
+    kind: str,
+    evaluation: Path | None,
+    title: str,
+    table: str,
+    several: int | None,
+    gap: float,
+    no_negative_points: bool,
+) -> None:
+    """Raise InvalidInputError for options that do not go with the kind of output, or with each other."""
+    for option, given, where in (
+        ("--evaluation", evaluation is not None, "html"),
+        ("--title", bool(title), "html"),
+        ("--table", table != "records", "sql"),
+    ):
+        if given and kind != where:
+            raise InvalidInputError(f"{option} belongs to an --output that ends in .{where}")
+    if several is None and gap != 0.1:
+        raise InvalidInputError("--gap belongs to --several")
+    if several is not None and (kind == "sql" or evaluation is not None or no_negative_points):
+        raise InvalidInputError(
+            "--several goes with --title, and an --output that ends in .html, .md or .json"
+        )
+    if kind == "sql" and no_negative_points:
+        raise InvalidInputError(
+            "--no-negative-points does not apply to .sql, which contains the points of the model"
+        )
 
 
 def _text(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
@@ -23,7 +23,7 @@ from privopt.experiments.cli.families import (
     requested_family,
 )
 from privopt.experiments.cli.files import PaidFile, showing
-from privopt.experiments.cli.learned import read_for_learning
+from privopt.experiments.cli.learned import LearnedFit, read_for_learning
 from privopt.experiments.cli.linear import (
     linear_constructor,
     linear_report,
@@ -75,7 +75,7 @@ from privopt.experiments.cli.options import (
 from privopt.experiments.cli.parsing import marked_schema, of_persons, parse_records, split_classes
 from privopt.experiments.cli.running import accounted, open_ledger, stoppable
 from privopt.experiments.cli.scorecard import card_constructor, card_report, show_card
-from privopt.experiments.cli.tables import read_labelled
+from privopt.experiments.cli.tables import Labelled, read_labelled
 from privopt.experiments.cli.tree import choice_line, show_tree, tree_constructor, tree_report
 from privopt.mechanisms.estimators.model_choice import choose_model
 from privopt.mechanisms.scorecards.effort import MOST_WORK
@@ -174,18 +174,7 @@ def fit(
         report = None if json_file is None else files.enter_context(PaidFile(json_file, "--json"))
         book = None if ledger is None else open_ledger(ledger)
         with accounted(book):
-            labels = split_classes(classes)
-            if learn_schema is None:
-                if types is not None:
-                    raise InvalidInputError("--types belongs to --learn-schema")
-                learning = None
-                facts, person = of_persons(marked_schema(schema, na_values), person)
-                records = read_labelled(data, target, facts, labels, table, person)
-            else:
-                learning = read_for_learning(
-                    data, target, schema, labels, table, na_values, learn_schema, types, person
-                )
-                records = learning.records
+            records, learning, person = _opened(context.params)
         if family is AUTO:
             held = 2 if records.classes is None else len(records.classes)
             chosen = choose_model(records.units(person), epsilon, classes=held)
@@ -217,3 +206,24 @@ def fit(
             if report is not None:
                 report.keep(json.dumps(account, indent=2) + "\n")
             steps_of.show(fitted, account, tell)
+
+
+def _opened(options: Mapping[str, Any]) -> tuple[Labelled, LearnedFit | None, str | None]:
+    """Open the records of --data, and find their column of persons; no cell is interpreted.
+
+    Returns:
+        The records, the fit that learns a schema from them (None without --learn-schema), and the column of
+        persons (None if each record is a person's only one).
+    """
+    data, target, schema, table = (options[name] for name in ("data", "target", "schema", "table"))
+    share, types, na_values, person = (
+        options[name] for name in ("learn_schema", "types", "na_values", "person")
+    )
+    labels = split_classes(options["classes"])
+    if share is not None:
+        learning = read_for_learning(data, target, schema, labels, table, na_values, share, types, person)
+        return learning.records, learning, person
+    if types is not None:
+        raise InvalidInputError("--types belongs to --learn-schema")
+    facts, person = of_persons(marked_schema(schema, na_values), person)
+    return read_labelled(data, target, facts, labels, table, person), None, person

@@ -54,6 +54,8 @@ from privopt.mechanisms.estimators.model_choice import choose_model
 from privopt.mechanisms.estimators.prepared import schema_norm
 from privopt.mechanisms.estimators.public_facts import public_delta
 from privopt.mechanisms.estimators.robust import choose_robust
+from privopt.mechanisms.heavy_tails.clipped_newton import ClippedNewton
+from privopt.mechanisms.heavy_tails.measured_descent import MeasuredDescent
 from privopt.mechanisms.privacy.accounting import gaussian_mu
 from privopt.mechanisms.privacy.groups import PersonBudget
 from privopt.mechanisms.privacy.spend import PrivacySpend
@@ -215,22 +217,33 @@ def robust_plan(
         "mechanism_reason": reason,
         "noise_to_signal": made.noise_to_signal.ratio,
     }
+    return report, _robust_lines(made, reason, spend, schema, in_detail=person is not None), spend
+
+
+def _robust_lines(
+    made: ClippedNewton | MeasuredDescent,
+    reason: str,
+    spend: PrivacySpend,
+    schema: Schema,
+    *,
+    in_detail: bool,
+) -> list[str]:
+    """Return the lines of a plan of a robust linear model."""
     noise = ", ".join(f"{key} = {value:.6g}" for key, value in made.noise.items())
     units = (
         "found privately"
         if made.search is not None
         else ("none: there are too few records at this epsilon to find them, and columns are not rescaled")
     )
-    lines = [
+    return [
         f"mechanism: {made.name} ({reason})",
         f"spend: {spend}",
-        *([f"in detail: {spend.note}"] if person is not None else []),
+        *([f"in detail: {spend.note}"] if in_detail else []),
         f"units of {schema.n_features} features: {units}",
         f"noise on {made.noised}: {noise}",
         *_measure_lines(made.noise_to_signal),
         f"steps: {made.steps}, each reads the table once",
     ]
-    return report, lines, spend
 
 
 def _calibrated(options: Mapping[str, Any], schema: Schema) -> str:

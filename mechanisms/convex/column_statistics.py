@@ -1,4 +1,4 @@
-"""Sufficient statistics of the columns of a schema: label moments first, a little Gram matrix beside them."""
+"""Sufficient statistics of the columns of a schema: most of the budget for label moments, some for x x'."""
 
 from __future__ import annotations
 

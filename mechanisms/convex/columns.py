@@ -74,6 +74,11 @@ class Columns:
         return np.concatenate([np.zeros(0, dtype=np.int64), *found])
 
     @property
+    def numbers(self) -> NDArray[np.bool_]:
+        """Mask of ``features`` that are numbers."""
+        return np.isin(self.features, [feature for feature, _, _ in self.lines])
+
+    @property
     def squares(self) -> tuple[float, float]:
         """The largest squared distance of a record from the middle, and of two records, after ``clipped``."""
         numbers = [(high - low) ** 2 for _, low, high in self.lines]

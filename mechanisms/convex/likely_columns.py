@@ -96,7 +96,7 @@ def likely_columns(seen: NoisyColumns, columns: Columns) -> tuple[Likely, Floats
         for (start, stop), block in zip(_ends(blocks), blocks, strict=True)
     ]
     spread = _spread(own, blocks, noises, variance, columns)
-    A, left = likely_covariances(gram, blocks, seen.square_sigma)
+    A, left = likely_covariances(gram, blocks, seen.square_sigma, columns.numbers)
     total = noise + np.diag(variance**2 * (left @ np.diag(spread)))
     for (start, stop), block in zip(_ends(blocks), blocks, strict=True):
         total[start:stop, start:stop] += variance / seen.records * block.covariances

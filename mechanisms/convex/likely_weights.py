@@ -22,6 +22,8 @@ _EXPLAINED, _SHARES = np.geomspace(1e-4, 1, 25)[:, None], np.array([0.02, 0.05, 
 # Prior variance of a feature, as a fraction of the largest possible average variance; and the lower limit of
 # a feature's variance relative to the mean of all.
 _TYPICAL, _LEAST = 0.25, 0.05
+# Usual squared correlation of two numbers.
+_USUAL = 0.1
 # Largest standard deviation of logistic scores: larger estimates come from noise and give overconfident
 # models.
 _MOST_SPREAD = 1.5
@@ -86,7 +88,9 @@ def likely_blocks(noisy: Floats, sigma: float, largest: float) -> list[Block]:
     return [Block(np.array([[v + 2 * math.sqrt(hidden)]]), hidden) for v in near.tolist()]
 
 
-def likely_covariances(A: Floats, blocks: list[Block], sigma: float) -> tuple[Floats, Floats]:
+def likely_covariances(
+    A: Floats, blocks: list[Block], sigma: float, numbers: NDArray[np.bool_] | None = None
+) -> tuple[Floats, Floats]:
     """Estimate the covariances of all features: within blocks as given, between blocks shrunk to 0.
 
     Args:
@@ -94,6 +98,7 @@ def likely_covariances(A: Floats, blocks: list[Block], sigma: float) -> tuple[Fl
             2.
         blocks: all features, in order.
         sigma: standard deviation of the noise.
+        numbers: mask of features whose correlations with each other are of another size, shape (d,).
 
     Returns:
         a positive semidefinite matrix, and the posterior variances of its entries.
@@ -106,13 +111,25 @@ def likely_covariances(A: Floats, blocks: list[Block], sigma: float) -> tuple[Fl
         found[start:stop, start:stop] = block.covariances
     if len(blocks) == 1:
         return found, hidden
-    # tau is the mean squared correlation, by moments: E A_ij^2 = tau A_ii A_jj + sigma^2 / 2.
     scales = np.outer(np.diag(found), np.diag(found))
-    tau = float(np.sum((A**2 - sigma**2 / 2)[~within]) / np.sum(scales[~within]))
-    tau = min(max(tau, 0.0), 1.0)
+    pairs = np.zeros_like(within) if numbers is None else np.outer(numbers, numbers) & ~within
+    tau = np.full_like(A, _squared_correlation(A, scales, sigma, ~within & ~pairs))
+    if np.any(pairs):
+        seen = _squared_correlation(A, scales, sigma, pairs)
+        # Few pairs say little where noise is large: their mean is then nearer to a usual one.
+        unsure = sigma**4 / (np.sum(pairs) * float(np.mean(scales[pairs])) ** 2)
+        tau[pairs] = (_USUAL**2 * seen + unsure * _USUAL) / (_USUAL**2 + unsure)
     kept = np.where(within, 0.0, tau * scales / (tau * scales + sigma**2 / 2))
     values, vectors = np.linalg.eigh(found + kept * A)
     return np.asarray((vectors * np.maximum(values, 0.0)) @ vectors.T), hidden + kept * sigma**2 / 2
+
+
+def _squared_correlation(A: Floats, scales: Floats, sigma: float, pairs: NDArray[np.bool_]) -> float:
+    """Return tau, a mean squared correlation, by moments: E A_ij^2 = tau A_ii A_jj + sigma^2 / 2."""
+    if not np.any(pairs):
+        return 0.0
+    tau = float(np.sum((A**2 - sigma**2 / 2)[pairs]) / np.sum(scales[pairs]))
+    return min(max(tau, 0.0), 1.0)
 
 
 def likely_weights(

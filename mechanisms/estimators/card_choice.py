@@ -22,6 +22,9 @@ ADVICE = (
 )
 
 
+_NONE = "\N{EN DASH}"
+
+
 @dataclass(frozen=True)
 class CardChoice:
     """Cards near one private model, the released one first.
@@ -30,12 +33,10 @@ class CardChoice:
         cards: the cards, without risks: the released risks are about the first card alone.
         distances: the distance of each card to the model, as a share of the distance of a card without
             points.
-        left_out: the readable name of the column that each card leaves out on purpose, or "".
     """
 
     cards: tuple[Card, ...]
     distances: tuple[float, ...]
-    left_out: tuple[str, ...]
 
     @property
     def letters(self) -> tuple[str, ...]:
@@ -43,12 +44,23 @@ class CardChoice:
         many = len(self.cards) > len(ascii_uppercase)
         return tuple(str(k + 1) if many else ascii_uppercase[k] for k in range(len(self.cards)))
 
+    @property
+    def left_out(self) -> tuple[tuple[str, ...], ...]:
+        """Names of the columns of the first card without points on each."""
+        return tuple(_missing(self.cards[0], card) for card in self.cards)
+
+    @property
+    def added(self) -> tuple[tuple[str, ...], ...]:
+        """Names of the columns with points on each card that have none on the first."""
+        return tuple(_missing(card, self.cards[0]) for card in self.cards)
+
     def facts(self) -> list[tuple[str, ...]]:
         """Return lines that compare the cards: a name, then a text for each."""
         cards = self.cards
         return [
             ("columns", *(str(len(card.columns)) for card in cards)),
-            ("leaves out", *(name or "\N{EN DASH}" for name in self.left_out)),
+            (f"without, of {self.letters[0]}'s", *(", ".join(own) or _NONE for own in self.left_out)),
+            (f"besides {self.letters[0]}'s", *(", ".join(own) or _NONE for own in self.added)),
             ("distance to the model", *(f"{distance:.0%}" for distance in self.distances)),
             ("start with", *(number(card.base) for card in cards)),
             ("points from", *(number(card.reach[0]) for card in cards)),
@@ -73,7 +85,7 @@ class CardChoice:
         rows = zip(self.cards, self.distances, self.left_out, strict=True)
         return {
             "advice": ADVICE,
-            "cards": [{**card.to_dict(), "distance": d, "left_out": name} for card, d, name in rows],
+            "cards": [{**card.to_dict(), "distance": d, "left_out": list(names)} for card, d, names in rows],
         }
 
     def to_markdown(self) -> str:
@@ -94,6 +106,12 @@ class CardChoice:
         return _table(("", *self.letters), self.facts()) + _table(
             ("column", "level", *self.letters), self.lines()
         )
+
+
+def _missing(card: Card, other: Card) -> tuple[str, ...]:
+    """Return the names of the columns with points on a card and none on the other."""
+    there = {column.name for column in other.columns}
+    return tuple(column.shown for column in card.columns if column.name not in there)
 
 
 def choice_page(choice: CardChoice, *, title: str = "") -> str:

@@ -101,7 +101,7 @@ class ExpectedIntervals:
         Raises:
             InvalidInputError: too few records or too small an epsilon for widths that can be planned.
         """
-        inference, found = self._inference(check_count(records, "records"), check_epsilon(epsilon))
+        inference, found = self._inference(_planned_count(records), check_epsilon(epsilon))
         signal = inference.signal_to_noise
         if signal < LEAST_PLANNED_SIGNAL:
             raise InvalidInputError(
@@ -143,7 +143,7 @@ class ExpectedIntervals:
         Raises:
             InvalidInputError: not even intervals without privacy are, or those at epsilon 100.
         """
-        wanted, n = self._checked(width, coefficient), check_count(records, "records")
+        wanted, n = self._checked(width, coefficient), _planned_count(records)
         low, high = 1e-3, _MOST_EPSILON
         if not self._narrow(n, high, wanted, coefficient):
             plain = self._plain_width(n, coefficient)
@@ -273,3 +273,13 @@ def _all_values(column: Column) -> Floats:
     codes = np.unique(np.linspace(0, column.n_codes - 1, _GRID).astype(np.int64))
     features = Schema([column]).features([codes])
     return np.asarray(features.X / features.denominator, dtype=np.float64)
+
+
+def _planned_count(records: int) -> int:
+    """Return a number of records that intervals are planned for; beyond it doubles lose the noise."""
+    n = check_count(records, "records")
+    if n > _MOST_RECORDS:
+        raise InvalidInputError(
+            f"intervals are planned for up to {_MOST_RECORDS:,} records, got {n:,}; more are no wider"
+        )
+    return n

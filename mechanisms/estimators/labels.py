@@ -62,9 +62,9 @@ def checked_labels(y: ArrayLike, n_rows: int) -> NDArray[Any]:
         if np.asarray(y).dtype.kind == "f":
             assert_all_finite(y, input_name="y")
         # Warnings of the check are suppressed: the cast of floats to integers may overflow, and a warning
-        # would disclose the number of distinct labels. Columns of integers or text always pass, so they skip
-        # the sort.
-        if array.ndim != 1 or (kind != "string" and array.dtype.kind not in "iub"):
+        # would disclose the number of distinct labels. Columns of integers or text always pass, those of
+        # Python's integers in an array of objects included, so they skip the sort.
+        if array.ndim != 1 or (kind not in _ONE_KIND and array.dtype.kind not in "iub"):
             with np.errstate(invalid="ignore"), warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 check_classification_targets(y)
@@ -85,6 +85,12 @@ def _any_missing(labels: NDArray[Any]) -> bool:
         return bool(np.any(pd.isna(labels)))
     except ArithmeticError:  # a signalling NaN, which may not be compared
         return True
+
+
+def label_name(y: Any) -> str:
+    """Return the name of the label column of a data frame, or of a table in an engine; "" if it has none."""
+    name = y if isinstance(y, str) else getattr(y, "name", None)
+    return name if isinstance(name, str) else ""
 
 
 def public_classes(declared: Sequence[Any] | None, labels: NDArray[Any]) -> NDArray[Any]:

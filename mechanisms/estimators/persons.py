@@ -83,12 +83,13 @@ class RecordFit:
 
 @dataclass(frozen=True, eq=False)
 class PersonsPlan:
-    """A fit for persons: of a number of records of each, or of each number that may be learned.
+    """Plan of a fit for persons: a fit for the given number of records per person, or for each that may be
+    learned.
 
     Attributes:
-        fits: by number of records, increasing.
-        spend: of a person; the largest of these fits, and of the choice.
-        choice: how the number is learned, None if it was given.
+        fits: the fits by number of records per person, increasing.
+        spend: the spend for a person: the largest of these fits, and the choice of the number.
+        choice: the plan that learns the number, None if it was given.
     """
 
     fits: Mapping[int, RecordFit]
@@ -197,10 +198,10 @@ def plan_persons(estimator: BookedEstimator, persons: Unread[Any]) -> PersonsPla
 
 
 def _plan_to_learn(estimator: BookedEstimator, persons: Unread[Any], delta: float) -> PersonsPlan:
-    """Return the plan of a number of records that is learned, and of a fit for each that may be.
+    """Plan to learn the number of records per person, with a fit for each number that may be released.
 
-    The fit depends on the number that was released: whichever it is, the fit costs at most what is added, in
-    one notion (adaptive composition).
+    Which fit runs depends on the released number, so the spend adds the costliest of these fits to the cost
+    of the choice, in one notion (adaptive composition).
     """
     epsilon = check_epsilon(_params(estimator)["epsilon"])
     choice = RecordsPlan.plan(persons.n_records, epsilon)
@@ -310,8 +311,8 @@ def _opened(estimator: BookedEstimator, X: Any, y: Any) -> tuple[Unread[Any], Pe
     """
     if is_part():
         raise InvalidInputError(
-            "person is not supported where several releases are booked as one. To do: that of the whole, as "
-            "in PrivateSearchCV(person=...)"
+            "person is not supported where several releases are booked as one. To do: declare it for all of "
+            "them together, as in PrivateSearchCV(person=...)"
         )
     schema = _params(estimator).get("schema")
     person = person_of(estimator)
@@ -368,7 +369,7 @@ def _taken(values: Any, rows: np.ndarray[Any, Any]) -> Any:
         return values.iloc[rows]
     if isinstance(values, pa.Table | pa.Array | pa.ChunkedArray):
         return values.take(pa.array(rows))
-    # A list keeps the types of its entries: one text among them makes no texts of the others.
+    # A list keeps the types of its entries: as an array, one text would turn the others into text.
     if isinstance(values, list | tuple):
         return [values[row] for row in rows]
     return np.asarray(values)[rows]

@@ -41,6 +41,16 @@ def with_weights(
     Raises:
         InvalidInputError: no declared bound, a table that is not in memory, or another number of weights.
     """
+    bound = check_weights(sample_weight, max_weight, given.n_records, table)
+    return given.then(lambda parts: parts.made(partial(_carrying, given=sample_weight, bound=bound)))
+
+
+def check_weights(sample_weight: ArrayLike, max_weight: float | None, n_records: int, table: Any) -> float:
+    """Return the declared bound; the weights are not read.
+
+    Raises:
+        InvalidInputError: as ``with_weights``.
+    """
     if max_weight is None:
         raise InvalidInputError(
             "sample_weight needs max_weight, a public bound on weights (a weight above it is clipped): "
@@ -51,9 +61,18 @@ def with_weights(
     check_real_kind(sample_weight, "sample_weight")
     if table is False or is_engine_table(table) or isinstance(table, CountedRecords):
         raise InvalidInputError("sample_weight is for a table in memory: an array or a data frame")
-    if (shape := shape_of(sample_weight)) != (given.n_records,):
-        raise InvalidInputError(f"sample_weight has the shape {shape}; X has {given.n_records} rows")
-    return given.then(lambda parts: parts.made(partial(_carrying, given=sample_weight, bound=bound)))
+    if (shape := shape_of(sample_weight)) != (n_records,):
+        raise InvalidInputError(f"sample_weight has the shape {shape}; X has {n_records} rows")
+    return bound
+
+
+def whole_weights(given: ArrayLike, bound: int) -> NDArray[np.int64]:
+    """Return weights rounded to whole numbers from 0 to the bound.
+
+    Raises:
+        InvalidInputError: other things than numbers.
+    """
+    return np.rint(bounded_weights(given, bound) * bound).astype(np.int64)
 
 
 def bounded_weights(given: ArrayLike, bound: float) -> Floats:

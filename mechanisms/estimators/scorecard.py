@@ -34,14 +34,15 @@ from privopt.mechanisms.estimators.counting import (
     unread_counts,
     unread_part_counts,
 )
-from privopt.mechanisms.estimators.labels import class_indices, distinct_classes
+from privopt.mechanisms.estimators.labels import class_indices, distinct_classes, label_name
 from privopt.mechanisms.estimators.persons import fit_persons, person_of, plan_of_persons
 from privopt.mechanisms.estimators.predictions import ScoredClassifier, by_parts, has_risks
 from privopt.mechanisms.estimators.public_facts import declared_schema, public_delta
+from privopt.mechanisms.estimators.sample_weight import check_weights, refuse_weights, whole_weights
 from privopt.mechanisms.estimators.saved import SavedModel
 from privopt.mechanisms.estimators.sql import select_statement
 from privopt.mechanisms.estimators.validation import as_table, validated
-from privopt.mechanisms.estimators.weights import ClassWeights, costs_of
+from privopt.mechanisms.estimators.weights import RAREST_COSTS, ClassWeights, costs_of
 from privopt.mechanisms.evaluation.histogram import ScoreHistogram
 from privopt.mechanisms.evaluation.risk import RiskTable
 from privopt.mechanisms.privacy.noise import NoiseSource
@@ -132,6 +133,9 @@ class PrivateHalfspaceClassifier(
             privacy: "seeded" takes the nearest cards that satisfy them, exponential, permute-and-flip, rspm
             and opdisc choose from those cards alone. What no card satisfies is refused by ``plan``.
         card_solver: the solver of those nearest cards: "auto" (HiGHS), a name, or a ``ProgramOracle``.
+        max_weight: a public bound W on the weights of records, a whole number, for ``fit``: a record has up
+            to W times the influence of a record without weights, so the choice of points has W times the
+            noise.
         max_work: the largest number of steps of an exact draw that "auto" accepts; the steps follow from
             public facts, and about 4e8 take a second.
         risk_share: the share of epsilon, in [0, 1), for a table from score to risk: counts by score and
@@ -188,6 +192,7 @@ class PrivateHalfspaceClassifier(
         constraints: Sequence[str | Constraint] | None = None,
         card_solver: str | ProgramOracle = "auto",
         max_work: float = MOST_WORK,
+        max_weight: int | None = None,
         risk_share: float = 0.0,
         person: str | None = None,
         records_per_person: int | str = 1,
@@ -209,6 +214,7 @@ class PrivateHalfspaceClassifier(
         self.constraints = constraints
         self.card_solver = card_solver
         self.max_work = max_work
+        self.max_weight = max_weight
         self.risk_share = risk_share
         self.person = person
         self.records_per_person = records_per_person
@@ -216,7 +222,7 @@ class PrivateHalfspaceClassifier(
         self.ledger = ledger
         self.insecure_seed = insecure_seed
 
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the scorecard.
 
         Args:
@@ -225,6 +231,9 @@ class PrivateHalfspaceClassifier(
                 Dask data frame or array, which is counted on its workers; or ``CountedRecords``.
             y: labels, shape (n,), for Dask a collection with the partitions of X; of an Ibis table the name
                 of the label column; of counted records None.
+            sample_weight: weights of the records, shape (n,), private as the records are: rounded to whole
+                numbers from 0 to ``max_weight``, they multiply the losses. For tables in memory, two classes,
+                and the mechanisms seeded, exponential and permute-and-flip.
 
         Raises:
             InvalidInputError: invalid data (a ``ValueError``); nothing was released.
@@ -234,14 +243,18 @@ class PrivateHalfspaceClassifier(
         """
         check_limits(self.limits)
         if person_of(self) is not None:
+            refuse_weights(sample_weight, "person")
             return fit_persons(self, X, y)
-        schema, classes, given = self._given(X, y)
+        schema, classes, given = self._given(X, y, grouped=sample_weight is None)
+        heaviest = None
+        if sample_weight is not None:
+            heaviest = self._heaviest(sample_weight, X, given.n_records, classes)
         if len(classes) > 2:
-            return self._fit_classes(schema, classes, given, _label_name(y))
+            return self._fit_classes(schema, classes, given, label_name(y))
         # The plan depends on public facts only.
         budget, n = CardBudget.of(self.epsilon, self.risk_share), given.n_records
         weights = ClassWeights.of(self.class_weight, self.prevalence, classes, budget.card)
-        planned = self._planned(schema, n, weights)
+        planned = self._planned(schema, n, weights, heaviest=heaviest)
         plan, costs, source = planned.plan, _costs(weights), NoiseSource(self.insecure_seed)
         spend = replace(_spend(planned, weights, budget), insecure_seed=source.insecure_seed)
         warn_if_noise(planned.noise_to_signal(n))
@@ -252,15 +265,22 @@ class PrivateHalfspaceClassifier(
                 plan = (planned := self._planned(schema, n, weights, costs)).plan
             assert not isinstance(plan, ClassPoints)  # of more than two classes
             table = (records.features.X, 2 * records.label - 1)
-            problem = ZeroOneHalfspace(*table, plan.lattice, costs, records.counts, schema.layout)
+            if sample_weight is None or heaviest is None:
+                problem = ZeroOneHalfspace(*table, plan.lattice, costs, records.counts, schema.layout)
+            else:
+                own = whole_weights(sample_weight, heaviest)
+                problem = ZeroOneHalfspace(
+                    *table, plan.lattice, costs, None, schema.layout, weights=own, max_weight=heaviest
+                )
             clock = started(self.limits)  # preparing, compiling included, takes its part of the time
-            oracle = within(clock, partial(planned.prepare, problem, records.coded))
+            coded = None if problem.is_weighted else records.coded  # of distinct records
+            oracle = within(clock, partial(planned.prepare, problem, coded))
             release = replace(
                 plan.release(oracle, source, clock.rest),
                 spend=relying_on(spend, plan, answering(oracle)),
             )
             histogram = budget.histogram(schema, release.point, problem, source)
-        self.target_ = _label_name(y)
+        self.target_ = label_name(y)
         self.source_ = None
         if release.weights is not None:
             self.source_ = CardSource(
@@ -310,7 +330,7 @@ class PrivateHalfspaceClassifier(
     def plan(self, n_records: int) -> CardPlan:
         """Plan a fit of ``n_records`` without data: mechanism, reason, noise, spend, and seconds.
 
-        With ``person`` it is the number of persons.
+        With ``person`` it is the number of persons. With ``max_weight`` it is of records with weights.
 
         Raises:
             InvalidInputError: no schema is declared.
@@ -327,10 +347,36 @@ class PrivateHalfspaceClassifier(
         if len(classes) > 2:
             planned = self._planned_classes(schema, check_count(n_records, "n_records"), weights)
             return replace(planned, spend=weights.whole(planned.spend))
-        planned = self._planned(schema, check_count(n_records, "n_records"), weights)
+        heaviest = None if self.max_weight is None else check_count(self.max_weight, "max_weight")
+        planned = self._planned(schema, check_count(n_records, "n_records"), weights, heaviest=heaviest)
         return replace(planned, spend=_spend(planned, weights, budget))
 
-    def _planned(self, schema: Schema, n: int, weights: ClassWeights, costs: Costs | None = None) -> CardPlan:
+    def _heaviest(self, sample_weight: ArrayLike, table: Any, n: int, classes: NDArray[Any]) -> int:
+        """Return the declared bound on weights, after refusing options that take no weights.
+
+        Raises:
+            InvalidInputError: no bound, another shape, or what takes no weights.
+        """
+        if len(classes) > 2:
+            raise InvalidInputError("sample_weight is for cards of two classes")
+        if self.risk_share:
+            refuse_weights(sample_weight, "risk_share, as risks count every record once")
+        if self.class_weight == "balanced" and self.prevalence is None:
+            refuse_weights(sample_weight, 'class_weight="balanced" without a declared prevalence')
+        check_weights(sample_weight, self.max_weight, n, not is_dask(table) and table)
+        assert self.max_weight is not None
+        return check_count(self.max_weight, "max_weight")
+
+    def _planned(
+        self,
+        schema: Schema,
+        n: int,
+        weights: ClassWeights,
+        costs: Costs | None = None,
+        heaviest: int | None = None,
+    ) -> CardPlan:
+        if costs is None and weights.known is None:  # whatever is released, the plan for it must not fail
+            self._planned(schema, n, weights, RAREST_COSTS, heaviest)
         return plan_card(
             self.mechanism,
             schema,
@@ -345,9 +391,10 @@ class PrivateHalfspaceClassifier(
             constraints=self.constraints,
             card_solver=self.card_solver,
             max_work=self.max_work,
+            max_weight=heaviest,
         )
 
-    def _given(self, X: Any, y: Any) -> _Given:
+    def _given(self, X: Any, y: Any, *, grouped: bool = True) -> _Given:
         if sp.issparse(X):
             raise InvalidInputError("X is sparse: a scorecard reads tables or dense arrays, X.toarray() say")
         counted = (unread_part_counts if is_dask(X) else unread_counts)(X, y, self.schema, self.classes)
@@ -357,18 +404,20 @@ class PrivateHalfspaceClassifier(
             assert table is not None
             X, labels = labelled_columns(self, *read_unbooked(self.ledger, table, undeclared))
             facts = self._public_schema(X), self._public_classes(labels)
-            return _Given(*facts, table.known(X).then(lambda X: _counted(X, labels, *facts)))
+            return _Given(*facts, table.known(X).then(lambda X: _counted(X, labels, *facts, grouped)))
         schema, classes = self._public_schema(None), self._public_classes(np.array([]))
         if table is not None:
-            counted = table.then(lambda pair: self._counted(pair[0], pair[1], schema, classes))
+            counted = table.then(lambda pair: self._counted(pair[0], pair[1], schema, classes, grouped))
         assert counted is not None
         return _Given(schema, classes, counted)
 
-    def _counted(self, X: Any, y: Any, schema: Schema, classes: NDArray[Any]) -> CountedRecords:
+    def _counted(
+        self, X: Any, y: Any, schema: Schema, classes: NDArray[Any], grouped: bool
+    ) -> CountedRecords:
         if isinstance(X, CountedRecords):
             check_counted_by(X, schema, classes.tolist())
             return X
-        return _counted(*labelled_columns(self, X, y), schema, classes)
+        return _counted(*labelled_columns(self, X, y), schema, classes, grouped)
 
     def _public_classes(self, labels: NDArray[Any]) -> NDArray[Any]:
         return distinct_classes(self.classes, labels)
@@ -430,7 +479,7 @@ class PrivateHalfspaceClassifier(
 
         Args:
             n_cards: the largest number of cards, >= 2.
-            gap: the largest distance to the model beyond that of the nearest card, as a share of that of a
+            gap: the largest distance to the model beyond that of the released card, as a share of that of a
                 card without points; in (0, 1].
             card_solver: as the argument of the estimator.
 
@@ -452,7 +501,6 @@ class PrivateHalfspaceClassifier(
         return CardChoice(
             tuple(self._card(near.points) for near in found),
             tuple(near.distance for near in found),
-            tuple(self.schema_.titles.get(near.without, "") for near in found),
         )
 
     def _card(self, points: NDArray[np.int64]) -> Card:
@@ -608,8 +656,16 @@ class PrivateHalfspaceClassifier(
         return tags
 
 
-def _counted(X: Any, labels: NDArray[Any], schema: Schema, classes: NDArray[Any]) -> CountedRecords:
-    return CountedRecords.of(schema, schema.codes(X), classes.tolist(), class_indices(labels, classes))
+def _counted(
+    X: Any, labels: NDArray[Any], schema: Schema, classes: NDArray[Any], grouped: bool
+) -> CountedRecords:
+    """Return the records, equal ones together if ``grouped``, otherwise in their order."""
+    codes, label = schema.codes(X), class_indices(labels, classes)
+    if grouped:
+        return CountedRecords.of(schema, codes, classes.tolist(), label)
+    return CountedRecords(
+        schema, tuple(codes), tuple(classes.tolist()), label, np.ones(len(label), dtype=np.int64)
+    )
 
 
 def _restored_constraints(
@@ -627,12 +683,6 @@ def _spend(planned: CardPlan, weights: ClassWeights, budget: CardBudget) -> Priv
     """Return the spend of a whole fit, and what the claim relies on: booked before records are read."""
     whole = budget.whole(weights.whole(planned.plan.spend))
     return relying_on(whole, planned.plan, answering(planned.check_oracle()))
-
-
-def _label_name(y: Any) -> str:
-    """Return the name of the label column of a data frame or database table, or ""."""
-    name = y if isinstance(y, str) else getattr(y, "name", None)
-    return name if isinstance(name, str) else ""
 
 
 def _costs(weights: ClassWeights) -> Costs:

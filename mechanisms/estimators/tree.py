@@ -27,7 +27,7 @@ from privopt.mechanisms.estimators.branches import Node, branches_of, leaf_numbe
 from privopt.mechanisms.estimators.card_budget import CardBudget
 from privopt.mechanisms.estimators.columns import labelled_columns, refuse_columns
 from privopt.mechanisms.estimators.counting import check_number, unread_counts, unread_part_counts
-from privopt.mechanisms.estimators.labels import class_indices, distinct_classes
+from privopt.mechanisms.estimators.labels import class_indices, distinct_classes, label_name
 from privopt.mechanisms.estimators.persons import fit_persons, person_of, plan_of_persons
 from privopt.mechanisms.estimators.predictions import ScoredClassifier, by_parts, has_risks
 from privopt.mechanisms.estimators.public_facts import declared_schema
@@ -194,7 +194,7 @@ class _PrivateBranchingClassifier(
                 class_counts = tallied(rows.label, counts, len(given.classes))
                 plan = self._plan(given.predicates, n, weights, weights.release(class_counts, source))
             release, histogram = self._released(plan, rows, budget, given, source)
-        self.target_ = _label_name(y)
+        self.target_ = label_name(y)
         return self._set(
             replace(release, spend=spend), given.predicates, given.classes, plan.levels, histogram
         )
@@ -601,9 +601,3 @@ def _counted_rows(counted: CountedRecords, predicates: Predicates) -> _Rows:
     else:
         raise InvalidInputError("records were counted by another schema: count again")
     return _Rows(predicates.table(codes), counted.label, counted.counts)
-
-
-def _label_name(y: Any) -> str:
-    """Return the name of the labels: of a column of a data frame, or of a table in an engine."""
-    name = y if isinstance(y, str) else getattr(y, "name", None)
-    return name if isinstance(name, str) else ""

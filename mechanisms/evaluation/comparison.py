@@ -17,6 +17,8 @@ from privopt.mechanisms.evaluation.paired_residuals import PAIRED_BLOCKS
 from privopt.mechanisms.evaluation.regression import mean_of_sums, number, scaled, text_of_estimate
 from privopt.mechanisms.evaluation.residuals import NoisySums, check_width
 from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.problems.arguments import check_real
+from privopt.problems.errors import InvalidInputError
 from privopt.problems.notebooks import html_table, text_of
 
 # Rows of a table of agreement: both wrong, the second right, the first right, both right.
@@ -136,7 +138,7 @@ class ClassComparison(Comparison):
 
     @classmethod
     def _read(cls, record: Mapping[str, Any]) -> Self:
-        classes = tuple(record["classes"])
+        classes = _labels(record["classes"])
         histogram = LeafHistogram.from_dict(record["histogram"], len(FIRST_RIGHT), len(classes))
         return cls(record["target"], record["confidence"], histogram, classes)
 
@@ -178,7 +180,18 @@ class RegressionComparison(Comparison):
 
     @classmethod
     def _read(cls, record: Mapping[str, Any]) -> Self:
-        low, high = map(float, record["label_range"])
+        low, high = (check_real(end, "label_range") for end in record["label_range"])
         check_width((low, high))
         sums = NoisySums.from_dict(record["sums"], PAIRED_BLOCKS)
         return cls(record["target"], record["confidence"], sums, (low, high))
+
+
+def _labels(given: Any) -> tuple[Any, ...]:
+    """Return the classes of a saved comparison."""
+    texts = isinstance(given, list) and all(isinstance(label, str) for label in given)
+    whole = isinstance(given, list) and all(isinstance(label, int) for label in given)
+    if not (texts or whole) or len(set(given)) != len(given) or len(given) < 2:
+        raise InvalidInputError(
+            "the classes of a comparison are a list of two or more different labels: texts, or whole numbers"
+        )
+    return tuple(given)

@@ -54,6 +54,8 @@ class LeafHistogram(NoisyCounts):
             counts = np.array(record["counts"])
             steps, n = check_count(record["steps"], "steps"), check_count(record["n_records"], "n_records")
             spend = PrivacySpend.from_dict(record["spend"])
+            if max(steps, n) >= 2**63:
+                raise ValueError("numbers that no release has")
         except (KeyError, TypeError, ValueError, PrivacyParameterError) as error:
             raise InvalidInputError(f"not a histogram of leaves ({type(error).__name__})") from error
         if counts.shape != (leaves, classes) or counts.dtype.kind != "i":

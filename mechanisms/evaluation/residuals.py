@@ -188,6 +188,8 @@ class NoisySums:
             steps = tuple(check_count(s, "steps") for s in record["steps"])
             plan = SumsPlan(blocks, check_count(record["bits"], "bits"), steps)
             n = check_count(record["n_records"], "n_records")
+            if not (_LEAST_BITS <= plan.bits <= _MOST_BITS and max(*steps, 0, n) < 2**63):
+                raise ValueError("numbers that no release has")
             spend = PrivacySpend.from_dict(record["spend"])
         except (KeyError, TypeError, ValueError, PrivacyParameterError) as error:
             raise InvalidInputError(f"not sums of residuals ({type(error).__name__})") from error

@@ -71,7 +71,7 @@ class LinearInference(ABC):
 
         Args:
             kept: the indices of those features.
-            spanned: shape (features kept, dimension): all features are their combinations, by column.
+            spanned: shape (features kept, dimension): column j expresses feature j by the features kept.
         """
 
     @abstractmethod

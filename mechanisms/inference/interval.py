@@ -31,7 +31,7 @@ class Interval:
 
     Attributes:
         name: the number, such as a coefficient.
-        estimate: unbiased up to the noise in the curvature, not shrunk: other than a model's weight.
+        estimate: unbiased up to the noise in the curvature, not shrunk, so not equal to a model's weight.
         low, high: the interval; infinite where the noise leaves no bound.
         noise_share: the share of the estimate's variance that is noise for privacy, in [0, 1]; the rest is
             the sampling of the records.

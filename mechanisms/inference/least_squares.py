@@ -44,8 +44,8 @@ class LeastSquares(LinearInference):
     is the noise (entries of A beside the diagonal occur twice; the square of a constant entry c of z has no
     noise), and s^2 the variance of the residuals, taken to be the same for all rows. It is estimated by
     mean y^2 - b' theta + tr(A^-1 S), as noise and sampling bias the first two terms downwards by the last.
-    For a number c' t the interval holds all values at which (c' theta - value)^2 is at most z^2 times c' A^-1
-    S(t) A^-1 c, with t of least squares among those that have that value. There is no shrinkage in it.
+    The interval of a number c' t holds every value v with (c' theta - v)^2 <= z^2 c' A^-1 S(t) A^-1 c, where
+    t is the least-squares solution under the constraint c' t = v. There is no shrinkage in it.
 
     Attributes:
         moments: the release.

@@ -22,9 +22,9 @@ class RobustLeastSquares(LeastSquares):
 
     The sampling variance of a' T is a' W a / n, W = mean e^2 z z' (White 1980), in place of s^2 a' A a / n. W
     is released with residuals e that are clipped, and with noise: a' (noise) a has the standard deviation
-    sigma |a|^2. An interval of variance V covers 2 Phi(z sqrt V / sqrt V_0) - 1, which is concave in V: noise
-    in V of the standard deviation s lowers its mean, to second order as much as V - (1 + z^2) s^2 / (4 V) in
-    place of V would. So that is added, at most s.
+    sigma |a|^2. An interval of variance V covers 2 Phi(z sqrt V / sqrt V_0) - 1, where V_0 is the true
+    variance. This is concave in V, so noise in V of standard deviation s lowers the mean coverage, to second
+    order by as much as lowering V by (1 + z^2) s^2 / (4 V) would. That amount, at most s, is added to V.
 
     Attributes:
         spread: the released W.

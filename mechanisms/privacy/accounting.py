@@ -137,11 +137,6 @@ def zcdp_rho(epsilon: float, delta: float) -> float:
     return largest_below(lambda rho: zcdp_epsilon(rho, delta), epsilon)
 
 
-def pure_to_zcdp(epsilon: float) -> float:
-    """Return rho = epsilon^2 / 2 of an epsilon-DP release: Bun and Steinke (2016), proposition 3.3."""
-    return check_epsilon(epsilon) ** 2 / 2
-
-
 def pure_to_gdp(epsilon: float) -> float:
     """Return the least mu for which every epsilon-DP release is mu-GDP, rounded up.
 

@@ -278,6 +278,7 @@ def _own_delta(spend: PrivacySpend) -> float:
 
 
 def _rho(spend: PrivacySpend) -> float:
+    """Return rho; of a pure release epsilon^2 / 2 (Bun and Steinke 2016, proposition 3.3)."""
     if spend.notion == "zcdp" and spend.level is not None:
         return spend.level
     return _square(spend.epsilon if spend.level is None else spend.level, 2)

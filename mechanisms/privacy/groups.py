@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from privopt.mechanisms.errors import PlanMismatchError
+from privopt.mechanisms.errors import PlanMismatchError, PrivacyParameterError
 from privopt.mechanisms.privacy.parameters import check_count, check_delta, check_epsilon
 from privopt.mechanisms.privacy.spend import NEIGHBOURS, PrivacySpend
 
@@ -45,7 +45,21 @@ class PersonBudget:
         object.__setattr__(self, "records", check_count(self.records, "records_per_person"))
 
     def of_record(self, notion: str) -> tuple[float, float]:
-        """Return the (epsilon, delta) of a record, for a release with a proof in this notion."""
+        """Return the (epsilon, delta) of a record, for a release with a proof in this notion.
+
+        Raises:
+            PrivacyParameterError: so many records of a person that nothing is left for one.
+        """
+        epsilon, delta = self._share(notion)
+        if epsilon == 0:
+            raise PrivacyParameterError(
+                f"records_per_person = {self.records:,} leaves nothing for a single record: its share of "
+                f"epsilon = {self.epsilon:g} is 0 in doubles. To do: fewer records_per_person, of which the "
+                "first of each person count, or a larger epsilon"
+            )
+        return epsilon, delta
+
+    def _share(self, notion: str) -> tuple[float, float]:
         if self.records == 1:
             return self.epsilon, self.delta
         if self.delta > 0 and notion in ("gdp", "zcdp"):

@@ -53,6 +53,11 @@ class LossLaw:
         """Return the masses times exp(tilt * loss), normalised."""
         return np.asarray(np.exp(self._log_masses + tilt * self._losses - self.log_moment(tilt)))
 
+    @property
+    def reach(self) -> float:
+        """The largest absolute value of a finite loss."""
+        return max(abs(self.first), abs(self.first + len(self.masses) - 1)) * self.cell
+
     @cached_property
     def _log_masses(self) -> Floats:
         with np.errstate(divide="ignore"):
@@ -78,12 +83,15 @@ def composed_delta(releases: Sequence[tuple[LossLaw, int]], epsilon: float) -> f
     tilt = _chernoff(log_moment, epsilon)
     start, stop = (round(x / cell) for x in _window(log_moment, tilt))
     totals, masses, error = _summed(releases, tilt, start - 1, stop + 2)
-    above = totals > epsilon
-    excess = totals[above] - epsilon
-    kept = np.maximum(masses[above], 0.0) + error
-    found = float(np.sum(kept * np.exp(-tilt * excess) * -np.expm1(-excess))) + 2 * math.exp(-_NEGLIGIBLE)
-    # The exponent is a sum of rounded logs, with a relative error far below 2^-30.
-    finite = found * math.exp(log_moment(tilt) - tilt * epsilon) * (1 + 2.0**-30)
+    raised = totals - epsilon + 2.0**-51 * np.abs(totals)  # totals are rounded products
+    above = raised > 0
+    kept = (np.maximum(masses[above], 0.0) + error) * np.exp(-tilt * (totals[above] - epsilon))
+    found = float(np.sum(kept * -np.expm1(-raised[above]))) + 2 * math.exp(-_NEGLIGIBLE)
+    # Exponents are sums of rounded logs, with an error far below 2^-30, and of tilts times losses, whose
+    # roundings the tilt amplifies.
+    amplified = tilt * (epsilon + math.fsum(count * law.reach for law, count in releases))
+    rounding = 2.0**-30 + 2.0**-50 * amplified
+    finite = found * math.exp(log_moment(tilt) - tilt * epsilon + rounding)
     return min(1.0, finite + math.fsum(count * law.infinite for law, count in releases))
 
 

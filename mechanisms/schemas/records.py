@@ -64,7 +64,7 @@ class RecordsPlan:
 
     @classmethod
     def plan(cls, n_persons: int, epsilon: float) -> Self:
-        """Plan the cheapest choice that is clear, within a tenth of ``epsilon``.
+        """Plan the cheapest choice in which a k that nobody needs is unlikely, within a tenth of ``epsilon``.
 
         Raises:
             PrivacyParameterError: too few persons.
@@ -73,8 +73,8 @@ class RecordsPlan:
         if made.epsilon > _MOST * check_epsilon(epsilon):
             fewest = math.ceil(made.epsilon * n_persons / (_MOST * epsilon))
             raise PrivacyParameterError(
-                f"the number of records per person is learned from {fewest:,} persons or more at epsilon = "
-                f"{epsilon:g}, there are {n_persons:,}. To do: records_per_person as a number"
+                f"learning the number of records per person takes data from {fewest:,} persons or more at "
+                f"epsilon = {epsilon:g}; there are {n_persons:,}. To do: records_per_person as a number"
             )
         if not 4 * made._law_error <= 2 * made.strength * ARITHMETIC_SHARE:
             raise PrivacyParameterError(f"numbers of the computer are too coarse for {n_persons:,} persons")

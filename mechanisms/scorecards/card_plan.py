@@ -159,6 +159,7 @@ def plan_card(
     constraints: Sequence[str | Constraint] | None = None,
     card_solver: str | ProgramOracle = "auto",
     max_work: float = MOST_WORK,
+    max_weight: int | None = None,
 ) -> CardPlan:
     """Plan a scorecard from public facts.
 
@@ -181,6 +182,7 @@ def plan_card(
         card_solver: "auto", a name, or a custom solver of the nearest cards under constraints; for other
             mechanisms it finds whether there is a card.
         max_work: largest number of steps of an exact draw that "auto" accepts; about 4e8 steps take a second.
+        max_weight: bound on the weights of records; None: they have none.
 
     Raises:
         UnknownMechanismError: listing the names there are.
@@ -193,17 +195,15 @@ def plan_card(
     reason, most = "it was asked for", check_max_columns(max_columns)
     check_type(mechanism, str | type, "a mechanism is named by text")
     name = mechanism if isinstance(mechanism, str) else getattr(mechanism, "name", mechanism.__name__)
-    if most is not None and name == "auto" and oracle == "auto":
-        name, reason = SeededScorecard.name, f"it gives points to at most {most} columns, as asked"
-    if point_constraints(schema) and name == "auto" and oracle == "auto":
-        name, reason = SeededScorecard.name, "it satisfies the schema's constraints on the points of columns"
     required = schema.with_constraints(constraints)
     if isinstance(lattice, ConstrainedLattice):
         required = schema.with_constraints([*required, *lattice.constraints])
-    if required and name == "auto" and oracle == "auto":
-        name, reason = SeededScorecard.name, "its cards satisfy the constraints on points"
-    if name == "auto":
-        name, oracle, reason = _fitting(schema, n_records, epsilon, lattice, oracle, max_work, costs)
+    if name == "auto" and oracle == "auto" and (asked := _constrained_reason(schema, most, required)):
+        name, reason = SeededScorecard.name, asked
+    elif name == "auto":
+        name, oracle, reason = _fitting(
+            schema, n_records, epsilon, lattice, oracle, max_work, costs, max_weight
+        )
     kind = SCORECARD_MECHANISMS.named(name if isinstance(mechanism, str) else mechanism)
     if kind.family is Family.CARD:
         if not issubclass(kind, SeededScorecard):
@@ -212,31 +212,59 @@ def plan_card(
                 "SeededScorecard. To do: declare the family LATTICE if it chooses a point of a lattice"
             )
         check_calibration(calibration, name, ("sound",))
-        facts = CardFacts.of(schema, n_records, seeded_lattice(lattice, schema), costs, most, required)
+        facts = CardFacts.of(
+            schema, n_records, seeded_lattice(lattice, schema), costs, most, required, max_weight
+        )
         check_scores(schema, facts.lattice)
         solver = None if facts.program is None else solver_of(card_solver)
         seeded = kind.plan(facts, epsilon=epsilon, delta=delta, solver=solver)
-        if seeded.means is not None:
-            reason += "; as the budget is small, means of the numbers are released first and set their units"
-        seconds = seeded_seconds(schema, facts)
-        seconds += 0.0 if seeded.nearest is None else seeded.nearest.seconds
-        return _answered(CardPlan(seeded, seeded.spend, oracle, reason, seconds, required), schema, n_records)
+        return _answered(
+            _seeded_plan(seeded, schema, oracle, reason, required), schema, n_records, max_weight
+        )
     inside = all_constraints(schema, required, most)
     if inside and not kind.takes_constraints:
         raise InvalidInputError(_unconstrained(name, inside))
     weights = as_lattice(lattice, kind, schema.n_features)
     weights = constrained_domain(weights, schema, inside, solver_of(card_solver)) if inside else weights
     check_scores(schema, weights)
-    bound = {} if costs.largest == 1 else {"loss_bound": costs.largest}
+    largest = costs.largest * (max_weight or 1)
+    if max_weight is not None and not issubclass(kind, ExponentialMechanism):
+        raise InvalidInputError(
+            f"{name!r} takes no weights of records. To do: seeded, exponential or permute-and-flip "
+            "(--mechanism), or no weights"
+        )
+    bound = {} if largest == 1 else {"loss_bound": largest}
     plan = kind.plan(
         ZeroOneHalfspace, weights, epsilon=epsilon, delta=delta, calibration=calibration, **bound
     )
     bounded = issubclass(kind, ExponentialMechanism) and draw_work(schema, n_records, weights) <= max_work
     draw = draw_seconds(schema, n_records, weights) if bounded else None
-    return _answered(CardPlan(plan, plan.spend, oracle, reason, draw, required), schema, n_records)
+    return _answered(
+        CardPlan(plan, plan.spend, oracle, reason, draw, required), schema, n_records, max_weight
+    )
 
 
-def _answered(planned: CardPlan, schema: Schema, n_records: int) -> CardPlan:
+def _constrained_reason(schema: Schema, most: int | None, required: Sequence[Constraint]) -> str:
+    """Return why constraints on cards decide for the mechanism "seeded"; empty if there are none."""
+    if most is not None:
+        return f"it gives points to at most {most} columns, as asked"
+    if point_constraints(schema):
+        return "it satisfies the schema's constraints on the points of columns"
+    return "its cards satisfy the constraints on points" if required else ""
+
+
+def _seeded_plan(
+    seeded: SeededScorecard, schema: Schema, oracle: Oracle, reason: str, required: tuple[Constraint, ...]
+) -> CardPlan:
+    """Return the plan of a seeded scorecard with its reason and its time."""
+    if seeded.means is not None:
+        reason += "; as the budget is small, means of the numbers are released first and set their units"
+    seconds = seeded_seconds(schema, seeded.facts)
+    seconds += 0.0 if seeded.nearest is None else seeded.nearest.seconds
+    return CardPlan(seeded, seeded.spend, oracle, reason, seconds, required)
+
+
+def _answered(planned: CardPlan, schema: Schema, n_records: int, max_weight: int | None) -> CardPlan:
     """Return a plan whose oracle takes every table of n records that the schema allows.
 
     Raises:
@@ -245,8 +273,9 @@ def _answered(planned: CardPlan, schema: Schema, n_records: int) -> CardPlan:
     plan = planned.plan
     assert not isinstance(plan, ClassPoints)  # which calls no oracle
     choice = plan.choice if isinstance(plan, SeededScorecard) else plan
-    lattice, bound = choice.lattice, choice.loss_bound
-    facts = problem_facts(choice.problem_type, choice.question, lattice, schema, n_records, bound)
+    lattice, bound, kind = choice.lattice, choice.loss_bound, choice.problem_type
+    weighted = max_weight is not None
+    facts = problem_facts(kind, choice.question, lattice, schema, n_records, bound, weighted=weighted)
     check_takes(planned.check_oracle(), plan.name, facts)
     return planned
 
@@ -259,13 +288,15 @@ def _fitting(
     oracle: Oracle,
     max_work: float,
     costs: Costs,
+    max_weight: int | None,
 ) -> tuple[str, Oracle, str]:
     """Return a mechanism of bounded running time, its oracle, and the reason for the choice."""
     check_positive(max_work, "max_work (--max-work)")
     if not isinstance(oracle, str) or oracle != "auto":
         return ExponentialMechanism.name, oracle, "it draws, or asks the oracle that was named to"
     weights = as_lattice(lattice, ExponentialMechanism, schema.n_features)
-    facts = problem_facts(ZeroOneHalfspace, Law.GIBBS, weights, schema, n, costs.largest)
+    bound, weighted = costs.largest * (max_weight or 1), max_weight is not None
+    facts = problem_facts(ZeroOneHalfspace, Law.GIBBS, weights, schema, n, bound, weighted=weighted)
     taken = not gibbs_oracle("bounded").all_planned_refusals(facts)
     work = draw_work(schema, n, weights) if taken else math.inf
     ball = weights.squared_radius is not None

@@ -45,6 +45,7 @@ class CardFacts:
         max_columns: maximal number of columns with points; None: all.
         program: the program of nearest cards if there are further constraints, with those above among them;
             None: weights are rounded.
+        max_weight: a bound on the weights of records, which are private; None: they have none.
         ordered, gaps: the ordered levels, and the features that say that a number is missing, as in
             ``Columns``.
     """
@@ -62,6 +63,7 @@ class CardFacts:
     lines: tuple[tuple[int, float, float], ...] = ()
     max_columns: int | None = None
     program: CardProgram | None = None
+    max_weight: int | None = None
     ordered: tuple[tuple[int, int], ...] = ()
     gaps: tuple[int, ...] = ()
 
@@ -82,6 +84,7 @@ class CardFacts:
         costs: Costs = EQUAL_COSTS,
         max_columns: int | None = None,
         constraints: tuple[Constraint, ...] = (),
+        max_weight: int | None = None,
     ) -> Self:
         """Derive the facts from a schema and the number of records; ``constraints`` include the schema's.
 
@@ -116,9 +119,15 @@ class CardFacts:
             known.lines,
             max_columns,
             program,
+            max_weight,
             known.ordered,
             known.gaps,
         )
+
+    @property
+    def loss_bound(self) -> int:
+        """The largest loss of a record."""
+        return self.costs.largest * (self.max_weight or 1)
 
     @property
     def known(self) -> Columns:

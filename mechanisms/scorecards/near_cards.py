@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Self
 
@@ -17,7 +19,7 @@ from privopt.oracles.programs.interface import ProgramOracle
 from privopt.problems.arguments import check_whole
 from privopt.problems.discrete.lattice import IntArray, IntegerLattice
 from privopt.problems.errors import InvalidInputError
-from privopt.problems.programs.constraints import Constraint, UsedColumns
+from privopt.problems.programs.constraints import Constraint, OtherColumns
 from privopt.problems.programs.program import GRID, CardProgram
 from privopt.problems.tables.schema import Schema
 
@@ -25,8 +27,8 @@ from privopt.problems.tables.schema import Schema
 _COARSER = (1.0, 0.5, 0.25, 0.125)
 # Scales among which that of the released card is found, relative to the largest that fits its bounds.
 _GRID_OF_SCALES = np.geomspace(0.1, 4.0, 60)
-# Seconds for all solves, after which the cards found so far are returned.
-_SECONDS = 30.0
+# Seconds for all solves; each has its share, and returns the best card that it found.
+_SECONDS = 4.0
 
 
 @dataclass(frozen=True)
@@ -76,12 +78,10 @@ class NearCard(NamedTuple):
         points: points of the features, the intercept, if any, last.
         distance: the card's weighted l1 distance to the model, as a share of that of a card without points:
             0 for the model itself, 1 for no points.
-        without: the column that was left out on purpose, or "".
     """
 
     points: IntArray
     distance: float
-    without: str = ""
 
 
 def near_cards(
@@ -94,13 +94,12 @@ def near_cards(
     most: int = 4,
     gap: float = 0.1,
 ) -> tuple[NearCard, ...]:
-    """Return distinct cards near a private model: the released one first, then others by distance.
+    """Return cards near a private model: the released one first, then others by distance.
 
-    The others are the nearest cards at coarser scales, with fewer points to add up, and the nearest cards
-    that leave out one column of the released card. (Any set of columns without all of the released card's
-    lacks one of them, so no separate search with no-good cuts is needed.) Cards with a set of columns that no
-    earlier card has come first. The records chose, privately, by how much the threshold of the released card
-    differs from the model's; every other card keeps that difference.
+    No two have the same set of columns: each further card is the nearest one that satisfies a no-good cut
+    against every card before it. Four scales take turns: as fine as the released card, and with fewer points
+    to add up. The records chose, privately, by how much the threshold of the released card differs from the
+    model's; every other card keeps that difference.
 
     Args:
         source: the model.
@@ -108,7 +107,7 @@ def near_cards(
         schema, constraints: public facts; every card satisfies the constraints.
         solver: the solver of nearest cards.
         most: the largest number of cards, >= 2.
-        gap: the largest distance beyond that of the nearest card, in (0, 1].
+        gap: the largest distance beyond that of the released card, in (0, 1].
 
     Raises:
         InvalidInputError: numbers out of range.
@@ -120,22 +119,8 @@ def near_cards(
         )
     search = _Search.of(source, released, schema, constraints, solver)
     first = NearCard(released, search.distance(search.points(released), search.scale))
-    found = [first, *search.cards()]
-    limit = min(card.distance for card in found) + gap
-    kept = sorted((card for card in found[1:] if card.distance <= limit), key=lambda card: card.distance)
-    return (first, *_different([first, *kept], search, most)[1:])
-
-
-def _different(cards: Sequence[NearCard], search: _Search, most: int) -> list[NearCard]:
-    """Return distinct cards, those with new sets of columns first."""
-    seen: dict[bytes, NearCard] = {}
-    for card in cards:
-        seen.setdefault(search.key(card.points), card)
-    columns: dict[tuple[bool, ...], NearCard] = {}
-    for card in seen.values():
-        columns.setdefault(search.used(card.points), card)
-    new = list(columns.values())
-    return [*new, *(card for card in seen.values() if all(card is not other for other in new))][:most]
+    others = search.others(most - 1, first.distance + gap)
+    return (first, *sorted(others, key=lambda card: card.distance))
 
 
 @dataclass(frozen=True)
@@ -170,16 +155,10 @@ class _Search:
     def points(self, card: IntArray) -> IntArray:
         return card[: len(self.nearest.program.low)]
 
-    def used(self, card: IntArray) -> tuple[bool, ...]:
-        return tuple(bool(c.used(self.points(card))) for c in self.nearest.program.columns)
-
-    def key(self, card: IntArray) -> bytes:
-        """Return what tells cards apart: points up to shifts of whole columns, which the intercept takes."""
-        points = self.points(card).copy()
-        for column in self.nearest.program.columns:
-            if self.nearest.program.shifts_column(column):
-                points[column.start : column.stop] -= points[column.start : column.stop].min()
-        return points.tobytes()
+    def other_than(self, card: IntArray) -> OtherColumns:
+        """Return the no-good cut against a card."""
+        columns, points = self.nearest.program.columns, self.points(card)
+        return OtherColumns(tuple(column.name for column in columns if column.used(points)))
 
     def near(self, scale: float) -> CardProgram:
         return self.nearest.program.near(scale * self.real[: len(self.nearest.program.low)])
@@ -188,30 +167,30 @@ class _Search:
         program = self.near(scale)
         return program.value(points) / max(1, program.value(np.zeros_like(points)))
 
-    def cards(self) -> Iterator[NearCard]:
-        """Yield the nearest card of each scale, and those without one column of the released card."""
-        clock = Limits(seconds=_SECONDS).start()
-        used = zip(self.nearest.program.columns, self.used(self.released), strict=True)
-        without = ["", *(column.name for column, has_points in used if has_points)]
-        for coarser in _COARSER:
-            for name in without:
-                program = self.near(coarser * self.scale)
-                left_out = (UsedColumns((name,), 0, 0),) if name else ()
-                program = replace(program, constraints=program.constraints + left_out)
-                try:
-                    point = self.nearest.oracle.solve(program, clock.rest).point
-                except OracleError:
+    def others(self, most: int, farthest: float) -> Iterator[NearCard]:
+        """Yield the nearest card with a new set of columns at each scale in turn, while there is one."""
+        scales, cuts = deque(_COARSER), [self.other_than(self.released)]
+        while scales and len(cuts) <= most:
+            scale = (coarser := scales.popleft()) * self.scale
+            program = self.near(scale)
+            program = replace(program, constraints=(*program.constraints, *cuts))
+            with suppress(OracleError):
+                point = self.nearest.oracle.solve(program, Limits(seconds=_SECONDS / most)).point
+                if point is None or not point.any():
                     continue
-                if point is not None and point.any():
-                    yield self._card(_centred(point, program), coarser * self.scale, name)
+                card = self._card(_centred(point, program), scale)
+                if card.distance <= farthest:  # further ones at this scale are no nearer
+                    cuts.append(self.other_than(card.points))
+                    scales.append(coarser)
+                    yield card
 
-    def _card(self, points: IntArray, scale: float, without: str) -> NearCard:
+    def _card(self, points: IntArray, scale: float) -> NearCard:
         """Return the card with a threshold that is as far from the model's as the released one is."""
         moved = 0.0
         if self.nearest.facts.intercept:
             moved = (int(self.released[-1]) - self._base(self.points(self.released), self.scale)) / self.scale
         card = self.nearest.card(points, self._base(points, scale) + moved * scale)
-        return NearCard(card, self.distance(points, scale), without)
+        return NearCard(card, self.distance(points, scale))
 
     def _base(self, points: IntArray, scale: float) -> float:
         """Return the intercept of points at a scale under the model itself."""

@@ -79,6 +79,9 @@ class SeededScorecard:
     number of passes. If the model is one release of noisy moments, the share of positives that they hold is
     released, too, by post-processing; so are the weights of the model, as composition is about both parts.
 
+    Records may have whole-number weights from 0 to W, a part of the record. The linear model takes them as
+    shares of W, at no more noise; the loss of a record in the choice is W times as large at most.
+
     An instance is a plan: noise and spend are fixed before data are read.
 
     Attributes:
@@ -127,7 +130,7 @@ class SeededScorecard:
         epsilon, delta = check_epsilon(epsilon), check_delta(delta)
         if facts.lattice.squared_radius is not None:
             raise PrivacyParameterError(f"seeded rounds to a box of weights, not {facts.lattice}")
-        decisive = _DECISIVE * facts.costs.largest / (epsilon * facts.n_records)
+        decisive = _DECISIVE * facts.loss_bound / (epsilon * facts.n_records)
         rest = (1 - min(max(_CHOICE_SHARE, decisive), _LARGEST_SHARE)) * epsilon
         left = math.nextafter(epsilon - rest, 0.0)  # the sum of both is at most epsilon
         nearest = None
@@ -135,9 +138,7 @@ class SeededScorecard:
             nearest = NearestCards.plan(facts, solver or program_oracle("auto"))
         cards, ladders = _blank_cards(facts, nearest)
         domain = IntegerLattice([0, 0], [len(cards) - 1, ladders.shape[1] - 1])
-        choice = ExponentialMechanism.plan(
-            CandidateCards, domain, epsilon=left, loss_bound=facts.costs.largest
-        )
+        choice = ExponentialMechanism.plan(CandidateCards, domain, epsilon=left, loss_bound=facts.loss_bound)
         mu = mu_beside_range(epsilon, delta, choice.width)
         risk = RiskFacts(
             facts.n_records,
@@ -146,9 +147,10 @@ class SeededScorecard:
             facts.row_norm,
             "l2",
             constant=1.0 if facts.intercept and facts.row_norm >= 1 else 0.0,
+            weighted=facts.max_weight is not None,
         )
         means: NumberMeans | None = None
-        if loss is None and model == "auto" and _prefers_moments(facts, mu):
+        if loss is None and model == "auto" and not risk.weighted and _prefers_moments(facts, mu):
             means = NumberMeans.plan(facts, mu)
             own = mu if means is None else math.sqrt((mu - means.level) * (mu + means.level)) * (1 - 1e-12)
             seed: RiskMechanism = _moments(facts, risk, epsilon, own)
@@ -201,8 +203,10 @@ class SeededScorecard:
             PlanMismatchError: the plan was made for other facts.
             UnsupportedProblemError: the oracle does not draw from so many cards or records.
         """
-        seen, facts = (table.n_records, table.lattice, table.costs), self.facts
-        if seen != (facts.n_records, facts.lattice, facts.costs):
+        facts = self.facts
+        heaviest = table.max_weight if table.is_weighted else None
+        seen = table.n_records, table.lattice, table.costs, heaviest
+        if seen != (facts.n_records, facts.lattice, facts.costs, facts.max_weight):
             raise PlanMismatchError(
                 f"this plan was made for {facts.n_records} records over {facts.lattice} at costs of "
                 f"{facts.costs}, the table has {seen[0]} over {seen[1]} at {seen[2]}: plan again"
@@ -239,7 +243,8 @@ class SeededScorecard:
             row_norm=facts.row_norm,
             norm=facts.norm,
             constant=facts.constant,
-            counts=table.counts,
+            counts=None if table.is_weighted else table.counts,
+            weights=table.counts / table.max_weight if table.is_weighted else None,
         )
         model = self.seed.release(risk, source, limits=clock.rest)
         weights = model.point

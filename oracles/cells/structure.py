@@ -113,11 +113,6 @@ class CellStructure:
         """Coordinates of w that are active in a cell."""
         return self.cell_members[self.cell_start[cell] : self.cell_start[cell + 1]]
 
-    @property
-    def numeric_squared_radius(self) -> int | None:
-        """The largest |a|^2 that leaves room for some indicator weights in the norm ball."""
-        return _numeric_room(self.lattice, self.indicators)
-
     @cached_property
     def n_numeric_weights(self) -> int:
         """The number of rows of ``numeric_weights``, without listing them."""

@@ -34,10 +34,13 @@ class ZeroOneHalfspace(ScoreProblem):
         counts: the number of records that each row stands for, shape (rows,); None: one each. The problem
             is the same, bit for bit, as over a table in which every row is repeated that often.
         layout: the indicator columns, a public input; None: solvers find them in the rows.
+        weights: the weight of each record, a whole number from 0 to ``max_weight``, shape (rows,), without
+            counts: it multiplies the loss of the record, of which it is a part. None: one each.
+        max_weight: a public bound on weights: the loss of a record is at most this times the larger cost.
 
     Raises:
         InvalidInputError: wrong shapes, non-integer features, labels other than -1 and +1, scores beyond 64
-            bits, invalid counts.
+            bits, invalid counts or weights.
     """
 
     def __init__(
@@ -48,6 +51,8 @@ class ZeroOneHalfspace(ScoreProblem):
         costs: Costs = EQUAL_COSTS,
         counts: ArrayLike | None = None,
         layout: Layout | None = None,
+        weights: ArrayLike | None = None,
+        max_weight: int = 1,
     ) -> None:
         check_lattice(lattice)
         self.X = integer_matrix(X, lattice.dimension)
@@ -56,13 +61,23 @@ class ZeroOneHalfspace(ScoreProblem):
             layout.check(self.X)
         self.y = sign_labels(y, len(self.X))
         self.lattice = lattice
-        self.costs, self.record_loss_bound = costs, costs.largest
-        self.counts = record_counts(counts, len(self.X), costs.largest)
+        self.costs, self.max_weight = costs, max_weight
+        self.record_loss_bound = costs.largest * max_weight
+        self.is_weighted = weights is not None
+        if weights is None:
+            self.counts = record_counts(counts, len(self.X), self.record_loss_bound)
+        else:
+            self.counts = _whole_weights(weights, counts, len(self.X), self.record_loss_bound, max_weight)
         reach = np.maximum(np.abs(lattice.low), np.abs(lattice.high)).astype(object)
         # In Python's integers, and without a copy of the features: the least int64 has no absolute value.
         largest = np.maximum(np.max(self.X, axis=0).astype(object), -np.min(self.X, axis=0).astype(object))
         if int(reach @ largest) >= SCORE_LIMIT:
             raise InvalidInputError("scores could exceed 64-bit integers: use a coarser common denominator")
+
+    @property
+    def n_records(self) -> int:
+        """The number of records, public; the sum of their weights is not."""
+        return len(self.X) if self.is_weighted else super().n_records
 
     def _losses_of_scores(self, scores: IntArray, rows: slice) -> IntArray:
         positive, actual, counts = scores > 0, self.y[rows] > 0, self.counts[rows]
@@ -135,9 +150,27 @@ def _between_values(lattice: IntegerLattice, fixed: int) -> Iterator[tuple[IntAr
             yield record, j, (np.arange(low, high + 1) <= k).astype(np.int64)
 
 
+def _whole_weights(
+    weights: ArrayLike, counts: ArrayLike | None, rows: int, bound: int, max_weight: int
+) -> IntArray:
+    """An int64 copy of the weights of records.
+
+    Raises:
+        InvalidInputError: beside counts, of another shape, or no whole numbers from 0 to ``max_weight``; or
+            too large a bound on the loss.
+    """
+    given = np.asarray(weights)
+    if counts is not None or given.dtype.kind not in "iu" or given.shape != (rows,):
+        raise InvalidInputError(f"weights are whole numbers, one per record: shape ({rows},), without counts")
+    if np.any(given < 0) or np.any(given > max_weight):
+        raise InvalidInputError(f"weights must lie between 0 and max_weight = {max_weight}")
+    record_counts(np.array([rows]), 1, bound)  # the largest loss that is possible stays within 64 bits
+    return given.astype(np.int64)
+
+
 def _held(true: NDArray[np.bool_], counts: IntArray) -> IntArray:
     """Sum the record counts of the true entries of each column."""
-    one_each = np.max(counts, initial=1) == 1
+    one_each = bool(np.all(counts == 1))
     return np.asarray(np.sum(true, axis=0) if one_each else counts @ true, dtype=np.int64)
 
 

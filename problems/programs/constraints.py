@@ -252,6 +252,32 @@ class Implication(Constraint):
 
 
 @dataclass(frozen=True)
+class OtherColumns(Constraint):
+    """A no-good cut: the columns with points are not those of a card that is known already.
+
+    One of these has no points, or another column tells records apart. It is for programs of several cards,
+    and has no text form to parse.
+
+    Attributes:
+        columns: names of all columns that the known card uses.
+    """
+
+    columns: tuple[str, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return self.columns
+
+    def held(self, points: IntArray, columns: Sequence[PointColumn]) -> NDArray[np.bool_]:
+        missing = [~c.used(points) for c in columns if c.name in self.columns]
+        new = [c.tells_apart(points) for c in columns if c.name not in self.columns]
+        return np.asarray(_count([*missing, *new], points) >= 1)
+
+    def __str__(self) -> str:
+        return f"other columns than {', '.join(map(quoted, self.columns))}"
+
+
+@dataclass(frozen=True)
 class Total(Constraint):
     """Bounds on the sum of the points that any record can get from a group of columns.
 

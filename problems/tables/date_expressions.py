@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 from privopt.problems.errors import SchemaError
@@ -24,7 +25,7 @@ def date_number(value: Any, column: Date, engine: str) -> Any:
     if engine == "sqlite":
         written = _parsed(value, column)
     elif value.type().is_string():
-        written = _of_text(value, column, where)
+        written = _of_text(value, column, where, engine)
     else:
         written = written_day(value.cast("date"))
     return _of_written(written, column, engine)
@@ -42,12 +43,23 @@ def _parsed(value: Any, column: Date) -> Any:
     return ibis.ifelse(value.typeof() == "text", parse(value.cast("string")), nothing)
 
 
-def _of_text(value: Any, column: Date, where: str) -> Any:
+def _of_text(value: Any, column: Date, where: str, engine: str) -> Any:
+    ibis = ibis_library()
+    if column.format is not None and engine == "duckdb":  # in this process, by the parser of memory
+        arrow = importlib.import_module("pyarrow")
+
+        def parsed(texts: Any) -> Any:
+            return arrow.array(
+                [column.number_of_text(text) or 0 for text in texts.to_pylist()], arrow.int64()
+            )
+
+        parse = ibis.udf.scalar.pyarrow(parsed, name="privopt_date", signature=(("string",), "int64"))
+        return parse(value).nullif(0)
     if column.format is not None:
         raise SchemaError(
-            f"{where}: text with a format is not read in an engine, only YYYY-MM-DD; {_REMEDY}, or convert it"
+            f"{where}: text with a format is read in DuckDB and SQLite alone, elsewhere only YYYY-MM-DD; "
+            f"{_REMEDY}, or convert it"
         )
-    ibis = ibis_library()
     text = ibis.ifelse((value + "  ").re_search(ISO_PATTERN), value.substr(0, 10), ibis.null("string"))
     year, month, day = (text.substr(k, n).cast("int64") for k, n in ((0, 4), (5, 2), (8, 2)))
     return year * YEAR + month * 100 + day

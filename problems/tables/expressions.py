@@ -6,6 +6,7 @@ of two), so ties are decided as in memory. A value that a declaration refuses ge
 
 from __future__ import annotations
 
+import importlib
 import math
 from collections.abc import Sequence
 from fractions import Fraction
@@ -13,6 +14,7 @@ from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from privopt.problems.errors import InvalidInputError, SchemaError
 from privopt.problems.tables.cells import Markers, written_number
@@ -53,9 +55,14 @@ class Cell:
 
     def __init__(self, value: Any, where: str, engine: str, column: Column | None = None) -> None:
         kind = value.type()
-        self.where, self.text = where, kind.is_string()
+        read = engine == "sqlite" and isinstance(column, Number) and kind.is_string()  # text read as numbers
+        self.where, self.text = where, kind.is_string() and not read
         if not (
-            self.text or kind.is_boolean() or kind.is_integer() or kind.is_floating() or kind.is_decimal()
+            kind.is_string()
+            or kind.is_boolean()
+            or kind.is_integer()
+            or kind.is_floating()
+            or kind.is_decimal()
         ):
             held = "a type of its own (a domain, say)" if kind.is_unknown() else str(kind)
             raise SchemaError(
@@ -66,7 +73,7 @@ class Cell:
         self.is_long = kind.is_decimal() and not (kind.precision or _WHOLE) <= _SHORT_DECIMALS
         if self.is_long and engine not in _ANY_DECIMALS:
             raise SchemaError(f"{where}: {kind} has more than {_SHORT_DECIMALS} digits; cast it to a double")
-        self.kind, self.engine = kind, engine
+        self.kind, self.engine = ibis_library().dtype("float64") if read else kind, engine
         self.raw = value
         if engine == "sqlite" and isinstance(column, Number | Categorical) and not self.text:
             self.raw = _parsed_text(value, column)
@@ -82,7 +89,9 @@ class Cell:
             self.kind.is_decimal() and self.engine == "postgres"
         ):  # the only engine with decimals that are not a number
             return gaps | self.number.isnan()
-        return gaps | self.raw.isnan() if self.kind.is_floating() else gaps
+        if not self.kind.is_floating():
+            return gaps
+        return gaps | (_with_nan(self.raw) if self.engine == "duckdb" else self.raw).isnan()
 
     def markers(self, declared: Markers) -> list[Any]:
         """Return the missing-value markers of the column's type."""
@@ -153,6 +162,8 @@ def column_code(cell: Cell, column: Column) -> Any:
     own.
     """
     plain, _ = plain_column(column)
+    if cell.text and isinstance(plain, Number) and cell.engine == "duckdb":
+        return _code_of_text(cell, column)
     own = column.n_codes
     gap = _refused(own, Refused.MISSING) if column.gap is None else column.gap
     unreadable = _refused(own, Refused.KIND)
@@ -165,6 +176,37 @@ def column_code(cell: Cell, column: Column) -> Any:
         unreadable = len(plain.categories) if plain.outside == "ignore" else unreadable
     marked = [(cell.equals(marker), _literal(gap)) for marker in cell.markers(plain.markers)]
     return _whole(cell, gap, unreadable, _first_of(marked, inner))
+
+
+def _code_of_text(cell: Cell, column: Column) -> Any:
+    """Return the code of a text in a column of numbers, computed in this process by the rules of memory.
+
+    DuckDB runs in it, and calls a function with parts of the column. It is not called for NULL.
+    """
+    ibis, arrow, gap = ibis_library(), importlib.import_module("pyarrow"), column.gap
+
+    def codes(texts: Any) -> Any:
+        held = texts.combine_chunks() if isinstance(texts, arrow.ChunkedArray) else texts
+        return arrow.array(text_codes(held, column), type=arrow.int64())
+
+    read = ibis.udf.scalar.pyarrow(codes, name="privopt_code", signature=(("string",), "int64"))
+    none = _refused(column.n_codes, Refused.MISSING) if gap is None else gap
+    return ibis.ifelse(cell.raw.isnull(), _literal(none), read(cell.raw))
+
+
+def text_codes(texts: Any, column: Column) -> NDArray[np.int64]:
+    """Return the codes of an Arrow array of text in a column of numbers, of refused ones those beyond."""
+    plain, _ = plain_column(column)
+    assert isinstance(plain, Number)
+    own, gap = column.n_codes, column.gap
+    (values, unreadable), (low, high) = plain.read(texts), map(float, plain.bounds)
+    none, wrong = (_refused(own, r) if gap is None else gap for r in (Refused.MISSING, Refused.KIND))
+    codes = np.where(unreadable, wrong, none)
+    outside = (values < low) | (values > high) if plain.outside == "refuse" else np.zeros(len(values), bool)
+    codes[outside] = _refused(own, Refused.OUTSIDE)
+    known = ~np.isnan(values) & ~outside
+    codes[known] = plain.coded(values[known], None)
+    return codes
 
 
 def _whole(cell: Cell, gap: int, unreadable: int, inner: Any) -> Any:
@@ -185,7 +227,10 @@ def _refused(own: int, reason: Refused) -> int:
 def _number_code(cell: Cell, column: Number, own: int) -> Any:
     ibis = ibis_library()
     if cell.text:
-        raise column.refusal(Refused.KIND)
+        raise SchemaError(
+            f"{cell.where}: DuckDB and SQLite read text as numbers, {cell.engine} does not; cast it to "
+            "numbers in a view"
+        )
     reached, cuts = column.cuts()
     position = _grid_position(cell, column, reached, cuts)
     code = _counted_cuts(cell, reached, cuts) if position is None else position + _literal(reached)
@@ -313,6 +358,16 @@ def _among(cell: Cell, order: Sequence[tuple[Any, int]], other: int, most: int) 
 def _first_of(steps: Sequence[tuple[Any, Any]], other: Any) -> Any:
     """Return the value of the first condition that holds."""
     return ibis_library().cases(*steps, else_=other) if steps else other
+
+
+def _with_nan(value: Any) -> Any:
+    """Return the same value, of which DuckDB knows that it may be NaN.
+
+    The statistics of Parquet files leave NaN out; DuckDB takes them for bounds, so that one record that is a
+    number would make numbers of all NaN. Different doubles have different hashes there.
+    """
+    nan = ibis_library().literal("nan", "string").cast(value.type())
+    return ibis_library().ifelse(value.hash() == nan.hash(), nan, value)
 
 
 @cache

@@ -378,9 +378,12 @@ class Ledger:
         """Return the spend as it is kept: under the rule "profile" with the Gaussian that it is counted as.
 
         So the same sum follows from the trail at any time, in any version. It takes seconds, and nobody waits
-        for the ledger meanwhile.
+        for the ledger meanwhile. A Gaussian that the caller quotes is not taken: it is computed again.
         """
-        if spend.event is None or all(b.rule != "profile" for b, _ in self.budgets().values()):
+        if spend.event is None:
+            return spend
+        spend = replace(spend, event=replace(spend.event, mu=None, disclosed=None))
+        if all(b.rule != "profile" for b, _ in self.budgets().values()):
             return spend
         from privopt.mechanisms.privacy.profiles import with_gaussian
 

@@ -18,6 +18,7 @@ from privopt.problems.programs.constraints import (
     Constraint,
     Implication,
     Monotone,
+    OtherColumns,
     PointBounds,
     PointList,
     Sign,
@@ -29,7 +30,7 @@ from privopt.problems.programs.lattice import ConstrainedLattice
 
 # Common denominators of the ends of numbers in a total: larger ones would be large coefficients.
 _FINEST = 10_000
-_WITH_ROWS = (Implication, Monotone, PointBounds, PointList, Sign, Total, UsedColumns)
+_WITH_ROWS = (Implication, Monotone, OtherColumns, PointBounds, PointList, Sign, Total, UsedColumns)
 
 
 @dataclass
@@ -108,6 +109,14 @@ class PointRows:
         columns = {c.name: c for c in self.columns}
         pair = [self._difference(columns[implication.needed]), self._use(columns[implication.used])]
         self.model.constrain(pair, [1, -1], ">=", 0)
+
+    @require.register
+    def _(self, known: OtherColumns) -> None:
+        missing = [self._use(c) for c in self.columns if c.name in known.columns]
+        new = [self._difference(c) for c in self.columns if c.name not in known.columns]
+        # sum of (1 - used) over the known columns + sum of differences of the others >= 1
+        signs = [-1] * len(missing) + [1] * len(new)
+        self.model.constrain([*missing, *new], signs, ">=", 1 - len(missing))
 
     @require.register
     def _(self, total: Total) -> None:

@@ -34,6 +34,7 @@ LEVELS = Categorical("site", ["a", "b", "c"], outside="ignore")
 NUMBER = Numeric("age", 0, 4, zero=0, one=2)
 COLUMNS: dict[str, list[Column]] = {
     "levels": [LEVELS, Binned("bin", [0, 1, 2, 3, 4])],
+    "many levels": [Categorical("place", list("abcdefghij"))],
     "two levels": [Categorical("sex", ["f", "m"])],
     "numbers": [NUMBER, Numeric("far", 0, 1)],
     "one level": [Categorical("only", ["x"], outside="ignore")],
@@ -207,6 +208,26 @@ def test_ordered_levels_are_read_as_a_line_where_noise_hides_each() -> None:
     bumps = np.array([1, -1] * 4) / 20 + 1e-3 * rng.normal(size=8)  # seen well, order or not
     fit = likely_columns(seen_of(bumps, 1e-3), Columns.of(schema["ordered"]))[0].weights
     assert np.corrcoef(fit, bumps)[0, 1] > 0.99
+
+
+def test_two_numbers_that_say_the_same_count_once_beside_levels_that_say_nothing() -> None:
+    """Correlations of levels are 0 here, and those of numbers 0.95: one size for all would hide them."""
+    schema = Schema(
+        [Numeric("a", 0, 1), Numeric("b", 0, 1), *(Categorical(f"c{k}", list("xyz")) for k in range(9))]
+    )
+    columns, rng, sigma = Columns.of(schema), np.random.default_rng(0), 0.03
+    d, squares = len(columns.features), np.zeros((29, 29))
+    squares[:2, :2] = 0.08 * np.array([[1, 0.95], [0.95, 1]])
+    for start, stop in columns.parts[2:]:
+        squares[start:stop, start:stop] = np.eye(3) / 3 - 1 / 9
+    products = 0.25 * squares[:, 0] * 2  # the log odds are a
+    explained = []
+    for _ in range(10):
+        noise = np.triu(rng.normal(size=(d, d)) * sigma / math.sqrt(2))
+        noisy = squares + noise + noise.T
+        seen = NoisyColumns(products, np.zeros(d), 0.0, noisy, 1e-3, 1e-9, 1e-9, sigma, 10**6)
+        explained.append(float(np.sum(likely_columns(seen, columns)[0].weights[:2])))
+    assert np.mean(explained) == pytest.approx(0.25, rel=0.15)  # twice that if both counted
 
 
 def test_a_number_near_one_end_of_its_range_ranks_records_at_a_small_budget() -> None:

@@ -20,6 +20,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from privopt.mechanisms import MECHANISMS, PrivateHalfspaceClassifier
 from privopt.mechanisms.errors import BudgetExceededError, PrivacyParameterError, UnknownMechanismError
+from privopt.mechanisms.estimators.labels import checked_labels, class_indices
 from privopt.mechanisms.privacy.ledger import Ledger
 from privopt.mechanisms.registry import SCORECARD_MECHANISMS
 from privopt.oracles.errors import CertificateError, UnfinishedDrawError, UnknownOracleError
@@ -65,13 +66,33 @@ def classifier(**options: Any) -> PrivateHalfspaceClassifier:
 
 
 # Bounds, categories and classes are inferred there, which privopt warns about: the checks declare nothing.
-# Some checks compare two fits, which only a seed makes equal; no check is skipped or expected to fail.
+def failed_checks(estimator: PrivateHalfspaceClassifier) -> dict[str, str]:
+    """Checks of weights that contradict privacy, or of a mechanism that takes none, with the reason."""
+    number = "the number of records is public and sets the noise: a record of weight 0 is one of them"
+    private = {
+        "check_all_zero_sample_weights_error": "weights are private: a refusal would reveal them",
+        "check_sample_weights_list": "it has three classes, of which cards take no weights",
+        **{f"check_sample_weight_equivalence_on_{kind}_data": number for kind in ("dense", "sparse")},
+    }
+    if estimator.mechanism != "opdisc":
+        return private
+    kinds = ("pandas_series", "not_an_array", "not_overwritten", "shape")
+    names = (
+        *(f"check_sample_weights_{kind}" for kind in kinds),
+        "check_classifiers_one_label_sample_weights",
+    )
+    return private | dict.fromkeys(names, "opdisc takes no weights")
+
+
+# Some checks compare two fits, which only a seed makes equal; no check is skipped, and none expected to fail
+# but some of weights.
 @pytest.mark.filterwarnings("ignore::privopt.problems.errors.PrivacyLeakWarning")
 @parametrize_with_checks(
     [
-        PrivateHalfspaceClassifier(insecure_seed=0),
+        PrivateHalfspaceClassifier(max_weight=1, insecure_seed=0),
         PrivateHalfspaceClassifier(mechanism="opdisc", insecure_seed=0),
-    ]
+    ],
+    expected_failed_checks=failed_checks,
 )
 def test_scikit_learn_contract(estimator: BaseEstimator, check: Any) -> None:
     check(estimator)
@@ -319,3 +340,9 @@ def test_the_plan_is_made_before_features_are_read() -> None:
     # A wrong epsilon is found although the table could not be encoded.
     with pytest.raises(PrivacyParameterError):
         classifier(epsilon=-1.0).fit(bad_frame("plan", "platinum"), LABELS)
+
+
+def test_labels_of_integers_in_an_array_of_objects_are_read() -> None:
+    y = np.array([0, 1, 0], dtype=object)
+    for given in (y, pd.Series(y), y.astype(bool).astype(object)):
+        assert class_indices(checked_labels(given, 3), np.array([0, 1])).tolist() == [0, 1, 0]

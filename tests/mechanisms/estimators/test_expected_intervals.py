@@ -71,6 +71,7 @@ def test_records_and_epsilon_are_the_least_for_a_width() -> None:
         (lambda: expected().widths(200, 0.1), "a plan needs 2"),
         (lambda: expected().epsilon(0.001, 1_000, "age"), "without privacy"),
         (lambda: expected().records(1e-12, 1.0), "more than 1,000,000,000 records"),
+        (lambda: expected().epsilon(0.05, 10**18), "up to 1,000,000,000 records, got 1,000,000"),
         (lambda: expected().records(0.1, 1.0, "agee"), "did you mean 'age'"),
         (lambda: expected(residual_sd=6.0), "more than half of the label range"),
         (lambda: expected(weights={"height": 1.0}), "no coefficient 'height'"),

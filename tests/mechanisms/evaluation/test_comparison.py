@@ -243,6 +243,16 @@ def test_a_saved_comparison_is_read_back() -> None:
         for field in ("target", "confidence"):
             with pytest.raises(InvalidInputError):
                 Comparison.from_dict({**saved, field: 2})
+        nonsense = {
+            "classes": ["ab", ["a"], [float("nan"), 1], [1, 1], [0, "1"]],
+            "label_range": [[0, 10**400], ["0", "1"], [0]],
+            "histogram": [{**saved.get("histogram", {}), "n_records": 1e308}],
+            "sums": [{**saved.get("sums", {}), "bits": bits} for bits in (1e308, 1)],
+        }
+        for field in nonsense.keys() & saved.keys():
+            for value in nonsense[field]:
+                with pytest.raises((TypeError, ValueError)):
+                    Comparison.from_dict({**saved, field: value})
 
 
 def test_the_spend_is_booked_once_and_before_records_are_read(tmp_path: Path) -> None:

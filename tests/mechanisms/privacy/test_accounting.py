@@ -23,7 +23,6 @@ from privopt.mechanisms.privacy.accounting import (
     gaussian_mu,
     mu_beside_range,
     pure_to_gdp,
-    pure_to_zcdp,
     zcdp_epsilon,
     zcdp_rho,
 )
@@ -41,7 +40,6 @@ def test_reference_figures() -> None:
     assert math.sqrt(200) / gaussian_mu(2.0, 1e-3) == pytest.approx(20.439, abs=1e-3)
     assert math.sqrt(200 / (2 * zcdp_rho(2.0, 1e-3))) == pytest.approx(22.745, abs=2e-3)
     assert bounded_range_step_epsilon(2.0, 1e-3, 200) == pytest.approx(0.0879, abs=5e-5)
-    assert pure_to_zcdp(0.5) == 0.125
     assert bounded_range_to_zcdp(0.5) == 0.125 / 4
 
 

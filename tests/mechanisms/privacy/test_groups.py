@@ -109,3 +109,8 @@ def test_delta_beyond_doubles_leaves_none():
     epsilon, delta = PersonBudget(2000.0, 0.5, 2).of_record("approximate")
     assert 0 <= delta < 1e-300
     assert epsilon < 1000
+
+
+def test_so_many_records_that_nothing_is_left_for_one_are_refused():
+    with pytest.raises(PrivacyParameterError, match=r"records_per_person = 1,000,000 .*To do: fewer"):
+        PersonBudget(1.0, 1e-6, 10**6).of_record("gdp")

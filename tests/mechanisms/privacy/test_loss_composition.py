@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+from decimal import Decimal
 from functools import reduce
 from typing import Any
 
@@ -139,3 +141,19 @@ def test_stated_errors_of_masses_hold(count: int) -> None:
         exact = stats.binom.pmf(totals, count, 1 / (1 + math.exp(-tilt)))
         assert np.max(np.abs(masses - exact)) <= error + 1e-12 * exact.max()
         assert error < 1e-11
+
+
+def test_delta_is_rounded_up_next_to_the_largest_loss() -> None:
+    """There the best tilt is the largest that is tried, which amplifies roundings; exact sums in Decimal."""
+    rng = np.random.default_rng(1)
+    for _ in range(120):
+        first, count = int(rng.integers(1, 3000)), int(rng.integers(1, 4))
+        law = LossLaw(rng.dirichlet(np.ones(3)), first, float(10 ** rng.uniform(-9, 1)), 0.0)
+        cell = Decimal(law.cell)
+        epsilon = float(count * (first + 2) * cell) * (1 - 10 ** rng.uniform(-15, -9))
+        exact = Decimal(0)
+        for cells in itertools.product(range(3), repeat=count):
+            loss = (count * first + sum(cells)) * cell
+            mass = math.prod((Decimal(float(law.masses[k])) for k in cells), start=Decimal(1))
+            exact += mass * max(Decimal(0), 1 - (Decimal(epsilon) - loss).exp())
+        assert Decimal(composed_delta([(law, count)], epsilon)) >= exact

@@ -205,3 +205,11 @@ def test_what_a_budget_by_profile_books_is_read_back_to_the_same_sum(tmp_path):
     with pytest.raises(BudgetExceededError):
         ledger.reserve(sampled())
     assert len(ledger.entries()) == len(booked)
+
+
+@pytest.mark.parametrize("rule", ["profile", "basic"])
+def test_a_ledger_takes_no_gaussian_that_a_caller_quotes(tmp_path, rule):
+    book = Ledger.create(tmp_path / "ledger.db", 3 * sampled().epsilon, 3e-6, rule=rule)
+    book.commit(book.reserve(sampled(mu=1e-6, disclosed=1e-300)))
+    (entry,) = book.entries()
+    assert entry.spend == (with_gaussian(sampled()) if rule == "profile" else sampled())

@@ -64,7 +64,7 @@ def test_k_covers_nine_tenths_and_no_more() -> None:
 
 
 def test_few_persons_are_refused_and_many_are_cheap() -> None:
-    with pytest.raises(PrivacyParameterError, match=r"from 2,00\d persons or more at epsilon = 1, .* 90"):
+    with pytest.raises(PrivacyParameterError, match=r"from 2,00\d persons or more at epsilon = 1; "):
         RecordsPlan.plan(90, 1.0)
     plan = RecordsPlan.plan(100_000, 1.0)
     assert plan.epsilon == pytest.approx(200 / 100_000, rel=1e-3)

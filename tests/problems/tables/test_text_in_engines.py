@@ -1,0 +1,109 @@
+"""Text in columns of numbers and dates: an engine's codes are those of memory, whatever the cells hold."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from privopt.problems.errors import PrivOptError, SchemaError
+from privopt.problems.tables.columns import Binned, Column, Numeric
+from privopt.problems.tables.dates import Date
+from privopt.problems.tables.engines import count_records
+from privopt.problems.tables.missing import MissingLevel
+from privopt.problems.tables.schema import Schema
+
+ibis = pytest.importorskip("ibis", reason="pip install 'privopt[engines]'")
+pytest.importorskip("duckdb")
+
+NOTATIONS: list[dict[str, Any]] = [
+    {},
+    {"decimal": ",", "thousands": "."},
+    {"thousands": ",", "symbols": ["$", "USD"]},
+    {"decimal": ",", "thousands": " ", "symbols": ["EUR"]},
+    {"thousands": "'", "symbols": ["%"]},
+    {"words": {"Yes": 1, "no": 0, "-": "1/2", "Nek": 2}},
+    {"na_values": ["unknown", -999, "oké"]},
+]
+# Parts of cells, of which many are no number in some notation.
+PARTS = [
+    "1", "7", "12", "345", "1.234", "1,5", "1.5", "0", "-", "+", ".", ",", "'", " ", "\u00a0", "\u202f", "\t",
+    "$", "USD", "EUR", "%", "e3", "E-2", "yes", "NO", "ne\u212a", "unknown", "OK\u00c9", "NA", "n/a", "inf",
+    "-Infinity", "true", "FALSE", "-999", "x", "\u0661", "", "e400", "e-400", "9" * 320,
+]  # fmt: skip
+CELLS = st.none() | st.lists(st.sampled_from(PARTS), max_size=4).map("".join)
+DAYS = ["13.02.2048", "2048-02-13", "1.1.1999", "31.2.2001", "29.02.2000 12:30", "1.1.99", "01-Feb-2003"]
+DAYS += ["x", "NA", ""]
+
+
+@st.composite
+def columns(draw: st.DrawFn) -> tuple[Column, list[str | None]]:
+    notation, cells = draw(st.sampled_from(NOTATIONS)), draw(st.lists(CELLS, min_size=1, max_size=30))
+    outside: Any = draw(st.sampled_from(["clip", "clip", "refuse"]))
+    make: Any
+    if draw(st.booleans()):
+        make = Numeric("x", 0, 4, "0.1", outside=outside, **notation)
+    else:
+        make = Binned("x", [0, 1, 1.5, 7, 12, 1234, 10**6], outside, **notation)
+    return MissingLevel(make) if draw(st.integers(0, 4)) else make, cells
+
+
+def agree(table: Any, column: Column, cells: list[str | None]) -> None:
+    """Equal counts of codes, or a refusal in both."""
+    try:
+        codes = column.code(np.array([*cells], dtype=object))
+    except SchemaError:
+        with pytest.raises(PrivOptError):
+            count_records(table, Schema([column]), "y", ["no", "yes"])
+        return
+    counted = count_records(table, Schema([column]), "y", ["no", "yes"])
+    expected = pd.Series(codes).value_counts().to_dict()
+    assert dict(zip(counted.codes[0].tolist(), counted.counts.tolist(), strict=True)) == expected
+
+
+def table_of(name: str, cells: list[str | None]) -> Any:
+    connection = ibis.duckdb.connect() if name == "duckdb" else ibis.sqlite.connect()
+    connection.con.execute("CREATE TABLE t (x VARCHAR, y VARCHAR)")
+    marks = ", ".join(["(?, 'no')"] * len(cells))
+    connection.con.execute(f"INSERT INTO t VALUES {marks}", list(cells))
+    return connection.table("t")
+
+
+@pytest.mark.parametrize("name", ["duckdb", "sqlite"])
+@settings(max_examples=15, deadline=None)
+@given(drawn=columns())
+def test_text_in_columns_of_numbers_has_the_codes_of_memory(
+    name: str, drawn: tuple[Column, list[str | None]]
+) -> None:
+    column, cells = drawn
+    agree(table_of(name, cells), column, cells)
+
+
+@pytest.mark.parametrize("name", ["duckdb", "sqlite"])
+@pytest.mark.parametrize("form", ["%d.%m.%Y", "%d-%b-%Y", None])
+def test_dates_in_a_format_have_the_codes_of_memory(name: str, form: str | None) -> None:
+    cells = [*DAYS, None]
+    for options in ({"part": "weekday"}, {"edges": ["1999-01-01", "2001-01-01", "2049-01-01"]}):
+        column = MissingLevel(Date("x", format=form, na_values=["1999-01-01"], **options))  # type: ignore[arg-type]
+        agree(table_of(name, cells), column, cells)
+
+
+def test_postgresql_refuses_text_as_numbers_by_name_without_reading_it(postgres: str) -> None:
+    import psycopg
+
+    from privopt.problems.tables.engines import EngineCount
+    from privopt.problems.tables.sources import open_table
+
+    with psycopg.connect(postgres, autocommit=True) as connection:
+        connection.execute("CREATE TABLE texts (x TEXT, y TEXT)")
+    refused = (
+        (Numeric("x", 0, 1), "postgres does not; cast it"),
+        (Date("x", part="month", format="%d.%m.%Y"), "alone"),
+    )
+    for column, message in refused:
+        with pytest.raises(SchemaError, match=f"column 'x': .*{message}"):
+            EngineCount.of(open_table(postgres, "texts"), Schema([column]), "y", ["no", "yes"])
