@@ -42,7 +42,7 @@ from privopt.mechanisms.estimators.sample_weight import check_weights, refuse_we
 from privopt.mechanisms.estimators.saved import SavedModel
 from privopt.mechanisms.estimators.sql import select_statement
 from privopt.mechanisms.estimators.validation import as_table, validated
-from privopt.mechanisms.estimators.weights import ClassWeights, costs_of
+from privopt.mechanisms.estimators.weights import RAREST_COSTS, ClassWeights, costs_of
 from privopt.mechanisms.evaluation.histogram import ScoreHistogram
 from privopt.mechanisms.evaluation.risk import RiskTable
 from privopt.mechanisms.privacy.noise import NoiseSource
@@ -375,6 +375,8 @@ class PrivateHalfspaceClassifier(
         costs: Costs | None = None,
         heaviest: int | None = None,
     ) -> CardPlan:
+        if costs is None and weights.known is None:  # whatever is released, the plan for it must not fail
+            self._planned(schema, n, weights, RAREST_COSTS, heaviest)
         return plan_card(
             self.mechanism,
             schema,

@@ -18,6 +18,8 @@ from privopt.problems.errors import InvalidInputError
 
 Floats = NDArray[np.float64]
 
+# Costs of one class that is as rare as a released prevalence can be: no released costs are larger.
+RAREST_COSTS = Costs(math.ceil(10 * (1 / RAREST - 1)), 10)
 # The share of epsilon for the prevalence; class counts have low sensitivity, so a small share suffices.
 _PREVALENCE_SHARE = 0.05
 

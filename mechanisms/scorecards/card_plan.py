@@ -201,7 +201,9 @@ def plan_card(
     if name == "auto" and oracle == "auto" and (asked := _constrained_reason(schema, most, required)):
         name, reason = SeededScorecard.name, asked
     elif name == "auto":
-        name, oracle, reason = _fitting(schema, n_records, epsilon, lattice, oracle, max_work, costs)
+        name, oracle, reason = _fitting(
+            schema, n_records, epsilon, lattice, oracle, max_work, costs, max_weight
+        )
     kind = SCORECARD_MECHANISMS.named(name if isinstance(mechanism, str) else mechanism)
     if kind.family is Family.CARD:
         if not issubclass(kind, SeededScorecard):
@@ -216,7 +218,9 @@ def plan_card(
         check_scores(schema, facts.lattice)
         solver = None if facts.program is None else solver_of(card_solver)
         seeded = kind.plan(facts, epsilon=epsilon, delta=delta, solver=solver)
-        return _answered(_seeded_plan(seeded, schema, oracle, reason, required), schema, n_records)
+        return _answered(
+            _seeded_plan(seeded, schema, oracle, reason, required), schema, n_records, max_weight
+        )
     inside = all_constraints(schema, required, most)
     if inside and not kind.takes_constraints:
         raise InvalidInputError(_unconstrained(name, inside))
@@ -235,7 +239,9 @@ def plan_card(
     )
     bounded = issubclass(kind, ExponentialMechanism) and draw_work(schema, n_records, weights) <= max_work
     draw = draw_seconds(schema, n_records, weights) if bounded else None
-    return _answered(CardPlan(plan, plan.spend, oracle, reason, draw, required), schema, n_records)
+    return _answered(
+        CardPlan(plan, plan.spend, oracle, reason, draw, required), schema, n_records, max_weight
+    )
 
 
 def _constrained_reason(schema: Schema, most: int | None, required: Sequence[Constraint]) -> str:
@@ -258,7 +264,7 @@ def _seeded_plan(
     return CardPlan(seeded, seeded.spend, oracle, reason, seconds, required)
 
 
-def _answered(planned: CardPlan, schema: Schema, n_records: int) -> CardPlan:
+def _answered(planned: CardPlan, schema: Schema, n_records: int, max_weight: int | None) -> CardPlan:
     """Return a plan whose oracle takes every table of n records that the schema allows.
 
     Raises:
@@ -267,8 +273,9 @@ def _answered(planned: CardPlan, schema: Schema, n_records: int) -> CardPlan:
     plan = planned.plan
     assert not isinstance(plan, ClassPoints)  # which calls no oracle
     choice = plan.choice if isinstance(plan, SeededScorecard) else plan
-    lattice, bound = choice.lattice, choice.loss_bound
-    facts = problem_facts(choice.problem_type, choice.question, lattice, schema, n_records, bound)
+    lattice, bound, kind = choice.lattice, choice.loss_bound, choice.problem_type
+    weighted = max_weight is not None
+    facts = problem_facts(kind, choice.question, lattice, schema, n_records, bound, weighted=weighted)
     check_takes(planned.check_oracle(), plan.name, facts)
     return planned
 
@@ -281,13 +288,15 @@ def _fitting(
     oracle: Oracle,
     max_work: float,
     costs: Costs,
+    max_weight: int | None,
 ) -> tuple[str, Oracle, str]:
     """Return a mechanism of bounded running time, its oracle, and the reason for the choice."""
     check_positive(max_work, "max_work (--max-work)")
     if not isinstance(oracle, str) or oracle != "auto":
         return ExponentialMechanism.name, oracle, "it draws, or asks the oracle that was named to"
     weights = as_lattice(lattice, ExponentialMechanism, schema.n_features)
-    facts = problem_facts(ZeroOneHalfspace, Law.GIBBS, weights, schema, n, costs.largest)
+    bound, weighted = costs.largest * (max_weight or 1), max_weight is not None
+    facts = problem_facts(ZeroOneHalfspace, Law.GIBBS, weights, schema, n, bound, weighted=weighted)
     taken = not gibbs_oracle("bounded").all_planned_refusals(facts)
     work = draw_work(schema, n, weights) if taken else math.inf
     ball = weights.squared_radius is not None

@@ -60,9 +60,15 @@ def problem_facts(
     schema: Schema,
     n_records: int,
     loss_bound: int,
+    *,
+    weighted: bool = False,
 ) -> ProblemFacts:
-    """Return the public worst case of a problem over n records of a schema, for the plan of its oracle."""
-    rows, largest_loss = distinct_records(schema, n_records), n_records * loss_bound
+    """Return the public worst case of a problem over n records of a schema, for the plan of its oracle.
+
+    Records with weights of their own are not counted together.
+    """
+    rows = n_records if weighted else distinct_records(schema, n_records)
+    largest_loss = n_records * loss_bound
     if kind is not ZeroOneHalfspace:  # losses of a list of cards, whose features an oracle does not see
         return ProblemFacts(kind, question, lattice, rows, largest_loss)
     score = largest_score(schema, lattice)

@@ -143,6 +143,15 @@ def test_sizes_before_data_bound_those_of_every_table(seed: int) -> None:
         assert why_not(problem, limits) == why_not_planned(facts, limits)
 
 
+def test_records_with_weights_are_planned_one_by_one() -> None:
+    """60 different records of a schema, and 2e9 / 3^7 = 914,494 rows that enumeration takes."""
+    options: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-9, "lattice": (-1, 1), "oracle": "enumerate"}
+    assert plan_card("exponential", SCHEMAS["small"], 900_000, **options, max_weight=2)
+    with pytest.raises(OracleError, match="enumerate"):
+        plan_card("exponential", SCHEMAS["small"], 950_000, **options, max_weight=2)
+    assert plan_card("exponential", SCHEMAS["small"], 950_000, **options)
+
+
 @pytest.mark.parametrize("mechanism", ["exponential", "permute-and-flip"])
 def test_one_record_does_not_decide_what_is_refused_nor_is_their_number_told(
     tmp_path: Path, mechanism: str

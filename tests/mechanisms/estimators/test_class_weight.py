@@ -17,7 +17,8 @@ from privopt.mechanisms.estimators.weights import ClassWeights, costs_of
 from privopt.mechanisms.privacy.ledger import Ledger
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.mechanisms.scorecards.prevalence import PrevalencePlan
-from privopt.problems import Categorical, Costs, InvalidInputError, Schema
+from privopt.oracles import UnsupportedProblemError
+from privopt.problems import Binned, Categorical, Costs, InvalidInputError, Schema
 from privopt.problems.convex.loss_check import check_loss
 from privopt.problems.convex.losses import HuberLoss, LogisticLoss, WeightedLoss
 from privopt.problems.convex.risk import EmpiricalRisk
@@ -273,3 +274,14 @@ def test_balanced_weights_count_records_and_not_distinct_rows() -> None:
     ]
     assert fitted[0].intercept_ == pytest.approx(fitted[1].intercept_, abs=1e-9)
     assert fitted[0].coef_ == pytest.approx(fitted[1].coef_, abs=1e-9)
+
+
+def test_costs_of_a_prevalence_that_is_released_are_planned_for_the_rarest_class() -> None:
+    """300,000 records of a cost of up to 9,990 each are too many for 32-bit tables; of cost 1 not."""
+    schema = Schema([Binned("x", [0, 1, 2])], intercept=True)
+    options: dict[str, Any] = {"mechanism": "exponential", "oracle": "elimination", "schema": schema}
+    given = PrivateHalfspaceClassifier(1.0, **options, class_weight="balanced", prevalence=0.5)
+    assert given.plan(300_000).plan.loss_bound == 1
+    with pytest.raises(UnsupportedProblemError, match="32-bit tables"):
+        PrivateHalfspaceClassifier(1.0, **options, class_weight="balanced").plan(300_000)
+    assert PrivateHalfspaceClassifier(1.0, **options, class_weight="balanced").plan(300).spend.epsilon == 1.0
