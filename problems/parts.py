@@ -4,11 +4,32 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Self
 
 # Bytes of a file in memory at a time: few enough to stay in cache while a block is prepared step by step.
 _BLOCK_BYTES = 1 << 23
+
+
+# Called between two parts; it raises an error to end a pass over them, as at a time limit.
+_LOOK: ContextVar[Callable[[], None]] = ContextVar("privopt_look", default=lambda: None)
+
+
+@contextmanager
+def looking(look: Callable[[], None]) -> Iterator[None]:
+    """Context manager in which passes over parts call ``look`` between two of them."""
+    before = _LOOK.set(look)
+    try:
+        yield
+    finally:
+        _LOOK.reset(before)
+
+
+def look_up() -> None:
+    """Call what ``looking`` was given, if anything."""
+    _LOOK.get()()
 
 
 class Parts(ABC):
@@ -66,6 +87,7 @@ class Blocks(Parts):
 
     def _all(self) -> Iterator[Any]:
         for start in range(0, len(self.arrays[0]), self.rows):
+            look_up()
             part: Any = tuple(a[start : start + self.rows] for a in self.arrays)
             for make in self.makes:
                 part = None if part is None else make(part)

@@ -26,7 +26,6 @@ from privopt.mechanisms.convex.likely_weights import (
 )
 from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.mechanisms.inference.interface import LEAST_SIGNAL
-from privopt.mechanisms.inference.least_squares import LeastSquares
 from privopt.mechanisms.privacy.gradient_noise import VectorNoise, gaussian_releases, noise_at_level
 from privopt.mechanisms.privacy.matrix_noise import MatrixNoise
 from privopt.mechanisms.privacy.noise import NoiseSource
@@ -583,18 +582,29 @@ def _residual_sensitivity(facts: RiskFacts, offset: float) -> float:
 
 
 def residual_fit(moments: NoisyMoments, bound: float, sigma: float) -> tuple[Vector, float]:
-    """Return least squares on released moments (0 if noise hides it), and the cut of its residuals.
+    """Return least squares on released moments, and the cut of its residuals.
+
+    Directions that noise hides have no weight: levels of a column that add up to 1 are among them, and
+    records do not differ in theirs.
 
     The cut is larger where the noise allows it: up to where noise of standard deviation ``sigma``, on moments
     in units of the cut, adds a tenth to the variance in the direction in which it is largest relative to the
     moments.
     """
-    fit = LeastSquares(moments)
-    if not fit.signal_to_noise >= LEAST_SIGNAL:
-        return np.zeros(len(moments.products)), bound
-    least = float(np.linalg.eigvalsh(moments.features)[0])
-    cut = max(_CUT, math.sqrt(_CUT_NOISE * least / sigma)) * math.sqrt(fit.residual_variance)
-    return fit.theta, min(max(cut, _LEAST_CUT * bound), 2 * bound)
+    values, vectors = np.linalg.eigh(moments.features)
+    noise = moments.sigma * math.sqrt(2 * len(values))
+    clear = values >= max(LEAST_SIGNAL * noise, 1e-12 * float(values[-1]))
+    if not np.any(clear):
+        return np.zeros(len(values)), bound
+    kept, basis = values[clear], vectors[:, clear]
+    theta = basis @ ((basis.T @ moments.products) / kept)
+    variance = moments.square - float(moments.products @ theta)
+    # Noise lowers that on average, as in ``LeastSquares.residual_variance``.
+    each = 1 / moments.label_weight**2 + float(theta @ theta) / 2
+    within = float(np.sum((basis.T @ theta) ** 2 / kept)) / 2
+    variance += moments.sigma**2 * (each * float(np.sum(1 / kept)) + within)
+    cut = max(_CUT, math.sqrt(_CUT_NOISE * kept[0] / sigma)) * math.sqrt(max(variance, 0.0))
+    return theta, min(max(cut, _LEAST_CUT * bound), 2 * bound)
 
 
 def _released_numbers(facts: RiskFacts) -> int:

@@ -14,7 +14,7 @@ from sklearn.utils.validation import validate_data
 
 from privopt.problems.arrays import check_unmasked
 from privopt.problems.errors import InvalidInputError, InvalidTypeError
-from privopt.problems.tables.frames import as_pandas
+from privopt.problems.tables.frames import as_pandas, objects_of
 from privopt.problems.tables.sources import is_engine_table
 
 _NOT_NUMBERS = "{} holds text where numbers are needed; declare a schema, or convert the column"
@@ -81,12 +81,25 @@ def as_table(X: Any) -> Any:
         return X
     for values in X.values():
         check_unmasked(values, "a column")
+    index = next((values.index for values in X.values() if isinstance(values, pd.Series)), None)
     try:
-        return pd.DataFrame(X)
+        return pd.DataFrame({name: _uninferred(values, index) for name, values in X.items()})
     except (TypeError, ValueError):
         raise InvalidInputError(
             "a dict of columns needs one list or array for each name, all of one length"
         ) from None
+
+
+def _uninferred(values: Any, index: pd.Index[Any] | None) -> Any:
+    """Return a list or an array of objects as a column of objects; anything else unchanged.
+
+    pandas would infer one type from all cells, and so read one cell by the others.
+    """
+    if isinstance(values, np.ndarray) and values.dtype == object and values.ndim == 1:
+        return pd.Series(values, index, dtype=object)
+    if isinstance(values, list | tuple):
+        return pd.Series(objects_of(values), index, dtype=object)
+    return values
 
 
 def without_values(error: ValueError) -> str:

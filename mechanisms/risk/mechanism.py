@@ -35,13 +35,15 @@ from privopt.mechanisms.risk.sets import check_facts, check_regularizer, checked
 from privopt.mechanisms.risk.step_counts import typical_distance
 from privopt.mechanisms.risk.support_path import SupportPath
 from privopt.oracles.convex.smooth import SmoothCertificate
-from privopt.oracles.limits import Limits, started, within
+from privopt.oracles.errors import UnfinishedDrawError
+from privopt.oracles.limits import Limits, Watch, started, within
 from privopt.problems.convex.regularizers import NO_REGULARIZER, ElasticNet, Vector
 from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts, RowNorm
 from privopt.problems.convex.sets.interface import ConvexSet
 from privopt.problems.convex.sets.norm_balls import L2Ball
 from privopt.problems.convex.sets.whole_space import WholeSpace
 from privopt.problems.notebooks import html_fields
+from privopt.problems.parts import looking
 
 # Radius of a default ball, in units of ``typical_distance``.
 _ROOM = 2.0
@@ -346,7 +348,8 @@ class RiskMechanism(ABC):
         source, fresh = checked_source(noise), self._fresh()
         run = Run(fresh._start(start), source, started(limits))
         within(run.watch, partial(fresh._compile, risk))
-        return fresh._released(risk, run, spent(self, source))
+        with looking(partial(_check_limits, run.watch)):
+            return fresh._released(risk, run, spent(self, source))
 
     def _compile(self, risk: EmpiricalRisk) -> None:
         """Compile what a run computes with, before the first step."""
@@ -374,6 +377,16 @@ class RiskMechanism(ABC):
 
     def _start(self, start: Vector | None) -> Vector:
         return default_start(self.convex_set) if start is None else np.array(start, dtype=np.float64)
+
+
+def _check_limits(watch: Watch) -> None:
+    """Raise UnfinishedDrawError at a limit: between two parts of a table, within a pass over it."""
+    if (reason := watch.stop()) is not None:
+        raise UnfinishedDrawError(
+            f"stopped by {reason.name} after {watch.seconds:.1f} s, within a pass over the records: nothing "
+            "was released, though what a ledger reserved stays spent. To do: raise the time limit, or take "
+            "fewer steps (steps=...)"
+        )
 
 
 @dataclass(frozen=True)

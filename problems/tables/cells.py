@@ -166,8 +166,9 @@ def _reader_of(kind: type) -> Callable[[NDArray[Any], Markers], Numbers]:
     if issubclass(kind, ABSENT):
         return _read_missing
     # NumPy counts spans of time among its integers, and converts them in an array, but not one by one.
-    is_real = issubclass(kind, _REAL) and not issubclass(kind, np.timedelta64)
-    return _read_reals if is_real else _read_unreadable
+    if issubclass(kind, np.datetime64 | np.timedelta64):
+        return _read_times
+    return _read_reals if issubclass(kind, _REAL) else _read_unreadable
 
 
 def _read_texts(values: NDArray[Any], markers: Markers) -> Numbers:
@@ -187,6 +188,11 @@ def _read_reals(values: NDArray[Any], markers: Markers) -> Numbers:
 
 def _read_missing(values: NDArray[Any], markers: Markers) -> Numbers:
     return Numbers(np.full(len(values), np.nan), np.zeros(len(values), dtype=bool))
+
+
+def _read_times(values: NDArray[Any], markers: Markers) -> Numbers:
+    """Times and spans of time are no numbers; NaT is missing, as in a column of them."""
+    return Numbers(np.full(len(values), np.nan), ~np.fromiter(map(np.isnat, values), bool, len(values)))
 
 
 def _read_unreadable(values: NDArray[Any], markers: Markers) -> Numbers:

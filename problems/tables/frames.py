@@ -184,7 +184,7 @@ def _in_arrow(values: Any) -> pa.ChunkedArray | NDArray[Any]:
     if str(values.dtype) != "Object":  # of polars, which are addresses in Arrow
         with suppress(Exception):  # a type that Arrow does not have, such as Int128
             return _in_arrow(values.to_arrow())
-    return _objects_of(values.to_list())
+    return objects_of(values.to_list())
 
 
 def cells_of(values: Any) -> Any:
@@ -205,7 +205,7 @@ def cells_of(values: Any) -> Any:
         held = _in_arrow(values)
         return arrow_cells(held) if isinstance(held, pa.ChunkedArray) else held
     if isinstance(values, Sequence):
-        return _objects_of(values)
+        return objects_of(values)
     return np.asarray(values, dtype=None if hasattr(values, "dtype") else object)
 
 
@@ -222,7 +222,7 @@ def _cells_of_series(values: pd.Series[Any]) -> Any:
     return np.asarray(values)
 
 
-def _objects_of(cells: Sequence[Any]) -> NDArray[Any]:
+def objects_of(cells: Sequence[Any]) -> NDArray[Any]:
     """Return objects as an array of one dimension, whatever they are: NumPy would make rows of lists."""
     return np.fromiter(cells, dtype=object, count=len(cells))
 

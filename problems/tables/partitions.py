@@ -5,6 +5,7 @@ Tasks return their errors instead of raising them, so that no worker logs its in
 
 from __future__ import annotations
 
+import importlib
 import math
 import sys
 import warnings
@@ -16,7 +17,7 @@ import numpy as np
 
 from privopt.problems.arguments import told
 from privopt.problems.errors import InvalidInputError, PrivOptError, missing
-from privopt.problems.parts import Blocks, Parts
+from privopt.problems.parts import Blocks, Parts, look_up
 from privopt.problems.tables.row_by_row import check_graph
 
 _ALIGNED = (
@@ -24,8 +25,8 @@ _ALIGNED = (
 )
 
 
-# Seconds between two checks that a cluster still has workers, and seconds that it may be without any.
-_LOOK, _PATIENCE = 2.0, 120.0
+# Seconds between two looks at limits and at a cluster's workers, and seconds that it may be without any.
+_LOOK, _PATIENCE = 0.5, 120.0
 
 
 class LostPartsError(PrivOptError):
@@ -126,6 +127,8 @@ class DaskParts(Parts):
                 f"the Dask cluster has had no workers for {_PATIENCE:g} seconds: start some, and fit again. "
                 "Nothing was released"
             ) from None
+        except PrivOptError:  # a limit; errors of tasks are results
+            raise
         except Exception as error:  # its text may quote cells, as that of a file reader does
             lost = type(error).__name__
         if lost:  # outside the handler, so that the error has no context that quotes cells
@@ -238,7 +241,9 @@ def _answers(asked: Sequence[Any]) -> Sequence[Any]:
     """
     client = _client()
     if client is None:
-        return tuple(_dask().compute(*asked))
+        callbacks = importlib.import_module("dask.callbacks")
+        with callbacks.Callback(pretask=lambda *_: look_up()):
+            return tuple(_dask().compute(*asked))
     answers = client.compute(list(asked))  # futures for collections, other values unchanged
     futures = [answer for answer in answers if hasattr(answer, "release")]
     try:
@@ -258,6 +263,7 @@ def _wait(client: Any, futures: Sequence[Any]) -> None:
             distributed.wait(futures, timeout=_LOOK)
             return
         except distributed.TimeoutError:
+            look_up()
             # A scheduler that does not answer is given up by Dask itself.
             is_alone = client.status == "running" and not client.scheduler_info()["workers"]
             alone = alone + _LOOK if is_alone else 0.0

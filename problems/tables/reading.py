@@ -42,6 +42,8 @@ def read_table(path: str | Path, text: Collection[str] = (), *, schema: Schema |
     numbers; else text. So, without the schema, what a cell means can depend on other records: "01" is the
     number 1 in a column of numbers, and a text beside other texts.
 
+    Text, dates and times of a Parquet file stay in Arrow, as cells of them may be beyond what pandas holds.
+
     Args:
         path: the file.
         text: further columns of a CSV file that are read as text, such as labels.

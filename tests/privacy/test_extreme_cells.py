@@ -18,12 +18,13 @@ from hypothesis import strategies as st
 from privopt.experiments.cli.schema import read_unlearned
 from privopt.experiments.cli.tables import read_labelled
 from privopt.mechanisms import PrivateLogisticRegression, fit_with_learned_schema, learn_schema
+from privopt.mechanisms.estimators.validation import as_table
 from privopt.mechanisms.schemas.types import votes_of
 from privopt.problems import Categorical, Date, MissingLevel, Numeric, Schema, read_table
 from privopt.problems.errors import SchemaError
 from privopt.problems.tables.arrow_cells import wall_times
 from privopt.problems.tables.cells import NO_MARKERS
-from privopt.problems.tables.frames import as_pandas, cells_of
+from privopt.problems.tables.frames import as_pandas, cells_of, objects_of
 from privopt.problems.tables.persons import Persons
 
 SCHEMA = Schema(
@@ -277,3 +278,16 @@ def test_cells_of_lists_make_no_shape(cells: list[Any]) -> None:
             learn_schema(table, epsilon=9.0, types={"x": "range"}, leave_out=["odd", "id"], person=person)
             facts: dict[str, Any] = {"schema": schema, "classes": (0, 1), "person": person}
             PrivateLogisticRegression(1.0, **facts).fit(table, [i % 2 for i in range(400)])
+
+
+@pytest.mark.parametrize("odd", ["\ud800", 1 + 2j, np.datetime64(2**62, "Y"), 10**400, (1,)], ids=ascii)
+@pytest.mark.parametrize("made", [list, objects_of], ids=["list", "array"])
+def test_columns_in_a_dictionary_have_no_type_that_one_cell_makes(made: Any, odd: Any) -> None:
+    """pandas infers one for all: a complex number beside them made complex numbers of all."""
+    cells = [0.0, 1.0, np.datetime64("NaT"), odd]
+    for column in SCHEMA.columns:
+        schema = Schema([column])
+        alone = [int(schema.codes({column.name: [cell]})[0][0]) for cell in cells]
+        for others in (cells, cells[::3], cells[2:]):
+            table = as_table({column.name: made(others), "not used": made(others)})
+            assert schema.codes(table)[0].tolist() == [alone[cells.index(cell)] for cell in others]

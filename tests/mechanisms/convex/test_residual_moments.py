@@ -97,6 +97,18 @@ def test_the_second_release_is_the_mean_of_clipped_squares_at_the_fit_of_the_fir
         np.testing.assert_allclose(released.spread.matrix, (Z.T * squares) @ Z / 300, atol=1e-5)
 
 
+def test_levels_that_add_up_to_one_hide_no_residuals() -> None:
+    rng = np.random.default_rng(2)
+    Z = np.column_stack([np.eye(3)[rng.integers(3, size=500)], rng.uniform(-1, 1, 500), np.ones(500)])
+    y = Z @ [0.3, 0.0, -0.2, 0.4, 0.1] + 0.1 * rng.normal(size=500)
+    A, b = Z.T @ Z / 500, Z.T @ y / 500
+    moments = NoisyMoments((A + A.T) / 2, b, float(np.mean(y**2)), 1e-6, 1.0, 1.0, 500)
+    theta, cut = residual_fit(moments, 1.0, 1.0)
+    left = y - Z @ np.linalg.lstsq(Z, y)[0]
+    np.testing.assert_allclose(y - Z @ theta, left, atol=1e-6)
+    assert cut == pytest.approx(3 * np.std(left), rel=0.01)
+
+
 def test_where_the_noise_hides_the_fit_residuals_are_labels() -> None:
     noise = NoisyMoments(np.eye(2) * 0.1, np.array([9.0, 9.0]), 0.5, 1.0, 1.0, 0.0, 100)
     theta, cut = residual_fit(noise, 2.0, 1.0)

@@ -16,6 +16,7 @@ from privopt.mechanisms import (
     PrivateLogisticRegression,
     PrivateRobustClassifier,
 )
+from privopt.mechanisms.convex.gradient_descent import DPGradientDescent
 from privopt.mechanisms.estimators import tree
 from privopt.mechanisms.nonconvex import net
 from privopt.mechanisms.nonconvex.constrained import DPConstrainedStationaryPoint
@@ -30,8 +31,11 @@ from privopt.oracles.minimize.interface import Proposal, Query, Solver
 from privopt.oracles.minimize.native import worker as native_worker
 from privopt.problems import Numeric, Schema
 from privopt.problems.convex.losses import LogisticLoss
+from privopt.problems.convex.partitioned import PartitionedRisk, PartRisk
 from privopt.problems.convex.risk import EmpiricalRisk
 from privopt.problems.convex.sets.norm_balls import L2Ball
+from privopt.problems.parts import Blocks
+from privopt.problems.tables.partitions import DaskParts
 
 X, Y = np.array([[1, 0], [0, 1], [1, 1], [0, 0]]), np.array([1, -1, 1, -1])
 FACTS: dict[str, Any] = {"schema": Schema([Numeric("x0", 0, 1), Numeric("x1", 0, 1)]), "classes": (-1, 1)}
@@ -225,3 +229,25 @@ def test_a_search_does_not_wait_for_its_compiler(
     assert worker._nested(5, 0)
     assert worker.run.outcome() is Status.INTERRUPTED
     assert worker.run.bound() == 5
+
+
+@pytest.mark.parametrize("kind", ["file", "dask"])
+def test_a_pass_over_the_parts_of_a_table_ends_at_a_limit(kind: str) -> None:
+    """Of fifty parts in a pass those are read that were begun when the limit was reached."""
+    read: list[int] = []
+    rows, labels = np.tile(X, (50, 1)) / 2, np.tile(Y, 50)
+    facts = EmpiricalRisk(rows, labels, LogisticLoss(), row_norm=1.0).facts
+
+    def made(pair: Any) -> PartRisk:
+        read.append(1)
+        return PartRisk(*map(np.asarray, pair), facts, 1.0)  # type: ignore[misc]
+
+    parts: Any = Blocks((rows, labels), rows=4)
+    if kind == "dask":
+        arrays = pytest.importorskip("dask.array")
+        parts = DaskParts.of(arrays.from_array(rows, (4, 2)), arrays.from_array(labels, 4))
+    risk = PartitionedRisk(parts.made(made), facts)
+    plan = DPGradientDescent.plan(facts, epsilon=1.0, delta=1e-3, steps=3)
+    with pytest.raises(UnfinishedDrawError, match="within a pass over the records: nothing was released"):
+        plan.release(risk, limits=Limits(cancelled=lambda: len(read) >= 10))
+    assert 10 <= len(read) < 30

@@ -111,7 +111,7 @@ def test_spans_of_time_are_no_numbers_whatever_stands_beside_them(last: object) 
     cells = np.empty(3, dtype=object)
     cells[:] = [np.timedelta64(5, "D"), np.timedelta64("NaT"), last]
     _, unreadable = read_numbers(cells, NO_MARKERS)
-    assert unreadable[:2].tolist() == [True, True]
+    assert unreadable[:2].tolist() == [True, False]
 
 
 def test_markers_of_a_column_and_declared_categories_that_look_like_one() -> None:
