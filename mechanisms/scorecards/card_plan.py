@@ -198,7 +198,8 @@ def plan_card(
     required = schema.with_constraints(constraints)
     if isinstance(lattice, ConstrainedLattice):
         required = schema.with_constraints([*required, *lattice.constraints])
-    if name == "auto" and oracle == "auto" and (asked := _constrained_reason(schema, most, required)):
+    open_choice = name == "auto" and isinstance(oracle, str) and oracle == "auto"
+    if open_choice and (asked := _constrained_reason(schema, most, required)):
         name, reason = SeededScorecard.name, asked
     elif name == "auto":
         name, oracle, reason = _fitting(
