@@ -24,8 +24,14 @@ from scipy import special
 from privopt.mechanisms.audit.audit import Binned, Outcome, Sampler, exact_epsilon
 from privopt.mechanisms.audit.claims import RELEASED, AuditedClaim, Subject
 from privopt.mechanisms.audit.convex import PointSampler, Records, masses, risk_claim, with_less_noise
-from privopt.mechanisms.convex.sufficient_statistics import Moments, SufficientStatistics, moments
+from privopt.mechanisms.convex.sufficient_statistics import (
+    Moments,
+    SufficientStatistics,
+    label_bound,
+    moments,
+)
 from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.mechanisms.privacy.noisy_moments import NoisyMoments
 from privopt.mechanisms.risk.iteration import Run
 from privopt.oracles.limits import Limits
 from privopt.problems.convex.losses import Loss, OneVsRestLoss, SquaredLoss
@@ -136,12 +142,23 @@ class MomentsSampler:
         return Moments(found.features, found.products, found.square)
 
 
+class NoFit(SufficientStatistics):
+    """Sufficient statistics with residuals of the fit 0: the labels, the worst case of the proof.
+
+    The second release is private whichever function of the first one the fit is. Least squares on the first
+    would follow its noise, and residuals would vary with it.
+    """
+
+    def _residual_fit(self, moments: NoisyMoments, sigma: float) -> tuple[Floats, float]:
+        return np.zeros(len(moments.products)), label_bound(self.facts.loss)
+
+
 @dataclass(frozen=True)
 class ResidualsSampler(MomentsSampler):
     """Sampler of the standardised log ratio of both releases of ``with_residuals`` on one of two records.
 
-    Their labels are 1 and their rows two axes of so many that the noise hides the fit. Residuals are labels
-    then, and cut off at 1: the second release is e_k e_k' and noise.
+    Their labels are 1 and their rows two axes. Residuals of ``NoFit`` are labels, cut off at 1: the second
+    release is e_k e_k' and noise.
     """
 
     @property
@@ -171,7 +188,7 @@ def _residuals_claim() -> AuditedClaim:
     axes = np.eye(6)
     pair: tuple[Row, Row] = ((tuple(axes[0]), 1.0), (tuple(axes[1]), 1.0))
     facts = EmpiricalRisk([pair[0][0]], [1.0], _LOSS).facts
-    plan = SufficientStatistics.plan(facts, epsilon=_EPSILON, delta=_DELTA).with_residuals()
+    plan = NoFit.plan(facts, epsilon=_EPSILON, delta=_DELTA).with_residuals()
     assert plan.residual_noise is not None
     quiet = dataclasses.replace(plan.residual_noise, vector=with_less_noise(plan.residual_noise.vector, 0.2))
     edges = np.linspace(-4, 4, 65)

@@ -221,13 +221,17 @@ class SufficientStatistics(RiskMechanism):
         if self.residual_noise is None:
             return None
         noise = self.residual_noise.vector
-        theta, cut = residual_fit(moments, label_bound(self.facts.loss), noise.sigma)
+        theta, cut = self._residual_fit(moments, noise.sigma)
         StepClock(run.watch, 1).tick()
         found = risk.total(partial(_residual_sums, offset=self.offset, theta=theta, cut=cut))
         found, sigma = found / self.facts.n_records, 0.0
         if run.source is not None:
             found, sigma = self.residual_noise.add(found, run.source), noise.sigma
         return NoisySpread(found * cut**2, sigma * cut**2)
+
+    def _residual_fit(self, moments: NoisyMoments, sigma: float) -> tuple[Vector, float]:
+        """Return the fit of the residuals, and their cut: any function of ``moments`` is private."""
+        return residual_fit(moments, label_bound(self.facts.loss), sigma)
 
     def _share(self, b: Vector, sigma: float) -> NoisyShare | None:
         """Return the share of positives from the noisy mean of z y; None without classes or a constant."""

@@ -29,7 +29,7 @@ from privopt.mechanisms.estimators.expected_auc import AucCurve
 
 DOCS = Path(__file__).resolve().parents[2] / "experiments" / "docs"
 # Facts about the machine of a run.
-MACHINE = re.compile(r"(<!-- fill: (?:machine|threads|versions|packages|command) -->).*?<!-- end -->")
+MACHINE = re.compile(r"(<!-- fill: (?:machine|threads|versions?|packages|command) -->).*?<!-- end -->")
 # The expectations of ``accuracy`` are a long sum, not a result in the file.
 EXPECTED = re.compile(r"^.*exact expectation.*\n", re.MULTILINE)
 
