@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from privopt.problems.errors import InvalidInputError
 
 # A loss of this size is still exact in 64 bits, in units of 2**-20 and with room for noise.
-_MOST_RECORDS = 1 << 40
+MOST_RECORDS = 1 << 40
 
 
 def record_counts(counts: ArrayLike | None, rows: int, largest: int = 1) -> NDArray[np.int64]:
@@ -33,7 +33,7 @@ def record_counts(counts: ArrayLike | None, rows: int, largest: int = 1) -> NDAr
         given = np.empty(0)
     if given.dtype.kind not in "iu" or given.shape != (rows,):
         raise InvalidInputError(f"counts must be whole numbers >= 1, one per row: shape ({rows},)")
-    if np.any(given < 1) or float(np.sum(given, dtype=np.float64)) * largest >= _MOST_RECORDS:
+    if np.any(given < 1) or float(np.sum(given, dtype=np.float64)) * largest >= MOST_RECORDS:
         raise InvalidInputError(
             "counts must be whole numbers >= 1 whose sum, times the largest cost, is below 2^40"
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import NamedTuple, Self
@@ -224,7 +225,7 @@ class ColumnStatistics(SufficientStatistics):
         own = scale * found.weights
         middle -= float(means @ own)
         for unit in units:
-            middle += unit.move(own)
+            middle += unit.move(own, columns.middle)
         return self._in_units(own, middle, np.zeros(len(own)))
 
 
@@ -248,14 +249,20 @@ class ColumnUnit(NamedTuple):
     def read(self, x: Vector) -> Vector:
         return np.asarray(np.clip(self.end + (x - self.end) / self.size, -self.half, self.half))
 
-    def move(self, weights: Vector) -> float:
-        """Turn the weight of the number as it is read into that of the number; return what scores gain."""
+    def move(self, weights: Vector, middle: Sequence[float]) -> float:
+        """Turn the weight of the number as it is read into that of the number; return what scores gain.
+
+        Features are measured from ``middle``, indicators of missing numbers among them.
+        """
         weight, shift = float(weights[self.feature]), self.end * (1 - 1 / self.size)
         weights[self.feature] = weight / self.size
+        gained = weight * shift
         if self.gap is not None:
             where, flag = self.gap
-            weights[flag] += weight * (float(self.read(np.array(where))) - where / self.size - shift)
-        return weight * shift
+            missing = weight * (float(self.read(np.array(where))) - where / self.size - shift)
+            weights[flag] += missing
+            gained += missing * middle[flag]
+        return gained
 
 
 def unit_noise(numbers: int, n: int, mu: float) -> VectorNoise | None:

@@ -32,6 +32,7 @@ from privopt.mechanisms.privacy.spend import NOTIONS, PrivacySpend
 from privopt.mechanisms.schemas.records import CHOICES, RecordsPlan
 from privopt.problems.arguments import told
 from privopt.problems.errors import InvalidInputError
+from privopt.problems.tables.arrow_cells import arrow_columns, taken_cells
 from privopt.problems.tables.frames import (
     check_distinct,
     is_frame,
@@ -367,8 +368,10 @@ def _taken(values: Any, rows: np.ndarray[Any, Any]) -> Any:
         return {name: _taken(column, rows) for name, column in values.items()}
     if hasattr(values, "iloc"):
         return values.iloc[rows]
-    if isinstance(values, pa.Table | pa.Array | pa.ChunkedArray):
-        return values.take(pa.array(rows))
+    if isinstance(values, pa.Table):
+        return {name: _taken(column, rows) for name, column in arrow_columns(values)}
+    if isinstance(values, pa.Array | pa.ChunkedArray):
+        return taken_cells(values, rows)
     # A list keeps the types of its entries: as an array, one text would turn the others into text.
     if isinstance(values, list | tuple):
         return [values[row] for row in rows]

@@ -19,6 +19,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from privopt.mechanisms.discrete.mechanism import Release, answering
+from privopt.mechanisms.errors import PlanMismatchError
 from privopt.mechanisms.estimators.booked_estimator import BookedEstimator
 from privopt.mechanisms.estimators.booking import Unread, booked, read_unbooked, unread_table
 from privopt.mechanisms.estimators.card import Card, card_of
@@ -262,7 +263,8 @@ class PrivateHalfspaceClassifier(
             check_number(records.n_records, n)
             if weights.plan is not None:  # plan again, for the released costs
                 costs = costs_of(weights.release(tallied(records.label, records.counts, 2), source))
-                plan = (planned := self._planned(schema, n, weights, costs)).plan
+                planned = _covered(planned, self._planned(schema, n, weights, costs))
+                plan = planned.plan
             assert not isinstance(plan, ClassPoints)  # of more than two classes
             table = (records.features.X, 2 * records.label - 1)
             if sample_weight is None or heaviest is None:
@@ -392,6 +394,7 @@ class PrivateHalfspaceClassifier(
             card_solver=self.card_solver,
             max_work=self.max_work,
             max_weight=heaviest,
+            largest_costs=RAREST_COSTS if weights.known is None else None,
         )
 
     def _given(self, X: Any, y: Any, *, grouped: bool = True) -> _Given:
@@ -654,6 +657,19 @@ class PrivateHalfspaceClassifier(
         tags.non_deterministic = True
         tags.classifier_tags.poor_score = True
         return tags
+
+
+def _covered(booked: CardPlan, found: CardPlan) -> CardPlan:
+    """Return the plan that was found; one for which less was booked than it costs is refused."""
+    claims = [(plan.spend.notion, plan.plan.name) for plan in (booked, found)]
+    if (
+        claims[0] != claims[1]
+        or found.spend.epsilon > booked.spend.epsilon
+        or found.spend.delta > booked.spend.delta
+    ):
+        raise PlanMismatchError(f"{found.spend} is more than is booked, {booked.spend}: report this")
+
+    return found
 
 
 def _counted(

@@ -39,6 +39,7 @@ from privopt.oracles.minimize.interface import DiscreteOracle
 from privopt.oracles.programs.interface import ProgramOracle
 from privopt.oracles.select import gibbs_oracle, program_oracle
 from privopt.problems.arguments import check_type, told
+from privopt.problems.arrays import MOST_RECORDS
 from privopt.problems.convex.coded import CodedRows
 from privopt.problems.discrete.costs import EQUAL_COSTS, Costs
 from privopt.problems.discrete.halfspace import SCORE_LIMIT, ZeroOneHalfspace
@@ -160,6 +161,7 @@ def plan_card(
     card_solver: str | ProgramOracle = "auto",
     max_work: float = MOST_WORK,
     max_weight: int | None = None,
+    largest_costs: Costs | None = None,
 ) -> CardPlan:
     """Plan a scorecard from public facts.
 
@@ -183,6 +185,8 @@ def plan_card(
             mechanisms it finds whether there is a card.
         max_work: largest number of steps of an exact draw that "auto" accepts; about 4e8 steps take a second.
         max_weight: bound on the weights of records; None: they have none.
+        largest_costs: the costs that "auto" chooses for, where ``costs`` are released after the choice; None:
+            ``costs``.
 
     Raises:
         UnknownMechanismError: listing the names there are.
@@ -193,6 +197,11 @@ def plan_card(
         OracleError: constraints on points with an oracle that takes none.
     """
     reason, most = "it was asked for", check_max_columns(max_columns)
+    if max_weight is not None and n_records * max_weight * costs.largest >= MOST_RECORDS:
+        raise InvalidInputError(
+            f"max_weight = {max_weight:,}, times {n_records:,} records and the larger cost, {costs.largest}, "
+            "must be below 2^40. To do: weights in larger units"
+        )
     check_type(mechanism, str | type, "a mechanism is named by text")
     name = mechanism if isinstance(mechanism, str) else getattr(mechanism, "name", mechanism.__name__)
     required = schema.with_constraints(constraints)
@@ -203,7 +212,7 @@ def plan_card(
         name, reason = SeededScorecard.name, asked
     elif name == "auto":
         name, oracle, reason = _fitting(
-            schema, n_records, epsilon, lattice, oracle, max_work, costs, max_weight
+            schema, n_records, epsilon, lattice, oracle, max_work, largest_costs or costs, max_weight
         )
     kind = SCORECARD_MECHANISMS.named(name if isinstance(mechanism, str) else mechanism)
     if kind.family is Family.CARD:

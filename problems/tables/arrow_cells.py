@@ -75,6 +75,15 @@ def series_of(column: pa.ChunkedArray, *, exact: bool = False) -> pd.Series[Any]
     return pd.Series(column, dtype=pd.ArrowDtype(kind))
 
 
+def taken_cells(values: pa.Array | pa.ChunkedArray, rows: NDArray[Any]) -> Any:
+    """Return the cells of some rows; of types of which Arrow takes no rows, such as views, as plain cells."""
+    try:
+        return values.take(pa.array(rows))
+    except pa.ArrowNotImplementedError:
+        chunked = values if isinstance(values, pa.ChunkedArray) else pa.chunked_array([values])
+        return _objects(_decoded(chunked))[rows]
+
+
 def is_text(kind: pa.DataType) -> bool:
     """Return whether an Arrow type is one of text."""
     return str(kind) in ("string", "large_string", "string_view")  # views came with pyarrow 16

@@ -48,6 +48,8 @@ _CODES = {
 }
 _FIRST, _LAST = np.datetime64("0001-01-01", "D"), np.datetime64("9999-12-31", "D")
 _NO_DAY = np.datetime64("NaT", "D")
+# Units that NumPy does not convert to days.
+_PER_DAY = {"ps": 86_400 * 10**12, "fs": 86_400 * 10**15, "as": 86_400 * 10**18}
 _COARSE = 10_000_000  # years, months and weeks up to here are converted to days without overflow
 
 Parser = Callable[[str], date | None]
@@ -184,7 +186,11 @@ def _cell_day(value: object) -> date | None:
 
 def _stamps(values: NDArray[Any]) -> Days:
     absent = np.isnat(values)
-    if np.datetime_data(values.dtype)[0] in ("Y", "M", "W"):
+    unit, count = np.datetime_data(values.dtype)
+    if unit in _PER_DAY:
+        whole = values.view(np.int64).astype(object) * count // _PER_DAY[unit]
+        values = np.where(absent, _NO_DAY, whole.astype("datetime64[D]"))
+    elif unit in ("Y", "M", "W"):
         far = np.abs(values.view(np.int64)) > _COARSE
         values = np.where(far, np.datetime64("NaT"), values)
     days = values.astype("datetime64[D]")

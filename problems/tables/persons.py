@@ -76,11 +76,23 @@ def check_undeclared(person: str | None, columns: Iterable[Column]) -> None:
 
 def _unconverted(values: Any) -> pd.Series[Any]:
     """Return a series that compares the cells by their own values."""
+    if isinstance(values, np.ndarray):
+        return _of_array(values)
     if isinstance(getattr(values, "dtype", None), pd.ArrowDtype):
         values = pa.array(values)
     if isinstance(values, pa.Array | pa.ChunkedArray) or hasattr(values, "to_arrow"):
         return exact_series(values)
     return pd.Series(values) if hasattr(values, "dtype") else pd.Series(list(values), dtype=object)
+
+
+def _of_array(values: NDArray[Any]) -> pd.Series[Any]:
+    """Return an array as a series; pandas would fail with all of it at one far date or half a character."""
+    kind = values.dtype.kind
+    if kind in "mM":
+        return pd.Series(pd.arrays.IntegerArray(values.view(np.int64), np.isnat(values)))
+    if kind in "biu":
+        return pd.Series(values.astype(values.dtype.newbyteorder("=")))
+    return pd.Series(list(values) if kind == "O" else values.tolist(), dtype=object)
 
 
 def _factorized(cells: pd.Series[Any]) -> tuple[NDArray[Any], int]:

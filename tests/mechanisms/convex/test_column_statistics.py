@@ -156,10 +156,11 @@ def test_what_is_released_are_the_means_with_the_noise_that_was_planned() -> Non
 def test_scores_of_numbers_in_units_are_those_of_the_rows_as_they_were_read() -> None:
     unit = ColumnUnit(0, half=2.0, end=-2.0, size=0.25, gap=(1.5, 1))
     x, weights = np.array([-2.0, -1.9, -1.0]), np.array([3.0, 0.7])
-    read, shift = 3.0 * unit.read(x), unit.move(weights)
-    assert weights[0] * x + shift == pytest.approx(read)
+    middle = (0.0, 0.5)  # the level is -1/2 or 1/2
+    read, shift = 3.0 * unit.read(x), unit.move(weights, middle)
+    assert weights[0] * x + shift - weights[1] / 2 == pytest.approx(read - 0.7 / 2)
     # A missing number is at 1.5, where it is clipped when read; its level makes up for the difference.
-    assert weights[0] * 1.5 + shift + weights[1] == pytest.approx(3.0 * 2.0 + 0.7)
+    assert weights[0] * 1.5 + shift + weights[1] / 2 == pytest.approx(3.0 * 2.0 + 0.7 / 2)
 
 
 def test_other_losses_and_weighted_records_keep_the_moments_of_any_rows() -> None:

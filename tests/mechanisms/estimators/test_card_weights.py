@@ -115,3 +115,11 @@ def test_what_takes_no_weights_is_refused_before_the_booking(more: dict[str, obj
         assert not book.entries()
     with pytest.raises(InvalidInputError, match="NaN"):
         card("exponential").fit(X, y, sample_weight=np.full(50, math.nan))
+
+
+def test_weights_whose_losses_leave_64_bits_are_refused_before_data() -> None:
+    card = PrivateHalfspaceClassifier(
+        1.0, schema=Schema([Binned("a", [0, 1, 2])]), classes=(0, 1), max_weight=10**9
+    )
+    with pytest.raises(InvalidInputError, match="below 2\\^40"):
+        card.plan(2_000)

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from sklearn.base import clone
 
@@ -432,3 +433,21 @@ def test_the_column_of_persons_is_no_feature_and_refused_alike(use):
 def test_a_list_of_labels_keeps_the_types_of_its_entries():
     """NumPy would make text of all of them beside one text, and floats beside one float."""
     assert list(map(type, module._taken([1, "a", True, 2**60, 0.5], np.array([0, 2, 3])))) == [int, bool, int]
+
+
+@pytest.mark.skipif(not hasattr(pa, "string_view"), reason="views came with pyarrow 16")
+def test_columns_of_which_arrow_takes_no_rows_are_read_as_others():
+    frame, y = table()
+    plain = pa.table({**frame, "unused": frame["id"]})
+    views = pa.table(
+        {
+            **frame,
+            "id": pa.array(frame["id"], pa.string_view()),
+            "unused": pa.array(frame["id"], pa.string_view()),
+        }
+    )
+    fitted = [
+        PrivateLogisticRegression(1.0, **FACTS, delta=1e-6, person="id", insecure_seed=0).fit(X, y)
+        for X in (plain, views)
+    ]
+    assert fitted[0].coef_.tolist() == fitted[1].coef_.tolist()

@@ -179,3 +179,13 @@ def test_engines_refuse_what_they_would_read_otherwise() -> None:
     ):
         with pytest.raises(SchemaError, match=f"column '{column.name}'.*{reason}"):
             count_records(connection.table("t"), Schema([column]), "y", ["no", "yes"])
+
+
+@pytest.mark.parametrize("unit", ["ps", "fs", "as"])
+def test_times_of_the_finest_units_are_days_too(unit: str) -> None:
+    cells = [np.datetime64(5, unit), np.datetime64(-5, unit), "1970-01-02", None, "x"]
+    found = codes(Date("day", ["1970-01-01", "1970-01-02"]), cells)
+    same = codes(
+        Date("day", ["1970-01-01", "1970-01-02"]), ["1970-01-01", "1969-12-31", "1970-01-02", None, "x"]
+    )
+    assert found == same

@@ -102,3 +102,13 @@ def test_what_cannot_be_compared_is_one_person_and_far_days_are_their_own():
     days = pa.array([0, 10**7, 10**7 + 1, 10**7], pa.int32()).cast(pa.date32())
     assert Persons.of(days).number.tolist() == [0, 1, 2, 1]
     assert Persons.of(pa.array([[1], [2]])).count == 1
+
+
+def test_arrays_of_any_cells_number_persons_one_by_one() -> None:
+    texts = np.array(["a", "b\ud800", "a", "b"])
+    assert Persons.of(texts).number.tolist() == [0, 1, 0, 2]
+    far = np.array(["2000-01-01", "NaT", "30000-01-01", "2000-01-01"], dtype="datetime64[D]")
+    assert Persons.of(far).count == 3
+    assert Persons.of(far).number.tolist() == [0, 2, 1, 0]
+    near = np.array([2**53, 2**53 + 1, 2**53], dtype="datetime64[as]")
+    assert Persons.of(near).count == 2
