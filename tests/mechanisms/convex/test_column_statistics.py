@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -21,7 +22,8 @@ from privopt.mechanisms.convex.column_statistics import (
 from privopt.mechanisms.convex.columns import Columns, likely_shares
 from privopt.mechanisms.convex.likely_columns import NoisyColumns, likely_columns
 from privopt.mechanisms.convex.sufficient_statistics import SufficientStatistics
-from privopt.mechanisms.privacy.accounting import gaussian_mu
+from privopt.mechanisms.privacy.accounting import gaussian_delta, gaussian_mu
+from privopt.mechanisms.privacy.ledger import Ledger
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.risk.iteration import Run
 from privopt.oracles.limits import Limits
@@ -112,6 +114,24 @@ def test_both_releases_spend_what_one_would() -> None:
         assert units <= math.sqrt(0.1) * mu * (1 + 1e-12)
         assert plan.vector_noise.dimension == 2 * d + 1 + d * (d + 1) // 2
         assert plan_of(columns, n, epsilon, units=False).unit_noise is None
+
+
+def test_a_fit_books_both_releases_as_one_event(tmp_path: Path) -> None:
+    rng, n, delta = np.random.default_rng(0), 2000, 1e-6
+    frame = pd.DataFrame({"income": rng.exponential(2.0, n).clip(0, 100), "few": rng.integers(0, 3, n)})
+    schema = Schema([Numeric("income", 0, 100), Categorical("few", [0, 1, 2])], intercept=True)
+    ledger = Ledger.create(tmp_path / "ledger.db", 1.0, 1e-5)
+    model = PrivateLogisticRegression(0.5, delta=delta, schema=schema, classes=(False, True), ledger=ledger)
+    model.fit(frame, rng.random(n) < 0.5)
+    noise = model.noise_
+    together = math.hypot(noise["sensitivity"] / noise["sigma"], 1 / n / noise["unit_sigma"])
+    (entry,) = ledger.entries()
+    assert entry.state == "committed"
+    for spend in (model.spend_, entry.spend):
+        assert (spend.notion, spend.epsilon, spend.delta) == ("gdp", 0.5, delta)
+        assert spend.level is not None
+        assert together <= spend.level <= 1.001 * together
+        assert gaussian_delta(spend.level, 0.5) <= delta * (1 + 1e-9)
 
 
 def test_sums_over_many_records_pay_for_their_rounding() -> None:
