@@ -211,7 +211,7 @@ def column_claims() -> tuple[AuditedClaim, ...]:
     common = (low,) * (_RECORDS - 1 - upper) + (high,) * upper
     a, b = (1.0, 0.0, 0.0), (0.0, 1.0, 0.0)
     site = Categorical("site", ["a", "b", "c"])
-    # Records of 5 levels move the moments most by their label, so that the weight of the mean label is charged.
+    # Of 5 levels a record moves the moments most by its label: the weight of the mean label is charged.
     many, e = Categorical("place", list("abcde")), (0.0, 0.0, 0.0, 0.0, 1.0)
     units = {
         "the whole budget for each release": _whole_budget_twice,
