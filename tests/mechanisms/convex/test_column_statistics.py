@@ -173,6 +173,19 @@ def test_what_is_released_are_the_means_with_the_noise_that_was_planned() -> Non
     assert float(_share_sums(risk, columns)[0]) == pytest.approx(float(np.sum(shares)), rel=1e-9)
 
 
+def test_units_follow_means_with_the_noise_that_was_planned() -> None:
+    """A quarter of the records at the upper end of a number, so that its unit is below its range."""
+    columns, n = Columns.of(Schema([Numeric("far", 0, 1)], intercept=False)), 400
+    plan, noise = plan_of(columns, n, 3.0), NoiseSource(insecure_seed=1)
+    assert plan.unit_noise is not None
+    rows = np.where(np.arange(n) < n // 4, 0.5, -0.5)[:, None]
+    risk, run = risk_of(rows, np.ones(n), plan.facts), Run(np.zeros(2), noise, Limits().start())
+    sizes = np.array([plan._noisy_columns(risk, run, noise)[1][0].size for _ in range(100)])
+    found = (sizes / 2 - plan.unit_noise.sigma - 0.25) / plan.unit_noise.sigma
+    assert abs(float(np.mean(found))) <= 0.4  # four standard errors
+    assert 0.7 <= float(np.std(found)) <= 1.3
+
+
 def test_scores_of_numbers_in_units_are_those_of_the_rows_as_they_were_read() -> None:
     unit = ColumnUnit(0, half=2.0, end=-2.0, size=0.25, gap=(1.5, 1))
     x, weights = np.array([-2.0, -1.9, -1.0]), np.array([3.0, 0.7])
