@@ -19,6 +19,8 @@ from privopt.mechanisms.audit.audit import Outcome
 from privopt.mechanisms.audit.branching import leaf_claims, rule_list_claims, tree_claims
 from privopt.mechanisms.audit.claims import RELEASED, AuditedClaim, Subject
 from privopt.mechanisms.audit.clipped_newton import NEWTON_AUDITS
+from privopt.mechanisms.audit.columns import NAME as COLUMNS
+from privopt.mechanisms.audit.columns import column_claims
 from privopt.mechanisms.audit.convex import RISK_AUDITS
 from privopt.mechanisms.audit.evaluation import evaluation_claims
 from privopt.mechanisms.audit.heavy_tails import HEAVY_TAILED_AUDITS
@@ -157,6 +159,7 @@ AUDITS: Mapping[str, Callable[[], tuple[AuditedClaim, ...]]] = {
     OPDisc.name: _opdisc,
     **RISK_AUDITS,
     SufficientStatistics.name: moments_claims,
+    COLUMNS: column_claims,
     ScreenedStatistics.name: screening_claims,
     PerturbationWithHessian.name: perturbed_hessian_claims,
     HistogramPlan.name: evaluation_claims,

@@ -163,7 +163,7 @@ def points_of_column(column: Column, points: list[int], denominator: int = 1) ->
     if has_level:
         gap = scaled[-1]
     filled = "NULL" if gap is None else str(gap)
-    if isinstance(kind, Numeric | Binned):
+    if isinstance(kind, Numeric | Binned) or _is_of_numbers(kind):
         cases = _no_numbers(_cell(kind), filled) + cases
     cases = _markers(kind, filled) + cases
     if isinstance(kind, Numeric | Binned):
@@ -174,8 +174,12 @@ def points_of_column(column: Column, points: list[int], denominator: int = 1) ->
 
 
 def _no_numbers(cell: str, filled: str) -> list[str]:
-    """Return the case for NULL and NaN; databases with NaN order NaN and -NaN above all numbers."""
-    return [f"WHEN {cell} IS NULL OR ({cell} > 1e300 AND 0e0 - {cell} > 1e300) THEN {filled}"]
+    """Return the case for NULL and NaN, which is found by its text, "NaN", "nan" or "-nan".
+
+    DuckDB decides comparisons, of numbers and with a text, by the statistics of Parquet files, which leave
+    NaN out; it does not decide patterns. A per cent sign would be a parameter to drivers of PostgreSQL.
+    """
+    return [f"WHEN {cell} IS NULL OR LTRIM(LOWER(CAST({cell} AS VARCHAR)), '-') LIKE 'na_' THEN {filled}"]
 
 
 def _text_refused(cell: str) -> str:
@@ -192,7 +196,19 @@ def _markers(kind: Numeric | Binned | Categorical, filled: str) -> list[str]:
         return []  # boolean columns have no numeric markers
     if isinstance(kind, Categorical) and isinstance(kind.categories[0], str):
         return [f"WHEN {_cell(kind)} || '' = {literal(m)} THEN {filled}" for m in sorted(kind.markers.texts)]
-    return [f"WHEN {_cell(kind)} = {double(m)} THEN {filled}" for m in sorted(kind.markers.numbers)]
+    return [f"WHEN {_equals(_cell(kind), m)} THEN {filled}" for m in sorted(kind.markers.numbers)]
+
+
+def _equals(cell: str, marker: float) -> str:
+    """Return SQL for whether a cell is a number; an infinite one has no literal, and is beyond all others."""
+    if math.isfinite(marker):
+        return f"{cell} = {double(marker)}"
+    largest = math.copysign(sys.float_info.max, marker)
+    return f"{cell} {'>' if marker > 0 else '<'} {double(largest)}"
+
+
+def _is_of_numbers(kind: Column) -> bool:
+    return isinstance(kind, Categorical) and not isinstance(kind.categories[0], str | bool)
 
 
 def _categorical(kind: Categorical, points: list[int]) -> tuple[list[str], int | None]:

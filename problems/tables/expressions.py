@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import math
+import sys
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import cache, cached_property
@@ -34,6 +35,12 @@ _WHOLE = 1 << 53
 _POSITION_ERROR, _LOW = 2.0**-12, 2.0**-10
 # Codes of refused values come after a column's own.
 REFUSED = tuple(Refused)
+# The smallest decimals that are infinite as doubles, and the largest that are 0, to forty digits: rounded to
+# the side on which the cast does not fail.
+_INFINITE = "1.797693134862315807937289714053034150799e308"
+_NOTHING = "2.470328229206232720882843964341106861826e-324"
+# Decimals of so many digits are doubles that are finite, and only 0 is 0.
+_FINITE_DIGITS = 300
 # Engines in which a cast of decimals to text gives the nearest doubles; DuckDB divides by powers of ten
 # otherwise.
 _ANY_DECIMALS = ("duckdb", "postgres", "sqlite", "pyspark")
@@ -121,6 +128,8 @@ class Cell:
         """Return the value as the nearest double."""
         if self.is_long and self.engine == "duckdb":
             return self.raw.cast("string").cast("float64")
+        if self.kind.is_decimal() and self.engine == "postgres":
+            return _double_of_decimal(self.raw)
         return self.plain.cast("float64")
 
     def below(self, threshold: float) -> Any:
@@ -143,6 +152,9 @@ class Cell:
         """Return whether the value equals ``known``, as in Python."""
         if self.text:
             return self.value == _exact_literal(known, self.engine)
+        if isinstance(known, float) and math.isinf(known):
+            largest = math.copysign(sys.float_info.max, known)
+            return self.above(largest) if known > 0 else self.below(largest)
         if self.kind.is_floating() or self.kind.is_decimal() or not float(known).is_integer():
             return self.number == _double(float(known))
         return self.plain == int(known)
@@ -368,6 +380,26 @@ def _with_nan(value: Any) -> Any:
     """
     nan = ibis_library().literal("nan", "string").cast(value.type())
     return ibis_library().ifelse(value.hash() == nan.hash(), nan, value)
+
+
+def _double_of_decimal(value: Any) -> Any:
+    """Return the nearest double of a decimal of PostgreSQL, whose cast fails where that is infinite or 0."""
+    kind = value.type()
+    digits, after = kind.precision, kind.scale
+    if digits is not None and after is not None and 0 <= after <= digits <= _FINITE_DIGITS:
+        return value.cast("float64")
+    infinite, nothing = _decimal(_INFINITE), _decimal(_NOTHING)
+    known = ibis_library().ifelse(value.abs() <= nothing, _double(0.0), value.cast("float64"))
+    steps = [
+        (value == _decimal("NaN"), _decimal("NaN").cast("float64")),
+        (value >= infinite, _decimal("Infinity").cast("float64")),
+        (value <= -infinite, _decimal("-Infinity").cast("float64")),
+    ]
+    return _first_of(steps, known)
+
+
+def _decimal(digits: str) -> Any:
+    return ibis_library().literal(digits, "string").cast("decimal")
 
 
 @cache

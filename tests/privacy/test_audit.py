@@ -504,6 +504,7 @@ def test_every_mechanism_has_an_audit_and_a_mutant() -> None:
         "regression-comparison",
         "prevalence",
         "number-means",
+        "column-statistics",
         "tree",
         "rule-list",
         "leaf-histogram",
@@ -541,7 +542,8 @@ SHARES = {
     "best-subset": 0.88, "persons": 0.99,
     "dp-gd": 0.99, "dp-pgd": 0.99, "dp-pmd": 0.99, "dp-accmd": 0.96, "dp-fw-l2": 0.85, "dp-fw-l1": 0.82,
     "dp-sgd": 0.99, "dp-svrg": 0.66, "dp-svrg++": 0.54, "output-perturbation": 0.98,
-    "objective-perturbation": 0.79, "seeded": 0.41, "sufficient-statistics": 0.99, "dp-gld": 0.99,
+    "objective-perturbation": 0.79, "seeded": 0.41, "sufficient-statistics": 0.99, "column-statistics": 0.99,
+    "dp-gld": 0.99,
     # Where a gradient is largest a logistic loss has no curvature: no record moves both noises at once.
     "objective-perturbation-hessian": 0.36,
     # Bounded range of adaptive draws by zCDP: the pair spends one direction of every draw.
@@ -604,9 +606,9 @@ SLIGHT = {"dp-svrg++", "sufficient-statistics", "learn-schema"}
 
 
 FOLLOWED = [
-    *RISK_AUDITS, "sufficient-statistics", "evaluation", "regression-evaluation", "regression-comparison",
-    "tree", "rule-list", "leaf-histogram", "learn-schema", "dp-gld", "dp-sosp", "dp-newton", "dp-spider",
-    "dp-gd-so",
+    *RISK_AUDITS, "sufficient-statistics", "column-statistics", "evaluation", "regression-evaluation",
+    "regression-comparison", "tree", "rule-list", "leaf-histogram", "learn-schema", "dp-gld", "dp-sosp",
+    "dp-newton", "dp-spider", "dp-gd-so",
 ]  # fmt: skip
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -21,7 +22,8 @@ from privopt.mechanisms.convex.column_statistics import (
 from privopt.mechanisms.convex.columns import Columns, likely_shares
 from privopt.mechanisms.convex.likely_columns import NoisyColumns, likely_columns
 from privopt.mechanisms.convex.sufficient_statistics import SufficientStatistics
-from privopt.mechanisms.privacy.accounting import gaussian_mu
+from privopt.mechanisms.privacy.accounting import gaussian_delta, gaussian_mu
+from privopt.mechanisms.privacy.ledger import Ledger
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.risk.iteration import Run
 from privopt.oracles.limits import Limits
@@ -114,6 +116,24 @@ def test_both_releases_spend_what_one_would() -> None:
         assert plan_of(columns, n, epsilon, units=False).unit_noise is None
 
 
+def test_a_fit_books_both_releases_as_one_event(tmp_path: Path) -> None:
+    rng, n, delta = np.random.default_rng(0), 2000, 1e-6
+    frame = pd.DataFrame({"income": rng.exponential(2.0, n).clip(0, 100), "few": rng.integers(0, 3, n)})
+    schema = Schema([Numeric("income", 0, 100), Categorical("few", [0, 1, 2])], intercept=True)
+    ledger = Ledger.create(tmp_path / "ledger.db", 1.0, 1e-5)
+    model = PrivateLogisticRegression(0.5, delta=delta, schema=schema, classes=(False, True), ledger=ledger)
+    model.fit(frame, rng.random(n) < 0.5)
+    noise = model.noise_
+    together = math.hypot(noise["sensitivity"] / noise["sigma"], 1 / n / noise["unit_sigma"])
+    (entry,) = ledger.entries()
+    assert entry.state == "committed"
+    for spend in (model.spend_, entry.spend):
+        assert (spend.notion, spend.epsilon, spend.delta) == ("gdp", 0.5, delta)
+        assert spend.level is not None
+        assert together <= spend.level <= 1.001 * together
+        assert gaussian_delta(spend.level, 0.5) <= delta * (1 + 1e-9)
+
+
 def test_sums_over_many_records_pay_for_their_rounding() -> None:
     columns, n = Columns.of(Schema(COLUMNS["levels"], intercept=False)), 10**9
     plan = plan_of(columns, n, 1.0)
@@ -151,6 +171,19 @@ def test_what_is_released_are_the_means_with_the_noise_that_was_planned() -> Non
     low, high = columns.lines[0][1:]
     shares = np.clip((rows[:, 0] + 2 * columns.middle[0] / 2 - low) / (high - low), 0, 1)
     assert float(_share_sums(risk, columns)[0]) == pytest.approx(float(np.sum(shares)), rel=1e-9)
+
+
+def test_units_follow_means_with_the_noise_that_was_planned() -> None:
+    """A quarter of the records at the upper end of a number, so that its unit is below its range."""
+    columns, n = Columns.of(Schema([Numeric("far", 0, 1)], intercept=False)), 400
+    plan, noise = plan_of(columns, n, 3.0), NoiseSource(insecure_seed=1)
+    assert plan.unit_noise is not None
+    rows = np.where(np.arange(n) < n // 4, 0.5, -0.5)[:, None]
+    risk, run = risk_of(rows, np.ones(n), plan.facts), Run(np.zeros(2), noise, Limits().start())
+    sizes = np.array([plan._noisy_columns(risk, run, noise)[1][0].size for _ in range(100)])
+    found = (sizes / 2 - plan.unit_noise.sigma - 0.25) / plan.unit_noise.sigma
+    assert abs(float(np.mean(found))) <= 0.4  # four standard errors
+    assert 0.7 <= float(np.std(found)) <= 1.3
 
 
 def test_scores_of_numbers_in_units_are_those_of_the_rows_as_they_were_read() -> None:

@@ -16,6 +16,8 @@ from typing import Any
 import duckdb
 import numpy as np
 import pandas as pd
+import pyarrow
+import pyarrow.parquet
 import pytest
 
 from privopt.mechanisms import PrivacySpend, PrivateHalfspaceClassifier, evaluate
@@ -133,6 +135,37 @@ def test_sql_agrees_with_predict_on_every_row(run: Any, schema: Schema) -> None:
     assert set(found["prediction"]) == {"well", "it's ill"}
     assert found["points"].tolist() == model.decision_function(frame).tolist()
     assert found["risk"].tolist() == model.predict_proba(frame)[:, 1].tolist()
+
+
+@pytest.mark.parametrize("kind", ["float64", "float32"])
+def test_sql_finds_nan_in_files_whatever_other_records_hold(tmp_path: Path, kind: str) -> None:
+    """The statistics of a file leave NaN out, and DuckDB decides comparisons by them."""
+    names, path = ["a", "b", "c", "d"], tmp_path / "records.parquet"
+    schema = Schema(
+        [
+            MissingLevel(Binned("a", [0, 1, 2], na_values=["-inf"])),
+            Numeric("b", 0, 2, step=1, missing=1),
+            MissingLevel(Categorical("c", [0, 1], outside="ignore")),
+            Binned("d", [0, 1, 2], missing=1, na_values=["inf"]),
+        ],
+        intercept=True,
+    )
+    model, cases = card(schema, points=[1, 2, 4, 8, 16, 32, 64, 128, 256], risks=False), 0
+    for held in ([0.5], [-0.0, 1.0], [1.5, None], [math.inf, 1.0], [-math.inf, 0.0], [1e30], []):
+        frame = pd.DataFrame({name: np.array([*held, math.nan, -math.nan], dtype=kind) for name in names})
+        cells = [pyarrow.array(np.array(frame[name]), from_pandas=False) for name in names]
+        pyarrow.parquet.write_table(pyarrow.table(cells, names=names), path)
+        with duckdb.connect() as database:
+            database.execute(f"CREATE VIEW records AS SELECT * FROM '{path}'")
+            found = database.execute(model.to_sql()).fetchall()
+        assert [row[-2] for row in found] == model.decision_function(frame).tolist()
+        cases += len(found)
+    assert cases == 24
+
+
+def test_drivers_find_no_parameter_in_sql() -> None:
+    """A per cent sign begins one in those of PostgreSQL."""
+    assert "%" not in card().to_sql("t")
 
 
 def test_what_predict_refuses_is_null(run: Any) -> None:

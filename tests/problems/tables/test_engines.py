@@ -688,6 +688,42 @@ def test_infinite_decimals_of_postgresql_lie_beyond_the_bounds(postgres: str) ->
         count_records(table, Schema([Binned("x", [0, 1, 2], outside="refuse")]), "y", CLASSES)
 
 
+@pytest.mark.parametrize("kind", ["numeric", "numeric(1000, 500)"])
+def test_decimals_of_postgresql_beyond_doubles_are_read_as_in_memory(postgres: str, kind: str) -> None:
+    """A cast of them to a double is an error of the whole query, by which one record would show itself."""
+    least, most = Fraction(1, 2**1075), 2**1024 - 2**970  # half the least double; what rounds to infinity
+    values: list[str | None] = ["1e400", "-1e400", "1e-400", "-1e-400", "NaN", None, "0.5", str(most)]
+    values += [f"{sys.float_info.max:.0f}", str(-most), str(most - 10**250), "2.5e-324", "2.4e-324"]
+    assert Fraction("2.4e-324") < least < Fraction("2.5e-324")
+    table, numbers = typed(postgres, kind, values), [None if v is None else float(v) for v in values]
+    frame = pd.DataFrame({"x": pd.Series(numbers, dtype=object)})
+    edges = [-sys.float_info.max, 0, 5e-324, 1, sys.float_info.max]
+    for column in (Binned("x", edges, missing=1), Binned("x", [0, 5e-324, 1], missing=1, na_values=["inf"])):
+        schema = Schema([column])
+        counted = count_records(table, schema, "y", CLASSES)
+        assert np.repeat(counted.codes[0], counted.counts).tolist() == sorted(schema.codes(frame)[0].tolist())
+    with pytest.raises(SchemaError, match="must lie in"):
+        count_records(table, Schema([Binned("x", edges, missing=1, outside="refuse")]), "y", CLASSES)
+
+
+@pytest.mark.parametrize("name", ["duckdb", "sqlite", "postgres"])
+def test_infinity_is_a_marker_of_missing_values(name: str, request: pytest.FixtureRequest) -> None:
+    most = sys.float_info.max
+    rows: Rows = {"x": [0.5, math.inf, -math.inf, most, -most, 1.5, None], "i": [*range(6), None]}
+    rows["y"], kinds = ["no"] * 7, {"x": "float", "i": "int", "y": "text"}
+    with anywhere(name, rows, kinds, request) as table:
+        for marker in ("inf", "-inf", "1e400", "-" + "9" * 400):
+            schema = Schema(
+                [
+                    MissingLevel(Binned("x", [0, 1, 2], na_values=[marker])),
+                    MissingLevel(Categorical("i", [0, 1], outside="ignore", na_values=[marker])),
+                ]
+            )
+            assert same(count_records(table, schema, "y", CLASSES), in_memory(rows, kinds, schema, CLASSES))
+            codes = schema.codes(pd.DataFrame(rows))[0]
+            assert (codes == 2).tolist() == [v is None or str(v) == str(float(marker)) for v in rows["x"]]
+
+
 def test_enumerations_of_postgresql_are_text_and_domains_are_to_be_cast(postgres: str) -> None:
     import psycopg
 
