@@ -119,9 +119,9 @@ def sampled(given: argparse.Namespace) -> list[Job]:
 
 def named_jobs() -> list[Job]:
     """The mutants of named.toml, with the tests that killed them."""
-    ones = _toml("named.toml")["mutant"]
     return [
-        Job(located(one["where"], one["old"], one["new"], one["name"]), tuple(one["tests"])) for one in ones
+        Job(located(one["where"], one["old"], one["new"], name), tuple(one["tests"]))
+        for name, one in _toml("named.toml").items()
     ]
 
 
