@@ -28,7 +28,7 @@ from sklearn.metrics import roc_auc_score
 
 from privopt.experiments.scorecards import Table, site_of, tables
 from privopt.experiments.workbench.pages import filled, markdown_table
-from privopt.experiments.workbench.study import Study
+from privopt.experiments.workbench.study import ShardText, Study
 from privopt.experiments.workbench.tree_tasks import populations
 from privopt.mechanisms import PrivateHalfspaceClassifier, PrivateLogisticRegression
 from privopt.mechanisms.estimators.counting import encoded
@@ -308,11 +308,14 @@ def main(
         Path | None, typer.Option(help="Folder of environments of privopt.experiments.scorecards.")
     ] = None,
     splits: Annotated[int, typer.Option(min=1, help="Number of splits of a table.")] = 3,
+    shard: ShardText = None,
 ) -> None:
     """Measure the missing cells, fit the curves, and write the page."""
     found = [*tables(site_of(environments)), *synthetic()]
-    lines = STUDY.run(output, cells(found, splits), Console(stderr=True, soft_wrap=True, emoji=False))
-    write_atomically(output / "expected_auc.json", constants(lines))
+    console = Console(stderr=True, soft_wrap=True, emoji=False)
+    lines = STUDY.run(output, cells(found, splits), console, shard)
+    if shard is None:
+        write_atomically(output / "expected_auc.json", constants(lines))
 
 
 if __name__ == "__main__":

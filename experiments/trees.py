@@ -18,10 +18,7 @@ have two levels: three are within the limits, but take a minute a fit.
 from __future__ import annotations
 
 import functools
-import json
 import math
-import subprocess
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -37,10 +34,10 @@ from sklearn.metrics import accuracy_score, balanced_accuracy_score, brier_score
 from sklearn.tree import DecisionTreeClassifier
 
 from privopt.experiments import scorecards
-from privopt.experiments.workbench import tree_peers
 from privopt.experiments.workbench.pages import filled, markdown_table, processor
 from privopt.experiments.workbench.resumable import Kept
 from privopt.experiments.workbench.study import Study
+from privopt.experiments.workbench.table_peers import TablePeer
 from privopt.mechanisms import (
     PrivateAdditiveTreeClassifier,
     PrivateHalfspaceClassifier,
@@ -48,7 +45,6 @@ from privopt.mechanisms import (
     PrivateRuleListClassifier,
     PrivateTreeClassifier,
 )
-from privopt.mechanisms.estimators.counting import encoded
 from privopt.problems.datasets.covertype import COVERTYPE_COLUMNS, covertype_bounds, load_covertype
 from privopt.problems.tables.columns import Categorical, Column, Numeric
 from privopt.problems.tables.predicates import Predicates
@@ -237,61 +233,12 @@ class Split:
         yield self.ours(OPTIMAL, math.inf, PrivateTreeClassifier(_FREE, max_depth=self.depth, **share))
 
     def others_of(self, epsilons: Sequence[float], python: Path) -> Iterator[Line]:
-        """Fit and measure models of another package, in its environment.
-
-        Their neighbours add or remove a record, and a replacement is both: their epsilon doubles
-        here. So each epsilon is measured at half of it, and also as labelled.
-        """
-        spent = sorted({*epsilons, *(e / 2 for e in epsilons)})
-        with tempfile.TemporaryDirectory() as folder:
-            task = self._task(Path(folder), self.part, spent)
-            done = subprocess.run(
-                [str(python), tree_peers.__file__, str(task)], capture_output=True, text=True, check=True
-            )
-        for found in json.loads(done.stdout):
-            scores = np.array(found["scores"])
+        """Fit and measure models of another package, in its environment, at both readings of epsilon."""
+        halves = TablePeer(self.schema, self.records, self.labels, self.others, self.seed, self.depth)
+        for fit in halves.fits(python, self.part, epsilons):
             # Balanced: the threshold is the share of the positive class, a public number.
-            said, seconds = scores > self.positive, found["seconds"]
-            for epsilon, label in ((found["epsilon"], "as labelled"), (2 * found["epsilon"], "replace-one")):
-                if epsilon in epsilons:
-                    model = f"{found['model']}, {label}"
-                    yield self.line(model, epsilon, said, scores, scores, seconds)
-
-    def _task(self, folder: Path, package: str, spent: list[float]) -> Path:
-        """Write the records for the script; for diffprivlib with categories as indicators."""
-        if package == "diffprivlib":
-            names = [f"f{k}" for k in range(encoded(self.schema, self.records).shape[1])]
-            train, test = (
-                pd.DataFrame(encoded(self.schema, half), columns=names)
-                for half in (self.records, self.others)
-            )
-            both = pd.concat([train, test])
-            bounds = {name: [float(both[name].min()), float(both[name].max()) + 1e-9] for name in names}
-        else:
-            numbers = {
-                c.name: [float(c.low), float(c.high)] for c in self.schema.columns if isinstance(c, Numeric)
-            }
-            train, test = (
-                half.assign(**{str(c): half[c].astype(str) for c in half if c not in numbers})
-                for half in (self.records, self.others)
-            )
-            bounds = numbers
-        train.assign(**{"the label": self.labels}).to_csv(folder / "train.csv", index=False)
-        test.to_csv(folder / "test.csv", index=False)
-        task = {
-            "train": str(folder / "train.csv"),
-            "test": str(folder / "test.csv"),
-            "label": "the label",
-            "bounds": bounds,
-            "package": package,
-            "epsilons": spent,
-            "delta": 1 / len(self.labels) ** 2,
-            "depth": self.depth,
-            "seed": self.seed,
-        }
-        path = folder / "task.json"
-        path.write_text(json.dumps(task), encoding="utf-8")
-        return path
+            said = fit.scores > self.positive
+            yield self.line(fit.model, fit.epsilon, said, fit.scores, fit.scores, fit.seconds)
 
 
 def cells(environments: Path | None, splits: int, epsilons: Sequence[float]) -> Iterator[Cell]:

@@ -43,7 +43,7 @@ class Kept:
     """
 
     def __init__(self, path: Path, kind: type[Any], key: Sequence[str]) -> None:
-        self.path, self.key = path, tuple(key)
+        self.path, self.kind, self.key = path, kind, tuple(key)
         self.columns = [f.name for f in fields(kind)]
         self.lines: list[Mapping[str, Any]] = []
         if path.exists():
@@ -70,6 +70,16 @@ class Kept:
         with self.path.open("a", newline="") as file:
             file.write(text.getvalue())
         self.lines.extend(values)
+
+    def take(self, parts: Sequence[Path]) -> None:
+        """Append the lines of other files of the same run that are not here yet, and remove the files."""
+        if not parts:
+            return
+        others = [Kept(part, self.kind, self.key).frame for part in parts]
+        lines = pd.concat([self.frame, *others]).drop_duplicates(subset=list(self.key))[len(self.lines) :]
+        self.add_all([self.kind(**{str(k): v for k, v in line.items()}) for line in lines.to_dict("records")])
+        for part in parts:
+            part.unlink()
 
     def matching(self, **wanted: object) -> list[Mapping[str, Any]]:
         """Return the lines with these values."""

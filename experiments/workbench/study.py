@@ -2,22 +2,54 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Annotated, Any, Generic, TypeVar
 
 import pandas as pd
+import typer
 from rich.console import Console
 from rich.progress import Progress as Bar
 
 from privopt.experiments.workbench.drawing import Figure
 from privopt.experiments.workbench.figures import save
 from privopt.experiments.workbench.resumable import Kept
-from privopt.problems.errors import PrivOptError
+from privopt.problems.errors import InvalidInputError, PrivOptError
 from privopt.problems.files import write_atomically
 
 T = TypeVar("T")
+
+SHARD_OPTION = typer.Option(
+    "--shard", help="Measure part K of N only, as K/N, for a run in N processes; a run without it ends them."
+)
+ShardText = Annotated[str | None, SHARD_OPTION]
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Part number ``part``, from 1, of a run in ``parts`` processes."""
+
+    part: int
+    parts: int
+
+    @classmethod
+    def of(cls, text: str) -> Shard:
+        """Read K/N."""
+        part, slash, parts = text.partition("/")
+        if not (slash and part.isdecimal() and parts.isdecimal() and 1 <= int(part) <= int(parts)):
+            raise InvalidInputError(f"a part of a run is K/N with 1 <= K <= N, such as 1/4, got {text!r}")
+        return cls(int(part), int(parts))
+
+    def cells(self, cells: Sequence[T]) -> list[T]:
+        """Return its cells, in a random order that all processes know: costly cells come in rows."""
+        mixed = list(cells)
+        random.Random(0).shuffle(mixed)
+        return mixed[self.part - 1 :: self.parts]
+
+    def file(self, study: str) -> str:
+        return f"{study}-{self.part}-of-{self.parts}.csv"
 
 
 @dataclass(frozen=True)
@@ -51,13 +83,22 @@ class Study(Generic[T]):
         kept = self.kept(folder)
         return [cell for cell in cells if not self.is_finished(kept, cell)]
 
-    def run(self, folder: Path, cells: Sequence[T], console: Console) -> pd.DataFrame:
+    def run(
+        self, folder: Path, cells: Sequence[T], console: Console, shard: str | None = None
+    ) -> pd.DataFrame:
         """Measure the missing cells, then write page and figures; after Ctrl-C those of what is finished.
 
-        Below its first paragraph the page lists the cells that are missing.
+        Below its first paragraph the page lists the cells that are missing. A shard keeps its lines in a file
+        of its own, and writes no page; a run without shard takes over the lines of all shards.
         """
         folder.mkdir(parents=True, exist_ok=True)
+        if shard is not None:
+            part = Shard.of(shard)
+            kept = Kept(folder / part.file(self.name), self.line, self.key)
+            self._measure(kept, part.cells(cells), console)
+            return kept.frame
         kept = self.kept(folder)
+        kept.take(sorted(folder.glob(f"{self.name}-*-of-*.csv")))
         failures = self._measure(kept, cells, console)
         if kept.lines and self.page is not None:
             parts = self.page(kept.frame).split("\n\n")
