@@ -1,6 +1,6 @@
 """AUC of private cards under each kind of constraint on points, beside cards without any, on public tables.
 
-    python -m privopt.experiments.card_constraints [--output FOLDER] [--splits N]
+    python -m privopt.experiments.card_constraints [--output FOLDER] [--splits N] [--shard K/N]
 
 Adult, Covertype (Lodgepole Pine or not), the three tables of ``problems.datasets.uci``, and of scikit-learn
 breast cancer, diabetes (progression above its median) and digits (odd or even); half of the records for
@@ -28,7 +28,7 @@ from sklearn.metrics import roc_auc_score
 from privopt.experiments.scorecards import declared
 from privopt.experiments.workbench.pages import markdown_table
 from privopt.experiments.workbench.resumable import Kept
-from privopt.experiments.workbench.study import Study
+from privopt.experiments.workbench.study import ShardText, Study
 from privopt.mechanisms import PrivateHalfspaceClassifier
 from privopt.problems.datasets.adult import ADULT_TARGET, adult_schema, load_adult
 from privopt.problems.datasets.covertype import COVERTYPE_CLASSES, COVERTYPE_COLUMNS, load_covertype
@@ -203,6 +203,7 @@ def main(
     output: Annotated[Path, typer.Option(help="Output folder.")] = Path("card-constraints"),
     splits: Annotated[int, typer.Option(min=1, help="Number of splits of each table.")] = _SPLITS,
     tables: Annotated[list[str] | None, typer.Option("--table", help="Tables; by default all.")] = None,
+    shard: ShardText = None,
 ) -> None:
     """Measure the missing cards, and write the table."""
     cells = [
@@ -211,7 +212,7 @@ def main(
         for kind in KINDS
         if kind != _ORDER or table not in _NO_NUMBERS
     ]
-    STUDY.run(output, cells, Console(stderr=True, soft_wrap=True, emoji=False))
+    STUDY.run(output, cells, Console(stderr=True, soft_wrap=True, emoji=False), shard)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Coverage and width of confidence intervals of private linear models, through the estimators.
 
-    python -m privopt.experiments.intervals [--draws 1000] [--output FOLDER] [--quick]
+    python -m privopt.experiments.intervals [--draws 1000] [--output FOLDER] [--quick] [--shard K/N]
 
 Every draw has new records from the population of a design and new noise. Lines are kept in ``intervals.csv``
 as they come: the same command resumes an interrupted run, and then writes ``intervals.md``.
@@ -31,7 +31,7 @@ from scipy.stats import binom
 
 from privopt.experiments.workbench.pages import filled, markdown_table
 from privopt.experiments.workbench.peers import module, versions
-from privopt.experiments.workbench.study import Study
+from privopt.experiments.workbench.study import ShardText, Study
 from privopt.mechanisms import PrivateLinearRegression, PrivateLogisticRegression
 from privopt.mechanisms.errors import NoIntervalError
 from privopt.mechanisms.inference.interval import Interval
@@ -562,11 +562,12 @@ def main(
     output: Annotated[Path, typer.Option(help="Output folder for results and page.")] = Path("intervals"),
     draws: Annotated[int, typer.Option(min=1, help="Number of draws of each cell.")] = 1000,
     quick: Annotated[bool, typer.Option("--quick", help="One design, as a test.")] = False,
+    shard: ShardText = None,
 ) -> None:
     """Measure the missing cells, and write the page."""
     chosen = designs()[5:6] if quick else designs()
     cells = [Cell(design, epsilon, draws) for design in chosen for epsilon in EPSILONS]
-    STUDY.run(output, cells, Console(stderr=True, soft_wrap=True, emoji=False))
+    STUDY.run(output, cells, Console(stderr=True, soft_wrap=True, emoji=False), shard)
 
 
 if __name__ == "__main__":
