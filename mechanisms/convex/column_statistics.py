@@ -150,7 +150,7 @@ class ColumnStatistics(SufficientStatistics):
         """
         plain = replace(plan, columns=columns)
         facts = plan.facts
-        if type(facts.loss) is not LogisticLoss or facts.weighted or not facts.constant or not columns.parts:
+        if not cls.fits(facts, columns):
             return plain
         assert plan.spend.level is not None
         level = plan.spend.level * (1 - 1e-12)
@@ -163,6 +163,12 @@ class ColumnStatistics(SufficientStatistics):
         same = {f.name: getattr(plain, f.name) for f in fields(SufficientStatistics)}
         same |= {"vector_noise": noise, "spend": replace(plan.spend, level=together)}
         return cls(**same, weights=weights, unit_noise=first)
+
+    @staticmethod
+    def fits(facts: RiskFacts, columns: Columns) -> bool:
+        """Return whether there are two classes, unweighted records, a constant feature and columns."""
+        two = type(facts.loss) is LogisticLoss and not facts.weighted
+        return two and facts.constant > 0 and bool(columns.parts)
 
     @property
     def noise(self) -> dict[str, float]:

@@ -79,6 +79,11 @@ class Columns:
         return np.isin(self.features, [feature for feature, _, _ in self.lines])
 
     @property
+    def mostly_numbers(self) -> bool:
+        """Whether more than half of the columns are numbers; indicators of missing numbers do not count."""
+        return 2 * len(self.lines) > len(self.parts) - len(self.gaps)
+
+    @property
     def squares(self) -> tuple[float, float]:
         """The largest squared distance of a record from the middle, and of two records, after ``clipped``."""
         numbers = [(high - low) ** 2 for _, low, high in self.lines]

@@ -339,7 +339,11 @@ class BoundedFit(PrivateLinearModel):
             raise InvalidInputError(
                 f'convex_set must be text such as "l2:1" or a ConvexSet, got {told(space)}'
             )
-        return choose_risk_mechanism(self.mechanism, facts, space, penalty, mu=mu, steps=self.steps)
+        columns = Columns.of(schema) if schema is not None and seen.middle is not None else None
+        units = columns is not None and columns.mostly_numbers and ColumnStatistics.fits(facts, columns)
+        return choose_risk_mechanism(
+            self.mechanism, facts, space, penalty, mu=mu, steps=self.steps, in_units=units
+        )
 
 
 def risk_of_table(model: BoundedFit, X: Any, y: Any) -> EmpiricalRisk:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -277,3 +278,21 @@ def test_a_number_near_one_end_of_its_range_ranks_records_at_a_small_budget() ->
         assert model.mechanism_ == "sufficient-statistics"
         assert set(model.noise_) == {"sigma", "sensitivity", "unit_sigma", "steps"}
         assert roc_auc_score(label, model.decision_function(frame)) > 0.8
+
+
+@pytest.mark.parametrize(
+    ("columns", "options", "name"),
+    [
+        ([MissingLevel(NUMBER), Numeric("far", 0, 1), LEVELS], {}, "sufficient-statistics"),
+        ([NUMBER, LEVELS], {}, "objective-perturbation"),
+        ([NUMBER], {"class_weight": "balanced"}, "objective-perturbation"),
+        ([NUMBER], {"classes": ("a", "b", "c")}, "objective-perturbation"),
+    ],
+)
+def test_tables_of_numbers_are_left_to_moments_that_read_units(
+    columns: list[Column], options: dict[str, Any], name: str
+) -> None:
+    settings = {"classes": ("a", "b"), "schema": Schema(columns, intercept=True), **options}
+    frame = pd.DataFrame({"age": [1.0], "far": [0.5], "site": ["b"]})[[c.name for c in columns]]
+    model = PrivateLogisticRegression(1.0, **settings)
+    assert model.fit(frame.sample(20_000, replace=True), ["a"] * 20_000).mechanism_ == name

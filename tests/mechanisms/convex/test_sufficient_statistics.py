@@ -250,6 +250,14 @@ def test_automatic_choice_for_classes_follows_the_budget(
     assert choose_risk_mechanism("auto", facts, mu=gaussian_mu(epsilon, 1 / n**2)).kind.name == name
 
 
+@pytest.mark.parametrize(
+    ("n", "name"), [(50_000, "sufficient-statistics"), (200_000, "objective-perturbation")]
+)
+def test_moments_in_units_are_chosen_up_to_larger_budgets(n: int, name: str) -> None:
+    facts, mu = RiskFacts(n, 20, LogisticLoss()), gaussian_mu(1.0, 1 / n**2)
+    assert choose_risk_mechanism("auto", facts, mu=mu, in_units=True).kind.name == name
+
+
 def test_auto_fits_few_records() -> None:
     rng = np.random.default_rng(6)
     X = rng.uniform(-0.5, 0.5, (200, 4))
