@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -108,7 +109,9 @@ class _FirstTest:
     edges: tuple[float, ...]
 
     def __call__(self, runs: int, noise: NoiseSource) -> list[Outcome]:
-        return [self._outcome(self.plan.release(self.risk, noise)) for _ in range(runs)]
+        return [
+            self._outcome(cast(LocalMinimumRelease, self.plan.release(self.risk, noise))) for _ in range(runs)
+        ]
 
     def _outcome(self, released: LocalMinimumRelease) -> int:
         if not self.bent:
@@ -186,7 +189,7 @@ class _FirstDifference:
     edges: tuple[float, ...]
 
     def __call__(self, runs: int, noise: NoiseSource) -> list[Outcome]:
-        return [self._outcome(self.plan.release(self.risk, noise)) for _ in range(runs)]
+        return [self._outcome(cast(SpiderRelease, self.plan.release(self.risk, noise))) for _ in range(runs)]
 
     def _outcome(self, released: SpiderRelease) -> int:
         """Return the outcome; steps are -eta v: first that from the anchor, then that after the first

@@ -49,7 +49,18 @@ from privopt.problems.convex.sets.norm_balls import L1Ball
 _FEATURES = 5.0
 
 
-class DPFrankWolfeL2(FullBatchMechanism):
+class _FrankWolfe(IterativeMechanism):
+    """Frank-Wolfe steps: x+ = x + gamma (s - x), s a vertex."""
+
+    def _rate(self) -> Callable[[int], float]:
+        return frank_wolfe_rate(self.facts, self.convex_set, self.regularizer, self.output, self.steps)
+
+    @property
+    def step_sizes(self) -> tuple[float, float]:
+        return self._rate()(0), self._rate()(self.steps - 1)
+
+
+class DPFrankWolfeL2(_FrankWolfe, FullBatchMechanism):
     """DP-FW-L2: v = argmin over v in C of <v, grad F(x) + noise>; x+ = x + gamma (v - x).
 
     gamma is constant for a random iterate (Theorem 4 of the source) and 2/(k + 2) for the last iterate of a
@@ -69,18 +80,9 @@ class DPFrankWolfeL2(FullBatchMechanism):
         return Output.LAST if facts.loss.convex else Output.RANDOM
 
     @classmethod
-    def _default_steps(
-        cls, facts: RiskFacts, convex_set: ConvexSet, regularizer: ElasticNet, output: Output, mu: float
-    ) -> int:
-        noise = 2 * dual_noise(convex_set) / mu
-        return frank_wolfe_steps(facts, convex_set, regularizer, output, noise)
-
-    def _rate(self) -> Callable[[int], float]:
-        return frank_wolfe_rate(self.facts, self.convex_set, self.regularizer, self.output, self.steps)
-
-    @property
-    def step_sizes(self) -> tuple[float, float]:
-        return self._rate()(0), self._rate()(self.steps - 1)
+    def _default_steps(cls, target: RiskTarget, output: Output) -> int:
+        noise = 2 * dual_noise(target.convex_set) / target.precision
+        return frank_wolfe_steps(target.facts, target.convex_set, target.regularizer, output, noise)
 
     def _method(self, start: Vector) -> Method:
         minimize, rate = linear_minimizer(self.convex_set), self._rate()
@@ -93,7 +95,7 @@ class DPFrankWolfeL2(FullBatchMechanism):
 
 
 @dataclass(frozen=True)
-class DPFrankWolfeL1(IterativeMechanism):
+class DPFrankWolfeL1(_FrankWolfe):
     """DP-FW-L1: a vertex s of C is selected by noisy max of -<s, grad F(x)>; x+ = (1 - gamma) x + gamma s.
 
     No vector is noised, and the error grows with the logarithm of the number of vertices. A step costs one
@@ -126,11 +128,14 @@ class DPFrankWolfeL1(IterativeMechanism):
     selection: SelectionNoise
 
     @classmethod
-    def _calibrated(cls, target: RiskTarget, steps: int | None = None, output: Output = Output.LAST) -> Self:
+    def _calibrated(
+        cls, target: RiskTarget, *, steps: int | None = None, output: Output | None = None
+    ) -> Self:
         """Calibrate; ``steps`` is by default that of the utility theorem.
 
         Several releases share rho evenly.
         """
+        output = output or Output.LAST
         facts, space, regularizer = target.facts, target.convex_set, target.regularizer
         if steps is None:
             one = cls._selection(target, target.releases)
@@ -181,13 +186,6 @@ class DPFrankWolfeL1(IterativeMechanism):
         size = self.facts.gradient_bound_linf * self.convex_set.l1_radius
         noise = self.selection.scale * math.log(max(2, self.convex_set.vertex_count or 1))
         return NoiseToSignal(noise, size, "score of a vertex")
-
-    def _rate(self) -> Callable[[int], float]:
-        return frank_wolfe_rate(self.facts, self.convex_set, self.regularizer, self.output, self.steps)
-
-    @property
-    def step_sizes(self) -> tuple[float, float]:
-        return self._rate()(0), self._rate()(self.steps - 1)
 
     def _compile(self, risk: EmpiricalRisk) -> None:
         super()._compile(risk)

@@ -5,17 +5,16 @@ Sources: Wang, Ye and Xu (NIPS 2017) for DP-GD, Wang and Xu (AAAI 2019) for DP-P
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Self, Unpack
 
 from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.mechanisms.risk.iteration import Method, Output
 from privopt.mechanisms.risk.mechanism import FullBatchMechanism, RiskTarget
+from privopt.mechanisms.risk.options import StepOptions
 from privopt.mechanisms.risk.step_counts import euclidean_steps, lojasiewicz_steps
 from privopt.oracles.convex.prox import prox_step
 from privopt.problems.convex.conditions import PolyakLojasiewicz
-from privopt.problems.convex.regularizers import ElasticNet, Vector
-from privopt.problems.convex.risk import RiskFacts
-from privopt.problems.convex.sets.interface import ConvexSet
+from privopt.problems.convex.regularizers import Vector
 
 
 class DPGradientDescent(FullBatchMechanism):
@@ -34,29 +33,27 @@ class DPGradientDescent(FullBatchMechanism):
 
     @classmethod
     def _calibrated(
-        cls,
-        target: RiskTarget,
-        steps: int | None = None,
-        output: Output | None = None,
-        condition: PolyakLojasiewicz | None = None,
+        cls, target: RiskTarget, *, condition: PolyakLojasiewicz | None = None, **options: Unpack[StepOptions]
     ) -> Self:
         """Calibrate; ``condition`` is that of F plus the penalty, an assumption for accuracy alone."""
         if condition is not None:
             _check_condition(condition, target)
-            output = output or Output.LAST
-            if steps is None:
-                mu = target.mu / target.facts.sensitivity
-                steps = lojasiewicz_steps(
-                    target.facts, target.convex_set, target.regularizer, mu, condition.constant
+            options["output"] = options.get("output") or Output.LAST
+            if options.get("steps") is None:
+                options["steps"] = lojasiewicz_steps(
+                    target.facts,
+                    target.convex_set,
+                    target.regularizer,
+                    target.precision,
+                    condition.constant,
                 )
-        return super()._calibrated(target, steps, output)
+        return super()._calibrated(target, **options)
 
     @classmethod
-    def _default_steps(
-        cls, facts: RiskFacts, convex_set: ConvexSet, regularizer: ElasticNet, output: Output, mu: float
-    ) -> int:
+    def _default_steps(cls, target: RiskTarget, output: Output) -> int:
+        facts, regularizer = target.facts, target.regularizer
         gamma = 1 / (facts.smoothness + regularizer.l2)
-        return euclidean_steps(facts, convex_set, regularizer, mu, gamma)
+        return euclidean_steps(facts, target.convex_set, regularizer, target.precision, gamma)
 
     @property
     def step_sizes(self) -> tuple[float, float]:
@@ -80,10 +77,9 @@ class DPProximalGradient(FullBatchMechanism):
     takes_weights = True
 
     @classmethod
-    def _default_steps(
-        cls, facts: RiskFacts, convex_set: ConvexSet, regularizer: ElasticNet, output: Output, mu: float
-    ) -> int:
-        return euclidean_steps(facts, convex_set, regularizer, mu, 1 / (2 * facts.smoothness))
+    def _default_steps(cls, target: RiskTarget, output: Output) -> int:
+        facts, gamma = target.facts, 1 / (2 * target.facts.smoothness)
+        return euclidean_steps(facts, target.convex_set, target.regularizer, target.precision, gamma)
 
     @property
     def step_sizes(self) -> tuple[float, float]:

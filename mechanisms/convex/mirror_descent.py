@@ -8,13 +8,14 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import ClassVar, Self, Unpack
 
 import numpy as np
 
 from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.mechanisms.risk.iteration import Method, Output, State
 from privopt.mechanisms.risk.mechanism import FullBatchMechanism, RiskTarget
+from privopt.mechanisms.risk.options import StepOptions
 from privopt.mechanisms.risk.step_counts import (
     dual_noise,
     entropic_accelerated_smoothness,
@@ -31,9 +32,7 @@ from privopt.oracles.convex.bregman import bregman_step, natural_geometry
 from privopt.oracles.convex.gauge_step import gauge_step
 from privopt.oracles.convex.interface import Euclidean
 from privopt.problems.arguments import check_real
-from privopt.problems.convex.regularizers import ElasticNet, Vector
-from privopt.problems.convex.risk import RiskFacts
-from privopt.problems.convex.sets.interface import ConvexSet
+from privopt.problems.convex.regularizers import Vector
 
 
 @dataclass(frozen=True)
@@ -55,6 +54,7 @@ class DPMirrorDescent(FullBatchMechanism):
     """
 
     name: ClassVar[str] = "dp-pmd"
+    usual_output: ClassVar[Output | None] = Output.WEIGHTED
     takes_weights: ClassVar[bool] = True
     wants_bounded_set: ClassVar[bool] = True
 
@@ -62,14 +62,10 @@ class DPMirrorDescent(FullBatchMechanism):
 
     @classmethod
     def _calibrated(
-        cls,
-        target: RiskTarget,
-        steps: int | None = None,
-        output: Output | None = None,
-        step_size: float | None = None,
+        cls, target: RiskTarget, *, step_size: float | None = None, **options: Unpack[StepOptions]
     ) -> Self:
-        """``steps``, ``output``, ``step_size``: the rules above by default."""
-        made = super()._calibrated(target, steps, output)
+        """Calibrate; ``step_size`` is by default that of the rules above, as are the other options."""
+        made = super()._calibrated(target, **options)
         if step_size is None:
             step_size = cls._default_step_size(target, made.steps)
         if not 0 < check_real(step_size, "step_size") < math.inf:
@@ -77,22 +73,18 @@ class DPMirrorDescent(FullBatchMechanism):
         return dataclasses.replace(made, step_size=float(step_size))
 
     @classmethod
-    def _default_output(cls, facts: RiskFacts, regularizer: ElasticNet) -> Output:
-        return Output.WEIGHTED
-
-    @classmethod
-    def _default_steps(
-        cls, facts: RiskFacts, convex_set: ConvexSet, regularizer: ElasticNet, output: Output, mu: float
-    ) -> int:
-        if has_entropy(convex_set):
-            return entropic_steps(facts, convex_set, mu)
-        return euclidean_steps(facts, convex_set, regularizer, mu, 1 / (2 * facts.smoothness))
+    def _default_steps(cls, target: RiskTarget, output: Output) -> int:
+        facts, space = target.facts, target.convex_set
+        if has_entropy(space):
+            return entropic_steps(facts, space, target.precision)
+        gamma = 1 / (2 * facts.smoothness)
+        return euclidean_steps(facts, space, target.regularizer, target.precision, gamma)
 
     @classmethod
     def _default_step_size(cls, target: RiskTarget, steps: int) -> float:
         facts, space = target.facts, target.convex_set
         if has_entropy(space):
-            return entropic_step_size(facts, space, target.mu / facts.sensitivity, steps)
+            return entropic_step_size(facts, space, target.precision, steps)
         geometry = natural_geometry(space)
         assert isinstance(geometry, Euclidean)
         return geometry.scale / (2 * facts.smoothness)
@@ -129,6 +121,7 @@ class DPAcceleratedMirrorDescent(FullBatchMechanism):
     """
 
     name: ClassVar[str] = "dp-accmd"
+    usual_output: ClassVar[Output | None] = Output.LAST
     takes_weights: ClassVar[bool] = True
     wants_bounded_set: ClassVar[bool] = True
     takes_l1: ClassVar[bool] = False
@@ -140,38 +133,29 @@ class DPAcceleratedMirrorDescent(FullBatchMechanism):
 
     @classmethod
     def _calibrated(
-        cls,
-        target: RiskTarget,
-        steps: int | None = None,
-        output: Output | None = None,
-        gauge_steps: bool | None = None,
+        cls, target: RiskTarget, *, gauge_steps: bool | None = None, **options: Unpack[StepOptions]
     ) -> Self:
-        """``steps``, ``gauge_steps``: the rules above by default."""
+        """Calibrate; ``gauge_steps`` and the number of steps follow the rules above by default."""
         facts, space = target.facts, target.convex_set
         ridge = target.regularizer.l2 * space.radius**2
         gauge = gauge_steps if gauge_steps is not None else not has_entropy(space)
-        mu = target.mu / facts.sensitivity
-        if steps is None and not gauge:
-            steps = entropic_accelerated_steps(facts, space, mu, ridge)
-        made = super()._calibrated(target, steps, output)
+        mu = target.precision
+        if options.get("steps") is None and not gauge:
+            options["steps"] = entropic_accelerated_steps(facts, space, mu, ridge)
+        made = super()._calibrated(target, **options)
         smoothness = ridged_smoothness(facts, space, target.regularizer)
         if not gauge:
             smoothness = entropic_accelerated_smoothness(facts, space, mu, ridge, made.steps)
         return dataclasses.replace(made, gauge_steps=gauge, smoothness=smoothness)
 
     @classmethod
-    def _default_output(cls, facts: RiskFacts, regularizer: ElasticNet) -> Output:
-        return Output.LAST
-
-    @classmethod
-    def _default_steps(
-        cls, facts: RiskFacts, convex_set: ConvexSet, regularizer: ElasticNet, output: Output, mu: float
-    ) -> int:
+    def _default_steps(cls, target: RiskTarget, output: Output) -> int:
         # With A_T = sum of alpha = T^2 / (8 L'), the bound is V / A_T + T sigma^2 E|xi|_*^2 / (4 L') for
         # sigma = sqrt(T) / mu: a third of the noise term from mirror steps, two thirds from gradient steps.
-        smoothness = ridged_smoothness(facts, convex_set, regularizer)
-        far = math.sqrt(2 * farthest_divergence(facts, convex_set))
-        return whole_steps(2 * math.sqrt(smoothness * far * mu / dual_noise(convex_set)))
+        facts, space = target.facts, target.convex_set
+        smoothness = ridged_smoothness(facts, space, target.regularizer)
+        far = math.sqrt(2 * farthest_divergence(facts, space))
+        return whole_steps(2 * math.sqrt(smoothness * far * target.precision / dual_noise(space)))
 
     @property
     def step_sizes(self) -> tuple[float, float]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import ClassVar, Self, Unpack
 
 from privopt.mechanisms.privacy.gradient_noise import VectorNoise
 from privopt.mechanisms.privacy.noise import NoiseSource
@@ -12,6 +12,7 @@ from privopt.mechanisms.privacy.parameters import check_count
 from privopt.mechanisms.privacy.poisson import poisson_batch
 from privopt.mechanisms.risk.iteration import Method, Output, Run, StepClock, choose_output, noisy_iteration
 from privopt.mechanisms.risk.mechanism import IterativeMechanism, RiskTarget
+from privopt.mechanisms.risk.options import StepOptions
 from privopt.mechanisms.risk.sampling import (
     MOST_SAMPLED_STEPS,
     balanced_batch,
@@ -52,21 +53,17 @@ class DPStochasticGradient(IterativeMechanism):
 
     @classmethod
     def _calibrated(
-        cls,
-        target: RiskTarget,
-        steps: int | None = None,
-        output: Output | None = None,
-        batch: int | None = None,
+        cls, target: RiskTarget, *, batch: int | None = None, **options: Unpack[StepOptions]
     ) -> Self:
         """Calibrate; ``batch`` is the expected batch size q n.
 
         Several releases are accounted as one sequence.
         """
         facts, space, regularizer = target.facts, target.convex_set, target.regularizer
+        steps, output = options.get("steps"), options.get("output")
         longest = 1 / (facts.smoothness + regularizer.l2)
         if steps is None:
-            mu = target.mu / facts.sensitivity
-            steps = euclidean_steps(facts, space, regularizer, mu, longest, MOST_SAMPLED_STEPS)
+            steps = euclidean_steps(facts, space, regularizer, target.precision, longest, MOST_SAMPLED_STEPS)
         q = sampling_rate(facts, batch, balanced_batch(facts, check_count(steps, "steps"), target.mu))
         noise, spend = sampled_releases(target, cls.name, q, steps, record_bound(facts))
         expected = q * facts.n_records

@@ -6,7 +6,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Self, TypedDict
 
 from scipy import special
 
@@ -24,12 +24,13 @@ from privopt.mechanisms.risk.iteration import (
     choose_output,
     noisy_iteration,
 )
-from privopt.mechanisms.risk.mechanism import SteppedMechanism
+from privopt.mechanisms.risk.mechanism import RiskTarget, SteppedMechanism
 from privopt.mechanisms.risk.step_counts import mirror_steps, whole_steps
 from privopt.oracles.convex.prox import prox_step
 from privopt.problems.convex.regularizers import ElasticNet, Vector
 from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts
 from privopt.problems.convex.sets.interface import ConvexSet
+from privopt.problems.convex.truncation import INFLUENCE
 from privopt.problems.convex.unclipped import UnclippedRisk, unclipped_facts
 
 _MOST_STEPS = 200
@@ -135,3 +136,41 @@ class RobustDescent(SteppedMechanism):
         method = Method(run.start, lambda _k, _state, x, g: step(x - eta * (g + l2 * x), eta))
         iterates = noisy_iteration(method, gradient, perturb, self.steps, StepClock(run.watch, self.steps))
         return choose_output(iterates, Output.LAST, run.start), None
+
+
+class SoftOptions(TypedDict, total=False):
+    """Options of descents with softly truncated gradients, beside ``moment``.
+
+    ``descent`` holds public guesses for step sizes; ``truncation`` overrides the truncation that balances
+    bias, deviation and noise.
+    """
+
+    descent: Descent | None
+    truncation: SoftTruncation | None
+
+
+@dataclass(frozen=True)
+class TruncatedDescent(RobustDescent):
+    """Descent along means of softly truncated gradients."""
+
+    truncation: SoftTruncation
+
+    @classmethod
+    @abstractmethod
+    def _calibrated(
+        cls,
+        target: RiskTarget,
+        *,
+        moment: float,
+        descent: Descent | None = None,
+        truncation: SoftTruncation | None = None,
+    ) -> Self:
+        """Return the plan for a target whose facts are of ``unclipped_facts``.
+
+        ``moment`` is v, a bound on the second moment of each coordinate of a record's gradient. It is public;
+        only accuracy depends on it.
+        """
+
+    @property
+    def _coordinate(self) -> tuple[float, float]:
+        return self.noise["sigma"], INFLUENCE * self.truncation.scale

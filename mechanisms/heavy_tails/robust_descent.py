@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import ClassVar, Self, Unpack
 
-from privopt.mechanisms.heavy_tails.descent import Descent, RobustDescent
+from privopt.mechanisms.heavy_tails.descent import Descent, SoftOptions, TruncatedDescent
 from privopt.mechanisms.heavy_tails.truncation import SoftTruncation
 from privopt.mechanisms.privacy.gradient_noise import VectorNoise
 from privopt.mechanisms.risk.iteration import Run
 from privopt.mechanisms.risk.mechanism import RiskTarget
 from privopt.problems.convex.regularizers import Vector
 from privopt.problems.convex.risk import EmpiricalRisk
-from privopt.problems.convex.truncation import INFLUENCE
 
 
 @dataclass(frozen=True)
-class RobustGradientDescent(RobustDescent):
+class RobustGradientDescent(TruncatedDescent):
     """Gradient descent with private robust means: soft truncation of each coordinate, Gaussian noise.
 
     Privacy: mu-GDP, stated as (epsilon, delta), for all records without bounds; neighbours by replacing one
@@ -34,36 +33,26 @@ class RobustGradientDescent(RobustDescent):
     name: ClassVar[str] = "robust-gd"
     noised: ClassVar[str] = "the robust mean of the gradients, each coordinate, every step"
 
-    truncation: SoftTruncation
     vector_noise: VectorNoise
 
     @classmethod
     def _calibrated(
-        cls,
-        target: RiskTarget,
-        moment: float,
-        steps: int | None = None,
-        descent: Descent | None = None,
-        truncation: SoftTruncation | None = None,
+        cls, target: RiskTarget, *, moment: float, steps: int | None = None, **options: Unpack[SoftOptions]
     ) -> Self:
         """Calibrate to a target.
 
         Args:
-            target: its facts are of ``unclipped_facts``.
-            moment: v, a bound on the second moment of each coordinate of a record's gradient. Public; only
-                accuracy depends on it.
+            target, moment, options: see ``TruncatedDescent``.
             steps: T; by default where the bounds on optimisation error and noise are equal, up to 200.
-            descent: public guesses for step sizes.
-            truncation: overrides the truncation that balances bias, deviation and noise.
         """
-        descent = descent or Descent()
+        descent, given = options.get("descent") or Descent(), options.get("truncation")
         space, regularizer = target.convex_set, target.regularizer
         n, d = target.facts.n_records, target.facts.dimension
         # Standard deviation of the noise for s = 1 and T = 1.
         unit = SoftTruncation(1.0, 1.0).sensitivity(n, d) / target.mu
 
         def fitting(steps: int) -> SoftTruncation:
-            return truncation or descent.truncation(n, moment, unit * math.sqrt(steps))
+            return given or descent.truncation(n, moment, unit * math.sqrt(steps))
 
         error = math.sqrt(d) * unit * fitting(1).scale
         steps = descent.steps(steps, space, regularizer, error)
@@ -74,10 +63,6 @@ class RobustGradientDescent(RobustDescent):
     @property
     def noise(self) -> dict[str, float]:
         return {"sigma": self.vector_noise.sigma, "scale": self.truncation.scale}
-
-    @property
-    def _coordinate(self) -> tuple[float, float]:
-        return self.vector_noise.sigma, INFLUENCE * self.truncation.scale
 
     def _run(self, risk: EmpiricalRisk, run: Run) -> tuple[Vector, None]:
         soft, records = self.truncation, self._records(risk)

@@ -10,12 +10,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
+from privopt.mechanisms.heavy_tails.mechanism import TableMechanism, TableTarget
 from privopt.mechanisms.heavy_tails.records import planned_records
 from privopt.mechanisms.heavy_tails.truncation import SoftTruncation
-from privopt.mechanisms.privacy.accounting import gaussian_mu
-from privopt.mechanisms.privacy.gradient_noise import VectorNoise, gaussian_releases
+from privopt.mechanisms.privacy.gradient_noise import VectorNoise
 from privopt.mechanisms.privacy.noise import NoiseSource, checked_source
-from privopt.mechanisms.privacy.parameters import check_count
 from privopt.mechanisms.privacy.reliance import spent
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.mechanisms.privacy.usefulness import NoiseToSignal
@@ -25,7 +24,7 @@ from privopt.problems.convex.regularizers import Vector
 
 
 @dataclass(frozen=True)
-class RobustMean:
+class RobustMean(TableMechanism):
     """Private mean: soft truncation of every number at a public scale, and Gaussian noise on the mean.
 
     Privacy: mu-GDP, stated as (epsilon, delta), for all records without bounds; neighbours by replacing one
@@ -56,50 +55,35 @@ class RobustMean:
     spend: PrivacySpend
 
     @classmethod
-    def plan(
+    def _calibrated(
         cls,
-        n_records: int,
-        dimension: int,
+        target: TableTarget,
         *,
         moment: float,
-        epsilon: float,
-        delta: float,
         failure: float = 0.05,
         truncation: SoftTruncation | None = None,
     ) -> Self:
-        """Calibrate to public facts.
+        """Calibrate to a target.
 
         Args:
-            n_records: n.
-            dimension: d.
+            target: shape and budget.
             moment: v: each coordinate has E x^2 <= v. Public.
-            epsilon, delta: the privacy target.
             failure: the failure probability for which the scale is chosen, in (0, 0.5).
             truncation: overrides the truncation that balances bias, deviation and noise.
 
         Raises:
             PrivacyParameterError: a parameter out of range.
         """
-        n, d = check_count(n_records, "n_records"), check_count(dimension, "dimension")
+        n, d = target.n_records, target.dimension
         if truncation is None:
-            unit = SoftTruncation(1.0, 1.0).sensitivity(n, d) / gaussian_mu(epsilon, delta)
+            unit = SoftTruncation(1.0, 1.0).sensitivity(n, d) / target.mu
             quantile = -float(special.ndtri(failure / 4)) if 0 < failure < 1 else math.nan
             truncation = SoftTruncation.balanced(n, moment, failure, unit * quantile)
-        noise, spend = gaussian_releases(
-            epsilon,
-            delta,
-            cls.name,
-            steps=1,
-            releases=1,
-            sensitivity=truncation.sensitivity(n, d),
-            dimension=d,
-            n_records=n,
-        )
+        noise, spend = target.gaussian(cls.name, sensitivity=truncation.sensitivity(n, d))
         return cls(n, d, float(moment), truncation, noise, spend)
 
     @property
     def noise(self) -> dict[str, float]:
-        """Public parameters of the noise."""
         return {"sigma": self.vector_noise.sigma, "scale": self.truncation.scale}
 
     @property

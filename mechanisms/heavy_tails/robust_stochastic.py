@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import ClassVar, Self, Unpack
 
-from privopt.mechanisms.heavy_tails.descent import Descent, RobustDescent
-from privopt.mechanisms.heavy_tails.truncation import SoftTruncation
+from privopt.mechanisms.heavy_tails.descent import Descent, SoftOptions, TruncatedDescent
 from privopt.mechanisms.privacy.gradient_noise import VectorNoise
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.parameters import check_count
@@ -24,7 +23,7 @@ _BATCH = 1000
 
 
 @dataclass(frozen=True)
-class RobustStochasticGradient(RobustDescent):
+class RobustStochasticGradient(TruncatedDescent):
     """Robust gradient descent on Poisson batches.
 
     x+ = prox of x - eta (sum over a Poisson batch of softly truncated gradients + noise) / (q n).
@@ -38,7 +37,6 @@ class RobustStochasticGradient(RobustDescent):
     name: ClassVar[str] = "robust-sgd"
     noised: ClassVar[str] = "a batch's robust mean of gradients, each coordinate, every step"
 
-    truncation: SoftTruncation
     sampling: float
     vector_noise: VectorNoise
 
@@ -46,19 +44,19 @@ class RobustStochasticGradient(RobustDescent):
     def _calibrated(
         cls,
         target: RiskTarget,
+        *,
         moment: float,
         steps: int = _STEPS,
         batch: int = _BATCH,
-        descent: Descent | None = None,
-        truncation: SoftTruncation | None = None,
+        **options: Unpack[SoftOptions],
     ) -> Self:
-        """Calibrate; ``batch`` is the expected batch size q n, the rest as for ``RobustGradientDescent``."""
-        descent, facts = descent or Descent(), target.facts
+        """Calibrate; ``batch`` is the expected batch size q n, the rest as for ``TruncatedDescent``."""
+        descent, facts = options.get("descent") or Descent(), target.facts
         n, d = facts.n_records, facts.dimension
         q = min(1.0, check_count(batch, "batch") / n)
         size = INFLUENCE * math.sqrt(d)
         unit, spend = sampled_releases(target, cls.name, q, check_count(steps, "steps"), size)
-        soft = truncation or descent.truncation(math.ceil(q * n), moment, unit.sigma / (q * n))
+        soft = options.get("truncation") or descent.truncation(math.ceil(q * n), moment, unit.sigma / (q * n))
         bound = soft.scale * sum_share(facts) * (1 + 1e-12)
         noise = VectorNoise(unit.sensitivity * bound, unit.sigma * bound, d)
         return cls(facts, target.convex_set, target.regularizer, spend, steps, descent, soft, q, noise)
@@ -67,10 +65,6 @@ class RobustStochasticGradient(RobustDescent):
     def noise(self) -> dict[str, float]:
         sigma = self.vector_noise.sigma / (self.sampling * self.facts.n_records)
         return {"sigma": sigma, "q": self.sampling, "scale": self.truncation.scale}
-
-    @property
-    def _coordinate(self) -> tuple[float, float]:
-        return self.noise["sigma"], INFLUENCE * self.truncation.scale
 
     def _compile(self, risk: EmpiricalRisk) -> None:
         risk.compile(batches=True)

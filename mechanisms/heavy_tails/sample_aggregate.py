@@ -4,43 +4,31 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, Protocol, Self
+from typing import ClassVar, Self
 
-import joblib  # type: ignore[import-untyped]
 import numpy as np
-from numpy.typing import ArrayLike
 from scipy.spatial.distance import cdist
 
-from privopt.mechanisms.errors import PlanMismatchError, PrivacyParameterError
-from privopt.mechanisms.heavy_tails.fresh_copies import Estimator, FreshCopies
+from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.mechanisms.heavy_tails.grid import NARROWEST, on_grid, rounding
-from privopt.mechanisms.privacy.noise import NoiseSource, checked_source
+from privopt.mechanisms.heavy_tails.mechanism import TableTarget
+from privopt.mechanisms.heavy_tails.subsets import SubsetMechanism, check_subsets
+from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.parameters import (
     check_count,
-    check_delta,
-    check_epsilon,
-    check_positive,
     largest,
 )
-from privopt.mechanisms.privacy.reliance import spent
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.mechanisms.privacy.usefulness import NoiseToSignal
-from privopt.mechanisms.risk.mechanism import RealRelease
-from privopt.oracles.convex.erm import RiskMinimizer
-from privopt.problems.arrays import as_reals
-from privopt.problems.convex.losses import Loss
 from privopt.problems.convex.regularizers import Vector
-from privopt.problems.convex.unclipped import PLAIN_SQUARES
 
 # Upper bound on S: (1 + g) times the diameter, in radii, for the largest g; hence the noise is at most this
 # over gamma.
 _WIDEST = 8.0
-# Range of radii for which lengths and their squares neither overflow nor underflow.
-_RADII = (1e-100, 1e100)
 
 
 @dataclass(frozen=True)
-class SampleAggregate:
+class SampleAggregate(SubsetMechanism):
     """The centre of estimates on m disjoint random subsets, plus Gaussian noise in proportion to S.
 
     r_i(t) is the distance from the i-th estimate to its t-th nearest one (itself the first), and the diameter
@@ -83,44 +71,26 @@ class SampleAggregate:
     name: ClassVar[str] = "sample-aggregate"
     noised: ClassVar[str] = "the centre of the estimates of the subsets, each coordinate"
 
-    n_records: int
-    dimension: int
-    subsets: int
-    radius: float
     averaged: int
     decay: float
     gamma: float
     spend: PrivacySpend
 
     @classmethod
-    def plan(
-        cls,
-        n_records: int,
-        dimension: int,
-        *,
-        subsets: int,
-        radius: float,
-        epsilon: float,
-        delta: float,
-    ) -> Self:
-        """Calibrate to public facts.
+    def _calibrated(cls, target: TableTarget, *, subsets: int, radius: float) -> Self:
+        """Calibrate to a target.
 
         Args:
-            n_records: n.
-            dimension: d.
+            target: shape and budget.
             subsets: m; each gets n/m records, one more or less.
             radius: R, a bound on the l2 norm of estimates; longer ones are projected onto the ball.
-            epsilon, delta: the privacy target.
 
         Raises:
             PrivacyParameterError: a parameter out of range; epsilon at most 2d/sqrt(m), where the noise would
                 exceed the signal; or too few subsets for the proof.
         """
-        n, d, m = (
-            check_count(value, name)
-            for value, name in ((n_records, "n_records"), (dimension, "dimension"), (subsets, "subsets"))
-        )
-        check_epsilon(epsilon), check_delta(delta)
+        n, d, epsilon, delta = target.n_records, target.dimension, target.epsilon, target.delta
+        m = check_count(subsets, "subsets")
         check_subsets(m, n, radius)
         if epsilon <= 2 * d / math.sqrt(m):
             raise PrivacyParameterError(
@@ -141,7 +111,6 @@ class SampleAggregate:
 
     @property
     def noise(self) -> dict[str, float]:
-        """Public parameters of the noise."""
         return {"gamma": self.gamma, "decay": self.decay, "averaged": self.averaged, "subsets": self.subsets}
 
     @property
@@ -163,37 +132,6 @@ class SampleAggregate:
             unit = "norm of the estimate, however well subsets agree: there are too few"
         noise = math.sqrt(self.dimension) * grown * max(apart, whole) / self.gamma
         return NoiseToSignal(noise * self.radius, self.radius, unit)
-
-    def release(
-        self,
-        X: ArrayLike,
-        y: ArrayLike,
-        estimator: Estimator | Loss = PLAIN_SQUARES,
-        noise: NoiseSource | None = None,
-        workers: int = 1,
-    ) -> RealRelease:
-        """Estimate on every subset in parallel, find the centre, add noise. Costs ``spend``.
-
-        Args:
-            X, y: shapes (n_records, features), (n_records,).
-            estimator: a function (rows, labels) -> estimate without state outside itself; or a loss, whose
-                empirical risk is minimised. Where it fails, or returns anything but ``dimension`` finite
-                numbers, the origin replaces its answer.
-            workers: number of processes.
-
-        Raises:
-            PlanMismatchError: another number of records.
-            InvalidInputError: values that are not numbers; an estimator that cannot be copied.
-        """
-        source = checked_source(noise)
-        answers = subset_estimates(X, y, estimator, self, source, workers)
-        point = self._noisy(self.shortened(answers), source)
-        spend = spent(self, source)
-        return RealRelease(point, spend, self.noise)
-
-    def shortened(self, estimates: Vector) -> Vector:
-        """Return the estimates projected onto the ball, in units of its radius."""
-        return in_unit_ball(estimates, self.radius)
 
     def centre(self, estimates: Vector) -> tuple[Vector, float]:
         """Return the centre of m points of the unit ball, and S. Not private."""
@@ -222,69 +160,6 @@ class SampleAggregate:
     def _noisy(self, estimates: Vector, source: NoiseSource) -> Vector:
         centre, scale = self.centre(estimates)
         return on_grid(centre + source.gaussian(scale / self.gamma, self.dimension)) * self.radius
-
-
-class SubsetPlan(Protocol):
-    """Numbers of a plan that asks an estimator on disjoint subsets."""
-
-    @property
-    def n_records(self) -> int: ...
-    @property
-    def dimension(self) -> int: ...
-    @property
-    def subsets(self) -> int: ...
-
-
-def subset_estimates(
-    X: ArrayLike,
-    y: ArrayLike,
-    estimator: Estimator | Loss,
-    plan: SubsetPlan,
-    source: NoiseSource,
-    workers: int,
-) -> Vector:
-    """Return the estimates on disjoint random subsets, shape (subsets, dimension). Not private.
-
-    Raises:
-        PlanMismatchError: another number of records.
-        InvalidInputError: values that are not numbers; an estimator that cannot be copied.
-    """
-    ask = FreshCopies.of(RiskMinimizer(estimator) if isinstance(estimator, Loss) else estimator)
-    rows, labels = (
-        as_reals(given, what).astype(np.float64, copy=False)
-        for given, what in ((X, "records of shape (n, features)"), (y, "labels of shape (n,)"))
-    )
-    if len(rows) != plan.n_records or labels.shape != (plan.n_records,):
-        raise PlanMismatchError(
-            f"this plan was made for {plan.n_records} records, the data have {len(rows)}: plan again"
-        )
-    order = np.argsort(source.uniform(plan.n_records), kind="stable")
-    parts, seeds = np.array_split(order, plan.subsets), source.integers(2**32, plan.subsets).tolist()
-    # joblib would pass larger parts to workers through files.
-    answers = joblib.Parallel(n_jobs=check_count(workers, "workers"), max_nbytes=None)(
-        joblib.delayed(_answer)(ask, seed, rows[part], labels[part], plan.dimension)
-        for seed, part in zip(seeds, parts, strict=True)
-    )
-    return np.array(answers)
-
-
-def in_unit_ball(estimates: Vector, radius: float) -> Vector:
-    """Return the estimates projected onto the ball, in units of its radius."""
-    lengths = np.linalg.norm(estimates / radius, axis=1, keepdims=True)
-    return np.asarray(estimates / radius / np.maximum(1.0, lengths))
-
-
-def check_subsets(subsets: int, n_records: int, radius: float) -> None:
-    """Check the number of subsets and the radius of the ball.
-
-    Raises:
-        PrivacyParameterError: more subsets than records, or a radius that squares cannot hold.
-    """
-    check_positive(radius, "radius")
-    if subsets > n_records:
-        raise PrivacyParameterError(f"{subsets} subsets of {n_records} records: some would be empty")
-    if not _RADII[0] <= radius <= _RADII[1]:
-        raise PrivacyParameterError(f"radius must be from {_RADII[0]:g} to {_RADII[1]:g}, got {radius!r}")
 
 
 def _smooth_noise(epsilon: float, delta: float, dimension: int) -> tuple[float, float]:
@@ -316,12 +191,3 @@ def is_private(part: float, epsilon: float, delta: float, dimension: int) -> boo
     wider = dimension * beta + shifted
     narrower = max(0.0, math.expm1(2 * beta) * length / 2 - dimension * beta) + math.exp(2 * beta) * shifted
     return max(wider, narrower) + lost <= epsilon * (1 - 1e-9) and lost <= 0.25
-
-
-def _answer(ask: FreshCopies, seed: int, rows: Vector, labels: Vector, dimension: int) -> Vector:
-    try:
-        found = np.asarray(ask(seed, rows, labels), dtype=np.float64)
-    except Exception:  # which subset failed is private information
-        return np.zeros(dimension)
-    usable = found.shape == (dimension,) and bool(np.all(np.isfinite(found)))
-    return np.clip(found, -1e150, 1e150) if usable else np.zeros(dimension)

@@ -7,28 +7,23 @@ from dataclasses import dataclass
 from typing import ClassVar, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from privopt.mechanisms.errors import PrivacyParameterError
-from privopt.mechanisms.heavy_tails.fresh_copies import Estimator
-from privopt.mechanisms.heavy_tails.sample_aggregate import check_subsets, in_unit_ball, subset_estimates
-from privopt.mechanisms.privacy.accounting import gaussian_mu
-from privopt.mechanisms.privacy.gradient_noise import VectorNoise, gaussian_releases
-from privopt.mechanisms.privacy.noise import NoiseSource, checked_source
+from privopt.mechanisms.heavy_tails.mechanism import TableTarget
+from privopt.mechanisms.heavy_tails.subsets import SubsetMechanism, check_subsets
+from privopt.mechanisms.privacy.gradient_noise import VectorNoise
+from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.parameters import check_count
-from privopt.mechanisms.privacy.reliance import spent
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.mechanisms.privacy.usefulness import NoiseToSignal
-from privopt.mechanisms.risk.mechanism import RealRelease
-from privopt.problems.convex.losses import Loss
-from privopt.problems.convex.unclipped import PLAIN_SQUARES
+from privopt.problems.convex.regularizers import Vector
 
 # Records per subset and coordinate, at least, where the number of subsets is chosen.
 _FEWEST = 10
 
 
 @dataclass(frozen=True)
-class SubsetMean:
+class SubsetMean(SubsetMechanism):
     """The mean of estimates on m disjoint random subsets, projected onto a ball, plus Gaussian noise.
 
     Privacy: mu-GDP, stated as (epsilon, delta), for any estimator whose answer depends on its own subset
@@ -52,53 +47,29 @@ class SubsetMean:
     name: ClassVar[str] = "subset-mean"
     noised: ClassVar[str] = "the mean of the estimates of the subsets, each coordinate"
 
-    n_records: int
-    dimension: int
-    subsets: int
-    radius: float
     vector_noise: VectorNoise
     spend: PrivacySpend
 
     @classmethod
-    def plan(
-        cls,
-        n_records: int,
-        dimension: int,
-        *,
-        radius: float,
-        epsilon: float,
-        delta: float,
-        subsets: int | None = None,
-    ) -> Self:
-        """Calibrate to public facts.
+    def _calibrated(cls, target: TableTarget, *, radius: float, subsets: int | None = None) -> Self:
+        """Calibrate to a target.
 
         Args:
-            n_records: n.
-            dimension: d.
+            target: shape and budget.
             radius: R; longer estimates are projected onto the ball.
-            epsilon, delta: the privacy target.
             subsets: m; by default ``default_subsets``.
 
         Raises:
             PrivacyParameterError: a parameter out of range.
         """
-        n, d = check_count(n_records, "n_records"), check_count(dimension, "dimension")
+        n, d = target.n_records, target.dimension
         if subsets is None:
-            subsets = default_subsets(n, d, gaussian_mu(epsilon, delta))
+            subsets = default_subsets(n, d, target.mu)
         m = check_count(subsets, "subsets")
         check_subsets(m, n, radius)
         # Two points of the unit ball, and the rounding of a mean of m.
         sensitivity = 2 / m * (1 + 1e-9) + math.sqrt(d) * m * 2.0**-52
-        noise, spend = gaussian_releases(
-            epsilon,
-            delta,
-            cls.name,
-            steps=1,
-            releases=1,
-            sensitivity=sensitivity,
-            dimension=d,
-            n_records=m,
-        )
+        noise, spend = target.gaussian(cls.name, sensitivity=sensitivity, n_records=m)
         if not math.isfinite(noise.sigma * radius):
             raise PrivacyParameterError(f"radius {radius!r}: the noise would not be finite")
         return cls(n, d, m, float(radius), noise, spend)
@@ -114,23 +85,8 @@ class SubsetMean:
         sigma = self.vector_noise.sigma * self.radius
         return NoiseToSignal(math.sqrt(self.dimension) * sigma, self.radius, "norm of the estimate")
 
-    def release(
-        self,
-        X: ArrayLike,
-        y: ArrayLike,
-        estimator: Estimator | Loss = PLAIN_SQUARES,
-        noise: NoiseSource | None = None,
-        workers: int = 1,
-    ) -> RealRelease:
-        """Estimate on every subset in parallel, average, add noise. Costs ``spend``.
-
-        Arguments and errors are those of ``SampleAggregate.release``.
-        """
-        source = checked_source(noise)
-        answers = subset_estimates(X, y, estimator, self, source, workers)
-        mean = np.mean(in_unit_ball(answers, self.radius), axis=0)
-        point = self.vector_noise.add(mean, source) * self.radius
-        return RealRelease(point, spent(self, source), self.noise)
+    def _noisy(self, estimates: Vector, source: NoiseSource) -> Vector:
+        return self.vector_noise.add(np.mean(estimates, axis=0), source) * self.radius
 
 
 def default_subsets(n_records: int, dimension: int, mu: float) -> int:

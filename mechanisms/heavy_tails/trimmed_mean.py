@@ -8,10 +8,10 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
+from privopt.mechanisms.heavy_tails.mechanism import TableMechanism, TableTarget
 from privopt.mechanisms.heavy_tails.records import planned_records
 from privopt.mechanisms.heavy_tails.trimming import Trimming
 from privopt.mechanisms.privacy.noise import NoiseSource, checked_source
-from privopt.mechanisms.privacy.parameters import check_count
 from privopt.mechanisms.privacy.reliance import spent
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.mechanisms.privacy.usefulness import NoiseToSignal
@@ -20,7 +20,7 @@ from privopt.mechanisms.risk.mechanism import RealRelease
 
 
 @dataclass(frozen=True)
-class TrimmedMean:
+class TrimmedMean(TableMechanism):
     """Each coordinate's trimmed mean, clamped to [low, high], plus arsinh-normal noise.
 
     Privacy: (epsilon, delta)-differential privacy through zCDP, for all records without bounds; neighbours by
@@ -44,37 +44,27 @@ class TrimmedMean:
     spend: PrivacySpend
 
     @classmethod
-    def plan(
-        cls,
-        n_records: int,
-        dimension: int,
-        *,
-        mean_range: tuple[float, float],
-        epsilon: float,
-        delta: float,
-        trimmed: int | None = None,
+    def _calibrated(
+        cls, target: TableTarget, *, mean_range: tuple[float, float], trimmed: int | None = None
     ) -> Self:
-        """Calibrate to public facts.
+        """Calibrate to a target.
 
         Args:
-            n_records: n.
-            dimension: d.
+            target: shape and budget.
             mean_range: (low, high), an interval that contains the mean of every coordinate. Public.
-            epsilon, delta: the privacy target.
             trimmed: number of values left out at either end; by default chosen for the budget.
 
         Raises:
             PrivacyParameterError: a parameter out of range.
         """
-        d = check_count(dimension, "dimension")
+        d, epsilon, delta = target.dimension, target.epsilon, target.delta
         trimming = Trimming.plan(
-            n_records, *mean_range, epsilon=epsilon, delta=delta, releases=d, trimmed=trimmed
+            target.n_records, *mean_range, epsilon=epsilon, delta=delta, releases=d, trimmed=trimmed
         )
         return cls(d, trimming, PrivacySpend.approximate(epsilon, delta, cls.name))
 
     @property
     def noise(self) -> dict[str, float]:
-        """Public parameters of the noise."""
         noise = self.trimming.noise
         return {"t": noise.t, "s": noise.s, "trimmed": self.trimming.trimmed}
 

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import ClassVar, Self, Unpack
 
 import numpy as np
 
 from privopt.mechanisms.errors import PrivacyParameterError
-from privopt.mechanisms.privacy.noise import NoiseSource, checked_source
 from privopt.mechanisms.privacy.parameters import check_count, check_positive
-from privopt.mechanisms.privacy.reliance import spent
-from privopt.mechanisms.risk.iteration import Method, Output, StepClock, noisy_iteration
+from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.mechanisms.risk.iteration import Method, Output, Run, StepClock, noisy_iteration
 from privopt.mechanisms.risk.mechanism import FullBatchMechanism, RealRelease, RiskTarget
+from privopt.mechanisms.risk.options import StepOptions
 from privopt.mechanisms.risk.step_counts import loss_range, whole_steps
-from privopt.oracles.limits import Limits, started
 from privopt.problems.convex.regularizers import ElasticNet, Vector
 from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts
-from privopt.problems.convex.sets.interface import ConvexSet
 from privopt.problems.convex.sets.whole_space import WholeSpace
 
 
@@ -80,30 +78,26 @@ class DPLangevin(FullBatchMechanism):
 
     @classmethod
     def _calibrated(
-        cls,
-        target: RiskTarget,
-        steps: int | None = None,
-        output: Output | None = None,
-        beta: float | None = None,
+        cls, target: RiskTarget, *, beta: float | None = None, **options: Unpack[StepOptions]
     ) -> Self:
         """Calibrate to a target.
 
         Args:
-            target, steps, output: see ``FullBatchMechanism``.
+            target, options: see ``FullBatchMechanism``.
             beta: inverse temperature, in units of 1 / loss.
 
         Raises:
             PrivacyParameterError: ``steps`` and ``beta`` that make the step size unstable.
         """
-        facts, regularizer = target.facts, target.regularizer
+        facts, regularizer, steps = target.facts, target.regularizer, options.get("steps")
         # eta = 2 (mu / sensitivity)^2 / (beta T), so T eta beta is fixed by the budget.
-        stable, reach = _stable(facts, regularizer), 2 * (target.mu / facts.sensitivity) ** 2
+        stable, reach = _stable(facts, regularizer), 2 * target.precision**2
         wanted = default_beta(facts, target.mu) if beta is None else check_positive(beta, "beta")
         steps = whole_steps(reach / (wanted * stable)) if steps is None else check_count(steps, "steps")
         if beta is None:
             wanted = max(wanted, reach / (steps * stable))
         noise, spend = target.gaussian(cls.name, steps=steps, sensitivity=facts.sensitivity)
-        returned = output or Output.LAST
+        returned = options.get("output") or Output.LAST
         made = cls(facts, target.convex_set, regularizer, spend, steps, returned, noise, wanted)
         if made.step_size >= 4 * stable:
             needed = math.ceil(reach / (2 * wanted * stable))
@@ -114,11 +108,9 @@ class DPLangevin(FullBatchMechanism):
         return made
 
     @classmethod
-    def _default_steps(
-        cls, facts: RiskFacts, convex_set: ConvexSet, regularizer: ElasticNet, output: Output, mu: float
-    ) -> int:
-        wanted = default_beta(facts, mu * facts.sensitivity)
-        return whole_steps(2 * mu**2 / (wanted * _stable(facts, regularizer)))
+    def _default_steps(cls, target: RiskTarget, output: Output) -> int:
+        wanted = default_beta(target.facts, target.mu)
+        return whole_steps(2 * target.precision**2 / (wanted * _stable(target.facts, target.regularizer)))
 
     @property
     def step_size(self) -> float:
@@ -137,28 +129,19 @@ class DPLangevin(FullBatchMechanism):
         l2, eta = self.regularizer.l2, self.step_size
         return Method(start, lambda _k, _state, w, g: w - eta * (g + l2 * w))
 
-    def release(
-        self,
-        risk: EmpiricalRisk,
-        noise: NoiseSource | None = None,
-        start: Vector | None = None,
-        limits: Limits | None = None,
-    ) -> LangevinRelease:
-        """Run once on the data; see ``RiskMechanism.release``. The trace covers the whole run."""
-        self._check(risk)
-        source = checked_source(noise)
-        first, steps = self._start(start), self._drawn_steps(source)
-        path, gradients = [first], []
-        add = self.vector_noise.adder(source, steps)
+    def _released(self, risk: EmpiricalRisk, run: Run, spend: PrivacySpend) -> LangevinRelease:
+        """Run once; the trace covers the whole run."""
+        steps = self._drawn_steps(run.source)
+        path, gradients = [run.start], []
+        add = run.perturbation(self.vector_noise, steps)
 
         def perturb(g: Vector) -> Vector:
             gradients.append(add(g))
             return gradients[-1]
 
-        clock = StepClock(started(limits), steps)
-        path += noisy_iteration(self._method(first), risk.gradient, perturb, steps, clock)
-        spend = spent(self, source)
-        trace = self._trace(np.stack(path), np.array(gradients).reshape(steps, first.size))
+        clock = StepClock(run.watch, steps)
+        path += noisy_iteration(self._method(run.start), risk.gradient, perturb, steps, clock)
+        trace = self._trace(np.stack(path), np.array(gradients).reshape(steps, run.start.size))
         return LangevinRelease(self._chosen(path), spend, self.noise, trace=trace)
 
     def _chosen(self, path: list[Vector]) -> Vector:

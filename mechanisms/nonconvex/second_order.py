@@ -15,14 +15,12 @@ from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.mechanisms.privacy.accounting import gaussian_mu
 from privopt.mechanisms.privacy.gradient_noise import VectorNoise, noise_at_level
 from privopt.mechanisms.privacy.matrix_noise import MatrixNoise
-from privopt.mechanisms.privacy.noise import NoiseSource, checked_source
 from privopt.mechanisms.privacy.parameters import check_count, check_positive
-from privopt.mechanisms.privacy.reliance import spent
+from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.mechanisms.risk.iteration import Perturb, Run
 from privopt.mechanisms.risk.mechanism import RealRelease, RiskTarget, SteppedMechanism
 from privopt.mechanisms.risk.step_counts import MOST_STEPS, loss_range, whole_steps
 from privopt.oracles.convex.smooth import SmoothCertificate
-from privopt.oracles.limits import Limits, started
 from privopt.problems.convex.regularizers import ElasticNet, Vector
 from privopt.problems.convex.risk import RiskFacts
 from privopt.problems.convex.sets.interface import ConvexSet
@@ -287,18 +285,9 @@ class SecondOrderMechanism(SteppedMechanism):
     def _run(self, risk: TwiceDifferentiableRisk, run: Run) -> tuple[Vector, SmoothCertificate | None]:
         return self._search(risk, run).point, None
 
-    def release(
-        self,
-        risk: TwiceDifferentiableRisk,
-        noise: NoiseSource | None = None,
-        start: Vector | None = None,
-        limits: Limits | None = None,
-    ) -> LocalMinimumRelease:
-        """Run once on the data; see ``RiskMechanism.release``. The start may be a saddle point."""
-        self._check(risk)  # type: ignore[arg-type]  # it looks at the facts alone
-        source, fresh = checked_source(noise), self._fresh()
-        done = fresh._search(risk, Run(fresh._start(start), source, started(limits)))
-        spend = spent(self, source)
+    def _released(self, risk: TwiceDifferentiableRisk, run: Run, spend: PrivacySpend) -> LocalMinimumRelease:
+        """Run once; the start may be a saddle point."""
+        done = self._search(risk, run)
         return LocalMinimumRelease(
             done.point,
             spend,

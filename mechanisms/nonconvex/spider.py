@@ -12,14 +12,13 @@ import numpy as np
 
 from privopt.mechanisms.privacy.accounting import gaussian_mu
 from privopt.mechanisms.privacy.gradient_noise import VectorNoise, noise_at_level
-from privopt.mechanisms.privacy.noise import MAX_EXPONENT, NoiseSource, checked_source
+from privopt.mechanisms.privacy.noise import MAX_EXPONENT
 from privopt.mechanisms.privacy.parameters import check_count
-from privopt.mechanisms.privacy.reliance import spent
+from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.mechanisms.risk.iteration import Run, StepClock
 from privopt.mechanisms.risk.mechanism import RealRelease, RiskTarget, SteppedMechanism
 from privopt.mechanisms.risk.step_counts import MOST_STEPS, loss_range, whole_steps
 from privopt.oracles.convex.smooth import SmoothCertificate
-from privopt.oracles.limits import Limits, started
 from privopt.problems.convex.regularizers import ElasticNet, Vector
 from privopt.problems.convex.risk import RiskFacts
 from privopt.problems.convex.sets.whole_space import WholeSpace
@@ -104,11 +103,7 @@ class DPSpider(SteppedMechanism):
             warm = steps - phase
         # At least one of each kind is paid for, also where a run is too short for it.
         times = [together * max(1, k) for k in (warm, 1, phase - 1)]
-        sizes = (
-            facts.sensitivity,
-            facts.sensitivity,
-            1.0,
-        )  # a difference has noise of its own: see ``multiplier``
+        sizes = (facts.sensitivity, facts.sensitivity, 1.0)  # for differences see ``multiplier``
         warm_noise, anchor_noise, unit = noises = [
             noise_at_level(mu * math.sqrt(share), count, size, facts.dimension, facts.n_records)
             for share, count, size in zip(cls._shares(), times, sizes, strict=True)
@@ -194,19 +189,8 @@ class DPSpider(SteppedMechanism):
         *_, w = self._iterates(risk, run)
         return w, None
 
-    def release(
-        self,
-        risk: TwiceDifferentiableRisk,
-        noise: NoiseSource | None = None,
-        start: Vector | None = None,
-        limits: Limits | None = None,
-    ) -> SpiderRelease:
-        """Run once on the data; see ``RiskMechanism.release``."""
-        self._check(risk)  # type: ignore[arg-type]  # it looks at the facts alone
-        source = checked_source(noise)
-        run = Run(self._start(start), source, started(limits))
+    def _released(self, risk: TwiceDifferentiableRisk, run: Run, spend: PrivacySpend) -> SpiderRelease:
         path = [run.start, *self._iterates(risk, run)]
-        spend = spent(self, source)
         return SpiderRelease(path[-1], spend, self.noise, trajectory=np.stack(path))
 
 

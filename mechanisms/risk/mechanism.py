@@ -8,7 +8,6 @@ exactly one Gaussian release.
 from __future__ import annotations
 
 import dataclasses
-import inspect
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -31,6 +30,7 @@ from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.mechanisms.privacy.usefulness import NoiseToSignal
 from privopt.mechanisms.registry import Family
 from privopt.mechanisms.risk.iteration import Method, Output, Run, StepClock, choose_output, noisy_iteration
+from privopt.mechanisms.risk.options import check_options
 from privopt.mechanisms.risk.sets import check_facts, check_regularizer, checked_set, default_start
 from privopt.mechanisms.risk.step_counts import typical_distance
 from privopt.mechanisms.risk.support_path import SupportPath
@@ -105,6 +105,11 @@ class RiskTarget:
     def mu(self) -> float:
         """The budget of one release, as Gaussian differential privacy."""
         return gaussian_mu(self.epsilon, self.delta) / math.sqrt(self.releases)
+
+    @property
+    def precision(self) -> float:
+        """mu per unit of noise on the mean gradient: T steps have sigma = sqrt(T) / precision."""
+        return self.mu / self.facts.sensitivity
 
     def gdp_spend(self, name: str, level: float) -> PrivacySpend:
         """Return the cost of all releases of mechanism ``name``, together ``level``-GDP."""
@@ -193,7 +198,7 @@ class RiskMechanism(ABC):
                 combination that the method cannot take.
             UnsupportedProblemError: no oracle for the set and the regulariser.
         """
-        cls._check_options(options)
+        check_options(cls, options)
         target = cls.target(facts, convex_set, regularizer, epsilon=epsilon, delta=delta, releases=releases)
         with within_doubles(cls.name):
             made = cls._calibrated(target, **options)
@@ -225,13 +230,6 @@ class RiskMechanism(ABC):
             raise PrivacyParameterError(f"{cls.name} {'; '.join(reasons)}: {cls.instead}")
         budget = (check_epsilon(epsilon), check_delta(delta, zero_allowed=True))
         return RiskTarget(facts, space, regularizer, *budget, check_count(releases, "releases"))
-
-    @classmethod
-    def _check_options(cls, options: Mapping[str, Any]) -> None:
-        known = list(inspect.signature(cls._calibrated).parameters)[1:]
-        if wrong := [name for name in options if name not in known]:
-            there = f"; it has {', '.join(known)}" if known else ""
-            raise PrivacyParameterError(f"{cls.name} has no option {', '.join(wrong)}{there}")
 
     @classmethod
     @abstractmethod
@@ -418,7 +416,11 @@ class IterativeMechanism(SteppedMechanism):
     Attributes:
         output: the iterate to return. For ``RANDOM``, R is drawn first, uniformly from 1..T, and the
             iteration stops at x_R: the same law at half the work.
+
+    Class attribute: ``usual_output``, the default, if it does not depend on the risk.
     """
+
+    usual_output: ClassVar[Output | None] = None
 
     output: Output
 
@@ -427,10 +429,19 @@ class IterativeMechanism(SteppedMechanism):
         return {**super().schedule, "output": self.output.value}
 
     @classmethod
+    @abstractmethod
+    def _calibrated(
+        cls, target: RiskTarget, *, steps: int | None = None, output: Output | None = None
+    ) -> Self:
+        """Return the plan for a target; ``steps`` and ``output`` are options of all these mechanisms."""
+
+    @classmethod
     def _default_output(cls, facts: RiskFacts, regularizer: ElasticNet) -> Output:
-        """Return the last iterate under strong convexity, the average under convexity, otherwise a random
-        one.
+        """Return ``usual_output``, or the last iterate under strong convexity, the average under convexity,
+        otherwise a random one.
         """
+        if cls.usual_output is not None:
+            return cls.usual_output
         if facts.loss.convex:
             return Output.LAST if regularizer.l2 > 0 else Output.AVERAGE
         return Output.RANDOM
@@ -454,12 +465,14 @@ class FullBatchMechanism(IterativeMechanism):
     vector_noise: VectorNoise
 
     @classmethod
-    def _calibrated(cls, target: RiskTarget, steps: int | None = None, output: Output | None = None) -> Self:
+    def _calibrated(
+        cls, target: RiskTarget, *, steps: int | None = None, output: Output | None = None
+    ) -> Self:
         """Calibrate; ``steps`` and ``output`` are by default those of the theorem, at most ``MOST_STEPS``."""
         facts, space, regularizer = target.facts, target.convex_set, target.regularizer
         output = output or cls._default_output(facts, regularizer)
         if steps is None:
-            steps = cls._default_steps(facts, space, regularizer, output, target.mu / facts.sensitivity)
+            steps = cls._default_steps(target, output)
         noise, spend = target.gaussian(
             cls.name, steps=check_count(steps, "steps"), sensitivity=facts.sensitivity
         )
@@ -479,10 +492,8 @@ class FullBatchMechanism(IterativeMechanism):
 
     @classmethod
     @abstractmethod
-    def _default_steps(
-        cls, facts: RiskFacts, convex_set: ConvexSet, regularizer: ElasticNet, output: Output, mu: float
-    ) -> int:
-        """Return the theorem's T, given mu per unit of noise: sigma = sqrt(T) / mu."""
+    def _default_steps(cls, target: RiskTarget, output: Output) -> int:
+        """Return the theorem's T."""
 
     @abstractmethod
     def _method(self, start: Vector) -> Method:

@@ -25,6 +25,9 @@ class TwiceDifferentiableRisk(Protocol):
     def in_float64(self) -> TwiceDifferentiableRisk:
         """The same risk, computed in float64 throughout; may return itself."""
 
+    def compile(self) -> None:
+        """Compile whatever computes value and derivatives; may do nothing."""
+
     def value(self, w: ArrayLike, /) -> float:
         """F(w). Not private."""
 

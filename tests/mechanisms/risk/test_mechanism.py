@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
-import inspect
 import math
 from typing import Any
 
 import pytest
 
-from privopt.mechanisms import RISK_MECHANISMS, RiskMechanism
+from privopt.mechanisms import (
+    RISK_MECHANISMS,
+    DPMirrorDescent,
+    DPStochasticGradient,
+    OutputPerturbation,
+    RiskMechanism,
+    TrimmedMean,
+)
 from privopt.mechanisms.errors import PrivacyParameterError
+from privopt.mechanisms.risk.options import option_names
 from privopt.problems.convex.losses import HuberLoss, LogisticLoss, SigmoidLoss
 from privopt.problems.convex.regularizers import ElasticNet
 from privopt.problems.convex.risk import RiskFacts
@@ -39,8 +46,7 @@ def test_steps_go_by_a_smoothness() -> None:
 @pytest.mark.parametrize("name", RISK_MECHANISMS)
 def test_what_a_mechanism_takes_is_what_it_says(name: str) -> None:
     kind: type[RiskMechanism] = RISK_MECHANISMS[name]
-    options = inspect.signature(kind._calibrated).parameters
-    assert kind.takes_steps == ("steps" in options)
+    assert kind.takes_steps == ("steps" in option_names(kind))
     ball, space = L1Ball(3, 1.0), WholeSpace(3)
     refused = kind.refusals(FACTS, ball, ElasticNet())
     assert any("constraint" in reason for reason in refused) == (not kind.takes_set)
@@ -60,3 +66,21 @@ def test_options_that_a_mechanism_lacks_are_refused_with_those_it_has(name: str)
     if not kind.takes_steps:
         with pytest.raises(PrivacyParameterError, match="has no option steps"):
             kind.plan(FACTS, **BUDGET, steps=3)
+
+
+@pytest.mark.parametrize(
+    ("kind", "names"),
+    [
+        (DPMirrorDescent, ["steps", "output", "step_size"]),
+        (DPStochasticGradient, ["steps", "output", "batch"]),
+        (OutputPerturbation, []),
+        (TrimmedMean, ["mean_range", "trimmed"]),
+    ],
+)
+def test_options_that_a_calibration_passes_on_are_options_too(kind: type[Any], names: list[str]) -> None:
+    assert option_names(kind) == names
+
+
+def test_means_refuse_options_that_they_lack_with_those_they_have() -> None:
+    with pytest.raises(PrivacyParameterError, match=r"^trimmed-mean has no option moment; it has mean_range"):
+        TrimmedMean.plan(10, 2, mean_range=(0.0, 1.0), moment=1.0, **BUDGET)

@@ -1,0 +1,50 @@
+"""Options of mechanisms: the keyword arguments of their calibration, and those that it passes on."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable
+from typing import Any, TypedDict
+
+from privopt.mechanisms.errors import PrivacyParameterError
+from privopt.mechanisms.risk.iteration import Output
+
+_NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+
+
+class StepOptions(TypedDict, total=False):
+    """Options of mechanisms with noise on every step: their number, and the iterate to return.
+
+    Absent or None, either is that of the theorem.
+    """
+
+    steps: int | None
+    output: Output | None
+
+
+def option_names(kind: type[Any]) -> list[str]:
+    """Return the names of the options of a mechanism, those of its base first.
+
+    They are the arguments of ``_calibrated`` but for the target; with ``**options`` it passes others on to
+    the ``_calibrated`` of its base.
+    """
+    names: list[str] = []
+    for calibrated in (vars(base)["_calibrated"] for base in kind.__mro__ if "_calibrated" in vars(base)):
+        arguments = list(inspect.signature(calibrated.__func__).parameters.values())[2:]
+        own = [one.name for one in arguments if one.kind in _NAMED]
+        names = [*(name for name in own if name not in names), *names]
+        if not any(one.kind is inspect.Parameter.VAR_KEYWORD for one in arguments):
+            break
+    return names
+
+
+def check_options(kind: Any, given: Iterable[str]) -> None:
+    """Refuse options that a mechanism does not have.
+
+    Raises:
+        PrivacyParameterError: names the unknown options and those that there are.
+    """
+    known = option_names(kind)
+    if wrong := [name for name in given if name not in known]:
+        there = f"; it has {', '.join(known)}" if known else ""
+        raise PrivacyParameterError(f"{kind.name} has no option {', '.join(wrong)}{there}")
