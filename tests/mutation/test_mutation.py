@@ -110,18 +110,21 @@ def test_a_fault_is_found_by_its_function_however_its_lines_are_broken(
 
 
 def test_a_fault_is_killed_by_the_test_that_sees_it_and_by_no_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """One inside a function, run warm, and one of a constant, which starts afresh."""
+    """One inside a function, run warm although a conftest freezes objects, and one of a constant, afresh."""
     # In the project, as tests have to be; pytest 8.0 imports none from a hidden folder.
     (ROOT / "build").mkdir(exist_ok=True)
     folder = Path(tempfile.mkdtemp(dir=ROOT / "build"))
     request.addfinalizer(lambda: shutil.rmtree(folder))
     (blind := folder / "test_blind.py").write_text("def test_nothing():\n    pass\n")
     (sees := folder / "test_sees.py").write_text(
-        "import pytest\nfrom privopt.mechanisms.errors import PrivacyParameterError\n"
+        "import gc\nimport pytest\nfrom privopt.mechanisms.errors import PrivacyParameterError\n"
         "from privopt.mechanisms.evaluation.bins import ScoreBins\n"
-        "from privopt.mechanisms.evaluation.histogram import HistogramPlan\n\n"
+        "from privopt.mechanisms.evaluation.histogram import HistogramPlan\n\ngc.freeze()\n\n"
         "def test_one():\n    with pytest.raises(PrivacyParameterError):\n"
         "        HistogramPlan.plan(ScoreBins((0.0,)), epsilon=1e-12)\n"
         "    assert HistogramPlan.plan(ScoreBins((0.0,)), epsilon=1.0).steps == 2**29\n"
@@ -135,6 +138,7 @@ def test_a_fault_is_killed_by_the_test_that_sees_it_and_by_no_other(
         jobs = [Job(fault, (tests.relative_to(ROOT).as_posix(),)) for fault in faults]
         carry_out(jobs, workers=1, effort=60.0)
         assert [known(jobs)[job.mutant.key] for job in jobs] == [fate, fate]
+    assert capsys.readouterr().out.count("1 of constants, defaults and classes start afresh") == 2
 
 
 def test_the_recorder_notes_the_functions_that_a_test_calls(request: pytest.FixtureRequest) -> None:

@@ -124,6 +124,7 @@ def swap(mutant: Mutant, functions: Iterable[FunctionType]) -> bool:
 
 def _living() -> tuple[dict[str, list[FunctionType]], list[Any]]:
     """All functions of the repository by their file, and its caches of results."""
+    gc.unfreeze()  # a conftest may have frozen what was collected, and frozen objects are not listed
     functions: dict[str, list[FunctionType]] = {}
     caches = []
     for thing in gc.get_objects():
