@@ -52,6 +52,7 @@ _HOMES = {
     "indefinite_minimizer": "indefinite.select",
     "minimizer": "select",
     "program_oracle": "select",
+    "progress_bar": "progress",
     "quadratic_minimizer": "convex.quadratic",
 }
 __all__ = sorted(_HOMES)
@@ -97,6 +98,7 @@ if TYPE_CHECKING:  # the same names, for type checkers
     from privopt.oracles.programs.interface import ProgramOracle as ProgramOracle
     from privopt.oracles.programs.subsets.conformance import check_subset_oracle as check_subset_oracle
     from privopt.oracles.programs.subsets.interface import SubsetOracle as SubsetOracle
+    from privopt.oracles.progress import progress_bar as progress_bar
     from privopt.oracles.select import gibbs_oracle as gibbs_oracle
     from privopt.oracles.select import minimizer as minimizer
     from privopt.oracles.select import program_oracle as program_oracle

@@ -7,16 +7,13 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
-from rich.progress import BarColumn, SpinnerColumn, Task, TextColumn, TimeElapsedColumn
-from rich.progress import Progress as Bar
+from typing import TYPE_CHECKING
 
 from privopt.experiments.cli.errors import InterruptedRunError
 from privopt.experiments.cli.files import say
 from privopt.mechanisms.estimators.booking import is_booked
-from privopt.oracles.limits import Limits, Progress
+from privopt.oracles.limits import Limits
+from privopt.oracles.progress import line_of_terminal
 from privopt.problems.errors import PrivOptError
 
 if TYPE_CHECKING:
@@ -56,13 +53,6 @@ def accounted(book: Ledger | None) -> Iterator[None]:
         raise
 
 
-class _Steps(BarColumn):
-    """A progress bar, hidden while the total amount of work is unknown."""
-
-    def render(self, task: Task) -> Any:
-        return "" if task.total is None else super().render(task)
-
-
 @contextmanager
 def stoppable(seconds: float | None) -> Iterator[Limits]:
     """Provide limits with a live progress line; the first Ctrl-C stops the solve, the second the program."""
@@ -83,25 +73,11 @@ def stoppable(seconds: float | None) -> Iterator[Limits]:
             raise KeyboardInterrupt
         _interrupted.set()
 
-    columns = (SpinnerColumn(), _Steps(), TextColumn("{task.description}"), TimeElapsedColumn())
     before = signal.signal(signal.SIGINT, on_signal)
     patience.start()
     try:
-        with Bar(*columns, console=say, transient=True, disable=not say.is_terminal) as bar:
-            line = bar.add_task("planning", total=None)
-
-            def on_progress(now: Progress) -> None:
-                bar.update(line, description=described(now), completed=now.nodes, total=now.total)
-
-            yield Limits(seconds=seconds, on_progress=on_progress, cancelled=is_cancelled)
+        with line_of_terminal(say) as show:
+            yield Limits(seconds=seconds, on_progress=show, cancelled=is_cancelled)
     finally:
         patience.cancel()
         signal.signal(signal.SIGINT, before)
-
-
-def described(now: Progress) -> str:
-    """Describe the progress of a solve. It is not private unless the number of steps is fixed in advance."""
-    if now.total is not None:
-        return f"{now.nodes} of {now.total} steps"
-    known = f"best {now.incumbent:.6g}  bound {now.bound:.6g}  gap {now.gap:.3g}  "
-    return f"{known if np.isfinite(now.gap) else ''}{now.nodes} nodes (progress is not private)"

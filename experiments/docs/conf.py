@@ -25,7 +25,7 @@ extensions = [
 ]
 EXAMPLES = (
     *("income", "credit", "marketing", "mushrooms", "forest"),
-    *("hours", "disease", "wide", "screening", "team"),
+    *("readmission", "loan", "hours", "disease", "wide", "screening", "team"),
 )
 # Every example runs in every build, so that none shows what it no longer does.
 sphinx_gallery_conf = {

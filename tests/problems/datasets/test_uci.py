@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from privopt.problems.datasets.hospital import load_readmissions
 from privopt.problems.datasets.uci import load_credit, load_marketing, load_mushrooms
 
 
@@ -23,3 +24,12 @@ def test_calls_have_the_documented_counts() -> None:
     table = load_marketing()
     assert table.shape == (45_211, 17)
     assert table["y"].value_counts().to_dict() == {"no": 39_922, "yes": 5289}
+
+
+def test_stays_have_the_documented_counts() -> None:
+    table = load_readmissions()
+    assert table.shape == (1000, 6)
+    assert table["patient"].nunique() == 161
+    assert table["readmitted"].value_counts().to_dict() == {"no": 836, "yes": 154}
+    assert table[["patient", "gender"]].notna().all(axis=None)
+    assert table[["systolic", "ldl", "a1c", "readmitted"]].isna().sum().tolist() == [13, 13, 13, 10]
