@@ -47,8 +47,10 @@ document.getElementById("page").addEventListener("load", async (event) => {{
   inside.eval({axe});
   const found = await inside.axe.run({{runOnly: ["wcag2a", "wcag2aa"]}});
   const faults = found.violations.map((v) => [v.id, v.nodes.map((n) => n.html.slice(0, 200))]);
+  const cut = [...inside.document.querySelectorAll(".table-wrapper:not(:has(td.text-right))")]
+    .filter((part) => part.scrollWidth > part.clientWidth).map((part) => part.textContent.slice(0, 200));
   document.getElementById("found").textContent =
-    JSON.stringify({{width: inside.document.documentElement.scrollWidth, faults}});
+    JSON.stringify({{width: inside.document.documentElement.scrollWidth, faults, cut}});
 }});
 </script>
 """
@@ -155,3 +157,4 @@ def test_pages_of_the_site_fit_a_phone_and_satisfy_axe(tmp_path: Path) -> None:
         found = look_at(path.read_text("utf-8"), path.parent)
         assert found["width"] <= WIDTH, name
         assert found["faults"] == [], name
+        assert found["cut"] == [], name  # tables of words are stacked

@@ -176,6 +176,7 @@ class PrivacySpend:
     def _repr_html_(self) -> str:
         """Return a table for notebooks."""
         facts = {name: value for name, value in self.to_dict().items() if value not in (None, "")}
+        facts |= {name: f"{facts[name]:.6g}" for name in ("epsilon", "delta", "level") if name in facts}
         return html_facts("Privacy spend", facts)
 
     def __str__(self) -> str:

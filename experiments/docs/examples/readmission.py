@@ -40,6 +40,7 @@ model = PrivateLogisticRegression(
     epsilon=2.0, schema=schema, classes=("no", "yes"), records_per_person=6
 )
 model.fit(stays, back)
+print(model.mechanism_)
 
 # %%
 # **Result.** The risk in each band, at a blood pressure of 140. A logistic regression without privacy reaches an
