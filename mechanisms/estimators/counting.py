@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from privopt.mechanisms.estimators.booking import Unread
 from privopt.mechanisms.estimators.labels import checked_labels, class_indices, public_classes
 from privopt.mechanisms.estimators.public_facts import declared_schema
+from privopt.problems.discrete.lattice import IntArray
 from privopt.problems.errors import InvalidInputError
 from privopt.problems.parts import Parts, Whole
 from privopt.problems.tables.counted import CountedRecords
-from privopt.problems.tables.frames import Table
+from privopt.problems.tables.frames import Table, is_frame
 from privopt.problems.tables.partitions import parts_of, rows_of_parts
 from privopt.problems.tables.schema import IntegerFeatures, Schema
 from privopt.problems.tables.sources import is_engine_table
@@ -128,7 +128,7 @@ def counted_here(
 
     The decision depends on public facts only. Errors are those of ``Schema.encode`` and of labels.
     """
-    if schema is None or classes is None or not isinstance(X, pd.DataFrame) or len(X) < _LONG:
+    if schema is None or classes is None or not is_frame(X) or len(X) < _LONG:
         return None
     if max(column.n_codes for column in schema.columns) > _MOST_CODES:
         return None
@@ -142,8 +142,8 @@ def _counted(pair: tuple[Any, Any], schema: Schema, classes: NDArray[Any]) -> Co
     return CountedRecords.of(schema, codes, classes.tolist(), label)
 
 
-def integer_features(schema: Schema, X: Any) -> IntegerFeatures:
-    """Return the integer features of a table in memory, or of the distinct rows of counted records.
+def codes_of(schema: Schema, X: Any) -> Sequence[IntArray]:
+    """Return the codes of a table in memory, or of the distinct rows of counted records.
 
     Raises:
         InvalidInputError: a table in an engine, or records that were counted by another schema.
@@ -155,10 +155,15 @@ def integer_features(schema: Schema, X: Any) -> IntegerFeatures:
             "to_sql"
         )
     if not isinstance(X, CountedRecords):
-        return schema.encode(X)
+        return schema.codes(X)
     if X.schema != schema:
         raise InvalidInputError("records were counted by another schema: count again")
-    return X.features
+    return X.codes
+
+
+def integer_features(schema: Schema, X: Any) -> IntegerFeatures:
+    """Return the integer features of what ``codes_of`` takes; errors as there."""
+    return schema.features(codes_of(schema, X))
 
 
 def encoded(schema: Schema, table: Table | CountedRecords) -> NDArray[np.float64]:

@@ -19,6 +19,7 @@ from privopt.mechanisms.estimators.validation import check_no_text, without_valu
 from privopt.problems.arguments import told
 from privopt.problems.arrays import check_unmasked
 from privopt.problems.errors import InvalidInputError
+from privopt.problems.tables.frames import array_of
 from privopt.problems.tables.values import check_exact, positions
 
 # pandas' names for arrays of a single type without missing entries.
@@ -42,7 +43,7 @@ def checked_labels(y: ArrayLike, n_rows: int) -> NDArray[Any]:
     check_unmasked(y, "y")
     # Converted once: text that Arrow holds becomes a million objects each time.
     try:
-        array = np.asarray(y, dtype=None if hasattr(y, "dtype") else object)
+        array = array_of(y)
     except Exception:  # of any type, and its text can quote labels: text that is not UTF-8
         raise InvalidInputError(_NO_LABELS) from None
     if array.ndim == 0:
@@ -56,7 +57,7 @@ def checked_labels(y: ArrayLike, n_rows: int) -> NDArray[Any]:
         texts = [isinstance(label, str) for label in objects]
         if any(texts) and not all(texts):
             raise InvalidInputError("y mixes text with other labels; make them one type")
-    if hasattr(y, "dtype"):
+    if hasattr(y, "dtype") or hasattr(y, "type"):
         y = array
     try:
         if np.asarray(y).dtype.kind == "f":

@@ -18,7 +18,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from privopt.mechanisms.estimators.booked_estimator import BookedEstimator
-from privopt.mechanisms.estimators.counting import encoded
+from privopt.mechanisms.estimators.counting import codes_of, encoded
 from privopt.mechanisms.estimators.labels import check_label_range, distinct_classes
 from privopt.mechanisms.estimators.persons import without_person
 from privopt.mechanisms.estimators.prepared import (
@@ -31,6 +31,7 @@ from privopt.mechanisms.privacy.parameters import check_positive
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.oracles.limits import Limits
 from privopt.problems.arguments import check_type, told
+from privopt.problems.arrays import term_by_term
 from privopt.problems.convex.risk import RowNorm
 from privopt.problems.errors import InvalidInputError
 from privopt.problems.tables.counted import CountedRecords
@@ -99,10 +100,13 @@ class PrivateLinearModel(BookedEstimator, SavedModel, BaseEstimator):  # type: i
 
     def _scores(self, X: Any) -> Floats:
         check_is_fitted(self)
-        alike = self.alike or isinstance(X, CountedRecords)
-        X = self._features(X)
-        weights = self.coef_.reshape(-1, X.shape[1]).T
-        products = _term_by_term(X, weights) if alike and not sp.issparse(X) else X @ weights
+        weights = np.atleast_2d(self.coef_).T
+        if self.schema_ is not None and self.row_bound_ is None:
+            products = self.schema_.products(codes_of(self.schema_, X), weights)
+        else:
+            alike = self.alike or isinstance(X, CountedRecords)
+            X = self._features(X)
+            products = term_by_term(X, weights) if alike and not sp.issparse(X) else X @ weights
         return np.asarray(products + self.intercept_, dtype=np.float64)
 
     def to_dict(self) -> dict[str, Any]:
@@ -186,15 +190,3 @@ def _checked_columns(columns: object, d: int) -> list[str]:
     if not isinstance(columns, list) or len(columns) != d or not all(isinstance(c, str) for c in columns):
         raise InvalidInputError(f"columns must be {d} names")
     return columns
-
-
-def _term_by_term(X: Floats, weights: Floats) -> Floats:
-    """Compute X @ weights with results that do not depend on a row's position, as those of BLAS may.
-
-    A private evaluation compares scores with bin edges, so equal rows must have bitwise equal scores. Their
-    positions differ between neighbouring data sets, in counted records and in partitions.
-    """
-    total = np.zeros((len(X), weights.shape[1]))
-    for column, weight in zip(X.T, weights, strict=True):
-        total += column[:, None] * weight
-    return total

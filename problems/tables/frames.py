@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from privopt.problems.arrays import check_unmasked
 from privopt.problems.errors import SchemaError
-from privopt.problems.tables.arrow_cells import arrow_cells, arrow_columns, series_of, wall_times
+from privopt.problems.tables.arrow_cells import arrow_cells, arrow_columns, is_text, series_of, wall_times
 
 Table = pd.DataFrame | NDArray[Any] | Mapping[str, ArrayLike]
 
@@ -225,6 +225,23 @@ def _cells_of_series(values: pd.Series[Any]) -> Any:
 def objects_of(cells: Sequence[Any]) -> NDArray[Any]:
     """Return objects as an array of one dimension, whatever they are: NumPy would make rows of lists."""
     return np.fromiter(cells, dtype=object, count=len(cells))
+
+
+def array_of(values: Any) -> NDArray[Any]:
+    """Return a column or a list as a NumPy array, as NumPy converts it.
+
+    Equal cells of a column of text of Arrow or polars are one object: a million would take a while.
+    """
+    if str(getattr(values, "dtype", "")) == "String":  # of polars
+        values = _in_arrow(values)
+    if isinstance(values, pa.Array | pa.ChunkedArray) and is_text(values.type):
+        texts = arrow_cells(values)
+        if isinstance(texts, np.ndarray):
+            return texts
+        encoded = texts.dictionary_encode()
+        rows: NDArray[np.intp] = np.asarray(encoded.indices.fill_null(-1))
+        return objects_of([*encoded.dictionary.to_pylist(), None])[rows]
+    return np.asarray(values, dtype=None if hasattr(values, "dtype") else object)
 
 
 def _length(values: Any) -> int:

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privopt.problems.arguments import as_path, told
+from privopt.problems.arrays import term_by_term
 from privopt.problems.convex.coded import CodedRows
 from privopt.problems.discrete.lattice import IntArray
 from privopt.problems.discrete.layout import Layout
@@ -287,6 +288,21 @@ class Schema:
         if self.intercept:
             X[:, -1] = self.denominator
         return IntegerFeatures(X, self.denominator, self.feature_names)
+
+    def products(self, codes: Sequence[IntArray], weights: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return features @ weights for codes (see ``codes``), shape (n, k), with each row summed by itself.
+
+        Features are written once for each code, not for each record, where there are fewer codes.
+        """
+        total = np.zeros((len(codes[0]), weights.shape[1]))
+        for column, found, (first, last) in zip(self.columns, codes, self.spans, strict=True):
+            once = column.n_codes <= len(found)
+            written = np.arange(column.n_codes) if once else found
+            features = np.zeros((len(written), last - first), dtype=np.int64)
+            column.write(written, features, self.denominator)
+            sums = term_by_term(features / self.denominator, weights[first:last])
+            total += sums[found] if once else sums
+        return total + weights[-1] if self.intercept else total
 
     def coded(self, codes: Sequence[IntArray]) -> CodedRows | None:
         """Return the features as coded rows; None if the columns have too many codes in total."""

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from sklearn.base import BaseEstimator, clone
 from sklearn.model_selection import cross_val_score
@@ -340,6 +341,14 @@ def test_the_plan_is_made_before_features_are_read() -> None:
     # A wrong epsilon is found although the table could not be encoded.
     with pytest.raises(PrivacyParameterError):
         classifier(epsilon=-1.0).fit(bad_frame("plan", "platinum"), LABELS)
+
+
+def test_labels_of_text_in_arrow_are_read_as_those_of_lists() -> None:
+    for kind in (pa.string(), pa.large_string()):
+        y = pa.chunked_array([pa.array(["a", "b"], kind), pa.array(["a"], kind)])
+        assert class_indices(checked_labels(y, 3), np.array(["a", "b"])).tolist() == [0, 1, 0]
+        with pytest.raises(InvalidInputError, match="missing labels"):
+            checked_labels(pa.array(["a", None, "b"], kind), 3)
 
 
 def test_labels_of_integers_in_an_array_of_objects_are_read() -> None:

@@ -6,11 +6,13 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow
 import pytest
 from scipy import sparse
 
@@ -446,6 +448,15 @@ def test_long_frames_are_counted_and_give_the_same_model(monkeypatch: pytest.Mon
 
     monkeypatch.setattr("privopt.mechanisms.estimators.counting._LONG", N)
     monkeypatch.setattr(EmpiricalRisk, "__init__", counting)
-    np.testing.assert_allclose(model.fit(table, y).coef_, plain, rtol=0, atol=1e-9)
-    assert seen[0] < N
+    of_arrow, labels = pyarrow.Table.from_pandas(pd.DataFrame(table)), pyarrow.chunked_array([list(y)])
+    frames = [(table, y), (of_arrow, labels)]
+    with suppress(ImportError):
+        import polars
+
+        frames.append((polars.from_arrow(of_arrow), polars.Series(list(y))))
+    for X, given in frames:
+        seen.clear()
+        np.testing.assert_allclose(model.fit(X, given).coef_, plain, rtol=0, atol=1e-9)
+        assert seen[0] < N
+        assert (model.predict(X) == model.predict(table)).all()
     assert model.n_features_in_ == schema.n_features

@@ -506,14 +506,15 @@ def test_what_cannot_be_evaluated_is_refused() -> None:
         evaluate(model, X, y, epsilon=0)
 
 
-def test_a_counted_record_scores_alike_whoever_else_is_counted() -> None:
+@pytest.mark.parametrize("data_norm", [None, 1.0])
+def test_a_counted_record_scores_alike_whoever_else_is_counted(data_norm: float | None) -> None:
     """Replacing a record may add a row before those of others, which stand for many and near an edge."""
     rng = np.random.default_rng(0)
     schema = Schema([Numeric(f"x{j}", 0, 1000) for j in range(13)])
     table = rng.integers(1, 1000, (37, 13))
     labels = np.resize([0, 1], 37)
     model = PrivateLogisticRegression(
-        schema=schema, classes=(0, 1), mechanism="dp-gd", steps=1, insecure_seed=0
+        schema=schema, classes=(0, 1), mechanism="dp-gd", steps=1, insecure_seed=0, data_norm=data_norm
     )
     model.fit(table, labels)
     for n in range(3, 37):

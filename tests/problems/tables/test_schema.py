@@ -138,6 +138,21 @@ def test_encoding_equals_fractions_cell_by_cell(case: tuple[Schema, list[list[An
 
 
 @settings(max_examples=100, deadline=None)
+@given(fitting())
+def test_products_are_those_of_features_whether_written_for_codes_or_records(
+    case: tuple[Schema, list[list[Any]]],
+) -> None:
+    schema, rows = case
+    table = np.array(rows * 20, dtype=object)
+    encoded = schema.encode(table)
+    weights = np.random.default_rng(0).normal(size=(schema.n_features, 2))
+    found = schema.products(schema.codes(table), weights)
+    np.testing.assert_allclose(found, encoded.X / encoded.denominator @ weights, rtol=1e-12, atol=1e-12)
+    alone = schema.products(schema.codes(np.array(rows[:1], dtype=object)), weights)
+    assert np.array_equal(found[0], alone[0])  # to the bit: evaluations compare scores with edges
+
+
+@settings(max_examples=100, deadline=None)
 @given(fitting(), st.data())
 def test_records_are_encoded_one_by_one(case: tuple[Schema, list[list[Any]]], data: st.DataObject) -> None:
     # The privacy statement of Schema: replacing one record replaces one row.
