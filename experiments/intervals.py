@@ -530,14 +530,16 @@ def widths(frame: pd.DataFrame) -> str:
 def page(frame: pd.DataFrame) -> str:
     """Write the page of the documentation."""
     most = frame.groupby(["design", "kind", "about"])["draws"].transform("max")
-    frame = frame[frame["draws"] == most]
+    places = {design.name: k for k, design in enumerate(designs())}  # parts of a run come in any order
+    frame = frame.assign(place=frame["design"].map(places))[frame["draws"] == most]
+    frame = frame.sort_values(["place", "epsilon"], kind="stable")
     few, many = most.min(), most.max()
-    places = {kind: coverage(frame[frame["kind"] == of]) for kind, of in _TABLES.items()}
+    tables = {kind: coverage(frame[frame["kind"] == of]) for kind, of in _TABLES.items()}
     return filled(
         "intervals",
         {
             "draws": f"{many:,}" if few == many else f"{few:,} to {many:,}",
-            **places,
+            **tables,
             "verdicts": verdicts(frame),
             "hidden": hidden(frame),
             "widths": widths(frame),

@@ -188,3 +188,9 @@ def test_widths_are_compared_by_coefficient_and_one_wider_interval_is_said() -> 
         pd.DataFrame(lines)
     )
     assert "not installed" in intervals.widths(pd.DataFrame(lines[:2]))
+
+
+def test_a_page_is_in_the_order_of_the_designs_however_parts_of_its_run_end() -> None:
+    names = [design.name for design in intervals.designs()]
+    lines = [line("a", design=name, epsilon=epsilon) for name in names[:3] for epsilon in intervals.EPSILONS]
+    assert intervals.page(pd.DataFrame(lines[::-1])) == intervals.page(pd.DataFrame(lines))
