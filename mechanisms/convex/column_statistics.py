@@ -19,7 +19,7 @@ from privopt.mechanisms.convex.sufficient_statistics import (
 )
 from privopt.mechanisms.privacy.gradient_noise import VectorNoise, noise_at_level
 from privopt.mechanisms.privacy.noise import NoiseSource
-from privopt.mechanisms.privacy.noisy_share import NoisyShare
+from privopt.mechanisms.privacy.noisy_share import NoisyShare, likely_share
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.mechanisms.risk.iteration import Run, StepClock
 from privopt.mechanisms.risk.mechanism import RealRelease
@@ -223,10 +223,11 @@ class ColumnStatistics(SufficientStatistics):
     def _read(self, seen: NoisyColumns, units: tuple[ColumnUnit, ...]) -> Vector:
         """Return the weights of a logistic model of the rows of the risk."""
         columns, _ = self._shape
-        least = max(1 / (seen.records + 2), min(seen.label_sigma / 2, 0.25))
-        share = float(np.clip((1 + seen.label) / 2, least, 1 - least))
-        most = 1 - 2 * max(_LEAST_SHARE, least)
-        found, means = likely_columns(replace(seen, label=float(np.clip(seen.label, -most, most))), columns)
+        rarest, hidden = 1 / (seen.records + 2), seen.label_sigma / 2
+        share = min(max(likely_share((1 + seen.label) / 2, hidden), rarest), 1 - rarest)
+        most = 1 - 2 * max(_LEAST_SHARE, min(hidden, 0.25), rarest)
+        label = min(max(seen.label, -most), most)
+        found, means = likely_columns(replace(seen, label=label), columns)
         middle, scale = logistic_scale(share, found.explained, found.at_most)
         own = scale * found.weights
         middle -= float(means @ own)

@@ -14,14 +14,9 @@ from sklearn.isotonic import IsotonicRegression
 from privopt.mechanisms.evaluation.histogram import ScoreHistogram
 from privopt.mechanisms.evaluation.intervals import Intervals
 from privopt.mechanisms.evaluation.metrics import supported
-from privopt.mechanisms.privacy.noisy_share import NoisyShare
+from privopt.mechanisms.privacy.noisy_share import NoisyShare, likely_share
 
 Floats = NDArray[np.float64]
-
-# The share of positives before data, a beta law: better than others on synthetic scores with 2% to 50%
-# positives, 500 to 2,000 records and epsilon 0.02 and 0.06 for the risks, where noise leaves one row.
-_PRIOR = 0.5, 1.5
-_FAR, _CELLS = 8.0, 400  # how far from what is seen shares are looked at, in deviations; and how many
 
 
 @dataclass(frozen=True)
@@ -130,18 +125,5 @@ def _of_all(histogram: ScoreHistogram, share: NoisyShare | None) -> Floats:
     seen = float(histogram.fitted[:, 1].sum()) / n
     if share is not None:
         seen, sigma = share.with_another(seen, sigma)
-    positive = n * _likely(seen, sigma)
+    positive = n * likely_share(seen, sigma)
     return np.array([[n - positive, positive]])
-
-
-def _likely(share: float, sigma: float) -> float:
-    """The posterior mean of a share observed with noise ``sigma``, under a beta prior with mean 1/4."""
-    near = min(max(share, 0.0), 1.0)
-    low, high = max(near - _FAR * sigma, 0.0), min(near + _FAR * sigma, 1.0)
-    if not high > low:
-        return near
-    p = low + (high - low) * (np.arange(_CELLS) + 0.5) / _CELLS
-    a, b = _PRIOR
-    logarithms = (a - 1) * np.log(p) + (b - 1) * np.log1p(-p) - ((share - p) / sigma) ** 2 / 2
-    likely = np.exp(logarithms - logarithms.max())
-    return float(p @ likely / likely.sum())

@@ -7,8 +7,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
+import numpy as np
+
 from privopt.problems.arguments import check_real
 from privopt.problems.errors import InvalidInputError
+
+# The share of positives before data, a beta law: better than others on synthetic scores with 2% to 50%
+# positives, 500 to 2,000 records and epsilon 0.02 and 0.06 for the risks, where noise leaves one row.
+_PRIOR = 0.5, 1.5
+_FAR, _CELLS = 8.0, 400  # how far from what is seen shares are looked at, in deviations; and how many
 
 
 @dataclass(frozen=True)
@@ -52,3 +59,16 @@ class NoisyShare:
             KeyError, TypeError, InvalidInputError: anything else.
         """
         return cls(record["value"], record["deviation"])
+
+
+def likely_share(seen: float, sigma: float) -> float:
+    """The posterior mean of a share observed with noise ``sigma``, under a beta prior with mean 1/4."""
+    near = min(max(seen, 0.0), 1.0)
+    low, high = max(near - _FAR * sigma, 0.0), min(near + _FAR * sigma, 1.0)
+    if not high > low:
+        return near
+    p = low + (high - low) * (np.arange(_CELLS) + 0.5) / _CELLS
+    a, b = _PRIOR
+    logarithms = (a - 1) * np.log(p) + (b - 1) * np.log1p(-p) - ((seen - p) / sigma) ** 2 / 2
+    likely = np.exp(logarithms - logarithms.max())
+    return float(p @ likely / likely.sum())

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.integrate import quad
+from scipy.special import logit
 from sklearn.metrics import roc_auc_score
 
 from privopt.mechanisms import PrivateLogisticRegression
@@ -243,6 +245,22 @@ def test_ordered_levels_are_read_as_a_line_where_noise_hides_each() -> None:
     bumps = np.array([1, -1] * 4) / 20 + 1e-3 * rng.normal(size=8)  # seen well, order or not
     fit = likely_columns(seen_of(bumps, 1e-3), Columns.of(schema["ordered"]))[0].weights
     assert np.corrcoef(fit, bumps)[0, 1] > 0.99
+
+
+@pytest.mark.parametrize("label", [-1.3, -0.9, 0.2, 1.4])
+def test_where_noise_hides_the_share_of_positives_scores_have_its_posterior_mean(label: float) -> None:
+    """The prior has the density p^-0.5 (1 - p)^0.5 up to a factor, the noise of the share is 0.2."""
+    columns = Columns.of(Schema(COLUMNS["two levels"], intercept=False))
+    plan, d = plan_of(columns, 500, 0.1), len(columns.features)
+    seen = NoisyColumns(np.zeros(d), np.zeros(d), label, np.eye(d) / 4, 0.1, 0.1, 0.4, 0.1, 500)
+
+    def density(p: float) -> float:
+        return p**-0.5 * (1 - p) ** 0.5 * math.exp(-((((1 + label) / 2 - p) / 0.2) ** 2) / 2)
+
+    mean = quad(lambda p: p * density(p), 0, 1)[0] / quad(density, 0, 1)[0]
+    weights = plan._read(seen, ())
+    assert weights[:d] == pytest.approx(0)
+    assert weights[d] * plan.facts.constant == pytest.approx(logit(mean), abs=0.1)  # a grid of shares
 
 
 def test_two_numbers_that_say_the_same_count_once_beside_levels_that_say_nothing() -> None:
