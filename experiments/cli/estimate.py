@@ -137,7 +137,7 @@ def estimate(
             n = given.unread.n_records
             plan = plan_of(mechanism, n, len(given.names), public_delta(parse_delta(delta), n), options)
             measure = plan.noise_to_signal
-            if measure.is_noise:  # before data are read, from public facts
+            if measure.warning:  # before data are read, from public facts
                 say.print(f"[yellow]warning:[/] {escape(measure.warning)}", highlight=False, soft_wrap=True)
             source = NoiseSource(insecure_seed)
             with booked(book, plan.spend, given.unread) as (X, y):

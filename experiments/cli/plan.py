@@ -311,4 +311,4 @@ def _measure_lines(measure: NoiseToSignal | None) -> list[str]:
     """Return the line of noise against signal, and the warning where the answer is noise."""
     if measure is None:
         return []
-    return [f"noise / signal: {measure}", *([f"warning: {measure.warning}"] if measure.is_noise else [])]
+    return [f"noise / signal: {measure}", *([f"warning: {measure.warning}"] if measure.warning else [])]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from privopt.experiments.reproduce import wang2017 as paper
 from privopt.problems.convex.regularizers import ridge
 
-_STUDY = paper.Study(
+STUDY = paper.Study(
     features=20,
     ball=None,
     regularizer=ridge(0.01),
@@ -27,7 +27,7 @@ _STUDY = paper.Study(
     rivals=(paper.ONE_RECORD, "dp-sgd", "objective-perturbation", "output-perturbation"),
 )
 
-FIGURE = _STUDY.reproduction(
+FIGURE = STUDY.reproduction(
     name="wang2017-table1",
     figure="Table 1, strongly convex problems",
     shows=(

@@ -8,7 +8,7 @@ from privopt.experiments.reproduce import wang2017 as paper
 from privopt.problems.convex.regularizers import NO_REGULARIZER
 from privopt.problems.convex.sets.norm_balls import L2Ball
 
-_STUDY = paper.Study(
+STUDY = paper.Study(
     features=20,
     ball=lambda p: L2Ball(p, 20 * math.sqrt(p / 20)),
     regularizer=NO_REGULARIZER,
@@ -29,7 +29,7 @@ _STUDY = paper.Study(
     rivals=(paper.ONE_RECORD, "dp-sgd", "objective-perturbation", "output-perturbation"),
 )
 
-FIGURE = _STUDY.reproduction(
+FIGURE = STUDY.reproduction(
     name="wang2017-table2",
     figure="Table 2, convex problems",
     shows=(

@@ -10,7 +10,7 @@ from privopt.problems.convex.sets.norm_balls import L1Ball
 
 _RELEVANT = 5
 
-_STUDY = paper.Study(
+STUDY = paper.Study(
     features=200,
     # The l1 norm of the true weights.
     ball=lambda p: L1Ball(p, 2 * math.sqrt(p * _RELEVANT)),
@@ -24,7 +24,7 @@ _STUDY = paper.Study(
     rivals=("dp-pmd", "dp-fw-l1"),
 )
 
-FIGURE = _STUDY.reproduction(
+FIGURE = STUDY.reproduction(
     name="wang2017-table3",
     figure="Table 3, many features",
     shows=(

@@ -95,7 +95,7 @@ class Public:
     size: float
 
 
-_PUBLIC = {
+PUBLIC = {
     LINE: Public(10.0, 2.0, 1.0, 1.0),
     SIGNS: Public(1.0, 0.5, 0.25, 5.0),
     ADULT_LINE: Public(1.0, 0.5, 2.0, 2.0),
@@ -191,7 +191,7 @@ def _adult(name: str, run: int) -> Task:
 
 def plan_of(curve: str, name: str, facts: RiskFacts, epsilon: float) -> RobustDescent:
     """Plan a descent from the public facts of its task; delta = 1/n^2."""
-    public, n = _PUBLIC[name.removesuffix(_BATCHED)], facts.n_records
+    public, n = PUBLIC[name.removesuffix(_BATCHED)], facts.n_records
     options: dict[str, Any] = {
         "epsilon": epsilon,
         "delta": n**-2.0,

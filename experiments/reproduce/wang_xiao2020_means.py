@@ -39,7 +39,7 @@ _MIDDLE, _EPSILONS = 16_000, (0.25, 0.5, 1.0)
 _TAIL = 2.5  # the law of Lomax: no third moment
 MEAN = 1 / (_TAIL - 1)
 MOMENT = 2 / ((_TAIL - 1) * (_TAIL - 2))
-_REACH, _TRIM = 2.0, 10  # [a, b] = [-2, 2], whose centre is the constant 0
+REACH, _TRIM = 2.0, 10  # [a, b] = [-2, 2], whose centre is the constant 0
 
 
 def sizes(quick: bool) -> tuple[int, ...]:
@@ -59,7 +59,7 @@ def compute(cell: Cell, quick: bool) -> Iterator[Point]:
     n, epsilon = (int(cell.level), EPSILON) if cell.panel == RECORDS else (_MIDDLE, cell.level)
     plan = _plan(cell.curve, n, epsilon)
     for run in range(runs(quick)):
-        x = np.random.default_rng([n, run]).pareto(_TAIL, n)
+        x = records(n, run)
         if plan is None:
             found = printed_mean(x, epsilon, np.random.default_rng([n, run, 1]))
         else:
@@ -69,12 +69,17 @@ def compute(cell: Cell, quick: bool) -> Iterator[Point]:
         yield Point(0, cell.level, BOUND, plan.error_bound(FAILURE))
 
 
+def records(n: int, run: int) -> Vector:
+    """Draw numbers without a third moment."""
+    return np.random.default_rng([n, run]).pareto(_TAIL, n)
+
+
 def _plan(curve: str, n: int, epsilon: float) -> TrimmedMean | RobustMean | None:
     """Plan a mean; Algorithm 2 as printed has no private plan."""
     if curve == CONSTANT_TRIM:
         return None
     if curve == TRIMMED:
-        return TrimmedMean.plan(n, 1, mean_range=(-_REACH, _REACH), epsilon=epsilon, delta=DELTA)
+        return TrimmedMean.plan(n, 1, mean_range=(-REACH, REACH), epsilon=epsilon, delta=DELTA)
     soft = SoftTruncation.as_printed(n, MOMENT, FAILURE) if curve == PRINTED else None
     return RobustMean.plan(
         n, 1, moment=MOMENT, epsilon=epsilon, delta=DELTA, failure=FAILURE, truncation=soft
@@ -84,9 +89,9 @@ def _plan(curve: str, n: int, epsilon: float) -> TrimmedMean | RobustMean | None
 def printed_mean(x: Vector, epsilon: float, rng: np.random.Generator) -> float:
     """Return the mean of Algorithm 2 as printed, m constant. NOT private: the scale reveals the range."""
     order, s = np.sort(x), epsilon / 4
-    mean = float(np.clip(order[_TRIM:-_TRIM].mean(), -_REACH, _REACH))
+    mean = float(np.clip(order[_TRIM:-_TRIM].mean(), -REACH, REACH))
     spread = float(order[-1] - order[0]) / (len(x) - 2 * _TRIM)
-    return mean + max(spread, math.exp(-_TRIM * epsilon**2 / 16) * 2 * _REACH) / s * math.sinh(rng.normal())
+    return mean + max(spread, math.exp(-_TRIM * epsilon**2 / 16) * 2 * REACH) / s * math.sinh(rng.normal())
 
 
 def draw(frame: pd.DataFrame) -> Figure:
@@ -196,7 +201,7 @@ def setting(quick: bool) -> str:
     return (
         f"Numbers with density {_TAIL:g} (1 + x)^(-{_TAIL + 1:g}), which have no third moment: mean "
         f"{MEAN:.3g}, v = E x² = {MOMENT:.3g}, told to the robust mean; the trimmed mean is told [a, b] = "
-        f"[-{_REACH:g}, {_REACH:g}]. n from {sizes(quick)[0]:,} to {sizes(quick)[-1]:,} at ε = {EPSILON:g}; "
+        f"[-{REACH:g}, {REACH:g}]. n from {sizes(quick)[0]:,} to {sizes(quick)[-1]:,} at ε = {EPSILON:g}; "
         f"ε from {_EPSILONS[0]:g} to {_EPSILONS[-1]:g} at n = {_MIDDLE:,}; δ = {DELTA:g}, δ' = {FAILURE:g}, "
         f"replacing one record, n public; {runs(quick)} runs, new records for each, sound noise. The trimmed "
         "mean has the exact smooth sensitivity and trims what its budget asks for; as printed it trims a "

@@ -119,7 +119,7 @@ class TreePlan:
             "predicates": f"{self.predicates}; models: {float(choice.lattice.box_size):.3g}",
             "noise": f"beta = {choice.beta:.6g}",
             "noise / signal": str(self.noise_to_signal),
-            **({"warning": self.noise_to_signal.warning} if self.noise_to_signal.is_noise else {}),
+            **({"warning": warning} if (warning := self.noise_to_signal.warning) else {}),
             "time": f"about {size}, whatever the labels are; compiling takes some 7 s more once",
         }
 

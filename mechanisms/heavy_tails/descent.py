@@ -30,7 +30,6 @@ from privopt.oracles.convex.prox import prox_step
 from privopt.problems.convex.regularizers import ElasticNet, Vector
 from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts
 from privopt.problems.convex.sets.interface import ConvexSet
-from privopt.problems.convex.truncation import INFLUENCE
 from privopt.problems.convex.unclipped import UnclippedRisk, unclipped_facts
 
 _MOST_STEPS = 200
@@ -105,13 +104,14 @@ class RobustDescent(SteppedMechanism):
 
     @property
     def noise_to_signal(self) -> NoiseToSignal:
-        """Norm of the noise of all steps together against a mean gradient that one coordinate carries.
+        """Norm of the noise of a step against a mean gradient that one coordinate carries.
 
-        Records are not bounded; the robust mean of a coordinate is.
+        Records are not bounded; the robust mean of a coordinate is. A step of 1 / L leaves no part of the
+        iterate before it where the curvature is L, and more where it is less: the last iterate has at least
+        the noise of its step, and not that of a mean over steps.
         """
         sigma, largest = self._coordinate
-        root = math.sqrt(self.facts.dimension / self.steps)
-        return NoiseToSignal(root * sigma, largest, "mean gradient")
+        return NoiseToSignal(math.sqrt(self.facts.dimension) * sigma, largest, "mean gradient")
 
     @property
     @abstractmethod
@@ -154,6 +154,7 @@ class TruncatedDescent(RobustDescent):
     """Descent along means of softly truncated gradients."""
 
     truncation: SoftTruncation
+    moment: float
 
     @classmethod
     @abstractmethod
@@ -173,4 +174,4 @@ class TruncatedDescent(RobustDescent):
 
     @property
     def _coordinate(self) -> tuple[float, float]:
-        return self.noise["sigma"], INFLUENCE * self.truncation.scale
+        return self.noise["sigma"], self.truncation.largest_mean(self.moment)

@@ -58,7 +58,7 @@ class RobustGradientDescent(TruncatedDescent):
         steps = descent.steps(steps, space, regularizer, error)
         soft = fitting(steps)
         noise, spend = target.gaussian(cls.name, steps=steps, sensitivity=soft.sensitivity(n, d))
-        return cls(target.facts, space, regularizer, spend, steps, descent, soft, noise)
+        return cls(target.facts, space, regularizer, spend, steps, descent, soft, moment, noise)
 
     @property
     def noise(self) -> dict[str, float]:

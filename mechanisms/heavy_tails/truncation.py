@@ -62,6 +62,10 @@ class SoftTruncation:
         rounding = (n + 3) * 2.0**-53
         return 2 * INFLUENCE * self.scale * math.sqrt(dimension) * (1 / n + rounding) * (1 + 1e-12)
 
+    def largest_mean(self, moment: float) -> float:
+        """Bound a mean of numbers with this second moment, and that of what the truncation leaves of them."""
+        return min(math.sqrt(moment), INFLUENCE * self.scale)
+
     def deviation(self, n: int, moment: float, failure: float) -> float:
         """Bound the deviation of the mean of n numbers, except with probability ``failure``."""
         log = _log(failure / 2)

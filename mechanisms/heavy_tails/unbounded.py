@@ -68,7 +68,7 @@ class UnboundedFit(ABC):
     @property
     @abstractmethod
     def noise_to_signal(self) -> NoiseToSignal:
-        """Norm of the noise of all steps together against a mean gradient that one coordinate carries."""
+        """Norm of the noise of the steps against a mean gradient that one coordinate carries."""
 
     @classmethod
     def plan(

@@ -7,13 +7,18 @@ from dataclasses import dataclass
 
 from privopt.mechanisms.privacy.parameters import check_positive
 
+# Share of the largest plausible signal from which noise may outweigh an ordinary one. Below it no mechanism of
+# the registry was behind a constant on its paper's task (``privopt.experiments.against_constants``).
+CAUTION = 0.1
+
 
 @dataclass(frozen=True)
 class NoiseToSignal:
     """Predicted size of a mechanism's noise and the size of the signal that it perturbs, in one unit.
 
     Both follow from the plan: no data are read. The signal is the largest that is plausible, so that a ratio
-    of 1 or more says that the answer is noise; a small ratio promises nothing about the data.
+    of 1 or more says that the answer is noise, and one of ``CAUTION`` or more that an ordinary signal may be
+    lost in it; a small ratio promises nothing about the data.
 
     Attributes:
         noise: size of the noise.
@@ -40,12 +45,17 @@ class NoiseToSignal:
 
     @property
     def warning(self) -> str:
-        """One sentence for a plan whose answer is noise; otherwise empty."""
-        if not self.is_noise:
+        """One sentence for a plan whose answer is noise, or may be; otherwise empty."""
+        if self.ratio < CAUTION:
             return ""
+        expected = (
+            "expect an answer no better than a constant"
+            if self.is_noise
+            else "most signals are smaller, and the answer may be worse than a constant"
+        )
         return (
-            f"the noise is {self.ratio:.2g} times the largest plausible signal ({self.unit}): expect an "
-            "answer no better than a constant. To do: more records, a larger epsilon, or fewer features"
+            f"the noise is {self.ratio:.2g} times the largest plausible signal ({self.unit}): {expected}. "
+            "To do: more records, a larger epsilon, or fewer features"
         )
 
     def __str__(self) -> str:

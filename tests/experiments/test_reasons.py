@@ -251,7 +251,7 @@ def _accelerated_noise(reach: float, steps: int) -> float:
 
 def test_acceleration_leaves_the_noise_of_the_cause() -> None:
     facts = RiskFacts(16_000, 200, LogisticLoss(), 1 / math.sqrt(200), "linf")
-    study = wang2017_table3._STUDY
+    study = wang2017_table3.STUDY
     plain, fast = (study._plan(name, facts, 1.0) for name in ("dp-pmd", "dp-accmd"))
     assert f"{plain.steps / fast.steps:.1f} times the steps" in reasons._AVERAGED.text
     for reach, words in (

@@ -405,7 +405,7 @@ def test_verdicts_on_stationarity_follow_what_was_measured() -> None:
         assert {v.agreement for v in found} == {agreement}
 
 
-TABLES = (wang2017_table1._STUDY, wang2017_table2._STUDY, wang2017_table3._STUDY)
+TABLES = (wang2017_table1.STUDY, wang2017_table2.STUDY, wang2017_table3.STUDY)
 
 
 def _bounds(study: wang2017.Study, kind: str) -> pd.DataFrame:

@@ -37,6 +37,7 @@ from privopt.problems.convex.losses import LogisticLoss
 from privopt.problems.convex.regularizers import ridge
 from privopt.problems.convex.risk import RiskFacts
 from privopt.problems.convex.sets import L1Ball, L2Ball
+from privopt.problems.convex.truncation import INFLUENCE
 from privopt.problems.convex.unclipped import PLAIN_SQUARES, unclipped_facts
 from privopt.problems.discrete.branching import BranchingProblem
 from privopt.problems.discrete.cost_matrix import CostMatrix
@@ -110,21 +111,33 @@ def test_the_noise_of_a_trimmed_mean_is_that_of_releases() -> None:
 
 
 def test_the_ratio_of_a_robust_fit_is_two_d_over_n_mu() -> None:
-    """A coordinate's robust mean is bounded by b, one record moves d of them by 2 b sqrt(d) / n."""
+    """A coordinate's gradient is clipped to b, one record moves d of them by 2 b sqrt(d) / n, in all steps."""
     n, d, mu = 100, 6, gaussian_mu(1.0, 1e-6)  # too few records to search for units
-    for kind, share in ((MeasuredRobustDescent, 1.0), (ClippedNewton, 0.7)):
-        for loss in (PLAIN_SQUARES, LogisticLoss()):
-            plan = kind.plan(n, d, loss, epsilon=1.0, delta=1e-6)
-            assert plan.search is None
-            rest = mu * math.sqrt(share)  # ClippedNewton's moments take 30% of mu^2
-            assert plan.noise_to_signal.ratio == pytest.approx(2 * (d + 1) / (n * rest), rel=1e-3)
+    for loss in (PLAIN_SQUARES, LogisticLoss()):
+        plan = ClippedNewton.plan(n, d, loss, epsilon=1.0, delta=1e-6)
+        assert plan.search is None
+        rest = mu * math.sqrt(0.7)  # its moments take 30% of mu^2
+        assert plan.noise_to_signal.ratio == pytest.approx(2 * (d + 1) / (n * rest), rel=1e-3)
+
+
+def test_the_ratio_of_a_robust_descent_is_that_of_a_step() -> None:
+    """The last iterate has the noise of its step, sqrt(T) times that of a release; E g^2 <= v bounds E g."""
+    n, d = 100, 6
+    for steps in (1, 16):
+        plan = MeasuredRobustDescent.plan(n, d, PLAIN_SQUARES, epsilon=1.0, delta=1e-6, steps=steps)
+        assert plan.search is None
+        soft = plan.descent.truncation
+        largest = min(math.sqrt(2.0), INFLUENCE * soft.scale)  # of a second moment of 2, in private units
+        shift = 2 * INFLUENCE * soft.scale * (d + 1) / n
+        expected = shift * math.sqrt(steps) / gaussian_mu(1.0, 1e-6) / largest
+        assert plan.noise_to_signal.ratio == pytest.approx(expected, rel=1e-3)
     trimmed = TrimmedGradientDescent.plan(
         unclipped_facts(400_000, d, PLAIN_SQUARES), mean_range=(-1, 1), epsilon=1.0, delta=1e-6, steps=4
     )
     mean = TrimmedMean.plan(
         400_000, 4 * d, mean_range=(-1, 1), epsilon=1.0, delta=1e-6, trimmed=trimmed.trimming.trimmed
     )  # as many means at the same budget
-    each = math.sqrt(d / 4) * mean.noise_to_signal.ratio
+    each = math.sqrt(d) * mean.noise_to_signal.ratio
     assert trimmed.noise_to_signal.ratio == pytest.approx(each)
 
 
@@ -220,6 +233,19 @@ def test_noise_is_told_before_a_record_is_read(tmp_path: Any) -> None:
         pytest.raises(BudgetExceededError),
     ):
         model.fit(table, np.array([0, 1] * 10))
+
+
+@pytest.mark.parametrize(
+    ("ratio", "expected"),
+    [
+        (1.0, "expect an answer no better than a constant"),
+        (0.99, "the answer may be worse than a constant"),
+        (0.1, "the answer may be worse than a constant"),
+    ],
+)
+def test_what_is_expected_follows_the_ratio(ratio: float, expected: str) -> None:
+    assert expected in NoiseToSignal(ratio, 1.0, "x").warning
+    assert NoiseToSignal(0.099, 1.0, "x").warning == ""
 
 
 def test_one_is_noise_and_less_is_none() -> None:
