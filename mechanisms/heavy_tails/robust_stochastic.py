@@ -59,7 +59,9 @@ class RobustStochasticGradient(TruncatedDescent):
         soft = options.get("truncation") or descent.truncation(math.ceil(q * n), moment, unit.sigma / (q * n))
         bound = soft.scale * sum_share(facts) * (1 + 1e-12)
         noise = VectorNoise(unit.sensitivity * bound, unit.sigma * bound, d)
-        return cls(facts, target.convex_set, target.regularizer, spend, steps, descent, soft, moment, q, noise)
+        return cls(
+            facts, target.convex_set, target.regularizer, spend, steps, descent, soft, moment, q, noise
+        )
 
     @property
     def noise(self) -> dict[str, float]:

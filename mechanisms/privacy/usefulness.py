@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from privopt.mechanisms.privacy.parameters import check_positive
 
-# Share of the largest plausible signal from which noise may outweigh an ordinary one. Below it no mechanism of
-# the registry was behind a constant on its paper's task (``privopt.experiments.against_constants``).
+# Share of the largest plausible signal from which noise may outweigh an ordinary one: mean gradients at zero
+# weights are 0.14 to 0.44 of the largest plausible on the tasks of the papers.
 CAUTION = 0.1
 
 
@@ -63,10 +63,10 @@ class NoiseToSignal:
 
 
 class NoiseWarning(UserWarning):
-    """Warning, before any record is read, that a plan's noise is as large as its signal."""
+    """Warning, before any record is read, that noise may outweigh the signal of an ordinary table."""
 
 
 def warn_if_noise(measure: NoiseToSignal | None) -> None:
-    """Warn with a ``NoiseWarning`` where the answer of a plan is noise."""
-    if measure is not None and measure.is_noise:
+    """Warn with a ``NoiseWarning`` where the answer of a plan is noise, or may be."""
+    if measure is not None and measure.warning:
         warnings.warn(measure.warning, NoiseWarning, stacklevel=3)

@@ -34,7 +34,7 @@ from privopt.experiments.reproduce.reasons import REASONS, explained, summary
 from privopt.experiments.reproduce.registry import FIGURES, reproduction
 from privopt.experiments.reproduce.tables import power_law
 from privopt.experiments.reproduce.wang2017 import DELTA, EPSILONS
-from privopt.experiments.reproduce.wang2017_table1 import _STUDY as TABLE1
+from privopt.experiments.reproduce.wang2017_table1 import STUDY as TABLE1
 from privopt.mechanisms.convex.stochastic_gradient import DPStochasticGradient
 from privopt.mechanisms.discrete.opdisc import OPDisc
 from privopt.mechanisms.discrete.rspm import GaussianRSPM

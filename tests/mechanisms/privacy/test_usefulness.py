@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import warnings
 from typing import Any
 
@@ -111,7 +112,7 @@ def test_the_noise_of_a_trimmed_mean_is_that_of_releases() -> None:
 
 
 def test_the_ratio_of_a_robust_fit_is_two_d_over_n_mu() -> None:
-    """A coordinate's gradient is clipped to b, one record moves d of them by 2 b sqrt(d) / n, in all steps."""
+    """A coordinate's gradient is clipped to b; one record moves d of them by 2 b sqrt(d) / n."""
     n, d, mu = 100, 6, gaussian_mu(1.0, 1e-6)  # too few records to search for units
     for loss in (PLAIN_SQUARES, LogisticLoss()):
         plan = ClippedNewton.plan(n, d, loss, epsilon=1.0, delta=1e-6)
@@ -243,15 +244,22 @@ def test_noise_is_told_before_a_record_is_read(tmp_path: Any) -> None:
         (0.1, "the answer may be worse than a constant"),
     ],
 )
-def test_what_is_expected_follows_the_ratio(ratio: float, expected: str) -> None:
-    assert expected in NoiseToSignal(ratio, 1.0, "x").warning
+def test_what_is_expected_follows_the_ratio_and_is_what_a_fit_says(ratio: float, expected: str) -> None:
+    measure = NoiseToSignal(ratio, 1.0, "x")
+    assert expected in measure.warning
+    with pytest.warns(NoiseWarning, match=re.escape(measure.warning)):
+        warn_if_noise(measure)
+
+
+def test_little_noise_is_not_warned_of() -> None:
     assert NoiseToSignal(0.099, 1.0, "x").warning == ""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", NoiseWarning)
+        warn_if_noise(NoiseToSignal(0.099, 1.0, "x"))
+        warn_if_noise(None)
 
 
 def test_one_is_noise_and_less_is_none() -> None:
     assert NoiseToSignal(1.0, 1.0, "x").is_noise
     assert NoiseToSignal(math.nan, 1.0, "x").is_noise
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        warn_if_noise(NoiseToSignal(0.99, 1.0, "x"))
-        warn_if_noise(None)
+    assert not NoiseToSignal(0.99, 1.0, "x").is_noise
