@@ -55,7 +55,9 @@ class SampleAggregate(SubsetMechanism):
     Source: Wang, Xiao, Devadas and Xu (2020), Algorithm 1, after Nissim et al. Different here: subsets are
     disjoint (as drawn there, a record is in up to sqrt(m) of them and changes as many estimates); the maximum
     over k continues beyond m, with the diameter, without which S is not smooth; and rho is the mean of the
-    *smallest* distances, because one estimate can make the largest arbitrarily large.
+    *smallest* distances, because one estimate can make the largest arbitrarily large. For single numbers of a
+    finite range fewer subsets are enough, about log(1/delta) / epsilon, or larger ones that overlap (Linder,
+    Raskhodnikova, Smith and Steinke 2025; Steinke and Steinke 2026).
 
     Attributes:
         n_records: n.
