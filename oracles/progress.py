@@ -45,6 +45,8 @@ def progress_bar(limits: Limits | None = None) -> Iterator[Limits]:
         yield replace(given, on_progress=on_progress)
 
 
+# The bars of tqdm and rich need ipywidgets in a notebook, and what they showed last stays in a notebook that
+# nbclient runs and saves; without ipywidgets tqdm writes lines, which stay, and rich shows nothing.
 @contextmanager
 def below_the_cell() -> Iterator[Show]:
     """Provide a function that shows progress in a notebook, in the browser's own element for it."""

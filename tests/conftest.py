@@ -44,6 +44,11 @@ COMPILED = (
 )
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests of the built site come first: later, a second worker takes some over, and builds it once more."""
+    items.sort(key=lambda item: "site" not in getattr(item, "fixturenames", ()))
+
+
 def pytest_collection_finish(session: pytest.Session) -> None:
     """What was imported is no garbage. Before thousands of tests each of two workers compiles one part.
 

@@ -107,6 +107,13 @@ def test_a_certificate_says_that_it_is_not_private_and_a_spend_what_it_is() -> N
     assert "opdisc" in Cells(release.spend._repr_html_()).texts
 
 
+def test_a_spend_shows_six_digits() -> None:
+    spend = PrivacySpend.gdp(1 / 3, 1e-6, "noise")
+    shown = Cells(spend._repr_html_()).texts
+    assert {"0.333333", f"{spend.epsilon:.6g}"} <= set(shown)
+    assert str(spend.epsilon) not in shown
+
+
 def test_plans_of_mechanisms_show_their_noise_and_spend() -> None:
     lattice = OPDisc.plan(ZeroOneHalfspace, IntegerLattice(-1, 1, dimension=3), epsilon=1.0, delta=1e-6)
     facts = RiskFacts(1000, 3, LogisticLoss())
