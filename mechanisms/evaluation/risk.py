@@ -25,7 +25,7 @@ class RiskTable:
 
     Neighbouring bins are merged until noise is small, and where shares would decrease (isotonic regression).
     A row ends where the decision changes: rows on its two sides may have the same risk.
-    If only one row remains, its share is a posterior mean given the noise, with prior mean 1/4, from the
+    If all bins are merged, the share is a posterior mean given the noise, with prior mean 1/4, from the
     counts and from the share of positives that the model's own release contains, if any. Half a record is
     added to each class of a row, so that no risk is 0 or 1.
 
@@ -65,7 +65,7 @@ class RiskTable:
         parts = [
             (level, *part)
             for level, row in zip(levels[starts].tolist(), rows, strict=True)
-            for part in _parts(*row, histogram.bins.first_positive, alone=len(rows) == 1)
+            for part in _parts(*row, histogram.bins.first_positive)
         ]
         lows, highs = [], []
         for risk, first, last in parts:
@@ -99,12 +99,9 @@ class RiskTable:
         )  # fmt: skip
 
 
-def _parts(first: int, last: int, decision: int, *, alone: bool) -> list[tuple[int, int]]:
-    """Return the bins of a row, in two parts if the decision changes within it.
-
-    Not if it is the only row, which says the same of all scores.
-    """
-    if alone or not first < decision < last:
+def _parts(first: int, last: int, decision: int) -> list[tuple[int, int]]:
+    """Return the bins of a row, in two parts if the decision changes within it."""
+    if not first < decision < last:
         return [(first, last)]
     return [(first, decision), (decision, last)]
 
