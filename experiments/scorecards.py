@@ -379,6 +379,10 @@ def _searches(_: Path, split: Split) -> Iterator[Line]:
                 yield Line(**split.facts, model=name, epsilon=epsilon, ended=type(error).__name__)
 
 
+# Private models of others, and ours that nobody chose by hand.
+PEERS = ("AdaSSP", "naive Bayes", "DP-EBM, as labelled", "DP-EBM, replace-one", "diffprivlib, logistic")
+AUTOMATIC = ("card (auto)", "logistic")
+
 # The parts of the measurements of a split: a model of each (lines of a part are kept together), and its work.
 PARTS: dict[str, tuple[str, Callable[[Path, Split], Iterator[Line]]]] = {
     "private": ("card (auto)", _private),
@@ -422,6 +426,7 @@ def study(found: Sequence[Table], folder: Path) -> Study[Cell]:
         compute,
         is_finished,
         page=lambda lines: page(lines, machine(), versions(folder)),
+        figures={".png": beside_picture},
     )
 
 
@@ -441,14 +446,21 @@ def versions(folder: Path) -> str:
 def page(lines: pd.DataFrame, made_on: str, peers: str) -> str:
     """Write the page: tables of the test measures by epsilon, means over the splits."""
     lines = lines.rename(columns=lambda name: name.replace("_", " "))
+    measures = ("auc", "brier", "balanced accuracy", "accuracy", "levels with points", "seconds")
     places = {
         "machine": made_on,
         "packages": peers,
         "splits": markdown_table(_splits(lines)),
         "gaps": markdown_table(_gaps(lines)),
         "means": "\n\n".join(
-            f"## Mean {metric}\n\n{markdown_table(_means(lines, metric))}"
-            for metric in ("auc", "balanced accuracy", "accuracy", "levels with points", "seconds")
+            [
+                *_beside(beside_best_peer(lines)),
+                *(
+                    f"## Mean {metric}\n\n{markdown_table(_means(lines, metric))}"
+                    for metric in measures
+                    if metric in lines and lines[metric].notna().any()
+                ),
+            ]
         ),
     }
     return filled("scorecards", places)
@@ -475,6 +487,64 @@ def _gaps(lines: pd.DataFrame) -> pd.DataFrame:
     return pd.Series(text, found.index).unstack().reset_index()
 
 
+def beside_best_peer(lines: pd.DataFrame) -> pd.DataFrame:
+    """Return how far the automatic models are ahead of the best private peer, in AUC, on the same splits.
+
+    A row for each table, epsilon and model: the peer of the highest mean AUC, the mean difference
+    (``ahead``), its standard error, and the number of splits, at least two.
+    """
+    private = lines[lines["epsilon"].notna()]
+    wide = private.pivot_table(index=["table", "epsilon", "seed"], columns="model", values="auc")
+    found = []
+    for (table, epsilon), own in wide.groupby(["table", "epsilon"]):
+        means = own.reindex(columns=list(PEERS)).mean().dropna()
+        for model in AUTOMATIC if len(means) else ():
+            ahead = (own[model] - own[means.idxmax()]).dropna()
+            if len(ahead) > 1:
+                row = (table, epsilon, model, means.idxmax(), ahead.mean(), ahead.sem(), len(ahead))
+                found.append(row)
+    return pd.DataFrame(found, columns=["table", "epsilon", "model", "peer", "ahead", "error", "splits"])
+
+
+def _beside(found: pd.DataFrame) -> Iterator[str]:
+    """Yield the part of the page about private peers, if any were measured."""
+    if found.empty:
+        return
+    shown = found.assign(
+        text=[f"{row.ahead:+.3f} ({row.error:.3f}; {row.splits})" for row in found.itertuples()]
+    )
+    wide = shown.pivot(index=["table", "epsilon", "peer"], columns="model", values="text").fillna("")
+    yield (
+        "## Beside the best private peer\n\n"
+        "Mean test AUC of the automatic card and linear model less that of the private model of others with "
+        "the highest mean on the table at that epsilon, on the same splits; in parentheses the standard "
+        "error over the splits, and their number. That the peer is chosen by these splits favours it.\n\n"
+        "![AUC less that of the best private peer](scorecards.png)\n\n"
+        f"{markdown_table(wide.reset_index())}"
+    )
+
+
+def beside_picture(lines: pd.DataFrame) -> Figure:
+    """Draw the differences to the best private peer, with their standard errors: a panel for each epsilon."""
+    found = beside_best_peer(lines)
+    panels, names = list(found.groupby("epsilon")), sorted(found["table"].unique())
+    figure = Figure(figsize=(2.4 * max(len(panels), 1), 3.4), layout="constrained")
+    axes = figure.subplots(1, max(len(panels), 1), sharey=True, squeeze=False)[0]
+    for axis, (epsilon, some) in zip(axes, panels, strict=False):
+        for shift, model in zip((-0.15, 0.15), AUTOMATIC, strict=True):
+            own = some[some["model"] == model]
+            heights = [names.index(table) + shift for table in own["table"]]
+            axis.errorbar(own["ahead"], heights, xerr=own["error"], fmt="o", markersize=4, label=model)
+        axis.axvline(0, color="black", linewidth=0.8)
+        axis.set_title(f"epsilon = {epsilon:g}", fontsize=9)
+        axis.grid(alpha=0.3)
+    axes[0].set_yticks(range(len(names)), names)
+    if panels:
+        axes[0].legend(fontsize=7)
+    figure.supxlabel("AUC less that of the best private peer; bars: one standard error", fontsize=9)
+    return figure
+
+
 def _means(lines: pd.DataFrame, metric: str) -> pd.DataFrame:
     """Tabulate the mean of a measure by table, model and epsilon, beside fits without privacy."""
     done = lines.dropna(subset=[metric])
@@ -484,6 +554,9 @@ def _means(lines: pd.DataFrame, metric: str) -> pd.DataFrame:
         means = free[free["model"].str.startswith(label)].groupby("table")[metric].mean()
         if len(means):
             wide[label] = [means.get(key[0], math.nan) for key in wide.index]
+    if metric == "brier":  # of the share of positives, said of every record
+        shares = lines.groupby("table")["positive"].first()
+        wide["a constant"] = [shares[key[0]] * (1 - shares[key[0]]) for key in wide.index]
     shown = wide.round(1 if metric == "levels with points" else 3).reset_index()
     return shown.astype(object).where(shown.notna(), "")
 

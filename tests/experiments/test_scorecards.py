@@ -47,7 +47,9 @@ def test_every_model_is_measured_on_the_other_half(monkeypatch: pytest.MonkeyPat
     page = (tmp_path / "scorecards.md").read_text()
     ended = [name for name in scorecards.LATTICE_MECHANISMS if lines.set_index("model").auc.notna()[name]]
     assert "exponential" in ended  # a small lattice
-    assert page.count("| small | 200 | 7 |") == 4 * (8 + len(ended)) + 3 * 2 + 3 + len(ended)
+    assert page.count("| small | 200 | 7 |") == 4 * (8 + len(ended)) + 3 * 2 + 3 + 5 + len(
+        ended
+    )  # 5 with Brier scores
     # What is done is not done again.
     assert study.missing(tmp_path, cells) == []
 
@@ -60,6 +62,41 @@ def test_features_of_fasterrisk_are_binary() -> None:
     assert [half.shape for half in binary] == [(100, 10), (100, 10)]
     assert set(np.unique(binary[1])) == {0.0, 1.0}
     assert np.array_equal(binary[1][:, -1], test[:, 2])
+
+
+def measured(model: str, aucs: list[float], table: str = "small", **more: Any) -> list[scorecards.Line]:
+    facts = {"epsilon": 1.0, "brier": 0.2, **more}
+    return [scorecards.Line(table, 100, 3, 0.3, seed, model, auc, **facts) for seed, auc in enumerate(aucs)]
+
+
+def test_models_stand_beside_the_private_peer_of_the_highest_mean(tmp_path: Path) -> None:
+    """Differences on the same splits by hand: .1 and .3 on two of three; one split alone has no error."""
+    lines = pd.DataFrame(
+        [
+            *measured("card (auto)", [0.8, 0.9, 0.7]),
+            *measured("logistic", [0.7, 0.7, 0.7]),
+            *measured("AdaSSP", [0.7, 0.6]),
+            *measured("naive Bayes", [0.6, 0.6]),
+            *measured("not private", [0.9], epsilon=np.nan),
+            *measured("card (auto)", [0.8, 0.9], "alone"),
+            *measured("logistic", [0.8, 0.9], "alone"),
+            *measured("AdaSSP", [0.7], "alone"),
+        ]
+    )
+    found = scorecards.beside_best_peer(lines)
+    assert found[["table", "model", "peer", "splits"]].to_numpy().tolist() == [
+        ["small", "card (auto)", "AdaSSP", 2],
+        ["small", "logistic", "AdaSSP", 2],
+    ]
+    assert found["ahead"].tolist() == pytest.approx([0.2, 0.05])
+    assert found["error"].tolist() == pytest.approx([0.1, 0.05])
+    page = scorecards.page(lines, "", "")
+    assert "| small | 1.0 | AdaSSP | +0.200 (0.100; 2) | +0.050 (0.050; 2) |" in page
+    # Brier scores at epsilon 1 and without privacy, and 0.3 (1 - 0.3) of a constant.
+    assert "| small | 100 | 3 | AdaSSP | 0.2 | 0.2 | 0.21 |" in page
+    save(scorecards.beside_picture(lines), tmp_path / "peers.png")
+    assert (tmp_path / "peers.png").stat().st_size > 5_000
+    assert scorecards.beside_picture(lines[lines["model"] == "logistic"]).axes
 
 
 def test_first_fits_are_drawn(tmp_path: Path) -> None:
