@@ -32,6 +32,7 @@ from privopt.mechanisms import (
     PrivateSigmoidClassifier,
 )
 from privopt.mechanisms.discrete.preparation import prepare_oracle
+from privopt.mechanisms.privacy.usefulness import NoiseWarning
 from privopt.oracles.limits import Limits
 from privopt.oracles.minimize.mip.pulp import PulpOracle
 from privopt.oracles.task import Task
@@ -285,6 +286,7 @@ def test_every_undeclared_fact_is_warned_about_and_declared_ones_are_not() -> No
     raw, y = table()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        warnings.simplefilter("ignore", NoiseWarning)  # few records
         classifier().fit(raw, y)
     for options, words in [({"schema": None}, "bounds"), ({"classes": None}, "classes")]:
         with warnings.catch_warnings(record=True) as seen:
@@ -398,6 +400,7 @@ def test_no_warning_tells_how_many_labels_there_are() -> None:
     X = np.random.default_rng(0).normal(size=(24, 2))
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # 13 of 24 are more than half, which scikit-learn finds odd
+        warnings.simplefilter("ignore", NoiseWarning)  # few records
         PrivateLogisticRegression(data_norm=1.0, classes=range(20)).fit(X, np.arange(24) % 13)
 
 

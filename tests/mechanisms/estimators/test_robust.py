@@ -19,6 +19,7 @@ from privopt.mechanisms.errors import BudgetExceededError, PrivacyParameterError
 from privopt.mechanisms.estimators.robust import in_random_order
 from privopt.mechanisms.privacy.ledger import Ledger
 from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.mechanisms.privacy.usefulness import NoiseWarning
 from privopt.mechanisms.registry import ROBUST_FITS
 from privopt.oracles import UnfinishedDrawError
 from privopt.oracles.limits import Limits
@@ -186,6 +187,7 @@ def test_too_few_records_for_units_are_told() -> None:
     table = pd.DataFrame({"a": ["no", "yes"] * 100})
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        warnings.simplefilter("ignore", NoiseWarning)  # few records
         PrivateRobustClassifier(0.5, delta=1e-6, schema=flags, classes=(0, 1)).fit(table, [0, 1] * 100)
 
 
