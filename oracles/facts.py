@@ -10,6 +10,21 @@ from privopt.problems.discrete.problem import DiscreteProblem
 
 
 @dataclass(frozen=True)
+class Precision:
+    """Exactness that a plan needs of a draw at its inverse temperature.
+
+    Attributes:
+        beta: the inverse temperature.
+        log_error: the largest error of the logarithm of a probability.
+        lost_mass: the largest probability of an event outside which that holds.
+    """
+
+    beta: float
+    log_error: float
+    lost_mass: float
+
+
+@dataclass(frozen=True)
 class ProblemFacts:
     """The public worst case of a problem: an oracle that takes it takes every table that was declared.
 
@@ -21,6 +36,8 @@ class ProblemFacts:
         largest_loss: the largest loss of a point.
         largest_score: the largest |<w, x>|, for losses of scores.
         layout: the declared indicator columns; None: there are none.
+        predicates: the number of predicates of trees and rule lists.
+        precision: the exactness that the plan needs of a draw; None: none.
     """
 
     kind: type[DiscreteProblem]
@@ -30,3 +47,5 @@ class ProblemFacts:
     largest_loss: int
     largest_score: int = 0
     layout: Layout | None = None
+    predicates: int = 0
+    precision: Precision | None = None

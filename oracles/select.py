@@ -16,7 +16,7 @@ from privopt.oracles.errors import (
     UnknownOracleError,
     UnsupportedProblemError,
 )
-from privopt.oracles.facts import ProblemFacts
+from privopt.oracles.facts import Precision, ProblemFacts
 from privopt.oracles.limits import Watch
 from privopt.oracles.minimize.interface import DiscreteOracle, PreparedOracle, Solver
 from privopt.oracles.programs.interface import ProgramOracle
@@ -254,13 +254,15 @@ class AutoGibbs(GibbsOracle):
         """Whether a candidate takes constraints on points, which is then chosen for them."""
         return any(gibbs_oracle(name).takes_constraints for name in self.candidates)
 
-    def choose(self, problem: DiscreteProblem, law: Law) -> tuple[GibbsOracle, str]:
+    def choose(
+        self, problem: DiscreteProblem, law: Law, precision: Precision | None = None
+    ) -> tuple[GibbsOracle, str]:
         """The oracle in use, and why.
 
         Raises:
             UnsupportedProblemError: nothing fits; the message lists every reason of every candidate.
         """
-        return _first_fit(self._oracles(), lambda oracle: oracle.all_refusals(problem, law))
+        return _first_fit(self._oracles(), lambda oracle: oracle.all_refusals(problem, law, precision))
 
     def refusals(self, problem: DiscreteProblem, law: Law = Law.GIBBS) -> list[str]:
         return _refusals(lambda: self.choose(problem, law))
@@ -274,9 +276,11 @@ class AutoGibbs(GibbsOracle):
     def build(self, problem: DiscreteProblem, law: Law = Law.GIBBS) -> Sampler:
         return self.choose(problem, law)[0].build(problem, law)
 
-    def prepare(self, problem: DiscreteProblem, law: Law = Law.GIBBS) -> PreparedGibbs:
+    def prepare(
+        self, problem: DiscreteProblem, law: Law = Law.GIBBS, precision: Precision | None = None
+    ) -> PreparedGibbs:
         check_question(problem, law, Law)
-        return self.choose(problem, law)[0].prepare(problem, law)
+        return self.choose(problem, law, precision)[0].prepare(problem, law, precision)
 
 
 def gibbs_branch() -> GibbsOracle:

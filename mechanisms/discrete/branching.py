@@ -9,8 +9,11 @@ from typing import Self
 import numpy as np
 
 from privopt.mechanisms.discrete.exponential import ExponentialMechanism
+from privopt.mechanisms.discrete.preparation import check_takes
 from privopt.mechanisms.privacy.parameters import check_count
 from privopt.mechanisms.privacy.usefulness import NoiseToSignal
+from privopt.oracles.draw.interface import GibbsOracle
+from privopt.oracles.facts import ProblemFacts
 from privopt.problems.arguments import told
 from privopt.problems.discrete.branching import MOST_LEVELS, BranchingProblem
 from privopt.problems.discrete.branching_effort import BranchingEffort
@@ -38,6 +41,7 @@ class BranchingPlan:
         effort: effort of counting and summing.
         reason: the reason for the number of levels.
         values: the sum of the weights of the predicates.
+        predicates: their number.
     """
 
     levels: int
@@ -46,6 +50,7 @@ class BranchingPlan:
     effort: BranchingEffort
     reason: str
     values: int
+    predicates: int
 
     @classmethod
     def plan(
@@ -88,7 +93,25 @@ class BranchingPlan:
         values = int(np.sum(weights))
         lattice = kind.domain(values, levels, costs.classes, root_splits=root_splits)
         choice = ExponentialMechanism.plan(kind, lattice, epsilon=epsilon, loss_bound=costs.largest)
-        return cls(levels, choice, costs, effort, reason, values)
+        return cls(levels, choice, costs, effort, reason, values, predicates)
+
+    def check_records(self, n_records: int, rows: int, oracle: GibbsOracle) -> None:
+        """Refuse an oracle whose draws may be too coarse for some table of so many records and rows.
+
+        Raises:
+            OracleError: it may refuse one.
+        """
+        choice = self.choice
+        facts = ProblemFacts(
+            choice.problem_type,
+            choice.question,
+            choice.lattice,
+            rows,
+            n_records * choice.loss_bound,
+            predicates=self.predicates,
+            precision=choice.precision,
+        )
+        check_takes(oracle, choice.name, facts, "fewer levels or predicates")
 
     def noise_to_signal(self, n_records: int) -> NoiseToSignal:
         """Expected excess loss over any model of one predicate, against half of what n records can lose.

@@ -13,6 +13,7 @@ from privopt.mechanisms.privacy.noise import NoiseSource, checked_source
 from privopt.mechanisms.privacy.parameters import check_epsilon
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.oracles.draw.interface import Law, PreparedGibbs, race_error
+from privopt.oracles.facts import Precision
 from privopt.oracles.limits import Limits
 
 # The share of epsilon reserved for the floating-point error of a draw's law.
@@ -64,6 +65,11 @@ class ExponentialMechanism(LatticeMechanism[PreparedGibbs]):
         return {"beta": self.beta}
 
     @property
+    def precision(self) -> Precision:
+        """What a draw needs: two probabilities may be off, and together they have the share of epsilon."""
+        return Precision(self.beta, _ARITHMETIC_SHARE * self.spend.epsilon / 2, _NEVER)
+
+    @property
     def excess(self) -> float:
         """log |W| / beta: the entropy of the draw is at most log |W|, and that of one point is 0."""
         return math.log(self.lattice.box_size) / self.beta
@@ -86,18 +92,19 @@ class ExponentialMechanism(LatticeMechanism[PreparedGibbs]):
         Raises:
             PlanMismatchError: the oracle was prepared for another problem or law.
             UnfinishedDrawError: a limit was reached; nothing is released.
-            InexactDrawError: the oracle's arithmetic is too coarse for the claim; nothing is released.
+            InexactDrawError: the oracle's arithmetic is too coarse for the claim; nothing is released. One
+                that bounds its exactness before data (``planned_exactness``) is refused by the plan instead.
         """
         self.check_oracle(oracle)
         source = checked_source(noise)
         draw = oracle.draw(self.beta, source, limits)
-        error, lost = draw.exactness.log_error, draw.exactness.lost_mass
-        if not (2 * error <= _ARITHMETIC_SHARE * self.spend.epsilon and lost <= _NEVER):
+        needed = self.precision
+        if not draw.exactness.meets(needed):
+            error, lost = draw.exactness.log_error, draw.exactness.lost_mass
             raise InexactDrawError(
                 f"{draw.oracle} draws with a relative error of {math.expm1(error):.2g} and loses mass "
-                f"{lost:.2g}; epsilon = {self.spend.epsilon:g} leaves room for "
-                f"{_ARITHMETIC_SHARE * self.spend.epsilon / 2:.2g} and {_NEVER:.2g}. "
-                f"To do: an epsilon nearer to 1, or an oracle with finer arithmetic"
+                f"{lost:.2g}; epsilon = {self.spend.epsilon:g} leaves room for {needed.log_error:.2g} and "
+                f"{needed.lost_mass:.2g}. To do: an epsilon nearer to 1, or an oracle with finer arithmetic"
             )
         return self.released(draw.point, source, oracle, None)
 

@@ -22,6 +22,7 @@ from privopt.mechanisms.privacy.usefulness import NoiseToSignal
 from privopt.mechanisms.registry import Family
 from privopt.oracles.certificate import Certificate
 from privopt.oracles.draw.interface import Law, PreparedGibbs
+from privopt.oracles.facts import Precision
 from privopt.oracles.limits import Limits
 from privopt.oracles.minimize.interface import PreparedOracle
 from privopt.oracles.task import Task
@@ -123,6 +124,11 @@ class LatticeMechanism(ABC, Generic[Prepared]):
         """
         bound = largest_loss(problem_type, loss_bound)
         return cls._planned(Target(problem_type, lattice, bound, epsilon, delta, calibration))
+
+    @property
+    def precision(self) -> Precision | None:
+        """The exactness that ``release`` needs of a draw; None: of minimisers, whose answers are proved."""
+        return None
 
     def _repr_html_(self) -> str:
         """Return a table for notebooks."""

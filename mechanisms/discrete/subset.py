@@ -11,12 +11,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from privopt.mechanisms.discrete.exponential import ExponentialMechanism
 from privopt.mechanisms.discrete.mechanism import Release
-from privopt.mechanisms.discrete.preparation import prepare_oracle
+from privopt.mechanisms.discrete.preparation import check_takes, oracle_for, prepare_oracle
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.parameters import check_count
 from privopt.mechanisms.privacy.usefulness import NoiseToSignal
 from privopt.oracles.draw.interface import GibbsOracle
 from privopt.oracles.errors import UnfinishedDrawError
+from privopt.oracles.facts import ProblemFacts
 from privopt.oracles.limits import Limits
 from privopt.problems.datasets.synthetic import SparseDesign
 from privopt.problems.discrete.supports import BestSubset, SubsetBounds, SupportLattice, too_large
@@ -70,10 +71,21 @@ class SubsetPlan:
             added, check_count(n_records, "n_records") * self.bounds.label**2, "total squared loss"
         )
 
-    def check_records(self, records: int) -> None:
-        """Raise InvalidInputError for more records or columns than can be handled; from public numbers."""
+    def check_records(self, records: int, oracle: str | GibbsOracle = "auto") -> None:
+        """Refuse what ``release`` cannot draw, from public numbers.
+
+        Raises:
+            InvalidInputError: more records or columns than can be handled.
+            OracleError: an oracle that is unknown, or that may refuse some table of so many records.
+        """
         if reasons := too_large(records, self.lattice):
             raise InvalidInputError(f"a subset of columns cannot be drawn: {'; '.join(reasons)}")
+        choice = self.choice
+        largest = records * choice.loss_bound
+        facts = ProblemFacts(
+            BestSubset, choice.question, self.lattice, records, largest, precision=choice.precision
+        )
+        check_takes(oracle_for(oracle, choice), self.name, facts, "fewer columns or records")
 
     def release(
         self,
@@ -88,7 +100,7 @@ class SubsetPlan:
         Raises:
             InvalidInputError: records of another shape, or not finite.
             UnfinishedDrawError: a limit of time or memory was reached; nothing is released.
-            InexactDrawError: too many records for the arithmetic at this epsilon; nothing is released.
+            OracleError: too many records for the arithmetic at this epsilon, which ``check_records`` told.
         """
         problem = BestSubset(X, y, self.lattice, self.bounds)
         return self.choice.release(prepare_oracle(oracle, self.choice, problem), noise, limits)

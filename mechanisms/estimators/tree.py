@@ -42,6 +42,7 @@ from privopt.mechanisms.privacy.parameters import check_count
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.mechanisms.privacy.usefulness import NoiseToSignal, warn_if_noise
 from privopt.oracles.limits import Limits, check_limits, started, within
+from privopt.oracles.select import gibbs_oracle
 from privopt.problems.arguments import check_type
 from privopt.problems.arrays import record_counts, tallied
 from privopt.problems.discrete.branching import BranchingProblem
@@ -243,10 +244,11 @@ class _PrivateBranchingClassifier(
     def _plan(
         self, predicates: Predicates, n: int, weights: ClassWeights, costs: NDArray[np.float64]
     ) -> BranchingPlan:
-        return BranchingPlan.plan(
+        rows = min(n, len(costs) * predicates.most_rows)
+        plan = BranchingPlan.plan(
             self._kind,
             predicates.weights,
-            min(n, len(costs) * predicates.most_rows),
+            rows,
             epsilon=weights.rest,
             costs=CostMatrix.of_weights(costs),
             max_levels=self._max_levels,
@@ -254,6 +256,8 @@ class _PrivateBranchingClassifier(
             # but small budgets would often select it.
             root_splits=isinstance(self.class_weight, str),
         )
+        plan.check_records(n, rows, gibbs_oracle(_ORACLE))
+        return plan
 
     def _given(self, X: Any, y: Any) -> _Given:
         if sp.issparse(X):

@@ -9,6 +9,7 @@ from typing import ClassVar, Self
 import numpy as np
 
 from privopt.mechanisms.discrete.exponential import ExponentialMechanism
+from privopt.mechanisms.discrete.preparation import check_takes, prepared_for
 from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.mechanisms.privacy.gradient_noise import shared_by
 from privopt.mechanisms.privacy.parameters import check_positive
@@ -18,6 +19,7 @@ from privopt.mechanisms.risk.iteration import Run
 from privopt.mechanisms.risk.mechanism import RiskMechanism, RiskTarget
 from privopt.mechanisms.risk.step_counts import typical_distance
 from privopt.oracles.convex.smooth import SmoothCertificate
+from privopt.oracles.facts import ProblemFacts
 from privopt.oracles.limits import within
 from privopt.oracles.select import gibbs_oracle
 from privopt.problems.convex.regularizers import ElasticNet, Vector
@@ -103,6 +105,11 @@ class NetMechanism(RiskMechanism):
                 "dp-gld"
             )
         draw = ExponentialMechanism.plan(NetProblem, net.lattice, epsilon=epsilon / together)
+        largest = facts.n_records * LOSS_UNITS + math.ceil(penalty) + 1
+        asked = ProblemFacts(
+            NetProblem, draw.question, net.lattice, facts.n_records, largest, precision=draw.precision
+        )
+        check_takes(gibbs_oracle(oracle), cls.name, asked, "a coarser alpha, or dp-gld")
         note = shared_by(together, f"epsilon = {epsilon / together:.4g} each")
         spend = PrivacySpend.pure(epsilon, cls.name, note=note)
         return cls(facts, ball, regularizer, spend, net, draw, oracle)
@@ -141,7 +148,7 @@ class NetMechanism(RiskMechanism):
         if run.source is None:
             return self.net.points(_best(problem)[None, :])[0], None
         oracle = gibbs_oracle(self.oracle)
-        prepared = within(run.watch, lambda: oracle.prepare(problem, self.draw.question))
+        prepared = within(run.watch, lambda: prepared_for(oracle, self.draw, problem))
         drawn = self.draw.release(prepared, run.source, run.watch.rest)
         return self.net.points(drawn.point[None, :])[0], None
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from privopt.mechanisms.discrete.exponential import ExponentialMechanism
 from privopt.mechanisms.discrete.mechanism import LatticeMechanism, check_calibration
-from privopt.mechanisms.discrete.preparation import oracle_for, prepare_oracle
+from privopt.mechanisms.discrete.preparation import check_takes, oracle_for, prepare_oracle
 from privopt.mechanisms.errors import PlanMismatchError, UnknownMechanismError
 from privopt.mechanisms.privacy.parameters import check_epsilon, check_positive
 from privopt.mechanisms.privacy.spend import PrivacySpend
@@ -19,7 +19,6 @@ from privopt.mechanisms.registry import MECHANISMS, SCORECARD_MECHANISMS, Family
 from privopt.mechanisms.scorecards.class_points import ClassPoints
 from privopt.mechanisms.scorecards.domain import (
     all_constraints,
-    check_takes,
     constrained_domain,
 )
 from privopt.mechanisms.scorecards.effort import (
@@ -286,7 +285,9 @@ def _answered(planned: CardPlan, schema: Schema, n_records: int, max_weight: int
     lattice, bound, kind = choice.lattice, choice.loss_bound, choice.problem_type
     weighted = max_weight is not None
     facts = problem_facts(kind, choice.question, lattice, schema, n_records, bound, weighted=weighted)
-    check_takes(planned.check_oracle(), plan.name, facts)
+    facts = replace(facts, precision=choice.precision)
+    remedy = "the mechanism 'seeded', a smaller lattice, or fewer or coarser columns"
+    check_takes(planned.check_oracle(), plan.name, facts, remedy)
     return planned
 
 
@@ -307,6 +308,8 @@ def _fitting(
     weights = as_lattice(lattice, ExponentialMechanism, schema.n_features)
     bound, weighted = costs.largest * (max_weight or 1), max_weight is not None
     facts = problem_facts(ZeroOneHalfspace, Law.GIBBS, weights, schema, n, bound, weighted=weighted)
+    exact = ExponentialMechanism.plan(ZeroOneHalfspace, weights, epsilon=epsilon, loss_bound=bound)
+    facts = replace(facts, precision=exact.precision)
     taken = not gibbs_oracle("bounded").all_planned_refusals(facts)
     work = draw_work(schema, n, weights) if taken else math.inf
     ball = weights.squared_radius is not None

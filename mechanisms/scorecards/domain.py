@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
 from privopt.mechanisms.scorecards.facts import card_program, constrained_box
 from privopt.mechanisms.scorecards.nearest import first_card
-from privopt.oracles.draw.interface import Law
-from privopt.oracles.errors import OracleError, UnsupportedProblemError
-from privopt.oracles.facts import ProblemFacts
 from privopt.oracles.programs.interface import ProgramOracle
-from privopt.oracles.select import minimizers, samplers
 from privopt.problems.discrete.lattice import IntegerLattice
 from privopt.problems.errors import InvalidInputError
 from privopt.problems.programs.constraints import Constraint, UsedColumns
@@ -61,36 +55,3 @@ def constrained_domain(
         f"no card with |w|^2 <= {box.squared_radius} was found that satisfies the constraints. To do: a "
         "lattice without a radius, or a wider one"
     )
-
-
-def check_takes(oracle: Any, name: str, facts: ProblemFacts) -> None:
-    """Refuse an oracle that may refuse some table of these facts, before data.
-
-    Args:
-        oracle: the oracle.
-        name: the name of the mechanism.
-        facts: the public worst case.
-
-    Raises:
-        UnsupportedProblemError: naming the oracles that take every table.
-    """
-    if not (reasons := oracle.all_planned_refusals(facts)):
-        return
-    known: Mapping[str, Callable[[], Any]] = samplers() if isinstance(facts.question, Law) else minimizers()
-    one_of = ", ".join(other for other, make in known.items() if _takes(make, facts))
-    constrained = "under constraints on points " if facts.lattice.constrained else ""
-    others = f"one of {one_of} (oracle=, --oracle), or " if one_of else ""
-    raise UnsupportedProblemError(
-        f"oracle {oracle.name!r} cannot answer {name} {constrained}for every declared table, of up to "
-        f"{facts.rows:,} distinct records: {'; '.join(reasons)}. To do: {others}the mechanism 'seeded', a "
-        "smaller lattice, or fewer or coarser columns"
-    )
-
-
-def _takes(make: Callable[[], Any], facts: ProblemFacts) -> bool:
-    """Whether an installed oracle that mechanisms accept is known to take every problem of these facts."""
-    try:
-        oracle = make()
-    except OracleError:
-        return False
-    return getattr(oracle, "certifies", True) and not oracle.all_planned_refusals(facts)

@@ -12,6 +12,7 @@ from privopt.mechanisms.convex.column_statistics import ColumnStatistics
 from privopt.mechanisms.convex.sufficient_statistics import MOST_FEATURES, SufficientStatistics
 from privopt.mechanisms.discrete.exponential import ExponentialMechanism
 from privopt.mechanisms.discrete.mechanism import Release, answering
+from privopt.mechanisms.discrete.preparation import prepared_for
 from privopt.mechanisms.errors import PlanMismatchError, PrivacyParameterError
 from privopt.mechanisms.privacy.accounting import beside_range_delta, gaussian_delta, mu_beside_range
 from privopt.mechanisms.privacy.noise import NoiseSource, checked_source
@@ -214,7 +215,7 @@ class SeededScorecard:
         cards, ladders = _blank_cards(self.facts, self.nearest)
         alike = CandidateCards(table, cards, ladders)
         self.choice.check_problem(alike)
-        oracle.prepare(alike, self.choice.question)
+        prepared_for(oracle, self.choice, alike)
         return SeededData(table, table.X / self.facts.denominator if coded is None else coded, oracle)
 
     def release(
@@ -255,7 +256,7 @@ class SeededScorecard:
         else:
             cards, ladders = self.nearest.cards(weights, clock)
         domain = CandidateCards(table, cards, ladders)
-        oracle = within(clock, lambda: data.oracle.prepare(domain, self.choice.question))
+        oracle = within(clock, lambda: prepared_for(data.oracle, self.choice, domain))
         chosen = self.choice.release(oracle, source, clock.rest)
         spend = relying_on(spent(self, source), self, answering(data.oracle))
         return Release(

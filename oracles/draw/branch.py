@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -105,6 +105,17 @@ class GibbsBranch(GibbsOracle):
             reasons += self.smallest_refusals(facts)
         return reasons
 
+    def planned_exactness(self, facts: ProblemFacts, beta: float) -> Exactness:
+        """Bound it for every cell structure: at most a cell for each row, with a column of each block."""
+        lattice, layout = facts.lattice, facts.layout
+        cells, blocks, columns = facts.rows, lattice.dimension, lattice.dimension
+        if layout is not None:
+            cells, blocks = min(cells, layout.patterns), len(layout.blocks)
+            columns = len(layout.indicators)
+        levels = int(np.max(lattice.high - lattice.low)) + 1
+        sizes = _Sizes(cells, blocks, columns, blocks, cells, levels)
+        return _exactness(sizes, lattice, facts.question, beta, facts.largest_loss)
+
     def _no_minimiser(self, law: object) -> list[str]:
         if law is Law.GIBBS or self.smallest_loss is not None:
             return []
@@ -159,16 +170,13 @@ class _BranchSampler(Sampler):
         model, frontier = self._frontier(beta, request.watch)
         self._known = None  # the frontier is kept only if the draw is not interrupted
         lattice = self.problem.lattice
-        exactness = model.exactness(n)
         allowed = lattice.contains if lattice.constrained else _always
         arrivals = ThinnedArrivals(model, request, frontier, -beta * smallest, allowed)
-        if lattice.constrained:  # P[w] / P[the constraints]: both may be off
-            exactness = replace(exactness, log_error=2 * exactness.log_error)
         if self.law is Law.GIBBS:
             point = arrivals.first()
         else:
             point = permute_and_flip(arrivals, beta, lambda w: self.problem.loss(w) - smallest)
-            exactness = flipped_exactness(exactness, beta, n)
+        exactness = _exactness(model.sizes, lattice, self.law, beta, n)
         self._known = model, arrivals.frontier()
         return Sample(point, exactness, None, arrivals.nodes)
 
@@ -278,25 +286,59 @@ class _Model:
     def point(self, node: Node[Region], levels: IntArray) -> IntArray:
         return self.regions.point(node.numeric, levels)
 
-    def exactness(self, n: int) -> Exactness:
-        """Rounding error of the gains at every level, of the races between children, and of arrival times.
+    @property
+    def sizes(self) -> _Sizes:
+        root, cells = self.regions.shape, self.regions.cells
+        return _Sizes(
+            cells.n_cells,
+            len(cells.blocks),
+            self.depth,
+            int(np.max(np.diff(root.member_start)[:-1], initial=0)),
+            int(np.max(np.diff(root.var_start) - 1, initial=0)),
+            root.squares.shape[1],
+        )
 
-        |shift| of a cell's member is at most beta times the records of the cell, so a table of a cell is at
-        most longest + 1 times that (and logs of numbers of levels). The descent to a child adds up the cells
-        of one variable. All descents together meet every record once per block, and the norm term is shifted
-        no more. A time is a sum of nonnegative waiting times over rates: its relative error is that of the
-        worst of them, and of adding up the arrivals of one proposal. An arrival is accepted after a bound
-        falls if an exponential exceeds the gain; the gains add up to at most ``span``.
-        """
-        root, beta_n = self.regions.shape, self.beta * n
-        k, cells = self.depth, self.regions.cells
-        longest = int(np.max(np.diff(root.member_start)[:-1], initial=0))
-        cells_of_variable = int(np.max(np.diff(root.var_start) - 1, initial=0))
-        size = (2 * longest + 3) * (len(cells.blocks) * beta_n + k * math.log(root.squares.shape[1] + 1))
-        gains = (3 * cells_of_variable + 8) * UNIT_ROUNDOFF * size
-        bound = (cells.n_cells + 8) * UNIT_ROUNDOFF * size
-        span = math.log(cells.lattice.box_size) + beta_n
-        clocks = EXPONENTIAL_ERROR * (1 + span) + (TRIES + 8) * UNIT_ROUNDOFF
-        races = k * race_error(0.0) + race_error(size)
-        # Runs of zero bits are resolved up to length 203, and no draw uses 2^50 exponential variables.
-        return Exactness(2 * (gains + bound + clocks) + races, 2.0 ** (50 - 203))
+
+class _Sizes(NamedTuple):
+    """Sizes of a cell structure that rounding errors follow from.
+
+    Attributes:
+        cells, blocks, columns: the numbers of cells, of blocks and of indicator columns.
+        longest: the largest number of columns of a cell.
+        cells_of_column: the largest number of cells with a column.
+        levels: the largest number of levels of a column's weight.
+    """
+
+    cells: int
+    blocks: int
+    columns: int
+    longest: int
+    cells_of_column: int
+    levels: int
+
+
+def _exactness(sizes: _Sizes, lattice: IntegerLattice, law: object, beta: float, n: int) -> Exactness:
+    """Rounding error of the gains at every level, of the races between children, and of arrival times.
+
+    |shift| of a cell's member is at most beta times the records of the cell, so a table of a cell is at
+    most longest + 1 times that (and logs of numbers of levels). The descent to a child adds up the cells
+    of one variable. All descents together meet every record once per block, and the norm term is shifted
+    no more. A time is a sum of nonnegative waiting times over rates: its relative error is that of the
+    worst of them, and of adding up the arrivals of one proposal. An arrival is accepted after a bound
+    falls if an exponential exceeds the gain; the gains add up to at most ``span``.
+    """
+    beta_n, k = beta * n, sizes.columns
+    if beta_n > _LARGEST_ENERGY:
+        return Exactness(math.inf, 1.0)
+    size = (2 * sizes.longest + 3) * (sizes.blocks * beta_n + k * math.log(sizes.levels + 1))
+    gains = (3 * sizes.cells_of_column + 8) * UNIT_ROUNDOFF * size
+    bound = (sizes.cells + 8) * UNIT_ROUNDOFF * size
+    span = math.log(lattice.box_size) + beta_n
+    clocks = EXPONENTIAL_ERROR * (1 + span) + (TRIES + 8) * UNIT_ROUNDOFF
+    races = k * race_error(0.0) + race_error(size)
+    error = 2 * (gains + bound + clocks) + races
+    if lattice.constrained:  # P[w] / P[the constraints]: both may be off
+        error *= 2
+    # Runs of zero bits are resolved up to length 203, and no draw uses 2^50 exponential variables.
+    exactness = Exactness(error, 2.0 ** (50 - 203))
+    return exactness if law is Law.GIBBS else flipped_exactness(exactness, beta, n)

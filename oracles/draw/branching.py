@@ -42,10 +42,10 @@ from privopt.oracles.draw.interface import (
 )
 from privopt.oracles.facts import ProblemFacts
 from privopt.oracles.limits import Limits, Watch
-from privopt.problems.discrete.branching import BranchingProblem
+from privopt.problems.discrete.branching import MOST_LEVELS, BranchingProblem
 from privopt.problems.discrete.branching_effort import BranchingEffort
 from privopt.problems.discrete.conjunction_counts import conjunction_counts
-from privopt.problems.discrete.lattice import IntArray
+from privopt.problems.discrete.lattice import IntArray, IntegerLattice
 from privopt.problems.discrete.problem import DiscreteProblem
 from privopt.problems.discrete.rule_list import RuleList
 from privopt.problems.discrete.tree import DecisionTree
@@ -81,6 +81,12 @@ class GibbsBranching(GibbsOracle):
         # Sizes of trees and rule lists are limited where they are planned.
         return self._other(facts.kind)
 
+    def planned_exactness(self, facts: ProblemFacts, beta: float) -> Exactness:
+        assert issubclass(facts.kind, DecisionTree | RuleList)  # by refusals
+        return _exactness(
+            facts.kind, facts.lattice, facts.predicates, facts.question, beta, facts.largest_loss
+        )
+
     def _other(self, kind: type[DiscreteProblem]) -> list[str]:
         known = issubclass(kind, DecisionTree | RuleList)
         return [] if known else [f"it draws decision trees and rule lists, no {kind.__name__}"]
@@ -112,13 +118,15 @@ class _BranchingSampler(Sampler):
         law = self._law(request.beta, request.watch)
         whole = law.total()
         arrivals = _ModelDraws(law, request, float(whole.mean[0]) * self.problem.lattice.box_size)
-        exactness = self._exactness(request.beta)
+        problem = self.problem
         if self.law is Law.GIBBS:
             point = arrivals.draw()
         else:
             least = int(whole.smallest[0])
-            point = permute_and_flip(arrivals, request.beta, lambda w: self.problem.loss(w) - least)
-            exactness = flipped_exactness(exactness, request.beta, self.problem.largest_loss)
+            point = permute_and_flip(arrivals, request.beta, lambda w: problem.loss(w) - least)
+        exactness = _exactness(
+            type(problem), problem.lattice, len(problem.table), self.law, request.beta, problem.largest_loss
+        )
         return Sample(
             point, exactness, self.moments(request.beta, request.watch).log_partition, arrivals.places
         )
@@ -140,24 +148,28 @@ class _BranchingSampler(Sampler):
             self._known = beta, BranchingLaw.of(self.problem, self._losses, beta, self.threads, asked)
         return self._known[1]
 
-    def _exactness(self, beta: float) -> Exactness:
-        """Each race compares products of two masses; errors add up over races.
 
-        A mass of no level is a mean of K exponentials, each right to 1.5 roundoffs and what its argument, at
-        most ``LARGEST_EXPONENT``, is rounded by. One of a level more is a sum of two products for each of p
-        predicates, each with the errors of its factors, of its weight, of two scalings and of another
-        exponential.
-        """
-        p, labels = len(self.problem.table), self.problem.costs.classes
-        exponential = LARGEST_EXPONENT + 4
-        mass = exponential + labels
-        for _ in range(1, self.problem.levels):
-            mass = 2 * mass + exponential + 5 * p + 8
-        places = self.problem.lattice.dimension
-        magnitude = beta * self.problem.largest_loss + math.log(self.problem.lattice.box_size)
-        error = chain_error(places, UNIT_ROUNDOFF * (2 * mass + 8), 2 * magnitude)
-        widest = int(np.max(self.problem.lattice.high)) + 1
-        return Exactness(error, lost_to_the_source(float(places * widest)))
+def _exactness(
+    kind: type[BranchingProblem], lattice: IntegerLattice, predicates: int, law: object, beta: float, n: int
+) -> Exactness:
+    """Each race compares products of two masses; errors add up over races.
+
+    A mass of no level is a mean of K exponentials, each right to 1.5 roundoffs and what its argument, at
+    most ``LARGEST_EXPONENT``, is rounded by. One of a level more is a sum of two products for each of p
+    predicates, each with the errors of its factors, of its weight, of two scalings and of another
+    exponential.
+    """
+    places, labels = lattice.dimension, int(lattice.high[-1]) + 1
+    exponential = LARGEST_EXPONENT + 4
+    mass = exponential + labels
+    levels = next(k for k in range(1, MOST_LEVELS + 1) if sum(kind.places(k)) == places)
+    for _ in range(1, levels):
+        mass = 2 * mass + exponential + 5 * predicates + 8
+    magnitude = beta * n + math.log(lattice.box_size)
+    error = chain_error(places, UNIT_ROUNDOFF * (2 * mass + 8), 2 * magnitude)
+    widest = int(np.max(lattice.high)) + 1
+    exactness = Exactness(error, lost_to_the_source(float(places * widest)))
+    return exactness if law is Law.GIBBS else flipped_exactness(exactness, beta, n)
 
 
 class _ModelDraws(RepeatedDraws):

@@ -28,7 +28,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import cache
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -104,6 +104,19 @@ class GibbsElimination(GibbsOracle):
         reasons = why_not_planned(facts, self.limits) + _large_losses(facts.largest_loss)
         return reasons or self._long(_most_work(facts))
 
+    def planned_exactness(self, facts: ProblemFacts, beta: float) -> Exactness:
+        """Bound it for every plan: each weight is a step or a leaf, with a step that enters its block."""
+        lattice = facts.lattice
+        levels = int(np.sum(lattice.high - lattice.low + 1))
+        steps = 1 + levels + lattice.dimension
+        sizes = _Sizes(
+            1 + lattice.dimension,
+            _roundings(1 + (lattice.squared_radius or 0), 1 + levels + _MAX_LANES, steps),
+            1 + levels,
+            self.max_work,  # a chunk takes one table addition or more
+        )
+        return _exactness(sizes, lattice, facts.question, beta, facts.largest_loss)
+
     def _long(self, work: float) -> list[str]:
         return [f"more than {self.max_work:.3g} table additions"] if work > self.max_work else []
 
@@ -170,12 +183,12 @@ class _EliminationSampler(Sampler):
         masses = self._masses(request.beta, request.watch)
         whole = _joined(masses, request.beta)
         arrivals = _WeightDraws(self, request, masses, whole.total)
-        exactness = self._exactness(request.beta)
         if self.law is Law.GIBBS:
             point = arrivals.draw()
         else:
             point = permute_and_flip(arrivals, request.beta, lambda w: self.problem.loss(w) - whole.smallest)
-            exactness = flipped_exactness(exactness, request.beta, self.problem.largest_loss)
+        problem = self.problem
+        exactness = _exactness(self._sizes, problem.lattice, self.law, request.beta, problem.largest_loss)
         return Sample(point, exactness, _moments(whole, request.beta).log_partition, arrivals.nodes)
 
     def moments(self, beta: float, watch: Watch) -> Moments:
@@ -202,22 +215,52 @@ class _EliminationSampler(Sampler):
         a = self._numeric[chunk.numeric]
         return self._plan.mass(self.cells.tables(a), int(a @ a), chunk.digits, weights)
 
-    def _exactness(self, beta: float) -> Exactness:
-        """Rounding error of a draw: that of masses, at most ``mass`` in each race, added up over races."""
-        plan, n = self._plan, self.problem.largest_loss
-        log_size = math.log(self.cells.lattice.box_size)
-        races = 1 + len(plan.order) + len(plan.leaf)
-        mass = UNIT_ROUNDOFF * (plan.roundings + 4 * min(beta * n, LARGEST_EXPONENT))
-        # In a norm ball the leaf weights are drawn from sums of logarithms, each at most ``magnitude``.
-        magnitude = beta * n + log_size
-        sums = 0 if plan.squared_radius is None else int(np.sum(plan.program.leaf_span))
-        leaf = 4 * UNIT_ROUNDOFF * magnitude * sums
-        spans = int(np.max(self.cells.lattice.high - self.cells.lattice.low)) + 1
-        underflow = math.exp(min(0.0, log_size - LARGEST_EXPONENT))
-        return Exactness(
-            chain_error(races, mass + leaf, 2 * magnitude),
-            races * underflow + lost_to_the_source(len(self._chunks) + races * spans),
-        )
+    @property
+    def _sizes(self) -> _Sizes:
+        plan = self._plan
+        races, leaf_levels = 1 + len(plan.order) + len(plan.leaf), int(np.sum(plan.program.leaf_span))
+        return _Sizes(races, plan.roundings, leaf_levels, len(self._chunks))
+
+
+class _Sizes(NamedTuple):
+    """Sizes of an elimination that rounding errors follow from.
+
+    Attributes:
+        races: the number of races of a draw.
+        roundings: the number of roundings from one summand to a mass.
+        leaf_levels: the number of levels of all leaf weights.
+        chunks: the number of chunks.
+    """
+
+    races: int
+    roundings: float
+    leaf_levels: int
+    chunks: float
+
+
+def _exactness(sizes: _Sizes, lattice: IntegerLattice, law: object, beta: float, n: int) -> Exactness:
+    """Rounding error of a draw: that of masses, at most ``mass`` in each race, added up over races."""
+    log_size = math.log(lattice.box_size)
+    mass = UNIT_ROUNDOFF * (sizes.roundings + 4 * min(beta * n, LARGEST_EXPONENT))
+    # In a norm ball the leaf weights are drawn from sums of logarithms, each at most ``magnitude``.
+    magnitude = beta * n + log_size
+    sums = 0 if lattice.squared_radius is None else sizes.leaf_levels
+    leaf = 4 * UNIT_ROUNDOFF * magnitude * sums
+    spans = int(np.max(lattice.high - lattice.low)) + 1
+    underflow = math.exp(min(0.0, log_size - LARGEST_EXPONENT))
+    exactness = Exactness(
+        chain_error(sizes.races, mass + leaf, 2 * magnitude),
+        sizes.races * underflow + lost_to_the_source(sizes.chunks + sizes.races * spans),
+    )
+    return exactness if law is Law.GIBBS else flipped_exactness(exactness, beta, n)
+
+
+def _roundings(norms: int, additions: int, steps: int) -> float:
+    """The number of roundings from one summand to the total mass, with a margin.
+
+    ``additions`` are made for each of the ``norms``, the values of |w|^2; ``steps`` levels are enumerated.
+    """
+    return 4.0 * (norms * additions + steps + 16)
 
 
 class _WeightDraws(RepeatedDraws):
@@ -375,9 +418,8 @@ class _Plan:
 
     @property
     def roundings(self) -> float:
-        """The number of roundings from one summand to the total mass, with a margin."""
-        sums = self.norms * (int(np.sum(self.program.leaf_span)) + self.lanes)
-        return 4.0 * (sums + int(np.sum(self.program.span)) + 16)
+        additions = int(np.sum(self.program.leaf_span)) + self.lanes
+        return _roundings(self.norms, additions, int(np.sum(self.program.span)))
 
     def chunks(self, numeric: int) -> Iterator[_Chunk]:
         fixed, work = 0, self.work / numeric

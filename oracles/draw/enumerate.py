@@ -56,6 +56,9 @@ class GibbsEnumeration(GibbsOracle):
     def planned_refusals(self, facts: ProblemFacts) -> list[str]:
         return self._too_many(facts.lattice, facts.rows)
 
+    def planned_exactness(self, facts: ProblemFacts, beta: float) -> Exactness:
+        return _exactness(facts.lattice, facts.question, facts.largest_loss, beta)
+
     def _too_many(self, lattice: IntegerLattice, rows: int) -> list[str]:
         return too_many_points(lattice, rows, self.max_candidates, self.max_work)
 
@@ -91,7 +94,9 @@ class _LevelSampler(Sampler):
             k, log_partition = self._noisiest_level(levels, request), None
         offset = int(levels.starts[k]) + uniform_below(request.random, int(levels.counts[k]))
         point = self.problem.lattice.point(int(levels.codes[offset]))
-        return Sample(point, self._exactness(request.beta), log_partition, nodes=len(levels.codes))
+        problem = self.problem
+        exactness = _exactness(problem.lattice, self.law, problem.largest_loss, request.beta)
+        return Sample(point, exactness, log_partition, nodes=len(levels.codes))
 
     def moments(self, beta: float, watch: Watch) -> Moments:
         levels = self._levels(watch)
@@ -121,16 +126,6 @@ class _LevelSampler(Sampler):
         largest = -np.log(-np.expm1(-spread))
         return int(np.argmax(largest - request.beta * (levels.losses - levels.losses[0])))
 
-    def _exactness(self, beta: float) -> Exactness:
-        n, log_size = self.problem.largest_loss, math.log(self.problem.lattice.box_size)
-        lost = lost_to_the_source(n + 1)
-        if self.law is Law.GIBBS:
-            return Exactness(race_error(log_size + beta * n), lost)
-        # A relative error of E moves the maximum by at most as much in absolute terms. Exponentials are
-        # memoryless, so P[w wins] changes by a factor of at most exp(twice the largest error of a score).
-        score = 2 * EXPONENTIAL_ERROR + 8 * UNIT_ROUNDOFF * (LOG_EXPONENTIAL_RANGE + log_size + beta * n)
-        return Exactness(2 * score, lost)
-
     def _levels(self, watch: Watch) -> _Levels:
         if self._known is None:
             self._known = self._enumerate(watch)
@@ -149,3 +144,13 @@ class _LevelSampler(Sampler):
         values, first = np.unique(loss[order], return_index=True)
         starts = np.append(first, len(loss)).astype(np.int64)
         return _Levels(values, starts, np.concatenate(codes)[order])
+
+
+def _exactness(lattice: IntegerLattice, law: object, n: int, beta: float) -> Exactness:
+    log_size, lost = math.log(lattice.box_size), lost_to_the_source(n + 1)
+    if law is Law.GIBBS:
+        return Exactness(race_error(log_size + beta * n), lost)
+    # A relative error of E moves the maximum by at most as much in absolute terms. Exponentials are
+    # memoryless, so P[w wins] changes by a factor of at most exp(twice the largest error of a score).
+    score = 2 * EXPONENTIAL_ERROR + 8 * UNIT_ROUNDOFF * (LOG_EXPONENTIAL_RANGE + log_size + beta * n)
+    return Exactness(2 * score, lost)

@@ -28,8 +28,11 @@ from numpy.typing import NDArray
 
 from privopt.oracles.certificate import Status
 from privopt.oracles.errors import SolverFailedError, UnfinishedDrawError, UnsupportedProblemError
+from privopt.oracles.facts import Precision, ProblemFacts
 from privopt.oracles.limits import LatticeOracle, Limits, Watch, started
 from privopt.oracles.vetting import outside_code
+from privopt.problems.discrete.branching import BranchingProblem
+from privopt.problems.discrete.halfspace import ZeroOneHalfspace
 from privopt.problems.discrete.lattice import FloatArray, IntArray
 from privopt.problems.discrete.problem import DiscreteProblem, check_question
 from privopt.problems.errors import InvalidInputError
@@ -72,6 +75,9 @@ class Exactness:
     def with_losses_off_by(self, loss_error: float, beta: float) -> Exactness:
         """The bound for losses that are themselves off: each moves a numerator and the sum of all."""
         return Exactness(self.log_error + 2 * beta * loss_error, self.lost_mass)
+
+    def meets(self, needed: Precision) -> bool:
+        return self.log_error <= needed.log_error and self.lost_mass <= needed.lost_mass
 
     def __str__(self) -> str:
         return (
@@ -177,23 +183,75 @@ class GibbsOracle(LatticeOracle):
     def build(self, problem: DiscreteProblem, law: Law = Law.GIBBS) -> Sampler:
         """Build a sampler, independent of beta and of randomness. Called only without refusals."""
 
-    def all_refusals(self, problem: DiscreteProblem, law: Law = Law.GIBBS) -> list[str]:
-        """List every reason, with that of an oracle that knows no constraints on points."""
-        return [*self._boxes_alone(problem.lattice), *self.refusals(problem, law)]
+    def planned_exactness(self, facts: ProblemFacts, beta: float) -> Exactness | None:
+        """Bound the exactness of draws from every problem of these facts that it takes; None: no bound.
 
-    def prepare(self, problem: DiscreteProblem, law: Law = Law.GIBBS) -> PreparedGibbs:
+        The bound is no finer for facts with more rows or losses. ``facts.precision`` is not used.
+        """
+        return None
+
+    def all_refusals(
+        self, problem: DiscreteProblem, law: Law = Law.GIBBS, precision: Precision | None = None
+    ) -> list[str]:
+        """List every reason, with those of constraints on points that it does not know, and of rounding."""
+        reasons = [*self._boxes_alone(problem.lattice), *self.refusals(problem, law)]
+        return reasons or self._too_coarse(_facts_of(problem, law, precision))
+
+    def all_planned_refusals(self, facts: ProblemFacts) -> list[str]:
+        return super().all_planned_refusals(facts) or self._too_coarse(facts)
+
+    def _too_coarse(self, facts: ProblemFacts) -> list[str]:
+        """Return the reason why draws may be less exact than the facts ask, where a bound is known.
+
+        The rule is the same before data and after: a problem of facts that pass it passes it.
+        """
+        if (needed := facts.precision) is None:
+            return []
+        bound = self.planned_exactness(facts, needed.beta)
+        if bound is None:
+            return []
+        if (bound := bound.with_losses_off_by(facts.kind.loss_error, needed.beta)).meets(needed):
+            return []
+        return [
+            f"its draws may have a relative error of {math.expm1(min(bound.log_error, 700.0)):.2g} and lose "
+            f"mass {bound.lost_mass:.2g}, and epsilon leaves room for {needed.log_error:.2g} and "
+            f"{needed.lost_mass:.2g}: an epsilon nearer to 1"
+        ]
+
+    def prepare(
+        self, problem: DiscreteProblem, law: Law = Law.GIBBS, precision: Precision | None = None
+    ) -> PreparedGibbs:
         """Check that the oracle supports the problem, then build its sampler.
+
+        Args:
+            problem: the problem.
+            law: the law of the draws.
+            precision: the exactness that a plan needs; None: none.
 
         Raises:
             UnsupportedProblemError: listing every refusal.
         """
         check_question(problem, law, Law)
-        if reasons := self.all_refusals(problem, law):
+        if reasons := self.all_refusals(problem, law, precision):
             raise UnsupportedProblemError(
                 f"oracle {self.name!r} cannot draw ({law.name}) for {type(problem).__name__} over "
                 f"{problem.lattice}: " + "; ".join(reasons)
             )
         return PreparedGibbs(self.name, problem, law, self.build(problem, law), outside_code(self))
+
+
+def _facts_of(problem: DiscreteProblem, law: Law, precision: Precision | None) -> ProblemFacts:
+    """Return what bounds on exactness follow from."""
+    return ProblemFacts(
+        type(problem),
+        law,
+        problem.lattice,
+        problem.n_rows,
+        problem.largest_loss,
+        layout=problem.layout if isinstance(problem, ZeroOneHalfspace) else None,
+        predicates=len(problem.table) if isinstance(problem, BranchingProblem) else 0,
+        precision=precision,
+    )
 
 
 @dataclass(frozen=True)

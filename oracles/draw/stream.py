@@ -54,6 +54,9 @@ class GibbsStream(GibbsOracle):
     def planned_refusals(self, facts: ProblemFacts) -> list[str]:
         return self._too_many(facts.lattice, facts.rows)
 
+    def planned_exactness(self, facts: ProblemFacts, beta: float) -> Exactness:
+        return _exactness(facts.question, beta * facts.largest_loss, facts.lattice.box_size)
+
     def _too_many(self, lattice: IntegerLattice, rows: int) -> list[str]:
         return too_many_points(lattice, rows, 1 << 62, self.max_work)
 
@@ -79,13 +82,15 @@ class _Stream(Sampler):
                 best, point = float(scores[first]), points[first]
             seen += len(points)
         assert point is not None  # a lattice is never empty
-        return Sample(point, self._exactness(request.beta, seen), nodes=seen)
+        exactness = _exactness(self.law, request.beta * self.problem.largest_loss, seen)
+        return Sample(point, exactness, nodes=seen)
 
-    def _exactness(self, beta: float, drawn: int) -> Exactness:
-        magnitude = beta * self.problem.largest_loss
-        lost = lost_to_the_source(drawn)
-        if self.law is Law.GIBBS:
-            return Exactness(race_error(magnitude), lost)
-        # An absolute error of a score changes P[w wins] by a factor: exponentials are memoryless.
-        score = 2 * EXPONENTIAL_ERROR + 8 * UNIT_ROUNDOFF * (LOG_EXPONENTIAL_RANGE + magnitude)
-        return Exactness(2 * score, lost)
+
+def _exactness(law: object, magnitude: float, drawn: int) -> Exactness:
+    """The exactness of a draw that races so many points, whose energies are at most ``magnitude``."""
+    lost = lost_to_the_source(drawn)
+    if law is Law.GIBBS:
+        return Exactness(race_error(magnitude), lost)
+    # An absolute error of a score changes P[w wins] by a factor: exponentials are memoryless.
+    score = 2 * EXPONENTIAL_ERROR + 8 * UNIT_ROUNDOFF * (LOG_EXPONENTIAL_RANGE + magnitude)
+    return Exactness(2 * score, lost)

@@ -95,6 +95,10 @@ class GibbsSupports(GibbsOracle):
     def planned_refusals(self, facts: ProblemFacts) -> list[str]:
         return self._refusals(facts.kind, facts.question)
 
+    def planned_exactness(self, facts: ProblemFacts, beta: float) -> Exactness:
+        assert isinstance(facts.lattice, SupportLattice)  # by refusals
+        return _exactness(facts.lattice, beta * facts.largest_loss)
+
     def _refusals(self, kind: type[DiscreteProblem], law: object) -> list[str]:
         if not issubclass(kind, BestSubset):
             return [f"it draws supports, no {kind.__name__}"]
@@ -137,7 +141,8 @@ class _SupportSampler(Sampler):
         arrivals = ThinnedArrivals(model, request, frontier, 0.0)
         point = arrivals.first()
         self._known = model, arrivals.frontier()
-        return Sample(point, model.exactness(), None, arrivals.nodes)
+        exactness = _exactness(self.problem.lattice, request.beta * self.problem.largest_loss)
+        return Sample(point, exactness, None, arrivals.nodes)
 
     def _frontier(self, beta: float, watch: Watch) -> tuple[_Model, list[Node[_Region]]]:
         """The frontier of the last draw at this beta, or the root if that takes over half of the memory.
@@ -284,10 +289,10 @@ class _Model:
         self.energy = beta * self.problem.units  # of a squared residual
         self._largest = beta * self.problem.largest_loss
         self._always = tuple(range(self.depth, len(self.relaxation.cross)))  # the constant
-        self._leaves = 1 << max(0, (self.depth - 1).bit_length())
-        needed = words_per_try(self._leaves.bit_length() - 1, self.lattice.support)
+        leaves = _leaves(self.depth)
+        needed = words_per_try(leaves.bit_length() - 1, self.lattice.support)
         self.words = max(1 << 13, 2 * needed)
-        tables = 8 * (2 * self._leaves * (self.lattice.support + 1) + 3 * self.depth)
+        tables = 8 * (2 * leaves * (self.lattice.support + 1) + 3 * self.depth)
         self.most = max(1, memory // (_OVERHEAD + tables))
         self.multiplier = 0.0
 
@@ -410,19 +415,27 @@ class _Model:
         mask[levels[: self.lattice.support]] = 1
         return mask
 
-    def exactness(self) -> Exactness:
-        """Rounding errors of the tables, of the races down the tree, of keeping proposals, and of times.
 
-        Energies and sums of gains are at most four times the largest energy. A table entry is a sum of at
-        most s + 1 products per level of the tree; its logarithm, an exponential and sums of energies are each
-        off by a few roundoffs of the magnitude. An arrival is passed on at most once, when its region is
-        split. Times and patience are as in ``branch``.
-        """
-        s, levels = self.lattice.support, self._leaves.bit_length()
-        size = 4 * self._largest + math.log(self.lattice.box_size) + s
-        table = levels * UNIT_ROUNDOFF * (8 * size + 8 * (s + 4))
-        races = chain_error(s * levels, 2 * table, size) + race_error(size)
-        bound = 2 * table + (s + 16) * UNIT_ROUNDOFF * size
-        clocks = EXPONENTIAL_ERROR * (1 + size) + (TRIES + 8) * UNIT_ROUNDOFF
-        # Runs of zero bits are resolved up to length 203, and no draw uses 2^50 exponential variables.
-        return Exactness(2 * (bound + clocks) + races, 2.0 ** (50 - 203))
+def _leaves(columns: int) -> int:
+    """The number of leaves of a tree over the columns, a power of 2."""
+    return 1 << max(0, (columns - 1).bit_length())
+
+
+def _exactness(lattice: SupportLattice, energy: float) -> Exactness:
+    """Rounding errors of the tables, of the races down the tree, of keeping proposals, and of times.
+
+    Energies and sums of gains are at most four times the largest energy. A table entry is a sum of at
+    most s + 1 products per level of the tree; its logarithm, an exponential and sums of energies are each
+    off by a few roundoffs of the magnitude. An arrival is passed on at most once, when its region is
+    split. Times and patience are as in ``branch``.
+    """
+    if energy > _LARGEST_ENERGY:
+        return Exactness(math.inf, 1.0)
+    s, levels = lattice.support, _leaves(lattice.dimension).bit_length()
+    size = 4 * energy + math.log(lattice.box_size) + s
+    table = levels * UNIT_ROUNDOFF * (8 * size + 8 * (s + 4))
+    races = chain_error(s * levels, 2 * table, size) + race_error(size)
+    bound = 2 * table + (s + 16) * UNIT_ROUNDOFF * size
+    clocks = EXPONENTIAL_ERROR * (1 + size) + (TRIES + 8) * UNIT_ROUNDOFF
+    # Runs of zero bits are resolved up to length 203, and no draw uses 2^50 exponential variables.
+    return Exactness(2 * (bound + clocks) + races, 2.0 ** (50 - 203))

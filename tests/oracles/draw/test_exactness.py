@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from privopt.oracles.cells.regions import CellModel
 from privopt.oracles.draw import mass_bounds
 from privopt.oracles.draw.arrivals import Arrivals, _key, flipped_exactness, permute_and_flip
-from privopt.oracles.draw.branch import GibbsBranch, _Model
+from privopt.oracles.draw.branch import GibbsBranch, _exactness, _Model
 from privopt.oracles.draw.elimination import GibbsElimination
 from privopt.oracles.draw.enumerate import GibbsEnumeration
 from privopt.oracles.draw.interface import (
@@ -124,9 +124,11 @@ def test_what_the_source_loses_is_counted() -> None:
 def test_what_the_kernels_source_loses_is_counted() -> None:
     smallest, _ = mass_bounds.exponential(np.zeros(8, dtype=np.uint64), 0)
     assert 0 < smallest < 1e-60
-    model = _Model(CellModel.make(planted((2, 2), 30), Task.LINEAR), 0.5, 1 << 30)
+    problem = planted((2, 2), 30)
+    model = _Model(CellModel.make(problem, Task.LINEAR), 0.5, 1 << 30)
     uses = 2.0**50  # no draw uses more
-    assert model.exactness(30).lost_mass >= uses * -math.expm1(-smallest / 2)
+    stated = _exactness(model.sizes, problem.lattice, Law.GIBBS, 0.5, 30)
+    assert stated.lost_mass >= uses * -math.expm1(-smallest / 2)
 
 
 # --- Permute-and-flip -----------------------------------------------------------------------------------
@@ -240,7 +242,8 @@ def test_the_way_down_to_a_point_is_off_by_less_than_is_stated(beta: float, radi
                 for e in shape.var_member[shape.var_start[j] : shape.var_start[j + 1]]:
                     sums[shape.member_factor[e]] += shape.steps[e, v]
             worst = max(worst, abs(reached + beta * problem.loss(w)))
-    assert 0 < worst <= model.exactness(problem.n_records).log_error
+    stated = _exactness(model.sizes, problem.lattice, Law.GIBBS, beta, problem.n_records)
+    assert 0 < worst <= stated.log_error
 
 
 @pytest.mark.parametrize("beta", [0.03, 0.7, 40.0])
