@@ -111,10 +111,11 @@ def pages() -> dict[str, str]:
     grades = PrivateHalfspaceClassifier(3.0, schema=SCHEMA, classes=("none", "some", "much"), insecure_seed=1)
     grades.fit(table, np.array(["none", "some", "much"])[np.minimum(late, 2)])
     made["classes"] = class_page(grades.card_)
+    made["class choice"] = choice_page(grades.near_cards(3, gap=0.5))
     return made
 
 
-@pytest.mark.parametrize("name", ["card", "tree", "classes", "both", "choice"])
+@pytest.mark.parametrize("name", ["card", "tree", "classes", "both", "choice", "class choice"])
 def test_pages_of_models_fit_a_phone_and_satisfy_axe(name: str, tmp_path: Path) -> None:
     found = look_at(pages()[name], tmp_path)
     assert found["faults"] == []

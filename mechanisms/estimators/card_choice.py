@@ -10,19 +10,21 @@ from string import ascii_uppercase
 from typing import Any
 
 from privopt.mechanisms.estimators.card import Card, CardColumn, markdown_cell, number
+from privopt.mechanisms.estimators.class_card import ClassCard, ClassColumn
 from privopt.mechanisms.estimators.page import breakable, for_experts, promises
 from privopt.mechanisms.estimators.page_frame import framed
 
 # Advice in every output: the cards cost no privacy, but trying them on the records again would.
 ADVICE = (
     "All of these cards follow from one private model, so any of them may be chosen for its meaning: which "
-    "questions it asks, and how easily its points add up. The first was chosen by the records, privately; "
+    "questions it asks, and how easily its points add up. The first is the one that was released; "
     "the others are near the same model, and no more accurate on average. Trying them on records again to "
     "choose one is not covered by the guarantee: that needs a budget of its own (privopt evaluate)."
 )
 
 
 _NONE = "\N{EN DASH}"
+_BESIDE = " / "  # between the points of several classes
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,7 @@ class CardChoice:
             points.
     """
 
-    cards: tuple[Card, ...]
+    cards: tuple[Card | ClassCard, ...]
     distances: tuple[float, ...]
 
     @property
@@ -56,29 +58,51 @@ class CardChoice:
 
     def facts(self) -> list[tuple[str, ...]]:
         """Return lines that compare the cards: a name, then a text for each."""
-        cards = self.cards
         return [
-            ("columns", *(str(len(card.columns)) for card in cards)),
+            ("columns", *(str(len(card.columns)) for card in self.cards)),
             (f"without, of {self.letters[0]}'s", *(", ".join(own) or _NONE for own in self.left_out)),
             (f"besides {self.letters[0]}'s", *(", ".join(own) or _NONE for own in self.added)),
             ("distance to the model", *(f"{distance:.0%}" for distance in self.distances)),
-            ("start with", *(number(card.base) for card in cards)),
-            ("points from", *(number(card.reach[0]) for card in cards)),
-            ("points to", *(number(card.reach[1]) for card in cards)),
-            (f"{cards[0].names[1]} at", *(card.enough for card in cards)),
+            ("start with", *(_start(card) for card in self.cards)),
+            *self._totals(),
         ]
+
+    def _totals(self) -> Iterator[tuple[str, ...]]:
+        """Yield lines about the sums of points of cards of two classes."""
+        cards = [card for card in self.cards if isinstance(card, Card)]
+        if cards:
+            yield ("points from", *(number(card.reach[0]) for card in cards))
+            yield ("points to", *(number(card.reach[1]) for card in cards))
+            yield (f"{cards[0].names[1]} at", *(card.enough for card in cards))
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences about all cards: which points are of which class, and the constraints."""
+        first = self.cards[0]
+        if isinstance(first, Card):
+            return (first.constrained,) if first.constrained else ()
+        return (f"Points are those of {', '.join(first.names)}, in this order: {first.rule}.",)
 
     def lines(self) -> Iterator[tuple[str, ...]]:
         """Yield a column, a level, and its points on each card, for columns with points on any of them."""
-        found: dict[str, list[CardColumn | None]] = {}
+        found: dict[str, list[CardColumn | ClassColumn | None]] = {}
         for k, card in enumerate(self.cards):
             for column in card.columns:
                 found.setdefault(column.shown, [None] * len(self.cards))[k] = column
         for name, columns in found.items():
-            points = [{} if column is None else dict(column.lines()) for column in columns]
+            points = [
+                {} if column is None else {level: _BESIDE.join(own) for level, *own in column.lines()}
+                for column in columns
+            ]
             levels = dict.fromkeys(level for own in points for level in own)
             for level in levels:
-                yield (name, level, *(own.get(level, "0") for own in points))
+                yield (name, level, *(own.get(level, self._nothing) for own in points))
+
+    @property
+    def _nothing(self) -> str:
+        """The text of no points."""
+        first = self.cards[0]
+        return "0" if isinstance(first, Card) else _BESIDE.join("0" for _ in first.classes)
 
     def to_dict(self) -> dict[str, Any]:
         """Return a dictionary for JSON."""
@@ -96,8 +120,7 @@ class CardChoice:
         found += [f"| {' | '.join(map(markdown_cell, line))} |" for line in self.facts()]
         found += ["", f"| column | level | {heads} |", f"|---|---|{aligned}|"]
         found += [f"| {' | '.join(map(markdown_cell, line))} |" for line in self.lines()]
-        if self.cards[0].constrained:
-            found += ["", markdown_cell(self.cards[0].constrained)]
+        found += [text for note in self.notes for text in ("", markdown_cell(note))]
         found += ["", f"Privacy: {markdown_cell(str(self.cards[0].spend))}, for all cards together."]
         return "\n".join(found) + "\n"
 
@@ -108,7 +131,11 @@ class CardChoice:
         )
 
 
-def _missing(card: Card, other: Card) -> tuple[str, ...]:
+def _start(card: Card | ClassCard) -> str:
+    return number(card.base) if isinstance(card, Card) else _BESIDE.join(map(number, card.bases))
+
+
+def _missing(card: Card | ClassCard, other: Card | ClassCard) -> tuple[str, ...]:
     """Return the names of the columns with points on a card and none on the other."""
     there = {column.name for column in other.columns}
     return tuple(column.shown for column in card.columns if column.name not in there)
@@ -119,19 +146,21 @@ def choice_page(choice: CardChoice, *, title: str = "") -> str:
 
     Args:
         choice: the cards.
-        title: a heading; by default the name of the positive class.
+        title: a heading; by default the name of the positive class, or of several classes all names.
     """
     first = choice.cards[0]
     facts = _table(("", *choice.letters), choice.facts())
     points = _table(("column", "level", *choice.letters), choice.lines())
-    note = f'\n<p class="note">{escape(first.constrained)}</p>' if first.constrained else ""
+    notes = "".join(f'\n<p class="note">{escape(note)}</p>' for note in choice.notes)
+    about = first.names[1] if isinstance(first, Card) else ", ".join(first.names)
+    n_records = first.n_records if isinstance(first, Card) else None
     numbers = for_experts(first.spend, {"cards": json.dumps(choice.to_dict()["cards"], default=str)})
     return framed(
-        title or f"Scorecards to choose from: {first.names[1]}",
+        title or f"Scorecards to choose from: {about}",
         escape(ADVICE),
         f'<section id="compared">\n<h2>Compared</h2>\n{facts}\n</section>\n'
-        f'<section id="points">\n<h2>Points</h2>\n{points}{note}\n</section>',
-        promises(first.spend, first.n_records, None, False),
+        f'<section id="points">\n<h2>Points</h2>\n{points}{notes}\n</section>',
+        promises(first.spend, n_records, None, False),
         f"{numbers}. All cards together are one release.",
         filled=False,
     )

@@ -58,6 +58,7 @@ from privopt.mechanisms.scorecards.class_plan import plan_class_card
 from privopt.mechanisms.scorecards.class_points import ClassPoints
 from privopt.mechanisms.scorecards.effort import MOST_WORK
 from privopt.mechanisms.scorecards.near_cards import CardSource, near_cards
+from privopt.mechanisms.scorecards.near_class_cards import near_class_cards
 from privopt.mechanisms.scorecards.point_constraints import check_max_columns
 from privopt.oracles.certificate import Certificate
 from privopt.oracles.draw.interface import GibbsOracle
@@ -283,11 +284,7 @@ class PrivateHalfspaceClassifier(
             )
             histogram = budget.histogram(schema, release.point, problem, source)
         self.target_ = label_name(y)
-        self.source_ = None
-        if release.weights is not None:
-            self.source_ = CardSource(
-                release.weights, plan.lattice.low, plan.lattice.high, check_max_columns(self.max_columns)
-            )
+        self.source_ = _source(release, plan.lattice, check_max_columns(self.max_columns))
         return self._set(release, schema, classes, plan.name, planned.reason, histogram)
 
     def _fit_classes(
@@ -310,7 +307,7 @@ class PrivateHalfspaceClassifier(
                 features, records.label, records.counts, costs=costs, noise=source, limits=clock.rest
             )
             release = replace(release, spend=spend)
-        self.target_, self.source_ = target, None
+        self.target_, self.source_ = target, _source(release, plan.lattice)
         return self._set(release, schema, classes, plan.name, planned.reason, None)
 
     def _planned_classes(self, schema: Schema, n: int, weights: ClassWeights) -> CardPlan:
@@ -457,7 +454,7 @@ class PrivateHalfspaceClassifier(
         """The decision rule in words."""
         check_is_fitted(self)
         if len(self.classes_) > 2:
-            return self._class_card.rule
+            return self._class_card_of(self.coef_).rule
         about = f"{self.target_} = " if self.target_ else ""
         return f"{about}{self.classes_[1]} when the points sum to more than 0, else {self.classes_[0]}"
 
@@ -466,7 +463,7 @@ class PrivateHalfspaceClassifier(
         """The printable scorecard, with ``to_markdown``, ``to_dict`` and ``without_negative_points``."""
         check_is_fitted(self)
         if len(self.classes_) > 2:
-            return self._class_card
+            return self._class_card_of(self.coef_)
         classes = (self.classes_[0], self.classes_[1])
         n = None if self.histogram_ is None else self.histogram_.n_records
         card = card_of(self.schema_, self.coef_[0], classes, self.spend_, self.risk_, n, self.target_)
@@ -484,20 +481,23 @@ class PrivateHalfspaceClassifier(
             n_cards: the largest number of cards, >= 2.
             gap: the largest distance to the model beyond that of the released card, as a share of that of a
                 card without points; in (0, 1].
-            card_solver: as the argument of the estimator.
+            card_solver: as the argument of the estimator; cards of more than two classes need none.
 
         Raises:
-            InvalidInputError: arguments out of range, more than two classes, or a card that was rounded from
-                no linear model: of another mechanism than "seeded", or saved by an earlier version.
+            InvalidInputError: arguments out of range, or a card that was rounded from no linear model: of
+                another mechanism than "seeded", or saved by an earlier version.
         """
         check_is_fitted(self)
         if self.source_ is None:
             raise InvalidInputError(
-                "several cards come from the private linear model behind a card of two classes, and this one "
-                "has none: it is of another mechanism than 'seeded', of more classes, or was saved by an "
-                "earlier version"
+                "several cards come from the private linear model behind a card, and this one has none: it "
+                "is of another mechanism than 'seeded', or was saved by an earlier version"
             )
         released, rules = self.release_.point, self.constraints_
+        if len(self.classes_) > 2:
+            near = near_class_cards(self.source_, released, self.schema_, most=n_cards, gap=gap)
+            own = tuple(self._class_card_of(card.points) for card in near)
+            return CardChoice(own, tuple(card.distance for card in near))
         found = near_cards(
             self.source_, released, self.schema_, rules, solver_of(card_solver), most=n_cards, gap=gap
         )
@@ -513,10 +513,9 @@ class PrivateHalfspaceClassifier(
         card = card_of(self.schema_, points, classes, self.spend_, None, n, self.target_)
         return replace(card, constraints=tuple(map(str, self.constraints_)))
 
-    @property
-    def _class_card(self) -> ClassCard:
+    def _class_card_of(self, points: NDArray[np.int64]) -> ClassCard:
         classes = tuple(self.classes_.tolist())
-        return class_card_of(self.schema_, self.coef_, classes, self.spend_, self.target_)
+        return class_card_of(self.schema_, points, classes, self.spend_, self.target_)
 
     def to_sql(self, table: str = "records") -> str:
         """Return a SELECT statement that adds points, prediction and, with risks, risk to a table's rows.
@@ -646,7 +645,7 @@ class PrivateHalfspaceClassifier(
         fitted.target_ = model.get("target", "")  # files of earlier versions have none
         check_type(fitted.target_, str, "the name of the label column is text")
         if "linear_model" in model:
-            fitted.source_ = CardSource.from_dict(model["linear_model"], schema.n_features)
+            fitted.source_ = CardSource.from_dict(model["linear_model"], weights.shape)
         fitted._set(release, schema, classes, model["mechanism"], "it was saved", histogram)
         return fitted
 
@@ -693,6 +692,13 @@ def _restored_constraints(
         if not constraint.holds(weights, point_columns(schema.columns)):
             raise InvalidInputError(f"its points violate its constraint '{constraint}'")
     return found
+
+
+def _source(release: Release, lattice: IntegerLattice, max_columns: int | None = None) -> CardSource | None:
+    """Return the released linear model behind a card, if there is one."""
+    if release.weights is None:
+        return None
+    return CardSource(release.weights, lattice.low, lattice.high, max_columns)
 
 
 def _spend(planned: CardPlan, weights: ClassWeights, budget: CardBudget) -> PrivacySpend:

@@ -35,8 +35,9 @@ class ClassPoints:
 
     Privacy: mu-GDP, stated as (epsilon, delta); neighbours by replacing one record, n and the facts public.
     The means of x x' and x v_y' are one Gaussian release (``SufficientStatistics``, with its proof), whose
-    noise is that of two classes. The discriminant, the common scale and the rounding are post-processing, and
-    nothing is drawn from the records afterwards, so nothing else is paid for.
+    noise is that of two classes. The discriminant, whose weights are released, too, the common scale and the
+    rounding are post-processing, and nothing is drawn from the records afterwards, so nothing else is paid
+    for.
 
     An instance is a plan: noise and spend are fixed before data are read.
 
@@ -131,4 +132,4 @@ class ClassPoints:
         if costs is not None:
             weights[:, -1] += np.log(costs)  # scores are log odds
         spend = relying_on(spent(self, source), self)
-        return Release(class_points(weights, self.facts), spend, self.noise, "")
+        return Release(class_points(weights, self.facts), spend, self.noise, "", weights=weights)

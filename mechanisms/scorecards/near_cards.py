@@ -24,7 +24,7 @@ from privopt.problems.programs.program import GRID, CardProgram
 from privopt.problems.tables.schema import Schema
 
 # Scales of the cards, relative to the one that was released: as fine, and with fewer points to add up.
-_COARSER = (1.0, 0.5, 0.25, 0.125)
+COARSER = (1.0, 0.5, 0.25, 0.125)
 # Scales among which that of the released card is found, relative to the largest that fits its bounds.
 _GRID_OF_SCALES = np.geomspace(0.1, 4.0, 60)
 # Seconds for all solves; each has its share, and returns the best card that it found.
@@ -38,7 +38,7 @@ class CardSource:
     Privacy: the model's weights are a release that the spend of the card covers (``SeededScorecard``).
 
     Attributes:
-        weights: weights of the features, shape (d,), the intercept, if any, last.
+        weights: weights of the features, the intercept, if any, last, shape (d,); of K classes (K, d).
         low, high: bounds of the points, shape (d,).
         max_columns: the largest number of columns with points, or None.
     """
@@ -58,16 +58,17 @@ class CardSource:
         }
 
     @classmethod
-    def from_dict(cls, given: Mapping[str, Any], features: int) -> Self:
-        """Read what ``to_dict`` wrote.
+    def from_dict(cls, given: Mapping[str, Any], shape: tuple[int, ...]) -> Self:
+        """Read what ``to_dict`` wrote, for a card with points of this shape.
 
         Raises:
-            InvalidInputError: not one finite number for each feature.
+            InvalidInputError: not one finite number for each point.
         """
         weights = np.array(given["weights"], dtype=np.float64)
         low, high = (np.array(given[end], dtype=np.int64) for end in ("low", "high"))
-        if not weights.shape == low.shape == high.shape == (features,) or not np.all(np.isfinite(weights)):
-            raise InvalidInputError(f"its linear model has no finite weight for each of {features} features")
+        fits = weights.shape == shape and low.shape == high.shape == shape[-1:]
+        if not fits or not np.all(np.isfinite(weights)):
+            raise InvalidInputError("its linear model has no finite weight for each of its points")
         return cls(weights, low, high, given["max_columns"])
 
 
@@ -112,15 +113,20 @@ def near_cards(
     Raises:
         InvalidInputError: numbers out of range.
     """
+    check_choice(most, gap)
+    search = _Search.of(source, released, schema, constraints, solver)
+    first = NearCard(released, search.distance(search.points(released), search.scale))
+    others = search.others(most - 1, first.distance + gap)
+    return (first, *sorted(others, key=lambda card: card.distance))
+
+
+def check_choice(most: int, gap: float) -> None:
+    """Raise InvalidInputError unless there are at least 2 cards within a gap in (0, 1]."""
     check_whole(most, "the number of cards (--several)")
     if most < 2 or not 0 < gap <= 1:
         raise InvalidInputError(
             f"several cards are 2 or more, within a gap in (0, 1]; got {most} cards and a gap of {gap}"
         )
-    search = _Search.of(source, released, schema, constraints, solver)
-    first = NearCard(released, search.distance(search.points(released), search.scale))
-    others = search.others(most - 1, first.distance + gap)
-    return (first, *sorted(others, key=lambda card: card.distance))
 
 
 @dataclass(frozen=True)
@@ -169,7 +175,7 @@ class _Search:
 
     def others(self, most: int, farthest: float) -> Iterator[NearCard]:
         """Yield the nearest card with a new set of columns at each scale in turn, while there is one."""
-        scales, cuts = deque(_COARSER), [self.other_than(self.released)]
+        scales, cuts = deque(COARSER), [self.other_than(self.released)]
         while scales and len(cuts) <= most:
             scale = (coarser := scales.popleft()) * self.scale
             program = self.near(scale)

@@ -73,26 +73,41 @@ def class_points(weights: Floats, facts: CardFacts) -> IntArray:
     """Round the weights of several classes, shape (K, d), at one common scale, which keeps their order.
 
     What all classes share is subtracted, and the weights of a column's levels are centred; neither changes a
-    difference of two scores. Of some scales, beyond the first of which large weights are clipped at their
-    bounds, the one of least rounding error in l1 is taken: a rare level with a large weight would else round
-    the others to 0. The facts must have an intercept.
+    difference of two scores. The facts must have an intercept.
     """
-    real = weights - np.mean(weights, axis=0)
+    real = centred_classes(weights, facts)
+    return rounded_classes(real, class_scale(real, facts), facts)
+
+
+def centred_classes(weights: Floats, facts: CardFacts) -> Floats:
+    """Return weights of several classes without what all share, the levels of each column about 0."""
+    real: Floats = weights - np.mean(weights, axis=0)
     for start, stop in facts.columns:
         if stop - start > 1:
             centre = np.mean(real[:, start:stop], axis=1)
             real[:, start:stop] -= centre[:, None]
             real[:, -1] += centre
-    low, high = facts.lattice.low, facts.lattice.high
-    bounds = np.where(real > 0, high, -low)
+    return real
+
+
+def class_scale(real: Floats, facts: CardFacts) -> float:
+    """Return the common scale of centred weights.
+
+    Of some scales, beyond the first of which large weights are clipped at their bounds, it is the one of
+    least rounding error in l1: a rare level with a large weight would else round the others to 0.
+    """
+    bounds = np.where(real > 0, facts.lattice.high, -facts.lattice.low)
     first = _largest_scale(np.abs(real), bounds)
     most = max(first, _largest_scale(np.abs(real[:, -1:]), bounds[:, -1:]))  # no class loses its base
-    found = []
-    for factor in _CLASS_SCALES:
-        scale = min(factor * first, most)
-        points = np.clip(np.rint(np.clip(real * scale, -(2.0**50), 2.0**50)), low, high)
-        found.append((float(np.sum(np.abs(points / scale - real))), points))
-    return np.asarray(min(found, key=lambda pair: pair[0])[1], dtype=np.int64)
+    scales = [min(factor * first, most) for factor in _CLASS_SCALES]
+    return min(scales, key=lambda t: float(np.sum(np.abs(rounded_classes(real, t, facts) / t - real))))
+
+
+def rounded_classes(real: Floats, scale: float, facts: CardFacts) -> IntArray:
+    """Return the integer points within the bounds that are nearest to real ones times a scale."""
+    low, high = facts.lattice.low, facts.lattice.high
+    points = np.clip(np.rint(np.clip(real * scale, -(2.0**50), 2.0**50)), low, high)
+    return np.asarray(points, dtype=np.int64)
 
 
 def _largest_scale(sizes: Floats, bounds: NDArray[np.int64]) -> float:
