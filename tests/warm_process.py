@@ -111,12 +111,15 @@ def _answer(asked: socket.socket) -> None:
 
 
 def _run(request: dict[str, Any]) -> None:
+    from privopt.mechanisms.privacy.usefulness import NoiseWarning
+
     os.chdir(request["cwd"])
     os.environ.clear()
     os.environ.update(request["env"])
     if "words" in request:
         _run_command(request["words"])
     warnings.simplefilter("error", UserWarning)
+    warnings.simplefilter("default", NoiseWarning)  # pages fit few records, to be quick
     sys.argv = ["-c"]
     sys.modules["__main__"] = module = types.ModuleType("__main__")
     exec(compile(request["program"], "<string>", "exec"), module.__dict__)

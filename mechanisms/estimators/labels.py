@@ -71,7 +71,8 @@ def checked_labels(y: ArrayLike, n_rows: int) -> NDArray[Any]:
                 check_classification_targets(y)
         labels = column_or_1d(y, warn=True)
     except ValueError as error:
-        raise InvalidInputError(without_values(error)) from None
+        known = not str(error).startswith("Unknown label type: unknown")
+        raise InvalidInputError(without_values(error) if known else _NO_LABELS) from None
     except TypeError:  # bytes, and objects that cannot be compared
         raise InvalidInputError(_NO_LABELS) from None
     if len(labels) != n_rows:

@@ -109,7 +109,7 @@ def test_a_net_is_drawn_from_in_the_time_that_preparing_leaves(
 
     def slow(name: str) -> Any:
         oracle = found(name)
-        return SimpleNamespace(prepare=clock.slow(oracle.prepare))
+        return SimpleNamespace(prepare=clock.slow(oracle.prepare), all_planned_refusals=lambda facts: [])
 
     monkeypatch.setattr(net, "gibbs_oracle", slow)
     risk = EmpiricalRisk(X.astype(float), Y, LogisticLoss(), row_norm=2.0)
