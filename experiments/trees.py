@@ -2,7 +2,7 @@
 privacy.
 
     python -m privopt.experiments.trees --output FOLDER [--environments FOLDER [--build]] [--splits 10]
-        [--epsilon 0.1 --epsilon 1]
+        [--epsilon 0.1 --epsilon 1] [--shard K/N]
 
 Tables are those of ``privopt.experiments.scorecards``, from the environment that it creates, and 20,000
 records of Covertype, Lodgepole Pine against the others. In the same folder ``--build`` creates an environment
@@ -36,7 +36,7 @@ from sklearn.tree import DecisionTreeClassifier
 from privopt.experiments import scorecards
 from privopt.experiments.workbench.pages import filled, markdown_table, processor
 from privopt.experiments.workbench.resumable import Kept
-from privopt.experiments.workbench.study import Study
+from privopt.experiments.workbench.study import ShardText, Study
 from privopt.experiments.workbench.table_peers import TablePeer
 from privopt.mechanisms import (
     PrivateAdditiveTreeClassifier,
@@ -59,6 +59,8 @@ METRICS = {
     "brier": "Brier score",
 }
 _RISKS, _TRAINED, _DEPTH = 0.1, 0.7, 3
+# Adult once more, half of its records held out, for the accuracy of trees with equal costs alone.
+HALVES, EQUAL = "adult, halves", "tree, equal costs"
 # Number of records of Covertype, sampled by a public seed.
 _COVERTYPE = 20_000
 # So large that the draw is almost surely the minimiser.
@@ -78,7 +80,7 @@ MODELS: dict[str, Callable[..., Any]] = {
     "card": functools.partial(PrivateHalfspaceClassifier, risk_share=_RISKS, **_BALANCED),
     "card and tree": functools.partial(PrivateAdditiveTreeClassifier, **_BALANCED),
     "logistic": functools.partial(PrivateLogisticRegression, **_BALANCED),
-    "tree, equal costs": PrivateTreeClassifier,
+    EQUAL: PrivateTreeClassifier,
 }
 
 # Models by table, and models that are compared: those of a row, another one, and the measure.
@@ -141,6 +143,8 @@ class Cell(NamedTuple):
     def lines(self) -> list[Line]:
         """Fit and measure the models."""
         split = Split(self.table, self.seed, self.part)
+        if self.table[0] == HALVES:
+            return [split.ours(EQUAL, e, MODELS[EQUAL](e)) for e in self.epsilons]
         if self.python is not None:
             return list(split.others_of(self.epsilons, self.python))
         return [
@@ -172,11 +176,12 @@ def _covertype() -> Table:
 
 
 class Split:
-    """A random split of a table, 70 to 30."""
+    """A random split of a table, 70 to 30, or in halves."""
 
     def __init__(self, table: Table, seed: int, part: str = OURS) -> None:
         name, frame, y, self.schema = table
-        order, size = np.random.default_rng(seed).permutation(len(y)), round(_TRAINED * len(y))
+        order = np.random.default_rng(seed).permutation(len(y))
+        size = round((0.5 if name == HALVES else _TRAINED) * len(y))
         train, test = order[:size], order[size:]
         self.records, self.labels = frame.iloc[train], y[train]
         self.others, self.truth = frame.iloc[test], y[test]
@@ -253,6 +258,8 @@ def cells(environments: Path | None, splits: int, epsilons: Sequence[float]) -> 
         for part, python in pythons.items():
             for table in tables:
                 yield Cell(table, seed, part, tuple(epsilons), python)
+        halves = [(HALVES, *table[1:]) for table in tables if table[0] == "adult"]
+        yield from (Cell(table, seed, OURS, tuple(epsilons)) for table in halves)
 
 
 def common(lines: pd.DataFrame) -> pd.DataFrame:
@@ -288,6 +295,7 @@ def _by_table(lines: pd.DataFrame, model: str, metric: str) -> dict[float, pd.Se
 
 def page(lines: pd.DataFrame) -> str:
     """Write the page: differences, and means over the tables that all models were measured on."""
+    lines = lines[lines["table"] != HALVES]
     shared = common(lines)
     sizes = shared.groupby("table")["n"].first()
     splits = shared.groupby(["table", "model"])["seed"].nunique().groupby("table").min()
@@ -338,6 +346,7 @@ def main(
     build: Annotated[bool, typer.Option("--build", help="Create missing environments.")] = False,
     splits: Annotated[int, typer.Option(min=1, help="Number of splits of each table.")] = 10,
     epsilon: Annotated[list[float] | None, typer.Option(help="Values of epsilon; can be repeated.")] = None,
+    shard: ShardText = None,
 ) -> None:
     """Measure the missing cells, and write the page."""
     if build and environments is not None:
@@ -345,7 +354,7 @@ def main(
         for package, names in ENVIRONMENTS.items():
             scorecards.make_environment(environments, package, names)
     todo = list(cells(environments, splits, epsilon or EPSILONS))
-    STUDY.run(output, todo, Console(stderr=True, soft_wrap=True, emoji=False))
+    STUDY.run(output, todo, Console(stderr=True, soft_wrap=True, emoji=False), shard)
 
 
 if __name__ == "__main__":

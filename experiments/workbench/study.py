@@ -89,13 +89,16 @@ class Study(Generic[T]):
         """Measure the missing cells, then write page and figures; after Ctrl-C those of what is finished.
 
         Below its first paragraph the page lists the cells that are missing. A shard keeps its lines in a file
-        of its own, and writes no page; a run without shard takes over the lines of all shards.
+        of its own, leaves out cells that the results have, and writes no page; a run without shard takes over
+        the lines of all shards.
         """
         folder.mkdir(parents=True, exist_ok=True)
         if shard is not None:
             part = Shard.of(shard)
             kept = Kept(folder / part.file(self.name), self.line, self.key)
-            self._measure(kept, part.cells(cells), console)
+            results = self.kept(folder)
+            missing = [cell for cell in part.cells(cells) if not self.is_finished(results, cell)]
+            self._measure(kept, missing, console)
             return kept.frame
         kept = self.kept(folder)
         kept.take(sorted(folder.glob(f"{self.name}-*-of-*.csv")))

@@ -52,6 +52,13 @@ def test_a_run_takes_over_the_lines_of_its_parts(tmp_path: Path) -> None:
     assert again["value"].tolist() == lines["value"].tolist()
 
 
+def test_a_part_leaves_out_what_the_results_have(tmp_path: Path) -> None:
+    quiet = Console(quiet=True)
+    study().run(tmp_path, CELLS[:4], quiet)
+    later = [study().run(tmp_path, CELLS, quiet, part) for part in ("1/2", "2/2")]
+    assert sorted(cell for part in later for cell in set(part["cell"])) == CELLS[4:]
+
+
 @pytest.mark.parametrize("text", ["0/2", "3/2", "1", "a/2", "1/0", "-1/2"])
 def test_a_part_that_does_not_exist_is_refused(text: str) -> None:
     with pytest.raises(InvalidInputError, match="1 <= K <= N"):

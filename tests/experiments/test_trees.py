@@ -32,6 +32,16 @@ def test_a_cell_has_every_model_and_is_measured_once(tmp_path: Path, monkeypatch
     assert study.missing(tmp_path, [cell._replace(seed=1)]) != []
 
 
+def test_halves_are_fitted_by_trees_with_equal_costs_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The table of Adult's halves enters no mean over tables."""
+    few = {name: MODELS[name] for name in ("tree", trees.EQUAL)}
+    monkeypatch.setattr(trees, "MODELS", few)
+    frame = pd.DataFrame({"level": ["a", "b"] * 300})
+    schema = Schema([Categorical("level", ["a", "b"])])
+    lines = Cell((trees.HALVES, frame, np.arange(600) % 2, schema), 0, OURS, (20.0,)).lines()
+    assert [(line.model, line.n) for line in lines] == [(trees.EQUAL, 300)]
+
+
 def test_differences_are_means_over_tables_with_their_errors() -> None:
     """Tables weigh the same, however many splits they have; models without epsilon stand beside all."""
 
