@@ -1,11 +1,10 @@
-"""A progress bar of solves, below the cell of a notebook or in a line of a terminal."""
+"""A progress bar of solves, below the cell of a notebook or in a line of a terminal: that of rich."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -15,8 +14,6 @@ from rich.progress import Progress as Bar
 
 from privopt.oracles.limits import Limits, Progress, check_limits
 
-Show = Callable[[Progress], None]
-
 
 @contextmanager
 def progress_bar(limits: Limits | None = None) -> Iterator[Limits]:
@@ -24,7 +21,7 @@ def progress_bar(limits: Limits | None = None) -> Iterator[Limits]:
 
     ``with progress_bar() as limits: Estimator(..., limits=limits).fit(X, y)``. What a bar shows depends on
     the records, unless the number of steps is fixed: it goes away at the end, and a saved notebook does not
-    keep it.
+    keep it. Notebooks want ipywidgets for it, of ``privopt[notebooks]``.
 
     Args:
         limits: time limit and cancellation. An ``on_progress`` of their own is called, too.
@@ -33,37 +30,30 @@ def progress_bar(limits: Limits | None = None) -> Iterator[Limits]:
         InvalidInputError: an argument that is no ``Limits``.
     """
     check_limits(limits)
-    given = limits or Limits()
-    console = Console(stderr=True)
-    with below_the_cell() if console.is_jupyter else line_of_terminal(console) as show:
+    with drawn_on(Console(stderr=True), limits or Limits()) as shown:
+        yield shown
+
+
+@contextmanager
+def drawn_on(console: Console, given: Limits) -> Iterator[Limits]:
+    """Provide limits like the given ones that show progress on a console, if it is interactive."""
+    shown = console.is_terminal or console.is_jupyter
+    columns = (SpinnerColumn(), _Steps(), TextColumn("{task.description}"), TimeElapsedColumn())
+    # No thread draws in a notebook: what is printed while a bar is drawn lands in it, and goes away with it.
+    by_itself = not console.is_jupyter
+    with Bar(*columns, console=console, transient=True, disable=not shown, auto_refresh=by_itself) as bar:
+        line = bar.add_task("planning", total=None)
 
         def on_progress(now: Progress) -> None:
             if given.on_progress is not None:
                 given.on_progress(now)
-            show(now)
+            bar.tasks[0].total = now.total  # ``update`` takes None for no change
+            bar.update(line, description=described(now), completed=now.nodes, refresh=True)
 
-        yield replace(given, on_progress=on_progress)
-
-
-# The bars of tqdm and rich need ipywidgets in a notebook, and what they showed last stays in a notebook that
-# nbclient runs and saves; without ipywidgets tqdm writes lines, which stay, and rich shows nothing.
-@contextmanager
-def below_the_cell() -> Iterator[Show]:
-    """Provide a function that shows progress in a notebook, in the browser's own element for it."""
-    shown = import_module("IPython.display")
-    place = shown.display(shown.HTML(""), display_id=True)
-    is_open = True
-
-    def show(now: Progress) -> None:
-        if is_open:
-            share = "" if now.total is None else f' max="{now.total}" value="{now.nodes}"'
-            place.update(shown.HTML(f"<label><progress{share}></progress> {described(now)}</label>"))
-
-    try:
-        yield show
-    finally:
-        is_open = False
-        place.update(shown.HTML(""))
+        try:
+            yield replace(given, on_progress=on_progress)
+        finally:  # a saved notebook keeps what was drawn last
+            bar.update(line, visible=False, refresh=True)
 
 
 class _Steps(BarColumn):
@@ -71,19 +61,6 @@ class _Steps(BarColumn):
 
     def render(self, task: Task) -> Any:
         return "" if task.total is None else super().render(task)
-
-
-@contextmanager
-def line_of_terminal(console: Console) -> Iterator[Show]:
-    """Provide a function that shows progress in a line of a terminal; on other consoles nothing is shown."""
-    columns = (SpinnerColumn(), _Steps(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Bar(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        line = bar.add_task("planning", total=None)
-
-        def show(now: Progress) -> None:
-            bar.update(line, description=described(now), completed=now.nodes, total=now.total)
-
-        yield show
 
 
 def described(now: Progress) -> str:

@@ -13,7 +13,7 @@ from privopt.experiments.cli.errors import InterruptedRunError
 from privopt.experiments.cli.files import say
 from privopt.mechanisms.estimators.booking import is_booked
 from privopt.oracles.limits import Limits
-from privopt.oracles.progress import line_of_terminal
+from privopt.oracles.progress import drawn_on
 from privopt.problems.errors import PrivOptError
 
 if TYPE_CHECKING:
@@ -76,8 +76,8 @@ def stoppable(seconds: float | None) -> Iterator[Limits]:
     before = signal.signal(signal.SIGINT, on_signal)
     patience.start()
     try:
-        with line_of_terminal(say) as show:
-            yield Limits(seconds=seconds, on_progress=show, cancelled=is_cancelled)
+        with drawn_on(say, Limits(seconds=seconds, cancelled=is_cancelled)) as limits:
+            yield limits
     finally:
         patience.cancel()
         signal.signal(signal.SIGINT, before)
