@@ -116,33 +116,14 @@ def _fitting(
     steps: int | None,
     in_units: bool,
 ) -> tuple[str, str]:
+    """Return a mechanism that fits public facts, and why."""
     smooth, low = regularizer.l1 == 0, facts.dimension <= _LOW_DIMENSION
     many = _fitting_many(facts, convex_set, regularizer) if steps is None else None
+    few = _fitting_few(facts, convex_set, regularizer, mu, in_units) if low else None
     if many is not None:
         return many
-    moments = RISK_MECHANISMS["sufficient-statistics"]
-    if low and not moments.refusals(facts, convex_set or WholeSpace(facts.dimension), regularizer):
-        if isinstance(facts.loss, SquaredLoss):
-            return "sufficient-statistics", (
-                "for least squares with few features it was the most accurate at every epsilon measured, and "
-                "it falls back to the mean where noise hides the rest"
-            )
-        budget, p = facts.n_records * mu, facts.dimension
-        if budget <= max(_SMALL_BUDGET * p, _FOR_ALL):
-            return "sufficient-statistics", (
-                "where the budget is small for so many features and so few records it was among the most "
-                "accurate, and how much it shrinks follows from the noise"
-            )
-        if in_units and budget <= _SMALL_IN_UNITS * p:
-            return "sufficient-statistics", (
-                "most columns are numbers, which it reads in units of their own: it was the most accurate of "
-                "those measured unless the budget is very large for so many features"
-            )
-        if budget <= _MODEST_BUDGET * p:
-            return "dp-gd", (
-                "at a modest budget for so many features and records it was the most accurate of those "
-                "measured: few steps act as regularisation, and its noise is accounted exactly"
-            )
+    if few is not None:
+        return few
     if not low and smooth and (convex_set is None or convex_set.vertex_count is not None):
         return "dp-fw-l1", (
             f"with {facts.dimension} features its error grows with their logarithm, the others' with their "
@@ -156,6 +137,37 @@ def _fitting(
             "classification it was among the most accurate at equal epsilon on the tasks measured"
         )
     return "dp-pgd", "it takes every loss, a set with a projection, and an l1 penalty"
+
+
+def _fitting_few(
+    facts: RiskFacts, convex_set: ConvexSet | None, regularizer: ElasticNet, mu: float, in_units: bool
+) -> tuple[str, str] | None:
+    """Return the mechanism of moments or steps that fits few features and a budget, or None."""
+    moments = RISK_MECHANISMS["sufficient-statistics"]
+    if moments.refusals(facts, convex_set or WholeSpace(facts.dimension), regularizer):
+        return None
+    if isinstance(facts.loss, SquaredLoss):
+        return moments.name, (
+            "for least squares with few features it was the most accurate at every epsilon measured, and it "
+            "falls back to the mean where noise hides the rest"
+        )
+    budget, p = facts.n_records * mu, facts.dimension
+    if budget <= max(_SMALL_BUDGET * p, _FOR_ALL):
+        return moments.name, (
+            "where the budget is small for so many features and so few records it was among the most "
+            "accurate, and how much it shrinks follows from the noise"
+        )
+    if in_units and budget <= _SMALL_IN_UNITS * p:
+        return moments.name, (
+            "most columns are numbers, which it reads in units of their own: it was the most accurate of "
+            "those measured unless the budget is very large for so many features"
+        )
+    if budget <= _MODEST_BUDGET * p:
+        return "dp-gd", (
+            "at a modest budget for so many features and records it was the most accurate of those measured: "
+            "few steps act as regularisation, and its noise is accounted exactly"
+        )
+    return None
 
 
 def _fitting_many(

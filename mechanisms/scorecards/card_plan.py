@@ -59,6 +59,11 @@ Oracle = str | DiscreteOracle | GibbsOracle
 # draws over {-1, 0, 1} had less AUC than "seeded" on synthetic tables of 300 to 3,000 records (.58, .61).
 _FEW = 150
 
+_WHY_SEEDED = (
+    "a rounded linear model takes any number of features, its running time is known beforehand, and it was "
+    "near the best linear models and ahead of them where the budget is small"
+)
+
 
 @dataclass(frozen=True)
 class CardPlan:
@@ -195,18 +200,14 @@ def plan_card(
         InfeasibleDomainError: no card satisfies the constraints.
         OracleError: constraints on points with an oracle that takes none.
     """
-    reason, most = "it was asked for", check_max_columns(max_columns)
-    if max_weight is not None and n_records * max_weight * costs.largest >= MOST_RECORDS:
-        raise InvalidInputError(
-            f"max_weight = {max_weight:,}, times {n_records:,} records and the larger cost, {costs.largest}, "
-            "must be below 2^40. To do: weights in larger units"
-        )
+    most = check_max_columns(max_columns)
+    _check_total_weight(n_records, costs, max_weight)
     check_type(mechanism, str | type, "a mechanism is named by text")
     name = mechanism if isinstance(mechanism, str) else getattr(mechanism, "name", mechanism.__name__)
     required = schema.with_constraints(constraints)
     if isinstance(lattice, ConstrainedLattice):
         required = schema.with_constraints([*required, *lattice.constraints])
-    open_choice = name == "auto" and isinstance(oracle, str) and oracle == "auto"
+    reason, open_choice = "it was asked for", name == "auto" and isinstance(oracle, str) and oracle == "auto"
     if open_choice and (asked := _constrained_reason(schema, most, required)):
         name, reason = SeededScorecard.name, asked
     elif name == "auto":
@@ -215,42 +216,64 @@ def plan_card(
         )
     kind = SCORECARD_MECHANISMS.named(name if isinstance(mechanism, str) else mechanism)
     if kind.family is Family.CARD:
-        if not issubclass(kind, SeededScorecard):
-            raise UnknownMechanismError(
-                f"{kind.__name__} is not a mechanism for scorecards: the family CARD is for subclasses of "
-                "SeededScorecard. To do: declare the family LATTICE if it chooses a point of a lattice"
-            )
-        check_calibration(calibration, name, ("sound",))
+        _check_seeded(kind, name, calibration)
         facts = CardFacts.of(
             schema, n_records, seeded_lattice(lattice, schema), costs, most, required, max_weight
         )
         check_scores(schema, facts.lattice)
         solver = None if facts.program is None else solver_of(card_solver)
         seeded = kind.plan(facts, epsilon=epsilon, delta=delta, solver=solver)
-        return _answered(
-            _seeded_plan(seeded, schema, oracle, reason, required), schema, n_records, max_weight
+        planned = _seeded_plan(seeded, schema, oracle, reason, required)
+    else:
+        inside = all_constraints(schema, required, most)
+        if inside and not kind.takes_constraints:
+            raise InvalidInputError(_unconstrained(name, inside))
+        if max_weight is not None and not issubclass(kind, ExponentialMechanism):
+            raise InvalidInputError(_unweighted(name))
+        weights = _domain(kind, schema, lattice, inside, card_solver)
+        largest = costs.largest * (max_weight or 1)
+        bound = {} if largest == 1 else {"loss_bound": largest}
+        plan = kind.plan(
+            ZeroOneHalfspace, weights, epsilon=epsilon, delta=delta, calibration=calibration, **bound
         )
-    inside = all_constraints(schema, required, most)
-    if inside and not kind.takes_constraints:
-        raise InvalidInputError(_unconstrained(name, inside))
-    weights = as_lattice(lattice, kind, schema.n_features)
-    weights = constrained_domain(weights, schema, inside, solver_of(card_solver)) if inside else weights
-    check_scores(schema, weights)
-    largest = costs.largest * (max_weight or 1)
-    if max_weight is not None and not issubclass(kind, ExponentialMechanism):
+        bounded = issubclass(kind, ExponentialMechanism) and draw_work(schema, n_records, weights) <= max_work
+        seconds = draw_seconds(schema, n_records, weights) if bounded else None
+        planned = CardPlan(plan, plan.spend, oracle, reason, seconds, required)
+    return _answered(planned, schema, n_records, max_weight)
+
+
+def _check_total_weight(n_records: int, costs: Costs, max_weight: int | None) -> None:
+    """Refuse weights with which the total cost of all records could leave the range of the oracles."""
+    if max_weight is not None and n_records * max_weight * costs.largest >= MOST_RECORDS:
         raise InvalidInputError(
-            f"{name!r} takes no weights of records. To do: seeded, exponential or permute-and-flip "
-            "(--mechanism), or no weights"
+            f"max_weight = {max_weight:,}, times {n_records:,} records and the larger cost, {costs.largest}, "
+            "must be below 2^40. To do: weights in larger units"
         )
-    bound = {} if largest == 1 else {"loss_bound": largest}
-    plan = kind.plan(
-        ZeroOneHalfspace, weights, epsilon=epsilon, delta=delta, calibration=calibration, **bound
-    )
-    bounded = issubclass(kind, ExponentialMechanism) and draw_work(schema, n_records, weights) <= max_work
-    draw = draw_seconds(schema, n_records, weights) if bounded else None
-    return _answered(
-        CardPlan(plan, plan.spend, oracle, reason, draw, required), schema, n_records, max_weight
-    )
+
+
+def _check_seeded(kind: type[Any], name: str, calibration: str) -> None:
+    """Refuse a mechanism of the family CARD that is not "seeded" or a subclass, and noise as printed."""
+    if not issubclass(kind, SeededScorecard):
+        raise UnknownMechanismError(
+            f"{kind.__name__} is not a mechanism for scorecards: the family CARD is for subclasses of "
+            "SeededScorecard. To do: declare the family LATTICE if it chooses a point of a lattice"
+        )
+    check_calibration(calibration, name, ("sound",))
+
+
+def _domain(
+    kind: type[LatticeMechanism[Any]],
+    schema: Schema,
+    lattice: LatticeLike,
+    inside: tuple[Constraint, ...],
+    card_solver: str | ProgramOracle,
+) -> IntegerLattice:
+    """Return the cards that a lattice mechanism chooses from: those that satisfy ``inside``."""
+    weights = as_lattice(lattice, kind, schema.n_features)
+    if inside:
+        weights = constrained_domain(weights, schema, inside, solver_of(card_solver))
+    check_scores(schema, weights)
+    return weights
 
 
 def _constrained_reason(schema: Schema, most: int | None, required: Sequence[Constraint]) -> str:
@@ -315,15 +338,7 @@ def _fitting(
     ball = weights.squared_radius is not None
     few = lattice is not None and n * check_epsilon(epsilon) <= _FEW * schema.n_features
     if work <= max_work and (ball or few):
-        return (
-            ExponentialMechanism.name,
-            "bounded",
-            (
-                f"an exact draw over {weights} is a sum of at most {work:.2g} terms, whatever the records "
-                f"say; it needs no delta, and {n} records at this epsilon are few for a linear model of "
-                f"{schema.n_features} features"
-            ),
-        )
+        return ExponentialMechanism.name, "bounded", _why_exact(weights, work, n, schema)
     if ball:
         raise InvalidInputError(
             f"exact draws over {weights} {_lasting(work)}, and the mechanism that is sure to end takes no "
@@ -331,13 +346,15 @@ def _fitting(
             "or opdisc and wait"
         )
     long = "" if work <= max_work else f"; an exact draw over {weights} {_lasting(work)}"
+    return SeededScorecard.name, oracle, f"{_WHY_SEEDED}{long}"
+
+
+def _why_exact(weights: IntegerLattice, work: float, n: int, schema: Schema) -> str:
+    """Return why a card is drawn exactly."""
     return (
-        SeededScorecard.name,
-        oracle,
-        (
-            "a rounded linear model takes any number of features, its running time is known beforehand, and "
-            f"it was near the best linear models and ahead of them where the budget is small{long}"
-        ),
+        f"an exact draw over {weights} is a sum of at most {work:.2g} terms, whatever the records say; it "
+        f"needs no delta, and {n} records at this epsilon are few for a linear model of {schema.n_features} "
+        "features"
     )
 
 
@@ -353,6 +370,14 @@ def _unconstrained(name: str, constraints: tuple[Constraint, ...]) -> str:
     return (
         f"{name!r} takes no constraints on points ('{constraints[0]}'). To do: one of {', '.join(known)} "
         "(--mechanism), or no constraints"
+    )
+
+
+def _unweighted(name: str) -> str:
+    """Return the refusal of a mechanism whose proof holds for records without weights."""
+    return (
+        f"{name!r} takes no weights of records. To do: seeded, exponential or permute-and-flip "
+        "(--mechanism), or no weights"
     )
 
 
