@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import importlib
 import importlib.util
 import os
 import shutil
 import signal
+import subprocess
+import sys
 import time
 import uuid
 from collections.abc import Iterator
@@ -45,7 +48,7 @@ COMPILED = (
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests of the built site come first: later, a second worker takes some over, and builds it once more."""
+    """Tests of the built site come first: later, a second worker takes some over, and waits for the site."""
     items.sort(key=lambda item: "site" not in getattr(item, "fixturenames", ()))
 
 
@@ -62,6 +65,33 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     for name in COMPILED[part]:
         module, function = name.split(":")
         getattr(importlib.import_module(f"privopt.{module}"), function)()
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The built site, which workers share."""
+    base = tmp_path_factory.getbasetemp()
+    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    made = shared / "site"
+    with (shared / "site.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not made.exists():
+            build_site(shared).rename(made)
+    return made
+
+
+def build_site(folder: Path) -> Path:
+    """Build it from a copy of the pages, as the build writes those of the examples among them."""
+    root = Path(__file__).resolve().parent.parent
+    pages, made = folder / "root" / "experiments" / "docs", folder / "unfinished"
+    left_out = shutil.ignore_patterns("gallery")
+    shutil.copytree(root / "experiments" / "docs", pages, ignore=left_out, dirs_exist_ok=True)
+    for page in root.glob("*.md"):  # some are included
+        shutil.copy(page, folder / "root")
+    words = [sys.executable, "-m", "sphinx", "-W", "-q", "-b", "html", "-t", "versions"]
+    run = subprocess.run([*words, str(pages), str(made)], capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    return made
 
 
 @pytest.fixture(scope="session")

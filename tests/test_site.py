@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 
-import pytest
 import quickjs
 
 import privopt.mechanisms
 import privopt.oracles
 import privopt.problems
 
-ROOT = Path(__file__).resolve().parent.parent
-DOCS = ROOT / "experiments" / "docs"
+DOCS = Path(__file__).resolve().parent.parent / "experiments" / "docs"
 
 # A browser that has nothing but what the scripts of the search touch when they are loaded.
 BROWSER = """
@@ -131,32 +126,6 @@ READERS = {
         "Whom do I tell of a fault?": "security.html#how-to-report",
     },
 }
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The built site; from a copy of the pages, as the build writes those of the examples among them."""
-    made, root = tmp_path_factory.mktemp("site"), tmp_path_factory.mktemp("root")
-    pages = root / "experiments" / "docs"
-    shutil.copytree(DOCS, pages, ignore=shutil.ignore_patterns("gallery"))
-    for page in ROOT.glob("*.md"):  # some are included
-        shutil.copy(page, root)
-    words = [
-        sys.executable,
-        "-m",
-        "sphinx",
-        "-W",
-        "-q",
-        "-b",
-        "html",
-        "-t",
-        "versions",
-        str(pages),
-        str(made),
-    ]
-    run = subprocess.run(words, capture_output=True, text=True, check=False)
-    assert run.returncode == 0, run.stderr
-    return made
 
 
 def test_examples_show_what_they_released_and_its_cost(site: Path) -> None:
