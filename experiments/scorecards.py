@@ -392,18 +392,20 @@ PARTS: dict[str, tuple[str, Callable[[Path, Split], Iterator[Line]]]] = {
     "fasterrisk": (_FASTERRISK, _fasterrisk),
     "searches": (LATTICE_MECHANISMS[0], _searches),
 }
+# Parts that take long -> the number of their splits.
+LONG_PARTS = {"searches": 1, "diffprivlib": FIRST_SPLITS, "fasterrisk": FIRST_SPLITS}
 Cell = tuple[str, int, str]  # table, number of the split, part
 
 
 def cells(found: Sequence[Table], folder: Path, seeds: int) -> list[Cell]:
-    """Return all measurements; long searches run on the first split only."""
+    """Return all measurements; parts that take long have the first splits only."""
     missing = {name for name in ENVIRONMENTS if not _python(folder, name).exists()}
     return [
         (name, seed, part)
         for seed in range(seeds)
         for name, *_ in found
         for part in PARTS
-        if part not in missing and (part != "searches" or seed < 1)
+        if part not in missing and seed < LONG_PARTS.get(part, seeds)
     ]
 
 
