@@ -8,7 +8,7 @@ from typing import Any
 from privopt.problems.errors import SchemaError
 from privopt.problems.tables.dates import YEAR, Date, number_of
 from privopt.problems.tables.days import ISO_PATTERN
-from privopt.problems.tables.sources import ibis_library
+from privopt.problems.tables.sources import decoded, ibis_library
 
 _REMEDY = "cast it to a date in a view"
 
@@ -35,12 +35,12 @@ def _parsed(value: Any, column: Date) -> Any:
     """Parse the cells of SQLite, which has no type for dates, by the parser of tables in memory."""
     ibis = ibis_library()
 
-    def parsed(text: str) -> int | None:
-        return column.number_of_text(text)
+    def parsed(text: bytes) -> int | None:
+        return column.number_of_text(decoded(text))
 
-    parse = ibis.udf.scalar.python(parsed, name="privopt_date", signature=(("string",), "int64"))
+    parse = ibis.udf.scalar.python(parsed, name="privopt_date", signature=(("binary",), "int64"))
     nothing = ibis.null("int64")
-    return ibis.ifelse(value.typeof() == "text", parse(value.cast("string")), nothing)
+    return ibis.ifelse(value.typeof() == "text", parse(value.cast("binary")), nothing)
 
 
 def _of_text(value: Any, column: Date, where: str, engine: str) -> Any:

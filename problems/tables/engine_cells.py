@@ -20,7 +20,7 @@ from privopt.problems.tables.counted_cells import CountedCells
 from privopt.problems.tables.date_expressions import check_day, written_day
 from privopt.problems.tables.dates import YEAR
 from privopt.problems.tables.expressions import Cell, exact_text
-from privopt.problems.tables.sources import ibis_library, unquoted
+from privopt.problems.tables.sources import check_encoding, decoded, ibis_library, unquoted
 
 # Turns the cells that a query returned into those of memory.
 Decode = Callable[[Any], Any]
@@ -36,9 +36,11 @@ class EngineCells(Mapping[str, CountedCells]):
 
     Raises:
         SchemaError: a type that has no cells of memory, such as times and lists. No record is read.
+        InvalidInputError: a SQLite database in UTF-16.
     """
 
     def __init__(self, table: Any, names: Sequence[str], n_records: int) -> None:
+        check_encoding(table)
         self._n_records, self._sqlite = n_records, table.get_backend().name == "sqlite"
         make = _any_cells if self._sqlite else _typed_cells
         self._queries = {name: make(table, name) for name in names}
@@ -114,7 +116,7 @@ def _decimals(cells: Any) -> Any:
 
 
 def _texts(cells: Any) -> Any:
-    return _as_objects([None if cell is None else _decoded(cell) for cell in cells.to_pylist()])
+    return _as_objects([None if cell is None else decoded(cell) for cell in cells.to_pylist()])
 
 
 def _days(cells: Any) -> Any:
@@ -128,15 +130,10 @@ def _days(cells: Any) -> Any:
 
 
 def _objects(cells: list[tuple[bytes | None, Any]]) -> Any:
-    return _as_objects([cell if text is None else _decoded(text) for text, cell in cells])
+    return _as_objects([cell if text is None else decoded(text) for text, cell in cells])
 
 
 def _as_objects(cells: list[Any]) -> Any:
     found = np.empty(len(cells), dtype=object)
     found[:] = cells
     return found
-
-
-def _decoded(text: bytes) -> str:
-    """Decode UTF-8; other bytes become halves of characters, so that none of them is an error."""
-    return bytes(text).decode("utf-8", "surrogateescape")

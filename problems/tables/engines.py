@@ -8,7 +8,7 @@ declaration refuses gets a code of its own, which is looked up in the counts: no
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, Self
@@ -24,7 +24,7 @@ from privopt.problems.tables.expressions import REFUSED, Cell, column_code, feat
 from privopt.problems.tables.frames import missing_columns
 from privopt.problems.tables.row_by_row import check_expression
 from privopt.problems.tables.schema import Schema
-from privopt.problems.tables.sources import ibis_library, unquoted
+from privopt.problems.tables.sources import check_encoding, decoded, ibis_library, unquoted
 from privopt.problems.tables.values import Refused
 
 # Largest number of sequential comparisons for a numeric column; with more thresholds the search is binary.
@@ -84,13 +84,14 @@ class EngineCount:
 
         Raises:
             SchemaError, InvalidInputError: a column that does not exist, or of a type that the declaration
-                refuses.
+                refuses; a SQLite database in UTF-16.
         """
         if not isinstance(target, str):
             raise InvalidInputError("y is the name of the label column, where X is a table in an engine")
         if not isinstance(table, ibis_library().Table):
             raise InvalidInputError(f"an Ibis table is needed, not {type(table).__name__}")
         check_expression(table)
+        check_encoding(table)
         if len(set(classes)) < max(len(classes), 2):
             raise InvalidInputError("at least 2 different classes are needed, each of them once")
         names = list(table.columns)
@@ -196,7 +197,8 @@ def rows_of(table: Any, names: Sequence[str], size: int) -> Iterator[pd.DataFram
     """Yield ``size`` rows at a time of columns of an Ibis table, in the engine's order; None if missing.
 
     Values are those that ``count_records`` compares: numbers of single precision are doubles, where a driver
-    may read the decimal that they print as, and text of PostgreSQL's char(n) has no trailing blanks.
+    may read the decimal that they print as, and text of PostgreSQL's char(n) has no trailing blanks. Bytes in
+    a text of SQLite that are not UTF-8 are halves of characters.
 
     Raises:
         SchemaError: a column that does not exist.
@@ -210,7 +212,8 @@ def rows_of(table: Any, names: Sequence[str], size: int) -> Iterator[pd.DataFram
         cursor = backend.raw_sql(ibis_library().to_sql(table.select(**exact)))
     if not hasattr(cursor, "fetchmany"):
         raise InvalidInputError("this engine is not read in parts: bring records here by X.to_pandas()")
-    while rows := _next(cursor, size):
+    text = decoded if backend.name == "sqlite" else None
+    while rows := _next(cursor, size, text):
         yield pd.DataFrame(rows, columns=list(names), dtype=object)
 
 
@@ -220,9 +223,16 @@ def _as_counted(value: Any, engine: str) -> Any:
     return value + "" if value.type().is_string() and engine == "postgres" else value
 
 
-def _next(cursor: Any, size: int) -> list[Any]:
+def _next(cursor: Any, size: int, text: Callable[[bytes], str] | None) -> list[Any]:
+    """Fetch rows; ``text`` takes the place of the connection's own decoding of SQLite meanwhile."""
     with unquoted():
-        return list(cursor.fetchmany(size))
+        if text is None:
+            return list(cursor.fetchmany(size))
+        own, cursor.connection.text_factory = cursor.connection.text_factory, text
+        try:
+            return list(cursor.fetchmany(size))
+        finally:
+            cursor.connection.text_factory = own
 
 
 def _grouped(table: Any, keys: Sequence[Any], most: int) -> tuple[list[IntArray], IntArray]:

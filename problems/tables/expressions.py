@@ -24,7 +24,7 @@ from privopt.problems.tables.date_expressions import date_number
 from privopt.problems.tables.dates import Date
 from privopt.problems.tables.missing import plain_column
 from privopt.problems.tables.notation import PLAIN
-from privopt.problems.tables.sources import ibis_library
+from privopt.problems.tables.sources import decoded, ibis_library
 from privopt.problems.tables.values import Refused
 
 # Largest number of thresholds compared sequentially; with more the search is binary.
@@ -41,6 +41,7 @@ _INFINITE = "1.797693134862315807937289714053034150799e308"
 _NOTHING = "2.470328229206232720882843964341106861826e-324"
 # Decimals of so many digits are doubles that are finite, and only 0 is 0.
 _FINITE_DIGITS = 300
+_NO_NUMBER = "no number"
 # Engines in which a cast of decimals to text gives the nearest doubles; DuckDB divides by powers of ten
 # otherwise.
 _ANY_DECIMALS = ("duckdb", "postgres", "sqlite", "pyspark")
@@ -424,17 +425,21 @@ def _double(value: float) -> Any:
 
 
 def _parsed_text(value: Any, column: Number | Categorical) -> Any:
-    """Parse texts in a numeric column of SQLite as ``cells`` does; those that are no numbers stay text."""
+    """Parse texts in a numeric column of SQLite as ``cells`` does; those that are no numbers are one text.
+
+    They come as bytes: with one that is not UTF-8 the query would fail.
+    """
     ibis = ibis_library()
     notation = column.notation if isinstance(column, Number) else PLAIN
 
-    def parsed(text: str) -> float | str:
+    def parsed(cell: bytes) -> float | str:
+        text = decoded(cell)
         found = written_number(notation.rewritten(text), column.markers)
-        return text if found is None else found
+        return _NO_NUMBER if found is None else found
 
     kind = value.type()
-    parse = ibis.udf.scalar.python(parsed, name="privopt_number", signature=(("string",), kind))
-    return ibis.ifelse(value.typeof() == "text", parse(value.cast("string")), value)
+    parse = ibis.udf.scalar.python(parsed, name="privopt_number", signature=(("binary",), kind))
+    return ibis.ifelse(value.typeof() == "text", parse(value.cast("binary")), value)
 
 
 def exact_text(value: Any, engine: str) -> Any:

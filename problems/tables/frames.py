@@ -206,7 +206,13 @@ def cells_of(values: Any) -> Any:
         return arrow_cells(held) if isinstance(held, pa.ChunkedArray) else held
     if isinstance(values, Sequence):
         return objects_of(values)
-    return np.asarray(values, dtype=None if hasattr(values, "dtype") else object)
+    return _numpy_cells(values)
+
+
+def _numpy_cells(values: Any) -> NDArray[Any]:
+    """Return a column as a NumPy array; text of variable width, which came with NumPy 2, as objects."""
+    cells: NDArray[Any] = np.asarray(values, dtype=None if hasattr(values, "dtype") else object)
+    return cells.astype(object) if cells.dtype.kind == "T" else cells
 
 
 def _cells_of_series(values: pd.Series[Any]) -> Any:
@@ -217,6 +223,8 @@ def _cells_of_series(values: pd.Series[Any]) -> Any:
         return _cells_of_categories(values)
     if isinstance(dtype, pd.DatetimeTZDtype):
         return wall_times(values.dt.tz_convert("UTC").dt.tz_localize(None).to_numpy(), dtype.tz)
+    if isinstance(dtype, pd.SparseDtype):  # which counts times among its numbers
+        return np.asarray(values)
     if isinstance(dtype, pd.api.extensions.ExtensionDtype) and pd.api.types.is_numeric_dtype(dtype):
         return values.to_numpy(dtype=np.float64, na_value=np.nan)
     return np.asarray(values)
@@ -241,7 +249,7 @@ def array_of(values: Any) -> NDArray[Any]:
         encoded = texts.dictionary_encode()
         rows: NDArray[np.intp] = np.asarray(encoded.indices.fill_null(-1))
         return objects_of([*encoded.dictionary.to_pylist(), None])[rows]
-    return np.asarray(values, dtype=None if hasattr(values, "dtype") else object)
+    return _numpy_cells(values)
 
 
 def _length(values: Any) -> int:

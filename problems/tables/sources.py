@@ -127,6 +127,27 @@ def is_denied(error: BaseException | None) -> bool:
     return False
 
 
+def check_encoding(table: Any) -> None:
+    """Raise InvalidInputError for a table of a SQLite database in UTF-16; no record is read.
+
+    Text is compared and ordered by its bytes, which are those of UTF-8 in every other engine.
+    """
+    backend = table.get_backend()
+    if backend.name != "sqlite":
+        return
+    (found,) = backend.con.execute("PRAGMA encoding").fetchone()
+    if found != "UTF-8":
+        raise InvalidInputError(
+            f"the SQLite database holds text as {found}, and UTF-8 is needed: load what `sqlite3 FILE .dump` "
+            "writes into a new file"
+        )
+
+
+def decoded(text: bytes) -> str:
+    """Decode UTF-8; other bytes become halves of characters, so that none of them is an error."""
+    return bytes(text).decode("utf-8", "surrogateescape")
+
+
 @contextmanager
 def unquoted() -> Iterator[None]:
     """Replace errors of an engine, which can quote cells, by InvalidInputError, which does not."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +19,7 @@ from hypothesis import strategies as st
 from privopt.experiments.cli.schema import read_unlearned
 from privopt.experiments.cli.tables import read_labelled
 from privopt.mechanisms import PrivateLogisticRegression, fit_with_learned_schema, learn_schema
+from privopt.mechanisms.estimators.labels import checked_labels
 from privopt.mechanisms.estimators.validation import as_table
 from privopt.mechanisms.schemas.types import votes_of
 from privopt.problems import Categorical, Date, MissingLevel, Numeric, Schema, read_table
@@ -291,3 +293,46 @@ def test_columns_in_a_dictionary_have_no_type_that_one_cell_makes(made: Any, odd
         for others in (cells, cells[::3], cells[2:]):
             table = as_table({column.name: made(others), "not used": made(others)})
             assert schema.codes(table)[0].tolist() == [alone[cells.index(cell)] for cell in others]
+
+
+WIDE: dict[str, Callable[[list[Any]], Any]] = {
+    f"numpy text, missing {missing}": lambda cells, missing=missing: np.array(  # type: ignore[misc]
+        [missing if cell is None else cell for cell in cells], np.dtypes.StringDType(na_object=missing)
+    )
+    for missing in (None, np.nan, pd.NA)
+}
+WIDE |= {
+    f"{storage} text, missing {missing}": lambda cells, kind=(storage, missing): pd.Series(  # type: ignore[misc]
+        cells, dtype=pd.StringDtype(kind[0], na_value=kind[1])
+    )
+    for storage in ("python", "pyarrow")
+    for missing in (np.nan, pd.NA)
+    if "na_value" in inspect.signature(pd.StringDtype).parameters
+}
+WIDE |= {
+    "sparse text": lambda cells: pd.arrays.SparseArray(np.array(cells, object), fill_value=None),
+    "categories of text": lambda cells: pd.Series(cells, dtype=pd.StringDtype("python")).astype("category"),
+}
+
+
+@pytest.mark.parametrize("made", WIDE.values(), ids=WIDE)
+def test_text_of_every_type_is_read_as_its_cells(made: Callable[[list[Any]], Any]) -> None:
+    """Text of variable width was no text: all of it was missing, or all of a table was refused."""
+    cells = ["a", "1", "2020-01-01", "a\0", "nan", "", "\u00e9", None, "1e999"]
+    alone = [SCHEMA.codes({name: [cell] for name in NAMES}) for cell in cells]
+    for held in (cells, cells[:7], cells[7:], cells[::2]):
+        found = SCHEMA.codes(dict.fromkeys(NAMES, made(held)))
+        assert np.array_equal(found, np.hstack([alone[cells.index(cell)] for cell in held]))
+    assert checked_labels(made(["a", "b", "a"]), 3).tolist() == ["a", "b", "a"]
+
+
+@pytest.mark.parametrize("fill", ["NaT", "2020-01-01"])
+@pytest.mark.parametrize("unit", ["s", "ns"])
+def test_sparse_times_are_days_and_no_numbers(fill: str, unit: str) -> None:
+    """pandas counts a sparse column of times among its numbers: of nanoseconds, all of them clipped."""
+    days = np.array(["2020-01-01", "NaT", "1975-01-01", "2020-01-01"], f"M8[{unit}]")
+    sparse = pd.arrays.SparseArray(days, fill_value=np.datetime64(fill, unit))
+    expected = SCHEMA.codes(dict.fromkeys(NAMES, days))
+    assert expected[1].tolist() == [1, 2, 0, 1]
+    for column in (sparse, pd.Series(sparse)):
+        assert np.array_equal(SCHEMA.codes(dict.fromkeys(NAMES, column)), expected)

@@ -28,7 +28,8 @@ from privopt.problems import (
     read_table,
 )
 from privopt.problems.arrays import record_counts
-from privopt.problems.tables.engines import count_records, rows_of
+from privopt.problems.tables.engine_cells import EngineCells
+from privopt.problems.tables.engines import EngineCount, count_records, rows_of
 from privopt.problems.tables.sources import open_table
 
 BIG = 1 << 53
@@ -299,6 +300,59 @@ def test_sqlite_is_read_record_by_record_whatever_the_type_of_a_cell(rows: Rows)
     query = 'SELECT whole, "real", word, level, "day" FROM readers'
     stored = table.get_backend().con.execute(query).fetchall()
     check_alone(table, stored)
+
+
+# Bytes that are no text in UTF-8, and text with a NUL, beside readable cells of a column of any type.
+CELLS = [
+    b"a",
+    b"\xff\xfe",
+    b"1",
+    b"1\xff",
+    b"2000-02-29",
+    b"2000-02-29\xff",
+    b"a\x00",
+    b"1\x00",
+    b"\xed\xa0\x80",
+    b"\xc3\xa9",
+]
+
+
+@pytest.mark.parametrize("kind", ["TEXT", "REAL", "INTEGER"])
+def test_a_text_of_sqlite_that_is_not_utf8_is_its_own_record_s(kind: str) -> None:
+    """With one such cell in it the query of a column of numbers or dates failed, and so did predictions."""
+    ibis = pytest.importorskip("ibis")
+    connection = ibis.sqlite.connect()
+    connection.con.execute(f"CREATE TABLE t (x {kind}, y TEXT)")
+    connection.con.executemany("INSERT INTO t VALUES (CAST(? AS TEXT), 'no')", [(cell,) for cell in CELLS])
+    texts = [cell.decode("utf-8", "surrogateescape") for cell in CELLS]
+    whole = Categorical("x", [0, 1], "ignore")
+    dated = Date("x", ["1970-01-01", "2000-01-01", "2024-12-31"])
+    readable = [
+        Binned("x", [0, 1, 2]),
+        *([dated, Categorical("x", ["a", "1"], "ignore")] if kind == "TEXT" else [whole]),
+    ]
+    for column in readable:
+        schema, table = Schema([MissingLevel(column)]), connection.table("t")
+        found = count_records(table, schema, "y", ["no", "yes"])
+        expected = [schema.codes({"x": [text]})[0][0] for text in texts]
+        assert np.repeat(found.codes[0], found.counts).tolist() == sorted(expected)
+        (part,) = rows_of(table, ["x"], 100)
+        assert schema.codes(part)[0].tolist() == expected
+        assert connection.con.text_factory is str
+
+
+@pytest.mark.parametrize("encoding", ["UTF-16le", "UTF-16be"])
+def test_a_database_of_sqlite_in_utf16_is_refused_before_a_record_is_read(encoding: str) -> None:
+    """Categories were looked up by the order of their bytes in UTF-8, and cells came back as such bytes."""
+    ibis = pytest.importorskip("ibis")
+    connection = ibis.sqlite.connect()
+    connection.con.execute(f"PRAGMA encoding = '{encoding}'")
+    connection.con.execute("CREATE TABLE t (x TEXT, y TEXT)")
+    table = connection.table("t")
+    with pytest.raises(InvalidInputError, match="holds text as UTF-16"):
+        EngineCount.of(table, Schema([Categorical("x", ["a", "b"])]), "y", ["no", "yes"])
+    with pytest.raises(InvalidInputError, match="holds text as UTF-16"):
+        EngineCells(table, ["x"], 0)
 
 
 NOTED = MissingLevel(
