@@ -134,8 +134,8 @@ def check_fits_ahead(model: BookedEstimator) -> None:
         epsilon, delta = sum(spend.epsilon for spend in spends), sum(spend.delta for spend in spends)
         warnings.warn(
             f"{ahead.caller} makes {len(spends)} fits: their privacy adds up to epsilon = {epsilon:g}, "
-            f"delta = {delta:.3g} where they share records, and its scores and choices are not private. "
-            "To do: PrivateSearchCV, or evaluate on records that were held out",
+            f"delta = {delta:.3g} where they share records, and its scores, choices and calibrators are not "
+            "private. To do: PrivateSearchCV, or evaluate on records that were held out",
             RepeatedReleaseWarning,
             stacklevel=4,
         )

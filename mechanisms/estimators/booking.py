@@ -21,7 +21,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from sklearn.utils.validation import column_or_1d
 
-from privopt.mechanisms.errors import BudgetExceededError, LedgerUnavailableError
+from privopt.mechanisms.errors import BudgetExceededError, LedgerError, LedgerUnavailableError
 from privopt.mechanisms.estimators.labels import check_given
 from privopt.mechanisms.estimators.repeats import warn_of_repeat
 from privopt.mechanisms.estimators.validation import without_values
@@ -95,12 +95,12 @@ def booked(
     charge = _CHARGED.get()
     if charge is not None:
         charge(spend)
-    if charge not in (None, _covered) or (charge is _covered and ledger is None):
-        yield records._read()
-        return
-    books = ledgers_of(ledger)
-    if not books:
-        warn_of_repeat(records.given, spend)
+    if charge is None or (charge is _covered and ledger is not None):
+        books = ledgers_of(ledger)
+        if not books:
+            warn_of_repeat(records.given, spend)
+    else:
+        books = []
     with charged(None), _reserved(books, spend):  # a fit in a callback of this one is booked by itself
         yield records._read()
 
@@ -130,6 +130,27 @@ def ledgers_of(ledger: Ledger | CarriedBudgets | str | Path | None) -> list[Ledg
     from privopt.mechanisms.privacy.ledger import Ledger  # lazy: it imports a database library
 
     return [ledger if isinstance(ledger, Ledger) else Ledger(ledger)]
+
+
+def refuse_from_another_budget(models: Sequence[Any], ledger: object) -> None:
+    """Refuse to use models that were pickled within a budget of another process, unless a ledger is given.
+
+    Such a budget knows nothing of what is released here.
+
+    Raises:
+        LedgerError: one of the models, or a part of it, was pickled in a block elsewhere.
+    """
+    if ledger is not None:
+        return
+    for model in models:
+        known = model.get_params(deep=True) if hasattr(model, "get_params") else {}
+        carried = [value for value in known.values() if isinstance(value, CarriedBudgets)]
+        if not all(budgets.is_known for budgets in carried):
+            raise LedgerError(
+                f"{type(model).__name__} was pickled within a budget of another process, in which nothing "
+                "that is released here is booked. To do: give ledger=, as with book.address of `with "
+                "budget(...) as book`; or set_params(ledger=None) of the model, if that budget has ended"
+            )
 
 
 @contextmanager

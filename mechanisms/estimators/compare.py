@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from privopt.mechanisms.estimators.booking import booked
+from privopt.mechanisms.estimators.booking import booked, refuse_from_another_budget
 from privopt.mechanisms.estimators.counting import check_number
 from privopt.mechanisms.estimators.labels import checked_labels, class_indices, real_labels
 from privopt.mechanisms.estimators.predictions import for_workers
@@ -79,8 +79,10 @@ def compare(
         InvalidInputError: models that ``evaluate`` does not take, or of different kinds; or invalid records.
         PrivacyParameterError: epsilon out of range.
         BudgetExceededError: the ledger refused the spend; no record was read.
+        LedgerError: a model that was pickled within a budget of another process, and no ledger.
     """
     check_interval(target, confidence)
+    refuse_from_another_budget((first, second), ledger)
     bounds = _shared_range(first, second, label_range)
     one, other = predictor_of(first, schema), predictor_of(second, schema)
     scorers = _TwoScorers(for_workers(one.scorer), for_workers(other.scorer))

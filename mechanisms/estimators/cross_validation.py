@@ -1,4 +1,4 @@
-"""Cross-validations and searches of scikit-learn: how many fits they are about to make.
+"""Cross-validations, searches and calibrations of scikit-learn: how many fits they are about to make.
 
 Each of their fits is booked by itself, but ``error_score`` turns a refusal into a NaN after others have been
 paid for. scikit-learn does not tell an estimator how many fits there will be; that is read from the stack
@@ -16,6 +16,7 @@ from types import FrameType, GeneratorType
 from typing import Any
 
 _SEARCHES, _VALIDATIONS = "sklearn.model_selection._search", "sklearn.model_selection._validation"
+_CALIBRATIONS = "sklearn.calibration"
 _LIST_ITERATOR: type[Any] = type(iter(list[Any]()))
 # Folds of cross-validations that have started.
 _SEEN: weakref.WeakSet[GeneratorType[Any, Any, Any]] = weakref.WeakSet()
@@ -43,15 +44,16 @@ def fits_ahead(estimator: Any) -> FitsAhead | None:
 
     None if there is none, or one whose number of fits is not known.
     """
-    if _VALIDATIONS not in sys.modules:
+    if not {_VALIDATIONS, _CALIBRATIONS} & set(sys.modules):
         return None
     frame: FrameType | None = sys._getframe(1)
     splits = None  # the frame that iterates over the folds
     while frame is not None:
         module, name = frame.f_globals.get("__name__"), frame.f_code.co_name
-        if module == _VALIDATIONS and name == "<genexpr>":
+        by_folds = module in (_VALIDATIONS, _CALIBRATIONS)
+        if by_folds and name == "<genexpr>":
             splits = frame
-        elif module == _VALIDATIONS and splits is not None and splits.f_code in frame.f_code.co_consts:
+        elif by_folds and splits is not None and splits.f_code in frame.f_code.co_consts:
             return _of_validation(frame, splits)
         elif module == _SEARCHES and name == "fit":
             return _of_search(frame, estimator)
@@ -60,7 +62,9 @@ def fits_ahead(estimator: Any) -> FitsAhead | None:
 
 
 def _of_validation(call: FrameType, splits: FrameType) -> FitsAhead | None:
-    """Count the folds of ``cross_validate`` or ``cross_val_predict`` before the first fit; later None."""
+    """Count the folds of ``cross_validate``, ``cross_val_predict`` or ``CalibratedClassifierCV.fit`` before the
+    first fit; later None.
+    """
     folds = splits.f_locals.get(".0")
     number = 0
     if isinstance(folds, _LIST_ITERATOR):
@@ -71,7 +75,7 @@ def _of_validation(call: FrameType, splits: FrameType) -> FitsAhead | None:
         given = call.f_locals
         cv = given.get("cv")
         number = 0 if cv is None else cv.get_n_splits(given.get("X"), given.get("y"), given.get("groups"))
-    return FitsAhead(call.f_code.co_name, [{}] * number, call.f_locals.get("X"))
+    return FitsAhead(call.f_code.co_qualname, [{}] * number, call.f_locals.get("X"))
 
 
 def _of_search(call: FrameType, estimator: Any) -> FitsAhead | None:

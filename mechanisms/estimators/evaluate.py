@@ -11,7 +11,7 @@ import numpy as np
 from scipy.special import expit
 from sklearn.utils.validation import check_is_fitted
 
-from privopt.mechanisms.estimators.booking import booked
+from privopt.mechanisms.estimators.booking import booked, refuse_from_another_budget
 from privopt.mechanisms.estimators.counting import check_number
 from privopt.mechanisms.estimators.preprocessing import warn_of_fitted_steps
 from privopt.mechanisms.estimators.scoring import (
@@ -107,8 +107,10 @@ def evaluate(
             or invalid records; nothing was released.
         PrivacyParameterError: epsilon out of range.
         BudgetExceededError: the ledger refused the spend; no record was read.
+        LedgerError: a model that was pickled within a budget of another process, and no ledger.
     """
     check_interval(target, confidence)
+    refuse_from_another_budget((model,), ledger)
     check_is_fitted(model)
     warn_of_fitted_steps(model)
     bounds = declared_range(model, label_range)

@@ -501,8 +501,9 @@ class _Search:
     def _fitted(self, number: int, fitted: _Part) -> Any:
         model = _with_budget(self.candidates[number], self.planned.selection, self.given_delta)
         known = model.get_params(deep=False)
-        if "limits" in known and known["limits"] is None:
-            model.set_params(limits=replace(self.clock.rest, on_progress=None))
+        if "limits" in known:  # progress of runs would tell how many there are
+            limits = known["limits"] or self.clock.rest
+            model.set_params(limits=replace(limits, on_progress=None))
         if self.source.insecure_seed is not None:
             seed = int(self.source.integers(1 << 31)[0])
             model.set_params(**{name: seed for name in ("insecure_seed", "random_state") if name in known})
@@ -664,13 +665,13 @@ def _score_of(name: object, candidates: Sequence[Candidate]) -> _Score:
         raise InvalidInputError(f"scoring must be one of {', '.join(known)} here; got {told(name)}")
     if kinds == {True}:
         return _Score(chosen, None, _common_range(models))
-    declared = [list(model.get_params(deep=False).get("classes") or ()) for model in models]
-    stated = [classes for classes in declared if classes]
-    if not stated or any(classes != stated[0] for classes in stated):
+    declared = [model.get_params(deep=False).get("classes") for model in models]
+    stated = [distinct_classes(given, np.array([])) for given in declared if given is not None]
+    if not stated or any(classes.tolist() != stated[0].tolist() for classes in stated):
         raise InvalidInputError("declare the same classes to all candidates: in a search nothing is inferred")
     if chosen == "brier" and not all(hasattr(model, "predict_proba") for model in models):
         raise InvalidInputError("brier needs predict_proba of every candidate; for scorecards set risk_share")
-    return _Score(chosen, distinct_classes(stated[0], np.array([])), None)
+    return _Score(chosen, stated[0], None)
 
 
 def _common_range(models: Sequence[Any]) -> tuple[float, float]:

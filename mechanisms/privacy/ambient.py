@@ -5,8 +5,10 @@ ledger of their own; the environment variable ``PRIVOPT_LEDGER`` does so for the
 a release is booked in every one around it, or refused by one and booked in none.
 
 Within a block are the thread or task that entered it and, as joblib's threads do not say who started them,
-every thread and task of the process that entered no block itself. A pickled estimator takes the addresses of
-the ledgers to other processes. So a release may be booked in a budget too many, but never in one too few.
+every thread and task of the process that entered no block itself. A block that such a thread enters is within
+the blocks that other threads have open then; the main thread, which no thread started, knows its own. A
+pickled estimator takes the addresses of the ledgers to other processes. So of this process a release may be
+booked in a budget too many, but never in one too few.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+import threading
 import uuid
 import weakref
 from collections.abc import Iterator
@@ -34,9 +37,18 @@ VARIABLE = "PRIVOPT_LEDGER"
 
 @dataclass(frozen=True, eq=False)
 class _Block:
-    """A block that was entered and not left."""
+    """A block that was entered and not left.
+
+    Attributes:
+        around: blocks of other threads that it may be within.
+        thread: the thread that entered it.
+        name: random, the same in processes that were forked within it.
+    """
 
     address: Address
+    around: tuple[_Block, ...]
+    thread: int
+    name: str
 
 
 # The blocks of this thread or task, and those of all of them.
@@ -66,7 +78,9 @@ def budget(
 
     Fits in threads are booked, too, and so are fits in worker processes, of estimators that were pickled
     within the block. Functions in other processes, such as ``evaluate``, need ``ledger``. A release in a
-    thread that entered no block is booked in all blocks that are open. Mechanisms that are called without an
+    thread that entered no block is booked in all blocks that are open, and a block that such a thread enters is
+    within those of other threads, unless it is the main thread: where threads have budgets that are not to
+    be mixed, as in a server, give each estimator its ``ledger``. Mechanisms that are called without an
     estimator are not booked: use ``Ledger.spending``.
 
     Args:
@@ -80,7 +94,8 @@ def budget(
         LedgerError: no such ledger, or one with several budgets, of which none is named.
     """
     book = _entered(epsilon, delta, rule, unit, ledger)
-    block = _Block(_resolved(book._address))
+    others, here = _of_other_threads(), threading.get_ident()
+    block = _Block(_resolved(book._address), others, here, uuid.uuid4().hex)
     _HERE.set((*_HERE.get(), block))
     _OPEN.append(block)
     try:
@@ -88,6 +103,13 @@ def budget(
     finally:
         _OPEN.remove(block)
         _HERE.set(tuple(other for other in _HERE.get() if other is not block))
+
+
+def _of_other_threads() -> tuple[_Block, ...]:
+    """Return the open blocks that a thread may have been started in, if it entered none itself."""
+    if _HERE.get() or threading.current_thread() is threading.main_thread():
+        return ()
+    return tuple(block for block in _OPEN if block.thread != threading.get_ident())
 
 
 def _entered(
@@ -148,13 +170,19 @@ def addresses_around() -> tuple[Address, ...]:
     Raises:
         InvalidInputError: ``PRIVOPT_LEDGER`` is not an address.
     """
-    blocks, default = _HERE.get() or tuple(_OPEN), os.environ.get(VARIABLE)
-    around = tuple(block.address for block in blocks)
+    around, default = tuple(block.address for block in _blocks_around()), os.environ.get(VARIABLE)
     if not default:
         return around
     from privopt.mechanisms.privacy.ledger.place import Address
 
     return (_resolved(Address.of(default)), *around)
+
+
+def _blocks_around() -> tuple[_Block, ...]:
+    """Return the blocks around this thread or task, outer ones first."""
+    blocks = _HERE.get() or tuple(_OPEN)
+    outer = [other for block in blocks for other in block.around if other in _OPEN]
+    return tuple(dict.fromkeys((*outer, *blocks)))
 
 
 def _resolved(address: Address) -> Address:
@@ -191,20 +219,30 @@ class CarriedBudgets:
     Attributes:
         addresses: empty if the estimator was fitted, as saved models carry no address.
         process: that process.
+        blocks: the names of the blocks among them; of ``VARIABLE`` other processes know, too.
     """
 
     addresses: tuple[Address, ...]
     process: str
+    blocks: tuple[str, ...] = ()
 
     @classmethod
     def around(cls, *, fitted: bool) -> CarriedBudgets | None:
         """Return the budgets that an estimator carries when it is pickled here; None outside all budgets."""
-        return cls(() if fitted else addresses_around(), _process()) if is_within_budget() else None
+        if not is_within_budget():
+            return None
+        blocks = tuple(block.name for block in _blocks_around())
+        return cls(() if fitted else addresses_around(), _process(), blocks)
 
     @property
     def is_here(self) -> bool:
         """Whether this is the process in which it was pickled, which knows its budgets."""
         return self.process == _process()
+
+    @property
+    def is_known(self) -> bool:
+        """Whether a release here is booked in all of its blocks: here they are, or it was forked within them."""
+        return self.is_here or set(self.blocks) <= {block.name for block in _blocks_around()}
 
     def ledgers(self) -> list[Ledger]:
         """Open the ledgers, and those that are ambient here.

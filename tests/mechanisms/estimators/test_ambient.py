@@ -26,6 +26,7 @@ from privopt.mechanisms import (
     PrivateSearchCV,
     PrivateTreeClassifier,
     budget,
+    compare,
     evaluate,
     learn_schema,
 )
@@ -241,10 +242,11 @@ def test_threads_book_in_open_blocks_and_blocks_of_their_own() -> None:
         def apart() -> float:
             with budget(epsilon=1) as own:
                 tree().fit(*records())
+            tree(0.1).fit(*records())
             return own.total().epsilon
 
         assert pool.submit(apart).result() == 0.5
-    assert book.total().epsilon == 1.0
+    assert book.total().epsilon == 1.6  # the thread was started within: its block is, too
     entered, left = threading.Event(), threading.Event()
 
     def holder() -> None:
@@ -252,14 +254,22 @@ def test_threads_book_in_open_blocks_and_blocks_of_their_own() -> None:
             entered.set()
             left.wait()
 
-    with ThreadPoolExecutor(1) as pool:
+    def other() -> None:
+        with budget(epsilon=1) as own:
+            with pytest.raises(BudgetExceededError):  # it may have been started in the block of the holder
+                tree().fit(*records())
+            left.set()
+            done.result()
+            tree().fit(*records())
+        assert own.total().epsilon == 0.5
+
+    with ThreadPoolExecutor(2) as pool:
         done = pool.submit(holder)
         entered.wait()
         with budget(epsilon=1) as mine:
             tree().fit(*records())  # not refused by the block of the other thread
-        left.set()
-        done.result()
-    assert mine.total().epsilon == 0.5
+        assert mine.total().epsilon == 0.5
+        pool.submit(other).result()
 
 
 def test_estimators_take_the_budget_to_other_processes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -297,6 +307,35 @@ def test_fitted_models_take_no_address_along(monkeypatch: pytest.MonkeyPatch) ->
             assert "set_params(ledger=" in "".join(error.value.__notes__)
             there.set_params(ledger=None).fit(*records())
     assert book.total().epsilon == 0.5
+
+
+def test_models_of_a_block_are_evaluated_elsewhere_only_with_a_ledger(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    public = pickle.dumps(released())
+    ledger = Ledger.create(tmp_path / "ledger.db", 1.0)
+    with budget(epsilon=1) as book:
+        model = tree().fit(*records())
+        sent = pickle.dumps([model, make_pipeline(model)])
+        with another_process(monkeypatch):
+            for there in pickle.loads(sent):
+                with pytest.raises(LedgerError, match="within a budget of another process"):
+                    evaluate(there, *records(), epsilon=0.1)
+                with pytest.raises(LedgerError, match="within a budget of another process"):
+                    compare(pickle.loads(public), there, *records(), epsilon=0.1)
+            there = pickle.loads(sent)[0]
+            evaluate(there, *records(), epsilon=0.1, ledger=book.address)
+            evaluate(there.set_params(ledger=None), *records(), epsilon=0.1)
+            evaluate(pickle.loads(public), *records(), epsilon=0.1)
+        with monkeypatch.context() as forked:
+            forked.setattr(ambient, "_process", lambda: "a fork")  # it has the blocks
+            evaluate(pickle.loads(sent)[0], *records(), epsilon=0.1)
+    assert book.total().epsilon == pytest.approx(0.7)
+    monkeypatch.setenv("PRIVOPT_LEDGER", str(ledger.address))  # other processes may have it, too
+    sent = pickle.dumps(model)
+    with another_process(monkeypatch):
+        evaluate(pickle.loads(sent), *records(), epsilon=0.1)
+    assert ledger.total().epsilon == 0.1
 
 
 def test_estimator_from_a_block_that_ended_is_refused_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.calibration import CalibratedClassifierCV
 from sklearn.model_selection import (
     GridSearchCV,
     RandomizedSearchCV,
@@ -68,6 +69,7 @@ WHOLE: dict[str, tuple[int, Callable[[], object]]] = {
             make_pipeline(tree(EACH)), {"privatetreeclassifier__max_depth": [1, 2]}, cv=2
         ).fit(*records()),
     ),
+    "CalibratedClassifierCV": (3, lambda: CalibratedClassifierCV(tree(EACH), cv=3).fit(*records())),
     "RandomizedSearchCV": (5, lambda: RandomizedSearchCV(tree(EACH), GRID, n_iter=2, cv=2).fit(*records())),
 }
 
@@ -116,13 +118,15 @@ def test_estimator_within_another_is_counted_once_per_fold() -> None:
         assert book.entries() == []
 
 
-def test_without_a_budget_the_sum_is_told_once() -> None:
+@pytest.mark.parametrize("what", ["cross_val_score", "CalibratedClassifierCV"])
+def test_without_a_budget_the_sum_is_told_once(what: str) -> None:
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
-        cross_val_score(tree(EACH), *records(), cv=3)
+        WHOLE[what][1]()
     (warning,) = [w for w in told if w.category is RepeatedReleaseWarning]
     assert "3 fits" in str(warning.message)
     assert "epsilon = 0.75" in str(warning.message)
+    assert "calibrators are not private" in str(warning.message)
     with warnings.catch_warnings():
         warnings.simplefilter("error", RepeatedReleaseWarning)
         cross_val_score(tree(insecure_seed=0), *records(), cv=3)

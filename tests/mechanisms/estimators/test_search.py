@@ -23,6 +23,7 @@ from privopt.mechanisms import (
     PrivateLogisticRegression,
     PrivateSearchCV,
     PrivateTreeClassifier,
+    budget,
 )
 from privopt.mechanisms.errors import BudgetExceededError, PrivacyParameterError, SearchError
 from privopt.mechanisms.estimators import search as module
@@ -188,6 +189,34 @@ def test_progress_counts_runs_where_all_are_made() -> None:
     PrivateSearchCV(logistic(), {"steps": [1, 2]}, epsilon=9.0, limits=limits).fit(X, y)
     assert shown
     assert all(now.total == 2 for now in shown)
+
+
+def test_runs_show_no_progress_and_fits_beside_them_are_booked(tmp_path: Path) -> None:
+    X, y = records()
+    shown: list[Progress] = []
+    of_runs = [Limits(on_progress=shown.append)] * 2
+    search = PrivateSearchCV(logistic(steps=2), {"limits": of_runs}, epsilon=9.0).fit(X, y)
+    assert not shown
+    assert search.best_estimator_.limits is of_runs[0]
+    begun: list[PrivateLogisticRegression] = []
+
+    def beside() -> bool:
+        if not begun:
+            begun.append(logistic(epsilon=1.0, steps=1))
+            begun[0].fit(X, y)
+        return False
+
+    runs = logistic(limits=Limits(cancelled=beside))
+    with budget(epsilon=11.0, delta=1e-2) as book:
+        PrivateSearchCV(runs, {"steps": [1, 2]}, epsilon=9.0).fit(X, y)
+    assert hasattr(begun[0], "spend_")
+    assert book.total().epsilon == pytest.approx(10.0)
+
+
+def test_classes_may_be_an_array() -> None:
+    X, y = records()
+    models = [logistic(classes=np.array(["no", "yes"])), logistic()]
+    assert PrivateSearchCV(models, epsilon=9.0).fit(X, y).classes_.tolist() == ["no", "yes"]
 
 
 def test_failing_candidate_has_the_lowest_score_and_tells_nothing() -> None:
