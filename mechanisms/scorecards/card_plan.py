@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from privopt.mechanisms.discrete.exponential import ExponentialMechanism
 from privopt.mechanisms.discrete.mechanism import LatticeMechanism, check_calibration
 from privopt.mechanisms.discrete.preparation import check_takes, oracle_for, prepare_oracle
@@ -45,8 +47,9 @@ from privopt.problems.discrete.halfspace import SCORE_LIMIT, ZeroOneHalfspace
 from privopt.problems.discrete.lattice import IntegerLattice
 from privopt.problems.errors import InvalidInputError
 from privopt.problems.notebooks import html_facts, text_of
-from privopt.problems.programs.constraints import Constraint
+from privopt.problems.programs.constraints import Constraint, bounds_of
 from privopt.problems.programs.lattice import ConstrainedLattice
+from privopt.problems.tables.point_columns import point_columns, rules_of
 from privopt.problems.tables.schema import Schema
 
 Plan = LatticeMechanism[Any] | SeededScorecard | ClassPoints
@@ -218,7 +221,7 @@ def plan_card(
     if kind.family is Family.CARD:
         _check_seeded(kind, name, calibration)
         facts = CardFacts.of(
-            schema, n_records, seeded_lattice(lattice, schema), costs, most, required, max_weight
+            schema, n_records, seeded_lattice(lattice, schema, required), costs, most, required, max_weight
         )
         check_scores(schema, facts.lattice)
         solver = None if facts.program is None else solver_of(card_solver)
@@ -422,15 +425,42 @@ def check_scores(schema: Schema, weights: IntegerLattice) -> None:
         )
 
 
-def seeded_lattice(given: LatticeLike, schema: Schema) -> IntegerLattice:
-    """Return the lattice of weights that "seeded" rounds to."""
+def seeded_lattice(
+    given: LatticeLike, schema: Schema, constraints: tuple[Constraint, ...] = ()
+) -> IntegerLattice:
+    """Return the lattice of weights that "seeded" rounds to.
+
+    Raises:
+        InvalidInputError: points that add up to more than 64 bits.
+    """
     if given is None:
-        return SeededScorecard.default_lattice(schema)
+        return _with_room(SeededScorecard.default_lattice(schema), schema, constraints)
     plain = as_lattice(given, None, schema.n_features)
     if isinstance(given, IntegerLattice) or len(given) > 2:
         return plain
     low, high = int(plain.low[0]), int(plain.high[0])
-    return points_lattice(low, high, schema.n_features, schema.intercept, len(schema.columns))
+    box = points_lattice(low, high, schema.n_features, schema.intercept, len(schema.columns))
+    return _with_room(box, schema, constraints)
+
+
+def _with_room(box: IntegerLattice, schema: Schema, constraints: tuple[Constraint, ...]) -> IntegerLattice:
+    """Return the box with an intercept that can undo the points of any record, declared points included."""
+    if not schema.intercept:
+        return box
+    ends = dict(enumerate(zip(box.low.tolist(), box.high.tolist(), strict=True)))
+    declared = (*constraints, *rules_of(schema.columns, schema.rules))
+    ends |= bounds_of(declared, point_columns(schema.columns))
+    largest = [max(-low, high) for low, high in ends.values()]
+    parts = [
+        column.reach * max(largest[start:stop])
+        for column, (start, stop) in zip(schema.columns, schema.spans, strict=True)
+    ]
+    most = max(largest[-1], math.ceil(sum(parts)))
+    if most >= SCORE_LIMIT:
+        raise InvalidInputError(
+            f"points up to {max(largest[:-1])} add up to more than 64 bits. To do: fewer points (--lattice)"
+        )
+    return IntegerLattice(np.append(box.low[:-1], -most), np.append(box.high[:-1], most))
 
 
 def _weights(lattice: IntegerLattice) -> str:

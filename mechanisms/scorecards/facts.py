@@ -98,7 +98,7 @@ class CardFacts:
         if schema.intercept:
             norm, middle = schema.spread, known.middle
         box, asked = bounded(lattice, schema), point_constraints(schema)
-        check_forced(schema, asked, max_columns)
+        check_forced(schema, box, max_columns)
         program = None
         if constraints:
             constraints += rules_of(schema.columns, schema.rules)

@@ -170,7 +170,7 @@ class NearestCards:
         most = [c.most for c in program.constraints if isinstance(c, UsedColumns) and not c.columns]
         kept = min((m for m in most if m is not None), default=None)
         if kept is not None:
-            real = few_columns(real, tuple((c.start, c.stop) for c in program.columns), kept, ())
+            real = few_columns(real, tuple((c.start, c.stop) for c in program.columns), kept)
         own = {n for c in program.constraints if isinstance(c, PointBounds | PointList) for n in c.names}
         free = [c for c in program.columns if c.name not in own] or program.columns
         scales = [scale for column in free for scale in _scales(program, column, real)]

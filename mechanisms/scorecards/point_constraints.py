@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -82,43 +82,39 @@ def check_max_columns(given: int | None) -> int | None:
     return int(given)
 
 
-def check_forced(schema: Schema, constraints: tuple[PointConstraint, ...], max_columns: int | None) -> None:
-    """Raise InvalidInputError if declared bounds exclude 0 points in more than ``max_columns`` columns."""
-    starts = [start for start, _ in schema.spans]
-    forced = [
-        schema.columns[starts.index(constraint.start)].name
-        for constraint in constraints
-        if _forced(constraint)
-    ]
+def forced_columns(lattice: IntegerLattice, spans: tuple[tuple[int, int], ...]) -> list[int]:
+    """Return the numbers of the columns that must have points: their bounds exclude 0."""
+    no_zero = (lattice.low > 0) | (lattice.high < 0)
+    return [k for k, (start, stop) in enumerate(spans) if np.any(no_zero[start:stop])]
+
+
+def check_forced(schema: Schema, lattice: IntegerLattice, max_columns: int | None) -> None:
+    """Raise InvalidInputError if the bounds exclude 0 points in more than ``max_columns`` columns."""
+    forced = [schema.columns[k].name for k in forced_columns(lattice, schema.spans)]
     if max_columns is not None and len(forced) > max_columns:
         raise InvalidInputError(
-            f"max_columns = {max_columns}, but the schema's points leave no 0 to {len(forced)} columns: "
+            f"max_columns = {max_columns}, but bounds of points leave no 0 to {len(forced)} columns: "
             f"{', '.join(map(repr, forced))}"
         )
-
-
-def _forced(constraint: PointConstraint) -> bool:
-    return constraint.points is not None and not constraint.points[0] <= 0 <= constraint.points[1]
 
 
 def few_columns(
     weights: Floats,
     spans: tuple[tuple[int, int], ...],
     most: int | None,
-    constraints: tuple[PointConstraint, ...],
+    forced: Sequence[int] = (),
 ) -> Floats:
     """Return the weights with all but the ``most`` most important columns set to 0.
 
     The importance of a column is the variance of its contribution to the score when its levels, or the values
-    of a number, are uniformly distributed. Columns that may not have 0 points come first.
+    of a number, are uniformly distributed. The columns ``forced``, which must have points, come first.
     """
     real = np.array(weights, dtype=np.float64)
     if most is None or most >= len(spans):
         return real
-    forced = {constraint.start for constraint in constraints if _forced(constraint)}
     # A number contributes uniformly between 0 and its weight: variance weight^2 / 12. A record has one level.
     spread = [np.var(real[a:b]) if b - a > 1 else real[a] ** 2 / 12 for a, b in spans]
-    order = sorted(range(len(spans)), key=lambda j: (spans[j][0] not in forced, -float(spread[j])))
+    order = sorted(range(len(spans)), key=lambda j: (j not in forced, -float(spread[j])))
     for j in order[most:]:
         real[slice(*spans[j])] = 0.0
     return real

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privopt.mechanisms.scorecards.facts import CardFacts
-from privopt.mechanisms.scorecards.point_constraints import constrained, few_columns
+from privopt.mechanisms.scorecards.point_constraints import constrained, few_columns, forced_columns
 from privopt.problems.discrete.lattice import IntArray
 
 Floats = NDArray[np.float64]
@@ -50,7 +50,8 @@ def candidate_cards(weights: Floats, facts: CardFacts) -> tuple[IntArray, IntArr
                 real[start:stop] -= centre
                 real[-1] += centre
         real[-1] += math.log(facts.costs.false_negative / facts.costs.false_positive)
-    real = few_columns(real, facts.spans, facts.max_columns, facts.point_constraints)
+    forced = forced_columns(facts.lattice, facts.spans)
+    real = few_columns(real, facts.spans, facts.max_columns, forced)
     real = constrained(real, facts.point_constraints, facts.intercept)
     features = slice(0, len(real) - facts.intercept)
     bound = np.where(real > 0, high, -low)[features]

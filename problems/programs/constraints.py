@@ -23,6 +23,7 @@ from privopt.problems.programs.columns import PointColumn
 
 _BARE = re.compile(r"[^\W\d][\w.+/-]*(?: [\w.+/-]+)*")
 _WORDS = {"then", "of", "in"}
+MOST_POINTS = 1 << 62
 
 
 class Constraint(ABC):
@@ -82,6 +83,10 @@ class PointBounds(Constraint):
     def names(self) -> tuple[str, ...]:
         return self.columns
 
+    def check(self, columns: Sequence[PointColumn]) -> None:
+        super().check(columns)
+        _check_size(self, (self.low, self.high))
+
     def held(self, points: IntArray, columns: Sequence[PointColumn]) -> NDArray[np.bool_]:
         own = _points(self.about(columns), points)
         return np.asarray(np.all((own >= self.low) & (own <= self.high), axis=-1))
@@ -105,6 +110,10 @@ class PointList(Constraint):
     @property
     def names(self) -> tuple[str, ...]:
         return self.columns
+
+    def check(self, columns: Sequence[PointColumn]) -> None:
+        super().check(columns)
+        _check_size(self, self.values)
 
     def held(self, points: IntArray, columns: Sequence[PointColumn]) -> NDArray[np.bool_]:
         return np.asarray(np.all(np.isin(_points(self.about(columns), points), self.values), axis=-1))
@@ -358,6 +367,14 @@ def _all_of(found: Sequence[Any], points: IntArray) -> NDArray[np.bool_]:
     for one in found:
         every = every & np.asarray(one, dtype=np.bool_)
     return np.asarray(every)
+
+
+def _check_size(constraint: Constraint, points: Iterable[int]) -> None:
+    """Raise InvalidInputError for points that 64-bit integers do not hold."""
+    if beyond := [p for p in points if abs(p) > MOST_POINTS]:
+        raise InvalidInputError(
+            f"constraint '{constraint}': {beyond[0]} is no number of points (at most 2^62)"
+        )
 
 
 def _brackets(columns: tuple[str, ...]) -> str:

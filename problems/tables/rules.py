@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 from privopt.problems.errors import SchemaError
+from privopt.problems.programs.constraints import MOST_POINTS
 
 KEYS = ("monotone", "points")
 
@@ -23,6 +24,12 @@ class PointRule:
 
     monotone: Literal["rising", "falling"] | None = None
     points: tuple[int, int] | None = None
+
+    def __post_init__(self) -> None:
+        if self.points is not None and max(map(abs, self.points)) > MOST_POINTS:
+            raise SchemaError(
+                f"points of a column are at most 2^62, got {self.points[0]} to {self.points[1]}"
+            )
 
     @classmethod
     def of(cls, name: str, kind: str, given: Mapping[str, Any]) -> Self:

@@ -85,7 +85,7 @@ def test_a_number_tells_apart_by_what_lies_between_0_and_its_weight() -> None:
     """A uniform number times 3 varies by 3/4, two levels of 1/2 and -1/2 by 1/4; times 1 by 1/12."""
     spans = ((0, 1), (1, 3))
     for weight, kept in ((3.0, [3.0, 0, 0]), (1.0, [0, 0.5, -0.5])):
-        assert few_columns(np.array([weight, 0.5, -0.5]), spans, 1, ()).tolist() == kept
+        assert few_columns(np.array([weight, 0.5, -0.5]), spans, 1).tolist() == kept
 
 
 def test_rows_without_an_intercept_are_as_long_as_is_said() -> None:
@@ -162,6 +162,57 @@ def test_columns_that_must_have_points_come_first() -> None:
     assert [bool(np.any(card[a:b])) for a, b in facts.spans] == [True, False, True, False]
 
 
+def test_columns_to_which_a_lattice_leaves_no_0_come_first() -> None:
+    """late has larger weights, but the lattice demands points of the other columns."""
+    low = np.array([-9] * 5 + [1] * 8 + [-9])
+    lattice = IntegerLattice(low, np.full(14, 9))
+    facts = CardFacts.of(Schema(SCHEMA.columns, intercept=True), 1000, lattice, max_columns=3)
+    card = candidate_cards(np.array([3.0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0.1, 2.0, 0, 0]), facts)[0][0]
+    assert [bool(np.any(card[a:b])) for a, b in facts.spans] == [False, True, True, True]
+
+
+@pytest.mark.parametrize(
+    ("schema", "constraints", "most"),
+    [
+        (Schema([Categorical("a", ["x", "y"]), Numeric("b", 0, 10)], intercept=True), [], 410),
+        (
+            Schema([Categorical("a", ["x", "y"]), Numeric("b", 0, 10)], intercept=True),
+            ["points(a) in [0, 100]", "points(b) in {-7, 3}"],
+            410,  # 100 + 7 are less than the default
+        ),
+        (Schema([Categorical("a", ["x"])], intercept=True), ["points in [-90, 4]"], 90),
+        (
+            Schema([Categorical("a", ["x"])], intercept=True, rules={"a": PointRule(None, (0, 70))}),
+            [],
+            70,
+        ),
+        # Degrees from 35 to 42, a point each: 42 * 400.
+        (Schema([Numeric("heat", 35, 42, zero=0, one=1)], intercept=True), [], 16_800),
+    ],
+)
+def test_the_intercept_can_undo_the_points_of_any_record(
+    schema: Schema, constraints: list[str], most: int
+) -> None:
+    card = PrivateHalfspaceClassifier(1.0, schema=schema, classes=(0, 1), constraints=constraints)
+    lattice = card.plan(10_000).plan.lattice
+    assert (int(lattice.low[-1]), int(lattice.high[-1])) == (-most, most)
+
+
+@pytest.mark.parametrize(
+    ("points", "constraints", "words"),
+    [
+        ((0, 2**62), None, "add up to more than 64 bits"),
+        (None, [f"points in [0, {2**62}]"], "add up to more than 64 bits"),
+    ],
+)
+def test_points_that_add_up_to_more_than_64_bits_are_refused(
+    points: tuple[int, int] | None, constraints: list[str] | None, words: str
+) -> None:
+    schema = Schema([Categorical("a", ["x"])], intercept=True, rules={"a": PointRule(None, points)})
+    with pytest.raises(InvalidInputError, match=words):
+        PrivateHalfspaceClassifier(1.0, schema=schema, classes=(0, 1), constraints=constraints).plan(10_000)
+
+
 def test_max_columns_is_refused_in_one_line() -> None:
     frame = pd.DataFrame({"late": [0, 1], "income": [1, 2], "job": ["a", "b"], "age": [3, 4]})
     forced = Schema(
@@ -172,6 +223,7 @@ def test_max_columns_is_refused_in_one_line() -> None:
         ({"max_columns": 2.5}, "a whole number >= 1"),
         ({"max_columns": True}, "a whole number >= 1"),
         ({"max_columns": 1, "schema": forced}, "leave no 0 to 2 columns: 'late', 'job'"),
+        ({"max_columns": 3, "lattice": (1, 2)}, "leave no 0 to 4 columns: 'late', 'income', 'job', 'age'"),
     ):
         plain = {"schema": Schema(SCHEMA.columns, intercept=True), "classes": (0, 1)}
         with pytest.raises(InvalidInputError, match=words) as refused:

@@ -102,6 +102,8 @@ def test_what_is_no_constraint_on_points_is_refused(text: str, words: str) -> No
         ("any of age, age", "names a column twice"),
         ("monotone(job) = rising", "the categories of column 'job' have no order"),
         ("at least 5 columns", "there are only 4 such columns"),
+        (f"points in [-{2**63}, 0]", "-9223372036854775808 is no number of points"),
+        (f"points(age) in {{0, {10**20}}}", "100000000000000000000 is no number of points"),
     ],
 )
 def test_what_does_not_fit_the_columns_is_refused(text: str, words: str) -> None:
