@@ -6,8 +6,9 @@ privacy.
 
 Tables are those of ``privopt.experiments.scorecards``, from the environment that it creates, and 20,000
 records of Covertype, Lodgepole Pine against the others. In the same folder ``--build`` creates an environment
-for each other package: ``interpret`` (interpret-core, for DP-EBM) and ``diffprivlib``. Missing packages are
-left out.
+for each other package: ``interpret`` (interpret-core, for DP-EBM), ``diffprivlib``, ``privatree`` (the
+published code of PrivaTree, cloned into its folder ``published``) and ``earlier`` (this package at commit
+10feeddd, for its card; it needs a git checkout). Missing packages are left out.
 
 Every table is split 70 to 30 for each seed: trained on one part, measured on the other. Bounds of numbers and
 categories are declared from the whole table, which is public. Lines of ``trees.csv`` are kept after every
@@ -19,6 +20,7 @@ from __future__ import annotations
 
 import functools
 import math
+import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -37,7 +39,7 @@ from privopt.experiments import scorecards
 from privopt.experiments.workbench.pages import filled, markdown_table, processor
 from privopt.experiments.workbench.resumable import Kept
 from privopt.experiments.workbench.study import ShardText, Study
-from privopt.experiments.workbench.table_peers import TablePeer
+from privopt.experiments.workbench.table_peers import EARLIER, TablePeer
 from privopt.mechanisms import (
     PrivateAdditiveTreeClassifier,
     PrivateHalfspaceClassifier,
@@ -67,7 +69,13 @@ _COVERTYPE = 20_000
 _FREE = 1e6
 # Trees and lists over more predicates have this depth.
 _MANY, _SHALLOW = 200, 2
-ENVIRONMENTS = {"interpret": ["interpret-core"], "diffprivlib": ["diffprivlib", "scikit-learn<1.8"]}
+ENVIRONMENTS = {
+    "interpret": ["interpret-core"],
+    "diffprivlib": ["diffprivlib", "scikit-learn<1.8"],
+    "privatree": ["diffprivlib", "scikit-learn<1.8"],
+    EARLIER: [f"git+{Path(__file__).parents[1].as_uri()}@10feeddd"],
+}
+_PRIVATREE = "https://github.com/tudelft-cda-lab/PrivaTree"
 
 CART, OPTIMAL = "not private: CART", "not private: optimal tree"
 OURS = "privopt"
@@ -241,9 +249,12 @@ class Split:
         """Fit and measure models of another package, in its environment, at both readings of epsilon."""
         halves = TablePeer(self.schema, self.records, self.labels, self.others, self.seed, self.depth)
         for fit in halves.fits(python, self.part, epsilons):
-            # Balanced: the threshold is the share of the positive class, a public number.
-            said = fit.scores > self.positive
-            yield self.line(fit.model, fit.epsilon, said, fit.scores, fit.scores, fit.seconds)
+            # Balanced: the threshold of risks is the share of the positive class, a public number.
+            risks = self.part != EARLIER
+            said = fit.scores > (self.positive if risks else 0)
+            yield self.line(
+                fit.model, fit.epsilon, said, fit.scores, fit.scores if risks else None, fit.seconds
+            )
 
 
 def cells(environments: Path | None, splits: int, epsilons: Sequence[float]) -> Iterator[Cell]:
@@ -353,6 +364,9 @@ def main(
         scorecards.build(environments)
         for package, names in ENVIRONMENTS.items():
             scorecards.make_environment(environments, package, names)
+        published = environments / "privatree" / "published"
+        if not published.exists():
+            subprocess.run(["git", "clone", "--quiet", _PRIVATREE, str(published)], check=True)
     todo = list(cells(environments, splits, epsilon or EPSILONS))
     STUDY.run(output, todo, Console(stderr=True, soft_wrap=True, emoji=False), shard)
 

@@ -3,9 +3,9 @@
     python tree_peers.py TASK.json
 
 TASK names ``train`` and ``test``, CSV files; ``label``, a column of 0 and 1; ``bounds``, (low, high) of each
-number; ``package``, "interpret" or "diffprivlib"; ``epsilons``, ``delta``, ``depth`` and ``seed``. The output
-is JSON: a list of ``model``, ``epsilon``, ``scores`` of ``test`` and ``seconds``, one for each fit. A score
-is the probability of the label 1.
+number; ``schema``; ``package``, a name of ``PACKAGES``; ``epsilons``, ``delta``, ``depth`` and ``seed``. The
+output is JSON: a list of ``model``, ``epsilon``, ``scores`` of ``test`` and ``seconds``, one for each fit. A
+score is the probability of the label 1, or of an earlier scorecard its points.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -51,10 +52,42 @@ def diffprivlib(task: dict[str, Any], train: Any) -> Iterator[tuple[str, Made]]:
     yield "diffprivlib forest", lambda e: models.RandomForestClassifier(epsilon=e, **known)
 
 
+def privatree(task: dict[str, Any], train: Any) -> Iterator[tuple[str, Made]]:
+    """Fit a tree of PrivaTree at its defaults; its published code is a folder of the environment."""
+    sys.path.insert(0, str(Path(sys.prefix) / "published"))
+    found = importlib.import_module("privatree.privatree").PrivaTreeClassifier
+    columns = task["schema"]["columns"]
+    # One level more for categories that were not declared.
+    levels = [len(c["categories"]) + 1 if "categories" in c else 0 for c in columns]
+    known: dict[str, Any] = {
+        "feature_range": [task["bounds"].get(c["name"], (0, 0)) for c in columns],
+        "categorical_features": np.array(levels),
+        "random_state": task["seed"],
+    }
+    yield "PrivaTree", lambda e: found(max_depth=task["depth"], epsilon=e, **known)
+
+
+def earlier(task: dict[str, Any], train: Any) -> Iterator[tuple[str, Made]]:
+    """Fit the scorecard of an earlier version of privopt, with balanced classes."""
+    found = importlib.import_module("privopt.mechanisms").PrivateHalfspaceClassifier
+    schema = task["schema"]
+    for column in schema["columns"]:
+        column.pop("zero", None)  # how a card is shown; not known there
+    known: dict[str, Any] = {"schema": schema, "classes": (0, 1), "class_weight": "balanced"}
+    yield "card of commit 10feeddd", lambda e: found(e, **known)
+
+
 def _frames(task: dict[str, Any]) -> tuple[Any, Any, Any]:
     """Return records, their labels, and records to score, as data frames."""
     pandas = importlib.import_module("pandas")
-    train, test = (pandas.read_csv(task[name], keep_default_na=False) for name in ("train", "test"))
+    texts = {
+        c["name"]: str
+        for c in task["schema"]["columns"]
+        if any(isinstance(level, str) for level in c.get("categories", ()))
+    }
+    train, test = (
+        pandas.read_csv(task[name], keep_default_na=False, dtype=texts) for name in ("train", "test")
+    )
     return train, train.pop(task["label"]).to_numpy(), test
 
 
@@ -66,10 +99,24 @@ def _arrays(task: dict[str, Any]) -> tuple[Any, Any, Any]:
     return X, train[:, -1].astype(int), others
 
 
+def _codes(task: dict[str, Any]) -> tuple[Any, Any, Any]:
+    """Return the same as arrays of numbers as they are."""
+    train, test = (np.loadtxt(task[name], delimiter=",", skiprows=1) for name in ("train", "test"))
+    return train[:, :-1], train[:, -1].astype(int), test
+
+
+PACKAGES: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
+    "interpret": (_frames, interpret),
+    "diffprivlib": (_arrays, diffprivlib),
+    "privatree": (_codes, privatree),
+    "earlier": (_frames, earlier),
+}
+
+
 def main() -> None:
     with open(sys.argv[1], encoding="utf-8") as file:
         task = json.load(file)
-    read, models = {"interpret": (_frames, interpret), "diffprivlib": (_arrays, diffprivlib)}[task["package"]]
+    read, models = PACKAGES[task["package"]]
     X, labels, others = read(task)
     found = []
     for model, make in models(task, X):
@@ -77,8 +124,12 @@ def main() -> None:
             began = time.perf_counter()
             fitted = make(epsilon).fit(X, labels)
             seconds = time.perf_counter() - began
-            scores = fitted.predict_proba(others)[:, 1].tolist()
-            found.append({"model": model, "epsilon": epsilon, "scores": scores, "seconds": seconds})
+            if task["package"] == "earlier":
+                scores = fitted.decision_function(others)
+            else:
+                scores = fitted.predict_proba(others)[:, 1]
+            seen = {"model": model, "epsilon": epsilon, "scores": scores.tolist(), "seconds": seconds}
+            found.append(seen)
     json.dump(found, sys.stdout)
 
 
