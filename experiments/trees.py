@@ -70,10 +70,10 @@ _FREE = 1e6
 # Trees and lists over more predicates have this depth.
 _MANY, _SHALLOW = 200, 2
 ENVIRONMENTS = {
-    "interpret": ["interpret-core"],
-    "diffprivlib": ["diffprivlib", "scikit-learn<1.8"],
-    "privatree": ["diffprivlib", "scikit-learn<1.8"],
     EARLIER: [f"git+{Path(__file__).parents[1].as_uri()}@10feeddd"],
+    "privatree": ["diffprivlib", "scikit-learn<1.8"],
+    "diffprivlib": ["diffprivlib", "scikit-learn<1.8"],
+    "interpret": ["interpret-core"],
 }
 _PRIVATREE = "https://github.com/tudelft-cda-lab/PrivaTree"
 

@@ -36,6 +36,7 @@ def test_parts_of_a_run_have_all_cells_once() -> None:
     parts = [Shard.of(f"{k}/3").cells(CELLS) for k in (1, 2, 3)]
     assert sorted(cell for part in parts for cell in part) == CELLS
     assert parts[0] != CELLS[::3]
+    assert all(part == sorted(part) for part in parts)  # the first ones first
 
 
 def test_a_run_takes_over_the_lines_of_its_parts(tmp_path: Path) -> None:
