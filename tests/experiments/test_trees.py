@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -13,7 +15,8 @@ from rich.console import Console
 
 from privopt.experiments import trees
 from privopt.experiments.trees import CART, MODELS, OPTIMAL, OURS, STUDY, Cell, Line
-from privopt.problems.tables.columns import Categorical
+from privopt.experiments.workbench import table_peers
+from privopt.problems.tables.columns import Categorical, Numeric
 from privopt.problems.tables.schema import Schema
 
 
@@ -64,3 +67,34 @@ def test_differences_are_means_over_tables_with_their_errors() -> None:
     found = trees.differences(pd.DataFrame(rows))
     assert found["against"].tolist() == ["card", CART]
     assert found["1"].tolist() == ["+0.100 (0.100)", "+0.000 (0.100)"]
+
+
+@pytest.mark.parametrize(
+    ("package", "spent", "labels"),
+    [
+        ("privatree", [0.5, 1.0, 2.0], {("M, as labelled", 1.0), ("M, replace-one", 1.0), ("M, as labelled", 2.0),
+                                        ("M, replace-one", 2.0)}),
+        (table_peers.EARLIER, [1.0, 2.0], {("M", 1.0), ("M", 2.0)}),
+    ],
+)  # fmt: skip
+def test_others_are_asked_by_their_own_neighbours(
+    package: str, spent: list[float], labels: set[tuple[str, float]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that add or remove a record have half of epsilon, too; PrivaTree reads categories as numbers."""
+    seen = []
+
+    def run(command: list[str], **_: object) -> SimpleNamespace:
+        task = json.loads(Path(command[-1]).read_text())
+        seen.append((task["epsilons"], Path(task["train"]).read_text().split()))
+        found = [{"model": "M", "epsilon": e, "scores": [0.5], "seconds": 0.1} for e in task["epsilons"]]
+        return SimpleNamespace(stdout=json.dumps(found))
+
+    monkeypatch.setattr(table_peers.subprocess, "run", run)
+    frame = pd.DataFrame({"level": ["b", "a"], "age": [30, 40]})
+    schema = Schema([Numeric("age", 0, 90), Categorical("level", ["a", "b"])])
+    halves = table_peers.TablePeer(schema, frame, np.array([0, 1]), frame, 0)
+    fits = halves.fits(Path("python"), package, (1.0, 2.0))
+    assert {(fit.model, fit.epsilon) for fit in fits} == labels
+    assert seen[0][0] == spent
+    coded = package == "privatree"
+    assert seen[0][1][1:] == (["30,1,0", "40,0,1"] if coded else ["b,30,0", "a,40,1"])
