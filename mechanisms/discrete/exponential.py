@@ -66,8 +66,11 @@ class ExponentialMechanism(LatticeMechanism[PreparedGibbs]):
 
     @property
     def precision(self) -> Precision:
-        """What a draw needs: two probabilities may be off, and together they have the share of epsilon."""
-        return Precision(self.beta, _ARITHMETIC_SHARE * self.spend.epsilon / 2, _NEVER)
+        """What a draw needs: two probabilities may be off, and together they have the share of epsilon.
+
+        A billionth of the share is left to the rounding of beta.
+        """
+        return Precision(self.beta, (1 - 1e-9) * _ARITHMETIC_SHARE * self.spend.epsilon / 2, _NEVER)
 
     @property
     def excess(self) -> float:

@@ -21,10 +21,10 @@ from privopt.problems.tables.sources import is_engine_table
 Floats = NDArray[np.float64]
 
 
-def refuse_weights(sample_weight: object, argument: str) -> None:
-    """Raise InvalidInputError if there are weights, which a fit with ``argument`` does not take."""
-    if sample_weight is not None:
-        raise InvalidInputError(f"sample_weight is not taken together with {argument}: leave one of them out")
+def refuse_weights(given: object, argument: str, name: str = "sample_weight") -> None:
+    """Raise InvalidInputError if there are weights, which a fit or a plan with ``argument`` does not take."""
+    if given is not None:
+        raise InvalidInputError(f"{name} is not taken together with {argument}: leave one of them out")
 
 
 def with_weights(

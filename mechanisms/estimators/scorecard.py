@@ -329,7 +329,8 @@ class PrivateHalfspaceClassifier(
     def plan(self, n_records: int) -> CardPlan:
         """Plan a fit of ``n_records`` without data: mechanism, reason, noise, spend, and seconds.
 
-        With ``person`` it is the number of persons. With ``max_weight`` it is of records with weights.
+        With ``person`` it is the number of persons. With ``max_weight`` it is of records with weights, and
+        what takes no weights is refused.
 
         Raises:
             InvalidInputError: no schema is declared.
@@ -338,11 +339,14 @@ class PrivateHalfspaceClassifier(
         if self.schema is None:
             raise InvalidInputError("a plan needs a declared schema: there are no data to infer one from")
         if person_of(self) is not None:
+            refuse_weights(self.max_weight, "person", "max_weight")
             whole: CardPlan = plan_of_persons(self, n_records)
             return whole
         schema, budget = declared_schema(self.schema), CardBudget.of(self.epsilon, self.risk_share)
         classes = np.array([0, 1]) if self.classes is None else np.asarray(self.classes)
         weights = ClassWeights.of(self.class_weight, self.prevalence, classes, budget.card)
+        if self.max_weight is not None:
+            self._check_takes_weights(self.max_weight, "max_weight", classes)
         if len(classes) > 2:
             planned = self._planned_classes(schema, check_count(n_records, "n_records"), weights)
             return replace(planned, spend=weights.whole(planned.spend))
@@ -356,15 +360,19 @@ class PrivateHalfspaceClassifier(
         Raises:
             InvalidInputError: no bound, another shape, or what takes no weights.
         """
-        if len(classes) > 2:
-            raise InvalidInputError("sample_weight is for cards of two classes")
-        if self.risk_share:
-            refuse_weights(sample_weight, "risk_share, as risks count every record once")
-        if self.class_weight == "balanced" and self.prevalence is None:
-            refuse_weights(sample_weight, 'class_weight="balanced" without a declared prevalence')
+        self._check_takes_weights(sample_weight, "sample_weight", classes)
         check_weights(sample_weight, self.max_weight, n, not is_dask(table) and table)
         assert self.max_weight is not None
         return check_count(self.max_weight, "max_weight")
+
+    def _check_takes_weights(self, given: object, name: str, classes: NDArray[Any]) -> None:
+        """Refuse weights of records, given or planned for by an argument, with options that take none."""
+        if len(classes) > 2:
+            raise InvalidInputError(f"{name} is for cards of two classes")
+        if self.risk_share:
+            refuse_weights(given, "risk_share, as risks count every record once", name)
+        if self.class_weight == "balanced" and self.prevalence is None:
+            refuse_weights(given, 'class_weight="balanced" without a declared prevalence', name)
 
     def _planned(
         self,

@@ -57,8 +57,9 @@ class TopScores:
         check_positive(sensitivity, "sensitivity")
         made = cls(count, sensitivity, largest, check_positive(step, "epsilon"))
         size = made.rate * largest
-        # A rounded product is a score moved by 2^-53 of its size; each of two laws may be off, both ways.
-        if not 4 * (race_error(size) + 2.0**-53 * size) <= _ARITHMETIC_SHARE * step:
+        # A rounded product is a score moved by 2^-53 of its size; each of two laws may be off, both ways. A
+        # billionth of the share is left to the rounding of the rate.
+        if not 4 * (race_error(size) + 2.0**-53 * size) <= (1 - 1e-9) * _ARITHMETIC_SHARE * step:
             raise PrivacyParameterError(
                 f"draws in doubles are too coarse for an epsilon of {step:.3g} each: a larger epsilon, or "
                 "fewer records"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from privopt.mechanisms.discrete.calibration import (
     rspm_sigma,
     separator_counts,
 )
+from privopt.mechanisms.discrete.exponential import ExponentialMechanism
 from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.problems import IntegerLattice, MonotoneConjunction, ZeroOneHalfspace
 from privopt.problems.discrete.objective import UNIT, Perturbation
@@ -46,6 +48,15 @@ def test_rspm_pays_for_four_grid_steps_on_every_shift(bound: int) -> None:
     assert found == pytest.approx(exact, rel=1e-12)
     laplace = calibrate_rspm_laplace(0.5, SeparatorCounts(5, 0), loss_bound=bound).scale
     assert laplace == pytest.approx(5 * (2 * bound + 4 * STEP) / 0.5, rel=1e-12)
+
+
+@pytest.mark.parametrize("bound", [1, 3, 10])
+def test_a_draw_pays_for_the_rounding_of_beta(bound: int) -> None:
+    """In rationals: what beta moves a probability by, and what doubles may, add up to epsilon at most."""
+    lattice = IntegerLattice(-1, 1, dimension=2)
+    for epsilon in np.geomspace(1e-8, 1e3, 100).tolist():
+        plan = ExponentialMechanism.plan(ZeroOneHalfspace, lattice, epsilon=epsilon, loss_bound=bound)
+        assert 2 * bound * Fraction(plan.beta) + 2 * Fraction(plan.precision.log_error) <= Fraction(epsilon)
 
 
 @pytest.mark.parametrize("d", [1, 30, 400])

@@ -105,7 +105,9 @@ def test_records_of_weight_0_do_not_matter_and_noise_follows_the_bound(mechanism
         ({"person": "id"}, "not taken together with person"),
     ],
 )
-def test_what_takes_no_weights_is_refused_before_the_booking(more: dict[str, object], why: str) -> None:
+def test_what_takes_no_weights_is_refused_by_plans_and_before_bookings(
+    more: dict[str, object], why: str
+) -> None:
     X, y, _ = task(50)
     with budget(epsilon=50.0, delta=1e-2) as book:
         with pytest.raises((InvalidInputError, PrivacyParameterError), match=why):
@@ -113,6 +115,9 @@ def test_what_takes_no_weights_is_refused_before_the_booking(more: dict[str, obj
         with pytest.raises(InvalidInputError, match="has the shape"):
             card("exponential").fit(X, y, sample_weight=np.ones(49))
         assert not book.entries()
+    if more != {"max_weight": None}:
+        with pytest.raises((InvalidInputError, PrivacyParameterError), match=why):
+            card("exponential").set_params(**more).plan(50)
     with pytest.raises(InvalidInputError, match="NaN"):
         card("exponential").fit(X, y, sample_weight=np.full(50, math.nan))
 
