@@ -133,9 +133,15 @@ def test_examples_show_what_they_released_and_its_cost(site: Path) -> None:
     assert len(sources) == 12
     for name in sources:
         page = (site / "gallery" / f"{name}.html").read_text("utf-8")
-        for part in ("Question.", "Data.", "Result.", "Cost", "Total running time"):
+        for part in ("Question.", "Data.", "Schema.", "Result.", "Cost", "Total running time"):
             assert f">{part}" in page, (name, part)
+        assert not re.search(r"\w\(\w+=|\.py:\d", "".join(printed(page))), name  # no raw objects, no paths
         assert "replace-one" in page.split("Cost", 1)[1] or "epsilon" in page.split("Cost", 1)[1], name
+
+
+def printed(page: str) -> list[str]:
+    """What the blocks of an example printed."""
+    return re.findall(r'<div class="sphx-glr-script-out.*?</pre>', page, flags=re.DOTALL)
 
 
 def test_the_reference_has_every_public_name_and_every_option(site: Path) -> None:

@@ -222,7 +222,7 @@ def learn(
             )
             if plan:
                 made = made if rows is None else for_persons(made)
-                show(made.to_dict(), _lines(made), made.spend, as_json=False, ledger=ledger)
+                show(made.to_dict(), str(made).split("\n"), made.spend, as_json=False, ledger=ledger)
                 return
             found = released_schema(made, given.frame, book, NoiseSource(insecure_seed), rows)
         # Saved before it is printed, so that a broken terminal, pipe or full disk cannot lose it.
@@ -294,11 +294,6 @@ def _pairs(types: str | None) -> dict[str, str]:
 
 def _listed(option: str, text: str | None) -> list[str]:
     return [] if text is None else split_labels(option, text)
-
-
-def _lines(made: SchemaPlan) -> list[str]:
-    free = [f"{column.name}: declared, free" for column in made.declared]
-    return [f"spend: {made.spend}", *map(str, made.columns), *free]
 
 
 def _report(made: SchemaPlan, found: LearnedSchema) -> dict[str, Any]:

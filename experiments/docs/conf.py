@@ -1,6 +1,7 @@
 """The site, by Sphinx: `make docs`."""
 
 import re
+import warnings
 from importlib.metadata import version as installed
 
 from docutils import nodes
@@ -15,6 +16,16 @@ from privopt.experiments.cli.main import COMMANDS, load
 project = "privopt"
 author = copyright = "the privopt contributors"
 release = version = installed("privopt")
+
+
+def without_place(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
+) -> str:
+    """Show a warning of an example without the place in the files of this machine."""
+    return f"{category.__name__}: {message}\n"
+
+
+warnings.formatwarning = without_place
 
 extensions = [
     "myst_parser",

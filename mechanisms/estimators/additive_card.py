@@ -14,6 +14,7 @@ from privopt.mechanisms.estimators.tree_card import TreeCard
 from privopt.mechanisms.estimators.tree_page import picture_section
 from privopt.mechanisms.evaluation.metrics import Evaluation
 from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.problems.notebooks import html_table
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +43,11 @@ class AdditiveCard:
             f"{self.unit:.4g}. Follow the tree: add 1 where it says {positive}, take off 1 where it says "
             f"{negative}. The higher the score, the likelier {positive}; above 0 it is predicted."
         )
+
+    def _repr_html_(self) -> str:
+        """Return the points and the picture of the tree for notebooks."""
+        rows = [(column.shown, *line) for column in self.card.columns for line in column.lines()]
+        return html_table(self.how, ("column", "level", "points"), rows) + self.tree._repr_html_()
 
     def to_markdown(self) -> str:
         """Return the joint rule, the points as a table, and the tree as a nested list."""

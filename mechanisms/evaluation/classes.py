@@ -16,6 +16,7 @@ from privopt.mechanisms.evaluation.intervals import Estimate, Intervals, Target
 from privopt.mechanisms.evaluation.leaves import LeafHistogram
 from privopt.mechanisms.evaluation.metrics import whole_counts
 from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.problems.notebooks import html_table, text_of
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,25 @@ class ClassEvaluation:
             **{f"recall of {label}": found for label, found in zip(self.classes, recalls, strict=True)},
             **{f"precision of {label}": found for label, found in zip(self.classes, precisions, strict=True)},
         }
+
+    def __str__(self) -> str:
+        return text_of({**self.metrics, "spend": self.spend})
+
+    def _repr_html_(self) -> str:
+        """Return tables of the metrics and of the confusion for notebooks."""
+        rows = [
+            (name, f"{found.value:.3f}", f"{found.low:.3f} to {found.high:.3f}")
+            for name, found in self.metrics.items()
+        ]
+        interval = f"{100 * self.confidence:g}% interval"
+        records = self.confusion
+        return html_table(
+            f"Private evaluation ({self.spend})", ("measure", "estimate", interval), rows
+        ) + html_table(
+            "Records by true class and by predicted one",
+            ("true", *records.columns),
+            records.itertuples(),
+        )
 
     @property
     def confusion(self) -> pd.DataFrame:

@@ -23,6 +23,7 @@ from privopt.mechanisms.schemas.readable import date_edges, outer_edges, readabl
 from privopt.mechanisms.schemas.types import Candidate, ColumnType, VotePlan, votes_of
 from privopt.problems.arguments import told
 from privopt.problems.errors import InvalidInputError, SchemaError, did_you_mean
+from privopt.problems.notebooks import html_facts, text_of
 from privopt.problems.tables.cells import Markers, is_usual_marker, read_numbers
 from privopt.problems.tables.columns import Binned, Categorical, Column
 from privopt.problems.tables.counted_cells import CountedCells
@@ -103,6 +104,10 @@ class LearnedSchema:
     spend: PrivacySpend
     left_out: tuple[str, ...]
 
+    def _repr_html_(self) -> str:
+        """Return a table of the columns, and one of the spend, for notebooks."""
+        return self.schema._repr_html_() + self.spend._repr_html_()
+
 
 @dataclass(frozen=True, eq=False)
 class SchemaPlan:
@@ -134,6 +139,19 @@ class SchemaPlan:
     spend: PrivacySpend
     labels: tuple[tuple[str, str], ...] = ()
     units: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """The plan in words, by name of the fact."""
+        learned = {c.name: str(c).removeprefix(f"{c.name}: ") for c in self.columns}
+        return {"spend": str(self.spend), **learned, **{c.name: "declared, free" for c in self.declared}}
+
+    def __str__(self) -> str:
+        return text_of(self.facts)
+
+    def _repr_html_(self) -> str:
+        """Return a table for notebooks."""
+        return html_facts("Plan of a schema", self.facts)
 
     @classmethod
     def plan(

@@ -17,7 +17,9 @@ from privopt.mechanisms import (
     PrivateLinearRegression,
     PrivateSearchCV,
     PrivateTreeClassifier,
+    SchemaPlan,
     evaluate,
+    learn_schema,
 )
 from privopt.mechanisms.privacy.ledger import Ledger
 from privopt.oracles import Task, minimizer
@@ -82,6 +84,39 @@ def test_a_card_a_tree_and_an_evaluation_show_what_was_released() -> None:
     accuracy = report.metrics["accuracy"]
     assert f"{accuracy.value:.3f}" in Cells(report._repr_html_()).texts
     assert f"accuracy: {accuracy}" in str(report).split("\n")
+
+
+def test_a_card_with_a_tree_shows_both() -> None:
+    table, y = records()
+    model = PrivateAdditiveTreeClassifier(5.0, schema=SCHEMA, classes=CLASSES, insecure_seed=1)
+    card = model.fit(table, y).card_
+    shown = Cells(card._repr_html_()).texts
+    assert card.how in shown
+    for column in card.card.columns:
+        assert all(text in shown for line in column.lines() for text in line)
+    assert card.tree.to_svg() in card._repr_html_()
+
+
+def test_an_evaluation_of_several_classes_shows_its_metrics_and_its_confusion() -> None:
+    table, y = records()
+    kinds = np.where(y == "yes", "yes", np.where(table["smoker"] == "no", "no", "<perhaps>"))
+    tree = PrivateTreeClassifier(5.0, schema=SCHEMA, classes=("no", "<perhaps>", "yes"), insecure_seed=1)
+    found = evaluate(tree.fit(table, kinds), table, kinds, epsilon=1.0, insecure_seed=1)
+    shown = Cells(found._repr_html_()).texts
+    assert f"{found.metrics['recall of <perhaps>'].value:.3f}" in shown
+    assert {str(count) for count in found.confusion.to_numpy().ravel()} <= set(shown)
+    assert f"accuracy: {found.metrics['accuracy']}" in str(found).split("\n")
+
+
+def test_a_learned_schema_and_its_plan_show_their_columns_and_their_spend() -> None:
+    table, _ = records()
+    types = {"age <years>": "number", "smoker": "text"}
+    planned = SchemaPlan.plan(types, 400, epsilon=3.0, delta=1e-4)
+    shown = Cells(planned._repr_html_()).texts
+    assert {"age <years>", "3 cuts", str(planned.spend)} <= set(shown)
+    assert f"spend: {planned.spend}" in str(planned).split("\n")
+    learned = learn_schema(table, types=types, epsilon=3.0, delta=1e-4, insecure_seed=1)
+    assert {"age <years>", "binned", "learn-schema"} <= set(Cells(learned._repr_html_()).texts)
 
 
 def test_a_ledger_shows_its_budgets_and_a_lost_one_the_error(tmp_path: Path) -> None:

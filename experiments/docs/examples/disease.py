@@ -17,6 +17,10 @@ from privopt.problems import Numeric, Schema
 
 table = load_diabetes(as_frame=True, scaled=False)
 patients, progression = table.data, table.target
+
+# %%
+# **Schema.** Bounds of each column from medicine, not from these patients.
+
 bounds = {
     "age": (18, 90),
     "sex": (1, 2),
@@ -31,9 +35,9 @@ bounds = {
 }
 
 # %%
-# **Ten columns, then two** that medicine would choose without these records: body mass and the logarithm of
-# triglycerides. ``budget`` counts both fits. R^2 is computed on public records here; of private ones it would
-# have to be paid for.
+# **Fit.** Ten columns, then the two that medicine would choose without these records: body mass and the
+# logarithm of triglycerides. Epsilon is 1 for each fit, and ``budget`` counts both. R^2 is computed on public
+# records here; of private ones it would have to be paid for.
 
 
 def fitted(names: list[str]) -> float:

@@ -17,6 +17,10 @@ from privopt.problems import Categorical, Numeric, Schema
 from privopt.problems.datasets.adult import ADULT_TARGET, load_adult
 
 people = load_adult("train")
+
+# %%
+# **Schema.** Three columns, with the bounds and categories of the codebook.
+
 schema = Schema(
     [
         Numeric("age", 17, 90),

@@ -29,7 +29,8 @@ urgent = np.where(
 )
 
 # %%
-# **What is declared.** No cell is larger than 1 (``norm="linf"``), which needs no list of words.
+# **Schema.** None: no cell is larger than 1 (``norm="linf"``), which needs no list of words, and
+# is all that is declared. Epsilon is 3.
 
 model = PrivateLogisticRegression(
     epsilon=3.0, norm="linf", data_norm=1.0, classes=("no", "yes")
