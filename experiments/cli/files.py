@@ -105,6 +105,14 @@ class PaidFile:
         raise UnshownResultError(f"{lost}: it is in {file.path}") from error
 
 
+def kept_aside(text: str) -> Path:
+    """Write a result that is paid for to a temporary file that stays; return its path."""
+    path = _temporary()
+    with ReservedFile(path, "a temporary file", mode=0o600) as file:
+        file.write(text)
+    return path
+
+
 def _temporary() -> Path:
     descriptor, name = tempfile.mkstemp(prefix=_KEPT, suffix=".json")
     os.close(descriptor)

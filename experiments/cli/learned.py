@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from privopt.experiments.cli.files import kept_aside
 from privopt.experiments.cli.parsing import split_labels
 from privopt.experiments.cli.schema import read_unlearned
 from privopt.experiments.cli.tables import Labelled, labelled
 from privopt.mechanisms.estimators.learned_engine import EngineRecords
-from privopt.mechanisms.estimators.learned_fit import fit_learned
+from privopt.mechanisms.estimators.learned_fit import fit_learned, learned_before
 from privopt.mechanisms.estimators.public_facts import declared_schema
 from privopt.problems.datasets.adult import ADULT23_CLASSES, ADULT_TARGET
-from privopt.problems.errors import InvalidInputError
+from privopt.problems.errors import InvalidInputError, PrivOptError
 from privopt.problems.tables.sources import is_engine_table
 
 
@@ -37,7 +39,13 @@ class LearnedFit:
     def fit(self, made: Any) -> Any:
         """Plan, book and run schema and model."""
         given = self.records.unread() if self.engine is None else self.engine
-        fitted = fit_learned(made, given, self.kinds, self.share, self.options)
+        try:
+            fitted = fit_learned(made, given, self.kinds, self.share, self.options)
+        except PrivOptError as error:
+            if (found := learned_before(error)) is not None:
+                path = kept_aside(json.dumps(found.schema.to_dict(), indent=2) + "\n")
+                error.add_note(f"It is in {path}, for --schema")
+            raise
         if self.engine is not None:
             self.records.keep(self.engine.counted(fitted.schema))
         return fitted

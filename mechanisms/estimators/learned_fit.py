@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -24,15 +26,17 @@ from privopt.mechanisms.estimators.persons import (
     without_intervals,
 )
 from privopt.mechanisms.estimators.public_facts import declared_schema, public_delta
+from privopt.mechanisms.estimators.scorecard import PrivateHalfspaceClassifier
 from privopt.mechanisms.privacy.accounting import gaussian_delta, gaussian_epsilon, gaussian_mu
 from privopt.mechanisms.privacy.groups import PersonBudget
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.parameters import check_delta, check_epsilon
 from privopt.mechanisms.privacy.spend import PrivacySpend
-from privopt.mechanisms.schemas.learning import SchemaPlan
+from privopt.mechanisms.privacy.usefulness import NoiseWarning
+from privopt.mechanisms.schemas.learning import LearnedSchema, SchemaPlan
 from privopt.mechanisms.schemas.types import ColumnType
 from privopt.problems.arguments import told
-from privopt.problems.errors import InvalidInputError
+from privopt.problems.errors import InvalidInputError, PrivOptError
 from privopt.problems.tables.columns import Binned, Categorical, Column, Numeric
 from privopt.problems.tables.missing import MissingLevel
 from privopt.problems.tables.schema import Schema, numeric_between
@@ -41,6 +45,9 @@ from privopt.problems.tables.sources import is_engine_table
 Model = TypeVar("Model", bound=BookedEstimator)
 
 _DOWN = 1 - 2.0**-40
+# Largest numbers of categories of a learned column that are tried in turn; None: all of them.
+_MOST_CATEGORIES = (None, 32, 8, 2, 1)
+_COARSER = "the model takes no more learned categories: the {} most frequent ones of each column are used"
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,6 +196,9 @@ def fit_with_learned_schema(
         PrivacyParameterError: a budget that is too small; no record was read.
         InvalidInputError, SchemaError: facts that are missing or cannot be used.
         BudgetExceededError: the ledger refused the spend; no record was read.
+
+    An error after the booking has the released schema in its attribute ``learned``. Where a model takes no
+    schema of that many categories, it has the most frequent ones alone, with a warning.
     """
     known = None if declared is None else declared_schema(declared)
     left = [*leave_out, *filter(None, [_params(estimator).get("person")])]
@@ -266,14 +276,90 @@ def _fitted(
         spend = persons.of_person(spend)
     with booked(ledger, spend, given) as records:
         learned = plan.schema.release(_cells(records, plan.schema), source)
-        model: Any = _with_budget(estimator, plan, learned.schema)
-        pair = (records.counted(learned.schema), None) if isinstance(records, EngineRecords) else records
-        with charged(_charge(plan)):
-            model.fit(given.known(pair))
+        with _keeping(learned):
+            model: Any = _taking(estimator, plan, learned, given, before)
+            counts = isinstance(records, EngineRecords)
+            pair = (records.counted(model.schema), None) if counts else records
+            with charged(_charge(plan)):
+                model.fit(given.known(pair))
     model.spend_ = spend
     without_intervals(model, 1 if persons is None else persons.records)
     made: Model = model
     return made
+
+
+def _taking(
+    estimator: Any,
+    plan: LearnedFitPlan,
+    learned: LearnedSchema,
+    given: Unread[Any],
+    before: PrivacySpend,
+) -> Any:
+    """Return the model with the finest of the learned schemas that it takes; no record is read.
+
+    The plan was made for one category of each column of text, and a model may refuse more, or choose another
+    mechanism for it. All that is decided here follows from the released schema. A mechanism that the model
+    chooses now must fit the budget and the claim that were planned; else the one that it chose then is named.
+
+    Raises:
+        PrivOptError: it takes none of them.
+    """
+    refused: PrivOptError | None = None
+    for most in _MOST_CATEGORIES:
+        schema = learned.schema if most is None else learned.coarser(most)
+        for mechanism in (None, before.mechanism):
+            try:
+                made = _with_budget(estimator, plan, schema, mechanism)
+                spend = _quiet_spend(made, given)
+                if plan.covers(spend) and spend.claim == before.claim:
+                    _check_ends(made, given.n_records)
+                    if most is not None:
+                        warnings.warn(_COARSER.format(most), stacklevel=6)
+                    return made
+            except PrivOptError as error:
+                refused = refused or error
+    raise refused or PlanMismatchError("the model's spend is more than the plan left for it: report this")
+
+
+def _quiet_spend(model: Any, given: Unread[Any]) -> PrivacySpend:
+    """Return the spend of a fit that may not be made, without its warnings."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NoiseWarning)
+        return spend_of_fit(model, given)
+
+
+def _check_ends(model: Any, n_records: int) -> None:
+    """Refuse a search: its time depends on the records, and the number of categories is not known yet.
+
+    Raises:
+        InvalidInputError: with what to do instead.
+    """
+    if isinstance(model, PrivateHalfspaceClassifier) and model.plan(n_records).seconds is None:
+        raise InvalidInputError(
+            f"mechanism {told(model.mechanism)}: its time depends on the records, and it may not end for a "
+            "schema that is not known yet. To do: mechanism='seeded' (--mechanism seeded), which is sure to "
+            "end; or learn the schema first (learn_schema, privopt schema learn), then fit with it"
+        )
+
+
+@contextmanager
+def _keeping(learned: LearnedSchema) -> Iterator[None]:
+    """Context manager whose errors carry the learned schema, which is paid for, as ``learned``."""
+    try:
+        yield
+    except Exception as error:
+        error.learned = learned  # type: ignore[attr-defined]
+        error.add_note(
+            "The schema was released before, and using it costs nothing: it is the attribute `learned` of "
+            "this error"
+        )
+        raise
+
+
+def learned_before(error: BaseException) -> LearnedSchema | None:
+    """Return the schema that was released before a fit with it failed; None if there is none."""
+    found: LearnedSchema | None = getattr(error, "learned", None)
+    return found
 
 
 def _cells(records: Any, plan: SchemaPlan) -> Any:
@@ -311,8 +397,10 @@ def _planned(
             gaussian=gaussian,
             **options,
         )
-        spend = spend_of_fit(_with_budget(estimator, plan, _stand_in(plan.schema)), given)
+        model = _with_budget(estimator, plan, _stand_in(plan.schema))
+        spend = spend_of_fit(model, given)
         if plan.covers(spend):
+            _check_ends(model, given.n_records)
             return plan, spend
     raise PrivacyParameterError(
         f"{spend} of the model is more than the schema leaves it, epsilon = {plan.model_epsilon:g} and "
@@ -333,9 +421,11 @@ def _charge(plan: LearnedFitPlan) -> Any:
     return check
 
 
-def _with_budget(estimator: Any, plan: LearnedFitPlan, schema: Schema) -> Any:
-    """Return a new estimator with the budget of the model, and a schema."""
+def _with_budget(estimator: Any, plan: LearnedFitPlan, schema: Schema, mechanism: str | None = None) -> Any:
+    """Return a new estimator with the budget of the model, and a schema; a mechanism replaces "auto"."""
     made = clone(estimator)
+    if mechanism is not None and _params(made).get("mechanism") == "auto":
+        made.set_params(mechanism=mechanism)
     delta = {"delta": plan.model_delta} if "delta" in _params(made) else {}
     made.set_params(epsilon=plan.model_epsilon, schema=schema, ledger=None, **delta)
     return made

@@ -85,7 +85,9 @@ class CategoryPlan:
         return math.ceil((self.threshold + 1.645 * _SIGMA) / self.steps)
 
     def release(self, values: Iterable[str] | Mapping[str, int], source: NoiseSource) -> tuple[str, ...]:
-        """Release the categories that are kept, sorted. Costs ``level`` and ``delta``.
+        """Release the categories that are kept, by their noisy counts, the largest first.
+
+        Costs ``level`` and ``delta``: a noisy count that is kept is released by the proof above, too.
 
         Args:
             values: the texts that are not missing, at most n_records, or their counts.
@@ -94,5 +96,8 @@ class CategoryPlan:
         # Sorted: which noise a text has must not depend on the order of rows.
         counts = dict(sorted(Counter(values).items()))
         held = np.fromiter(counts.values(), dtype=np.int64, count=len(counts)) * self.steps
-        kept = held + source.discrete_gaussian(MAX_EXPONENT, len(counts)) >= self.threshold
-        return tuple(value for value, stays in zip(counts, kept.tolist(), strict=True) if stays)
+        noisy = (held + source.discrete_gaussian(MAX_EXPONENT, len(counts))).tolist()
+        kept = [
+            (-count, value) for value, count in zip(counts, noisy, strict=True) if count >= self.threshold
+        ]
+        return tuple(value for _, value in sorted(kept))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, ClassVar, Self
 
@@ -97,12 +97,24 @@ class LearnedSchema:
     Attributes:
         schema: for every model; learned columns accept every cell.
         spend: what the release cost.
-        left_out: text columns without a category that enough records have; they are not in the schema.
+        left_out: text columns without a category that enough records have; they are not in the schema. If
+            nothing else was learned or declared, the schema says of each whether its cell is a number.
+        ranks: the categories of each learned column of text, those of the largest noisy counts first.
     """
 
     schema: Schema
     spend: PrivacySpend
     left_out: tuple[str, ...]
+    ranks: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    def coarser(self, most: int) -> Schema:
+        """Return the schema with at most ``most`` categories of each learned column of text."""
+        said = self.schema.to_dict()
+        for column in said["columns"]:
+            if column["name"] in self.ranks:
+                kept = self.ranks[column["name"]][:most]
+                column["categories"] = [name for name in column["categories"] if name in kept]
+        return Schema.from_dict(said)
 
     def _repr_html_(self) -> str:
         """Return a table of the columns, and one of the spend, for notebooks."""
@@ -221,24 +233,27 @@ class SchemaPlan:
         Args:
             cells: the columns by name: NumPy arrays or Arrow arrays of text, or cells with their counts.
             source: the source of noise.
-
-        Raises:
-            SchemaError: no column is left. That is post-processing of what was released, too.
         """
-        found = {plan.name: self._released(plan, cells, source) for plan in self.columns}
+        ranks: dict[str, Sequence[str]] = {}
+        found = {plan.name: self._released(plan, cells, source, ranks) for plan in self.columns}
         columns = _distinct(found, self.declared) | {column.name: column for column in self.declared}
-        kept = [column for name in self.order if (column := columns[name]) is not None]
-        if not kept:
-            raise SchemaError(
-                "no column has a category with enough records: no schema was learned. The plan says how many "
-                "are needed"
-            )
         left_out = tuple(name for name in self.order if columns[name] is None)
+        if len(left_out) == len(self.order):
+            columns = {name: self._unread(name) for name in left_out}
+        kept = [column for name in self.order if (column := columns[name]) is not None]
         schema = Schema(kept, intercept=True, labels=dict(self.labels), units=dict(self.units))
-        return LearnedSchema(schema, self.spend_with(source), left_out)
+        known = {column.name: _categories(column) for column in kept if column.name in ranks}
+        own = {name: tuple(c for c in ranks[name] if c in held) for name, held in known.items() if held}
+        return LearnedSchema(schema, self.spend_with(source), left_out, own)
 
-    def _released(self, plan: ColumnPlan, cells: Mapping[str, Any], source: NoiseSource) -> Column | None:
-        """Release one column; None if it is text without a category."""
+    def _unread(self, name: str) -> Column:
+        """Return a column for want of any other: it says whether a cell is a number, and refuses none."""
+        return MissingLevel(Binned(name, [0, 1], na_values=self.na_values))
+
+    def _released(
+        self, plan: ColumnPlan, cells: Mapping[str, Any], source: NoiseSource, ranks: dict[str, Sequence[str]]
+    ) -> Column | None:
+        """Release one column; None if it is text without a category. Ranks of categories go to ``ranks``."""
         kind, form = Candidate(plan.type)
         if kind is ColumnType.BOOLEAN:
             return _of_categories(plan.name, [False, True], self.na_values)
@@ -248,7 +263,8 @@ class SchemaPlan:
         if kind is ColumnType.TEXT:
             assert plan.categories is not None
             texts = plan.categories.release(_texts(held, markers), source)
-            return _of_texts(plan.name, [text for text in texts if _is_writable(text)], self.na_values)
+            ranks[plan.name] = texts
+            return _of_texts(plan.name, sorted(filter(_is_writable, texts)), self.na_values)
         if kind is ColumnType.DATE:
             assert plan.cuts is not None
             made = Date(plan.name, date_edges([0.0]), format=form, na_values=self.na_values)
@@ -340,7 +356,7 @@ def _check_enough(plans: Sequence[ColumnPlan], n: int, mu: float) -> None:
     """Raise PrivacyParameterError, before any data, if the records are too few for some column."""
     uncut = any(plan.type in _CUT and plan.cuts is None for plan in plans)
     unbounded = any(plan.type is ColumnType.RANGE and plan.bounds is None for plan in plans)
-    rare = [plan for plan in plans if plan.categories is not None and plan.categories.found > n]
+    rare = [plan for plan in plans if plan.categories is not None and 2 * plan.categories.found > n]
     if not (uncut or unbounded or rare):
         return
     learned = sum(plan.type is not ColumnType.BOOLEAN for plan in plans)
@@ -353,7 +369,7 @@ def _check_enough(plans: Sequence[ColumnPlan], n: int, mu: float) -> None:
         ways.append(f"about {_records_for(mu, 2, n, votes=False):,} for bounds")
     if rare:
         found = max(plan.categories.found for plan in rare if plan.categories is not None)
-        ways.append(f"{found:,} for a category that all of them have")
+        ways.append(f"{2 * found:,} for a category that half of them have")
     # Without names: the names of a table's columns are a record if it has no header.
     raise PrivacyParameterError(
         f"too few records, {n:,}, to learn {learned} column{'s' * (learned > 1)} at this epsilon; needed are "
@@ -372,6 +388,12 @@ def _of_categories(
 ) -> Column | None:
     """Return a learned column with these categories; None without any."""
     return MissingLevel(Categorical(name, categories, "ignore", na_values=na_values)) if categories else None
+
+
+def _categories(column: Column) -> Sequence[str | int]:
+    """Return the categories of a learned column; none of other kinds."""
+    inner = column.column if isinstance(column, MissingLevel) else column
+    return inner.categories if isinstance(inner, Categorical) else ()
 
 
 def _of_texts(name: str, texts: Sequence[str], na_values: Sequence[str | float]) -> Column | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from privopt.mechanisms import (
     fit_with_learned_schema,
 )
 from privopt.mechanisms.errors import BudgetExceededError
-from privopt.mechanisms.estimators.learned_fit import LearnedFitPlan, delta_beside
+from privopt.mechanisms.estimators.learned_fit import LearnedFitPlan, delta_beside, learned_before
 from privopt.mechanisms.privacy.accounting import gaussian_mu
 from privopt.mechanisms.privacy.ledger import Ledger
 from privopt.problems.errors import InvalidInputError, PrivOptError
@@ -118,3 +119,58 @@ def test_what_no_plan_can_do_is_refused_before_a_booking(tmp_path: Path) -> None
     with pytest.raises(InvalidInputError, match="schema must be None"):
         fit_with_learned_schema(models()["gdp"].set_params(schema={"columns": []}), cells, y)
     assert book.entries() == []
+
+
+def test_a_search_is_refused_before_a_booking_where_the_schema_is_not_known(tmp_path: Path) -> None:
+    book, (cells, y) = Ledger.create(tmp_path / "ledger", 9.0, 1e-3), table()
+    for mechanism in ("exponential", "rspm"):
+        card = PrivateHalfspaceClassifier(5.0, mechanism=mechanism, classes=("ill", "well"), ledger=book)
+        wide = {f"town {k}": cells["town"] for k in range(12)}
+        with pytest.raises(InvalidInputError, match="may not end for a schema that is not known yet"):
+            fit_with_learned_schema(card, wide, y, types=dict.fromkeys(wide, "text"))
+    assert book.entries() == []
+
+
+def wide_table() -> tuple[dict[str, Any], Any]:
+    rng = np.random.default_rng(1)
+    town, names = rng.integers(0, 20, N), np.array([f"town {k:02}" for k in range(20)], dtype=object)
+    return {"town": names[town], "other": names[rng.integers(0, 20, N)]}, town % 2
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        PrivateHalfspaceClassifier(4.0, mechanism="exponential", classes=(0, 1)),
+        PrivateHalfspaceClassifier(4.0, lattice=(-1, 1), classes=(0, 1)),
+    ],
+)
+def test_a_model_that_takes_fewer_categories_than_were_learned_has_the_most_frequent(model: Any) -> None:
+    """One category, as planned, is summed over exactly; twenty may not be."""
+    cells, y = wide_table()
+    known = (
+        pytest.warns(UserWarning, match="most frequent ones") if model.mechanism != "auto" else nullcontext()
+    )
+    with known:
+        found = fit_with_learned_schema(model, cells, y, types=dict.fromkeys(cells, "text"))
+    assert found.spend_.epsilon == 4.0
+    levels = found.schema_.columns[0].levels
+    assert len(levels) > 2
+    assert (len(levels) < 20) == (model.mechanism != "auto")
+
+
+def test_what_was_learned_survives_a_model_that_fails() -> None:
+    cells, y = table()
+    y = y.astype(object)
+    y[7] = "undeclared"
+    with pytest.raises(InvalidInputError) as caught:
+        fit_with_learned_schema(models()["gdp"], cells, y, types=TYPES)
+    found = learned_before(caught.value)
+    assert found is not None
+    assert [column.name for column in found.schema.columns] == list(TYPES)
+    assert "attribute `learned`" in caught.value.__notes__[0]
+
+
+def test_identifiers_alone_make_a_constant_model_and_no_error_after_the_booking() -> None:
+    cells = {"id": np.array([f"patient {k}" for k in range(N)], dtype=object)}
+    found = fit_with_learned_schema(models()["gdp"], cells, table()[1], types={"id": "text"})
+    assert len(set(found.predict(cells))) == 1

@@ -151,7 +151,7 @@ def test_too_few_records_are_refused_by_the_plan_which_says_how_many_are_needed(
     assert plan.columns[-1].cuts is not None
     assert plan.columns[-1].cuts.depth == 2
     assert one < three
-    with pytest.raises(PrivacyParameterError, match="for a category that all of them have"):
+    with pytest.raises(PrivacyParameterError, match="for a category that half of them have"):
         SchemaPlan.plan({"a": "text"}, 100, epsilon=0.1, delta=1e-6)
 
 
@@ -188,8 +188,21 @@ def test_nothing_is_kept_where_no_category_is_frequent() -> None:
     names = np.array([f"name {k}" for k in range(N)], dtype=object)
     found = learn_schema({**table(), "id": names}, epsilon=2.0, types=TYPES | {"id": "text"})
     assert found.left_out == ("id",)
-    with pytest.raises(SchemaError, match="no column has a category"):
-        learn_schema({"id": names}, epsilon=2.0, types={"id": "text"})
+    alone = learn_schema({"id": names}, epsilon=2.0, types={"id": "text"})
+    assert alone.left_out == ("id",)
+    assert alone.schema.columns == (MissingLevel(Binned("id", [0, 1])),)
+    alone.schema.codes({"id": np.array(ODD, dtype=object)})  # refuses no cell
+
+
+def test_a_coarser_schema_has_the_most_frequent_categories() -> None:
+    towns = np.repeat(["Aa", "Bern", "Chur", "?"], [700, 2000, 1000, 300]).astype(object)
+    cells = {"town": towns, "age": table()["age"]}
+    found = learn_schema(cells, epsilon=2.0, types={"town": "text", "age": "whole"})
+    assert found.schema.columns[0].levels == ("Aa", "Bern", "Chur", "missing")
+    assert found.ranks == {"town": ("Bern", "Chur", "Aa")}
+    assert found.coarser(2).columns[0].levels == ("Bern", "Chur", "missing")
+    assert found.coarser(2).columns[1] == found.schema.columns[1]
+    assert found.coarser(5) == found.schema
 
 
 def test_a_category_whose_feature_has_the_name_of_another_is_dropped() -> None:
