@@ -315,56 +315,47 @@ def ends(frame: pd.DataFrame, panel: str, statistic: str = "mean") -> dict[str, 
 
 def iteration_verdicts(frame: pd.DataFrame, panels: tuple[str, ...]) -> list[Verdict]:
     """Check the paper's claims about Figures 1 and 2, and one of ours."""
-    found = []
-    for panel in panels:
-        mean, std = ends(frame, panel) | ends(frame, panel + _BATCHED), ends(frame, panel, "std")
-        levels = mean[RGD].index
-        for ours, against in ((PRINTED, RGD), (BALANCED, RGD), (BATCHES, RGD_BATCHES)):
-            near = sum(_comparable(frame, panel, ours, against, float(e)) for e in levels)
-            found.append(
-                Verdict(
-                    f"{panel}: {ours} is comparable to {against}",
-                    held(int(near), len(levels)),
-                    f"{_beside(mean, ours, against)}; {_NEAR[panel in (LINE, SIGNS)]} at {near} of "
-                    f"{len(levels)} values of ε.",
-                )
-            )
-        wild = sum(std[GOOD][e] > std[PRINTED][e] for e in levels)
-        each = ", ".join(f"{std[GOOD][e]:.2g} against {std[PRINTED][e]:.2g} at ε = {e:g}" for e in levels)
-        found.append(
-            Verdict(
-                f"{panel}: {GOOD} varies more than {PRINTED}",
-                held(int(wild), len(levels)),
-                f"Standard deviations at the end: {each}.",
-            )
+    return [verdict for panel in panels for verdict in _panel_verdicts(frame, panel)]
+
+
+def _panel_verdicts(frame: pd.DataFrame, panel: str) -> Iterator[Verdict]:
+    mean, std = ends(frame, panel) | ends(frame, panel + _BATCHED), ends(frame, panel, "std")
+    levels = mean[RGD].index
+    for ours, against in ((PRINTED, RGD), (BALANCED, RGD), (BATCHES, RGD_BATCHES)):
+        near = sum(_comparable(frame, panel, ours, against, float(e)) for e in levels)
+        yield Verdict(
+            f"{panel}: {ours} is comparable to {against}",
+            held(int(near), len(levels)),
+            f"{_beside(mean, ours, against)}; {_NEAR[panel in (LINE, SIGNS)]} at {near} of "
+            f"{len(levels)} values of ε.",
         )
-        ratios = mean[WIDE] / mean[GOOD]
-        found.append(
-            Verdict(
-                f"{panel}: Algorithm 3 is sensitive to κ = b - a",
-                held(int((ratios > 1.25).sum()), len(levels)),
-                f"Ten times as wide, the error is {_each(ratios)} times as large.",
-            )
-        )
-        worse = mean[GOOD] / mean[PRINTED]
-        found.append(
-            Verdict(
-                f"{panel}: Algorithm 3 does worse than Algorithm 4 (printed scale)",
-                held(int((worse > 1).sum()), len(levels)),
-                f"With a good guess at [a, b] and the exact smooth sensitivity its error is {_each(worse)} "
-                "times that of Algorithm 4.",
-            )
-        )
-        best = pd.concat([mean[c] for c in (PRINTED, BALANCED, GOOD)], axis=1).min(axis=1)
-        ahead = mean[UNITS] / best
-        found.append(
-            Verdict(
-                f"{panel}: {UNITS}, told nothing, is ahead of Algorithms 3 and 4",
-                held(int((ahead < 1).sum()), len(levels)).beside,
-                f"Its error is {_each(ahead)} times that of the best of them.",
-            )
-        )
-    return found
+    wild = sum(std[GOOD][e] > std[PRINTED][e] for e in levels)
+    each = ", ".join(f"{std[GOOD][e]:.2g} against {std[PRINTED][e]:.2g} at ε = {e:g}" for e in levels)
+    yield Verdict(
+        f"{panel}: {GOOD} varies more than {PRINTED}",
+        held(int(wild), len(levels)),
+        f"Standard deviations at the end: {each}.",
+    )
+    ratios = mean[WIDE] / mean[GOOD]
+    yield Verdict(
+        f"{panel}: Algorithm 3 is sensitive to κ = b - a",
+        held(int((ratios > 1.25).sum()), len(levels)),
+        f"Ten times as wide, the error is {_each(ratios)} times as large.",
+    )
+    worse = mean[GOOD] / mean[PRINTED]
+    yield Verdict(
+        f"{panel}: Algorithm 3 does worse than Algorithm 4 (printed scale)",
+        held(int((worse > 1).sum()), len(levels)),
+        f"With a good guess at [a, b] and the exact smooth sensitivity its error is {_each(worse)} "
+        "times that of Algorithm 4.",
+    )
+    best = pd.concat([mean[c] for c in (PRINTED, BALANCED, GOOD)], axis=1).min(axis=1)
+    ahead = mean[UNITS] / best
+    yield Verdict(
+        f"{panel}: {UNITS}, told nothing, is ahead of Algorithms 3 and 4",
+        held(int((ahead < 1).sum()), len(levels)).beside,
+        f"Its error is {_each(ahead)} times that of the best of them.",
+    )
 
 
 _NEAR = {

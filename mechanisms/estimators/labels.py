@@ -51,12 +51,7 @@ def checked_labels(y: ArrayLike, n_rows: int) -> NDArray[Any]:
     given = np.ravel(array)
     kind = pd.api.types.infer_dtype(given, skipna=False)
     if kind not in _ONE_KIND:
-        objects = given.astype(object)
-        if _any_missing(objects):
-            raise InvalidInputError("y holds missing labels: give them a class of their own")
-        texts = [isinstance(label, str) for label in objects]
-        if any(texts) and not all(texts):
-            raise InvalidInputError("y mixes text with other labels; make them one type")
+        _check_mixture(given.astype(object))
     if hasattr(y, "dtype") or hasattr(y, "type"):
         y = array
     try:
@@ -80,6 +75,15 @@ def checked_labels(y: ArrayLike, n_rows: int) -> NDArray[Any]:
     if len(labels) == 0:
         raise InvalidInputError("no records: at least one row is needed")
     return np.asarray(labels)
+
+
+def _check_mixture(labels: NDArray[Any]) -> None:
+    """Refuse missing labels, and text among other labels."""
+    if _any_missing(labels):
+        raise InvalidInputError("y holds missing labels: give them a class of their own")
+    texts = [isinstance(label, str) for label in labels]
+    if any(texts) and not all(texts):
+        raise InvalidInputError("y mixes text with other labels; make them one type")
 
 
 def _any_missing(labels: NDArray[Any]) -> bool:

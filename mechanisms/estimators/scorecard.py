@@ -267,14 +267,13 @@ class PrivateHalfspaceClassifier(
                 planned = _covered(planned, self._planned(schema, n, weights, costs))
                 plan = planned.plan
             assert not isinstance(plan, ClassPoints)  # of more than two classes
-            table = (records.features.X, 2 * records.label - 1)
-            if sample_weight is None or heaviest is None:
-                problem = ZeroOneHalfspace(*table, plan.lattice, costs, records.counts, schema.layout)
-            else:
-                own = whole_weights(sample_weight, heaviest)
-                problem = ZeroOneHalfspace(
-                    *table, plan.lattice, costs, None, schema.layout, weights=own, max_weight=heaviest
-                )
+            held: dict[str, Any] = {"counts": records.counts}
+            if sample_weight is not None and heaviest is not None:
+                held = {"weights": whole_weights(sample_weight, heaviest), "max_weight": heaviest}
+            signs = 2 * records.label - 1
+            problem = ZeroOneHalfspace(
+                records.features.X, signs, plan.lattice, costs, layout=schema.layout, **held
+            )
             clock = started(self.limits)  # preparing, compiling included, takes its part of the time
             coded = None if problem.is_weighted else records.coded  # of distinct records
             oracle = within(clock, partial(planned.prepare, problem, coded))

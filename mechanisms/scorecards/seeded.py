@@ -228,26 +228,9 @@ class SeededScorecard:
                 reach its tolerance; nothing is released.
         """
         source, clock = checked_source(noise), started(limits)
-        table, facts = data.table, self.seed.facts
+        table = data.table
         units = Units(self.facts) if self.means is None else self.means.release(table, source)
-        features = data.features
-        if self.facts.middle:
-            features = (
-                features.mapped(units.features)
-                if isinstance(features, CodedRows)
-                else units.features(features)
-            )
-        risk = EmpiricalRisk(
-            features,
-            table.y,
-            facts.loss,
-            row_norm=facts.row_norm,
-            norm=facts.norm,
-            constant=facts.constant,
-            counts=None if table.is_weighted else table.counts,
-            weights=table.counts / table.max_weight if table.is_weighted else None,
-        )
-        model = self.seed.release(risk, source, limits=clock.rest)
+        model = self.seed.release(self._risk(data, units), source, limits=clock.rest)
         weights = model.point
         if self.facts.middle:
             weights = units.weights(weights)
@@ -266,6 +249,24 @@ class SeededScorecard:
             oracle.name,
             share=model.share,
             weights=np.array(weights),
+        )
+
+    def _risk(self, data: SeededData, units: Units) -> EmpiricalRisk:
+        """Return the risk that the linear model minimises, with features in their units."""
+        table, facts, features = data.table, self.seed.facts, data.features
+        if self.facts.middle and isinstance(features, CodedRows):
+            features = features.mapped(units.features)
+        elif self.facts.middle:
+            features = units.features(features)
+        return EmpiricalRisk(
+            features,
+            table.y,
+            facts.loss,
+            row_norm=facts.row_norm,
+            norm=facts.norm,
+            constant=facts.constant,
+            counts=None if table.is_weighted else table.counts,
+            weights=table.counts / table.max_weight if table.is_weighted else None,
         )
 
 
