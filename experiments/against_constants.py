@@ -247,7 +247,7 @@ _FAMILIES: dict[Family, Task] = {
 
 
 def task_of(entry: Entry) -> Task:
-    """Return the task of a mechanism: of its paper, or, if it is from none of the five, of its peer."""
+    """Return the task of a mechanism: its paper's, or, if that is none of the five, a similar one's."""
     return _RISKS.get(entry.name, _TABLE1) if entry.family is Family.RISK else _FAMILIES[entry.family]
 
 
@@ -267,9 +267,9 @@ def measured(unit: Unit, runs: int = RUNS) -> Iterator[Line]:
 
 
 def summary(lines: pd.DataFrame) -> pd.DataFrame:
-    """Return, by setting, the mean lead of the constant, its standard error, and whether it is silent.
+    """Return, by setting, the mean lead of the constant, its standard error, and whether the plan is silent.
 
-    Silent: the constant is ahead by more than ``SURE`` standard errors, and the plan does not say so.
+    It is silent if the constant is ahead by more than ``SURE`` standard errors and the plan does not say so.
     """
     lead = lines.assign(lead=lines["loss"] - lines["constant"])
     keys = ["family", "mechanism", "records", "epsilon"]

@@ -16,7 +16,7 @@ class Precision:
     Attributes:
         beta: the inverse temperature.
         log_error: the largest error of the logarithm of a probability.
-        lost_mass: the largest probability of an event outside which that holds.
+        lost_mass: the largest probability with which that bound may fail.
     """
 
     beta: float

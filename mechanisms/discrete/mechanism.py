@@ -127,7 +127,7 @@ class LatticeMechanism(ABC, Generic[Prepared]):
 
     @property
     def precision(self) -> Precision | None:
-        """The exactness that ``release`` needs of a draw; None: of minimisers, whose answers are proved."""
+        """The exactness that ``release`` needs of a draw; None for minimisers, whose answers are proved."""
         return None
 
     def _repr_html_(self) -> str:

@@ -33,7 +33,7 @@ def prepared_for(oracle: Any, plan: LatticeMechanism[Any], problem: DiscreteProb
     """Build an oracle for the data, exact enough for a plan that draws.
 
     Raises:
-        OracleError: a problem that the oracle refuses, which ``check_takes`` told before data.
+        OracleError: a problem that the oracle refuses; ``check_takes`` finds this before data.
     """
     if plan.precision is None:
         return oracle.prepare(problem, plan.question)

@@ -100,7 +100,8 @@ class SubsetPlan:
         Raises:
             InvalidInputError: records of another shape, or not finite.
             UnfinishedDrawError: a limit of time or memory was reached; nothing is released.
-            OracleError: too many records for the arithmetic at this epsilon, which ``check_records`` told.
+            OracleError: too many records for the arithmetic at this epsilon; ``check_records`` finds this
+                before data.
         """
         problem = BestSubset(X, y, self.lattice, self.bounds)
         return self.choice.release(prepare_oracle(oracle, self.choice, problem), noise, limits)

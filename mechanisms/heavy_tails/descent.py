@@ -106,9 +106,9 @@ class RobustDescent(SteppedMechanism):
     def noise_to_signal(self) -> NoiseToSignal:
         """Norm of the noise of a step against a mean gradient that one coordinate carries.
 
-        Records are not bounded; the robust mean of a coordinate is. A step of 1 / L leaves no part of the
-        iterate before it where the curvature is L, and more where it is less: the last iterate has at least
-        the noise of its step, and not that of a mean over steps.
+        Records are not bounded; the robust mean of a coordinate is. In directions of curvature L a step of
+        size 1 / L replaces the iterate, and with less curvature earlier noise stays in it. So the noise of
+        the last iterate is at least that of one step; nothing averages it over the steps.
         """
         sigma, largest = self._coordinate
         return NoiseToSignal(math.sqrt(self.facts.dimension) * sigma, largest, "mean gradient")

@@ -63,7 +63,7 @@ class SoftTruncation:
         return 2 * INFLUENCE * self.scale * math.sqrt(dimension) * (1 / n + rounding) * (1 + 1e-12)
 
     def largest_mean(self, moment: float) -> float:
-        """Bound a mean of numbers with this second moment, and that of what the truncation leaves of them."""
+        """Bound the mean of numbers with this second moment, before and after truncation."""
         return min(math.sqrt(moment), INFLUENCE * self.scale)
 
     def deviation(self, n: int, moment: float, failure: float) -> float:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from privopt.mechanisms.privacy.parameters import check_positive
 
-# Share of the largest plausible signal from which noise may outweigh an ordinary one: mean gradients at zero
-# weights are 0.14 to 0.44 of the largest plausible on the tasks of the papers.
+# Noise of this share of the largest plausible signal may exceed an ordinary one: on the tasks of the papers
+# mean gradients at zero weights are 0.14 to 0.44 of the largest plausible.
 CAUTION = 0.1
 
 

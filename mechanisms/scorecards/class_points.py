@@ -35,9 +35,8 @@ class ClassPoints:
 
     Privacy: mu-GDP, stated as (epsilon, delta); neighbours by replacing one record, n and the facts public.
     The means of x x' and x v_y' are one Gaussian release (``SufficientStatistics``, with its proof), whose
-    noise is that of two classes. The discriminant, whose weights are released, too, the common scale and the
-    rounding are post-processing, and nothing is drawn from the records afterwards, so nothing else is paid
-    for.
+    noise is that of two classes. The discriminant (whose weights are released, too), the common scale and the
+    rounding are post-processing. Nothing is drawn from the records afterwards, so nothing else is paid for.
 
     An instance is a plan: noise and spend are fixed before data are read.
 

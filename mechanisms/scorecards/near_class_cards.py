@@ -1,4 +1,4 @@
-"""Several cards of several classes near one private linear model, to choose from by meaning: post-processing.
+"""Cards of several classes near one private linear model, for people to choose from: post-processing.
 
 No constraints join the columns of such cards, so the nearest card with a given set of columns is a rounding
 column by column, and the sets come in the order of their distance without a solver.
@@ -32,8 +32,8 @@ def near_class_cards(
 ) -> tuple[NearCard, ...]:
     """Return cards near a private model of several classes: the released one first, then others by distance.
 
-    No two have the same set of columns, and four scales take turns, as in ``near_cards``. A number that is
-    left out leaves its points at the middle of its range to the classes' own points.
+    No two have the same set of columns, and four scales take turns, as in ``near_cards``. Where a number is
+    left out, its points at the middle of its range are added to the classes' own points.
 
     Args:
         source: the model, with weights of shape (K, d).

@@ -81,7 +81,7 @@ def class_points(weights: Floats, facts: CardFacts) -> IntArray:
 
 
 def centred_classes(weights: Floats, facts: CardFacts) -> Floats:
-    """Return weights of several classes without what all share, the levels of each column about 0."""
+    """Return equivalent weights of classes: they sum to 0 over classes, and over the levels of a column."""
     real: Floats = weights - np.mean(weights, axis=0)
     for start, stop in facts.columns:
         if stop - start > 1:
@@ -94,8 +94,9 @@ def centred_classes(weights: Floats, facts: CardFacts) -> Floats:
 def class_scale(real: Floats, facts: CardFacts) -> float:
     """Return the common scale of centred weights.
 
-    Of some scales, beyond the first of which large weights are clipped at their bounds, it is the one of
-    least rounding error in l1: a rare level with a large weight would else round the others to 0.
+    The first candidate clips no weight; the others clip large weights at their bounds. The candidate with the
+    smallest l1 rounding error is taken: at the first, a rare level with a large weight may leave the others
+    no points.
     """
     bounds = np.where(real > 0, facts.lattice.high, -facts.lattice.low)
     first = _largest_scale(np.abs(real), bounds)

@@ -106,7 +106,7 @@ class GibbsBranch(GibbsOracle):
         return reasons
 
     def planned_exactness(self, facts: ProblemFacts, beta: float) -> Exactness:
-        """Bound it for every cell structure: at most a cell for each row, with a column of each block."""
+        """Bound it for all cell structures: at most one cell for each row, with a column of each block."""
         lattice, layout = facts.lattice, facts.layout
         cells, blocks, columns = facts.rows, lattice.dimension, lattice.dimension
         if layout is not None:
@@ -318,7 +318,7 @@ class _Sizes(NamedTuple):
 
 
 def _exactness(sizes: _Sizes, lattice: IntegerLattice, law: object, beta: float, n: int) -> Exactness:
-    """Rounding error of the gains at every level, of the races between children, and of arrival times.
+    """Bound rounding errors of the gains at every level, the races between children and arrival times.
 
     |shift| of a cell's member is at most beta times the records of the cell, so a table of a cell is at
     most longest + 1 times that (and logs of numbers of levels). The descent to a child adds up the cells

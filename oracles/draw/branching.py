@@ -154,10 +154,10 @@ def _exactness(
 ) -> Exactness:
     """Each race compares products of two masses; errors add up over races.
 
-    A mass of no level is a mean of K exponentials, each right to 1.5 roundoffs and what its argument, at
-    most ``LARGEST_EXPONENT``, is rounded by. One of a level more is a sum of two products for each of p
-    predicates, each with the errors of its factors, of its weight, of two scalings and of another
-    exponential.
+    The mass of a leaf is a mean of K exponentials. Each is exact to 1.5 roundoffs, besides the rounding of
+    its argument, which is at most ``LARGEST_EXPONENT``. The mass of one level more is a sum of two products
+    for each of p predicates; each has the errors of its factors, of its weight, of two scalings and of
+    another exponential.
     """
     places, labels = lattice.dimension, int(lattice.high[-1]) + 1
     exponential = LARGEST_EXPONENT + 4

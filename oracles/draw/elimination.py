@@ -105,7 +105,7 @@ class GibbsElimination(GibbsOracle):
         return reasons or self._long(_most_work(facts))
 
     def planned_exactness(self, facts: ProblemFacts, beta: float) -> Exactness:
-        """Bound it for every plan: each weight is a step or a leaf, with a step that enters its block."""
+        """Bound it for all plans: each weight is a step or a leaf, with a step that enters its block."""
         lattice = facts.lattice
         levels = int(np.sum(lattice.high - lattice.low + 1))
         steps = 1 + levels + lattice.dimension
@@ -239,7 +239,7 @@ class _Sizes(NamedTuple):
 
 
 def _exactness(sizes: _Sizes, lattice: IntegerLattice, law: object, beta: float, n: int) -> Exactness:
-    """Rounding error of a draw: that of masses, at most ``mass`` in each race, added up over races."""
+    """Bound the rounding error of a draw: those of masses, at most ``mass`` a race, add up over races."""
     log_size = math.log(lattice.box_size)
     mass = UNIT_ROUNDOFF * (sizes.roundings + 4 * min(beta * n, LARGEST_EXPONENT))
     # In a norm ball the leaf weights are drawn from sums of logarithms, each at most ``magnitude``.

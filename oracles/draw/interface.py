@@ -184,16 +184,16 @@ class GibbsOracle(LatticeOracle):
         """Build a sampler, independent of beta and of randomness. Called only without refusals."""
 
     def planned_exactness(self, facts: ProblemFacts, beta: float) -> Exactness | None:
-        """Bound the exactness of draws from every problem of these facts that it takes; None: no bound.
+        """Bound the exactness of draws from every problem of these facts that is not refused; None: no bound.
 
-        The bound is no finer for facts with more rows or losses. ``facts.precision`` is not used.
+        More rows or larger losses never give a finer bound. ``facts.precision`` is not used.
         """
         return None
 
     def all_refusals(
         self, problem: DiscreteProblem, law: Law = Law.GIBBS, precision: Precision | None = None
     ) -> list[str]:
-        """List every reason, with those of constraints on points that it does not know, and of rounding."""
+        """List every reason for a refusal, among them unknown constraints on points and rounding errors."""
         reasons = [*self._boxes_alone(problem.lattice), *self.refusals(problem, law)]
         return reasons or self._too_coarse(_facts_of(problem, law, precision))
 
@@ -203,7 +203,7 @@ class GibbsOracle(LatticeOracle):
     def _too_coarse(self, facts: ProblemFacts) -> list[str]:
         """Return the reason why draws may be less exact than the facts ask, where a bound is known.
 
-        The rule is the same before data and after: a problem of facts that pass it passes it.
+        The rule is the same before and after data are read: a problem passes it if its facts do.
         """
         if (needed := facts.precision) is None:
             return []
@@ -241,7 +241,7 @@ class GibbsOracle(LatticeOracle):
 
 
 def _facts_of(problem: DiscreteProblem, law: Law, precision: Precision | None) -> ProblemFacts:
-    """Return what bounds on exactness follow from."""
+    """Return the facts that determine bounds on exactness."""
     return ProblemFacts(
         type(problem),
         law,

@@ -87,7 +87,7 @@ class _Stream(Sampler):
 
 
 def _exactness(law: object, magnitude: float, drawn: int) -> Exactness:
-    """The exactness of a draw that races so many points, whose energies are at most ``magnitude``."""
+    """Return the exactness of a race between ``drawn`` points with energies of at most ``magnitude``."""
     lost = lost_to_the_source(drawn)
     if law is Law.GIBBS:
         return Exactness(race_error(magnitude), lost)

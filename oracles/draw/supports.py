@@ -422,7 +422,7 @@ def _leaves(columns: int) -> int:
 
 
 def _exactness(lattice: SupportLattice, energy: float) -> Exactness:
-    """Rounding errors of the tables, of the races down the tree, of keeping proposals, and of times.
+    """Bound rounding errors of the tables, of races down the tree, of kept proposals and of times.
 
     Energies and sums of gains are at most four times the largest energy. A table entry is a sum of at
     most s + 1 products per level of the tree; its logarithm, an exponential and sums of energies are each

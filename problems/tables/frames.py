@@ -238,7 +238,7 @@ def objects_of(cells: Sequence[Any]) -> NDArray[Any]:
 def array_of(values: Any) -> NDArray[Any]:
     """Return a column or a list as a NumPy array, as NumPy converts it.
 
-    Equal cells of a column of text of Arrow or polars are one object: a million would take a while.
+    Text of Arrow or polars becomes one Python object for each distinct value: a million objects take a while.
     """
     if str(getattr(values, "dtype", "")) == "String":  # of polars
         values = _in_arrow(values)

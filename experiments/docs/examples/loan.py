@@ -2,8 +2,8 @@
 Loan: what its size depends on
 ==============================
 
-**Question.** How much larger is a loan that runs a month longer, or of somebody with a telephone (this was in
-the nineties)? The answer should come with intervals.
+**Question.** How much larger is a loan that runs a month longer, or one of somebody with a telephone (this was
+in the nineties)? The answer should come with intervals.
 
 **Data.** German Credit (Hofmann 1994, UCI): 1,000 loans, in Deutsche Mark.
 """
@@ -32,7 +32,7 @@ model = PrivateLinearRegression(epsilon=3.0, schema=schema, label_range=(0, 20_0
 model.fit(loans, loans["amount"])
 
 # %%
-# **Result.** Marks per month, and of a telephone beside none. The intervals include the noise for privacy, which
+# **Result.** Marks for each month, and for a telephone against none. The intervals include the noise for privacy, which
 # is most of them.
 
 model.summary()

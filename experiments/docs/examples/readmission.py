@@ -20,8 +20,8 @@ back = stays["readmitted"]
 
 # %%
 # **Schema.** The A1C value (blood sugar of the last months) in bands that are in use for every patient, and blood
-# pressure. Where a value is missing, a usual one stands in for it. ``person`` names the column that says whose a
-# stay is.
+# pressure. Where a value is missing, a usual one stands in for it. ``person`` names the column of the
+# patient.
 
 schema = Schema(
     [
@@ -33,8 +33,8 @@ schema = Schema(
 )
 
 # %%
-# **Fit.** Six stays of each patient count, and all stays of a patient are protected together. That the same
-# epsilon protects six records costs little, as they are six times as many.
+# **Fit.** Six stays of each patient count, and all stays of a patient are protected together. To protect six
+# records with the same epsilon costs little, because six times as many count.
 
 model = PrivateLogisticRegression(
     epsilon=2.0, schema=schema, classes=("no", "yes"), records_per_person=6
