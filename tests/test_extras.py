@@ -2,6 +2,7 @@
 
 A process of its own imports privopt with the packages of all extras hidden, as they are where nobody
 installed them. It is then copied for every extra: with the packages of that one hidden, and for all together.
+What all copies run is first run once before they are made.
 """
 
 from __future__ import annotations
@@ -117,6 +118,7 @@ ASKED = {
     ),
     "all": lambda: [ask() for extra, ask in ASKED.items() if extra not in ("all", "duckdb", "postgres")],
 }
+core("none")  # the copies share what this imports
 for extra, ask in ASKED.items():
     sys.stdout.flush()
     if (child := os.fork()) == 0:

@@ -253,11 +253,10 @@ class SeededScorecard:
 
     def _risk(self, data: SeededData, units: Units) -> EmpiricalRisk:
         """Return the risk that the linear model minimises, with features in their units."""
-        table, facts, features = data.table, self.seed.facts, data.features
-        if self.facts.middle and isinstance(features, CodedRows):
-            features = features.mapped(units.features)
-        elif self.facts.middle:
-            features = units.features(features)
+        table, facts, given = data.table, self.seed.facts, data.features
+        features = given
+        if self.facts.middle:
+            features = given.mapped(units.features) if isinstance(given, CodedRows) else units.features(given)
         return EmpiricalRisk(
             features,
             table.y,
