@@ -36,45 +36,8 @@ from privopt.mechanisms.privacy.parameters import check_count, check_delta, chec
 # search starts with it, within a few percent of the answer, and ends with the fine one.
 _COARSE, FINE = 1e-3, 1e-4
 _COARSE_TOLERANCE, _TOLERANCE = 1e-2, 2e-3
-_MOST_EPSILON = 1e4
 # Less noise is not searched for: cells increase as its inverse square, and every distribution takes seconds.
 _LEAST_NOISE = 0.2
-
-
-def poisson_epsilon(
-    z: float,
-    *,
-    q: float,
-    steps: int,
-    delta: float,
-    full_z: float = math.inf,
-    full_steps: int = 0,
-    interval: float = FINE,
-) -> float:
-    """Return epsilon of ``steps`` sampled and ``full_steps`` full-batch Gaussian releases, rounded up.
-
-    Args:
-        z: noise of the sampled releases, in units of the bound on one contribution.
-        q: sampling probability, 0 < q <= 1.
-        steps: number of sampled releases.
-        delta: the privacy target.
-        full_z: noise of the releases on all records, in the same units.
-        full_steps: number of releases on all records.
-        interval: cells of the distributions; smaller is tighter and slower.
-    """
-    releases = _releases(z, q, steps, full_z, full_steps, interval)
-    if math.fsum(count * law.infinite for law, count in releases) > delta:
-        return math.inf  # as ``composed_delta`` is at least that at every epsilon
-
-    def fits(epsilon: float) -> bool:
-        return composed_delta(releases, epsilon) <= delta
-
-    high = 1.0
-    while not fits(high):
-        if high > _MOST_EPSILON:
-            return math.inf
-        high *= 2
-    return _bisect(fits, 0.0, high, 1e-6)
 
 
 def sampled_laws(z: float, q: float, steps: int, full_z: float, full_steps: int) -> list[tuple[LossLaw, int]]:
@@ -107,7 +70,7 @@ def poisson_multiplier(
     full_z: float = math.inf,
     full_steps: int = 0,
 ) -> float:
-    """Return the smallest z (within 0.2%, rounded up) with ``poisson_epsilon`` <= epsilon.
+    """Return the smallest z (within 0.2%, rounded up) for which all releases are (epsilon, delta)-private.
 
     It is at least about 0.17. The search starts from above: the distribution of a far too small z would not
     fit in memory.

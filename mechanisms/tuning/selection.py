@@ -12,7 +12,13 @@ from privopt.mechanisms.privacy.accounting import gaussian_delta, gaussian_epsil
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.parameters import check_count, check_delta, check_epsilon, largest_below
 from privopt.mechanisms.privacy.spend import PrivacySpend
-from privopt.mechanisms.tuning.run_counts import RunClaim, RunCounts, run_delta, selection_epsilon
+from privopt.mechanisms.tuning.run_counts import (
+    RunClaim,
+    RunCounts,
+    run_delta,
+    selection_delta,
+    selection_epsilon,
+)
 from privopt.mechanisms.tuning.scores import NoisyMean
 
 Notion = Literal["pure", "gdp", "approximate"]
@@ -115,7 +121,7 @@ class SelectionPlan:
 
         run = largest_below(lambda e: selection_epsilon(claim(e), law), epsilon, start=0.75 * epsilon)
         mu = claim(run).mu
-        if mu is not None and gaussian_delta(mu, run) > most:
+        if selection_delta(claim(run), law) > delta or (mu is not None and gaussian_delta(mu, run) > most):
             raise PrivacyParameterError(f"delta = {delta:g} is too small to choose among Gaussian releases")
         score = NoisyMean(run, False) if notion == "pure" else NoisyMean(gaussian_mu(run, given), True)
         note = f"best of a random number of runs of {candidates} candidates, {law.mean:g} on average"

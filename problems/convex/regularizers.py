@@ -35,10 +35,6 @@ class ElasticNet:
     def value(self, w: Vector) -> float:
         return float(self.l1 * np.sum(np.abs(w)) + self.l2 / 2 * (w @ w))
 
-    def prox(self, w: Vector, step: float) -> Vector:
-        """argmin over u of |u - w|^2 / (2 step) + r(u)."""
-        return soft_threshold(w, step * self.l1) / (1 + step * self.l2)
-
 
 NO_REGULARIZER = ElasticNet()
 

@@ -17,7 +17,7 @@ import math
 
 import numpy as np
 from numba import njit
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from privopt.problems.convex.losses import RealArray
 from privopt.problems.convex.passes import full_pass, rows_of
@@ -36,21 +36,6 @@ _NODES = (_nodes + 1) * EDGE / 2
 _WEIGHTS = _weights * EDGE / 2 * (_NODES - _NODES**3 / 6) * _INVERSE_ROOT
 
 _REORDERED = {"reassoc", "contract", "nsz"}
-
-
-def influence(a: ArrayLike, beta: float) -> Vector:
-    """E phi(a + a Z / sqrt(beta)), elementwise: a record's share in the robust mean, in units of its
-    scale."""
-    values = np.asarray(a, dtype=np.float64)
-    return np.asarray(_influences(np.atleast_1d(values).ravel(), beta).reshape(values.shape))
-
-
-@njit(cache=True)
-def _influences(a: Vector, beta: float) -> Vector:
-    found = np.empty_like(a)
-    for i in range(a.size):
-        found[i] = _influence(a[i], beta)
-    return found
 
 
 @njit(cache=True)

@@ -21,7 +21,6 @@ from privopt.mechanisms.privacy.noise import MAX_EXPONENT, NoiseSource
 from privopt.mechanisms.privacy.poisson import (
     continuous_delta,
     poisson_batch,
-    poisson_epsilon,
     poisson_multiplier,
     sampled_noise,
 )
@@ -33,6 +32,7 @@ from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts
 from privopt.problems.convex.sets.box import Box
 from privopt.problems.convex.sets.norm_balls import L2Ball
 from privopt.problems.convex.sets.whole_space import WholeSpace
+from tests.mechanisms.privacy.composition import poisson_epsilon
 
 Vector = NDArray[np.float64]
 P = 5

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privopt.mechanisms.errors import PrivacyParameterError
+from privopt.mechanisms.privacy.loss_composition import composed_delta
 from privopt.mechanisms.privacy.parameters import (
     check_count,
     check_delta,
@@ -19,6 +20,7 @@ from privopt.mechanisms.privacy.parameters import (
     smallest,
     smallest_below,
 )
+from privopt.mechanisms.privacy.poisson import sampled_laws
 from privopt.mechanisms.privacy.shifts import shift_delta
 
 if TYPE_CHECKING:
@@ -156,6 +158,16 @@ def _loss_distribution(step: Steps, support: float, interval: float) -> PrivacyL
         raise PrivacyParameterError("the privacy curve is not convex at these parameters; use more noise")
     pmf = pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(interval, -cells, cells, curve)
     return privacy_loss_distribution.PrivacyLossDistribution(pmf)
+
+
+def poisson_epsilon(
+    z: float, *, q: float, steps: int, delta: float, full_z: float = math.inf, full_steps: int = 0
+) -> float:
+    """Epsilon of the laws by which privopt calibrates sampled and full-batch releases, rounded up."""
+    laws = sampled_laws(z, q, steps, full_z, full_steps)
+    if math.fsum(count * law.infinite for law, count in laws) > delta:
+        return math.inf
+    return smallest(lambda epsilon: composed_delta(laws, epsilon) <= delta, width=1e-6)
 
 
 def shift_epsilon(delta: float, sigma: float, shift: float, dof: int) -> float:

@@ -27,9 +27,13 @@ from privopt.mechanisms.privacy.accounting import (
     zcdp_rho,
 )
 from privopt.mechanisms.privacy.parameters import largest, smallest
-from privopt.mechanisms.privacy.poisson import poisson_epsilon
 from privopt.mechanisms.privacy.spend import PrivacySpend
-from tests.mechanisms.privacy.composition import GaussianSteps, PureSteps, composed_epsilon
+from tests.mechanisms.privacy.composition import (
+    GaussianSteps,
+    PureSteps,
+    composed_epsilon,
+    poisson_epsilon,
+)
 
 EPSILONS = st.floats(math.log(1e-3), math.log(20)).map(math.exp)
 DELTAS = st.floats(math.log(1e-15), math.log(1e-2)).map(math.exp)

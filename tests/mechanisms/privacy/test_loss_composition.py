@@ -17,7 +17,8 @@ from scipy import stats
 from privopt.mechanisms.privacy import loss_composition
 from privopt.mechanisms.privacy.accounting import gaussian_delta, gaussian_epsilon
 from privopt.mechanisms.privacy.loss_composition import LossLaw, composed_delta
-from privopt.mechanisms.privacy.poisson import _outcomes_of_losses, _sampled, poisson_epsilon
+from privopt.mechanisms.privacy.poisson import _outcomes_of_losses, _sampled
+from tests.mechanisms.privacy.composition import poisson_epsilon
 
 
 def convolved(laws: list[LossLaw], epsilon: float) -> float:

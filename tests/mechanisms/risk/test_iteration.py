@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from privopt.mechanisms.privacy.accounting import gaussian_epsilon
-from privopt.mechanisms.privacy.poisson import poisson_epsilon
 from privopt.mechanisms.risk.iteration import Method, StepClock, noisy_iteration
 from privopt.oracles.errors import UnfinishedDrawError
 from privopt.oracles.limits import Limits
+from tests.mechanisms.privacy.composition import poisson_epsilon
 
 
 def test_a_clock_counts_steps_and_says_where_it_was_stopped() -> None:

@@ -13,12 +13,12 @@ import scipy.sparse as sp
 from scipy import integrate
 
 from privopt.problems.convex.losses import LogisticLoss
-from privopt.problems.convex.soft_truncation import (
-    influence,
-    soft_mean,
-)
+from privopt.problems.convex.soft_truncation import _influence, soft_mean
 from privopt.problems.convex.truncation import EDGE, INFLUENCE
 from privopt.problems.convex.unclipped import PLAIN_SQUARES, UnclippedRisk
+
+# Elementwise E phi(a + a Z / sqrt(beta)): a record's share in the robust mean, in units of its scale.
+influence = np.vectorize(_influence, otypes=[np.float64])
 
 
 def soft_truncate(x: float) -> float:
