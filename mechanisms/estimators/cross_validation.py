@@ -62,8 +62,8 @@ def fits_ahead(estimator: Any) -> FitsAhead | None:
 
 
 def _of_validation(call: FrameType, splits: FrameType) -> FitsAhead | None:
-    """Count the folds of ``cross_validate``, ``cross_val_predict`` or ``CalibratedClassifierCV.fit`` before the
-    first fit; later None.
+    """Before the first fit, count the folds of ``cross_validate``, ``cross_val_predict`` or
+    ``CalibratedClassifierCV.fit``; later None.
     """
     folds = splits.f_locals.get(".0")
     number = 0

@@ -78,7 +78,7 @@ def budget(
 
     Fits in threads are booked, too, and so are fits in worker processes, of estimators that were pickled
     within the block. Functions in other processes, such as ``evaluate``, need ``ledger``. A release in a
-    thread that entered no block is booked in all blocks that are open, and a block that such a thread enters is
+    thread that entered no block is booked in all blocks that are open. A block that such a thread enters is
     within those of other threads, unless it is the main thread: where threads have budgets that are not to
     be mixed, as in a server, give each estimator its ``ledger``. Mechanisms that are called without an
     estimator are not booked: use ``Ledger.spending``.
@@ -241,7 +241,7 @@ class CarriedBudgets:
 
     @property
     def is_known(self) -> bool:
-        """Whether a release here is booked in all of its blocks: here they are, or it was forked within them."""
+        """Whether a release here is booked in all of its blocks: they are here, or around the fork."""
         return self.is_here or set(self.blocks) <= {block.name for block in _blocks_around()}
 
     def ledgers(self) -> list[Ledger]:
