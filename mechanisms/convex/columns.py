@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Self
 
 import numpy as np
@@ -52,17 +54,16 @@ class Columns:
     @classmethod
     def of(cls, schema: Schema) -> Self:
         """Return the columns of a schema, measured from its middle."""
-        lines = tuple(_line(start, number) for start, number in schema.numbers.items())
+        numbers = schema.numbers
+        lines = tuple(_line(start, number) for start, number in numbers.items())
         # A number and the indicator of its missing values do not exclude each other: they are separate parts.
-        ends = {0, *(stop for _, stop in schema.spans), *(start + 1 for start in schema.numbers)}
+        ends = {0, *(stop for _, stop in schema.spans), *(start + 1 for start in numbers)}
         ordered = tuple(
             (start, start + len(plain_column(column)[0].feature_names))
             for (start, _), column in zip(schema.spans, schema.columns, strict=True)
             if _is_ordered(plain_column(column)[0])
         )
-        gaps = tuple(
-            start + 1 for start, stop in schema.spans if start in schema.numbers and stop > start + 1
-        )
+        gaps = tuple(start + 1 for start, stop in schema.spans if start in numbers and stop > start + 1)
         return cls(
             tuple(itertools.pairwise(sorted(ends))), tuple(schema.middle.tolist()), lines, ordered, gaps
         )
@@ -91,6 +92,14 @@ class Columns:
         far = sum(numbers) / 4 + sum(1 - 1 / k if k > 1 else 0.25 for k in levels)
         return far, sum(numbers) + sum(2.0 if k > 1 else 1.0 for k in levels)
 
+    @cached_property
+    def _places(self) -> tuple[NDArray[np.int64], NDArray[np.int64], list[int]]:
+        """The features that are levels, where those of each part begin among them, and their number."""
+        sizes = [stop - start for start, stop in self._levels]
+        levels = [np.arange(*part, dtype=np.int64) for part in self._levels]
+        empty = np.zeros(0, dtype=np.int64)
+        return np.concatenate([empty, *levels]), np.cumsum([0, *sizes[:-1]], dtype=np.int64), sizes
+
     @property
     def _levels(self) -> list[tuple[int, int]]:
         """The parts that are levels."""
@@ -102,14 +111,48 @@ class Columns:
 
         The shares of a part add up to at most 1. Encoded records keep this; ``squares`` is true for all rows.
         """
-        middle, found = np.array(self.middle), rows.copy()
+        found = rows.copy()
         for feature, low, high in self.lines:
             np.clip(rows[:, feature], (low - high) / 2, (high - low) / 2, out=found[:, feature])
-        for start, stop in self._levels:
-            shares = np.clip(rows[:, start:stop] + middle[start:stop], 0.0, 1.0)
-            total = np.maximum(np.sum(shares, axis=1, keepdims=True), 1.0)
-            found[:, start:stop] = shares / total - middle[start:stop]
+        levels, firsts, sizes = self._places
+        if levels.size:
+            middle = np.array(self.middle)[levels]
+            shares = np.clip(rows[:, levels] + middle, 0.0, 1.0)
+            total = np.maximum(np.add.reduceat(shares, firsts, axis=1), 1.0)
+            found[:, levels] = shares / np.repeat(total, sizes, axis=1) - middle
         return found
+
+    def shares(self, rows: Floats) -> Floats:
+        """Return rows, measured from the middle, as shares of the cells of columns, but for the last cell.
+
+        A record is in the cell of its level; a number is at the share of its range, and the rest of it is in
+        the last cell. Shares are in [0, 1], and those of a column add up to at most 1, for any rows.
+        """
+        near = self.clipped(rows)
+        found = np.clip(near + np.array(self.middle)[: rows.shape[1]], 0.0, 1.0)
+        for feature, low, high in self.lines:
+            share = np.clip(near[:, feature] / (high - low) + 0.5, 0.0, 1.0)
+            missing = found[:, feature + 1] if feature + 1 in self.gaps else 0.0
+            found[:, feature] = share * (1 - missing)
+        return found
+
+    def only(self, spans: Sequence[tuple[int, int]]) -> Self:
+        """Return the columns whose features are in some spans, renumbered in the order of the spans."""
+        new, count = {}, 0
+        for start, stop in spans:
+            new |= {old: count + old - start for old in range(start, stop)}
+            count += stop - start
+
+        def kept(pairs: tuple[tuple[int, int], ...]) -> tuple[tuple[int, int], ...]:
+            return tuple((new[a], new[a] + b - a) for a, b in pairs if a in new)
+
+        return type(self)(
+            kept(self.parts),
+            tuple(self.middle[old] for old in new),
+            tuple((new[feature], low, high) for feature, low, high in self.lines if feature in new),
+            kept(self.ordered),
+            tuple(new[gap] for gap in self.gaps if gap in new),
+        )
 
     def within(self, noisy: Floats, sigma: float) -> Floats:
         """Subtract from sums over records, with noise of ``sigma`` each, what noise adds to parts of levels.

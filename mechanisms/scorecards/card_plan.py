@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from privopt.mechanisms.convex.screened_columns import ScreenedColumns
 from privopt.mechanisms.discrete.exponential import ExponentialMechanism
 from privopt.mechanisms.discrete.mechanism import LatticeMechanism, check_calibration
 from privopt.mechanisms.discrete.preparation import check_takes, oracle_for, prepare_oracle
@@ -294,7 +295,11 @@ def _seeded_plan(
     """Return the plan of a seeded scorecard with its reason and its time."""
     if seeded.means is not None:
         reason += "; as the budget is small, means of the numbers are released first and set their units"
-    seconds = seeded_seconds(schema, seeded.facts)
+    fitted = None
+    if isinstance(seeded.seed, ScreenedColumns):
+        reason += f"; {seeded.seed.selection.count} columns are drawn first, and fitted alone"
+        fitted = seeded.seed.most_features
+    seconds = seeded_seconds(schema, seeded.facts, fitted)
     seconds += 0.0 if seeded.nearest is None else seeded.nearest.seconds
     return CardPlan(seeded, seeded.spend, oracle, reason, seconds, required)
 

@@ -42,10 +42,14 @@ def draw_seconds(schema: Schema, n_records: int, lattice: IntegerLattice) -> flo
     return min(_enumeration(rows, lattice) / _PRODUCTS, _elimination(schema, rows, lattice) / _ADDITIONS)
 
 
-def seeded_seconds(schema: Schema, facts: CardFacts) -> float:
-    """Estimate the seconds of a linear model, its roundings and the choice among them, on one idle core."""
+def seeded_seconds(schema: Schema, facts: CardFacts, fitted: int | None = None) -> float:
+    """Estimate the seconds of a linear model, its roundings and the choice among them, on one idle core.
+
+    ``fitted``: the number of features that are fitted; None: all.
+    """
     n, d = distinct_records(schema, facts.n_records), facts.lattice.dimension
-    return 0.1 + n * d * (_PASSES / _READ + _HESSIANS * d / _MULTIPLIED)
+    k = fitted or d
+    return 0.1 + n * (d * _PASSES / _READ + k * _HESSIANS * k / _MULTIPLIED)
 
 
 def distinct_records(schema: Schema, n_records: int) -> int:

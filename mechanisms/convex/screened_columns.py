@@ -1,0 +1,207 @@
+"""Column screening, then moments of the chosen columns: a linear model of few columns of a schema."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from privopt.mechanisms.convex.column_statistics import ColumnStatistics
+from privopt.mechanisms.convex.columns import Columns
+from privopt.mechanisms.convex.sufficient_statistics import SufficientStatistics, row_blocks
+from privopt.mechanisms.privacy.accounting import zcdp_rho
+from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.mechanisms.privacy.top_scores import TopScores
+from privopt.mechanisms.privacy.usefulness import NoiseToSignal
+from privopt.mechanisms.risk.iteration import Run, StepClock
+from privopt.mechanisms.risk.mechanism import RealRelease, RiskMechanism, RiskTarget
+from privopt.problems.convex.losses import LogisticLoss
+from privopt.problems.convex.regularizers import NO_REGULARIZER, ElasticNet, Vector
+from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts
+from privopt.problems.convex.sets.interface import ConvexSet
+from privopt.problems.convex.sets.whole_space import WholeSpace
+from privopt.problems.convex.some_columns import SomeColumns
+
+# Share of rho for the draws; the rest is for the moments of the chosen columns.
+_DRAWS_SHARE = 0.5
+# A column of K levels that tells nothing has a score of about this times sqrt((K - 1) n v), v the variance of
+# the labels 0 and 1; and the least v of which this is taken.
+_BY_CHANCE, _LEAST_VARIANCE = 0.4, 0.02
+
+Span = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class ScreenedColumns(RiskMechanism):
+    """Draw columns whose levels differ in their labels, and fit noisy moments of these alone.
+
+    1. A record has a distribution over the cells of a column: all on its level, or the share x of a number's
+       range on one cell and 1 - x on another. With labels 0 and 1 let c be the sum over records of that
+       distribution times the label less the mean label. The score of a column is |c|_1 / 2 less what it would
+       be by chance, p = 0.4 sqrt((K - 1) n v), with K features, m the share of positives and v the larger one
+       of m (1 - m) and 0.02.
+    2. Draw k columns by ``TopScores``.
+    3. Release the moments of these columns, and fit them (``ColumnStatistics``). All other weights are 0.
+
+    Privacy: rho-zCDP, neighbours by replacing one record, n public. The draws are zCDP, whatever k columns
+    they choose the moments are mu-GDP, hence mu^2 / 2-zCDP, and zCDP adds up over adaptive releases.
+
+    Sensitivity of a score: (n - 1) / n + 0.4 * 3.4 sqrt((K - 1) / n). Proof: let a be the mean distribution
+    of the other records and b the mean of their labels. c is a function of these records plus ((n - 1) / n)
+    (e - a)(y - b), e and y those of the record. If another record (f, z) takes its place, half the l1 norm of
+    the change is, but for the first factor, |e - f|_1 |y - b| / 2 <= 1 for y = z; and for y = 1 and z = 0 it
+    is |(1 - b) e + b f - a|_1 / 2, the total variation distance of two distributions, at most 1. Of p, m
+    moves by 1 / n at most, and the slope of sqrt(v) in m is (1 - 2 m) / (2 sqrt(v)) <= 3.4 at v >= 0.02.
+
+    Attributes:
+        columns: public facts about the columns.
+        spans: the features [start, stop) of each column of the schema.
+        selection: the draws.
+        level: mu of the moments.
+    """
+
+    name: ClassVar[str] = "screened-columns"
+    noised: ClassVar[str] = "the score of each column, every draw; the moments of those drawn"
+
+    columns: Columns
+    spans: tuple[Span, ...]
+    selection: TopScores
+    level: float
+
+    @classmethod
+    def at_level(
+        cls, facts: RiskFacts, columns: Columns, spans: tuple[Span, ...], count: int, mu: float, delta: float
+    ) -> Self:
+        """Calibrate to mu^2 / 2-zCDP as a part of a larger release; the spend is stated at ``delta``.
+
+        Args:
+            facts: public facts of rows that are measured from the middle of the columns.
+            columns, spans: public facts of the columns.
+            count: k.
+            mu: the budget.
+            delta: of the statement.
+        """
+        rho, n = mu**2 / 2 * (1 - 1e-12), facts.n_records
+        levels = max(stop - start for start, stop in spans)
+        largest = n / 4 + _BY_CHANCE * math.sqrt((levels - 1) * n / 4)
+        moved = score_sensitivity(n, levels, columns.features.size)
+        selection = TopScores.at_level(_DRAWS_SHARE * rho, count, sensitivity=moved, largest=largest)
+        level = math.sqrt(2 * (1 - _DRAWS_SHARE) * rho)
+        spend = PrivacySpend.zcdp((selection.rho + level**2 / 2) * (1 + 1e-12), delta, cls.name)
+        space = WholeSpace(facts.dimension)
+        return cls(facts, space, NO_REGULARIZER, spend, columns, spans, selection, level)
+
+    @classmethod
+    def _calibrated(cls, target: RiskTarget, columns: Columns, spans: tuple[Span, ...], count: int) -> Self:
+        mu = math.sqrt(2 * zcdp_rho(target.epsilon, target.delta) * (1 - 1e-9))
+        made = cls.at_level(target.facts, columns, spans, count, mu, target.delta)
+        spend = PrivacySpend(target.epsilon, target.delta, "zcdp", cls.name, level=made.spend.level)
+        return replace(made, spend=spend)
+
+    @classmethod
+    def refusals(cls, facts: RiskFacts, convex_set: ConvexSet, regularizer: ElasticNet) -> list[str]:
+        """Return every reason why the mechanism cannot take the combination."""
+        reasons = super().refusals(facts, convex_set, regularizer)
+        if type(facts.loss) is not LogisticLoss or not facts.constant:
+            reasons.append("takes two classes and a constant feature")
+        if not isinstance(convex_set, WholeSpace) or regularizer != NO_REGULARIZER:
+            reasons.append("takes neither a set nor a penalty: its shrinkage follows from the noise")
+        return reasons
+
+    @property
+    def most_features(self) -> int:
+        """The largest number of features of so many columns."""
+        return sum(sorted((stop - start for start, stop in self.spans), reverse=True)[: self.selection.count])
+
+    @property
+    def noise(self) -> dict[str, float]:
+        return {
+            "drawn_columns": self.selection.count,
+            "score_scale": 1 / self.selection.rate,
+            "score_sensitivity": self.selection.sensitivity,
+            "moments_mu": self.level,
+        }
+
+    @property
+    def noise_to_signal(self) -> NoiseToSignal:
+        """Largest of the Gumbel variables of a draw against the score of a column that decides the label."""
+        noise = math.log(max(2, len(self.spans))) / self.selection.rate
+        return NoiseToSignal(noise, self.facts.n_records / 4, "score of a column")
+
+    def _compile(self, risk: EmpiricalRisk) -> None:
+        """Compile nothing: scores and moments are matrix products."""
+
+    def _run(self, risk: EmpiricalRisk, run: Run) -> tuple[Vector, None]:
+        return self._released(risk, run, self.spend).point, None
+
+    def _released(self, risk: EmpiricalRisk, run: Run, spend: PrivacySpend) -> RealRelease:
+        StepClock(run.watch, 1).tick()
+        chosen = self._chosen(column_scores(risk, self.columns, self.spans), run.source)
+        features = np.concatenate([np.arange(*self.spans[j]) for j in chosen])
+        moments = self.moments([self.spans[j] for j in chosen])
+        found = moments._released(SomeColumns(risk, features, moments.facts), run, moments.spend)
+        point = np.zeros(self.facts.dimension)
+        point[features], point[-1] = found.point[:-1], found.point[-1]
+        return RealRelease(point, spend, self.noise, share=found.share)
+
+    def _chosen(self, scores: Vector, source: NoiseSource | None) -> Any:
+        if source is None:
+            return np.sort(np.argsort(-scores, kind="stable")[: self.selection.count])
+        return self.selection.choose(scores, source)
+
+    def moments(self, spans: Sequence[Span]) -> SufficientStatistics:
+        """Return the plan of the moments of some columns, in the order of the schema."""
+        own = self.columns.only(spans)
+        far = math.sqrt(own.squares[0]) * (1 + 1e-12)
+        dimension = sum(stop - start for start, stop in spans) + 1
+        facts = RiskFacts(
+            self.facts.n_records, dimension, self.facts.loss, math.hypot(far, 1.0), "l2", constant=1.0
+        )
+        plain = SufficientStatistics.at_level(facts, self.level, self.spend.delta)
+        return ColumnStatistics.of(plain, own, units=False)
+
+
+def score_sensitivity(n: int, levels: int, features: int) -> float:
+    """Return the largest change of the computed score of a column of so many features, or fewer. Public.
+
+    Rounding: sums of at most n shares that add up to 1 over the cells of a column are multiplied and
+    subtracted, and so many are added up: a score is off by at most 4 n (n + features + 8) 2^-53.
+    """
+    by_chance = _BY_CHANCE * 3.4 * math.sqrt((levels - 1) / n)
+    rounding = 8 * n * (n + features + 8) * 2.0**-53
+    return ((n - 1) / n + by_chance) * (1 + 1e-9) + rounding
+
+
+def column_scores(risk: EmpiricalRisk, columns: Columns, spans: Sequence[Span]) -> Vector:
+    """Return the score of each column, shape (columns,). Not private."""
+    n = risk.facts.n_records
+    sums = risk.total(partial(_share_sums, columns=columns))
+    positive = sums[0, -1] / n
+    own = sums[0, :-1] - positive * sums[1, :-1]
+    variance = max(positive * (1 - positive), _LEAST_VARIANCE)
+    return np.array(
+        [
+            (np.sum(np.abs(own[a:b])) + abs(np.sum(own[a:b]))) / 2
+            - _BY_CHANCE * math.sqrt((b - a - 1) * n * variance)
+            for a, b in spans
+        ]
+    )
+
+
+def _share_sums(risk: EmpiricalRisk, columns: Columns) -> Vector:
+    """Return sums of the shares of cells over positive records and over all, with their numbers last."""
+    d = columns.features.size
+    sums = np.zeros((2, d + 1))
+    for block in row_blocks(len(risk.y), d):
+        shares = columns.shares(risk.bare_rows(block))
+        counts = risk.counts[block].astype(np.float64)
+        positive = counts * (risk.y[block] > 0)
+        for k, each in enumerate((positive, counts)):
+            sums[k, :-1] += shares.T @ each
+            sums[k, -1] += np.sum(each)
+    return sums
