@@ -134,11 +134,12 @@ class Columns:
             share = np.clip(near[:, feature] / (high - low) + 0.5, 0.0, 1.0)
             missing = found[:, feature + 1] if feature + 1 in self.gaps else 0.0
             found[:, feature] = share * (1 - missing)
-        return found
+        return np.asarray(found)
 
     def only(self, spans: Sequence[tuple[int, int]]) -> Self:
         """Return the columns whose features are in some spans, renumbered in the order of the spans."""
-        new, count = {}, 0
+        new: dict[int, int] = {}
+        count = 0
         for start, stop in spans:
             new |= {old: count + old - start for old in range(start, stop)}
             count += stop - start

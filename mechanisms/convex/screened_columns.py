@@ -12,7 +12,8 @@ import numpy as np
 
 from privopt.mechanisms.convex.column_statistics import ColumnStatistics
 from privopt.mechanisms.convex.columns import Columns
-from privopt.mechanisms.convex.sufficient_statistics import SufficientStatistics, row_blocks
+from privopt.mechanisms.convex.screened_statistics import ScreenedStatistics
+from privopt.mechanisms.convex.sufficient_statistics import MOST_FEATURES, SufficientStatistics, row_blocks
 from privopt.mechanisms.privacy.accounting import zcdp_rho
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.spend import PrivacySpend
@@ -32,6 +33,9 @@ _DRAWS_SHARE = 0.5
 # A column of K levels that tells nothing has a score of about this times sqrt((K - 1) n v), v the variance of
 # the labels 0 and 1; and the least v of which this is taken.
 _BY_CHANCE, _LEAST_VARIANCE = 0.4, 0.02
+
+# n mu per column that is drawn where no number of columns is asked for, and the fewest.
+_BUDGET_PER_COLUMN, _FEWEST = 100.0, 4
 
 Span = tuple[int, int]
 
@@ -63,19 +67,28 @@ class ScreenedColumns(RiskMechanism):
         spans: the features [start, stop) of each column of the schema.
         selection: the draws.
         level: mu of the moments.
+        units: whether numbers are read in units that are a part of the moments (``ColumnStatistics``).
     """
 
-    name: ClassVar[str] = "screened-columns"
+    name: ClassVar[str] = ScreenedStatistics.name
     noised: ClassVar[str] = "the score of each column, every draw; the moments of those drawn"
 
     columns: Columns
     spans: tuple[Span, ...]
     selection: TopScores
     level: float
+    units: bool = True
 
     @classmethod
     def at_level(
-        cls, facts: RiskFacts, columns: Columns, spans: tuple[Span, ...], count: int, mu: float, delta: float
+        cls,
+        facts: RiskFacts,
+        columns: Columns,
+        spans: tuple[Span, ...],
+        count: int,
+        mu: float,
+        delta: float,
+        units: bool = True,
     ) -> Self:
         """Calibrate to mu^2 / 2-zCDP as a part of a larger release; the spend is stated at ``delta``.
 
@@ -85,6 +98,7 @@ class ScreenedColumns(RiskMechanism):
             count: k.
             mu: the budget.
             delta: of the statement.
+            units: whether numbers may be read in units of their own.
         """
         rho, n = mu**2 / 2 * (1 - 1e-12), facts.n_records
         levels = max(stop - start for start, stop in spans)
@@ -94,11 +108,12 @@ class ScreenedColumns(RiskMechanism):
         level = math.sqrt(2 * (1 - _DRAWS_SHARE) * rho)
         spend = PrivacySpend.zcdp((selection.rho + level**2 / 2) * (1 + 1e-12), delta, cls.name)
         space = WholeSpace(facts.dimension)
-        return cls(facts, space, NO_REGULARIZER, spend, columns, spans, selection, level)
+        return cls(facts, space, NO_REGULARIZER, spend, columns, spans, selection, level, units)
 
     @classmethod
-    def _calibrated(cls, target: RiskTarget, columns: Columns, spans: tuple[Span, ...], count: int) -> Self:
+    def _calibrated(cls, target: RiskTarget, columns: Columns, spans: tuple[Span, ...]) -> Self:
         mu = math.sqrt(2 * zcdp_rho(target.epsilon, target.delta) * (1 - 1e-9))
+        count = drawn_columns(spans, target.facts.n_records, mu)
         made = cls.at_level(target.facts, columns, spans, count, mu, target.delta)
         spend = PrivacySpend(target.epsilon, target.delta, "zcdp", cls.name, level=made.spend.level)
         return replace(made, spend=spend)
@@ -121,7 +136,7 @@ class ScreenedColumns(RiskMechanism):
     @property
     def noise(self) -> dict[str, float]:
         return {
-            "drawn_columns": self.selection.count,
+            "selected_columns": self.selection.count,
             "score_scale": 1 / self.selection.rate,
             "score_sensitivity": self.selection.sensitivity,
             "moments_mu": self.level,
@@ -137,17 +152,29 @@ class ScreenedColumns(RiskMechanism):
         """Compile nothing: scores and moments are matrix products."""
 
     def _run(self, risk: EmpiricalRisk, run: Run) -> tuple[Vector, None]:
-        return self._released(risk, run, self.spend).point, None
+        moments, view = self._drawn(risk, run)
+        return self._whole(view, moments._run(view, run)[0]), None
 
     def _released(self, risk: EmpiricalRisk, run: Run, spend: PrivacySpend) -> RealRelease:
+        """Release the share of positives, too, which the moments hold."""
+        moments, view = self._drawn(risk, run)
+        found = moments._released(view, run, moments.spend)
+        return RealRelease(self._whole(view, found.point), spend, self.noise, share=found.share)
+
+    def _drawn(self, risk: EmpiricalRisk, run: Run) -> tuple[SufficientStatistics, SomeColumns]:
+        """Draw columns; return the plan of their moments, and the records on them."""
         StepClock(run.watch, 1).tick()
         chosen = self._chosen(column_scores(risk, self.columns, self.spans), run.source)
-        features = np.concatenate([np.arange(*self.spans[j]) for j in chosen])
-        moments = self.moments([self.spans[j] for j in chosen])
-        found = moments._released(SomeColumns(risk, features, moments.facts), run, moments.spend)
+        spans = [self.spans[j] for j in chosen]
+        features = np.concatenate([np.arange(*span, dtype=np.int64) for span in spans])
+        moments = self.moments(spans)
+        return moments, SomeColumns(risk, features, moments.facts)
+
+    def _whole(self, view: SomeColumns, own: Vector) -> Vector:
+        """Return the weights of all features from those of the drawn ones and of the constant."""
         point = np.zeros(self.facts.dimension)
-        point[features], point[-1] = found.point[:-1], found.point[-1]
-        return RealRelease(point, spend, self.noise, share=found.share)
+        point[view.columns], point[-1] = own[:-1], own[-1]
+        return point
 
     def _chosen(self, scores: Vector, source: NoiseSource | None) -> Any:
         if source is None:
@@ -159,11 +186,20 @@ class ScreenedColumns(RiskMechanism):
         own = self.columns.only(spans)
         far = math.sqrt(own.squares[0]) * (1 + 1e-12)
         dimension = sum(stop - start for start, stop in spans) + 1
-        facts = RiskFacts(
-            self.facts.n_records, dimension, self.facts.loss, math.hypot(far, 1.0), "l2", constant=1.0
-        )
+        n, constant = self.facts.n_records, self.facts.constant
+        facts = RiskFacts(n, dimension, self.facts.loss, math.hypot(far, constant), "l2", constant)
         plain = SufficientStatistics.at_level(facts, self.level, self.spend.delta)
-        return ColumnStatistics.of(plain, own, units=False)
+        return ColumnStatistics.of(plain, own, units=self.units)
+
+
+def drawn_columns(spans: Sequence[Span], n: int, mu: float, most: int | None = None) -> int:
+    """Return how many columns to draw where noisy moments cannot take all, of ``most`` at most. Public.
+
+    Whichever they are, moments can take their features; 0 if there may be none.
+    """
+    sizes = sorted((stop - start for start, stop in spans), reverse=True)
+    fitting = int(np.searchsorted(np.cumsum(sizes), MOST_FEATURES))
+    return min(most or len(spans), fitting, max(_FEWEST, round(n * mu / _BUDGET_PER_COLUMN)))
 
 
 def score_sensitivity(n: int, levels: int, features: int) -> float:

@@ -17,6 +17,8 @@ from scipy.sparse.linalg import norm as sparse_norm
 
 from privopt.mechanisms.convex.column_statistics import ColumnStatistics
 from privopt.mechanisms.convex.columns import Columns
+from privopt.mechanisms.convex.screened_columns import ScreenedColumns
+from privopt.mechanisms.convex.screened_statistics import ScreenedStatistics
 from privopt.mechanisms.convex.sufficient_statistics import SufficientStatistics
 from privopt.mechanisms.estimators.booking import Unread, booked, read_unbooked, unread_table
 from privopt.mechanisms.estimators.counting import check_number, counted_here, encoded, unread_count_parts
@@ -294,10 +296,16 @@ class BoundedFit(PrivateLinearModel):
     ) -> RiskMechanism:
         facts, delta = self._facts(seen, schema, carried), public_delta(self.delta, seen.records)
         plan = choice.plan(facts, epsilon=epsilon, delta=delta, steps=self.steps, releases=seen.releases)
-        # For centred features, sufficient statistics can use the columns that the features encode.
-        measured = seen.middle is not None and facts.constant > 0
-        if isinstance(plan, SufficientStatistics) and schema is not None and measured:
-            return ColumnStatistics.of(plan, Columns.of(schema))
+        # For centred features, moments can use the columns that the features encode.
+        if schema is None or seen.middle is None or not facts.constant > 0:
+            return plan
+        columns = Columns.of(schema)
+        if isinstance(plan, SufficientStatistics):
+            return ColumnStatistics.of(plan, columns)
+        one = seen.releases == 1 and ColumnStatistics.fits(facts, columns)
+        if isinstance(plan, ScreenedStatistics) and one:
+            spans = schema.spans
+            return ScreenedColumns.plan(facts, epsilon=epsilon, delta=delta, columns=columns, spans=spans)
         return plan
 
     def _public_norm(self, X: Any, schema: Schema | None) -> tuple[Floats | None, float]:

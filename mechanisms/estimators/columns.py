@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
+from privopt.mechanisms.estimators.booking import Unread, unread_table
 from privopt.mechanisms.estimators.labels import checked_labels
 from privopt.mechanisms.estimators.validation import as_table, validated
+from privopt.problems.errors import InvalidInputError
+from privopt.problems.tables.columns import Categorical
 from privopt.problems.tables.frames import unread_columns
+from privopt.problems.tables.schema import Schema
 
 
 def refuse_columns(estimator: Any, X: Any) -> None:
@@ -32,3 +38,34 @@ def labelled_columns(estimator: Any, X: Any, y: ArrayLike) -> tuple[Any, NDArray
     else:
         validated(estimator, X, skip_check_array=True)
     return X, checked_labels(y, len(unread_columns(X)[0][1]))
+
+
+def zeros_and_ones(columns: int) -> Schema:
+    """Return the schema of a sparse matrix: columns x0, x1, ... of the levels 0 and 1. Public."""
+    return Schema([Categorical(f"x{k}", [0, 1]) for k in range(columns)], intercept=True)
+
+
+def unread_sparse(estimator: Any, X: Any, y: Any, schema: Schema) -> Unread[tuple[Any, Any]]:
+    """Wrap a sparse matrix as an unread table with the columns of a schema, by their order.
+
+    Raises:
+        SchemaError: another number of columns.
+    """
+    schema.codes(np.zeros((0, X.shape[1])))
+    given = unread_table(X, y, None, partial(refuse_columns, estimator))
+    return given.then(lambda pair: (dense_columns(pair[0]), pair[1]))
+
+
+def dense_columns(X: Any) -> Any:
+    """Return a sparse matrix as an array of whole numbers, and anything else unchanged.
+
+    Raises:
+        InvalidInputError: a sparse matrix with other entries than 0 and 1.
+    """
+    if not sp.issparse(X):
+        return X
+    rows: Any = X.tocsr(copy=True)  # type: ignore[attr-defined]
+    rows.sum_duplicates()
+    if not np.all(np.isin(rows.data, (0, 1))):
+        raise InvalidInputError("X is sparse, which is for columns of 0 and 1: X.toarray() for other numbers")
+    return rows.astype(np.int8).toarray()

@@ -21,13 +21,19 @@ from sklearn.utils.validation import check_is_fitted
 from privopt.mechanisms.discrete.mechanism import Release, answering
 from privopt.mechanisms.errors import PlanMismatchError
 from privopt.mechanisms.estimators.booked_estimator import BookedEstimator
-from privopt.mechanisms.estimators.booking import Unread, booked, read_unbooked, unread_table
+from privopt.mechanisms.estimators.booking import Unread, booked, read_unbooked, shape_of, unread_table
 from privopt.mechanisms.estimators.card import Card, card_of
 from privopt.mechanisms.estimators.card_budget import CardBudget
 from privopt.mechanisms.estimators.card_choice import CardChoice
 from privopt.mechanisms.estimators.class_card import ClassCard, class_card_of
 from privopt.mechanisms.estimators.class_sql import class_statement
-from privopt.mechanisms.estimators.columns import labelled_columns, refuse_columns
+from privopt.mechanisms.estimators.columns import (
+    dense_columns,
+    labelled_columns,
+    refuse_columns,
+    unread_sparse,
+    zeros_and_ones,
+)
 from privopt.mechanisms.estimators.counting import (
     check_counted_by,
     check_number,
@@ -128,8 +134,9 @@ class PrivateHalfspaceClassifier(
             proportional to the larger one. Or "balanced": inverse class shares.
         prevalence: the share of the positive class for "balanced", a *public* number. None: it is released
             privately first, at a twentieth of epsilon.
-        max_columns: maximal number of columns with points, for "seeded" those with the largest effect in the
-            private linear model behind it; None: all. The selection has no privacy cost.
+        max_columns: maximal number of columns with points; None: all. For "seeded" those with the largest
+            effect in the private linear model behind it; if there are at least five times as many, so many
+            are drawn privately first, and fitted alone (``ScreenedColumns``). Epsilon covers either.
         constraints: public constraints on points, a list of texts such as "at most 5 columns" or "any of
             age, income" (``privopt.problems.parse_constraint``), besides those of the schema. They cost no
             privacy: "seeded" takes the nearest cards that satisfy them, exponential, permute-and-flip, rspm
@@ -228,9 +235,11 @@ class PrivateHalfspaceClassifier(
         """Fit the scorecard.
 
         Args:
-            X: records, shape (n, columns): a data frame, whose columns are found by name, or an array with
-                columns in the schema's order. Or an Ibis table, which is grouped in its database engine; a
-                Dask data frame or array, which is counted on its workers; or ``CountedRecords``.
+            X: records, shape (n, columns): a data frame, whose columns are found by name, or an array, or a
+                sparse matrix of 0 and 1, with columns in the schema's order. Columns of a sparse matrix are
+                0/1 columns x0, x1, ... if no schema is declared. Or an Ibis table, which is grouped in its
+                database engine; a Dask data frame or array, which is counted on its workers; or
+                ``CountedRecords``.
             y: labels, shape (n,), for Dask a collection with the partitions of X; of an Ibis table the name
                 of the label column; of counted records None.
             sample_weight: weights of the records, shape (n,), private as the records are: rounded to whole
@@ -402,17 +411,23 @@ class PrivateHalfspaceClassifier(
         )
 
     def _given(self, X: Any, y: Any, *, grouped: bool = True) -> _Given:
-        if sp.issparse(X):
-            raise InvalidInputError("X is sparse: a scorecard reads tables or dense arrays, X.toarray() say")
         counted = (unread_part_counts if is_dask(X) else unread_counts)(X, y, self.schema, self.classes)
         declared = None if self.schema is None else declared_schema(self.schema)
-        table = unread_table(X, y, declared, partial(refuse_columns, self)) if counted is None else None
-        if undeclared := [name for name in ("schema", "classes") if getattr(self, name) is None]:
+        table: Unread[Any] | None = None
+        if sp.issparse(X):
+            declared = declared or zeros_and_ones(shape_of(X)[-1])
+            table = unread_sparse(self, X, y, declared)
+        elif counted is None:
+            table = unread_table(X, y, declared, partial(refuse_columns, self))
+        facts = {"schema": declared, "classes": self.classes}
+        if undeclared := [name for name, fact in facts.items() if fact is None]:
             assert table is not None
             X, labels = labelled_columns(self, *read_unbooked(self.ledger, table, undeclared))
-            facts = self._public_schema(X), self._public_classes(labels)
-            return _Given(*facts, table.known(X).then(lambda X: _counted(X, labels, *facts, grouped)))
-        schema, classes = self._public_schema(None), self._public_classes(np.array([]))
+            schema, classes = declared or self._public_schema(X), self._public_classes(labels)
+            return _Given(
+                schema, classes, table.known(X).then(lambda X: _counted(X, labels, schema, classes, grouped))
+            )
+        schema, classes = declared or self._public_schema(None), self._public_classes(np.array([]))
         if table is not None:
             counted = table.then(lambda pair: self._counted(pair[0], pair[1], schema, classes, grouped))
         assert counted is not None
@@ -597,7 +612,7 @@ class PrivateHalfspaceClassifier(
         return self.risk_.at(scores)
 
     def _scores(self, X: Any) -> NDArray[np.int64]:
-        X = as_table(X)
+        X = dense_columns(as_table(X))
         if self.schema is None and not isinstance(X, pd.DataFrame):
             X = validated(self, X, reset=False, dtype=np.float64)
         elif self.schema is None and hasattr(self, "n_features_in_"):

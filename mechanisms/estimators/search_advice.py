@@ -12,8 +12,8 @@ from privopt.mechanisms.tuning.selection import SelectionPlan
 FREE: Mapping[str, str] = {
     "regularizer": "ridge and shrinkage follow from the release itself: the default mechanism of linear "
     "regression shrinks by the noise of its moments, at no cost",
-    "max_columns": "the columns of a scorecard are chosen from the released linear model: max_columns costs "
-    "nothing, so decide by size",
+    "max_columns": "the columns of a scorecard are chosen within the private fit: max_columns costs nothing, "
+    "so decide by size",
     "lattice": "points are rounded from the released linear model: finer or coarser points cost nothing",
 }
 _THRESHOLDS = (

@@ -9,7 +9,7 @@ from typing import ClassVar, Self
 import numpy as np
 
 from privopt.mechanisms.convex.column_statistics import ColumnStatistics
-from privopt.mechanisms.convex.screened_columns import ScreenedColumns
+from privopt.mechanisms.convex.screened_columns import ScreenedColumns, drawn_columns
 from privopt.mechanisms.convex.sufficient_statistics import MOST_FEATURES, SufficientStatistics
 from privopt.mechanisms.discrete.exponential import ExponentialMechanism
 from privopt.mechanisms.discrete.mechanism import Release, answering
@@ -58,11 +58,10 @@ _MOST_READ = 1.5e9
 # Largest n * mu per feature at which noisy moments were no worse on synthetic tables than any other model.
 _LARGEST = 200
 # Columns are drawn before the fit if there are at least this many for each that may have points: on synthetic
-# tables of 12 to 85 columns, independent and correlated, of which 4 to half mattered, that was better than the
-# largest noisy weights by .02 AUC, and no worse on average in any group; with three or four for each it lost
-# as often as it won. Without a limit they are drawn if noisy moments cannot take all: n mu per column drawn,
-# and the fewest.
-_COLUMNS_PER_POINTS, _BUDGET_PER_COLUMN, _FEWEST = 5, 100.0, 4
+# tables of 12 to 85 columns, of which 4 to half mattered, cards had .015 more AUC than with the columns of
+# largest noisy weights; with three or four for each they lost as often. Columns are also drawn if noisy
+# moments cannot take the features of all.
+_COLUMNS_PER_POINTS = 5
 # Default bounds on the points of a level and of a number. A record gets a fraction of a number's points, and
 # a small one if values lie near one end of the range.
 _POINTS, _POINTS_OF_NUMBERS = 10, 400
@@ -166,17 +165,20 @@ class SeededScorecard:
         )
         means: NumberMeans | None = None
         plain = loss is None and model == "auto" and not risk.weighted
-        if plain and (drawn := _drawn_columns(facts, mu)):
-            mu = math.sqrt(2 * (zcdp_rho(epsilon, delta) * (1 - 1e-9) - bounded_range_to_zcdp(choice.width)))
+        count = _selected_columns(facts, mu) if plain else 0
+        if count and (beside := _zcdp_beside(epsilon, delta, choice.width)):
+            mu = beside
             means = NumberMeans.plan(facts, mu)
-            own = _rest(mu, means)
-            seed: RiskMechanism = ScreenedColumns.at_level(risk, facts.known, facts.spans, drawn, own, delta)
+            seed: RiskMechanism = ScreenedColumns.at_level(
+                risk, facts.known, facts.spans, count, _rest(mu, means), delta, units=False
+            )
         elif plain and _prefers_moments(facts, mu):
             means = NumberMeans.plan(facts, mu)
             seed = _moments(facts, risk, epsilon, _rest(mu, means))
         else:
             seed = _seed(model, risk, rest, delta, mu)
-        claims = _claims(facts, seed.spend, choice, means, (epsilon, delta))
+        stated = _zcdp_claims if isinstance(seed, ScreenedColumns) else _claims
+        claims = stated(facts, seed.spend, choice, means, (epsilon, delta))
         spend = PrivacySpend.approximate(epsilon, delta, cls.name, note=claims)
         return cls(facts, seed, choice, spend, means, nearest)
 
@@ -307,8 +309,6 @@ def _claims(
     Raises:
         PrivacyParameterError: the calibrated parts do not meet the target, (epsilon, delta).
     """
-    if seed.mechanism == ScreenedColumns.name:
-        return _zcdp_claims(seed, choice, means, target)
     if seed.level is None or seed.notion != "gdp":
         left = choice.spend.epsilon
         return f"a model at epsilon = {seed.epsilon:.4g} ({seed.mechanism}), its rounding at {left:.4g}"
@@ -327,7 +327,11 @@ def _claims(
 
 
 def _zcdp_claims(
-    seed: PrivacySpend, choice: ExponentialMechanism, means: NumberMeans | None, target: tuple[float, float]
+    facts: CardFacts,
+    seed: PrivacySpend,
+    choice: ExponentialMechanism,
+    means: NumberMeans | None,
+    target: tuple[float, float],
 ) -> str:
     """Describe the claims of the parts of a card of drawn columns, whose rho adds up.
 
@@ -343,22 +347,26 @@ def _zcdp_claims(
         f"a model of drawn columns at {seed.level:.4g}-zCDP ({seed.mechanism}), "
         f"its rounding of bounded range {choice.width:.4g}"
     )
-    return claims if means is None else f"means of numbers at {first:.4g}-GDP, {claims}"
+    return claims if means is None else f"means of {len(facts.lines)} numbers at {first:.4g}-GDP, {claims}"
 
 
-def _drawn_columns(facts: CardFacts, mu: float) -> int | None:
-    """Return how many columns to draw before the fit, from public facts; None: all are fitted."""
+def _zcdp_beside(epsilon: float, delta: float, width: float) -> float:
+    """Return the largest mu of mu^2 / 2-zCDP that adds up with bounded range ``width`` to a target.
+
+    It is 0 if delta is so small that half of what zCDP can pay for is too little for the choice.
+    """
+    rho, choice = zcdp_rho(epsilon, delta) * (1 - 1e-9), bounded_range_to_zcdp(width)
+    return math.sqrt(2 * (rho - choice)) if 2 * choice <= rho else 0.0
+
+
+def _selected_columns(facts: CardFacts, mu: float) -> int:
+    """Return how many columns to draw before the fit, from public facts; 0: all are fitted."""
     if facts.program is not None or not facts.middle or forced_columns(facts.lattice, facts.spans):
-        return None
-    sizes = sorted((stop - start for start, stop in facts.spans), reverse=True)
-    most = facts.max_columns or len(sizes)
+        return 0
     if facts.lattice.dimension > MOST_FEATURES:
-        most = min(most, max(_FEWEST, round(facts.n_records * mu / _BUDGET_PER_COLUMN)))
-        # No k columns have more features than that, together.
-        most = min(most, int(np.searchsorted(np.cumsum(sizes), MOST_FEATURES)))
-    elif facts.max_columns is None or not _prefers_moments(facts, mu):
-        return None
-    return most if 0 < most * _COLUMNS_PER_POINTS <= len(sizes) else None
+        return drawn_columns(facts.spans, facts.n_records, mu, facts.max_columns)
+    few = facts.max_columns or len(facts.spans)
+    return few if few * _COLUMNS_PER_POINTS <= len(facts.spans) and _prefers_moments(facts, mu) else 0
 
 
 def _rest(mu: float, means: NumberMeans | None) -> float:
