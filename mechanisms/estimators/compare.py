@@ -29,6 +29,7 @@ from privopt.mechanisms.evaluation.intervals import Target, check_interval
 from privopt.mechanisms.evaluation.leaves import LeafPlan
 from privopt.mechanisms.evaluation.paired_residuals import PairedResidualPlan
 from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.mechanisms.privacy.parameters import check_epsilon
 from privopt.problems.arrays import record_counts, tallied
 from privopt.problems.errors import InvalidInputError
 from privopt.problems.parts import Parts
@@ -82,6 +83,7 @@ def compare(
         LedgerError: a model that was pickled within a budget of another process, and no ledger.
     """
     check_interval(target, confidence)
+    check_epsilon(epsilon)
     refuse_from_another_budget((first, second), ledger)
     bounds = _shared_range(first, second, label_range)
     one, other = predictor_of(first, schema), predictor_of(second, schema)

@@ -36,6 +36,7 @@ from privopt.mechanisms.evaluation.metrics import Evaluation
 from privopt.mechanisms.evaluation.regression import RegressionEvaluation
 from privopt.mechanisms.evaluation.residuals import ResidualPlan
 from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.mechanisms.privacy.parameters import check_epsilon
 from privopt.problems.parts import Parts
 from privopt.problems.tables.schema import Schema
 
@@ -110,6 +111,7 @@ def evaluate(
         LedgerError: a model that was pickled within a budget of another process, and no ledger.
     """
     check_interval(target, confidence)
+    check_epsilon(epsilon)
     refuse_from_another_budget((model,), ledger)
     check_is_fitted(model)
     warn_of_fitted_steps(model)

@@ -96,14 +96,31 @@ class FreshModel:
 
     def decision_function(self, rows: Any) -> Any:
         """Return the scores of a new copy; from probabilities their log odds, bounded."""
-        scores = scores_of(self.copy(), self.output, deepcopy(rows))
+        scores = self._told(lambda model: scores_of(model, self.output, deepcopy(rows)))
         if self.output == "predict_proba":
             return logit(np.clip(scores, _LEAST_RISK, 1 - _LEAST_RISK))
         return scores
 
     def predict(self, rows: Any) -> Any:
         """Return the predictions of a new copy."""
-        return self.copy().predict(deepcopy(rows))
+        return self._told(lambda model: model.predict(deepcopy(rows)))
+
+    def _told(self, ask: Callable[[Any], Any]) -> Any:
+        """Return what a new copy says of records.
+
+        Raises:
+            InvalidInputError: an error of the model, whose message is left out, as it may quote a record.
+        """
+        model = self.copy()
+        try:
+            return ask(model)
+        except PrivOptError:
+            raise
+        except Exception as error:
+            raise InvalidInputError(
+                f"{type(model).__name__} raised {type(error).__name__} on the records. Its message may quote "
+                "them and is left out; model.predict(X), which is not private, shows it"
+            ) from None
 
 
 def scores_of(model: Any, output: Output, rows: Any) -> Scores:
@@ -147,7 +164,9 @@ def check_rowwise_scores(model: Any, schema: Schema | None, output: Output = "de
         return Check(False, f"not checked, as the model raised {type(error).__name__} on synthetic rows {of}")
     for which in _batches():
         found = _score(model, output, rows, which)
-        if not np.allclose(found, alone[which], rtol=_TOLERANCE, atol=_TOLERANCE * _size(alone)):
+        if not np.allclose(
+            found, alone[which], rtol=_TOLERANCE, atol=_TOLERANCE * _size(alone), equal_nan=True
+        ):
             raise InvalidInputError(
                 f"the scores of {type(model).__name__} depend on which rows are scored together, or before: "
                 "synthetic rows got other scores when other rows were scored with them. One record could "

@@ -247,6 +247,8 @@ class Scored(NamedTuple):
 def scored(pair: tuple[Any, Any], model: Any, classes: Any) -> Scored:
     X, y = pair
     scores = np.asarray(model.decision_function(X), dtype=np.float64)
+    if np.any(np.isnan(scores)):
+        raise InvalidInputError("the model gave scores of records that are no numbers (NaN)")
     if isinstance(X, CountedRecords):
         return Scored(scores, X.label > 0, X.counts)
     positive = class_indices(checked_labels(y, len(scores)), np.asarray(classes)) == 1

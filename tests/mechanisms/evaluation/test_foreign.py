@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import traceback
 from typing import Any
 
 import numpy as np
@@ -14,7 +16,8 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
-from privopt.mechanisms import PrivateLogisticRegression, PrivateSigmoidClassifier, evaluate
+from privopt.mechanisms import PrivateLogisticRegression, PrivateSigmoidClassifier, compare, evaluate
+from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.problems import InvalidInputError
 
 
@@ -99,3 +102,36 @@ def test_a_classifier_without_any_score_is_refused() -> None:
     model.__dict__.update(vars(LogisticRegression().fit(X, y)))
     with pytest.raises(InvalidInputError, match="predict_proba or decision_function"):
         evaluate(model, X, y)
+
+
+class Delicate(LogisticRegression):
+    """A model of another package that quotes a record which it cannot score, and scores some as NaN."""
+
+    def predict_proba(self, X: Any) -> Any:
+        if np.any(X[:, 0] > 1e5):
+            raise ZeroDivisionError(f"the record {X[np.argmax(X[:, 0])].tolist()}")
+        risks = super().predict_proba(X)
+        return np.where(X[:, :1] < -3, np.nan, risks)
+
+
+def test_what_a_model_cannot_score_is_refused_without_its_words() -> None:
+    X, y = records(300)
+    model = Delicate().fit(X, y)
+    found = evaluate(model, np.clip(X, -2, 2), y)
+    assert "did not change" in found.spend.note  # the NaN of a row is that of the row in a batch
+    with pytest.raises(InvalidInputError, match="NaN"):
+        evaluate(model, np.where(np.arange(300)[:, None] == 7, -4.0, X), y)
+    X[7] = 10 * 12345.6
+    with pytest.raises(InvalidInputError, match="Delicate raised ZeroDivisionError on the records") as error:
+        evaluate(model, X, y)
+    assert "123456" not in "".join(traceback.format_exception(error.value))
+
+
+def test_an_epsilon_that_is_no_number_is_refused_as_in_a_fit() -> None:
+    X, y = records(30)
+    model = LogisticRegression().fit(X, y)
+    for epsilon in (math.nan, math.inf, 0.0):
+        with pytest.raises(PrivacyParameterError, match="finite and > 0"):
+            evaluate(model, X, y, epsilon=epsilon)
+        with pytest.raises(PrivacyParameterError, match="finite and > 0"):
+            compare(model, model, X, y, epsilon=epsilon)
