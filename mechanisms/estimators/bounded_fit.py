@@ -101,19 +101,14 @@ class BoundedFit(PrivateLinearModel):
         if person_of(self) is not None:
             refuse_weights(sample_weight, "person")
             return fit_persons(self, X, y)
-        check_type(self.fit_intercept, bool | np.bool_, "fit_intercept must be True or False")
-        if not isinstance(self.norm, str | None) or self.norm not in (None, "l2", "linf"):
-            raise InvalidInputError(f'norm must be "l2", "linf" or None, got {told(self.norm)}')
+        self._check_arguments()
         schema = None if self.schema is None else declared_schema(self.schema)
         weighted = sample_weight is not None
         given, in_memory = self._given(X, y, schema, counting=not weighted)
         if sample_weight is not None:
             given = with_weights(given, sample_weight, self.max_weight, in_memory and X)
         seen = self._outline(given, schema)._replace(weighted=weighted)
-        if seen.records == 0:
-            raise InvalidInputError("no records: at least one row is needed")
-        if seen.records < 2:
-            raise InvalidInputError("n_samples = 1: a private fit needs at least 2 records")
+        _check_enough(seen.records)
         weights = self._class_weights(seen.targets, check_epsilon(self.epsilon))
         # The plan depends on public facts only.
         choice = self._choice(seen, schema, weights)
@@ -146,6 +141,11 @@ class BoundedFit(PrivateLinearModel):
         self.row_bound_ = None if self.data_norm is None else (seen.bound, self._row_norm)
         coef, intercept = self._of_records(np.vstack([release.point for release in releases]), seen, schema)
         return self._set(coef, intercept + seen.targets.centre, spend)
+
+    def _check_arguments(self) -> None:
+        check_type(self.fit_intercept, bool | np.bool_, "fit_intercept must be True or False")
+        if not isinstance(self.norm, str | None) or self.norm not in (None, "l2", "linf"):
+            raise InvalidInputError(f'norm must be "l2", "linf" or None, got {told(self.norm)}')
 
     def _keep_inference(self, releases: list[RealRelease], seen: Outline, schema: Schema | None) -> None:
         """Store the released numbers that intervals of the coefficients need; by default nothing."""
@@ -367,6 +367,13 @@ def _in_one_release(seen: Outline, choice: Choice, weights: ClassWeights) -> Out
     if logistic and choice.kind.takes_classes and np.all(weights.expected == weights.expected[0]):
         return seen.in_one_release()
     return seen
+
+
+def _check_enough(n_records: int) -> None:
+    if n_records == 0:
+        raise InvalidInputError("no records: at least one row is needed")
+    if n_records < 2:
+        raise InvalidInputError("n_samples = 1: a private fit needs at least 2 records")
 
 
 def _check_records(plan: RiskMechanism, in_memory: bool) -> None:

@@ -105,10 +105,7 @@ class _PrivateRobustModel(PrivateLinearModel):
         if person_of(self) is not None:
             return fit_persons(self, X, y)
         schema = None if self.schema is None else declared_schema(self.schema)
-        if is_dask(X):
-            raise InvalidInputError("medians of columns need a table in memory, not partitions: X.compute()")
-        if sp.issparse(X):
-            raise InvalidInputError("sparse matrices are not taken: medians of columns are subtracted")
+        _check_in_memory(X)
         source = NoiseSource(self.insecure_seed)
         given = self._unread(X, y, schema)
         n, d = given.n_records, given.n_columns if schema is None else schema.n_features
@@ -170,6 +167,13 @@ class _PrivateRobustModel(PrivateLinearModel):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = False  # medians of columns are subtracted
         return tags
+
+
+def _check_in_memory(X: Any) -> None:
+    if is_dask(X):
+        raise InvalidInputError("medians of columns need a table in memory, not partitions: X.compute()")
+    if sp.issparse(X):
+        raise InvalidInputError("sparse matrices are not taken: medians of columns are subtracted")
 
 
 def _warn_of_units(n: int, epsilon: float, numbers: int) -> None:
