@@ -21,7 +21,8 @@ def progress_bar(limits: Limits | None = None) -> Iterator[Limits]:
 
     ``with progress_bar() as limits: Estimator(..., limits=limits).fit(X, y)``. What a bar shows depends on
     the records, unless the number of steps is fixed: it goes away at the end, and a saved notebook does not
-    keep it. Notebooks want ipywidgets for it, of ``privopt[notebooks]``.
+    keep it. Notebooks need ipywidgets, which
+    ``privopt[notebooks]`` installs.
 
     Args:
         limits: time limit and cancellation. An ``on_progress`` of their own is called, too.
@@ -39,7 +40,7 @@ def drawn_on(console: Console, given: Limits) -> Iterator[Limits]:
     """Provide limits like the given ones that show progress on a console, if it is interactive."""
     shown = console.is_terminal or console.is_jupyter
     columns = (SpinnerColumn(), _Steps(), TextColumn("{task.description}"), TimeElapsedColumn())
-    # No thread draws in a notebook: what is printed while a bar is drawn lands in it, and goes away with it.
+    # No thread draws in a notebook: what others print while it draws would become part of the bar and vanish.
     by_itself = not console.is_jupyter
     with Bar(*columns, console=console, transient=True, disable=not shown, auto_refresh=by_itself) as bar:
         line = bar.add_task("planning", total=None)

@@ -43,9 +43,9 @@ class Shard:
         return cls(int(part), int(parts))
 
     def cells(self, cells: Sequence[T]) -> list[T]:
-        """Return its cells in their order, chosen at random, since costly cells come in rows.
+        """Return its share of the cells, in their order.
 
-        All processes know the choice.
+        Shares are drawn at random, because costly cells are neighbours; every process draws the same.
         """
         mixed = list(range(len(cells)))
         random.Random(0).shuffle(mixed)

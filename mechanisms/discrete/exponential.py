@@ -66,9 +66,9 @@ class ExponentialMechanism(LatticeMechanism[PreparedGibbs]):
 
     @property
     def precision(self) -> Precision:
-        """What a draw needs: two probabilities may be off, and together they have the share of epsilon.
+        """The exactness that a draw needs: errors of two probabilities share a part of epsilon.
 
-        A billionth of the share is left to the rounding of beta.
+        A billionth of that part is left to the rounding of beta.
         """
         return Precision(self.beta, (1 - 1e-9) * _ARITHMETIC_SHARE * self.spend.epsilon / 2, _NEVER)
 

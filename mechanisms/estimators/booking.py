@@ -135,7 +135,7 @@ def ledgers_of(ledger: Ledger | CarriedBudgets | str | Path | None) -> list[Ledg
 def refuse_from_another_budget(models: Sequence[Any], ledger: object) -> None:
     """Refuse to use models that were pickled within a budget of another process, unless a ledger is given.
 
-    Such a budget knows nothing of what is released here.
+    That budget would not be charged for what is released here.
 
     Raises:
         LedgerError: one of the models, or a part of it, was pickled in a block elsewhere.

@@ -47,7 +47,7 @@ Model = TypeVar("Model", bound=BookedEstimator)
 _DOWN = 1 - 2.0**-40
 # Largest numbers of categories of a learned column that are tried in turn; None: all of them.
 _MOST_CATEGORIES = (None, 32, 8, 2, 1)
-_COARSER = "the model takes no more learned categories: the {} most frequent ones of each column are used"
+_COARSER = "the model takes fewer categories than learned: the {} most frequent ones of each column are used"
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,8 +197,8 @@ def fit_with_learned_schema(
         InvalidInputError, SchemaError: facts that are missing or cannot be used.
         BudgetExceededError: the ledger refused the spend; no record was read.
 
-    An error after the booking has the released schema in its attribute ``learned``. Where a model takes no
-    schema of that many categories, it has the most frequent ones alone, with a warning.
+    An error after the booking has the released schema in its attribute ``learned``. A model that cannot take
+    so many categories gets the most frequent ones alone, with a warning.
     """
     known = None if declared is None else declared_schema(declared)
     left = [*leave_out, *filter(None, [_params(estimator).get("person")])]
@@ -322,7 +322,7 @@ def _taking(
 
 
 def _quiet_spend(model: Any, given: Unread[Any]) -> PrivacySpend:
-    """Return the spend of a fit that may not be made, without its warnings."""
+    """Return the spend of a fit that is perhaps never made, without its warnings."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NoiseWarning)
         return spend_of_fit(model, given)

@@ -98,7 +98,7 @@ class LearnedSchema:
         schema: for every model; learned columns accept every cell.
         spend: what the release cost.
         left_out: text columns without a category that enough records have; they are not in the schema. If
-            nothing else was learned or declared, the schema says of each whether its cell is a number.
+            nothing else was learned or declared, the schema holds of each only whether a cell is a number.
         ranks: the categories of each learned column of text, those of the largest noisy counts first.
     """
 
@@ -247,7 +247,7 @@ class SchemaPlan:
         return LearnedSchema(schema, self.spend_with(source), left_out, own)
 
     def _unread(self, name: str) -> Column:
-        """Return a column for want of any other: it says whether a cell is a number, and refuses none."""
+        """Return a stand-in where no column was learned: whether a cell is a number. It refuses no cell."""
         return MissingLevel(Binned(name, [0, 1], na_values=self.na_values))
 
     def _released(

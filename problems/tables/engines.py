@@ -197,8 +197,8 @@ def rows_of(table: Any, names: Sequence[str], size: int) -> Iterator[pd.DataFram
     """Yield ``size`` rows at a time of columns of an Ibis table, in the engine's order; None if missing.
 
     Values are those that ``count_records`` compares: numbers of single precision are doubles, where a driver
-    may read the decimal that they print as, and text of PostgreSQL's char(n) has no trailing blanks. Bytes in
-    a text of SQLite that are not UTF-8 are halves of characters.
+    may read the decimal that they print as, and text of PostgreSQL's char(n) has no trailing blanks. Bytes of
+    a SQLite text that are not UTF-8 become lone surrogates.
 
     Raises:
         SchemaError: a column that does not exist.

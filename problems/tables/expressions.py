@@ -425,9 +425,9 @@ def _double(value: float) -> Any:
 
 
 def _parsed_text(value: Any, column: Number | Categorical) -> Any:
-    """Parse texts in a numeric column of SQLite as ``cells`` does; those that are no numbers are one text.
+    """Parse texts in a numeric column of SQLite as ``cells`` does; all that are not numbers become one text.
 
-    They come as bytes: with one that is not UTF-8 the query would fail.
+    They are passed as bytes, because a text that is not UTF-8 would end the query.
     """
     ibis = ibis_library()
     notation = column.notation if isinstance(column, Number) else PLAIN
