@@ -94,6 +94,8 @@ QUESTIONS = {
     "notebook": "faq",
     "Jupyter": "faq",
     "progress bar": "faq",
+    "telemetry": "faq",
+    "survey weights": "faq",
 }
 # What four readers ask first, and where the answer is.
 READERS = {
@@ -103,6 +105,11 @@ READERS = {
         "How many records do I need?": "planning.html#auc-a-band-not-a-promise",
         "Can I compare subgroups?": "intervals.html#means-of-subgroups",
         "How good is the model on other records?": "evaluation.html#a-regression",
+        "Is there a p-value, and for all coefficients at once?": "intervals.html#interpretation",
+        "What if residuals spread unevenly?": "intervals.html#uneven-spreads",
+        "Do the weights of my survey count?": "cards.html#fit-with-risks",
+        "Are two models different?": "evaluation.html#two-models-on-the-same-records",
+        "Which labels can be predicted?": "faq.html",
     },
     "an engineer of operations research": {
         "Does it take my solver?": "oracles.html#a-solver-of-your-own",
@@ -110,6 +117,11 @@ READERS = {
         "What are the integer programs?": "instances.html#the-models",
         "What has a solver to prove?": "theory.html#from-a-proof-to-a-release",
         "Which solver is fastest?": "oracles-compared.html#in-short",
+        "How large a problem is solved?": "scaling.html",
+        "What happens at a time limit?": "oracles.html",
+        "Can I have the instances as files?": "instances.html#the-numbers",
+        "Is there a solver of constraints on cards?": "oracles.html#solvers-of-nearest-cards",
+        "How are ties broken?": "theory.html#one-point-of-a-lattice",
     },
     "an analyst of a hospital": {
         "What do I type for my CSV file?": "howto/first-card.html",
@@ -117,6 +129,11 @@ READERS = {
         "Patients come more than once.": "howto/several-records.html",
         "Which epsilon?": "faq.html",
         "How do I print it?": "cards.html#print",
+        "Few patients have the illness.": "howto/rare-class.html",
+        "What do I do with dates of admission?": "howto/dates.html",
+        "Are my records enough?": "feasible.html",
+        "How does it get into our database?": "cards.html#print",
+        "How good is it, and may I publish that?": "cards.html#evaluate",
     },
     "a privacy officer": {
         "What is promised?": "privacy.html#in-plain-words",
@@ -124,6 +141,11 @@ READERS = {
         "How is a total kept?": "budgets.html#several-budgets",
         "Who checked it?": "privacy.html#audits",
         "Whom do I tell of a fault?": "security.html#how-to-report",
+        "Is it anonymous in the sense of a law?": "privacy.html#in-plain-words",
+        "What if two analysts work on one table?": "howto/two-analysts.html",
+        "Where is it written what was released?": "budgets.html#history",
+        "Can somebody alter the ledger?": "privacy.html#several-releases-which-rule-a-ledger-adds-up-by",
+        "Does anything leave the machine?": "faq.html",
     },
 }
 

@@ -47,6 +47,7 @@ sphinx_gallery_conf = {
     "image_scrapers": (),
     "reset_modules": (),
     "min_reported_time": 0,
+    "run_stale_examples": True,
     "show_memory": False,
     "download_all_examples": False,
     "abort_on_example_error": True,
