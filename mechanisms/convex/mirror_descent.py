@@ -159,7 +159,7 @@ class DPAcceleratedMirrorDescent(FullBatchMechanism):
 
     @property
     def step_sizes(self) -> tuple[float, float]:
-        """Of the long steps, alpha; the source's short ones are 1 / L'."""
+        """The smallest and the largest alpha of the long steps; the source's short steps have size 1 / L'."""
         return 2 / (4 * self.smoothness), (self.steps + 1) / (4 * self.smoothness)
 
     def _method(self, start: Vector) -> Method:

@@ -60,7 +60,7 @@ def unread_counts(
 def unread_count_parts(
     X: Any, y: Any, schema: Schema | dict[str, Any] | str | Path | None, classes: Sequence[Any] | None
 ) -> Unread[Parts] | None:
-    """As ``unread_counts``, for what sums over records: parts are ``CountedRecords``.
+    """Return the same as ``unread_counts``, in parts of type ``CountedRecords``, for sums over records.
 
     There is one part, unless the distinct records of a table in an engine do not fit in memory with their
     features: then blocks of them do.

@@ -487,7 +487,7 @@ class FullBatchMechanism(IterativeMechanism):
 
     @property
     def noise_to_signal(self) -> NoiseToSignal:
-        """As for any mechanism, from the noise of a step."""
+        """Noise of an average of all steps against the largest mean gradient."""
         return self._gradient_ratio(self.vector_noise.sigma / math.sqrt(self.steps))
 
     @classmethod

@@ -83,7 +83,7 @@ class ClassPoints:
         return self.seed.noise
 
     def noise_to_signal(self, n_records: int) -> NoiseToSignal:
-        """That of the model."""
+        """Return the ratio of the linear model."""
         return self.seed.noise_to_signal
 
     def release(

@@ -197,7 +197,7 @@ class SeededScorecard:
         return self.facts.lattice
 
     def noise_to_signal(self, n_records: int) -> NoiseToSignal:
-        """That of the linear model, planned for ``n_records``: a choice among its roundings adds little."""
+        """Return the ratio of the linear model, as planned; the choice among its roundings adds little."""
         return self.seed.noise_to_signal
 
     @property

@@ -301,7 +301,7 @@ def _check_quadratic_purity(case: _Case[list[PreparedQuadratic]]) -> Iterator[Fi
 
 
 def _purity(case: _Case[Built], answer: Callable[[Vector], object]) -> Iterator[Finding]:
-    """The same answer again after other questions; questions and random states untouched."""
+    """Check that other questions change no answer, and that questions and random states stay untouched."""
     states = RandomStates()
     asked = dict(case.questions())
     first = {}

@@ -181,7 +181,7 @@ class _ModelDraws(RepeatedDraws):
         self.places = 0
 
     def draw(self) -> IntArray:
-        """One draw. What the drawn model does not use is uniform, as is what has no rows."""
+        """Draw a point. Coordinates that the model does not use, or that no row reaches, are uniform."""
         lattice, random = self._law.problem.lattice, self.request.random
         spans = (lattice.high - lattice.low + 1).tolist()
         point = np.array([uniform_below(random, span) for span in spans], dtype=np.int64)

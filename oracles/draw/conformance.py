@@ -303,7 +303,7 @@ def _check_independence(case: _Case) -> Iterator[Finding]:
 
 
 def _related(case: _Case) -> dict[str, _Case]:
-    """The same oracle prepared for tables that a careless cache takes for the same one."""
+    """Prepare the same oracle for tables that a careless cache would confuse with this one."""
     problem, found = case.problem, {"labels exchanged": _with_labels_exchanged(case.problem)}
     if not isinstance(problem, BranchingProblem):
         found["rows in another order"] = problem.with_records(problem.X[::-1], problem.y)

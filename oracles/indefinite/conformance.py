@@ -131,7 +131,7 @@ def _check_limits(case: _Case) -> Iterator[Finding]:
 
 
 def _check_purity(case: _Case) -> Iterator[Finding]:
-    """The same answer again after another question; questions and random states untouched."""
+    """Check that another question changes no answer, and that questions and random states stay untouched."""
     states, g = RandomStates(), case.instance.g.copy()
     first = case.prepared.minimize(g)
     if not np.array_equal(g, case.instance.g):

@@ -219,7 +219,7 @@ def _check_independence(case: _Case) -> Iterator[Finding]:
 
 
 def _related(case: _Case) -> Iterator[tuple[str, _Case]]:
-    """The same oracle prepared for tables that a careless cache takes for the same one."""
+    """Prepare the same oracle for tables that a careless cache would confuse with this one."""
     problem = case.instance.problem
     tables = {
         ", labels exchanged": problem.with_records(problem.X, -problem.y),

@@ -81,7 +81,7 @@ def _moments(a: float, b: float, near: float, far: float) -> float:
 
 @njit(cache=True)
 def _integral(a: float, b: float) -> float:
-    """The same over [0, sqrt 2]: the density at x less that at -x, which is never negative."""
+    """Integrate over [0, sqrt 2], with the density at x minus that at -x, which is never negative."""
     total = 0.0
     for k in range(_NODES.size):
         x = _NODES[k]
@@ -133,7 +133,7 @@ def add_soft_sparse(
     beta: float,
     total: Vector,
 ) -> None:
-    """The same for CSR rows: an entry that is 0 has no influence."""
+    """Add up the influences of CSR rows; entries of 0 have none."""
     cubic = 1 / (2 * beta) + 1 / 6
     safe = EDGE * math.sqrt(beta) / (_TAIL + math.sqrt(beta))
     for i in range(factor.size):

@@ -27,7 +27,7 @@ _NO_NUMBER = "no number"
 
 @dataclass(frozen=True)
 class Notation:
-    """How a column writes numbers as text, where that is not 1234.5.
+    """Notation of the numbers in a column of text, where it differs from 1234.5.
 
     Attributes:
         decimal: the decimal mark, "." or ",".

@@ -15,7 +15,7 @@ from privopt.oracles.programs.subsets.interface import SubsetOracle
 from privopt.problems.discrete.lattice import IntArray
 from privopt.problems.programs.subset import SubsetProgram
 
-# Bounds are compared up to this share of the largest reduction of the objective, which rounding is below.
+# Bounds are compared up to this share of the largest reduction of the objective; rounding errors are smaller.
 _TOLERANCE = 1e-10
 
 
@@ -29,8 +29,8 @@ class BranchingSubsets(SubsetOracle):
     out (strong convexity), and the smallest of them bound the region.
 
     Args:
-        most_work: limit on multiplications, about; the best subset so far is returned then. It does not
-            depend on the clock, so answers are reproducible.
+        most_work: limit on about this many multiplications, after which the best subset so far is returned.
+            It does not depend on the clock, so answers are reproducible.
     """
 
     name: ClassVar[str] = "branch-and-bound"
