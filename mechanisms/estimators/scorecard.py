@@ -332,6 +332,7 @@ class PrivateHalfspaceClassifier(
             risk_share=self.risk_share,
             oracle=self.oracle,
             calibration=self.calibration,
+            card_solver=self.card_solver,
         )
 
     def plan(self, n_records: int) -> CardPlan:
@@ -351,7 +352,7 @@ class PrivateHalfspaceClassifier(
             whole: CardPlan = plan_of_persons(self, n_records)
             return whole
         schema, budget = declared_schema(self.schema), CardBudget.of(self.epsilon, self.risk_share)
-        classes = np.array([0, 1]) if self.classes is None else np.asarray(self.classes)
+        classes = distinct_classes((0, 1) if self.classes is None else self.classes, np.array([]))
         weights = ClassWeights.of(self.class_weight, self.prevalence, classes, budget.card)
         if self.max_weight is not None:
             self._check_takes_weights(self.max_weight, "max_weight", classes)

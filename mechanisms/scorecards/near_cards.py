@@ -20,7 +20,7 @@ from privopt.problems.arguments import check_whole
 from privopt.problems.discrete.lattice import IntArray, IntegerLattice
 from privopt.problems.errors import InvalidInputError
 from privopt.problems.programs.constraints import Constraint, OtherColumns
-from privopt.problems.programs.program import GRID, CardProgram
+from privopt.problems.programs.program import CardProgram
 from privopt.problems.tables.schema import Schema
 
 # Scales of the cards, relative to the one that was released: as fine, and with fewer points to add up.
@@ -200,7 +200,7 @@ class _Search:
 
     def _base(self, points: IntArray, scale: float) -> float:
         """Return the intercept of points at a scale under the model itself."""
-        return scale * float(self.real[-1]) - float(np.sum(self.near(scale).shifts(points))) / GRID
+        return self.nearest.base(scale * self.real, points, self.near(scale))
 
 
 def _centred(points: IntArray, program: CardProgram) -> IntArray:

@@ -16,11 +16,12 @@ import numpy as np
 
 from privopt.mechanisms.scorecards.facts import CardFacts, card_program
 from privopt.mechanisms.scorecards.near_cards import COARSER, CardSource, NearCard, check_choice
+from privopt.mechanisms.scorecards.point_constraints import forced_columns
 from privopt.mechanisms.scorecards.rounding import (
     Floats,
     centred_classes,
     class_scale,
-    rounded_classes,
+    rounded,
 )
 from privopt.problems.discrete.lattice import IntArray, IntegerLattice
 from privopt.problems.programs.columns import PointColumn
@@ -91,7 +92,7 @@ class _Search:
     @cached_property
     def _full(self) -> IntArray:
         """The nearest card of which every column has points, if its bounds allow any."""
-        points = rounded_classes(self.real, self.scale, self.facts)
+        points = rounded(self.real, self.scale, self.facts)
         nothing = self._away(np.zeros_like(points))
         for column in self.columns:
             own = slice(column.start, column.stop)
@@ -107,8 +108,10 @@ class _Search:
         full = self._full
         starts = [column.start for column in self.columns]
         gain = np.add.reduceat((self._away(np.zeros_like(full)) - self._away(full)).sum(axis=0), starts)
-        able = sorted(self.used(full))
-        nearest = frozenset(k for k in able if gain[k] > 0)
+        spans = tuple((column.start, column.stop) for column in self.columns)
+        forced = set(forced_columns(self.facts.lattice, spans))
+        able = sorted(self.used(full) - forced)
+        nearest = frozenset(forced | {k for k in able if gain[k] > 0})
         for flips in subsets_by_sum([abs(float(gain[k])) for k in able]):
             points = self._only(nearest ^ {able[i] for i in flips})
             yield NearCard(points, self.distance(points))
@@ -121,7 +124,8 @@ class _Search:
                 points[:, column.start : column.stop] = 0
                 if column.ends is not None:
                     real[:, -1] += real[:, column.start] * self.facts.middle[column.start]
-        points[:, -1] = rounded_classes(real, self.scale, self.facts)[:, -1]
+                    real[:, column.start] = 0
+        points[:, -1] = rounded(real, self.scale, self.facts)[:, -1]
         return points
 
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from privopt.mechanisms.scorecards.facts import CardFacts
 from privopt.mechanisms.scorecards.point_constraints import few_columns
-from privopt.mechanisms.scorecards.rounding import FEW_POINTS, SCALES, intercepts
+from privopt.mechanisms.scorecards.rounding import FEW_POINTS, SCALES, intercepts, left_of_numbers
 from privopt.oracles.errors import OracleError, UnfinishedBuildError
 from privopt.oracles.limits import Limits, Watch
 from privopt.oracles.programs.interface import ProgramOracle
@@ -107,11 +107,19 @@ class NearestCards:
         largest = self.largest_scale(real)
         own, found = Limits(seconds=_SECONDS).start(), []
         for k, factor in enumerate(self.scales):
-            program = self.program.near(factor * largest * real[:d])
+            scaled = factor * largest * real
+            program = self.program.near(scaled[:d])
             points = self._solve(program, watch, own, len(self.scales) - k)
-            shift = float(np.sum(program.shifts(points))) / GRID
-            found.append(self.card(points, factor * largest * real[-1] - shift))
+            found.append(self.card(points, self.base(scaled, points, program)))
         return self._with_intercepts(found)
+
+    def base(self, real: Floats, points: IntArray, program: CardProgram) -> float:
+        """Return the intercept of points near real ones, those of the program with the intercept last."""
+        if not self.facts.intercept:
+            return 0.0
+        shift = float(np.sum(program.shifts(points))) / GRID
+        left = left_of_numbers(real[:-1], points, self.facts)
+        return float(real[-1]) - shift + float(left)
 
     def centred(self, weights: Floats) -> Floats:
         """Return the weights with the levels of each column about 0; the intercept takes the shift."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,8 +52,10 @@ def candidate_cards(weights: Floats, facts: CardFacts) -> tuple[IntArray, IntArr
                 real[-1] += centre
         real[-1] += math.log(facts.costs.false_negative / facts.costs.false_positive)
     forced = forced_columns(facts.lattice, facts.spans)
-    real = few_columns(real, facts.spans, facts.max_columns, forced)
+    whole, real = real, few_columns(real, facts.spans, facts.max_columns, forced)
     real = constrained(real, facts.point_constraints, facts.intercept)
+    if facts.intercept:
+        real[-1] += left_of_numbers(whole, real, facts)
     features = slice(0, len(real) - facts.intercept)
     bound = np.where(real > 0, high, -low)[features]
     largest = int(np.max(np.maximum(high, -low)[features], initial=0))  # public, as the number of cards is
@@ -63,8 +66,8 @@ def candidate_cards(weights: Floats, facts: CardFacts) -> tuple[IntArray, IntArr
     cards = []
     for factor in (1.0,) if largest > FEW_POINTS else SCALES:
         scale = factor * _largest_scale(np.abs(real[features])[free], bound[free])
-        cards.append(np.clip(np.rint(np.clip(real * scale, -(2.0**50), 2.0**50)), low, high))
-    found = np.array(cards).astype(np.int64)
+        cards.append(rounded(real, scale, facts))
+    found = np.array(cards)
     if not facts.intercept:
         return found, found[:, -1:]
     return found, np.stack([intercepts(card, facts) for card in found])
@@ -77,7 +80,7 @@ def class_points(weights: Floats, facts: CardFacts) -> IntArray:
     difference of two scores. The facts must have an intercept.
     """
     real = centred_classes(weights, facts)
-    return rounded_classes(real, class_scale(real, facts), facts)
+    return rounded(real, class_scale(real, facts), facts)
 
 
 def centred_classes(weights: Floats, facts: CardFacts) -> Floats:
@@ -102,14 +105,30 @@ def class_scale(real: Floats, facts: CardFacts) -> float:
     first = _largest_scale(np.abs(real), bounds)
     most = max(first, _largest_scale(np.abs(real[:, -1:]), bounds[:, -1:]))  # no class loses its base
     scales = [min(factor * first, most) for factor in _CLASS_SCALES]
-    return min(scales, key=lambda t: float(np.sum(np.abs(rounded_classes(real, t, facts) / t - real))))
+    return min(scales, key=lambda t: float(np.sum(np.abs(rounded(real, t, facts) / t - real))))
 
 
-def rounded_classes(real: Floats, scale: float, facts: CardFacts) -> IntArray:
-    """Return the integer points within the bounds that are nearest to real ones times a scale."""
+def rounded(real: Floats, scale: float, facts: CardFacts) -> IntArray:
+    """Return the integer points within the bounds that are nearest to real ones, (..., d), times a scale."""
     low, high = facts.lattice.low, facts.lattice.high
-    points = np.clip(np.rint(np.clip(real * scale, -(2.0**50), 2.0**50)), low, high)
+    scaled = np.clip(real * scale, -(2.0**50), 2.0**50)
+    points = np.clip(np.rint(scaled), low, high)
+    if facts.intercept:
+        base = scaled[..., -1] + left_of_numbers(scaled, points, facts)
+        points[..., -1] = np.clip(np.rint(base), low[-1], high[-1])
     return np.asarray(points, dtype=np.int64)
+
+
+def left_of_numbers(real: Floats, points: NDArray[Any], facts: CardFacts) -> Floats:
+    """Return what other points than the real ones take from scores where ranges of numbers are nearest to 0.
+
+    A number whose zero lies within its range takes nothing there. Of one whose zero is far away, such as a
+    year, all records get many times its points, so that the intercept has to make up for the difference.
+    """
+    nearest = np.zeros(real.shape[-1])
+    for feature, low, high in facts.lines:
+        nearest[feature] = np.clip(0.0, low, high)
+    return np.asarray((real - points) @ nearest)
 
 
 def _largest_scale(sizes: Floats, bounds: NDArray[np.int64]) -> float:

@@ -169,6 +169,7 @@ def test_files_and_plans(model: PrivateHalfspaceClassifier, tmp_path: Path) -> N
         {"max_columns": 2},
         {"constraints": ["at most 2 columns"]},
         {"oracle": "enumerate"},
+        {"card_solver": "highs"},
     ],
 )
 def test_what_only_two_classes_take_is_refused(more: dict[str, Any]) -> None:

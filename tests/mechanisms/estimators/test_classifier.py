@@ -337,6 +337,21 @@ def test_one_class_alone_is_refused_when_classes_are_not_declared() -> None:
     assert classifier(epsilon=100.0).fit(X, np.full(len(y), "well")).score(X, np.full(len(y), "well")) > 0.9
 
 
+@pytest.mark.parametrize(
+    ("classes", "words"),
+    [
+        ((1.5, 2.5, 3.5), "all text, or all integers"),
+        (("ill", "ill", "well"), "classes must differ"),
+        (("ill",), "at least 2 classes"),
+        ("ill", "a list of labels"),
+    ],
+)
+def test_the_plan_refuses_the_classes_that_a_fit_refuses(classes: Any, words: str) -> None:
+    for planned in (lambda model: model.plan(100), lambda model: model.fit(*patients())):
+        with pytest.raises(InvalidInputError, match=words):
+            planned(classifier(classes=classes))
+
+
 def test_the_plan_is_made_before_features_are_read() -> None:
     # A wrong epsilon is found although the table could not be encoded.
     with pytest.raises(PrivacyParameterError):

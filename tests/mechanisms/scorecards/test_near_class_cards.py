@@ -101,6 +101,17 @@ def test_a_number_that_is_left_out_leaves_its_points_at_the_middle() -> None:
     assert cards[1].points[:, -1].tolist() == [1, -1, 0]
 
 
+def test_columns_to_which_the_bounds_leave_no_0_are_on_every_card() -> None:
+    """late has the smallest weights of the model, and at least one point for every level."""
+    low = np.array([1, 1, -2, -2, -2, -9])
+    facts = CardFacts.of(SMALL, 1, IntegerLattice(low, BOX.high))
+    model = CardSource(source(0).weights * [0.1, 0.1, 1, 1, 1, 1], low, BOX.high)
+    cards = near_class_cards(model, class_points(model.weights, facts), SMALL, most=9, gap=1.0)
+    assert len(cards) == 4
+    assert all("late" in used(card.points) for card in cards)
+    assert all(np.all((low <= card.points) & (card.points <= BOX.high)) for card in cards)
+
+
 @pytest.mark.parametrize("sizes", [[], [0.5], [3.0, 1.0, 2.0, 1.0, 0.0, 0.7]])
 def test_subsets_come_once_each_by_their_sum(sizes: list[float]) -> None:
     subsets = list(subsets_by_sum(sizes))

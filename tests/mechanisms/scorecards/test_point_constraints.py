@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import pytest
 
 from privopt.mechanisms import PrivateHalfspaceClassifier
 from privopt.mechanisms.scorecards.facts import CardFacts
+from privopt.mechanisms.scorecards.nearest import NearestCards
 from privopt.mechanisms.scorecards.point_constraints import PointConstraint, constrained, few_columns
 from privopt.mechanisms.scorecards.rounding import candidate_cards
 from privopt.mechanisms.scorecards.seeded import SeededScorecard
+from privopt.oracles.limits import started
+from privopt.oracles.select import program_oracle
 from privopt.problems import (
     Binned,
     Categorical,
@@ -21,6 +26,7 @@ from privopt.problems import (
     PointRule,
     Schema,
 )
+from privopt.problems.programs.parsing import parse_constraints
 
 SCHEMA = Schema(
     [
@@ -211,6 +217,33 @@ def test_points_that_add_up_to_more_than_64_bits_are_refused(
     schema = Schema([Categorical("a", ["x"])], intercept=True, rules={"a": PointRule(None, points)})
     with pytest.raises(InvalidInputError, match=words):
         PrivateHalfspaceClassifier(1.0, schema=schema, classes=(0, 1), constraints=constraints).plan(10_000)
+
+
+@pytest.mark.parametrize(
+    ("options", "points", "base"),
+    [
+        ({}, [10, -10, 0], 10 + 14),  # .4 points of a degree are none, and 35 degrees had 14
+        ({"max_columns": 1}, [10, -10, 0], 10 + 14),
+        ({"rules": {"heat": PointRule("falling")}}, [10, -10, 0], 10 + 14),
+        ({"constraints": ("monotone(heat) = falling",)}, [10, -10, 0], 10 + 14),
+    ],
+)
+def test_the_intercept_makes_up_for_numbers_far_from_their_zero(
+    options: dict[str, Any], points: list[int], base: int
+) -> None:
+    """Degrees from 35 to 42, with a weight of .04 each, beside weights of 1: scaled by 10, .4 points."""
+    columns = [Categorical("a", ["x", "y"]), Numeric("heat", 35, 42, zero=0, one=1)]
+    schema = Schema(columns, intercept=True, rules=options.pop("rules", {}))
+    lattice = SeededScorecard.default_lattice(schema)
+    lattice = IntegerLattice(np.append(lattice.low[:-1], -9999), np.append(lattice.high[:-1], 9999))
+    constraints = parse_constraints(options.pop("constraints", ()))
+    facts = CardFacts.of(schema, 1000, lattice, constraints=constraints, **options)
+    weights = np.array([1.0, -1.0, 0.04, 1.0])
+    if facts.program is None:
+        card = candidate_cards(weights, facts)[0][0]
+    else:
+        card = NearestCards.plan(facts, program_oracle("highs")).cards(weights, started(None))[0][0]
+    assert card.tolist() == [*points, base]
 
 
 def test_max_columns_is_refused_in_one_line() -> None:
