@@ -299,8 +299,9 @@ LabelOption = Annotated[
 FeaturesOption = Annotated[
     int | None,
     typer.Option(
-        help="Feature selection in regression: fit on this many features, drawn at half of epsilon by the "
-        "exponential mechanism over all subsets of the size.",
+        help="Feature selection in regression: fit on this many features, the best ones on noisy moments "
+        "(--mechanism sufficient-statistics) or drawn at half of epsilon by the exponential mechanism over "
+        "all subsets of the size (best-subset); auto takes one of the two by public facts.",
         rich_help_panel=_BOUNDED,
     ),
 ]
