@@ -199,6 +199,11 @@ def links(site: Path, name: str) -> set[str]:
     return {page.resolve().relative_to(site).as_posix() for page in found}
 
 
+def test_pages_load_nothing_from_elsewhere(site: Path) -> None:
+    for page in site.rglob("*.html"):
+        assert not re.search(r"""src="https?:|<link[^>]*href="https?:""", page.read_text("utf-8")), page
+
+
 def test_every_page_can_show_the_menu_of_versions(site: Path) -> None:
     for name in ("index.html", "howto/first-card.html"):
         (script,) = re.findall(r'src="([^"?]*versions\.js)', (site / name).read_text("utf-8"))

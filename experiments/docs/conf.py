@@ -48,6 +48,7 @@ sphinx_gallery_conf = {
     "reset_modules": (),
     "min_reported_time": 0,
     "run_stale_examples": True,
+    "write_computation_times": False,  # its page loads scripts from elsewhere; examples say their times
     "show_memory": False,
     "download_all_examples": False,
     "abort_on_example_error": True,
