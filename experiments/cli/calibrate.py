@@ -70,6 +70,13 @@ from privopt.problems.tables.schema import Schema
 app = typer.Typer()
 tell = Console(soft_wrap=True, emoji=False)
 KNOWN = ("auto", *SCORECARD_MECHANISMS, *RISK_MECHANISMS, *ROBUST_FITS, *ESTIMATES, SubsetPlan.name)
+# Releases whose noise follows from more than the facts that are given here, and what shows it before any data.
+_ELSEWHERE = {
+    "tree": "privopt plan --model tree --schema FILE",
+    "rule-list": "privopt plan --model rules --schema FILE",
+    "private-selection": "privopt search --plan",
+    "learn-schema": "privopt schema learn --plan",
+}
 # Options of one mechanism, or of those of `privopt estimate`, and their flags.
 _PARTICULAR = {"moment": "--moment", "mean_range": "--range", "subsets": "--subsets"}
 # The fact of gradients by which a mechanism of ``ROBUST_MECHANISMS`` is meant.
@@ -135,6 +142,8 @@ def calibrate(
     ] = None,
 ) -> None:
     """Show the noise that a privacy guarantee requires, before any data are read."""
+    if mechanism in _ELSEWHERE:
+        raise InvalidInputError(f"the noise of {mechanism} is shown by `{_ELSEWHERE[mechanism]}`")
     if mechanism not in KNOWN:
         raise UnknownMechanismError(
             f"unknown mechanism {mechanism!r}{did_you_mean(mechanism, KNOWN)}; here are {', '.join(KNOWN)}"

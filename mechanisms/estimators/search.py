@@ -307,8 +307,12 @@ class PrivateSearchCV(BookedEstimator, MetaEstimatorMixin, BaseEstimator):  # ty
         for _ in range(3):
             plan = SelectionPlan.plan(len(candidates), epsilon=self.epsilon, delta=delta, notion=notion)
             given_delta = plan.run_delta or delta / len(candidates)
-            spends = tuple(_run_spend(c, plan, given_delta, given) for c in candidates)
+            with warnings.catch_warnings(record=True) as told:
+                warnings.simplefilter("always")
+                spends = tuple(_run_spend(c, plan, given_delta, given) for c in candidates)
             if all(map(plan.covers, spends)):
+                for warning in {str(each.message): each.message for each in told}.values():
+                    warnings.warn(warning, stacklevel=3)  # once, and of this plan alone
                 return plan, spends
             found = {spend.notion for spend in spends}
             before, notion = notion, _common(found, delta)

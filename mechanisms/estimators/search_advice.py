@@ -38,7 +38,7 @@ def expected_lines(
     return (
         f"{runs}, each at epsilon = {plan.run_epsilon:.4g}, delta = {plan.run_delta:.3g}",
         f"models are fitted to {n - held_out} records and scored on {held_out}; the score has noise of "
-        f"{plan.score.scale / held_out:.2g}",
+        f"{plan.score.scale / held_out:.2g}, and chance decides between candidates that differ by less",
         f"expected: noise {noise:.2f} times that of one fit to all records with the whole budget. "
         "Tuning pays for estimators without good defaults, or candidates that differ by more than this noise",
         *(f"{name}: {FREE[name]}" for name in names),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -93,3 +94,15 @@ def test_records_give_cards_a_delta_and_a_measure_of_use() -> None:
     assert 0 < with_records["noise_to_signal"] < 1
     told = calibrated("opdisc", *FACTS[:4], "--delta", "2.5e-7").output
     assert "noise / signal: not known from these facts" in told
+
+
+@pytest.mark.parametrize(("name", "command"), module._ELSEWHERE.items())
+def test_what_needs_more_than_these_facts_is_shown_by_another_command(
+    privopt: Callable[..., Any], name: str, command: str
+) -> None:
+    refused = privopt("calibrate", name, "--epsilon", 1)
+    assert refused.returncode
+    assert command in refused.stderr
+    words = command.removeprefix("privopt ").split(" --", 1)[0].split()
+    options = privopt(*words, "--help").stdout
+    assert all(option in options for option in command.split() if option.startswith("--"))

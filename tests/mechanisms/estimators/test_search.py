@@ -29,6 +29,7 @@ from privopt.mechanisms.errors import BudgetExceededError, PrivacyParameterError
 from privopt.mechanisms.estimators import search as module
 from privopt.mechanisms.privacy.accounting import gaussian_mu
 from privopt.mechanisms.privacy.ledger import Ledger
+from privopt.mechanisms.privacy.usefulness import NoiseWarning
 from privopt.oracles.limits import Limits, Progress
 from privopt.problems import Categorical, InvalidInputError, Numeric, Schema
 
@@ -304,6 +305,15 @@ def test_plan_is_the_budget_of_every_run_without_data() -> None:
     assert "random number, 4 on average" in text
     assert "noise 1." in text
     assert "regularizer: ridge" in text
+
+
+def test_plan_warns_once_of_runs_that_are_lost_in_noise() -> None:
+    search = PrivateSearchCV(logistic(), {"steps": [5, 5, 5, 5]}, epsilon=0.01)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        planned = search.plan(1000, 3)
+    assert [w.category for w in told] == [NoiseWarning]
+    assert "chance decides between candidates that differ by less" in str(planned)
 
 
 def test_notion_of_the_runs_decides_the_plan() -> None:
