@@ -70,7 +70,7 @@ from privopt.problems.tables.schema import Schema
 app = typer.Typer()
 tell = Console(soft_wrap=True, emoji=False)
 KNOWN = ("auto", *SCORECARD_MECHANISMS, *RISK_MECHANISMS, *ROBUST_FITS, *ESTIMATES, SubsetPlan.name)
-# Releases whose noise follows from more than the facts that are given here, and what shows it before any data.
+# Releases whose noise follows from more than the facts that are given here, and what shows it without data.
 _ELSEWHERE = {
     "tree": "privopt plan --model tree --schema FILE",
     "rule-list": "privopt plan --model rules --schema FILE",
