@@ -40,6 +40,7 @@ from privopt.problems.convex.regularizers import NO_REGULARIZER, ElasticNet, Vec
 from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts
 from privopt.problems.convex.sets.interface import ConvexSet
 from privopt.problems.convex.sets.whole_space import WholeSpace
+from privopt.problems.parts import look_up
 
 # Limit on the features: the matrix of moments is held in memory, with noise in every entry.
 MOST_FEATURES = 1000
@@ -623,6 +624,9 @@ def _entries(facts: RiskFacts) -> Any:
     return flat[:-1] if facts.constant and not facts.weighted else flat
 
 
-def row_blocks(n_records: int, width: int) -> list[slice]:
+def row_blocks(n_records: int, width: int) -> Iterator[slice]:
+    """Yield blocks of rows; a limit ends the loop over them, as products of wide rows take long."""
     rows = max(1, _BLOCK // width)
-    return [slice(k, k + rows) for k in range(0, n_records, rows)]
+    for k in range(0, n_records, rows):
+        look_up()
+        yield slice(k, k + rows)

@@ -21,6 +21,7 @@ from privopt.problems.convex.sets.interface import ConvexSet
 from privopt.problems.convex.sets.norm_balls import L1Ball
 from privopt.problems.convex.sets.simplex import Simplex
 from privopt.problems.errors import InvalidInputError
+from privopt.problems.parts import look_up
 
 Vector = NDArray[np.float64]
 RowNorm = Literal["l2", "linf"]
@@ -330,6 +331,7 @@ class EmpiricalRisk:
         if isinstance(self._rows, CodeRows):
             return self._rows.squares(weights)
         for b in self._blocks():
+            look_up()
             rows = self._doubles(b)
             weighted = sp.diags_array(weights[b]) @ rows if _is_sparse(rows) else rows * weights[b][:, None]
             product = rows.T @ weighted

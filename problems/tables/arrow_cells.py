@@ -56,7 +56,7 @@ def arrow_cells(values: Any) -> Any:
     return _objects(column)
 
 
-def series_of(column: pa.ChunkedArray, *, exact: bool = False) -> pd.Series[Any]:
+def series_of(column: pa.ChunkedArray, *, exact: bool) -> pd.Series[Any]:
     """Return an Arrow column as a series; cells that pandas may not be able to hold stay in Arrow.
 
     Args:

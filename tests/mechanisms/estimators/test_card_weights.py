@@ -119,7 +119,7 @@ def test_what_takes_no_weights_is_refused_by_plans_and_before_bookings(
         with pytest.raises((InvalidInputError, PrivacyParameterError), match=why):
             card("exponential").set_params(**more).plan(50)
     with pytest.raises(InvalidInputError, match="NaN"):
-        card("exponential").fit(X, y, sample_weight=np.full(50, math.nan))
+        card("exponential").fit(X, y, sample_weight=np.append(np.ones(49), math.nan))
 
 
 def test_weights_whose_losses_leave_64_bits_are_refused_before_data() -> None:

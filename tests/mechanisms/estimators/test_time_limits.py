@@ -16,12 +16,14 @@ from privopt.mechanisms import (
     PrivateLogisticRegression,
     PrivateRobustClassifier,
 )
+from privopt.mechanisms.convex import sufficient_statistics
 from privopt.mechanisms.convex.gradient_descent import DPGradientDescent
 from privopt.mechanisms.estimators import tree
 from privopt.mechanisms.nonconvex import net
 from privopt.mechanisms.nonconvex.constrained import DPConstrainedStationaryPoint
 from privopt.mechanisms.nonconvex.net import NetMechanism
 from privopt.mechanisms.privacy.ledger import Ledger
+from privopt.mechanisms.registry import RISK_MECHANISMS
 from privopt.oracles import limits as limits_module
 from privopt.oracles.certificate import Status
 from privopt.oracles.errors import CertificateError, UnfinishedBuildError, UnfinishedDrawError
@@ -30,6 +32,7 @@ from privopt.oracles.minimize.enumerate import EnumerationOracle
 from privopt.oracles.minimize.interface import Proposal, Query, Solver
 from privopt.oracles.minimize.native import worker as native_worker
 from privopt.problems import Numeric, Schema
+from privopt.problems.convex import risk as risk_module
 from privopt.problems.convex.losses import LogisticLoss
 from privopt.problems.convex.partitioned import PartitionedRisk, PartRisk
 from privopt.problems.convex.risk import EmpiricalRisk
@@ -251,3 +254,26 @@ def test_a_pass_over_the_parts_of_a_table_ends_at_a_limit(kind: str) -> None:
     with pytest.raises(UnfinishedDrawError, match="within a pass over the records: nothing was released"):
         plan.release(risk, limits=Limits(cancelled=lambda: len(read) >= 10))
     assert 10 <= len(read) < 30
+
+
+@pytest.mark.parametrize("mechanism", ["sufficient-statistics", "screened-statistics", "dp-newton"])
+def test_products_of_wide_rows_end_at_a_limit(mechanism: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Moments and Hessians are sums over blocks of rows, which asked for no limit until all were added up."""
+    read: list[int] = []
+
+    class Read(EmpiricalRisk):
+        def bare_rows(self, b: slice) -> Any:
+            read.append(1)
+            return super().bare_rows(b)
+
+        def _doubles(self, b: slice) -> Any:
+            read.append(1)
+            return super()._doubles(b)
+
+    monkeypatch.setattr(sufficient_statistics, "_BLOCK", 8)
+    monkeypatch.setattr(risk_module, "_COPIED_BYTES", 64)
+    risk = Read(np.tile(X, (50, 1)) / 2, np.tile(Y, 50), LogisticLoss(), row_norm=1.0)
+    plan = RISK_MECHANISMS[mechanism].plan(risk.facts, epsilon=1.0, delta=1e-3)
+    with pytest.raises(UnfinishedDrawError, match="within a pass over the records: nothing was released"):
+        plan.release(risk, limits=Limits(cancelled=lambda: len(read) >= 10))
+    assert len(read) == 10
