@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+from html import unescape
 from pathlib import Path
+from urllib.parse import unquote
 
 import quickjs
 
@@ -197,6 +199,17 @@ def links(site: Path, name: str) -> set[str]:
     text = (site / name).read_text("utf-8").split("<article", 1)[1].split("</article>", 1)[0]
     found = {(site / name).parent / link for link in re.findall(r'href="([^":#]+\.html)', text)}
     return {page.resolve().relative_to(site).as_posix() for page in found}
+
+
+def test_every_link_within_the_site_leads_to_a_page_and_a_heading(site: Path) -> None:
+    texts = {page: page.read_text("utf-8") for page in site.rglob("*.html")}
+    places = {page: set(re.findall(r'\sid="([^"]+)"', text)) for page, text in texts.items()}
+    for page, text in texts.items():
+        for link in set(re.findall(r'href="(?![a-z]+:)([^"]+)"', text)):
+            path, _, heading = unquote(unescape(link)).partition("#")
+            target = (page.parent / path.partition("?")[0]).resolve() if path else page
+            assert target.exists(), (page.name, link)
+            assert not heading or heading in places.get(target, {heading}), (page.name, link)
 
 
 def test_pages_load_nothing_from_elsewhere(site: Path) -> None:
