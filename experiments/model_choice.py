@@ -124,7 +124,7 @@ def main(
     output: Annotated[Path, typer.Option(help="Output folder for page and results.")] = Path("model-choice"),
 ) -> None:
     """Measure the missing cells, and write the page."""
-    chosen = [p for p in populations(1) if p.signal != "tree" or p.family in _TREES][::2]
+    chosen = [p for p in populations(1) if p.signal != "tree" or p.family in _TREES]
     cells = [Cell(number, one, n, epsilon) for n, epsilon in SIZES for number, one in enumerate(chosen)]
     STUDY.run(output, cells, Console(stderr=True, soft_wrap=True, emoji=False))
 

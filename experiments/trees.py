@@ -2,7 +2,7 @@
 privacy.
 
     python -m privopt.experiments.trees --output FOLDER [--environments FOLDER [--build]] [--splits 10]
-        [--epsilon 0.1 --epsilon 1] [--shard K/N]
+        [--epsilon 0.1 --epsilon 1] [--shard K/N] [--speed]
 
 Tables are those of ``privopt.experiments.scorecards``, from the environment that it creates, and 20,000
 records of Covertype, Lodgepole Pine against the others. In the same folder ``--build`` creates an environment
@@ -13,14 +13,17 @@ published code of PrivaTree, cloned into its folder ``published``) and ``earlier
 Every table is split 70 to 30 for each seed: trained on one part, measured on the other. Bounds of numbers and
 categories are declared from the whole table, which is public. Lines of ``trees.csv`` are kept after every
 table of every split, and an interrupted run resumes. Trees and lists of tables with more than 200 predicates
-have two levels: three are within the limits, but take a minute a fit.
+have two levels: three are within the limits, but take a minute a fit. ``--speed`` times fits to synthetic
+records instead.
 """
 
 from __future__ import annotations
 
 import functools
 import math
+import os
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -37,7 +40,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from privopt.experiments import scorecards
 from privopt.experiments.workbench.pages import filled, markdown_table, processor
-from privopt.experiments.workbench.resumable import Kept
+from privopt.experiments.workbench.resumable import Kept, isolated
 from privopt.experiments.workbench.study import ShardText, Study
 from privopt.experiments.workbench.table_peers import EARLIER, TablePeer
 from privopt.mechanisms import (
@@ -46,6 +49,7 @@ from privopt.mechanisms import (
     PrivateLogisticRegression,
     PrivateRuleListClassifier,
     PrivateTreeClassifier,
+    choose_model,
 )
 from privopt.problems.datasets.covertype import COVERTYPE_COLUMNS, covertype_bounds, load_covertype
 from privopt.problems.tables.columns import Categorical, Column, Numeric
@@ -61,8 +65,11 @@ METRICS = {
     "brier": "Brier score",
 }
 _RISKS, _TRAINED, _DEPTH = 0.1, 0.7, 3
-# Adult once more, half of its records held out, for the accuracy of trees with equal costs alone.
-HALVES, EQUAL = "adult, halves", "tree, equal costs"
+# Adult twice more, half of its records held out, for the accuracy of trees with equal costs alone: with all
+# columns, and with eight.
+HALVES, FEW, EQUAL = "adult, halves", "adult, halves, 8 columns", "tree, equal costs"
+_EIGHT = ("age", "education-num", "marital-status", "relationship", "sex", "capital-gain", "capital-loss",
+          "hours-per-week")  # fmt: skip
 # Number of records of Covertype, sampled by a public seed.
 _COVERTYPE = 20_000
 # So large that the draw is almost surely the minimiser.
@@ -93,13 +100,15 @@ MODELS: dict[str, Callable[..., Any]] = {
 
 # Models by table, and models that are compared: those of a row, another one, and the measure.
 BY_TABLE = ("tree", "rule list", "card", "card and tree", CART)
+PEERS = tuple(f"{p}, as labelled" for p in ("PrivaTree", "diffprivlib tree", "diffprivlib forest", "DP-EBM"))
+EARLIER_CARD = "card of commit 10feeddd"
 COMPARED = (
-    ("tree", "card", "balanced_accuracy"),
-    ("tree", CART, "balanced_accuracy"),
-    *(("tree", f"{peer}, as labelled", "balanced_accuracy")
-      for peer in ("DP-EBM", "diffprivlib tree", "diffprivlib forest")),
+    *(("tree", other, "balanced_accuracy") for other in ("card", EARLIER_CARD, CART, *PEERS)),
     *((model, "DP-EBM, as labelled", "auc") for model in ("tree", "card and tree")),
-)  # fmt: skip
+)
+# What ``choose_model`` takes, for labels and for ranking, stands beside the models that it chooses from.
+AUTO = {"auto": "balanced_accuracy", "auto, ranking": "auc"}
+_CHOICES = {"card": "card", "tree": "tree", "additive": "card and tree"}
 
 
 @dataclass(frozen=True)
@@ -151,7 +160,7 @@ class Cell(NamedTuple):
     def lines(self) -> list[Line]:
         """Fit and measure the models."""
         split = Split(self.table, self.seed, self.part)
-        if self.table[0] == HALVES:
+        if self.table[0] in (HALVES, FEW):
             return [split.ours(EQUAL, e, MODELS[EQUAL](e)) for e in self.epsilons]
         if self.python is not None:
             return list(split.others_of(self.epsilons, self.python))
@@ -189,7 +198,7 @@ class Split:
     def __init__(self, table: Table, seed: int, part: str = OURS) -> None:
         name, frame, y, self.schema = table
         order = np.random.default_rng(seed).permutation(len(y))
-        size = round((0.5 if name == HALVES else _TRAINED) * len(y))
+        size = round((0.5 if name in (HALVES, FEW) else _TRAINED) * len(y))
         train, test = order[:size], order[size:]
         self.records, self.labels = frame.iloc[train], y[train]
         self.others, self.truth = frame.iloc[test], y[test]
@@ -238,7 +247,7 @@ class Split:
         predicates = Predicates.of(self.schema)
         halves = [predicates.table(predicates.coarse.codes(half)) for half in (self.records, self.others)]
         X, others = ([table.column(g) for g in range(len(predicates))] for table in halves)
-        made = DecisionTreeClassifier(max_depth=self.depth, class_weight="balanced", random_state=0)
+        made = DecisionTreeClassifier(max_depth=_DEPTH, class_weight="balanced", random_state=0)
         made.fit(np.stack(X, axis=1), self.labels)
         scores = made.predict_proba(np.stack(others, axis=1))[:, 1]
         yield self.line(CART, math.inf, scores > 0.5, scores, None)
@@ -269,8 +278,10 @@ def cells(environments: Path | None, splits: int, epsilons: Sequence[float]) -> 
         for part, python in pythons.items():
             for table in tables:
                 yield Cell(table, seed, part, tuple(epsilons), python)
-        halves = [(HALVES, *table[1:]) for table in tables if table[0] == "adult"]
-        yield from (Cell(table, seed, OURS, tuple(epsilons)) for table in halves)
+        for _, frame, y, schema in (table for table in tables if table[0] == "adult"):
+            few = Schema([column for column in schema.columns if column.name in _EIGHT])
+            for table in ((HALVES, frame, y, schema), (FEW, frame, y, few)):
+                yield Cell(table, seed, OURS, tuple(epsilons))
 
 
 def common(lines: pd.DataFrame) -> pd.DataFrame:
@@ -304,27 +315,84 @@ def _by_table(lines: pd.DataFrame, model: str, metric: str) -> dict[float, pd.Se
     }
 
 
+def chosen(lines: pd.DataFrame) -> pd.DataFrame:
+    """Return the lines of the models that ``choose_model`` takes, under the names of ``AUTO``."""
+    found = []
+    for name in AUTO:
+        takes = [
+            not math.isinf(e) and _CHOICES[choose_model(n, e, ranking=name != "auto").model] == model
+            for n, e, model in zip(lines["n"], lines["epsilon"], lines["model"], strict=True)
+        ]
+        found.append(lines[takes].assign(model=name))
+    return pd.concat(found)
+
+
+def targets(lines: pd.DataFrame, halves: pd.DataFrame) -> pd.DataFrame:
+    """Tabulate what was aimed at, what was measured, and whether it holds.
+
+    Args:
+        lines: of tables that all models were measured on, ``chosen`` among them.
+        halves: of ``HALVES`` and ``FEW``.
+    """
+    metrics = ["balanced_accuracy", "auc"]
+    by_table = lines.groupby(["table", "model", "epsilon"])[metrics].mean()
+    means = by_table.groupby(["model", "epsilon"]).mean()
+    score, middle = means["balanced_accuracy"].unstack(), [e for e in EPSILONS if 0.1 <= e <= 3]
+    tree, adult = score.loc["tree"], halves.groupby(["table", "epsilon"])["accuracy"].mean()
+    aims: list[tuple[str, Any, float, Sequence[float]]] = [
+        (f"tree, over the {EARLIER_CARD}", tree - score.loc[EARLIER_CARD], 0.07, (0.1, 0.3)),
+        ("tree, over CART of depth 3 without privacy", tree - score.loc[CART, math.inf], -0.01, (1, 3, 10)),
+        *((f"tree, over {peer}", tree - score.loc[peer], 0.0, middle) for peer in PEERS),
+    ]
+    for name, metric in AUTO.items():
+        own = means[metric].unstack()
+        best = own.loc[list(_CHOICES.values())].max()
+        aims.append((f"{name}, over the best of card, tree and both", own.loc[name] - best, -0.01, EPSILONS))
+    for table, own in adult.groupby("table"):
+        score = own.droplevel("table")
+        aims += [(f"{EQUAL}: accuracy on {table}", score, a, (e,)) for e, a in ((0.03, 0.83), (0.3, 0.84))]
+    return pd.DataFrame([_verdict(*aim) for aim in aims])
+
+
+def _verdict(
+    what: str, measured: pd.Series[float], least: float, epsilons: Sequence[float]
+) -> dict[str, str]:
+    """Return a row: the smallest of some values by epsilon, and whether it is as large as wanted."""
+    of = measured.reindex(epsilons)
+    gap = f"{of.min():.3f}, at epsilon {of.idxmin():g}" if of.notna().all() else "not measured"
+    return {
+        "what": what,
+        "epsilon": ", ".join(f"{e:g}" for e in epsilons),
+        "at least": f"{least:g}",
+        "smallest mean": gap,
+        "holds": "yes" if of.notna().all() and of.min() >= least else "no",
+    }
+
+
 def page(lines: pd.DataFrame) -> str:
-    """Write the page: differences, and means over the tables that all models were measured on."""
-    lines = lines[lines["table"] != HALVES]
-    shared = common(lines)
+    """Write the page: targets, differences, and means over the tables that all models were measured on."""
+    halves = lines["table"].isin([HALVES, FEW])
+    shared = common(lines[~halves])
     sizes = shared.groupby("table")["n"].first()
-    splits = shared.groupby(["table", "model"])["seed"].nunique().groupby("table").min()
-    more = lines[~lines["table"].isin(sizes.index)]
-    parts = [_section(f"Mean {name}", shared, ["model"], metric) for metric, name in METRICS.items()]
-    few = shared[shared["model"].isin(BY_TABLE)]
+    splits = shared.groupby(["table", "model"])["seed"].nunique().unstack()
+    wide = pd.concat([shared, chosen(shared)])
+    parts = [_section(f"Mean {name}", wide, ["model"], metric) for metric, name in METRICS.items()]
+    few = wide[wide["model"].isin(BY_TABLE)]
     for metric in ("balanced_accuracy", "auc"):
         parts.append(_section(f"By table: {METRICS[metric]}", few, ["table", "model"], metric))
-    for metric in ("balanced_accuracy", "auc") if len(more) else ():
-        names = ", ".join(sorted(set(more["table"])))
-        parts.append(_section(f"Mean {METRICS[metric]} on {names}", more, ["model"], metric))
     places = {
         "machine": processor(),
-        "tables": ", ".join(f"{name} ({sizes[name]:,}; {splits[name]})" for name in sizes.index),
+        "tables": ", ".join(f"{name} ({sizes[name]:,}; {_range(splits.loc[name])})" for name in sizes.index),
+        "targets": markdown_table(targets(wide, lines[halves])),
         "differences": markdown_table(differences(shared)),
         "measures": "\n\n".join(parts),
     }
     return filled("trees", places)
+
+
+def _range(numbers: pd.Series[int]) -> str:
+    low, high = int(numbers.min()), int(numbers.max())
+    return f"{low}" if low == high else f"{low} to {high}"
 
 
 def _section(title: str, lines: pd.DataFrame, keys: list[str], metric: str) -> str:
@@ -349,6 +417,49 @@ STUDY = Study[Cell](
 )
 
 
+@dataclass(frozen=True)
+class Speed:
+    """Processor seconds of two fits of a tree in one process, which compiles first, and of the plan."""
+
+    questions: int
+    levels: int
+    records: int
+    first: float
+    second: float
+    planned: float
+
+
+def speed(questions: int, levels: int, records: int) -> Iterator[Speed]:
+    """Fit trees to categories of ten levels; ``questions`` is a multiple of ten."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({f"c{j}": rng.integers(0, 10, records) for j in range(questions // 10)})
+    y = (frame["c0"] + frame["c1"] + 10 * rng.normal(size=records) > 12).astype(int).to_numpy()
+    schema = Schema([Categorical(name, list(range(10))) for name in frame.columns])
+    tree = PrivateTreeClassifier(1.0, schema=schema, classes=(0, 1), max_depth=levels)
+    ends = [time.process_time()]
+    for _ in range(2):
+        tree.fit(frame, y)
+        ends.append(time.process_time())
+    yield Speed(questions, levels, records, *np.diff(ends), tree.plan(records).seconds)
+
+
+def _afresh(size: tuple[int, int, int]) -> list[Speed]:
+    """Measure in a process of its own that finds nothing compiled."""
+    with tempfile.TemporaryDirectory() as empty:
+        os.environ["NUMBA_CACHE_DIR"] = empty
+        return list(isolated(speed, *size))
+
+
+SPEED = Study[tuple[int, int, int]](
+    "trees-speed",
+    Speed,
+    ("questions", "levels", "records"),
+    compute=_afresh,
+    is_finished=lambda kept, size: bool(kept.matching(questions=size[0], levels=size[1], records=size[2])),
+)
+_SIZES = ((60, 4, 100_000), (100, 3, 100_000), (100, 3, 1_000_000))
+
+
 def main(
     output: Annotated[Path, typer.Option(help="Output folder for results and page.")],
     environments: Annotated[
@@ -357,9 +468,14 @@ def main(
     build: Annotated[bool, typer.Option("--build", help="Create missing environments.")] = False,
     splits: Annotated[int, typer.Option(min=1, help="Number of splits of each table.")] = 10,
     epsilon: Annotated[list[float] | None, typer.Option(help="Values of epsilon; can be repeated.")] = None,
+    timed: Annotated[bool, typer.Option("--speed", help="Time fits to synthetic records instead.")] = False,
     shard: ShardText = None,
 ) -> None:
     """Measure the missing cells, and write the page."""
+    console = Console(stderr=True, soft_wrap=True, emoji=False)
+    if timed:
+        SPEED.run(output, _SIZES, console)
+        return
     if build and environments is not None:
         scorecards.build(environments)
         for package, names in ENVIRONMENTS.items():
@@ -368,7 +484,7 @@ def main(
         if not published.exists():
             subprocess.run(["git", "clone", "--quiet", _PRIVATREE, str(published)], check=True)
     todo = list(cells(environments, splits, epsilon or EPSILONS))
-    STUDY.run(output, todo, Console(stderr=True, soft_wrap=True, emoji=False), shard)
+    STUDY.run(output, todo, console, shard)
 
 
 if __name__ == "__main__":

@@ -69,6 +69,31 @@ def test_differences_are_means_over_tables_with_their_errors() -> None:
     assert found["1"].tolist() == ["+0.100 (0.100)", "+0.000 (0.100)"]
 
 
+def test_targets_hold_by_the_smallest_mean_over_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Automatic choices are the lines of the models that are chosen; what has no lines does not hold."""
+    monkeypatch.setattr(trees, "EPSILONS", (0.1, 0.3))
+    values = {"tree": (0.7, 0.8), "card": (0.5, 0.6), "card and tree": (0.5, 0.84), CART: (0.7, 0.7)}
+    values |= dict.fromkeys((trees.EARLIER_CARD, *trees.PEERS), (0.62, 0.74))
+    known = {"n": 5000, "seed": 0, "accuracy": 0.831}
+    lines = pd.DataFrame(
+        {"table": "a", "model": model, "epsilon": math.inf if model == CART else e, **known}
+        | {"balanced_accuracy": value, "auc": value}
+        for model, both in values.items()
+        for e, value in zip((0.1, 0.3), both, strict=True)
+    )
+    chosen = trees.chosen(lines)
+    assert set(chosen["model"]) == set(trees.AUTO)
+    assert chosen[chosen["model"] == "auto"]["balanced_accuracy"].tolist() == [0.7, 0.8]
+    halves = lines[lines["model"] == "tree"].assign(table=trees.HALVES)
+    found = trees.targets(pd.concat([lines, chosen]), halves.assign(epsilon=[0.03, 0.3])).set_index("what")
+    assert found.loc[f"tree, over the {trees.EARLIER_CARD}"].tolist()[2:] == ["0.060, at epsilon 0.3", "no"]
+    assert found.loc["tree, over CART of depth 3 without privacy", "smallest mean"] == "not measured"
+    assert found.loc[f"tree, over {trees.PEERS[0]}", "holds"] == "yes"
+    gaps = found.filter(like="over the best", axis=0)
+    assert gaps["smallest mean"].tolist() == ["-0.040, at epsilon 0.3", "-0.200, at epsilon 0.1"]
+    assert found.filter(like="accuracy on", axis=0)["holds"].tolist() == ["yes", "no"]
+
+
 @pytest.mark.parametrize(
     ("package", "spent", "labels", "rows"),
     [
