@@ -348,8 +348,8 @@ def targets(lines: pd.DataFrame, halves: pd.DataFrame) -> pd.DataFrame:
         own = means[metric].unstack()
         best = own.loc[list(_CHOICES.values())].max()
         aims.append((f"{name}, over the best of card, tree and both", own.loc[name] - best, -0.01, EPSILONS))
-    for table, own in adult.groupby("table"):
-        shares = own.droplevel("table")
+    for table, accuracies in adult.groupby("table"):
+        shares = accuracies.droplevel("table")
         aims += [(f"{EQUAL}: accuracy on {table}", shares, a, (e,)) for e, a in ((0.03, 0.83), (0.3, 0.84))]
     return pd.DataFrame([_verdict(*aim) for aim in aims])
 
