@@ -42,7 +42,6 @@ def constrained_domain(
     if not constraints:
         return lattice
     box = constrained_box(lattice, schema, constraints)
-    box = lattice.with_bounds(box.low, box.high)
     # Without shifts, the card that is nearest to 0 has the smallest points: one within a norm bound, if any.
     program = replace(card_program(box, schema, constraints), shifted=False)
     card = first_card(program, solver)

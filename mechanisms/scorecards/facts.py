@@ -141,7 +141,7 @@ def constrained_box(
     """Return the lattice with the bounds of columns replaced by the points that constraints declare for them.
 
     Raises:
-        InfeasibleDomainError: they leave a column no points.
+        InfeasibleDomainError: they leave a column no points, or none within a norm bound.
     """
     low, high = lattice.low.copy(), lattice.high.copy()
     columns = point_columns(schema.columns)
@@ -152,7 +152,7 @@ def constrained_box(
                 f"constraints leave column {name!r} no points: at least {least} and at most {most}"
             )
         low[feature], high[feature] = least, most
-    return IntegerLattice(low, high)
+    return lattice.with_bounds(low, high)
 
 
 def card_program(box: IntegerLattice, schema: Schema, constraints: tuple[Constraint, ...]) -> CardProgram:

@@ -65,7 +65,8 @@ class NearestCards:
         """
         program = facts.program
         assert program is not None
-        key = program.columns, program.constraints, program.low.tobytes(), program.high.tobytes()
+        solver = type(oracle), oracle.name
+        key = solver, program.columns, program.constraints, program.low.tobytes(), program.high.tobytes()
         if key not in _known:
             if len(_known) >= _REMEMBERED:
                 _known.clear()

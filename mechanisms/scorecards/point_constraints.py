@@ -63,7 +63,7 @@ def bounded(lattice: IntegerLattice, schema: Schema) -> IntegerLattice:
             low[constraint.start : constraint.stop], high[constraint.start : constraint.stop] = (
                 constraint.points
             )
-    return IntegerLattice(low, high) if point_constraints(schema) else lattice
+    return lattice.with_bounds(low, high) if point_constraints(schema) else lattice
 
 
 def check_max_columns(given: int | None) -> int | None:

@@ -143,7 +143,10 @@ class SeededScorecard:
         """
         epsilon, delta = check_epsilon(epsilon), check_delta(delta)
         if facts.lattice.squared_radius is not None:
-            raise PrivacyParameterError(f"seeded rounds to a box of weights, not {facts.lattice}")
+            raise PrivacyParameterError(
+                f"seeded rounds to a box of weights, not {facts.lattice}. To do: leave the radius out, or "
+                "another mechanism: exponential, rspm or opdisc (--mechanism)"
+            )
         decisive = _DECISIVE * facts.loss_bound / (epsilon * facts.n_records)
         rest = (1 - min(max(_CHOICE_SHARE, decisive), _LARGEST_SHARE)) * epsilon
         left = math.nextafter(epsilon - rest, 0.0)  # the sum of both is at most epsilon

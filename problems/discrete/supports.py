@@ -108,6 +108,10 @@ class SupportLattice(IntegerLattice):
         return f"supports of {self.support} of {self.dimension} features"
 
 
+# Smallest bound on records; the largest is its inverse.
+_SMALLEST = 1e-100
+
+
 @dataclass(frozen=True)
 class SubsetBounds:
     """Public bounds of records and weights in a subset problem.
@@ -144,6 +148,13 @@ class SubsetBounds:
             raise InvalidInputError("subset bounds need a bound on labels and one on features or rows")
         if self.radius is not None and not math.isfinite(self.radius):
             raise InvalidInputError("the bound radius must be finite")
+        sizes = {"labels": self.label, "features or rows": min(self.feature, self.row)}
+        for what, size in sizes.items():
+            if not _SMALLEST <= size <= 1 / _SMALLEST:  # whose squares, summed, are doubles
+                raise InvalidInputError(
+                    f"the bound on {what} must be from {_SMALLEST:g} to {1 / _SMALLEST:g}, got {size:g}: "
+                    "take other units"
+                )
 
     def reach(self, support: int) -> float:
         """A bound on |x_S|_2, the constant included, over records and supports of the size."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -189,3 +190,19 @@ def test_recovery_counts_draws_of_the_whole_support() -> None:
     assert blind.recovery(DESIGN, 50, tables=20) < 0.5  # uniform: 1 of 28 subsets
     with pytest.raises(InvalidInputError, match="the plan is for"):
         certain.recovery(SparseDesign(9, 2), 100)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"label_range": (0.0, 1e300)}, "bound on labels must be from 1e-100 to 1e.100"),
+        ({"label_range": (1e-300, 2e-300)}, "bound on labels must be from 1e-100"),
+        ({"data_norm": 1e300}, "bound on features or rows must be from 1e-100"),
+    ],
+)
+def test_bounds_whose_squares_are_no_doubles_are_refused_before_data(
+    options: dict[str, Any], words: str
+) -> None:
+    given = {"data_norm": 1.0, "label_range": (-1.0, 1.0), **options}
+    with pytest.raises(InvalidInputError, match=words):
+        PrivateSubsetSelector(1, **given).fit(np.full((9, 2), np.nan), np.zeros(9))

@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 
 from privopt.mechanisms import PrivateHalfspaceClassifier
+from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.mechanisms.scorecards.facts import CardFacts
 from privopt.mechanisms.scorecards.nearest import NearestCards
 from privopt.mechanisms.scorecards.seeded import points_lattice
@@ -225,6 +226,26 @@ def test_bad_options_are_refused_before_data(options: dict[str, Any], words: str
     with pytest.raises(InvalidInputError, match=words) as refused:
         model(**{"constraints": ["any of late, age"], **options}).fit(frame, y)
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"constraints": ["at most 2 columns"]},
+        {"schema": Schema(SCHEMA.columns, intercept=True, rules={"job": PointRule(None, (-1, 1))})},
+    ],
+)
+@pytest.mark.parametrize("mechanism", ["auto", "seeded"])
+def test_a_norm_bound_is_not_dropped_where_points_are_bounded(mechanism: str, more: dict[str, Any]) -> None:
+    with pytest.raises(PrivacyParameterError, match=r"a box of weights, not .*To do: leave the radius out"):
+        model(lattice=(-1, 1, 2.0), mechanism=mechanism, **more).plan(3000)
+
+
+def test_a_plan_asks_the_solver_that_was_named() -> None:
+    """Whatever another solver has found before."""
+    model(constraints=["at most 2 columns"]).plan(3000)
+    with pytest.raises(UnsupportedProblemError, match="highs takes them"):
+        model(constraints=["at most 2 columns"], card_solver="enumerate").plan(3000)
 
 
 def test_an_unknown_solver_is_refused() -> None:
