@@ -54,7 +54,7 @@ ClassesOption = Annotated[
     str | None,
     typer.Option(
         help="NEGATIVE,POSITIVE labels as written in the file; double quotes around a label with a comma. "
-        "All models but scorecards also take more than two (multiclass). Without it they are inferred "
+        "All models but additive ones also take more than two (multiclass). Without it they are inferred "
         "from the data, a privacy leak.",
         rich_help_panel=_DATA,
     ),

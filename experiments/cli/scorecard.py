@@ -119,7 +119,7 @@ def show_card(model: PrivateHalfspaceClassifier, report: dict[str, Any], console
         f"mechanism: {model.mechanism_} ({model.mechanism_reason_})",
         f"noise: {noise}",
         *([drawn] if "certificate" in report else []),
-        f"training accuracy (not private): {report['train_accuracy']:.4f}; share of the larger class: "
+        f"training accuracy (not private): {report['train_accuracy']:.4f}; share of the largest class: "
         f"{report['larger_class']:.4f}",
         *_one_sided(model, report),
     ):

@@ -84,7 +84,7 @@ def show_tree(model: TreeModel, report: dict[str, Any], console: Console) -> Non
         f"spend: {model.spend_}",
         *([f"in detail: {model.spend_.note}"] if model.spend_.note else []),
         f"up to {report['levels']} levels over {report['predicates']} predicates",
-        f"training accuracy (not private): {report['train_accuracy']:.4f}; share of the larger class: "
+        f"training accuracy (not private): {report['train_accuracy']:.4f}; share of the largest class: "
         f"{report['larger_class']:.4f}",
     ):
         console.print(line, markup=False, highlight=False)
