@@ -167,7 +167,7 @@ def poisson_epsilon(
     laws = sampled_laws(z, q, steps, full_z, full_steps)
     if math.fsum(count * law.infinite for law, count in laws) > delta:
         return math.inf
-    return smallest(lambda epsilon: composed_delta(laws, epsilon) <= delta, width=1e-6)
+    return smallest(lambda epsilon: composed_delta(laws, epsilon) <= delta, width=1e-4)
 
 
 def shift_epsilon(delta: float, sigma: float, shift: float, dof: int) -> float:
