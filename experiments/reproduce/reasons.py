@@ -83,24 +83,25 @@ _PRINTED_SCALE = Reason(
     derived=True,
 )
 _ADULT_SCALE = Reason(
-    "the noise of a gradient has a norm of 0.67 for ridge and 0.34 for logistic regression in each of 20 "
-    "steps, as s grows like √n; RGD has none",
+    "at ε = 1 the noise of a gradient has a norm of 0.67 for ridge and 0.34 for logistic regression in each "
+    "of 20 steps, as s grows like √n; RGD has none",
     derived=True,
 )
 _SHARED = Reason(
-    "the noise of a gradient has a norm of 0.23 at the balanced scale and 0.30 on batches (0.07 and 0.10 for "
-    "the classification), and RGD has none: an error of that order stays",
+    "at ε = 1 the noise of a gradient has a norm of 0.23 at the balanced scale and 0.30 on batches (0.07 and "
+    "0.10 for the classification), and RGD has none: an error of that order stays",
     derived=True,
 )
 _CONSTANT_TRIM = Reason(
     "Algorithm 2 as printed trims a constant number of records, and its noise does not fall with n (errata, "
-    "13). Trimming what the budget asks for, with the exact smooth sensitivity, Algorithm 3 is ahead",
+    "13). Trimming what the budget asks for, with the exact smooth sensitivity, Algorithm 3 is level or "
+    "ahead",
     derived=True,
 )
 _TRIMMED = Reason(
-    "what is left is no noise: without any, the test risk of the first run is 0.367 for ridge and 0.554 for "
-    "logistic regression with either κ, and the private one the same within 0.01. Trimming 1,207 records at "
-    "either end leaves little of the rare labels",
+    "at ε = 1 what is left is no noise: without any, the test risk of the first run is 0.367 for ridge and "
+    "0.554 for logistic regression with either κ, and the private one the same within 0.01. Trimming 1,207 "
+    "records at either end leaves little of the rare labels",
     derived=True,
 )
 _AT_REST = Reason(

@@ -477,16 +477,21 @@ def _rate(frame: pd.DataFrame, curve: str, theorem: int, grows: bool) -> Verdict
     )
 
 
-def setting(count: int) -> str:
-    """Describe the setting common to all four figures."""
+SYNTHETIC = (
+    "The paper states neither the law of features nor parameters. Here features are standard normal, |w*| = "
+    "1; noise is log-normal(0, 1), or log-logistic(0, 0.3), less its mean."
+)
+
+
+def setting(count: int, records: str = SYNTHETIC) -> str:
+    """Describe the setting common to all four figures, after a sentence about the records."""
     return (
-        "The paper states neither the law of features nor parameters. Here features are standard normal, "
-        "|w*| = 1; noise is log-normal(0, 1), or log-logistic(0, 0.3), less its mean. δ = 1/n², replacing "
-        "one record, n public; accounting is sound and exact (Algorithm 3 as printed spends several times "
-        f"ε: see the errata), and {count} runs have new records and noise each. Algorithm 4 has the printed "
-        "scale of truncation, or the one that balances bias, deviation and noise; Algorithm 3 the exact "
-        "smooth sensitivity, and [a, b] a good guess or ten times as wide. Both are told moments or "
-        f"ranges, smoothness and a radius. T = {_MOST_STEPS} steps on the full batch, {_TRIMMED_STEPS} of "
-        f"Algorithm 3, {_BATCH_STEPS} on batches. RGD is Holland's robust gradient descent at the printed "
-        "scale, without noise. clipped-newton is privopt's default, told nothing."
+        f"{records} δ = 1/n², replacing one record, n public; accounting is sound and exact (Algorithm 3 "
+        f"as printed spends several times ε: see the errata), and {count} runs have new records and noise "
+        "each. Algorithm 4 has the printed scale of truncation, or the one that balances bias, deviation "
+        "and noise; Algorithm 3 the exact smooth sensitivity, and [a, b] a good guess or ten times as "
+        f"wide. Both are told moments or ranges, smoothness and a radius. T = {_MOST_STEPS} steps on the "
+        f"full batch, {_TRIMMED_STEPS} of Algorithm 3, {_BATCH_STEPS} on batches. RGD is Holland's robust "
+        "gradient descent at the printed scale, without noise. clipped-newton is privopt's default, told "
+        "nothing."
     )

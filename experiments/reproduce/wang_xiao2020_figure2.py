@@ -29,7 +29,8 @@ FIGURE = Reproduction(
         "30,000 records of the training file, 28,000 to train and 2,000 to test, as in the paper, drawn "
         "anew for each run; income above 50,000 from the five numeric columns, each in units of about what "
         "a large number of it is (public), capital gains of 99,999 among them, and an intercept. ε = "
-        f"{', '.join(f'{e:g}' for e in paper.epsilons(quick))}. {paper.setting(paper.runs(quick))}"
+        f"{', '.join(f'{e:g}' for e in paper.epsilons(quick))}. "
+        f"{paper.setting(paper.runs(quick), 'The paper states no parameters.')}"
     ),
     cells=lambda quick: paper.iteration_cells(_PANELS, paper.epsilons(quick)),
     compute=compute,
