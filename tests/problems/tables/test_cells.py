@@ -8,6 +8,7 @@ import math
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -30,6 +31,8 @@ from privopt.problems.tables.cells import (
     read_numbers,
     text_positions,
 )
+from privopt.problems.tables.counted_cells import CountedCells
+from privopt.problems.tables.frames import objects_of
 
 BINS = Binned("x", [0, 1, 2])
 # What writes numbers, and what does not.
@@ -215,3 +218,11 @@ def test_files_hold_the_cells_that_csv_says(
     ]
     assert found == expected
     assert list(table.columns) == ["w", "x", "y", "z"]
+
+
+@pytest.mark.parametrize(("made", "missing"), [(pa.array, 0), (objects_of, 2)], ids=["arrow", "objects"])
+def test_texts_are_counted_and_missing_cells_are_none_of_them(made: Any, missing: int) -> None:
+    """Arrow's missing cells are left out; others are handed on."""
+    texts, others = CountedCells.of(made(["a", None, "b", "a", None])).apart()
+    assert texts == {"a": 2, "b": 1}
+    assert int(others.counts.sum()) == missing
