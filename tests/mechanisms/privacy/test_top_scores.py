@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from scipy import stats
 from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.top_scores import TopScores
+from privopt.oracles.draw.interface import race_error
 
 Law = dict[tuple[int, ...], float]
 
@@ -74,6 +76,24 @@ def test_draws_that_doubles_are_too_coarse_for_are_refused() -> None:
         TopScores.at_level(1e-26, 4, sensitivity=1.0, largest=100.0)
     with pytest.raises(PrivacyParameterError, match="too coarse"):  # scores of 10^13 sensitivities
         TopScores.at_level(1.0, 4, sensitivity=1.0, largest=1e13)
+
+
+def test_draws_and_their_rounding_together_are_within_the_range_of_the_claim() -> None:
+    """In rationals, for the largest scores that are not refused."""
+    largest, size = 1.0, 0.0
+    while True:
+        try:
+            plan = TopScores.at_level(1.0, 4, sensitivity=3.0, largest=largest)
+        except PrivacyParameterError:
+            break
+        largest, size = largest * 1.01, plan.rate * largest
+    rounding = 4 * (Fraction(race_error(size)) + Fraction(2.0**-53 * size))
+    step = Fraction(plan.draw_epsilon)
+    assert (
+        2 * 3 * Fraction(plan.rate) + rounding
+        <= step
+        < 2 * 3 * Fraction(plan.rate) + rounding * Fraction(1.1)
+    )
 
 
 @pytest.mark.parametrize("wrong", [{"rho": 0.0}, {"count": 0}, {"sensitivity": 0.0}])

@@ -118,6 +118,8 @@ def test_codes_of_other_columns_are_refused(norm: str) -> None:
             EmpiricalRisk(rows, y, LogisticLoss(), counts=lying.counts, norm=norm)  # type: ignore[arg-type]
     honest = schema.coded([np.array([0, 1]), np.array([0, 1])])
     assert honest is not None
-    spilled = CodedRows(honest.codes, honest.table + 0.1, honest.own)
-    with pytest.raises(InvalidInputError, match="level"):
-        EmpiricalRisk(spilled, y, LogisticLoss(), counts=np.array([5, 1]), norm=norm)  # type: ignore[arg-type]
+    one = honest.table + 0.1 * (np.arange(honest.own.size).reshape(honest.own.shape) == np.argmin(honest.own))
+    for table in (honest.table + 0.1, one):
+        spilled = CodedRows(honest.codes, table, honest.own)
+        with pytest.raises(InvalidInputError, match="level"):
+            EmpiricalRisk(spilled, y, LogisticLoss(), counts=np.array([5, 1]), norm=norm)  # type: ignore[arg-type]
