@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -122,6 +123,11 @@ def test_a_fitted_card_has_near_ones_before_and_after_it_is_saved(tmp_path: Path
     assert all(len(card.columns) <= 3 for card in choice.cards)
     assert all(card.spend == fitted.spend_ for card in choice.cards)
     assert all(card.risks is None for card in choice.cards)  # those of the released card are no one else's
+    names = [{column.shown for column in card.columns} for card in choice.cards]
+    assert [set(own) for own in choice.left_out] == [names[0] - own for own in names]
+    assert "at most 3 columns" in choice.notes[0]
+    of_alphabet, beyond = (replace(choice, cards=choice.cards[:1] * k) for k in (26, 27))
+    assert (of_alphabet.letters[-1], beyond.letters[-1]) == ("Z", "27")
     fitted.save(tmp_path / "card.json")
     loaded = PrivateHalfspaceClassifier.load(tmp_path / "card.json")
     again = loaded.near_cards(5, gap=0.5)
