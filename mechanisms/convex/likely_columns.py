@@ -30,6 +30,11 @@ _LEAST_VARIANCE, _OF_NUMBERS = 1 / 320, 0.1
 # Prior probability that the log odds of ordered levels are smooth; their covariance is then this much a
 # straight line and a curve, which forgets over a quarter of the levels, and for the rest independent.
 _SMOOTH, _CURVED = 0.5, 0.9
+# Prior probability that the levels of a column have variances of their own, as where a rare level alone tells
+# much; the prior probability of each variance of a level is then this, beside so many levels that are as it
+# says. Both are fitted to all columns. On 30 synthetic tables without such levels AUC was within .001.
+_SINGLE, _PRIOR_LEVELS = 0.2, 20.0
+_OF_LEVELS = np.array([0.7, 0.03, 0.03, 0.04, 0.04, 0.05, 0.05, 0.04, 0.02])
 # Least squared mean label at which products tell as much about the means of features as they can.
 _UNEVEN = 0.5
 
@@ -58,6 +63,20 @@ class NoisyColumns:
     records: int
 
 
+class _Levels(NamedTuple):
+    """The levels of a column, each by itself.
+
+    Attributes:
+        logs: log likelihood of each variance, over that of variance 0, shape (k, variances).
+        kept: the factor that shrinks.
+        strength: squared slope over the variance of the noise, shape (k,).
+    """
+
+    logs: Floats
+    kept: Floats
+    strength: Floats
+
+
 class _Prior(NamedTuple):
     """Prior of the log odds of one column: a mixture over kernels and variances.
 
@@ -65,19 +84,32 @@ class _Prior(NamedTuple):
         kernels: covariances at variance 1, shape (k, k) each.
         kept: the trace of the factor that shrinks, for each kernel and variance.
         odds: probability of each kernel times likelihood of each variance, up to a factor.
+        peak: the logarithm of that factor, where variance 0 has likelihood 1.
+        levels: the levels, each with a variance of its own; None: numbers, and fewer than three levels.
     """
 
     kernels: list[Floats]
     kept: Floats
     odds: Floats
+    peak: float
+    levels: _Levels | None
+
+
+class _Chances(NamedTuple):
+    """Probabilities of the variances of columns and of levels, and that levels have their own."""
+
+    variances: Floats
+    levels: Floats
+    single: float
 
 
 def likely_columns(seen: NoisyColumns, columns: Columns) -> tuple[Likely, Floats]:
     """Return least squares of labels 0 and 1, estimated from noisy moments, and the means of the features.
 
     If effects are weak, the covariance of features and labels is that of the features times the log odds,
-    times the variance of the labels. A priori log odds of a column are normal with one of some variances, and
-    those of ordered levels may be smooth. Correlations of columns are shrunk as in ``likely_covariances``.
+    times the variance of the labels. A priori log odds of a column are normal with one of some variances;
+    those of ordered levels may be smooth, or each level has a variance of its own. Correlations of columns
+    are shrunk as in ``likely_covariances``.
     """
     products = columns.within(seen.products, seen.sigma)
     # Where most labels are equal, the products are means of features, too, up to the sign.
@@ -132,8 +164,9 @@ def _spread(
             kernels = [(np.array([[_OF_NUMBERS / at_least]]), 1.0)]
         else:
             kernels = _kernels(stop - start, ends.get(first, first) - first)
-        priors.append(_prior(own[start:stop], variance * block.covariances, noise, kernels))
-    chances = _fitted([prior.odds for prior in priors])
+        alone = first not in ranges and stop - start > 2
+        priors.append(_prior(own[start:stop], variance * block.covariances, noise, kernels, alone))
+    chances = _fitted(priors)
     found = np.zeros((len(own), len(own)))
     for (start, stop), prior in zip(_ends(blocks), priors, strict=True):
         found[start:stop, start:stop] = _covariance(prior, chances)
@@ -155,36 +188,69 @@ def _kernels(levels: int, ordered: int) -> list[tuple[Floats, float]]:
     return [(plain, 1 - _SMOOTH), (kernel, _SMOOTH)]
 
 
-def _prior(own: Floats, slope: Floats, noise: Floats, kernels: list[tuple[Floats, float]]) -> _Prior:
-    """Return the likelihood of ``own`` = ``slope`` times log odds, plus noise, under each prior."""
+def _prior(
+    own: Floats, slope: Floats, noise: Floats, kernels: list[tuple[Floats, float]], alone: bool
+) -> _Prior:
+    """Return the likelihood of ``own`` = ``slope`` times log odds, plus noise, under each prior.
+
+    ``alone``: whether levels may have variances of their own.
+    """
     inverse = np.linalg.inv(np.linalg.cholesky(noise))
     logs, kept = [], []
     for kernel, probability in kernels:
         values, vectors = np.linalg.eigh(inverse @ slope @ kernel @ slope @ inverse.T)
         grown = 1 + _VARIANCES[:, None] * np.maximum(values, 0.0)
         squares = (vectors.T @ (inverse @ own)) ** 2
-        logs.append(math.log(probability) - 0.5 * np.sum(np.log(grown) + squares / grown, axis=1))
+        gained = squares * (1 - 1 / grown) - np.log(grown)
+        logs.append(math.log(probability) + 0.5 * np.sum(gained, axis=1))
         kept.append(np.sum(1 - 1 / grown, axis=1))
-    likely = np.array(logs)
-    return _Prior([kernel for kernel, _ in kernels], np.array(kept), np.exp(likely - np.max(likely)))
+    likely, levels = np.array(logs), None
+    if alone:
+        strength = np.diag(slope) ** 2 / np.diag(noise)
+        grown = 1 + strength[:, None] * _VARIANCES
+        gained = (own**2 / np.diag(noise))[:, None] * (1 - 1 / grown) - np.log(grown)
+        levels = _Levels(0.5 * gained, 1 - 1 / grown, strength)
+    peak = float(np.max(likely))
+    return _Prior([kernel for kernel, _ in kernels], np.array(kept), np.exp(likely - peak), peak, levels)
 
 
-def _fitted(odds: list[Floats]) -> Floats:
-    """Return the probability of each variance, fitted to all columns."""
-    chances = _PROBABILITIES
+def _posterior(prior: _Prior, chances: _Chances) -> tuple[Floats, float, Floats]:
+    """Return the probability of each kernel and variance, of levels by themselves, and of their variances."""
+    joint = prior.odds * chances.variances
+    if prior.levels is None:
+        return joint / np.sum(joint), 0.0, np.zeros((0, len(_VARIANCES)))
+    top = np.max(prior.levels.logs, axis=1, keepdims=True)
+    each = np.exp(prior.levels.logs - top) * chances.levels
+    alone = float(np.sum(top) + np.sum(np.log(np.sum(each, axis=1)))) - prior.peak
+    own = chances.single * math.exp(min(alone, 600.0))
+    joint = joint * (1 - chances.single)
+    total = float(np.sum(joint)) + own
+    return joint / total, own / total, each / np.sum(each, axis=1, keepdims=True)
+
+
+def _fitted(priors: list[_Prior]) -> _Chances:
+    """Return the probabilities, fitted to all columns."""
+    chances = _Chances(_PROBABILITIES, _OF_LEVELS, _SINGLE)
+    count = sum(prior.levels is not None for prior in priors)
     for _ in range(_ROUNDS):
-        shares = [np.sum(each * chances, axis=0) / np.sum(each * chances) for each in odds]
-        chances = (np.sum(shares, axis=0) + _PRIOR_COLUMNS * _PROBABILITIES) / (len(odds) + _PRIOR_COLUMNS)
+        found = [_posterior(prior, chances) for prior in priors]
+        columns = sum((np.sum(joint, axis=0) for joint, _, _ in found), _PRIOR_COLUMNS * _PROBABILITIES)
+        levels = sum((own * np.sum(each, axis=0) for _, own, each in found), _PRIOR_LEVELS * _OF_LEVELS)
+        single = sum((own for _, own, _ in found), _PRIOR_COLUMNS * _SINGLE) / (count + _PRIOR_COLUMNS)
+        chances = _Chances(columns / np.sum(columns), levels / np.sum(levels), single)
     return chances
 
 
-def _covariance(prior: _Prior, chances: Floats) -> Floats:
+def _covariance(prior: _Prior, chances: _Chances) -> Floats:
     """Return the mean of the kernels, each times the variance that shrinks as its mixture does."""
-    likely = prior.odds * chances
-    likely = likely / np.sum(likely)
+    joint, own, levels = _posterior(prior, chances)
     found = np.zeros_like(prior.kernels[0])
-    for kernel, kept, each in zip(prior.kernels, prior.kept, likely, strict=True):
+    for kernel, kept, each in zip(prior.kernels, prior.kept, joint, strict=True):
         share = float(np.sum(each))
         if share > 0:
             found += share * np.interp(float(each @ kept) / share, kept, _VARIANCES) * kernel
+    if prior.levels is not None:
+        kept = np.sum(levels * prior.levels.kept, axis=1)
+        least = kept / np.maximum(prior.levels.strength, 1e-300) / np.maximum(1 - kept, 1e-9)
+        found += own * np.diag(np.minimum(least, _VARIANCES[-1]))
     return found

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.integrate import quad
-from scipy.special import logit
+from scipy.special import expit, logit
 from sklearn.metrics import roc_auc_score
 
 from privopt.mechanisms import PrivateLogisticRegression
@@ -314,3 +314,15 @@ def test_tables_of_numbers_are_left_to_moments_that_read_units(
     frame = pd.DataFrame({"age": [1.0], "far": [0.5], "site": ["b"]})[[c.name for c in columns]]
     model = PrivateLogisticRegression(1.0, **settings)
     assert model.fit(frame.sample(20_000, replace=True), ["a"] * 20_000).mechanism_ == name
+
+
+def test_rare_levels_with_large_effects_stand_out_of_many_levels_without() -> None:
+    """Ten columns of 15 levels, of which one of 2% each tells much, and the others nothing."""
+    rng, n = np.random.default_rng(0), 3000
+    shares = [*([0.07] * 14), 0.02]
+    X = rng.choice(15, (2 * n, 10), p=shares)
+    y = (rng.random(2 * n) < expit(2.5 * np.sum(X == 14, axis=1) - 2.6)).astype(int)
+    schema = Schema([Categorical(f"c{j}", list(range(15))) for j in range(10)], intercept=True)
+    model = PrivateLogisticRegression(5.0, schema=schema, classes=(0, 1), insecure_seed=1)
+    scores = model.fit(X[:n], y[:n]).decision_function(X[n:])
+    assert roc_auc_score(y[n:], scores) > 0.7
