@@ -177,6 +177,7 @@ def test_the_reference_has_every_public_name_and_every_option(site: Path) -> Non
     assert 'id="privopt.oracles.Status.OPTIMAL"' in reference
     first, last = (f'id="privopt.mechanisms.{name}"' for name in ("PrivateHalfspaceClassifier", "OPDisc"))
     assert reference.index(first) < reference.index(last)
+    assert 'Type<span class="colon">' not in reference  # "The width: a number" of a property, taken apart
     assert "--risk-share" in (site / "commands.html").read_text("utf-8")
 
 

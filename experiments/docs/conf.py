@@ -94,7 +94,7 @@ def _barred(parts: list[str]) -> list[str]:
 def untyped(app: Sphinx, what: str, name: str, thing: object, options: object, lines: list[str]) -> None:
     """Keep napoleon from reading "The width: a number" of a property as a type and a description."""
     if what in ("property", "attribute"):
-        lines.insert(0, "")
+        lines[:0] = ["..", ""]  # an empty comment: blank lines are skipped before it looks
 
 
 def inherited(app: Sphinx, what: str, name: str, thing: object, skip: bool, options: object) -> bool | None:
