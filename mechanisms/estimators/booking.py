@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 from numpy.typing import NDArray
 from sklearn.utils.validation import column_or_1d
 
@@ -272,12 +273,13 @@ def shape_of(table: Any) -> tuple[int, ...]:
 
 
 def column_shape(values: Any) -> tuple[int, ...]:
-    """Return the shape of a column or of labels; a list has one dimension, whatever a cell of it is.
+    """Return the shape of a column or of labels; a list, or what Arrow holds, has one dimension.
 
     Raises:
         InvalidInputError: as ``shape_of``.
     """
-    return (len(values),) if isinstance(values, list | tuple) else shape_of(values)
+    listed = isinstance(values, list | tuple | pa.Array | pa.ChunkedArray)
+    return (len(values),) if listed else shape_of(values)
 
 
 def _check_label_shape(y: Any, n_records: int) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privopt.mechanisms.estimators.booking import Unread
-from privopt.mechanisms.estimators.labels import checked_labels, class_indices, public_classes
+from privopt.mechanisms.estimators.labels import label_indices, public_classes
 from privopt.mechanisms.estimators.public_facts import declared_schema
 from privopt.problems.discrete.lattice import IntArray
 from privopt.problems.errors import InvalidInputError
@@ -138,7 +138,7 @@ def counted_here(
 def _counted(pair: tuple[Any, Any], schema: Schema, classes: NDArray[Any]) -> CountedRecords:
     X, y = pair
     codes = schema.codes(X)
-    label = class_indices(checked_labels(y, len(codes[0])), classes)
+    label = label_indices(y, len(codes[0]), classes)
     return CountedRecords.of(schema, codes, classes.tolist(), label)
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import assert_all_finite, check_array
 from sklearn.utils.multiclass import check_classification_targets
@@ -19,7 +21,7 @@ from privopt.mechanisms.estimators.validation import check_no_text, without_valu
 from privopt.problems.arguments import told
 from privopt.problems.arrays import check_unmasked
 from privopt.problems.errors import InvalidInputError
-from privopt.problems.tables.frames import array_of
+from privopt.problems.tables.frames import array_of, objects_of, texts_in_arrow
 from privopt.problems.tables.values import check_exact, positions
 
 # pandas' names for arrays of a single type without missing entries.
@@ -139,6 +141,18 @@ def class_indices(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int
             f"declare them, or correct the declaration"
         )
     return found
+
+
+def label_indices(y: Any, n_rows: int, classes: NDArray[Any]) -> NDArray[np.int64]:
+    """Return ``class_indices`` of ``checked_labels``; each distinct text that Arrow holds is checked once."""
+    texts = None
+    with suppress(Exception):  # of any type: those labels are refused below
+        texts = texts_in_arrow(y)
+    if not isinstance(texts, pa.Array) or texts.null_count or len(texts) != n_rows:
+        return class_indices(checked_labels(y, n_rows), classes)
+    encoded = texts.dictionary_encode()
+    distinct = objects_of(encoded.dictionary.to_pylist())
+    return class_indices(checked_labels(distinct, len(distinct)), classes)[np.asarray(encoded.indices)]
 
 
 def distinct_classes(declared: Sequence[Any] | None, labels: NDArray[Any]) -> NDArray[Any]:

@@ -35,6 +35,7 @@ from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.mechanisms.privacy.usefulness import NoiseWarning
 from privopt.mechanisms.schemas.learning import LearnedSchema, SchemaPlan
 from privopt.mechanisms.schemas.types import ColumnType
+from privopt.mechanisms.scorecards.seeded import SeededScorecard
 from privopt.problems.arguments import told
 from privopt.problems.errors import InvalidInputError, PrivOptError
 from privopt.problems.tables.columns import Binned, Categorical, Column, Numeric
@@ -59,6 +60,7 @@ class LearnedFitPlan:
     and the released schema; their composition is adaptive.
 
     - A model that is mu'-GDP: sqrt(mu^2 + mu'^2)-GDP together (Dong, Roth and Su 2022, corollary 3.3).
+    - A scorecard "seeded" has such a level, too, which its spend does not state (``SeededScorecard.level``).
     - Any other model that is (e, d)-differentially private: up to an event of probability d it is dominated
       by one randomised bit with odds e^e (Kairouz, Oh and Viswanath 2015, theorem 3.2), whose composition
       with the Gaussian pair of the schema has the delta p D(epsilon - e) + (1 - p) D(epsilon + e), p = e^e /
@@ -125,10 +127,16 @@ class LearnedFitPlan:
         spend = PrivacySpend.approximate(epsilon, delta, "learn-schema and model")
         return cls(schema, spend, rest, *budget, gaussian)
 
-    def covers(self, spend: PrivacySpend) -> bool:
-        """Return whether a model's spend is within what the plan left for it."""
+    def covers(self, spend: PrivacySpend, level: float | None = None) -> bool:
+        """Return whether a model is within what the plan left for it.
+
+        Args:
+            spend: the model's spend.
+            level: its level of Gaussian differential privacy, if it has one that the spend does not state.
+        """
         if self.gaussian:
-            return spend.notion == "gdp" and spend.level is not None and spend.level <= self.mu
+            own = spend.level if spend.notion == "gdp" else level
+            return own is not None and own <= self.mu
         return spend.epsilon <= self.model_epsilon and spend.delta <= self.model_delta
 
     def to_dict(self) -> dict[str, Any]:
@@ -280,7 +288,7 @@ def _fitted(
             model: Any = _taking(estimator, plan, learned, given, before)
             counts = isinstance(records, EngineRecords)
             pair = (records.counted(model.schema), None) if counts else records
-            with charged(_charge(plan)):
+            with charged(_charge(plan, _level_of(model, given.n_records))):
                 model.fit(given.known(pair))
     model.spend_ = spend
     without_intervals(model, 1 if persons is None else persons.records)
@@ -311,7 +319,8 @@ def _taking(
             try:
                 made = _with_budget(estimator, plan, schema, mechanism)
                 spend = _quiet_spend(made, given)
-                if plan.covers(spend) and spend.claim == before.claim:
+                level = _level_of(made, given.n_records)
+                if plan.covers(spend, level) and spend.claim == before.claim:
                     _check_ends(made, given.n_records)
                     if most is not None:
                         warnings.warn(_COARSER.format(most), stacklevel=6)
@@ -326,6 +335,18 @@ def _quiet_spend(model: Any, given: Unread[Any]) -> PrivacySpend:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NoiseWarning)
         return spend_of_fit(model, given)
+
+
+def _level_of(model: Any, n_records: int) -> float | None:
+    """Return the level of a scorecard "seeded" whose spend is that of nothing else; None of other models."""
+    if not isinstance(model, PrivateHalfspaceClassifier):
+        return None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NoiseWarning)
+        planned = model.plan(n_records)
+    plan, whole = planned.plan, planned.spend
+    alone = (whole.epsilon, whole.delta) == (plan.spend.epsilon, plan.spend.delta)
+    return plan.level if isinstance(plan, SeededScorecard) and alone else None
 
 
 def _check_ends(model: Any, n_records: int) -> None:
@@ -398,8 +419,11 @@ def _planned(
             **options,
         )
         model = _with_budget(estimator, plan, _stand_in(plan.schema))
+        while plan.gaussian and (level := _level_of(model, given.n_records) or 0.0) > plan.mu:
+            plan = replace(plan, model_epsilon=plan.model_epsilon * min(plan.mu / level, 1 - 1e-6))
+            model = _with_budget(estimator, plan, _stand_in(plan.schema))
         spend = spend_of_fit(model, given)
-        if plan.covers(spend):
+        if plan.covers(spend, _level_of(model, given.n_records)):
             _check_ends(model, given.n_records)
             return plan, spend
     raise PrivacyParameterError(
@@ -413,9 +437,9 @@ def _params(estimator: Any) -> dict[str, Any]:
     return found
 
 
-def _charge(plan: LearnedFitPlan) -> Any:
+def _charge(plan: LearnedFitPlan, level: float | None) -> Any:
     def check(spend: PrivacySpend) -> None:
-        if not plan.covers(spend):
+        if not plan.covers(spend, level):
             raise PlanMismatchError(f"{spend} of the model is more than the plan left for it: report this")
 
     return check

@@ -20,6 +20,7 @@ from privopt.mechanisms.privacy.accounting import (
     bounded_range_to_zcdp,
     gaussian_delta,
     mu_beside_range,
+    pure_to_gdp,
     zcdp_rho,
 )
 from privopt.mechanisms.privacy.noise import NoiseSource, checked_source
@@ -184,6 +185,19 @@ class SeededScorecard:
         claims = stated(facts, seed.spend, choice, means, (epsilon, delta))
         spend = PrivacySpend.approximate(epsilon, delta, cls.name, note=claims)
         return cls(facts, seed, choice, spend, means, nearest)
+
+    @property
+    def level(self) -> float | None:
+        """Level of Gaussian differential privacy of the whole, rounded up; None if the model states none.
+
+        The choice, of bounded range w, is mu-GDP for mu = ``pure_to_gdp(w / 2)`` (proved in ``CutPlan``). The
+        spend, by ``beside_range_delta``, is a little smaller; the level is for composition with others.
+        """
+        own = self.seed.spend
+        if own.level is None or own.notion != "gdp":
+            return None
+        first = 0.0 if self.means is None else self.means.level
+        return math.hypot(own.level, first, pure_to_gdp(self.choice.width / 2)) * (1 + 2.0**-40)
 
     @staticmethod
     def default_lattice(schema: Schema) -> IntegerLattice:

@@ -238,18 +238,30 @@ def objects_of(cells: Sequence[Any]) -> NDArray[Any]:
 def array_of(values: Any) -> NDArray[Any]:
     """Return a column or a list as a NumPy array, as NumPy converts it.
 
-    Text of Arrow or polars becomes one Python object for each distinct value: a million objects take a while.
+    Text that Arrow holds becomes one Python object for each distinct value: a million objects take a while.
     """
-    if str(getattr(values, "dtype", "")) == "String":  # of polars
+    texts = texts_in_arrow(values)
+    if texts is None:
+        return _numpy_cells(values)
+    if isinstance(texts, np.ndarray):
+        return texts
+    encoded = texts.dictionary_encode()
+    rows: NDArray[np.intp] = np.asarray(encoded.indices.fill_null(-1))
+    return objects_of([*encoded.dictionary.to_pylist(), None])[rows]
+
+
+def texts_in_arrow(values: Any) -> Any:
+    """Return the cells of a column of text that Arrow, polars or pandas hold in Arrow; None for others.
+
+    An Arrow array; an array of objects if a cell is not UTF-8.
+    """
+    dtype = getattr(values, "dtype", None)
+    if str(dtype) == "String":  # of polars
         values = _in_arrow(values)
-    if isinstance(values, pa.Array | pa.ChunkedArray) and is_text(values.type):
-        texts = arrow_cells(values)
-        if isinstance(texts, np.ndarray):
-            return texts
-        encoded = texts.dictionary_encode()
-        rows: NDArray[np.intp] = np.asarray(encoded.indices.fill_null(-1))
-        return objects_of([*encoded.dictionary.to_pylist(), None])[rows]
-    return _numpy_cells(values)
+    elif isinstance(values, pd.Series) and isinstance(dtype, pd.StringDtype) and dtype.storage == "pyarrow":
+        values = pa.array(values, from_pandas=True)
+    held = isinstance(values, pa.Array | pa.ChunkedArray) and is_text(values.type)
+    return arrow_cells(values) if held else None
 
 
 def _length(values: Any) -> int:

@@ -19,8 +19,11 @@ from privopt.mechanisms import (
     fit_with_learned_schema,
 )
 from privopt.mechanisms.errors import BudgetExceededError
+from privopt.mechanisms.estimators import learned_fit
+from privopt.mechanisms.estimators.booked_estimator import never_read
+from privopt.mechanisms.estimators.booking import Unread
 from privopt.mechanisms.estimators.learned_fit import LearnedFitPlan, delta_beside, learned_before
-from privopt.mechanisms.privacy.accounting import gaussian_mu
+from privopt.mechanisms.privacy.accounting import beside_range_delta, gaussian_mu, pure_to_gdp
 from privopt.mechanisms.privacy.ledger import Ledger
 from privopt.problems.errors import InvalidInputError, PrivOptError
 
@@ -74,6 +77,23 @@ def test_schema_and_model_compose_to_the_whole_and_share_it(types: dict[str, str
     assert spent <= left
     assert spent == pytest.approx(left, rel=1e-6)
     assert 0 < other.model_epsilon < plan.model_epsilon < 2.0
+
+
+def test_a_seeded_card_composes_by_its_level_and_keeps_most_of_epsilon() -> None:
+    card, given = PrivateHalfspaceClassifier(2.0, classes=("ill", "well")), Unread(N, never_read)
+    numbers = {"age": "whole", "dose": "number"}
+    plan, spend = learned_fit._planned(card, given, numbers, 0.1, {}, 1e-6)
+    assert plan.gaussian
+    assert 0.94 < plan.model_epsilon / 2.0 < 0.95
+    assert spend.epsilon == plan.model_epsilon
+    made = learned_fit._with_budget(card, plan, learned_fit._stand_in(plan.schema)).plan(N).plan
+    choice = pure_to_gdp(made.choice.width / 2)
+    assert math.hypot(plan.schema.level, made.seed.spend.level, choice) <= gaussian_mu(2.0, 1e-6)
+    # Both together by the proof of the card itself, whose choice costs its range: no more than the whole.
+    together = math.hypot(plan.schema.level, made.seed.spend.level)
+    assert beside_range_delta(together, made.choice.width, 2.0) <= 1e-6
+    risky, _ = learned_fit._planned(card.set_params(risk_share=0.2), given, numbers, 0.1, {}, 1e-6)
+    assert not risky.gaussian  # a histogram of risks has no such level
 
 
 @pytest.mark.parametrize("kind", ["gdp", "pure"])

@@ -1,0 +1,58 @@
+"""Labels as indices of classes: text that Arrow holds is checked once per distinct one, with one answer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from privopt.mechanisms.estimators.labels import label_indices
+from privopt.problems.errors import InvalidInputError
+
+CLASSES = np.array(["well", "ill"])
+TEXTS = ["ill", "well", "well", "ill"]
+
+
+def held(texts: list[Any], form: str) -> Any:
+    if form == "polars":
+        return pytest.importorskip("polars").Series("y", texts)
+    forms: dict[str, Any] = {
+        "objects": lambda: np.array(texts, dtype=object),
+        "pandas": lambda: pd.Series(texts, dtype=pd.StringDtype("pyarrow")),
+        "arrow": lambda: pa.array(texts),
+        "chunks": lambda: pa.chunked_array([texts[:1], texts[1:]], type=pa.string()),
+        "categories": lambda: pd.Series(texts, dtype="category"),
+    }
+    return forms[form]()
+
+
+FORMS = ("objects", "pandas", "arrow", "chunks", "categories", "polars")
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_labels_of_every_form_have_the_same_indices(form: str) -> None:
+    assert label_indices(held(TEXTS, form), 4, CLASSES).tolist() == [1, 0, 0, 1]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_labels_of_every_form_are_refused_in_the_same_words(form: str) -> None:
+    refused: list[tuple[list[Any], int, str]] = [
+        ([*TEXTS[:3], "Quagmire"], 4, "outside the declared classes"),
+        ([*TEXTS[:3], None], 4, "missing labels"),
+        (TEXTS, 5, "X has 5 rows and y has 4"),
+    ]
+    for texts, rows, message in refused:
+        with pytest.raises(InvalidInputError, match=message) as caught:
+            label_indices(held(texts, form), rows, CLASSES)
+        assert "Quagmire" not in str(caught.value)
+
+
+def test_text_of_arrow_that_is_no_text_is_refused() -> None:
+    broken = pa.Array.from_buffers(
+        pa.string(), 1, [None, pa.py_buffer(b"\0\0\0\0\1\0\0\0"), pa.py_buffer(b"\xff")]
+    )
+    with pytest.raises(InvalidInputError, match="no text"):
+        label_indices(broken, 1, CLASSES)
