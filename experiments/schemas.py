@@ -1,10 +1,12 @@
 """Learned schemas: ranks of private cuts on shapes of columns, and cards with learned against declared cuts.
 
-    python -m privopt.experiments.schemas [--opendp PYTHON] [--runs 30] [--splits 3] [--output FOLDER]
+    python -m privopt.experiments.schemas [--opendp PYTHON] [--runs 30] [--splits 10] [--environments FOLDER]
+        [--output FOLDER]
 
-``--opendp`` is the Python of an environment with OpenDP, whose medians are measured too. What is finished is
-kept in ``schema-ranks.csv`` and ``schema-cards.csv``; the page is ``learned-schemas.md``. All columns and
-tables are public.
+``--opendp`` is the Python of an environment with OpenDP, whose medians are measured too. ``--environments``
+has the tables of ``privopt.experiments.scorecards``; without it those are left out. What is finished is kept
+in ``schema-ranks.csv`` and ``schema-cards.csv``; the page is ``learned-schemas.md``. All columns and tables
+are public.
 """
 
 from __future__ import annotations
@@ -27,8 +29,9 @@ from rich.console import Console
 from sklearn.base import clone
 from sklearn.metrics import roc_auc_score
 
+from privopt.experiments import scorecards
 from privopt.experiments.workbench.pages import filled, markdown_table
-from privopt.experiments.workbench.study import Study
+from privopt.experiments.workbench.study import ShardText, Study
 from privopt.mechanisms import PrivateHalfspaceClassifier, fit_with_learned_schema
 from privopt.mechanisms.estimators.learned_fit import LearnedFitPlan
 from privopt.mechanisms.privacy.noise import NoiseSource
@@ -40,6 +43,7 @@ from privopt.problems.tables.columns import Binned, Categorical, Column
 from privopt.problems.tables.schema import Schema
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
 _PEER = Path(__file__).parent / "workbench" / "quantile_peer.py"
 # Records of a column, and pure epsilon of a cut: twice its strength.
@@ -149,7 +153,55 @@ def _covertype() -> Table:
     return frame, (y[rows] == 2).astype(int), list(numbers), others
 
 
-TABLES: dict[str, Callable[[], Table]] = {"Adult": _adult, "Covertype": _covertype}
+def _packaged(name: str, environments: Path) -> Table:
+    """Read a table of ``scorecards``; its columns of many numbers are learned, others declared."""
+    site = scorecards.site_of(environments)
+    assert site is not None
+    frame, y = scorecards.TABLES[name](site)
+    frame.columns = [str(column) for column in frame.columns]
+    others = [c for c in scorecards.declared(frame).columns if isinstance(c, Categorical)]
+    free = {column.name for column in others}
+    return frame, y, [str(name) for name in frame if name not in free], list(others)
+
+
+def _made(columns: int) -> Table:
+    """Make 40,000 records of numbers in several shapes; the label depends on most of them, not linearly."""
+    rng, n = np.random.default_rng(columns), 40_000
+    latent = rng.normal(size=(n, columns))
+    logit = (latent[:, ::2] - np.abs(latent[:, 1::2]) + 0.8).sum(axis=1) * 1.5 / math.sqrt(columns)
+    shapes = (lambda z: z, np.exp, lambda z: np.rint(20 * z), lambda z: np.maximum(z, 0) * 1000)
+    frame = pd.DataFrame({f"x{k}": shapes[k % len(shapes)](latent[:, k]) for k in range(columns)})
+    labels = (rng.random(n) < 1 / (1 + np.exp(-logit))).astype(int)
+    return frame, labels, [str(name) for name in frame], []
+
+
+# Sizes of training parts, None: half of the table; most give strengths of 40 to 100.
+SIZES: dict[str, tuple[int | None, ...]] = {
+    "Adult": (3_200, 4_500, 7_000, None),
+    "Covertype": (4_500, 6_500, 9_500, None),
+    "made, 4 columns": (2_500, 4_000, 6_000),
+    "made, 8 columns": (4_000, 6_000, 9_000),
+}
+PACKAGED: dict[str, tuple[int | None, ...]] = {
+    "compas": (None,),
+    "affairs": (None,),
+    "magic": (5_000, 7_000, None),
+    "credit default": (None,),
+}
+
+
+def read(name: str, environments: Path | None) -> Table:
+    """Read or make a table."""
+    if name in PACKAGED:
+        assert environments is not None
+        return _packaged(name, environments)
+    made: dict[str, Callable[[], Table]] = {
+        "Adult": _adult,
+        "Covertype": _covertype,
+        "made, 4 columns": partial(_made, 4),
+        "made, 8 columns": partial(_made, 8),
+    }
+    return made[name]()
 
 
 def quartiles(frame: pd.DataFrame, numbers: list[str]) -> list[Column]:
@@ -165,77 +217,101 @@ def quartiles(frame: pd.DataFrame, numbers: list[str]) -> list[Column]:
 
 @dataclass(frozen=True)
 class Card:
-    """AUC of cards on the other half of a table, with declared quartiles and with learned cuts."""
+    """AUC of cards on the other half of a table, with declared quartiles and with learned cuts.
+
+    Attributes:
+        size: the size of the training part, "half" or a number.
+        strength: lambda n of the cuts.
+        cuts: the planned number of cuts of a column.
+    """
 
     table: str
+    size: str
     seed: int
     n: int
     strength: float
+    cuts: int
     quartiles: float
     learned: float
 
 
 class Split(NamedTuple):
+    """A random part of a table to train on, of ``size`` records or half of them, and a half to test on."""
+
     table: str
+    size: int | None
     seed: int
 
     def __str__(self) -> str:
-        return f"{self.table}, split {self.seed}"
+        return f"{self.table}, {'half' if self.size is None else self.size}, split {self.seed}"
+
+    def parts(self, records: int) -> tuple[Ints, Ints]:
+        order = np.random.default_rng(self.seed).permutation(records)
+        half = records // 2
+        return order[: min(half, self.size or half)], order[half:]
 
 
-def cards(split: Split) -> list[Card]:
-    """Measure cards with declared quartiles, and with learned cuts, on halves of a table."""
-    frame, y, numbers, declared = TABLES[split.table]()
-    types, others = dict.fromkeys(numbers, "whole"), Schema(declared)
+def cards(split: Split, environments: Path | None = None) -> list[Card]:
+    """Measure cards with declared quartiles, and with learned cuts, on a part of a table."""
+    frame, y, numbers, declared = read(split.table, environments)
+    types = {name: "whole" if frame[name].dtype.kind in "iu" else "number" for name in numbers}
     known = Schema([*quartiles(frame, numbers), *declared], intercept=True)
     unused = [column for column in frame if column not in {c.name for c in known.columns}]
-    order = np.random.default_rng(split.seed).permutation(len(y))
-    train, test = order[: len(y) // 2], order[len(y) // 2 :]
+    train, test = split.parts(len(y))
     asked = PrivateHalfspaceClassifier(_TOTAL, classes=(0, 1), insecure_seed=split.seed)
-    options: dict[str, Any] = {"share": _SHARE, "types": types, "declared": others, "leave_out": unused}
+    options: dict[str, Any] = {"share": _SHARE, "types": types, "leave_out": unused}
+    options["declared"] = Schema(declared) if declared else None
     models = (
         clone(asked).set_params(schema=known).fit(frame.iloc[train], y[train]),
         fit_with_learned_schema(asked, frame.iloc[train], y[train], **options),
     )
     found = (float(roc_auc_score(y[test], model.decision_function(frame.iloc[test]))) for model in models)
-    return [Card(*split, len(train), _strength(types, len(train)), *found)]
+    plan = _cut_plan(types, len(train))
+    sizes = len(train), plan.strength * len(train), 2**plan.depth - 1
+    return [Card(split.table, str(split.size or "half"), split.seed, *sizes, *found)]
 
 
-def _strength(types: dict[str, str], n: int) -> float:
-    """Return lambda n of the cuts."""
+def _cut_plan(types: dict[str, str], n: int) -> CutPlan:
     delta = 1 / n**2
     plan = LearnedFitPlan.plan(types, n, share=_SHARE, epsilon=_TOTAL, delta=delta, gaussian=True)
     cuts = plan.schema.columns[0].cuts
     assert cuts is not None
-    return cuts.strength * n
+    return cuts
 
 
 def page(found: pd.DataFrame, models: pd.DataFrame) -> str:
     """Write the page of both tables."""
     shown = found.rename(columns={"median": "first cut", "three": "all cuts", "opendp": "OpenDP, median"})
-    means = models.groupby("table", sort=False)[["n", "strength", "quartiles", "learned"]].mean()
+    parts = [models["table"], models["n"]]
+    means = models.groupby(parts, sort=False)[["strength", "cuts", "quartiles", "learned"]].mean()
     means["difference"] = means["learned"] - means["quartiles"]
-    means["deviation"] = (models["learned"] - models["quartiles"]).groupby(models["table"]).std()
+    means["error"] = (models["learned"] - models["quartiles"]).groupby(parts).sem()
     values = {
         "ranks": markdown_table(shown.round(4)),
         "met": f"{int((found['three'] <= _TARGET).sum())} of {len(found)}",
         "first": f"{int((found['median'] <= _TARGET).sum())}",
         "worst": f"{found['three'].max():.4f}",
         "middle": f"{found['three'].median():.4f}",
-        "cards": markdown_table(means.round(4).reset_index()),
+        "cards": markdown_table(means.reset_index().round({"strength": 0, "cuts": 0}).round(4)),
         "close": f"{int((means['difference'] >= -_GAP).sum())} of {len(means)}",
+        "mean": f"{means['difference'].mean():+.4f}",
+        "least": f"{means['difference'].min():+.4f}",
         "splits": str(models["seed"].nunique()),
     }
     return filled("learned-schemas", values)
 
 
-CARDS = Study[Split](
-    "schema-cards",
-    Card,
-    ("table", "seed"),
-    compute=cards,
-    is_finished=lambda kept, split: bool(kept.matching(**split._asdict())),
-)
+def cards_study(environments: Path | None) -> Study[Split]:
+    """Return the study of cards, a cell a split."""
+    return Study(
+        "schema-cards",
+        Card,
+        ("table", "size", "seed"),
+        compute=partial(cards, environments=environments),
+        is_finished=lambda kept, split: bool(
+            kept.matching(table=split.table, size=str(split.size or "half"), seed=split.seed)
+        ),
+    )
 
 
 def ranks_study(runs: int, python: Path | None) -> Study[str]:
@@ -251,7 +327,11 @@ def ranks_study(runs: int, python: Path | None) -> Study[str]:
 
 def main(
     runs: Annotated[int, typer.Option(min=1, help="Number of runs for each column.")] = 30,
-    splits: Annotated[int, typer.Option(min=1, help="Number of halves of each table.")] = 3,
+    splits: Annotated[int, typer.Option(min=1, help="Number of random parts of each table.")] = 10,
+    environments: Annotated[
+        Path | None, typer.Option(help="Folder of the environments of `privopt.experiments.scorecards`.")
+    ] = None,
+    shard: ShardText = None,
     opendp: Annotated[Path | None, typer.Option(help="Python of an environment with OpenDP.")] = None,
     output: Annotated[Path, typer.Option(help="Output folder for page and results.")] = Path(
         "learned-schemas"
@@ -259,8 +339,12 @@ def main(
 ) -> None:
     """Measure the missing columns and splits, and write the page."""
     console = Console(stderr=True, soft_wrap=True, emoji=False)
-    found = ranks_study(runs, opendp).run(output, list(shapes()), console)
-    models = CARDS.run(output, [Split(table, seed) for table in TABLES for seed in range(splits)], console)
+    found = ranks_study(runs, opendp).run(output, list(shapes()), console, shard)
+    sizes = SIZES if environments is None else SIZES | PACKAGED
+    cells = [Split(name, n, k) for name, those in sizes.items() for n in those for k in range(splits)]
+    models = cards_study(environments).run(output, cells, console, shard)
+    if shard is not None:
+        return
     write_atomically(output / "learned-schemas.md", page(found, models))
 
 
