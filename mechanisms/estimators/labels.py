@@ -152,7 +152,8 @@ def label_indices(y: Any, n_rows: int, classes: NDArray[Any]) -> NDArray[np.int6
         return class_indices(checked_labels(y, n_rows), classes)
     encoded = texts.dictionary_encode()
     distinct = objects_of(encoded.dictionary.to_pylist())
-    return class_indices(checked_labels(distinct, len(distinct)), classes)[np.asarray(encoded.indices)]
+    rows: NDArray[np.int64] = class_indices(checked_labels(distinct, len(distinct)), classes)
+    return np.asarray(rows[np.asarray(encoded.indices)])
 
 
 def distinct_classes(declared: Sequence[Any] | None, labels: NDArray[Any]) -> NDArray[Any]:
