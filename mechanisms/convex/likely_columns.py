@@ -32,7 +32,8 @@ _LEAST_VARIANCE, _OF_NUMBERS = 1 / 320, 0.1
 _SMOOTH, _CURVED = 0.5, 0.9
 # Prior probability that the levels of a column have variances of their own, as where a rare level alone tells
 # much; the prior probability of each variance of a level is then this, beside so many levels that are as it
-# says. Both are fitted to all columns. On 30 synthetic tables without such levels AUC was within .001.
+# says. Both are fitted to all columns. On eight synthetic tables without such levels mean AUC moved by at
+# most .0014.
 _SINGLE, _PRIOR_LEVELS = 0.2, 20.0
 _OF_LEVELS = np.array([0.7, 0.03, 0.03, 0.04, 0.04, 0.05, 0.05, 0.04, 0.02])
 # Least squared mean label at which products tell as much about the means of features as they can.
