@@ -29,6 +29,7 @@ from privopt.problems.tables.columns import Binned, Categorical, Column
 from privopt.problems.tables.counted_cells import CountedCells
 from privopt.problems.tables.dates import Date
 from privopt.problems.tables.missing import MissingLevel
+from privopt.problems.tables.rules import PointRule
 from privopt.problems.tables.schema import Schema, numeric_between
 
 # The largest numbers of cuts of a column: those of whole trees.
@@ -190,7 +191,8 @@ class SchemaPlan:
         Raises:
             PrivacyParameterError: epsilon or delta out of range, or too small for this table: the message
                 says what is needed.
-            InvalidInputError, SchemaError: types, cuts, names or markers that cannot be used.
+            InvalidInputError, SchemaError: types, cuts, names or markers that cannot be used; declared
+                columns with constraints on points.
         """
         kinds = _checked_types(types)
         n, known = check_count(n_records, "n_records"), () if declared is None else declared.columns
@@ -199,6 +201,7 @@ class SchemaPlan:
         free = [column.name for column in known]
         paid = {name: kind for name, kind in kinds.items() if name not in free}
         _check_names(paid, known, na_values)
+        _check_no_rules(declared)
         learned = [name for name, kind in paid.items() if kind is not ColumnType.BOOLEAN]
         spend, mu, threshold = _shares([paid[name] for name in learned], epsilon, delta, cls.name)
         column = partial(_column_plan, mu=mu, delta=threshold, n=n, most_depth=cuts.bit_length())
@@ -297,6 +300,16 @@ def _checked_types(types: Mapping[str, ColumnType | str]) -> dict[str, ColumnTyp
                 + did_you_mean(kind, names)
             )
     return {str(name): ColumnType(kind) for name, kind in types.items()}
+
+
+def _check_no_rules(declared: Schema | None) -> None:
+    """Refuse constraints on points, which a learned schema would not keep."""
+    if declared is not None and (declared.constraints or set(declared.rules) - {PointRule()}):
+        raise InvalidInputError(
+            "the declared columns have constraints on points, which a learned schema does not keep. To do: "
+            "leave them out, and give constraints=[...] (--constraint) to a card that is fitted with the "
+            "learned schema"
+        )
 
 
 def _check_names(

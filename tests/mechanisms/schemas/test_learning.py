@@ -23,6 +23,7 @@ from privopt.mechanisms.schemas.types import votes_of
 from privopt.problems import Binned, Categorical, InvalidInputError, MissingLevel, Numeric, Schema
 from privopt.problems.errors import SchemaError
 from privopt.problems.tables.cells import NO_MARKERS
+from privopt.problems.tables.rules import PointRule
 
 N = 4000
 TYPES = {"age": "whole", "dose": "number", "town": "text", "smoker": "boolean", "mixed": "vote"}
@@ -136,6 +137,17 @@ def test_declared_columns_are_kept_and_cost_nothing() -> None:
         c.name for c in found.schema.columns
     ] == ["age", "dose", "town", "smoker"]
     assert found.schema.columns[-1] == known.columns[-1] or known.columns[0] in found.schema.columns
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [{"rules": {"dose": PointRule(monotone="rising")}}, {"constraints": ["at most 1 column"]}],
+    ids=["rule", "constraint"],
+)
+def test_constraints_of_declared_columns_are_refused_not_dropped(asked: dict[str, Any]) -> None:
+    known = Schema([Numeric("dose", 0, 10), Numeric("age", 0, 99)], **asked)
+    with pytest.raises(InvalidInputError, match="does not keep"):
+        SchemaPlan.plan(TYPES, N, epsilon=1.0, delta=1e-6, declared=known)
 
 
 def test_too_few_records_are_refused_by_the_plan_which_says_how_many_are_needed() -> None:
