@@ -21,8 +21,7 @@ def progress_bar(limits: Limits | None = None) -> Iterator[Limits]:
 
     ``with progress_bar() as limits: Estimator(..., limits=limits).fit(X, y)``. What a bar shows depends on
     the records, unless the number of steps is fixed: it goes away at the end, and a saved notebook does not
-    keep it. Notebooks need ipywidgets, which
-    ``privopt[notebooks]`` installs.
+    keep it. Notebooks need ipywidgets, which ``privopt[notebooks]`` installs.
 
     Args:
         limits: time limit and cancellation. An ``on_progress`` of their own is called, too.

@@ -181,8 +181,7 @@ class SeededScorecard:
             seed = _moments(facts, risk, epsilon, _rest(mu, means))
         else:
             seed = _seed(model, risk, rest, delta, mu)
-        stated = _zcdp_claims if isinstance(seed, ScreenedColumns) else _claims
-        claims = stated(facts, seed.spend, choice, means, (epsilon, delta))
+        claims = _claims(facts, seed, choice, means, (epsilon, delta))
         spend = PrivacySpend.approximate(epsilon, delta, cls.name, note=claims)
         return cls(facts, seed, choice, spend, means, nearest)
 
@@ -316,7 +315,7 @@ def _blank_cards(facts: CardFacts, nearest: NearestCards | None) -> tuple[IntArr
 
 def _claims(
     facts: CardFacts,
-    seed: PrivacySpend,
+    seed: RiskMechanism,
     choice: ExponentialMechanism,
     means: NumberMeans | None,
     target: tuple[float, float],
@@ -326,45 +325,32 @@ def _claims(
     Raises:
         PrivacyParameterError: the calibrated parts do not meet the target, (epsilon, delta).
     """
-    if seed.level is None or seed.notion != "gdp":
+    spend, drawn = seed.spend, isinstance(seed, ScreenedColumns)
+    if spend.level is None or not (drawn or spend.notion == "gdp"):
         left = choice.spend.epsilon
-        return f"a model at epsilon = {seed.epsilon:.4g} ({seed.mechanism}), its rounding at {left:.4g}"
-    epsilon, delta = target
+        return f"a model at epsilon = {spend.epsilon:.4g} ({spend.mechanism}), its rounding at {left:.4g}"
     first = 0.0 if means is None else means.level
-    together = math.hypot(seed.level, first) * (1 + 1e-12)
-    if beside_range_delta(together, choice.width, epsilon) > delta:
+    if drawn:
+        kept = _keeps_zcdp(spend.level + first**2 / 2, choice.width, target)
+        model = f"a model of drawn columns at {spend.level:.4g}-zCDP"
+    else:
+        kept = _keeps_gdp(math.hypot(spend.level, first), choice.width, target)
+        model = f"a model at {spend.level:.4g}-GDP"
+    if not kept:
         raise PrivacyParameterError("the calibrated model does not meet its own target: report this")
-    claims = (
-        f"a model at {seed.level:.4g}-GDP ({seed.mechanism}), "
-        f"its rounding of bounded range {choice.width:.4g}"
-    )
-    if means is not None:
-        claims = f"means of {len(facts.lines)} numbers at {first:.4g}-GDP, {claims}"
-    return claims
-
-
-def _zcdp_claims(
-    facts: CardFacts,
-    seed: PrivacySpend,
-    choice: ExponentialMechanism,
-    means: NumberMeans | None,
-    target: tuple[float, float],
-) -> str:
-    """Describe the claims of the parts of a card of drawn columns, whose rho adds up.
-
-    Raises:
-        PrivacyParameterError: the calibrated parts do not meet the target, (epsilon, delta).
-    """
-    first = 0.0 if means is None else means.level
-    assert seed.level is not None
-    together = seed.level + first**2 / 2 + bounded_range_to_zcdp(choice.width)
-    if together * (1 + 1e-12) > zcdp_rho(*target):
-        raise PrivacyParameterError("the calibrated model does not meet its own target: report this")
-    claims = (
-        f"a model of drawn columns at {seed.level:.4g}-zCDP ({seed.mechanism}), "
-        f"its rounding of bounded range {choice.width:.4g}"
-    )
+    claims = f"{model} ({spend.mechanism}), its rounding of bounded range {choice.width:.4g}"
     return claims if means is None else f"means of {len(facts.lines)} numbers at {first:.4g}-GDP, {claims}"
+
+
+def _keeps_gdp(mu: float, width: float, target: tuple[float, float]) -> bool:
+    """Return whether mu-GDP and a choice of bounded range ``width`` keep (epsilon, delta) together."""
+    epsilon, delta = target
+    return beside_range_delta(mu * (1 + 1e-12), width, epsilon) <= delta
+
+
+def _keeps_zcdp(rho: float, width: float, target: tuple[float, float]) -> bool:
+    """Return whether rho-zCDP and a choice of bounded range ``width`` keep (epsilon, delta) together."""
+    return (rho + bounded_range_to_zcdp(width)) * (1 + 1e-12) <= zcdp_rho(*target)
 
 
 def _zcdp_beside(epsilon: float, delta: float, width: float) -> float:
