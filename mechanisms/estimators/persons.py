@@ -33,6 +33,7 @@ from privopt.mechanisms.schemas.records import CHOICES, RecordsPlan
 from privopt.problems.arguments import told
 from privopt.problems.errors import InvalidInputError
 from privopt.problems.tables.arrow_cells import arrow_columns, taken_cells
+from privopt.problems.tables.counted import CountedRecords
 from privopt.problems.tables.frames import (
     check_distinct,
     is_frame,
@@ -330,7 +331,7 @@ def opened_table(X: Any, y: Any, person: object, schema: Schema | None) -> tuple
         raise InvalidInputError(f"person must be the name of a column, got {told(person)}")
     if isinstance(X, Unread):
         X, y = X._read()
-    if is_engine_table(X) or is_dask(X):
+    if is_engine_table(X) or is_dask(X) or isinstance(X, CountedRecords):
         raise InvalidInputError(IN_MEMORY)
     if schema is not None:
         check_undeclared(person, schema.columns)

@@ -151,24 +151,41 @@ def unread_scores(request: Request, X: Any, y: Any, score: Callable[..., Any]) -
     """
     model, scorer = request.model, request.scorer
     classes = getattr(model, "classes_", None)
+    if request.person is not None:
+        return _unread_persons(request, X, y, score, classes)
     counted = unread_count_parts(X, y, _common_schema(request, X), classes)
     if counted is not None:
         return counted.then(lambda parts: parts.made(lambda c: score((c, None), scorer, classes)))
+    _check_given(request, X, y, classes)
+    parts = parts_of(X, y)
+    if parts is not None:
+        on_workers = partial(score, model=for_workers(scorer), classes=classes)
+        return Unread(rows_of_parts(X, parts), lambda: parts.made(on_workers))
+    tables = [unread_table(X, y, getattr(each, "schema_", None)) for each in request.models]
+    return tables[0].then(lambda pair: Whole(score(pair, scorer, classes)))
+
+
+def _unread_persons(
+    request: Request, X: Any, y: Any, score: Callable[..., Any], classes: Any
+) -> Unread[Parts]:
+    """Wrap the first record of each person as ``unread_scores`` wraps records.
+
+    Records that were counted, by an engine too, do not say whose they are: they are refused.
+    """
+    if not (is_engine_table(X) or isinstance(X, CountedRecords)):
+        _check_given(request, X, y, classes)
+    tables = [
+        one_record_each(X, y, request.person, getattr(each, "schema_", None)) for each in request.models
+    ]
+    return tables[0].then(lambda pair: Whole(score(pair, request.scorer, classes)))
+
+
+def _check_given(request: Request, X: Any, y: Any, classes: Any) -> None:
+    """Raise InvalidInputError for columns that the models do not take, or labels that are no numbers."""
     for each in request.models:
         _check_columns(each, X, request.person)
     if classes is None:
         check_real_kind(y, "y")
-    parts = None if request.person is not None else parts_of(X, y)
-    if parts is not None:
-        on_workers = partial(score, model=for_workers(scorer), classes=classes)
-        return Unread(rows_of_parts(X, parts), lambda: parts.made(on_workers))
-    schemas = [getattr(each, "schema_", None) for each in request.models]
-    if request.person is not None:
-        tables = [one_record_each(X, y, request.person, schema) for schema in schemas]
-    else:
-        tables = [unread_table(X, y, schema) for schema in schemas]
-    table = tables[0]
-    return table.then(lambda pair: Whole(score(pair, scorer, classes)))
 
 
 def _common_schema(request: Request, X: Any) -> Schema | None:

@@ -18,6 +18,7 @@ from privopt.mechanisms import (
     PrivateSearchCV,
     PrivateTreeClassifier,
     SchemaTransformer,
+    compare,
     evaluate,
     fit_with_learned_schema,
     learn_schema,
@@ -29,6 +30,7 @@ from privopt.mechanisms.privacy.ambient import budget
 from privopt.mechanisms.schemas.records import RecordsPlan
 from privopt.problems.errors import InvalidInputError, SchemaError
 from privopt.problems.tables.columns import Binned
+from privopt.problems.tables.counted import CountedRecords
 from privopt.problems.tables.schema import Schema
 
 P, K = 40, 3
@@ -404,6 +406,19 @@ def test_evaluations_of_persons_need_their_column():
     model = PrivateTreeClassifier(50.0, schema=FACTS["schema"], classes=(0, 1)).fit(X[["a", "b"]], y)
     with pytest.raises(InvalidInputError, match="no column 'who'"):
         evaluate(model, X, y, epsilon=1.0, person="who")
+
+
+def test_evaluations_do_not_count_all_records_where_persons_cannot_be_told():
+    """Counts hold no persons, and those of an engine were taken for them."""
+    X, y = table()
+    model = PrivateTreeClassifier(50.0, schema=FACTS["schema"], classes=(0, 1)).fit(X[["a", "b"]], y)
+    counted = CountedRecords.of(model.schema_, model.schema_.codes(X), model.classes_, y.to_numpy())
+    ibis = pytest.importorskip("ibis")
+    for given, labels in ((counted, None), (ibis.memtable(X.assign(ill=y)), "ill")):
+        with pytest.raises(InvalidInputError, match="person takes tables in memory"):
+            evaluate(model, given, labels, epsilon=1.0, person="id")
+        with pytest.raises(InvalidInputError, match="person takes tables in memory"):
+            compare(model, model, given, labels, epsilon=1.0, person="id")
 
 
 def test_columns_named_by_numbers_have_persons_too():
