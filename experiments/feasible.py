@@ -203,11 +203,11 @@ def _loss(found: pd.DataFrame) -> str:
     cards = found[found["model"] == CARD]
     powers = np.floor(np.log10(cards["ratio"])).astype(int)
     parts = [
-        f"{cards['gap'][powers == power].mean():.2f} between {10.0**power:,g} and {10.0 ** (power + 1):,g}"
+        f"between {10.0**power:,g} and {10.0 ** (power + 1):,g}, {cards['gap'][powers == power].mean():.2f}"
         for power in sorted(set(powers.tolist()))
         if power < 3
     ]
-    return f"In the mean it loses {', '.join(parts)}."
+    return f"On average a card loses, where that number is {'; '.join(parts)}."
 
 
 def overview(lines: pd.DataFrame) -> pd.DataFrame:

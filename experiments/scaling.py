@@ -4,9 +4,10 @@
 
 Writes ``scaling.csv`` (a line per question, appended as it is answered: an interrupted run resumes),
 ``scaling.md`` (the table) and ``scaling.png`` (seconds against dimension). More columns of Adult make
-more dimensions and more cells. Cost follows cells times levels, not records: an open line is one that the
-limit stopped, with the gap and the bound that were left. At most 56 questions of --time-limit seconds each:
-processor time of one thread, where the system tells it, so that what else the machine does changes little.
+more dimensions and more cells. Cost follows cells times levels, not records. A question that reaches the
+limit is "open"; its line has the remaining gap and the bound. There are at most 56 questions of --time-limit
+seconds each: processor time of one thread where the system reports it, so that other programs on the machine
+change the results little.
 """
 
 from __future__ import annotations

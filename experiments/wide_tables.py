@@ -121,7 +121,7 @@ def _labels(scores: Floats, share: float, rng: np.random.Generator) -> Floats:
     return (rng.random(len(scores)) < expit(scores - middle)).astype(np.float64)
 
 
-def ranks(model: Any, X: Any, y: Floats) -> float:
+def auc(model: Any, X: Any, y: Floats) -> float:
     return float(roc_auc_score(y, model.decision_function(X)))
 
 
@@ -142,7 +142,7 @@ def measured(cell: Cell) -> list[Line]:
     train, test = (X[:n], y[:n]), (X[n:], y[n:])
 
     def line(mechanism: str, epsilon: float, model: Any) -> Line:
-        return Line(cell.task, cell.table, mechanism, epsilon, round(ranks(model, *test), 5))
+        return Line(cell.task, cell.table, mechanism, epsilon, round(auc(model, *test), 5))
 
     small = X.shape[1] < MOST_FEATURES
     chosen = [name for name in MECHANISMS if small or name != "sufficient-statistics"]

@@ -19,7 +19,7 @@ from privopt.problems.discrete.halfspace import ZeroOneHalfspace
 from privopt.problems.discrete.lattice import IntegerLattice
 from privopt.problems.errors import InvalidInputError, did_you_mean
 
-# The options that each mechanism takes, beside those that all take; the first ones it needs.
+# The options of each mechanism beside those of all: required ones, then optional ones.
 _TAKES: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = MappingProxyType(
     {
         RobustMean.name: (("moment",), ("columns",)),
@@ -37,7 +37,7 @@ _OPTION = {"mean_range": "--range", "json_file": "--json", "as_json": "--json"}
 
 
 def check_options(context: typer.Context, always: frozenset[str]) -> None:
-    """Check the mechanism, that its options are there, and that no other's are.
+    """Check that the mechanism exists, its required options are given, and no option that it does not take.
 
     Raises:
         UnknownMechanismError: an unknown name; the message lists the known ones.
@@ -47,7 +47,7 @@ def check_options(context: typer.Context, always: frozenset[str]) -> None:
     name = options["mechanism"]
     if name not in _TAKES:
         raise UnknownMechanismError(
-            f"unknown mechanism {name!r}{did_you_mean(name, ESTIMATES)}; here are {', '.join(ESTIMATES)}"
+            f"unknown mechanism {name!r}{did_you_mean(name, ESTIMATES)}; known are {', '.join(ESTIMATES)}"
         )
     needed, taken = _TAKES[name]
     if missing := [_option(option) for option in needed if options.get(option) is None]:
@@ -71,7 +71,7 @@ def check_loss(options: Mapping[str, Any]) -> None:
 
 
 def given_options(context: typer.Context) -> list[str]:
-    """Return the names of the options that the command line holds."""
+    """Return the names of the options that were given on the command line."""
     sources = {name: context.get_parameter_source(name) for name in context.params}
     return [name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"]
 

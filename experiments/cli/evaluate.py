@@ -67,8 +67,8 @@ def evaluate(
     person: Annotated[
         str | None,
         typer.Option(
-            help="Column that says whose a record is: the first record of each person counts, and the "
-            "guarantee is for replacing a person. Files only."
+            help="Column that identifies the person of each record: only the first record of each person is "
+            "used, and the guarantee is for replacing a person. Files only."
         ),
     ] = None,
     ledger: Annotated[

@@ -71,8 +71,9 @@ LearnOption = Annotated[
 TypesOption = Annotated[
     str | None,
     typer.Option(
-        help="With --learn-schema, NAME=TYPE,...: number, whole, text, boolean, or vote, as for `privopt "
-        "schema learn`. Default: the types of a Parquet file; of a CSV file, vote.",
+        help="With --learn-schema, NAME=TYPE,...: number, whole, text, boolean, or vote (the type is "
+        "learned privately, too), as for `privopt schema learn`. Default: the types in a Parquet file; vote "
+        "for a CSV file.",
         rich_help_panel=_DATA,
     ),
 ]
@@ -129,8 +130,8 @@ PersonOption = Annotated[
     str | None,
     typer.Option(
         "--person",
-        help="Column that says whose a record is: the guarantee is then for replacing a person with all of "
-        "its records. Files only; needs --schema and, for classifiers, --classes.",
+        help="Column that identifies the person of each record: the guarantee is then for replacing a person "
+        "with all of their records. Files only; needs --schema and, for classifiers, --classes.",
         rich_help_panel=_PRIVACY,
     ),
 ]
@@ -138,8 +139,9 @@ RecordsOption = Annotated[
     str,
     typer.Option(
         "--records-per-person",
-        help="With --person: the first so many records of each person count, and all persons count the same. "
-        "learn: the least number that covers about nine tenths of the persons, for a small part of epsilon.",
+        help="With --person: how many records of each person are used at most, the first in the file; every "
+        "person has the same weight. learn: chosen privately, for a small share of epsilon, to cover the "
+        "records of about nine tenths of the persons.",
         rich_help_panel=_PRIVACY,
     ),
 ]
@@ -219,15 +221,16 @@ WorkOption = Annotated[
 CalibrationOption = Annotated[
     str,
     typer.Option(
-        help="sound, or printed: that of the paper for opdisc and rspm, which is refuted.",
+        help="sound, or printed: as printed in the papers of opdisc and rspm, which is less private than "
+        "claimed.",
         rich_help_panel=_CARD,
     ),
 ]
 RiskOption = Annotated[
     float,
     typer.Option(
-        help="Share of epsilon, in [0, 1), for predicted probabilities (`privopt predict --proba`): a table "
-        "from score to risk, of trees from leaf to risk. Try 0.2, for trees 0.1.",
+        help="Share of epsilon, in [0, 1), for predicted probabilities (`privopt predict --proba`): the risk "
+        "at each score of a card, or in each leaf of a tree. Try 0.2, for trees 0.1.",
         rich_help_panel=_RISKS,
     ),
 ]

@@ -180,8 +180,8 @@ def learn(
     person: Annotated[
         str | None,
         typer.Option(
-            help="Column that says whose a record is: the first record of each person counts, and the "
-            "guarantee is for replacing a person."
+            help="Column that identifies the person of each record: only the first record of each person is "
+            "used, and the guarantee is for replacing a person."
         ),
     ] = None,
     insecure_seed: Annotated[

@@ -1,7 +1,7 @@
 """Medians by OpenDP, run in an environment of its own: ``python quantile_peer.py TASK``; prints JSON.
 
-TASK is a JSON file with ``values`` of a column, ``candidates``, ``epsilon`` and ``runs``. A replaced record
-is two changes of OpenDP's symmetric distance.
+TASK is a JSON file with ``values`` of a column, ``candidates``, ``epsilon`` and ``runs``. In
+OpenDP's symmetric distance tables that differ by replacing one record are at distance 2.
 """
 
 from __future__ import annotations

@@ -93,7 +93,7 @@ class DPProximalGradient(FullBatchMechanism):
 
 
 def _check_condition(condition: PolyakLojasiewicz, target: RiskTarget) -> None:
-    """Refuse what is no condition, or none that a risk of this smoothness can satisfy."""
+    """Refuse another type, or a constant that no risk of this smoothness has."""
     if not isinstance(condition, PolyakLojasiewicz):
         raise PrivacyParameterError(
             f"condition must be a PolyakLojasiewicz(constant), got {type(condition).__name__}"

@@ -164,6 +164,6 @@ def _spend(model: BookedEstimator, params: dict[str, Any], given: Unread[Any]) -
         try:
             arguments = model.get_params(deep=False) | params  # type: ignore[attr-defined]
             spend = spend_of_fit(type(model)(**arguments), given)
-        except (PrivOptError, TypeError, ValueError):  # the fit itself says it
+        except (PrivOptError, TypeError, ValueError):  # the fit itself will raise it
             return None
     return spend if spend.adds_up else None

@@ -1,4 +1,4 @@
-"""Labelled records in a database engine, of which a schema and a model are learned."""
+"""Labelled records in a database engine, from which a schema and a model are learned."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from privopt.problems.tables.schema import Schema
 
 
 class EngineRecords:
-    """An Ibis table with labels: cells of columns for a schema, then its records counted by that schema.
+    """An Ibis table with labels: columns to learn a schema from, then counts of records by that schema.
 
     Args:
         table: an Ibis table.
@@ -36,7 +36,7 @@ class EngineRecords:
     def __init__(
         self, table: Any, target: object, classes: Sequence[Any] | None, *, written: bool = False
     ) -> None:
-        from privopt.problems.tables.engines import rows_in  # with a table that needs it
+        from privopt.problems.tables.engines import rows_in  # imports Ibis
         from privopt.problems.tables.row_by_row import check_expression
 
         if not isinstance(target, str):
@@ -93,7 +93,7 @@ def learned_names(plan: SchemaPlan) -> list[str]:
 
 
 def _every_kind(plan: SchemaPlan) -> Iterator[list[Column]]:
-    """Yield columns such that every column has every kind that it may be learned as."""
+    """Yield lists of columns that show, between them, each column in every kind that it may be learned as."""
     kinds = [_kinds(column) for column in plan.columns]
     for k in range(max(map(len, kinds), default=0)):
         yield [made[min(k, len(made) - 1)] for made in kinds]

@@ -24,7 +24,7 @@ class RiskTable:
     """The share of positives by score, nondecreasing in the score.
 
     Neighbouring bins are merged until noise is small, and where shares would decrease (isotonic regression).
-    A row ends where the decision changes: rows on its two sides may have the same risk.
+    A row also ends at the score where the decision changes, even if the risk is the same on both sides.
     If all bins are merged, the share is a posterior mean given the noise, with prior mean 1/4, from the
     counts and from the share of positives that the model's own release contains, if any. Half a record is
     added to each class of a row, so that no risk is 0 or 1.
@@ -32,9 +32,10 @@ class RiskTable:
     Attributes:
         up_to: the largest score of each row but the last, increasing, shape (rows - 1,).
         risks: shape (rows,).
-        lows, highs: the interval of each, at ``confidence`` by itself, for the population that the records
-            were drawn from; it includes the noise.
-        shares: of the records, by row.
+        lows, highs: the confidence interval of each risk alone (not of all jointly), for the population that
+            the records were drawn from; it includes the noise.
+        shares: the share of the records in each row.
+        confidence: the level of the intervals.
     """
 
     up_to: tuple[float, ...]
@@ -61,7 +62,7 @@ class RiskTable:
         # Rows that isotonic regression made equal become one.
         starts = [k for k in range(len(runs)) if k == 0 or levels[k] > levels[k - 1]]
         rows = [(runs[a][0], runs[b - 1][1]) for a, b in zip(starts, [*starts[1:], len(runs)], strict=True)]
-        about = Intervals(histogram, "population", confidence)
+        intervals = Intervals(histogram, "population", confidence)
         parts = [
             (level, *part)
             for level, row in zip(levels[starts].tolist(), rows, strict=True)
@@ -71,7 +72,7 @@ class RiskTable:
         for risk, first, last in parts:
             cells = np.zeros(histogram.counts.shape, dtype=bool)
             cells[first:last] = True
-            found = about.share(cells & [False, True], cells & [True, False])
+            found = intervals.share(cells & [False, True], cells & [True, False])
             lows.append(min(found.low, risk))
             highs.append(max(found.high, risk))
         held = np.maximum([histogram.fitted[a:b].sum() for _, a, b in parts], 0.0)
@@ -85,7 +86,7 @@ class RiskTable:
         )
 
     def at(self, scores: ArrayLike) -> Floats:
-        """The risk of each score, shape (n,)."""
+        """Return the risk of each score, shape (n,)."""
         row = np.searchsorted(np.array(self.up_to), np.asarray(scores), side="left")
         return np.array(self.risks)[row]
 
@@ -107,7 +108,7 @@ def _parts(first: int, last: int, decision: int) -> list[tuple[int, int]]:
 
 
 def _monotone(counts: Floats) -> Floats:
-    """The share of positives of each row of (negatives, positives), made nondecreasing."""
+    """Return the share of positives of each row of (negatives, positives), made nondecreasing."""
     held = np.maximum(counts.sum(axis=1), 1.0)
     shares = (np.clip(counts[:, 1], 0, held) + 0.5) / (held + 1)
     fitted = IsotonicRegression().fit_transform(np.arange(len(held)), shares, sample_weight=held)
@@ -115,9 +116,10 @@ def _monotone(counts: Floats) -> Floats:
 
 
 def _of_all(histogram: ScoreHistogram, share: NoisyShare | None) -> Floats:
-    """Posterior means of (negatives, positives) of all records, shape (1, 2)."""
+    """Return the posterior means of (negatives, positives) of all records, shape (1, 2)."""
     n = histogram.n_records
-    # The positives less half of what moved all counts to the public sum: half of the variance stays.
+    # ``fitted`` sums to n: both classes share the correction, and the error left in the positives is half the
+    # difference of the two classes' noise, with half the variance of one.
     sigma = math.sqrt(histogram.variance * histogram.bins.size / 2) / n
     seen = float(histogram.fitted[:, 1].sum()) / n
     if share is not None:

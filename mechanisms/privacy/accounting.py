@@ -128,7 +128,7 @@ def _zcdp_epsilons(rho: float, delta: float, excess: Floats) -> Floats:
     order = 1 + excess
     with np.errstate(over="ignore"):  # to infinity, which is a bound as well
         values = order * rho - (math.log(delta) + np.log(order)) / excess - np.log1p(1 / excess)
-    return np.where(np.isnan(values), np.inf, values)  # what is no number bounds nothing
+    return np.where(np.isnan(values), np.inf, values)  # no bound at that order
 
 
 def zcdp_rho(epsilon: float, delta: float) -> float:
@@ -165,7 +165,7 @@ def bounded_range_to_zcdp(epsilon: float) -> float:
 
 
 def beside_range_delta(mu: float, width: float, epsilon: float) -> float:
-    """Return delta at ``epsilon`` >= 0 of a mu-GDP release followed by one of bounded range ``width``, up.
+    """Return delta at ``epsilon`` >= 0 of a mu-GDP release followed by one of bounded range ``width``.
 
     A release has bounded range w if, for neighbours, the logarithm of its likelihood ratio lies in an
     interval of width w. Let h(x) be the largest delta at x of such a release, L the loss of mu-GDP, a normal

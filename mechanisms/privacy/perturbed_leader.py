@@ -70,7 +70,7 @@ _ROUNDING = 1e-13
 
 @dataclass(frozen=True)
 class AveragedRelease:
-    """A released mean of answers. ``worst_gap`` is not private.
+    """A released mean of the oracle's answers. ``worst_gap`` is not private.
 
     Attributes:
         point: shape (dimension,).
@@ -182,7 +182,10 @@ class TiltedMean:
         """Exact noise on a grid: pure epsilon at the sensitivity."""
         usable = self.epsilon / (1 + 2.0**-39) - self.dimension * 2.0**-30
         if usable <= 0:
-            raise PrivacyParameterError(f"epsilon = {self.epsilon:g} leaves nothing on the grid")
+            raise PrivacyParameterError(
+                f"epsilon = {self.epsilon:g} is too small for {self.dimension} coordinates: rounding to the "
+                f"grid alone takes {self.dimension * 2.0**-30:.3g}"
+            )
         return DiscreteLaplaceRelease(
             self.sensitivity, self.sensitivity / usable * (1 + 1e-12), self.dimension
         )

@@ -34,7 +34,7 @@ class Unit(NamedTuple):
     size: float
     end: float
 
-    def read(self, x: Floats) -> Floats:
+    def rescale(self, x: Floats) -> Floats:
         """Return the rescaled numbers."""
         return np.asarray(np.clip(self.end + (x - self.end) / self.size, self.low, self.high))
 
@@ -116,7 +116,7 @@ class Units:
         found: Floats = X - np.array(self.facts.middle)
         for unit in self.units:
             start = self.facts.spans[unit.column][0]
-            found[:, start] = unit.read(X[:, start]) - self.facts.middle[start]
+            found[:, start] = unit.rescale(X[:, start]) - self.facts.middle[start]
         return found
 
     def weights(self, modelled: Floats) -> Floats:
@@ -127,6 +127,6 @@ class Units:
             start, stop = self.facts.spans[unit.column]
             weight, shift = modelled[start], unit.end * (1 - 1 / unit.size)
             found[start], found[-1] = weight / unit.size, found[-1] + weight * shift
-            # Records with the number missing have 0 there, which ``read`` clips to the range.
-            found[start + 1 : stop] += weight * (float(unit.read(np.zeros(1))[0]) - shift)
+            # Records with the number missing have 0 there, which ``rescale`` clips to the range.
+            found[start + 1 : stop] += weight * (float(unit.rescale(np.zeros(1))[0]) - shift)
         return found

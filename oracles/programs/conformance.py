@@ -118,8 +118,8 @@ def check_program_oracle(oracle: ProgramOracle, *, seeds: Iterable[int] = (0, 1)
     return check_solver(
         oracle,
         (instance for seed in seeds for instance in instances(seed)),
-        "what goes wrong only for more columns, wider bounds or constraints other than here: at release "
-        "a card that violates a constraint is dropped, whoever proposes it",
+        "faults that show only with more columns, wider bounds or other constraints; a release drops every "
+        "card that violates a constraint",
     )
 
 
@@ -146,11 +146,11 @@ def check_solver(
 def _check_answer(case: _Case[Any]) -> Iterator[Finding]:
     yield from _faults(case, case.answer)
     if not case.answer.finished:
-        yield "", "it was not done, without a limit"
+        yield "", "it stopped before it was done, without a limit"
 
 
 def _check_again(case: _Case[Any]) -> Iterator[Finding]:
-    """Check the same program again, its data and the global random states."""
+    """Check a second solve, and that it changed neither the program nor the global random states."""
     arrays = list(case.instance.arrays)
     before, states = [a.copy() for a in arrays], RandomStates()
     yield from _faults(case, case.oracle.solve(case.instance.program))
@@ -168,6 +168,10 @@ def _check_limit(case: _Case[Any]) -> Iterator[Finding]:
 def _faults(case: _Case[Any], answer: ProgramAnswer) -> Iterator[Finding]:
     truth, largest, solution = case.instance.truth, case.instance.largest, case.oracle.solution
     if answer.infeasible and not truth.infeasible:
-        yield "", f"it says that no {solution} is feasible, and there is one"
+        yield "", f"it says that no {solution} is feasible, but there is one"
     if answer.finished and answer.value is not None and largest is not None and answer.value > largest:
-        yield "", f"it is done with the value {answer.value:.12g}, and a {solution} has {truth.value:.12g}"
+        yield (
+            "",
+            f"it claims to be done with the value {answer.value:.12g}, but a {solution} has "
+            f"{truth.value:.12g}",
+        )

@@ -43,7 +43,7 @@ class PartitionedRisk(EmpiricalRisk):
         return self
 
     def total(self, task: Callable[[EmpiricalRisk], Vector]) -> Vector:
-        """The sum over the parts.
+        """Return the sum over the parts.
 
         Raises:
             InvalidInputError: the records, or their number, changed since the first pass.
@@ -63,7 +63,7 @@ class PartitionedRisk(EmpiricalRisk):
     def compile(self, *, batches: bool = False) -> None:
         """Compile the kernels of dense parts on a made-up record, for parts that are on this machine.
 
-        Workers on others, and sparse parts, compile theirs in the first pass.
+        Workers on other machines, and sparse parts, compile theirs in the first pass.
         """
         rows = np.zeros((1, max(1, self.facts.dimension - bool(self.facts.constant))))
         PartRisk(rows, np.ones(1), self.facts, self.facts.row_norm).compile()
@@ -95,7 +95,7 @@ class PartRisk(EmpiricalRisk):
     """
 
     def __init__(self, X: Any, y: Any, facts: RiskFacts, longest: float) -> None:
-        self._bound, self._beside = longest, X.shape[1] < facts.dimension
+        self._given_bound, self._constant_left_out = longest, X.shape[1] < facts.dimension
         super().__init__(
             X.astype(np.float64, copy=False),
             y,
@@ -110,40 +110,40 @@ class PartRisk(EmpiricalRisk):
         return self._doubles(slice(0, len(self.y)))
 
     @property
-    def _alone(self) -> bool:
+    def _row_by_row(self) -> bool:
         return isinstance(self.X, np.ndarray)
 
     @property
-    def _longest(self) -> float:
-        return self._bound
+    def _norm_bound(self) -> float:
+        return self._given_bound
 
     @property
     def _slack(self) -> float:
         return super()._slack + 2.0**-52
 
     @property
-    def _last(self) -> float:
+    def _clipped_constant(self) -> float:
         """The constant feature after clipping, with the same margin below the bound as other rows."""
         return self.facts.constant * (1 - self._slack)
 
     def _predict(self, b: slice, w: RealArray) -> RealArray:
-        if not self._beside:
+        if not self._constant_left_out:
             return super()._predict(b, w)
-        return np.asarray(super()._predict(b, w[:-1]) + self._last * w[-1])
+        return np.asarray(super()._predict(b, w[:-1]) + self._clipped_constant * w[-1])
 
     def _add(self, total: Vector, b: slice, weights: RealArray) -> None:
-        if not self._beside:
+        if not self._constant_left_out:
             super()._add(total, b, weights)
             return
         super()._add(total[:-1], b, weights)
-        total[-1] += self._last * float(np.sum(weights))
+        total[-1] += self._clipped_constant * float(np.sum(weights))
 
     def _doubles(self, b: slice) -> Any:
         rows = self._shortened(slice(0, len(self.y)) if sp.issparse(self.X) else b)
-        if not self._beside:
+        if not self._constant_left_out:
             return rows
         stack: Any = partial(sp.hstack, format="csr") if sp.issparse(rows) else np.hstack
-        return stack([rows, np.full((rows.shape[0], 1), self._last)])
+        return stack([rows, np.full((rows.shape[0], 1), self._clipped_constant)])
 
     def bare_rows(self, b: slice) -> Any:
         return self._shortened(b)[:, : self.facts.dimension - bool(self.facts.constant)]

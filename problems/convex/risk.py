@@ -395,7 +395,7 @@ class EmpiricalRisk:
     def _row_scales(self) -> RealArray:
         if _is_coded(self.X):
             norms = self.X.norms(self.facts.norm == "linf")
-        elif self._alone:
+        elif self._row_by_row:
             from privopt.problems.convex.passes import norms_each
 
             norms = norms_each(self.X, self.facts.norm == "linf")
@@ -404,21 +404,21 @@ class EmpiricalRisk:
         if not np.all(np.isfinite(norms)):
             raise InvalidInputError("features must be finite; got NaN, infinity or an overflowing norm")
         # A scale below the normal numbers would have too few digits for the slack.
-        if np.max(norms) > self._longest / math.sqrt(np.finfo(self.X.dtype).tiny):
+        if np.max(norms) > self._norm_bound / math.sqrt(np.finfo(self.X.dtype).tiny):
             raise InvalidInputError(
-                f"a row is too long to be shortened to row_norm = {self._longest:g} in "
+                f"a row is too long to be shortened to row_norm = {self._norm_bound:g} in "
                 f"{self.X.dtype}: clip the columns to public bounds first"
             )
-        bound = self._longest * (1 - self._slack)
+        bound = self._norm_bound * (1 - self._slack)
         return np.asarray(np.minimum(1, bound / np.maximum(norms, bound)), dtype=self.X.dtype)
 
     @property
-    def _alone(self) -> bool:
+    def _row_by_row(self) -> bool:
         """Whether every row is computed by itself, so that its result does not depend on its position."""
         return self._counted and isinstance(self.X, np.ndarray)
 
     @property
-    def _longest(self) -> float:
+    def _norm_bound(self) -> float:
         """The norm bound to which rows of X are clipped."""
         return self.facts.row_norm
 
@@ -442,7 +442,7 @@ class EmpiricalRisk:
         return full_pass(visit, len(self.y), self.facts.dimension, self._rows.stored, self._rows.block)
 
     def _predict(self, b: slice, w: RealArray) -> RealArray:
-        if self._alone:
+        if self._row_by_row:
             from privopt.problems.convex.passes import predict_each
 
             return predict_each(self.X[b], self._scale[b], w)

@@ -31,7 +31,7 @@ def load_credit() -> pd.DataFrame:
 def load_marketing() -> pd.DataFrame:
     """Calls of a Portuguese bank: 45,211 rows of 16 columns, and ``y``: a deposit was made, yes (12%) or no.
 
-    ``duration`` is the length of the call, which nobody knows before it.
+    ``duration`` is the length of the call, known only when it has ended.
     """
     return _table("marketing")
 

@@ -25,8 +25,8 @@ class PredicateTable:
     Attributes:
         bits: shape (p, ceil(rows / 8)), the first row in the lowest bit of the first byte.
         rows: number of rows, >= 1.
-        weights: weights of the predicates in the prior of models, whole and >= 1, shape (p,); None: 1 each.
-            They are public: the number of values of a coordinate that stand for a predicate.
+        weights: public weights of the predicates in the prior over models, whole and >= 1, shape (p,); None:
+            1 each. A predicate of weight w stands for w of the values that a branch of a tree can have.
     """
 
     bits: NDArray[np.uint8]
@@ -64,12 +64,12 @@ class PredicateTable:
 
     @property
     def shares(self) -> NDArray[np.int64]:
-        """The weight of each predicate, shape (p,)."""
+        """The weights, with 1 in place of None, shape (p,)."""
         return np.ones(len(self), dtype=np.int64) if self.weights is None else self.weights
 
     @property
     def values(self) -> NDArray[np.int64]:
-        """The predicate that each value of a coordinate stands for, shape (sum of the weights,)."""
+        """The predicate that each value of a branch stands for, shape (sum of the weights,)."""
         return np.repeat(np.arange(len(self)), self.shares)
 
     def column(self, predicate: int) -> Bools:

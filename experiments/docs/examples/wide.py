@@ -29,8 +29,8 @@ urgent = np.where(
 )
 
 # %%
-# **Schema.** None: no cell is larger than 1 (``norm="linf"``), which needs no list of words, and
-# is all that is declared. Epsilon is 3.
+# **Schema.** None is needed, nor a list of words: all that is declared is that no cell is larger
+# than 1 (``norm="linf"``, ``data_norm=1``). Epsilon is 3.
 
 model = PrivateLogisticRegression(
     epsilon=3.0, norm="linf", data_norm=1.0, classes=("no", "yes")

@@ -29,10 +29,10 @@ _WAIT = 60  # seconds to wait for other bookings
 _IDLE = 10  # seconds until the server ends an idle transaction, for which others wait
 _NAME = re.compile(r"[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*")
 _NO_URL = (
-    "that is no URL of a database, postgresql://USER:PASSWORD@HOST:PORT/DATABASE; a / : @ # or % of a "
+    "that is not the URL of a database, postgresql://USER:PASSWORD@HOST:PORT/DATABASE; a / : @ # or % of a "
     "password is written as %2F %3A %40 %23 %25"
 )
-_TELLING = {"host", "hostaddr", "port", "dbname", "service", "user"}  # options that identify the database
+_IDENTIFYING = {"host", "hostaddr", "port", "dbname", "service", "user"}  # options that identify the database
 _SECRET = ("password", "sslpassword")  # options with passwords
 # Doubles are read exactly, however a server or a role is configured.
 _EXACT = "SET LOCAL extra_float_digits = 3"
@@ -62,7 +62,7 @@ class Address:
 
         Raises:
             InvalidTypeError: no text.
-            InvalidInputError: a URL of another kind, or names that are none. Passwords are not repeated.
+            InvalidInputError: a URL of another kind, or invalid names. Passwords are not repeated.
         """
         if isinstance(text, cls):
             return text
@@ -129,9 +129,9 @@ class Address:
             url = sql.make_url(self.place)
         except (ArgumentError, ValueError):
             raise InvalidInputError(_NO_URL) from None
-        telling = {key: url.query[key] for key in sorted(_TELLING & set(url.query))}
+        identifying = {key: url.query[key] for key in sorted(_IDENTIFYING & set(url.query))}
         return str(
-            sql.URL.create("postgresql", url.username, None, url.host, url.port, url.database, telling)
+            sql.URL.create("postgresql", url.username, None, url.host, url.port, url.database, identifying)
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -206,7 +206,7 @@ class HeadFile:
         except OSError as error:
             raise LedgerError(
                 f"{self.path} could not be written: {error.strerror}. Nothing was run; an entry that "
-                "stands in the ledger counts"
+                "the ledger already holds counts as spent"
             ) from error
 
 
