@@ -403,7 +403,7 @@ def least_trimming_noise(epsilon: float, trimmed: int) -> float:
 
 
 def a_scale_that_is_never_zero() -> Demonstration:
-    """The noise of sample-aggregate where all answers are equal, in radii of the ball that holds them."""
+    """Return the noise of sample-aggregate where answers are equal, in radii of the ball that holds them."""
     columns = ("epsilon", "d", "m", "noise where L(w*) = 0")
     rows = []
     for epsilon, d in ((1.0, 1), (4.0, 1), (4.0, 4)):

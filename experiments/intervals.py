@@ -284,7 +284,7 @@ GROUPS = Schema([Categorical("region", REGIONS)], intercept=False)
 
 
 def table(rng: np.random.Generator, n: int) -> Records:
-    """Two numbers in their units and a category, of which the first level is the reference."""
+    """Return two numbers in their units and a category, of which the first level is the reference."""
     age = np.clip(np.rint(rng.gamma(6, 8, n)), 18, 90)
     hours = np.clip(np.rint(rng.normal(38, 15, n)), 0, 80)
     region = rng.choice(4, n, p=[0.4, 0.3, 0.2, 0.1])

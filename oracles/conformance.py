@@ -166,7 +166,7 @@ def name_of(check: Callable[..., object]) -> str:
 
 
 def findings(check: Callable[[Case], Iterator[Finding]], case: Case) -> list[Finding]:
-    """The faults found by one check; an exception counts as one."""
+    """Return the faults found by one check; an exception counts as one."""
     found: list[Finding] = []
     try:
         found.extend(check(case))
@@ -193,7 +193,7 @@ def _location(error: Exception) -> str:
 
 
 def changed(arrays: Sequence[NDArray[Any]], before: Sequence[NDArray[Any]]) -> bool:
-    """Whether arrays differ from earlier copies; they are restored, so that later checks are not affected."""
+    """Return whether arrays differ from earlier copies, and restore them for later checks."""
     if not any(not np.array_equal(a, b) for a, b in zip(arrays, before, strict=True)):
         return False
     for a, b in zip(arrays, before, strict=True):

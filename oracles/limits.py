@@ -110,7 +110,7 @@ class Watch:
         return self.limits if left is None else replace(self.limits, seconds=max(left, 1e-9))
 
     def stop(self) -> Status | None:
-        """The reason to stop now, if any."""
+        """Return the reason to stop now, if any."""
         if self.limits.cancelled is not None and self.limits.cancelled():
             return Status.INTERRUPTED
         return Status.TIME_LIMIT if self.remaining == 0.0 else None

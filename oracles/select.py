@@ -64,7 +64,7 @@ class Available:
 
 
 def minimizer(name: str) -> DiscreteOracle:
-    """A minimising oracle by name.
+    """Return a minimising oracle by name.
 
     Raises:
         UnknownOracleError: an unknown name (the message lists the known ones), or an entry point of another
@@ -84,7 +84,7 @@ def minimizer(name: str) -> DiscreteOracle:
 
 
 def gibbs_oracle(name: str) -> GibbsOracle:
-    """A sampling oracle by name.
+    """Return a sampling oracle by name.
 
     Raises:
         UnknownOracleError: an unknown name (the message lists the known ones), or an entry point of another
@@ -104,7 +104,7 @@ def gibbs_oracle(name: str) -> GibbsOracle:
 
 
 def program_oracle(name: str) -> ProgramOracle:
-    """A solver of card programs by name.
+    """Return a solver of card programs by name.
 
     Raises:
         UnknownOracleError: an unknown name (the message lists the known ones), or an entry point of another
@@ -118,7 +118,7 @@ def program_oracle(name: str) -> ProgramOracle:
 
 
 def subset_oracle(name: str) -> SubsetOracle:
-    """A solver of best subset programs by name.
+    """Return a solver of best subset programs by name.
 
     Raises:
         UnknownOracleError: an unknown name (the message lists the known ones).
@@ -210,7 +210,7 @@ class AutoOracle(DiscreteOracle):
     takes_constraints: ClassVar[bool] = True  # one that does is chosen
 
     def choose(self, problem: DiscreteProblem, task: Task) -> tuple[DiscreteOracle, str]:
-        """The oracle in use, and why.
+        """Return the oracle in use, and why.
 
         Raises:
             UnsupportedProblemError: nothing fits; the message lists every reason of every candidate.
@@ -257,7 +257,7 @@ class AutoGibbs(GibbsOracle):
     def choose(
         self, problem: DiscreteProblem, law: Law, precision: Precision | None = None
     ) -> tuple[GibbsOracle, str]:
-        """The oracle in use, and why.
+        """Return the oracle in use, and why.
 
         Raises:
             UnsupportedProblemError: nothing fits; the message lists every reason of every candidate.

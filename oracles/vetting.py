@@ -41,12 +41,12 @@ class _Passed:
 
 
 def is_own(code: object) -> bool:
-    """Whether a class or function is defined in this package."""
+    """Return whether a class or function is defined in this package."""
     return str(getattr(code, "__module__", "")).partition(".")[0] == "privopt"
 
 
 def outside_code(value: Any) -> Any:
-    """The class outside the package of an object or of what it wraps (``inner``); else the object's class."""
+    """Return the outside class of an object or of what it wraps (``inner``); else the object's class."""
     wrapped = value
     while wrapped is not None:
         if not is_own(type(wrapped)):

@@ -64,7 +64,7 @@ def check_whole(value: Any, name: str, least: int = 1) -> int:
 
 
 def as_path(path: object, what: str) -> Path:
-    """The path of ``what``: "a ledger", say.
+    """Return the path of ``what``: "a ledger", say.
 
     Raises:
         InvalidTypeError: not a path that a file could have.

@@ -14,7 +14,7 @@ MOST_RECORDS = 1 << 40
 
 
 def record_counts(counts: ArrayLike | None, rows: int, largest: int = 1) -> NDArray[np.int64]:
-    """The number of records that each distinct row stands for, shape (rows,), read-only; all 1 for None.
+    """Return the number of records that each row stands for, shape (rows,), read-only; all 1 for None.
 
     Args:
         counts: whole numbers >= 1.

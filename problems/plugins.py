@@ -15,7 +15,7 @@ def offered(group: str, ours: Container[str]) -> dict[str, EntryPoint]:
 
 
 def provider(entry: EntryPoint) -> str:
-    """The package behind an entry point, in words."""
+    """Return the package behind an entry point, in words."""
     return f"the package {entry.dist.name!r}" if entry.dist else "another package"
 
 

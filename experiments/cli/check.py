@@ -62,7 +62,7 @@ def check(
 
 
 def _named(name: str) -> DiscreteOracle | GibbsOracle | type[Any]:
-    """An oracle, or the class of a mechanism."""
+    """Return an oracle, or the class of a mechanism."""
     module, colon, attribute = name.partition(":")
     if not colon:
         mechanisms = Mechanisms(*Family)

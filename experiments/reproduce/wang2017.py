@@ -147,7 +147,7 @@ class Study:
         return self.quick_sizes if quick else (1_000, 3_000, 10_000, 30_000, 100_000)
 
     def middle(self, quick: bool) -> int:
-        """The value of n at which epsilon is varied."""
+        """Return the value of n at which epsilon is varied."""
         return 4_000 if quick else 10_000
 
     def cells(self, quick: bool) -> list[Cell]:

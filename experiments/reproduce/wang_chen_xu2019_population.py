@@ -89,7 +89,7 @@ class Population:
         )
 
     def value(self, w: Vector) -> float:
-        """The population risk of w."""
+        """Return the population risk of w."""
         return float(self.chances @ self.loss.value(self.X @ w, self.y))
 
 

@@ -91,7 +91,7 @@ def make(n: int, p: int, seed: int) -> tuple[Vector, Vector]:
 
 
 def _weight(p: int) -> float:
-    """The weight of a relevant feature: predictions have size about 2."""
+    """Return the weight of a relevant feature: predictions have size about 2."""
     return 2 * math.sqrt(p / _RELEVANT)
 
 

@@ -65,8 +65,8 @@ class Vertex(NamedTuple):
 
 
 def applies(risk: EmpiricalRisk, convex_set: ConvexSet, regularizer: ElasticNet) -> bool:
-    """Whether the vertices can be drawn so: rows are sparse and in one part, a vertex is one feature, and the
-    gradient has no part of a penalty.
+    """Return whether the vertices can be drawn so: rows are sparse and in one part, a vertex is one feature,
+    and the gradient has no part of a penalty.
     """
     here = type(risk) is EmpiricalRisk and sp.issparse(risk.X) and risk.weights is None
     return here and type(convex_set) in (L1Ball, Simplex) and regularizer.l2 == 0
@@ -157,7 +157,7 @@ class SparsePath:
         self.predictions = risk.predictions(start).astype(np.float64)
 
     def slopes(self) -> Vector:
-        """The slopes of the rows, times their counts; none is beyond the Lipschitz constant of the loss."""
+        """Return the slopes of the rows times their counts, within the Lipschitz constant of the loss."""
         from privopt.problems.convex.passes import in_order  # imports numba, which is slow
 
         parts = [slice(k, k + _ROWS) for k in range(0, len(self._labels), _ROWS)]
@@ -176,7 +176,7 @@ class SparsePath:
         self._rates.append(rate)
 
     def output(self, output: Output) -> Vector:
-        """The last iterate, or an average: see ``choose_output``."""
+        """Return the last iterate, or an average: see ``choose_output``."""
         start_share, shares = path_shares(self._rates, output)
         point = start_share * self._start
         for vertex, share in zip(self._vertices, shares, strict=True):

@@ -182,7 +182,7 @@ def opdisc_shift(squared_radius: float, separation: float, loss_difference: floa
 
 
 def normalized_dof(lattice: IntegerLattice) -> int:
-    """The number of dimensions in which pi(w) varies: the free coordinates, and one for the length of w.
+    """Return the number of dimensions of pi(w): the free coordinates, and one for the length of w.
 
     In a fixed coordinate pi(w) and pi(v) agree, so s_w may be 0 there and eta does not count.
     """
@@ -240,7 +240,7 @@ def separator_counts(separators: SeparatorSet) -> SeparatorCounts:
 
 
 def _ordered(tables: NDArray[np.int64]) -> bool:
-    """Whether separators of shape (k, levels) are thresholds on the level, one between any two neighbours."""
+    """Return whether separators, shape (k, levels), are thresholds between neighbouring levels."""
     changes = np.diff(tables, axis=1) != 0
     return bool(np.all(changes.sum(axis=0) == 1) and np.all(changes.sum(axis=1) == 1))
 
@@ -313,7 +313,7 @@ def rspm_sigma(epsilon: float, delta: float, counts: SeparatorCounts) -> float:
 def printed_opdisc_sigma(
     epsilon: float, delta: float, *, lipschitz: float, squared_radius: float, separation: float
 ) -> float:
-    """The printed noise 7 G D^2 sqrt(ln(1/delta)) / (tau epsilon); *refuted*, for reproducing figures only.
+    """Return the printed noise 7 G D^2 sqrt(ln(1/delta)) / (tau epsilon); *refuted*, for figures only.
 
     The authors' published code uses half of it.
     """
@@ -322,7 +322,7 @@ def printed_opdisc_sigma(
 
 
 def printed_rspm_sigma(epsilon: float, delta: float, separators: int) -> float:
-    """The printed noise 7 sqrt(m ln(1/delta)) / epsilon; its proof is *refuted*. Published code uses half."""
+    """Return the printed noise 7 sqrt(m ln(1/delta)) / epsilon, *refuted*. Published code uses half."""
     check_count(separators, "separators")
     return 7 * math.sqrt(-separators * math.log(check_delta(delta))) / check_epsilon(epsilon)
 
@@ -393,7 +393,7 @@ def _ternary_tail(a: float) -> Floats:
 
 @lru_cache(maxsize=32)
 def _ordered_tail(k: int, a: float) -> Floats:
-    """A bound on P[max(-x1, xk, max_i (x_i - x_(i+1)) + a/2) > t] on the fine grid, x standard normal.
+    """Return a bound on P[max(-x1, xk, max_i (x_i - x_(i+1)) + a/2) > t] on the fine grid, x standard normal.
 
     The k - 1 differences have variance 2.
     """

@@ -149,11 +149,11 @@ class LatticeMechanism(ABC, Generic[Prepared]):
     @classmethod
     @abstractmethod
     def _calibrated(cls, target: Target) -> Calibration:
-        """The spend, and the one number of the noise: the field that a subclass adds."""
+        """Return the spend, and the one number of the noise: the field that a subclass adds."""
 
     @classmethod
     def default_lattice(cls, dimension: int) -> IntegerLattice:
-        """The default lattice, {-1, 0, 1}^d."""
+        """Return the default lattice, {-1, 0, 1}^d."""
         return IntegerLattice(-1, 1, dimension=dimension)
 
     @property
@@ -208,7 +208,7 @@ class LatticeMechanism(ABC, Generic[Prepared]):
     def certified_argmin(
         self, oracle: PreparedOracle, noise: Perturbation, source: NoiseSource, limits: Limits | None
     ) -> Release:
-        """The one exact minimiser of loss + noise, with ties broken by the rule that the proofs rely on.
+        """Return the exact minimiser of loss + noise, ties broken by the rule that the proofs rely on.
 
         Raises:
             CertificateError: less than that was proved; nothing is released.
@@ -281,7 +281,7 @@ def check_planned(
 
 
 def largest_loss(problem_type: type[DiscreteProblem], declared: int | None) -> int:
-    """The largest loss of one record that a plan may rely on, from public facts.
+    """Return the largest loss of one record that a plan may rely on, from public facts.
 
     Raises:
         PrivacyParameterError: it is not a whole number >= 1.

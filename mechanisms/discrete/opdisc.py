@@ -77,7 +77,7 @@ class OPDisc(PerturbedMinimizer):
 
     @classmethod
     def default_lattice(cls, dimension: int) -> IntegerLattice:
-        """The source paper's: |w_j| <= floor(sqrt d), |w| <= sqrt d."""
+        """Return the source paper's: |w_j| <= floor(sqrt d), |w| <= sqrt d."""
         b = math.isqrt(dimension)
         return IntegerLattice(-b, b, dimension=dimension, radius=math.sqrt(dimension))
 

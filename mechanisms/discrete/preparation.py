@@ -41,7 +41,7 @@ def prepared_for(oracle: Any, plan: LatticeMechanism[Any], problem: DiscreteProb
 
 
 def oracle_for(oracle: str | DiscreteOracle | GibbsOracle, plan: LatticeMechanism[Any]) -> Any:
-    """An oracle of the kind that a plan needs, given by name or as an object, without access to data.
+    """Return an oracle of the kind that a plan needs, given by name or as an object, without access to data.
 
     Raises:
         OracleError: unknown name, missing solver, an oracle of the other kind or without proofs.
@@ -87,7 +87,7 @@ def check_takes(oracle: Any, name: str, facts: ProblemFacts, remedy: str) -> Non
 
 
 def _takes(make: Callable[[], Any], facts: ProblemFacts) -> bool:
-    """Whether an installed oracle that mechanisms accept is known to take every problem of these facts."""
+    """Return whether an installed oracle is known to take every problem of these facts."""
     try:
         oracle = make()
     except OracleError:

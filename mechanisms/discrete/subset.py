@@ -136,5 +136,5 @@ class SubsetPlan:
 
 
 def support_mask(release: Release) -> NDArray[np.bool_]:
-    """The chosen columns as a mask, shape (p,)."""
+    """Return the chosen columns as a mask, shape (p,)."""
     return np.asarray(release.point, dtype=bool)

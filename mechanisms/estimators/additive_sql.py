@@ -27,7 +27,7 @@ def additive_statement(
     classes: Sequence[Any],
     table: str,
 ) -> str:
-    """A SELECT that adds the columns score and prediction; NULL for records that ``predict`` refuses.
+    """Return a SELECT that adds the columns score and prediction; NULL for records that ``predict`` refuses.
 
     Args:
         predicates: of the declared schema.

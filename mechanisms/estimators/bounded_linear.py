@@ -369,7 +369,7 @@ class PrivateLinearRegression(LinearRegressor, Summarised):
         return self._take_over(inner, choice.mask, encoding)
 
     def _takes_moments(self, encoding: SchemaFacts | None) -> bool:
-        """Whether noisy moments serve the same model: least squares on columns of one feature each."""
+        """Return whether noisy moments serve the same model: least squares on columns of one feature each."""
         plain = self.convex_set is None and self.regularizer == "none" and self.loss is None
         single = encoding is None or all(stop - start == 1 for start, stop in encoding.schema.spans)
         return plain and single and self.steps is None

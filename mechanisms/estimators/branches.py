@@ -45,7 +45,7 @@ Node = Leaf | Branch
 
 
 def branches_of(kind: type[BranchingProblem], point: IntArray, predicates: Predicates) -> Node:
-    """The model that a point of a lattice stands for, pruned, with leaves numbered in reading order."""
+    """Return the model that a lattice point stands for, pruned, with leaves numbered in reading order."""
     values, asked = point.tolist(), predicates.values.tolist()
     decoded = _rules(values, 0, asked) if kind is RuleList else _tree(values, 0, asked)
     known = {k: np.ones(column.n_codes, dtype=bool) for k, column in enumerate(predicates.coarse.columns)}
@@ -53,7 +53,7 @@ def branches_of(kind: type[BranchingProblem], point: IntArray, predicates: Predi
 
 
 def leaves_of(node: Node) -> Iterator[Leaf]:
-    """The leaves, in reading order."""
+    """Yield the leaves, in reading order."""
     if isinstance(node, Leaf):
         yield node
     else:
@@ -62,7 +62,7 @@ def leaves_of(node: Node) -> Iterator[Leaf]:
 
 
 def leaf_numbers(node: Node, table: PredicateTable) -> IntArray:
-    """The number of the leaf that each row reaches, shape (rows,)."""
+    """Return the number of the leaf that each row reaches, shape (rows,)."""
     if isinstance(node, Leaf):
         return np.full(table.rows, node.number, dtype=np.int64)
     here = table.column(node.question) == node.answer

@@ -183,7 +183,7 @@ class SubsetChoice:
         return support_mask(self.release)
 
     def chosen(self) -> Unread[tuple[Floats, Floats]]:
-        """The records on the chosen columns, unread: reading them draws the columns."""
+        """Return the records on the chosen columns, unread: reading them draws the columns."""
         return Unread(self.given.n_records, self._read, self.plan.lattice.support, self.given.given)
 
     def _read(self) -> tuple[Floats, Floats]:

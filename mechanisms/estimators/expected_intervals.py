@@ -178,7 +178,7 @@ class ExpectedIntervals:
             )
 
     def _narrow(self, n: int, epsilon: float, width: float, coefficient: str | None) -> bool:
-        """Whether widths can be planned, and are at most this."""
+        """Return whether widths can be planned, and are at most this."""
         if n < 2:
             return False
         inference, found = self._inference(n, epsilon)

@@ -92,7 +92,7 @@ class Outline(NamedTuple):
     weighted: bool = False
 
     def in_one_release(self) -> Outline:
-        """The outline of a fit of all classes by one release, without class weights."""
+        """Return the outline of a fit of all classes by one release, without class weights."""
         assert self.targets.classes is not None
         loss = OneVsRestLoss(len(self.targets.classes))
         return self._replace(releases=1, targets=self.targets._replace(loss=loss))

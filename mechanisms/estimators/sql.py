@@ -141,7 +141,7 @@ def _cell(column: Column) -> str:
 
 
 def points_of_column(column: Column, points: list[int], denominator: int = 1) -> str:
-    """The points of the levels of one column, times a denominator; NULL where a value is refused.
+    """Return the points of the levels of one column, times a denominator; NULL where a value is refused.
 
     Raises:
         InvalidInputError: as ``points_expression``.

@@ -107,7 +107,7 @@ class TreeCard:
         return list(self._list_rows() if self.is_list else self._tree_rows(self.branches, 0, {}))
 
     def _condition(self, node: Branch, answer: bool, known: Codes) -> tuple[str, Codes]:
-        """One side of a branch in words, and the codes of each column that are still possible there."""
+        """Return one side of a branch in words, and the codes of each column that are possible there."""
         asked = self.predicates.questions[node.question]
         possible = known.get(asked.column, np.ones(len(asked.truths), dtype=bool))
         return asked.text(answer, possible), {**known, asked.column: possible & (asked.truths == answer)}

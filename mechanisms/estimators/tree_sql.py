@@ -23,7 +23,7 @@ from privopt.problems.tables.predicates import Predicates
 def tree_statement(
     predicates: Predicates, branches: Node, classes: Sequence[Any], risks: LeafRisks | None, table: str
 ) -> str:
-    """A SELECT that adds the columns leaf, prediction and, with risks, the risk of each class.
+    """Return a SELECT that adds the columns leaf, prediction and, with risks, the risk of each class.
 
     A question is asked as the points of a column are (``points_of_column``): 1 for yes, 0 for no. Of records
     that ``predict`` refuses, some column has no points: what is added is NULL. Names that a declared column

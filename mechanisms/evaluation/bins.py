@@ -64,7 +64,7 @@ class ScoreBins:
         return np.concatenate([edges - np.append(widths[:1], widths) / 2, [edges[-1] + widths[-1] / 2]])
 
     def of(self, scores: ArrayLike) -> NDArray[np.int64]:
-        """The index of the bin of each score, shape (n,)."""
+        """Return the index of the bin of each score, shape (n,)."""
         return np.searchsorted(np.array(self.edges), np.asarray(scores), side="left").astype(np.int64)
 
 
@@ -84,7 +84,7 @@ class ScoreLaw(NamedTuple):
 
 
 def score_law(schema: Schema, weights: ArrayLike, intercept: float = 0.0) -> ScoreLaw:
-    """The law of scores for a schema and weights, shape (features,). Public: no record is read."""
+    """Return the law of scores for a schema and weights, shape (features,). Public: no record is read."""
     left = np.asarray(weights, dtype=np.float64)
     low = high = mean = intercept + (float(left[-1]) if schema.intercept else 0.0)
     variance = 0.0
@@ -157,7 +157,7 @@ def _bins_of_points(schema: Schema, points: NDArray[np.int64], most: int) -> Sco
 
 
 def _most(n_records: int, epsilon: float) -> int:
-    """The number of bins; the rule was chosen on synthetic tasks."""
+    """Return the number of bins; the rule was chosen on synthetic tasks."""
     return min(_MOST, max(_FEWEST, round(2 * math.cbrt(n_records * epsilon))))
 
 

@@ -65,7 +65,7 @@ class Comparison(ABC):
         return html_table(title, ("measure", "estimate", f"{100 * self.confidence:g}% interval"), rows)
 
     def to_dict(self) -> dict[str, Any]:
-        """A JSON-ready account."""
+        """Return a JSON-ready account."""
         return {
             **self.spend.to_dict(),
             "target": self.target,

@@ -170,12 +170,12 @@ class HistogramPlan:
         return ScoreHistogram(self.bins, noisy, int(np.sum(held)), self.steps, self.spend_with(noise))
 
     def spend_with(self, noise: NoiseSource) -> PrivacySpend:
-        """The spend of a release with this source."""
+        """Return the spend of a release with this source."""
         return replace(self.spend, insecure_seed=noise.insecure_seed)
 
 
 def noise_steps(epsilon: float) -> int:
-    """The rate of the noise, in steps of 2**-30, of counts of which a replaced record moves two by 1 each.
+    """Return the rate of the noise, in steps of 2**-30, of counts two of which a record moves by 1.
 
     Raises:
         PrivacyParameterError: epsilon not finite and > 0, or too small for the grid of rates.

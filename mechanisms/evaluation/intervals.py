@@ -82,7 +82,7 @@ class Intervals:
     confidence: float = 0.95
 
     def count(self, cells: NDArray[np.bool_]) -> Estimate:
-        """The number of records of the table in some cells: whole numbers, whatever the target."""
+        """Return the number of records of the table in some cells: whole numbers, whatever the target."""
         chosen = cells.astype(np.float64)
         value, variance = float(np.sum(chosen * self.histogram.fitted)), self._noise(chosen)
         reach = self._critical(chosen, variance) * math.sqrt(variance)
@@ -93,7 +93,7 @@ class Intervals:
         return Estimate(value, min(max(low, 0), value), max(min(high, n), value))
 
     def share(self, inside: NDArray[np.bool_], outside: NDArray[np.bool_]) -> Estimate:
-        """The share of records in ``inside`` among both sets of cells: T(p) = N_in - p (N_in + N_out)."""
+        """Return the share of ``inside`` among the records of both sets: T(p) = N_in - p (N_in + N_out)."""
         counts = self.histogram.fitted
         whole = max(float(counts[inside | outside].sum()), 0.0)
         part = min(max(float(counts[inside].sum()), 0.0), whole)
@@ -114,7 +114,7 @@ class Intervals:
         return Estimate(p, low, high)
 
     def mean(self, values: Floats) -> Estimate:
-        """The mean over all records of a number per cell, shape of the counts."""
+        """Return the mean over all records of a number per cell, shape of the counts."""
         counts, n = self.histogram.fitted, self.histogram.n_records
         value = float(np.sum(values * counts)) / n
         spread = float(np.sum((values - value) ** 2 * np.maximum(counts, 0)))
@@ -123,7 +123,7 @@ class Intervals:
         return Estimate(value, value - reach, value + reach)
 
     def mean_among(self, values: Floats, cells: NDArray[np.bool_]) -> Estimate:
-        """The mean, among the records in some cells, of a number in [-1, 1] per cell: T(m) = sum (v - m) N.
+        """Return the mean over records in some cells of a number in [-1, 1] per cell: T(m) = sum (v - m) N.
 
         The sampling variance is that of one record more, at a distance of 1 from the mean: without it, no
         difference among the records would be no difference for certain.
@@ -147,7 +147,7 @@ class Intervals:
         return Estimate(value, min(low, value), max(high, value))
 
     def half_sum(self, first: Estimate, second: Estimate) -> Estimate:
-        """The mean of two independent estimates, by MOVER: squared half-widths add (Zou and Donner 2008)."""
+        """Return the mean of two independent estimates: squared half-widths add (Zou and Donner 2008)."""
         value = (first.value + second.value) / 2
         if math.isnan(value):
             return Estimate(value, (first.low + second.low) / 2, (first.high + second.high) / 2)
@@ -156,8 +156,9 @@ class Intervals:
         return Estimate(value, max(0.0, value - low), min(1.0, value + high))
 
     def concordance(self, value: float) -> Estimate:
-        """The area under the ROC curve: over pairs of a positive in bin i and a negative in bin j, the share
-        with i > j, plus half of that with i = j. T(theta) = N1' (K - theta) N0, N1 and N0 the counts by bin.
+        """Return the area under the ROC curve: over pairs of a positive in bin i and a negative in bin j, the
+        share with i > j, plus half of that with i = j. T(theta) = N1' (K - theta) N0, N1 and N0 the counts by
+        bin.
 
         The sampling variance is the larger of two: DeLong's, which is 0 if the classes seem separated, and
         that of Hanley and McNeil (1982) at theta.
@@ -191,17 +192,17 @@ class Intervals:
         return Estimate(value, min(float(inside[0]), value), max(float(inside[-1]), value))
 
     def _noise(self, weights: Floats) -> float:
-        """The noise variance of a weighted sum of counts."""
+        """Return the noise variance of a weighted sum of counts."""
         square = float(np.sum(weights**2)) - float(np.sum(weights)) ** 2 / weights.size
         return self._variance * max(square, 0.0)
 
     def _squares(self, values: Floats, cells: NDArray[np.bool_]) -> tuple[float, float]:
-        """The noise variance of sum v N over some cells, and its covariance with sum N, in those units."""
+        """Return the noise variance of sum v N over some cells, and its covariance with sum N, likewise."""
         total, k, size = float(values[cells].sum()), float(cells.sum()), cells.size
         return float(np.sum(values[cells] ** 2)) - total**2 / size, total - total * k / size
 
     def _square(self, cells: NDArray[np.bool_]) -> float:
-        """The noise variance of the number of records in some cells, in units of that of a count."""
+        """Return the noise variance of the number of records in some cells, in units of that of a count."""
         k = float(cells.sum())
         return k - k * k / cells.size
 
@@ -217,7 +218,7 @@ class Intervals:
         return float(self.target == "population")
 
     def _critical(self, weights: Floats, variance: float) -> float:
-        """The critical value: the normal quantile, corrected for the excess kurtosis of the noise.
+        """Return the critical value: the normal quantile, corrected for the excess kurtosis of the noise.
 
         sum c_i (Z_i - mean(Z)) = sum (c_i - mean(c)) Z_i: a number added to all weights changes nothing.
         """
@@ -232,7 +233,7 @@ def _variance(values: Floats, probabilities: Floats) -> float:
 
 
 def _where_positive(square: float, linear: float, constant: float, inside: float) -> tuple[float, float]:
-    """The interval within [0, 1] that contains a given point and on which a quadratic is >= 0."""
+    """Return the interval within [0, 1] that contains a given point and on which a quadratic is >= 0."""
     roots = [0.0, 1.0]
     if square != 0:
         discriminant = math.sqrt(max(linear**2 - 4 * square * constant, 0.0))

@@ -133,7 +133,7 @@ class LeafRisks:
 
     @classmethod
     def of(cls, histogram: LeafHistogram, confidence: float = 0.95) -> Self:
-        """The risks that a histogram gives."""
+        """Return the risks that a histogram gives."""
         counts = np.maximum(histogram.fitted, 0.0)
         overall = counts.sum(axis=0) + 0.5
         added = 1.0 + np.sqrt(histogram.variance)

@@ -180,7 +180,7 @@ class Evaluation:
         return Intervals(self.histogram, self.target, self.confidence)
 
     def to_dict(self) -> dict[str, Any]:
-        """A JSON-ready account."""
+        """Return a JSON-ready account."""
         return {
             **self.spend.to_dict(),
             "n_records": self.histogram.n_records,
@@ -265,13 +265,13 @@ def supported(histogram: ScoreHistogram) -> list[tuple[int, int]]:
 
 
 def scores_between(histogram: ScoreHistogram, first: int, last: int) -> tuple[float, float]:
-    """The score range (above, up to] of a run of bins; nan at the ends."""
+    """Return the score range (above, up to] of a run of bins; nan at the ends."""
     edges = (math.nan, *histogram.bins.edges, math.nan)
     return edges[first], edges[last]
 
 
 def _area(roc: pd.DataFrame) -> float:
-    """The area under a curve from (0, 0) to (1, 1); nan if a point is undetermined."""
+    """Return the area under a curve from (0, 0) to (1, 1); nan if a point is undetermined."""
     fpr, tpr = (np.concatenate([[0.0], roc[rate].to_numpy(), [1.0]]) for rate in ("fpr", "tpr"))
     return float(np.trapezoid(tpr, fpr))
 

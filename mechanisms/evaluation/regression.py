@@ -153,7 +153,7 @@ class RegressionEvaluation:
         return max(self.sums.means["e^2"], 0.0)
 
     def _drawn(self, variance: float) -> float:
-        """The sampling variance of a mean, if intervals include the sampling of records."""
+        """Return the sampling variance of a mean, if intervals include the sampling of records."""
         return variance / self.n_records if self.target == "population" else 0.0
 
     def _noise(self, weights: Mapping[str, float]) -> float:
@@ -178,7 +178,7 @@ class RegressionEvaluation:
         return html_table(title, ("measure", "estimate", f"{100 * self.confidence:g}% interval"), rows)
 
     def to_dict(self) -> dict[str, Any]:
-        """A JSON-ready account."""
+        """Return a JSON-ready account."""
         return {
             **self.spend.to_dict(),
             "n_records": self.n_records,

@@ -263,7 +263,7 @@ class ClippedSumsPlan:
         return NoisySums(self.sums, self.sums.noisy(held, noise), n_records, self.spend_with(noise))
 
     def spend_with(self, noise: NoiseSource) -> PrivacySpend:
-        """The spend of a release with this source."""
+        """Return the spend of a release with this source."""
         return replace(self.spend, insecure_seed=noise.insecure_seed)
 
 

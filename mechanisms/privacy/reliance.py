@@ -38,7 +38,7 @@ def relying_on(spend: PrivacySpend, plan: Any, *others: tuple[str, Any]) -> Priv
 
 
 def fresh_copy(part: Part) -> Part:
-    """A deep copy of a part of a plan that is outside code, or holds some; our own parts keep no state.
+    """Return a deep copy of a plan's part that is or holds outside code; our own parts keep no state.
 
     A release that works on a copy, made before data, leaves nothing in the part for the next one. What a
     class keeps outside its instances (in class attributes, modules, files) no copy can hold back.

@@ -240,7 +240,7 @@ class RiskMechanism(ABC):
         """Look up the oracles of a release, so that a missing one is an error before data are read."""
 
     def _fresh(self) -> Self:
-        """The plan for one release: an outside set that keeps state carries none of it to the next."""
+        """Return the plan for one release: an outside set that keeps state carries none of it to the next."""
         convex_set = fresh_copy(self.convex_set)
         return self if convex_set is self.convex_set else dataclasses.replace(self, convex_set=convex_set)
 

@@ -126,7 +126,7 @@ def farthest_divergence(facts: RiskFacts, convex_set: ConvexSet) -> float:
 
 
 def has_entropy(convex_set: ConvexSet) -> bool:
-    """Whether the natural geometry of the set is an entropy of its vertices."""
+    """Return whether the natural geometry of the set is an entropy of its vertices."""
     return isinstance(natural_geometry(convex_set), Entropy | SignedEntropy)
 
 
@@ -180,7 +180,7 @@ def _accelerated_reach(facts: RiskFacts, convex_set: ConvexSet, mu: float) -> fl
 
 
 def _vertex_curvature(facts: RiskFacts, convex_set: ConvexSet) -> float:
-    """A guess at the smoothness of F in the Minkowski norm, for step sizes: no bound.
+    """Return a guess at the smoothness of F in the Minkowski norm, for step sizes: no bound.
 
     A bound on the l2 norm of rows allows all of a row in one coordinate, in all records the same one. Rows
     are taken to spread over the coordinates, up to 100 of them, as in ``typical_distance``.

@@ -227,7 +227,7 @@ class SchemaPlan:
             raise PrivacyParameterError("the calibrated columns do not meet their own target: report this")
 
     def spend_with(self, noise: NoiseSource) -> PrivacySpend:
-        """The spend of a release with this source."""
+        """Return the spend of a release with this source."""
         return replace(self.spend, insecure_seed=noise.insecure_seed)
 
     def release(self, cells: Mapping[str, Any], source: NoiseSource) -> LearnedSchema:

@@ -200,7 +200,7 @@ class SeededScorecard:
 
     @staticmethod
     def default_lattice(schema: Schema) -> IntegerLattice:
-        """Bounds of +-10 points for a level, +-400 for a number, and their sum for the intercept."""
+        """Return bounds of +-10 points for a level, +-400 for a number, and their sum for the intercept."""
         most = np.full(schema.n_features, _POINTS)
         most[list(schema.numbers)] = _POINTS_OF_NUMBERS
         if schema.intercept:

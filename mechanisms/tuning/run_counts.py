@@ -91,7 +91,7 @@ class RunCounts:
         return _tail(self.mean, self.shape)
 
     def tried(self, candidates: int) -> float:
-        """The probability that one of so many candidates, each as likely in every run, is run at all."""
+        """Return the probability that one of so many candidates, all equally likely, is run at all."""
         return 1 - self.generating(1 - 1 / candidates)
 
     def generating(self, x: float) -> float:

@@ -112,7 +112,7 @@ class Odds(NamedTuple):
 
 
 def make_shape(cells: CellStructure, coupled: bool) -> Shape:
-    """The layout with no variable fixed.
+    """Return the layout with no variable fixed.
 
     Small blocks come first, since fixing them merges cells; within a block, frequent levels come first.
     """
@@ -136,7 +136,7 @@ def make_shape(cells: CellStructure, coupled: bool) -> Shape:
 
 
 def next_shape(shape: Shape) -> Shape:
-    """The layout after one more variable is fixed."""
+    """Return the layout after one more variable is fixed."""
     keys, _ = _left(_keys(shape), shape.fixed)
     records = np.zeros(len(keys), dtype=np.int64)
     kept = shape.merged_into[:-1] >= 0
@@ -209,17 +209,17 @@ def _coupled(lattice: IntegerLattice, task: Task) -> bool:
 
 
 def why_not(problem: DiscreteProblem, task: Task, limits: CellLimits) -> list[str]:
-    """Every reason why a problem cannot be decomposed into regions; empty if it can."""
+    """Return every reason why a problem cannot be decomposed into regions; empty if it can."""
     return structure.why_not(problem, limits) + long_points(problem.lattice, task, limits.squared_norm)
 
 
 def why_not_planned(facts: ProblemFacts, task: Task, limits: CellLimits) -> list[str]:
-    """Every reason why some problem of these facts may not be decomposed into regions."""
+    """Return every reason why some problem of these facts may not be decomposed into regions."""
     return structure.why_not_planned(facts, limits) + long_points(facts.lattice, task, limits.squared_norm)
 
 
 def long_points(lattice: IntegerLattice, task: Task, most: int) -> list[str]:
-    """The reason why |w|^2 is too large, where the objective or the lattice depends on it."""
+    """Return the reason why |w|^2 is too large, where the objective or the lattice depends on it."""
     longest = lattice.max_squared_norm
     return [f"|w|^2 up to {longest}, more than {most}"] if _coupled(lattice, task) and longest > most else []
 
@@ -251,7 +251,7 @@ class CellModel:
         return cls(cells, weights, squares, cells.all_tables(weights), make_shape(cells, depends))
 
     def costs(self, perturbation: Perturbation) -> CellCosts:
-        """The costs of a perturbation, in the form that regions use."""
+        """Return the costs of a perturbation, in the form that regions use."""
         shape, cells = self.shape, self.cells
         unary = np.zeros(shape.squares.shape, dtype=np.int64)
         for j, c in enumerate(shape.coordinate.tolist()):
@@ -280,7 +280,7 @@ class CellModel:
         return bool(_start(self.shape, region, losses, start, unit, costs.radial, square, *box))
 
     def point(self, number: int, levels: IntArray) -> IntArray:
-        """The point with these numeric weights and levels."""
+        """Return the point with these numeric weights and levels."""
         w = np.empty(self.cells.lattice.dimension, dtype=np.int64)
         w[self.cells.numeric] = self.weights[number]
         w[self.shape.coordinate] = self.shape.low + levels
@@ -332,7 +332,7 @@ def _start(
 
 @register_jitable
 def last_table(shape: Shape, region: Region, f: int) -> Costs:
-    """The table of a factor by the sum of all its members' steps."""
+    """Return the table of a factor by the sum of all its members' steps."""
     at = shape.member_start[f + 1] + f
     return region.tables[shape.table_start[at] : shape.table_start[at + 1]]
 
@@ -385,7 +385,7 @@ def update(shape: Shape, region: Region, odds: Odds | None) -> None:
 
 @inner
 def pull(shape: Shape, region: Region, odds: Odds | None, e: int) -> None:
-    """The table before a member from the table after it."""
+    """Return the table before a member from the table after it."""
     j, at = shape.member_var[e], e + shape.member_factor[e]
     start, middle, end = shape.table_start[at], shape.table_start[at + 1], shape.table_start[at + 2]
     out, after = region.tables[start:middle], region.tables[middle:end]
@@ -481,7 +481,7 @@ def _soften(
 
 @njit(cache=True, nogil=True)
 def bound(shape: Shape, region: Region) -> Any:
-    """A lower bound on the free energy of the region, or on its minimum. The tables must be up to date."""
+    """Return a lower bound on the region's free energy, or on its minimum, from up-to-date tables."""
     total = region.constant[0]
     for f in range(shape.cells + 1):
         total += region.tables[shape.table_start[shape.member_start[f] + f]]

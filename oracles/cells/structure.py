@@ -90,7 +90,7 @@ class CellStructure:
 
     @classmethod
     def of(cls, problem: ZeroOneHalfspace) -> CellStructure:
-        """The cell structure of a problem, computed once per problem object."""
+        """Return the cell structure of a problem, computed once per problem object."""
         if (known := _KNOWN.get(problem)) is None:
             known = _KNOWN[problem] = _structure(problem)
         return known
@@ -119,7 +119,7 @@ class CellStructure:
         return 1 if self._numeric_lattice is None else self._numeric_lattice.size
 
     def numeric_weights(self) -> IntArray:
-        """All numeric weight vectors a of points of the lattice, in lexicographic order.
+        """Return all numeric weight vectors a of points of the lattice, in lexicographic order.
 
         The shape is (combinations, m), with one empty vector if there are no numeric columns.
         """
@@ -141,7 +141,7 @@ class CellStructure:
         return table
 
     def all_tables(self, weights: IntArray) -> Int32Array:
-        """The tables of several numeric weight vectors, shapes (k, m) -> (k, table_size)."""
+        """Return the tables of several numeric weight vectors, shapes (k, m) -> (k, table_size)."""
         out = np.empty((len(weights), self.table_size), dtype=np.int32)
         scores = np.empty(len(self.group_cell), dtype=np.int64)
         for row, a in zip(out, weights, strict=True):
@@ -164,7 +164,7 @@ class CellStructure:
         return np.asarray(totals[self.cell_start[1:]] - totals[self.cell_start[:-1]], dtype=np.int64)
 
     def loss(self, w: IntArray) -> int:
-        """The number of errors at one point, from the tables."""
+        """Return the number of errors at one point, from the tables."""
         table = self.tables(np.asarray(w, dtype=np.int64)[self.numeric])
         return int(np.sum(table[self.table_start[:-1] + self.offsets(w) - self.offset_low], dtype=np.int64))
 
@@ -216,7 +216,7 @@ class CellSizes:
 
 
 def why_not(problem: DiscreteProblem, limits: CellLimits | None = None) -> list[str]:
-    """Every reason why the cell structure does not suit a problem; empty if it does."""
+    """Return every reason why the cell structure does not suit a problem; empty if it does."""
     if not isinstance(problem, ZeroOneHalfspace):
         return _of_other_kind(type(problem))
     sizes = CellStructure.of(problem).sizes
@@ -224,7 +224,7 @@ def why_not(problem: DiscreteProblem, limits: CellLimits | None = None) -> list[
 
 
 def why_not_planned(facts: ProblemFacts, limits: CellLimits) -> list[str]:
-    """Every reason why the cell structure may not suit some problem of these facts."""
+    """Return every reason why the cell structure may not suit some problem of these facts."""
     if not issubclass(facts.kind, ZeroOneHalfspace):
         return _of_other_kind(facts.kind)
     return CellSizes.most(facts).reasons(limits) + _large_losses(facts.largest_loss)
@@ -241,7 +241,7 @@ def _large_losses(largest: int) -> list[str]:
 def _numeric_lattice(
     lattice: IntegerLattice, indicators: IntArray, numeric: IntArray
 ) -> IntegerLattice | None:
-    """The numeric weights of points of a lattice; None without numeric columns."""
+    """Return the numeric weights of points of a lattice; None without numeric columns."""
     if len(numeric) == 0:
         return None
     room = _numeric_room(lattice, indicators)
@@ -253,7 +253,7 @@ def _numeric_lattice(
 
 
 def _numeric_room(lattice: IntegerLattice, indicators: IntArray) -> int | None:
-    """The largest |a|^2 of numeric weights that leaves room for some indicator weights in the norm ball."""
+    """Return the largest |a|^2 of numeric weights that leaves the norm ball room for indicator weights."""
     if lattice.squared_radius is None:
         return None
     low, high = lattice.low[indicators], lattice.high[indicators]
@@ -290,7 +290,7 @@ def _structure(problem: ZeroOneHalfspace) -> CellStructure:
 
 
 def _detected(X: IntArray) -> Layout:
-    """The layout of features whose layout is not declared: columns with values 0 and one constant alone."""
+    """Return the layout of features without a declared one: columns of 0 and one constant alone."""
     constants: list[int | None] = []
     for column in X.T:
         top, bottom = int(column.max()), int(column.min())
@@ -304,7 +304,7 @@ def _detected(X: IntArray) -> Layout:
 
 
 def _patterns(active: NDArray[np.bool_]) -> tuple[NDArray[np.bool_], IntArray]:
-    """The distinct rows of a boolean matrix and the index of each row among them."""
+    """Return the distinct rows of a boolean matrix and the index of each row among them."""
     if active.shape[1] == 0:
         return active[:1], np.zeros(len(active), dtype=np.int64)
     packed = np.packbits(active, axis=1)
@@ -316,7 +316,7 @@ def _patterns(active: NDArray[np.bool_]) -> tuple[NDArray[np.bool_], IntArray]:
 
 
 def _codes(columns: NDArray[Any]) -> IntArray:
-    """One integer per row of a table given by columns: equal exactly when the rows are equal."""
+    """Return one integer per row of a table given by columns: equal exactly when the rows are equal."""
     code = np.zeros(columns.shape[1], dtype=np.int64)
     for column in columns:
         values, inverse = np.unique(column, return_inverse=True)

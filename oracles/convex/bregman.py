@@ -25,7 +25,7 @@ from privopt.problems.convex.sets.whole_space import WholeSpace
 def bregman_step(
     convex_set: ConvexSet, geometry: Geometry, regularizer: ElasticNet = NO_REGULARIZER
 ) -> BregmanStep:
-    """The mirror step of a geometry over a set.
+    """Return the mirror step of a geometry over a set.
 
     Raises:
         UnsupportedProblemError: no formula for the combination. Known: Euclidean wherever there is a
@@ -63,7 +63,7 @@ def _entropic_step(geometry: Entropy, size: float, x: Vector, g: Vector, step: f
 
 @singledispatch
 def natural_geometry(convex_set: ConvexSet) -> Geometry:
-    """A distance generating function that is 1-strongly convex for the Minkowski norm of the set.
+    """Return a distance generating function that is 1-strongly convex for the Minkowski norm of the set.
 
     l2 and l-infinity balls: |u|^2 / (2 size^2). l1 ball: the entropy of mixtures of its vertices, log(2p)
     at most. Simplex: entropy, for the norm |.|_1 / size. Otherwise Euclidean, scaled

@@ -25,7 +25,7 @@ class RiskMinimizer:
     l2: float = 1e-6
 
     def __call__(self, X: Vector, y: Vector) -> Vector:
-        """The minimiser, shape (features,)."""
+        """Return the minimiser, shape (features,)."""
         risk = UnclippedRisk(X, y, self.loss)
 
         def objective(w: Vector) -> tuple[float, Vector]:

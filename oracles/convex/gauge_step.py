@@ -23,7 +23,7 @@ from privopt.problems.convex.sets.simplex import Simplex
 
 
 def gauge_step(convex_set: ConvexSet) -> GaugeStep:
-    """The step over a set.
+    """Return the step over a set.
 
     In the Minkowski norm of l1, l2 and l-infinity balls, in |.|_1 / size for a simplex, in |.|_2 over the
     whole space, and in |.|_2 / r over other sets that a ball of radius r fits into.
@@ -87,7 +87,7 @@ def _linf_step(x: Vector, g: Vector, cost: float, size: float) -> Vector:
 
 
 def _spend(lengths: Vector, gains: Vector, cost: float) -> Vector:
-    """The length used of each segment: marginal gains decrease, the marginal cost at t is cost * t."""
+    """Return the length used of each segment: marginal gains decrease, the marginal cost at t is cost * t."""
     ends = np.cumsum(lengths)
     stop = float(np.max(np.minimum(ends, gains / cost)))
     return np.clip(stop - (ends - lengths), 0.0, lengths)

@@ -149,7 +149,7 @@ class SignedEntropy:
         return np.asarray(np.arcsinh(share / self._floor(np.abs(share))) / self.size)
 
     def inverse_gradient(self, theta: Vector) -> Vector:
-        """The u with grad w(u) = theta: size sinh(size theta) / sum cosh(size theta)."""
+        """Return the u with grad w(u) = theta: size sinh(size theta) / sum cosh(size theta)."""
         length = np.abs(theta) * self.size
         top = float(np.max(length))
         up, down = np.exp(length - top), np.exp(-length - top)
@@ -159,7 +159,7 @@ class SignedEntropy:
         return self.value(u) - self.value(x) - float(self.gradient(x) @ (u - x))
 
     def _floor(self, share: Vector) -> float:
-        """The t with sum sqrt(share^2 + t^2) = 1, by Newton's method from above: the sum is convex in t."""
+        """Solve sum sqrt(share^2 + t^2) = 1 for t, by Newton's method from above: the sum is convex in t."""
         t, least = 1 / len(share), 2.0**-52 / len(share)
         while t > least:
             both = np.hypot(share, t)

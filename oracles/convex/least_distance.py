@@ -46,7 +46,7 @@ BoolArray = NDArray[np.bool_]
 
 
 def nearest_in_hull(points: Vector, x: Vector) -> Vector:
-    """The point of the hull of ``points``, shape (m, p), that is nearest to x, shape (p,).
+    """Return the point of the hull of ``points``, shape (m, p), that is nearest to x, shape (p,).
 
     For weights u = s k, sum k = 1, and P = points - x, the least of |P'u|^2 + (sum u - 1)^2 over s is
     q / (1 + q) with q = |P'k|^2: it grows with q, so that normalising the least squares solution gives the
@@ -85,7 +85,7 @@ def _(convex_set: ConvexHull, x: Vector) -> Vector:
 
 
 def _exact_shares(V: Vector, target: Vector, weights: Vector) -> Vector:
-    """The weights of the nearest point in the affine hull of the active points, if none is negative."""
+    """Return the weights of the nearest point of the active points' affine hull, if none is negative."""
     used = np.flatnonzero(weights)
     first, rest = V[used[0]], V[used[1:]]
     shares = np.linalg.lstsq((rest - first).T, target - first, rcond=None)[0]
@@ -189,7 +189,7 @@ class _StrictlyConvex:
         self._rows = rows / self._norms[:, None]
 
     def solve(self, g: Vector) -> tuple[Vector, Vector]:
-        """The point, shape (p,), and multipliers of all rows."""
+        """Return the point, shape (p,), and multipliers of all rows."""
         free = solve_triangular(self._R, solve_triangular(self._R, -g, trans="T"))
         excess = (self._A @ free - self._b) / self._norms
         multipliers = np.zeros(len(self._b))
@@ -207,7 +207,7 @@ class _StrictlyConvex:
 
 
 def _shortest_move(rows: Vector, excess: Vector) -> tuple[Vector, Vector]:
-    """The shortest v with rows v <= -excess, and the multipliers with v = -rows' multipliers."""
+    """Return the shortest v with rows v <= -excess, and the multipliers with v = -rows' multipliers."""
     scale = float(np.max(excess))
     for _ in range(_RESCALINGS):
         # -residual[-1] is 1 / (1 + (|v| / scale)^2): digits are lost if v is much longer than the scale.
@@ -230,7 +230,7 @@ def _shortest_move(rows: Vector, excess: Vector) -> tuple[Vector, Vector]:
 
 
 def _nnls(E: Vector) -> tuple[Vector, Vector]:
-    """The u >= 0 that brings E u nearest to (0, ..., 0, 1), and the residual E u - (0, ..., 0, 1)."""
+    """Return the u >= 0 that brings E u nearest to (0, ..., 0, 1), and the residual E u - (0, ..., 0, 1)."""
     target = np.zeros(len(E))
     target[-1] = 1.0
     try:

@@ -60,7 +60,7 @@ def _(convex_set: Polytope) -> LinearMinimizer:
 
 @gauge.register
 def _(convex_set: ConvexHull, v: Vector) -> float:
-    """The smallest total weight of a conic combination of the points that equals v; infinite if none does.
+    """Return the least total weight of a conic combination of the points equal to v; infinite if none.
 
     Raises:
         SolverFailedError: HiGHS stopped without an answer.

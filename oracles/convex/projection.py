@@ -83,11 +83,11 @@ def _(convex_set: BoxIntersection, x: Vector) -> Vector:
 
 @project.register
 def _(convex_set: KSupportBall, x: Vector) -> Vector:
-    """The squared k-support norm is the least sum of w_i^2 / t_i over 0 <= t <= 1, sum t <= k.
+    """Project by duality, with a multiplier m on the squared norm.
 
-    With a multiplier m on it, w_i = x_i t_i / (t_i + m), and t_i = clip(c |x_i| - m, 0, 1) with c such
-    that they add up to k; m is the one that puts the point on the sphere (McDonald, Pontil and
-    Stamos 2016).
+    The squared norm is the least sum of w_i^2 / t_i over 0 <= t <= 1, sum t <= k:
+    so w_i = x_i t_i / (t_i + m), and t_i = clip(c |x_i| - m, 0, 1) with c such
+    that they add up to k; m is the one that puts the point on the sphere (McDonald, Pontil and Stamos 2016).
     """
     excess_ratio = convex_set.norm(x) / convex_set.size
     if excess_ratio <= 1 + 1e-12:  # inside, or outside by rounding only, where the root below drowns in it
@@ -110,7 +110,7 @@ def _(convex_set: KSupportBall, x: Vector) -> Vector:
 
 
 def _slope_for_budget(magnitudes: Vector, m: float, budget: int) -> float:
-    """The c with sum clip(c a_i - m, 0, 1) = budget: piecewise linear in c, so exact between its knots."""
+    """Solve sum clip(c a_i - m, 0, 1) = budget for c: piecewise linear, so exact between its knots."""
     positive = magnitudes[magnitudes > 0]
     knots = np.sort(np.concatenate([m / positive, (1 + m) / positive]))
     ordered = np.sort(positive)
@@ -134,7 +134,7 @@ def _slope_for_budget(magnitudes: Vector, m: float, budget: int) -> float:
 
 
 def _water_level(x: Vector, total: float) -> float:
-    """The t with sum max(x - t, 0) = total (Held, Wolfe and Crowder 1974)."""
+    """Return the t with sum max(x - t, 0) = total (Held, Wolfe and Crowder 1974)."""
     ordered = -np.sort(-x)
     levels = (np.cumsum(ordered) - total) / np.arange(1, len(x) + 1)
     return float(levels[np.flatnonzero(ordered > levels)[-1]])

@@ -17,7 +17,7 @@ from privopt.problems.convex.sets.polytope import Polytope
 
 
 def prox_step(convex_set: ConvexSet, regularizer: ElasticNet = NO_REGULARIZER) -> ProxStep:
-    """The proximal step of an elastic net over a set.
+    """Return the proximal step of an elastic net over a set.
 
     The quadratic part is absorbed by completing the square. An l1 part: on a simplex it is constant. On a set
     that holds, with a point, the points with coordinates pulled towards 0, soft thresholding and then

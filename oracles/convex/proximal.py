@@ -116,7 +116,7 @@ def accelerated(
 
 
 def lower_bound(risk: EmpiricalRisk, convex_set: ConvexSet, regularizer: ElasticNet, w: Vector) -> float:
-    """A lower bound on F + r over C from the tangent at w; it is tight where w is a minimum. NOT private.
+    """Return a lower bound on F + r over C from the tangent at w, tight at a minimum. NOT private.
 
     F(u) + r(u) >= F(w) + <g, u - w> + r(u) with g = grad F(w), and the right side is minimised exactly
     without a set. Over a set the ridge is replaced by its tangent at w as well. An l1 penalty alone: over the

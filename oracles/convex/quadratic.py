@@ -207,7 +207,7 @@ class PreparedQuadratic(Prepared[QuadraticProposal]):
     linear: LinearMinimizer
 
     def _bound(self, proposal: QuadraticProposal, point: Vector, curved: Vector, slope: Vector) -> float:
-        """The tangent at the point, minimised over C; f(z) - <H z + g, z> is -<z, H z>/2."""
+        """Return the tangent at the point, minimised over C; f(z) - <H z + g, z> is -<z, H z>/2."""
         tangent, multipliers = curved + slope, proposal.multipliers
         if multipliers is not None and isinstance(self.convex_set, Polytope):
             lowest = self.convex_set.lower_bound(tangent, np.maximum(multipliers, 0.0))
@@ -252,7 +252,7 @@ def asked(
 
 @singledispatch
 def quadratic_oracle(convex_set: object) -> QuadraticOracle:
-    """The oracle registered for the type of a set."""
+    """Return the oracle registered for the type of a set."""
     raise UnsupportedProblemError(f"no quadratic oracle for {type(convex_set).__name__}")
 
 

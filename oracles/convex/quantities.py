@@ -47,14 +47,14 @@ def penalized_support(convex_set: ConvexSet, g: Vector, l1: float) -> float:
 
 
 def is_simplex(convex_set: ConvexSet) -> bool:
-    """Whether the set is a simplex or part of one, where the l1 norm is the sum of coordinates."""
+    """Return whether the set is a simplex or part of one, where the l1 norm is the sum of coordinates."""
     if isinstance(convex_set, BoxIntersection):
         return isinstance(convex_set.other, Simplex)
     return isinstance(convex_set, Simplex)
 
 
 def lifted(polytope: Polytope) -> Polytope:
-    """The lifted polytope {(w, t) : w in C, |w_j| <= t_j}, over which the l1 norm is linear in t."""
+    """Return the lifted polytope {(w, t) : w in C, |w_j| <= t_j}, over which the l1 norm is linear in t."""
     reach = np.maximum(np.abs(polytope.box.low), np.abs(polytope.box.high))
     eye, zero = np.eye(len(reach)), np.zeros(len(reach))
     A = np.block([[polytope.A, np.zeros(polytope.A.shape)], [eye, -eye], [-eye, -eye]])
@@ -77,19 +77,19 @@ def gauge(convex_set: ConvexSet, v: Vector) -> float:
 
 
 def violation(convex_set: ConvexSet, w: Vector) -> float:
-    """The largest constraint violation of w, shape (p,); for a hull, its distance from the hull."""
+    """Return the largest constraint violation of w, shape (p,); for a hull, its distance from the hull."""
     if isinstance(convex_set, ConvexHull):
         return float(np.linalg.norm(projector(convex_set)(w) - w))
     return convex_set.violation(w)
 
 
 def contains(convex_set: ConvexSet, w: Vector, tolerance: float = 1e-9) -> bool:
-    """Whether w is in C."""
+    """Return whether w is in C."""
     return w.shape == (convex_set.dimension,) and violation(convex_set, w) <= tolerance
 
 
 def gaussian_width(convex_set: ConvexSet) -> Estimate:
-    """The Gaussian width E max over C of <w, b>, b standard normal, with its error."""
+    """Return the Gaussian width E max over C of <w, b>, b standard normal, with its error."""
     if isinstance(convex_set, Polytope):
         # A linear program per sample: fewer of them, and the error says so.
         return simulated_width(lambda g: support(convex_set, g), convex_set.dimension, samples=400)

@@ -20,19 +20,19 @@ from privopt.problems.errors import InvalidInputError
 
 @singledispatch
 def lmo_formula(convex_set: object, g: Vector) -> Vector:
-    """A minimiser of <v, g> over the set, shape (p,), by the formula registered for its type."""
+    """Return a minimiser of <v, g> over the set, shape (p,), by the formula registered for its type."""
     raise UnsupportedProblemError(f"no linear minimiser for {type(convex_set).__name__}")
 
 
 @singledispatch
 def project(convex_set: object, x: Vector) -> Vector:
-    """The Euclidean projection of x onto the set, shape (p,), by the formula registered for its type."""
+    """Return the Euclidean projection of x onto the set, shape (p,), by its type's formula."""
     raise UnsupportedProblemError(f"no projection onto {type(convex_set).__name__}")
 
 
 @singledispatch
 def linear_minimizer(convex_set: ConvexSet) -> LinearMinimizer:
-    """The linear minimisation oracle (LMO) of a set; for a polytope a linear program with a checked dual.
+    """Return the linear minimisation oracle (LMO) of a set; of a polytope an LP with a checked dual.
 
     For a set of your own, register a function of set and gradient:
     ``privopt.oracles.convex.registry.lmo_formula.register(YourSet)``.
@@ -55,7 +55,7 @@ def linear_minimizer(convex_set: ConvexSet) -> LinearMinimizer:
 
 @singledispatch
 def projector(convex_set: ConvexSet) -> Projector:
-    """The projection onto a set: a formula, or an active-set method for hulls and polytopes.
+    """Return the projection onto a set: a formula, or an active-set method for hulls and polytopes.
 
     For a set of your own, register a function of set and point:
     ``privopt.oracles.convex.registry.project.register(YourSet)``.

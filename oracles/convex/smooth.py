@@ -187,7 +187,7 @@ def _newton_iterates(
 
 
 def _rounding(risk: EmpiricalRisk, w: Vector) -> float:
-    """A bound on the rounding error of the gradient at w: of sums, slopes and predictions."""
+    """Return a bound on the rounding error of the gradient at w: of sums, slopes and predictions."""
     facts = risk.facts
     predictions = facts.smoothness * float(np.linalg.norm(w)) * (facts.dimension + 4) * 2.0**-53
     return facts.gradient_bound * (facts.rounding + 2.0**-48) + predictions
@@ -203,7 +203,7 @@ def _lbfgs(objective: Callable[[Vector], tuple[float, Vector]], start: Vector, t
 
 
 def _inverse(curved: Vector) -> Vector:
-    """The inverse of a Hessian, or on its range where it is singular in doubles. It gives steps alone."""
+    """Return the inverse of a Hessian, on its range where it is singular in doubles. For steps alone."""
     try:
         return np.asarray(np.linalg.inv(curved), dtype=np.float64)
     except np.linalg.LinAlgError:

@@ -60,7 +60,7 @@ class RepeatedDraws(Arrivals):
 
 
 def permute_and_flip(arrivals: Arrivals, beta: float, excess: Callable[[IntArray], int]) -> IntArray:
-    """The permute-and-flip winner; ``excess`` gives the loss of a point above the smallest one."""
+    """Return the permute-and-flip winner; ``excess`` gives the loss of a point above the smallest one."""
     smallest_key, horizon = math.inf, math.inf
     winner: IntArray | None = None
     while (arrival := arrivals.next(horizon)) is not None:
@@ -74,7 +74,7 @@ def permute_and_flip(arrivals: Arrivals, beta: float, excess: Callable[[IntArray
 
 
 def flipped_exactness(gibbs: Exactness, beta: float, n: int) -> Exactness:
-    """The exactness of permute-and-flip from Gibbs draws of a given exactness.
+    """Return the exactness of permute-and-flip from Gibbs draws of a given exactness.
 
     A relative error of the rates moves a noise by at most as much. Moving all noises by at most a changes a
     probability by a factor of at most exp(2a). Mass may be lost at each of the draws, fewer than four on

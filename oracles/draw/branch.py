@@ -181,7 +181,7 @@ class _BranchSampler(Sampler):
         return Sample(point, exactness, None, arrivals.nodes)
 
     def _frontier(self, beta: float, watch: Watch) -> tuple[_Model, list[Node[Region]]]:
-        """The frontier of the last draw at this beta, or the roots if that takes over half of the memory.
+        """Return the last draw's frontier at this beta, or the roots if it takes over half of the memory.
 
         The law of a draw does not depend on the choice.
         """
@@ -217,7 +217,7 @@ class _Model:
         self.most = memory // (_OVERHEAD + new_region(regions.shape, np.float64).nbytes)
 
     def roots(self, watch: Watch) -> list[Node[Region]]:
-        """The root regions with coarse bounds, one per numeric weight vector."""
+        """Return the root regions with coarse bounds, one per numeric weight vector."""
         nodes = []
         for a in range(len(self.regions.weights)):
             stop_if_asked(watch, a)
@@ -227,7 +227,7 @@ class _Model:
         return nodes
 
     def _root(self, number: int) -> tuple[float, Region]:
-        """A region with only the numeric weights fixed, bounded by the best of a few Hoelder weightings."""
+        """Return the region of fixed numeric weights, bounded by the best of a few Hoelder weightings."""
         shape, tried = self.regions.shape, []
         odds = bounds.make_odds(shape)
         for share in (0.05, 0.3, 0.8):

@@ -138,7 +138,7 @@ class _BranchingSampler(Sampler):
         return Moments(log_size + math.log(mean) - beta * smallest, smallest + excess / mean)
 
     def _law(self, beta: float, watch: Watch) -> BranchingLaw:
-        """The masses at a temperature; kept for further draws at the same."""
+        """Return the masses at a temperature; kept for further draws at the same."""
         stop_if_asked(watch, 0)
         asked = partial(stop_if_asked, watch)
         if self._losses is None:

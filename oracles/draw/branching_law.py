@@ -112,13 +112,13 @@ class BranchingLaw:
         return isinstance(self.problem, RuleList)
 
     def label_scores(self, block: Block) -> FloatArray:
-        """The logarithms of the weights of all labels, up to a constant; shape (K,)."""
+        """Return the logarithms of the weights of all labels, up to a constant; shape (K,)."""
         losses = self._leaf_losses(block)
         scores: FloatArray = -self.tables.beta * (losses - losses.min())
         return scores
 
     def choices(self, block: Block, level: int) -> Masses:
-        """The masses of all choices at a node with ``level`` more levels below it.
+        """Return the masses of all choices at a node with ``level`` more levels below it.
 
         One mass for each value of its coordinate that branches, in order; the last is that of all values that
         stop, together, and is missing at a root that has to branch.
@@ -146,7 +146,7 @@ class BranchingLaw:
         return found
 
     def total(self) -> Masses:
-        """The mass of all models: arrays of one entry."""
+        """Return the mass of all models: arrays of one entry."""
         all_of = self.choices(Block(), self.problem.levels)
         smallest = all_of.smallest.min()
         by = all_of.smallest - smallest
@@ -156,13 +156,13 @@ class BranchingLaw:
         return Masses(np.array([smallest]), np.array([mean]), np.array([excess]))
 
     def _sides(self, block: Block, level: int) -> tuple[Masses, Masses]:
-        """The masses of models of so many levels on the rows where each predicate is true, and false."""
+        """Return the masses of models of so many levels on the rows where each predicate is true, false."""
         predicates = range(len(self.problem.table))
         true, false = ([block.side(g, side) for g in predicates] for side in (True, False))
         return self._masses_of(true, level), self._masses_of(false, level)
 
     def _masses_of(self, blocks: list[Block | None], level: int) -> Masses:
-        """The masses of models of so many levels on blocks; 1 on what has no rows."""
+        """Return the masses of models of so many levels on blocks; 1 on what has no rows."""
         masses = Masses(np.zeros(len(blocks), dtype=np.int64), np.ones(len(blocks)), np.zeros(len(blocks)))
         sizes = np.array([-1 if block is None else len(block.elements) for block in blocks])
         for size in set(sizes.tolist()) - {-1}:

@@ -147,7 +147,7 @@ def one_level_more(
 
 @njit(cache=True, nogil=True)
 def _elements(number: int, size: int, binomials: IntArray, into: IntArray) -> None:
-    """The members of a set by its number among those of its size, increasing."""
+    """Return the members of a set by its number among those of its size, increasing."""
     left, e = number, len(binomials) - 2
     for t in range(size, 0, -1):
         while binomials[e, t] > left:

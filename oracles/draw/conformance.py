@@ -150,7 +150,7 @@ class _Case:
         return self.oracle.prepare(self.problem, self.kind)
 
     def source(self) -> _Bits:
-        """A random source that no other draw of the run uses."""
+        """Return a random source that no other draw of the run uses."""
         return _Bits(self.seed, next(self._sources))
 
     @property
@@ -164,7 +164,7 @@ class _Case:
         return _FEW_DRAWS // 3 if self.uniform else _FEW_DRAWS
 
     def law(self, beta: float, kind: Law | None = None) -> FloatArray:
-        """The exact probabilities of all points."""
+        """Return the exact probabilities of all points."""
         law = kind or self.kind
         if (law, beta) not in self._laws:
             self._laws[law, beta] = (gibbs_law if law is Law.GIBBS else flip_law)(self.losses, beta)
@@ -193,7 +193,7 @@ class _Case:
         return list(_partitions(self.points, self.losses))
 
     def _revealing(self) -> float:
-        """The inverse temperature most sensitive to errors in beta: the largest variance of beta * loss."""
+        """Return the beta most sensitive to errors in it: the one of the largest variance of beta * loss."""
         range_of_losses = max(1, int(self.losses.max() - self.losses.min()))
         betas = np.geomspace(0.1, 40.0, 60) / range_of_losses
         spread = []
@@ -203,7 +203,7 @@ class _Case:
         return float(betas[int(np.argmax(spread))])
 
     def enough(self, beta: float) -> int:
-        """The number of draws that detects a factor of 0.8 or 1.2 on beta, up to a cap."""
+        """Return the number of draws that detects a factor of 0.8 or 1.2 on beta, up to a cap."""
         p, least = self.law(beta), math.inf
         for factor in (0.8, 1.2):
             q = self.law(factor * beta)
@@ -506,7 +506,7 @@ def _against_refusal(oracle: GibbsOracle, problem: DrawnProblem, law: Law) -> It
 
 
 def _watched(oracle: GibbsOracle) -> tuple[GibbsOracle, list[object]]:
-    """A copy of the oracle that records calls of ``build``."""
+    """Return a copy of the oracle that records calls of ``build``."""
     built: list[object] = []
     kind: Any = type(oracle)
 
@@ -591,7 +591,7 @@ def draw_instances(seed: int) -> Iterator[DrawInstance]:
 def _branching(
     rng: np.random.Generator, kind: type[BranchingProblem], classes: int, *, root_splits: bool = False
 ) -> BranchingProblem:
-    """A few hundred models over two predicates, one of which tells the classes apart for the most part."""
+    """Return a problem of a few hundred models over two predicates, one of which mostly decides the class."""
     X = rng.integers(0, 2, (30, 2))
     y = np.where(rng.random(30) < 0.7, X[:, 0], rng.integers(0, classes, 30))
     costs = CostMatrix.of_weights(np.arange(1, classes + 1))
@@ -599,7 +599,7 @@ def _branching(
 
 
 def _one_good_point() -> ZeroOneHalfspace:
-    """An instance with ten errors everywhere but at the point of ones, the most sensitive to beta."""
+    """Return an instance with ten errors everywhere but at the point of ones, the most sensitive to beta."""
     lattice = IntegerLattice([-1, -1, -1, -1, 1], [1, 1, 1, 1, 1])
     return ZeroOneHalfspace(np.repeat([[1, 1, 1, 1, -3]], 10, axis=0), np.ones(10), lattice)
 

@@ -132,7 +132,7 @@ def _large_losses(largest: int) -> list[str]:
 
 
 def _most_work(facts: ProblemFacts) -> float:
-    """A bound on the work for any table of the facts.
+    """Return a bound on the work for any table of the facts.
 
     Blocks of a table are declared ones, joined, less the weights that no row has, so the blocks other than
     the largest have no more assignments; the levels of the weights that are summed out are at most all.
@@ -195,7 +195,7 @@ class _EliminationSampler(Sampler):
         return _moments(_joined(self._masses(beta, watch), beta), beta)
 
     def _masses(self, beta: float, watch: Watch) -> list[Mass]:
-        """The mass of every chunk, cached for further draws at the same beta."""
+        """Return the mass of every chunk, cached for further draws at the same beta."""
         if self._known is not None and self._known[0] == beta:
             return self._known[1]
         weights = exponentials_of_losses(beta, self.problem.largest_loss)
@@ -211,7 +211,7 @@ class _EliminationSampler(Sampler):
         return masses
 
     def mass(self, chunk: _Chunk, weights: FloatArray) -> Mass:
-        """The mass of the points of a chunk."""
+        """Return the mass of the points of a chunk."""
         a = self._numeric[chunk.numeric]
         return self._plan.mass(self.cells.tables(a), int(a @ a), chunk.digits, weights)
 
@@ -256,7 +256,7 @@ def _exactness(sizes: _Sizes, lattice: IntegerLattice, law: object, beta: float,
 
 
 def _roundings(norms: int, additions: int, steps: int) -> float:
-    """The number of roundings from one summand to the total mass, with a margin.
+    """Return the number of roundings from one summand to the total mass, with a margin.
 
     ``additions`` are made for each of the ``norms``, the values of |w|^2; ``steps`` levels are enumerated.
     """
@@ -319,7 +319,7 @@ class _Descent:
         return w
 
     def _leaf_losses(self, w: IntArray) -> list[IntArray]:
-        """The errors of each leaf weight's cells at each of its levels."""
+        """Return the errors of each leaf weight's cells at each of its levels."""
         cells, plan = self._sampler.cells, self._sampler._plan
         lowest = w.copy()
         lowest[plan.leaf] = cells.lattice.low[plan.leaf]
@@ -333,7 +333,7 @@ class _Descent:
 
 
 def _suffix_masses(scores: list[FloatArray], squares: list[IntArray], room: int) -> list[FloatArray]:
-    """The log mass of all leaf weights after each one, by the |w|^2 that is left to them."""
+    """Return the log mass of all leaf weights after each one, by the |w|^2 that is left to them."""
     rest = np.zeros(room + 1)
     masses = [rest]
     for score, square in zip(scores[:0:-1], squares[:0:-1], strict=True):
@@ -347,7 +347,7 @@ def _suffix_masses(scores: list[FloatArray], squares: list[IntArray], room: int)
 
 
 def _joined(masses: list[Mass], beta: float) -> Mass:
-    """The sum of masses."""
+    """Return the sum of masses."""
     base = min(m.smallest for m in masses)
     scales = [math.exp(-beta * (m.smallest - base)) for m in masses]
     scaled = list(zip(scales, masses, strict=True))
@@ -433,7 +433,7 @@ class _Plan:
                 yield _Chunk(a, prefix)
 
     def mass(self, table: Int32Array, norm: int, digits: tuple[int, ...], weights: FloatArray) -> Mass:
-        """The mass of all points with the given first digits; ``norm`` is |a|^2 of the numeric weights."""
+        """Return the mass of points with the given first digits; ``norm`` is |a|^2 of numeric weights."""
         fixed = np.full(len(self.is_weight), -1, dtype=np.int64)
         steps = np.flatnonzero(self.is_weight)[: len(digits)]
         fixed[steps] = digits[: len(steps)]

@@ -117,7 +117,7 @@ class _LevelSampler(Sampler):
 
     @staticmethod
     def _noisiest_level(levels: _Levels, request: DrawRequest) -> int:
-        """The level of the permute-and-flip winner.
+        """Return the level of the permute-and-flip winner.
 
         The largest of N standard exponentials has distribution function (1 - exp(-x))^N, so it is distributed
         as -log(1 - U^(1/N)) = -log(1 - exp(-E / N)) for a standard exponential E.

@@ -22,14 +22,14 @@ _HABITS = (-0.9, -0.3, 0.05, 0.2, 0.5, 0.9)
 
 
 def gibbs_law(losses: IntArray, beta: float) -> FloatArray:
-    """The Gibbs law: probabilities in proportion to exp(-beta loss), of the shape of ``losses``."""
+    """Return the Gibbs law: probabilities in proportion to exp(-beta loss), of the shape of ``losses``."""
     weights: FloatArray = np.exp(-beta * (losses - losses.min()))
     weights /= weights.sum()
     return weights
 
 
 def flip_law(losses: IntArray, beta: float) -> FloatArray:
-    """The law of permute-and-flip, for at most a few hundred points.
+    """Return the law of permute-and-flip, for at most a few hundred points.
 
     With r_w = exp(-beta (L_w - min L)) and standard exponential noises, the score of w is the largest with
     probability r_w * integral over u in (0, 1) of prod_{v != w} (1 - r_v u): a polynomial, which

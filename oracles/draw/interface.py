@@ -73,7 +73,7 @@ class Exactness:
     lost_mass: float
 
     def with_losses_off_by(self, loss_error: float, beta: float) -> Exactness:
-        """The bound for losses that are themselves off: each moves a numerator and the sum of all."""
+        """Return the bound for losses that are themselves off: each moves a numerator and the sum of all."""
         return Exactness(self.log_error + 2 * beta * loss_error, self.lost_mass)
 
     def meets(self, needed: Precision) -> bool:
@@ -177,7 +177,7 @@ class GibbsOracle(LatticeOracle):
 
     @abstractmethod
     def refusals(self, problem: DiscreteProblem, law: Law = Law.GIBBS) -> list[str]:
-        """Every reason why this oracle cannot draw; empty if it can. Cheap."""
+        """Return every reason why this oracle cannot draw; empty if it can. Cheap."""
 
     @abstractmethod
     def build(self, problem: DiscreteProblem, law: Law = Law.GIBBS) -> Sampler:
@@ -311,11 +311,11 @@ class PreparedGibbs:
         return self.sampler.moments(_inverse_temperature(beta), started(limits))
 
     def log_partition(self, beta: float, limits: Limits | None = None) -> float:
-        """The log of the sum over w of exp(-beta L(D, w)); see ``moments``. Not private."""
+        """Return the log of the sum over w of exp(-beta L(D, w)); see ``moments``. Not private."""
         return self.moments(beta, limits).log_partition
 
     def expected_loss(self, beta: float, limits: Limits | None = None) -> float:
-        """The expected number of errors of a Gibbs draw; see ``moments``. Not private."""
+        """Return the expected number of errors of a Gibbs draw; see ``moments``. Not private."""
         return self.moments(beta, limits).expected_loss
 
 
@@ -376,7 +376,7 @@ def _zeros_of(words: NDArray[np.uint64]) -> NDArray[np.int64]:
 
 
 def uniform_below(random: RandomSource, n: int) -> int:
-    """A uniform integer in [0, n), exactly, by rejection; n >= 1 of any size."""
+    """Return a uniform integer in [0, n), exactly, by rejection; n >= 1 of any size."""
     words = max(1, -(-n.bit_length() // 64))
     excess = 64 * words - n.bit_length()
     while True:
@@ -389,7 +389,7 @@ def uniform_below(random: RandomSource, n: int) -> int:
 
 
 def race(random: RandomSource, log_weights: FloatArray) -> int:
-    """An index drawn in proportion to exp(log_weights), by a race of exponential clocks.
+    """Return an index drawn in proportion to exp(log_weights), by a race of exponential clocks.
 
     Clock k has the arrival time E_k / weight_k; the earliest is k with probability weight_k / sum. Unlike
     inversion of a cumulative sum this loses no small probability: rounding moves each time by a factor of at
@@ -422,7 +422,7 @@ def chain_error(races: int, weight_error: float, magnitude: float) -> float:
 
 
 def lost_to_the_source(exponentials_used: float) -> float:
-    """The probability of 256 zero bits in a row in any of the given number of exponentials."""
+    """Return the probability of 256 zero bits in a row in any of the given number of exponentials."""
     return exponentials_used * 2.0**-256
 
 

@@ -217,7 +217,7 @@ def _reweigh(shape: Shape, region: Region, beliefs: _Beliefs) -> None:
 
 @njit(cache=True, nogil=True)
 def words_per_try(shape: Shape) -> int:
-    """An upper bound on the random words of one arrival and its proposal."""
+    """Return an upper bound on the random words of one arrival and its proposal."""
     return int(4 * (1 + (len(shape.span) - shape.fixed) * (shape.squares.shape[1] + 1)))
 
 

@@ -100,7 +100,7 @@ def _sort(columns: IntArray) -> None:
 
 @njit(cache=True, nogil=True)
 def words_per_try(depth: int, size: int) -> int:
-    """An upper bound on the random words of one proposal and its arrival: 4 for each exponential."""
+    """Return an upper bound on the random words of one proposal and its arrival: 4 for each exponential."""
     return 4 * (2 + max(1, size) * (depth + 1) * (size + 1))
 
 

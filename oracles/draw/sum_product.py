@@ -59,7 +59,7 @@ class Program(Record):
 
 
 def exponentials_of_losses(beta: float, n: int) -> FloatArray:
-    """The values exp(-beta k) for k = 0, 1, ..., then a zero for all smaller ones."""
+    """Return the values exp(-beta k) for k = 0, 1, ..., then a zero for all smaller ones."""
     largest = n if beta * n <= LARGEST_EXPONENT else math.floor(LARGEST_EXPONENT / beta)
     return np.append(np.exp(-beta * np.arange(largest + 1)), 0.0)
 
@@ -73,7 +73,7 @@ def sum_out(
     room: int,
     weights: FloatArray,
 ) -> tuple[int, float, float]:
-    """The mass of all points with the given digits.
+    """Return the mass of all points with the given digits.
 
     Args:
         program: the operations of the enumeration.
@@ -147,7 +147,7 @@ def _joined(
 
 @inner
 def _lane_norms(program: Program, lane_fixed: IntArray) -> IntArray:
-    """The sum of squares of each lane's weights (0 without a norm ball); -1 for lanes that are not wanted."""
+    """Return the sum of squares of each lane's weights (0 without a norm ball); -1 for unwanted lanes."""
     lanes = 1
     for q in range(len(program.lane_span)):
         lanes *= program.lane_span[q]
@@ -192,7 +192,7 @@ def _sum_lanes(
     smallest: Int32Array,
     sums: FloatArray,
 ) -> tuple[int, float, float]:
-    """The mass at fixed digits of all steps."""
+    """Return the mass at fixed digits of all steps."""
     old, new = 0, 1
     _clear(smallest[old], sums[old], room)
     for lane in range(len(lane_norm)):

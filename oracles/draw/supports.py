@@ -145,7 +145,7 @@ class _SupportSampler(Sampler):
         return Sample(point, exactness, None, arrivals.nodes)
 
     def _frontier(self, beta: float, watch: Watch) -> tuple[_Model, list[Node[_Region]]]:
-        """The frontier of the last draw at this beta, or the root if that takes over half of the memory.
+        """Return the last draw's frontier at this beta, or the root if it takes over half of the memory.
 
         The law of a draw does not depend on the choice.
         """
@@ -186,7 +186,7 @@ class _Relaxation:
         self._inverse: dict[tuple[float, int], FloatArray] = {}
 
     def bound(self, multiplier: float, outside: tuple[int, ...]) -> _Bound:
-        """The bound for one multiplier, with b = 0 on the columns ``outside``."""
+        """Return the bound for one multiplier, with b = 0 on the columns ``outside``."""
         scales = self._scales(multiplier)
         b = self.vectors @ (self.rotated * scales)
         if outside:
@@ -197,7 +197,7 @@ class _Relaxation:
         return self._certified(b, multiplier, outside)
 
     def _certified(self, b: FloatArray, multiplier: float, outside: tuple[int, ...]) -> _Bound:
-        """The bound at b, less what rounding may add to it."""
+        """Return the bound at b, less what rounding may add to it."""
         r, n, q = self.problem.radius, self.problem.n_records, len(b)
         residual = self.gram @ b + multiplier * b - self.cross
         residual[list(outside)] = 0.0
@@ -229,7 +229,7 @@ class _Relaxation:
 
 
 def _smallest_share(gram: FloatArray) -> float:
-    """A certified lower bound on the smallest eigenvalue of G scaled to a unit diagonal.
+    """Return a certified lower bound on the smallest eigenvalue of G scaled to a unit diagonal.
 
     If the Cholesky factor of A exists in floating point, the smallest eigenvalue of A is at least
     -(q + 2) u trace(A) / (1 - (q + 2) u) (Rump 2006, "Verification of positive definiteness"); halved
@@ -297,7 +297,7 @@ class _Model:
         self.multiplier = 0.0
 
     def root(self) -> Node[_Region]:
-        """The root with the multiplier that bounds its mass best."""
+        """Return the root with the multiplier that bounds its mass best."""
         free = np.arange(self.depth)
         scale = float(np.trace(self.relaxation.gram)) / len(self.relaxation.cross)
         regions = {}
@@ -324,7 +324,7 @@ class _Model:
         return _Region(inside, outside, free, size, value + math.fsum(gains), gains, subset_tree(gains, size))
 
     def _exact(self, region: _Region) -> _Region:
-        """The region with its own energy, if it is a single support."""
+        """Return the region with its own energy, if it is a single support."""
         if not region.decided:
             return region
         chosen = region.free if region.size else region.free[:0]
@@ -352,7 +352,7 @@ class _Model:
         return node.region.log_bound
 
     def _best(self, parent: _Region, j: int, is_in: bool, kept: IntArray) -> _Region:
-        """A part of a region with the smaller of two bounds: inherited, and without the excluded column."""
+        """Return a part of a region with the smaller bound: inherited, or without the excluded column."""
         inside, outside = (*parent.inside, j), (*parent.outside, j)
         at = int(np.flatnonzero(parent.free == j)[0])
         gains, free = parent.gains[kept], parent.free[kept]
@@ -417,7 +417,7 @@ class _Model:
 
 
 def _leaves(columns: int) -> int:
-    """The number of leaves of a tree over the columns, a power of 2."""
+    """Return the number of leaves of a tree over the columns, a power of 2."""
     return 1 << max(0, (columns - 1).bit_length())
 
 

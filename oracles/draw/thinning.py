@@ -107,7 +107,7 @@ class Bounds(Protocol[Tables]):
         """Assign arrivals of an open region to points: see ``mass_bounds.propose``."""
 
     def point(self, node: Node[Tables], levels: IntArray) -> IntArray:
-        """The point of a region with these levels."""
+        """Return the point of a region with these levels."""
 
 
 class ThinnedArrivals(Arrivals, Generic[Tables]):
@@ -148,7 +148,7 @@ class ThinnedArrivals(Arrivals, Generic[Tables]):
         return [node for _, _, node in self._heap]
 
     def first(self) -> IntArray:
-        """The point of the first accepted arrival: a Gibbs draw."""
+        """Return the point of the first accepted arrival: a Gibbs draw."""
         arrival = self.next(math.inf)
         assert arrival is not None
         return arrival[1]
@@ -266,5 +266,5 @@ def _wait(random: RandomSource) -> float:
 
 
 def _later(time: Decimal, wait: float, node: Node[Tables]) -> Decimal:
-    """The time after ``wait`` mean interarrival times of the node."""
+    """Return the time after ``wait`` mean interarrival times of the node."""
     return _DECIMAL.add(time, _DECIMAL.divide(Decimal(wait), node.rate))

@@ -130,7 +130,7 @@ class _Slices:
         return value, multiplier, v
 
     def least(self, multiplier: float, low: float, high: float) -> float:
-        """The least value of the dual parabola of a lambda over [low, high]."""
+        """Return the least value of the dual parabola of a lambda over [low, high]."""
         inverse = _inverse(self.d, multiplier)
         bend = self.beta + multiplier - float(inverse @ self.h**2)
         slope = self.a - float(inverse @ (self.c * self.h))

@@ -126,7 +126,7 @@ def _refine(
 
 
 def _towards(polytope: Polytope, inside: Vector, point: Vector) -> Vector:
-    """The last feasible point on the segment to a solution that may violate constraints by the tolerance."""
+    """Return the last feasible point towards a solution that is feasible up to the tolerance."""
     sides = polytope.b + 1e-9 * (1 + np.abs(polytope.b))  # the first point has tolerances of its own
     rates, room = polytope.A @ (point - inside), np.maximum(sides - polytope.A @ inside, 0.0)
     ahead = rates > 0
@@ -139,7 +139,7 @@ def _value(H: Vector, g: Vector, w: Vector) -> float:
 
 
 def _trivial(polytope: Polytope, g: Vector, terms: list[_Term]) -> float:
-    """The sum of the minima of all terms."""
+    """Return the sum of the minima of all terms."""
     least = [0.5 * d * (max(lo * lo, hi * hi) if d < 0 else max(0.0, lo, -hi) ** 2) for d, _, lo, hi in terms]
     return math.fsum([linear_minimizer(polytope)(g).bound, *least])
 

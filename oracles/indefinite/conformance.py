@@ -115,7 +115,7 @@ def _wrong(case: _Case, answer: QuadraticAnswer, minimum: float, slack: float) -
 
 
 def _check_minimum(case: _Case) -> Iterator[Finding]:
-    """The planted minimum, a bound below it that meets it, a point of the set."""
+    """Check the planted minimum, a bound below it that meets it, a point of the set."""
     answer = case.prepared.minimize(case.instance.g)
     yield from (("", finding) for finding in _wrong(case, answer, case.instance.minimum, case.slack(1)))
     if answer.status is not Status.OPTIMAL:

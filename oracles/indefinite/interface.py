@@ -134,5 +134,5 @@ class PreparedIndefinite(Prepared[IndefiniteProposal]):
 
 
 def scale_of(H: Vector, g: Vector, radius: float) -> float:
-    """The scale of objective values over a set of that radius: the unit of tolerances."""
+    """Return the scale of objective values over a set of that radius: the unit of tolerances."""
     return float(np.linalg.norm(H, 2)) * radius**2 + float(np.linalg.norm(g)) * radius

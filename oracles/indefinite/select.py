@@ -16,7 +16,7 @@ from privopt.problems.convex.sets.interface import ConvexSet
 
 
 def indefinite_oracles() -> list[IndefiniteOracle]:
-    """All available oracles, those with exact bounds first."""
+    """Return all available oracles, those with exact bounds first."""
     found: list[IndefiniteOracle] = [BallOracle(), VertexOracle(), ChordOracle()]
     with contextlib.suppress(MissingSolverError):
         found.append(ScipOracle())
@@ -26,7 +26,7 @@ def indefinite_oracles() -> list[IndefiniteOracle]:
 def indefinite_minimizer(
     convex_set: ConvexSet, H: ArrayLike, cut: HalfSpace | None = None
 ) -> PreparedIndefinite:
-    """The first oracle that takes the problem: ball, vertices, chords, SCIP where it is installed.
+    """Return the first oracle that takes the problem: ball, vertices, chords, SCIP where it is installed.
 
     Raises:
         UnsupportedProblemError: none does, with the reasons of each.

@@ -92,7 +92,7 @@ def check_oracle(
 
 
 def _asked(seed: int) -> Iterator[tuple[Instance, Checks]]:
-    """All instances of a seed, with their checks."""
+    """Yield all instances of a seed, with their checks."""
     yield from ((instance, _CHECKS) for instance in instances(seed))
     for instance in large_instances(seed):
         few = instance.problem.lattice.box_size < 100
@@ -129,7 +129,7 @@ class _Case:
         self.prepared = oracle.prepare(instance.problem, instance.task)
 
     def minimum(self, perturbation: Perturbation) -> tuple[int, IntArray]:
-        """The exact minimum and its lexicographically first minimiser, by trying every point."""
+        """Return the exact minimum and its lexicographically first minimiser, by trying every point."""
         values = self.losses * UNIT + perturbation.values(self.points)
         first = int(np.argmin(values))
         return int(values[first]), self.points[first]
@@ -309,7 +309,7 @@ def _check_refusals(case: _Case) -> Iterator[Finding]:
 
 
 def _check_tables(case: _Case) -> Iterator[Finding]:
-    """A perturbation, then one that differs from it in a single table, then the first again."""
+    """Ask a perturbation, then one that differs from it in a single table, then the first again."""
     lattice, base = case.instance.problem.lattice, case.instance.perturbations["noise"]
     for turn in range(lattice.dimension + (base.radial is not None)):
         unary, radial = [table.copy() for table in base.unary], base.radial
@@ -359,7 +359,7 @@ _CHECKS: Checks = (
 
 
 def instances(seed: int) -> Iterator[Instance]:
-    """Every small problem under both tasks, with data and noise drawn from ``seed``."""
+    """Yield every small problem under both tasks, with data and noise drawn from ``seed``."""
     for number, (name, problem) in enumerate(_problems(np.random.default_rng([seed, 0]))):
         for task in Task:
             rng = np.random.default_rng([seed, 1 + number, task is Task.LINEAR])

@@ -79,7 +79,7 @@ def refuse_large(perturbation: Perturbation, who_takes: str, to_do: str) -> None
 
 
 def trivial_bound(perturbation: Perturbation) -> int:
-    """A lower bound that needs no search: losses are >= 0, terms at least their minimum. Fixed point."""
+    """Return a fixed-point lower bound without search: losses are >= 0, terms at least their minimum."""
     unary = sum(int(t.min()) for t in perturbation.unary)
     return unary + (0 if perturbation.radial is None else int(perturbation.radial.min()))
 

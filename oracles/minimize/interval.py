@@ -91,7 +91,7 @@ def _compile() -> None:
 
 
 def _depth(lattice: IntegerLattice) -> int:
-    """The number of times a box can be halved, plus the two slots that a split needs."""
+    """Return the number of times a box can be halved, plus the two slots that a split needs."""
     spans = lattice.high - lattice.low
     return int(np.sum(np.ceil(np.log2(spans + 1)))) + 2
 
@@ -214,7 +214,7 @@ class _Search:
         )
 
     def _equal(self, low: IntArray, high: IntArray) -> tuple[IntArray | None, Status | None]:
-        """A point of a box with the same value as the one found; None if there is none."""
+        """Return a point of a box with the same value as the one found; None if there is none."""
         found = self._run(low, high, self.value + 1, None, 0)
         return found.point, found.stopped
 
@@ -242,7 +242,7 @@ class _Search:
                 return _Found(point, cutoff, bound, ties, stopped)
 
     def _descend(self, low: IntArray, high: IntArray) -> tuple[IntArray, int]:
-        """A good point by coordinate descent from the perturbation's minimiser and the shortest vector."""
+        """Find a good point by coordinate descent from the perturbation's minimiser and the least vector."""
         lattice, perturbation = self.problem.lattice, self.query.perturbation
         cheapest = np.zeros_like(low)
         _cheapest(self.data, self.costs, low, high, cheapest)
@@ -343,7 +343,7 @@ def _judge(data: _Data, costs: _Costs, stack: _Stack, k: int) -> None:
 
 @njit(cache=True, nogil=True)
 def _least_cost(data: _Data, costs: _Costs, low: IntArray, high: IntArray) -> int:
-    """The exact minimum of the perturbation over a box and the norm ball; at least _BIG // 2 if empty."""
+    """Return the exact minimum of the perturbation over box and norm ball; at least _BIG // 2 if empty."""
     d, room = len(low), len(costs.radial)
     if not data.coupled:
         total = costs.radial[0]
@@ -374,7 +374,7 @@ def _least_cost(data: _Data, costs: _Costs, low: IntArray, high: IntArray) -> in
 
 @njit(cache=True, nogil=True)
 def _cheapest(data: _Data, costs: _Costs, low: IntArray, high: IntArray, out: IntArray) -> None:
-    """The lexicographically first minimiser of the perturbation over a box."""
+    """Return the lexicographically first minimiser of the perturbation over a box."""
     d, room = len(low), len(costs.radial)
     goal = _least_cost(data, costs, low, high)
     used = 0
@@ -485,7 +485,7 @@ def _search(
 
 @njit(cache=True, nogil=True)
 def _open_bound(stack: _Stack) -> int:
-    """A lower bound over all boxes that are left."""
+    """Return a lower bound over all boxes that are left."""
     least = _BIG
     for i in range(stack.size[0]):
         least = min(least, stack.bound[stack.slot[i]])

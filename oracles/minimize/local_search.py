@@ -53,7 +53,7 @@ class LocalSearchOracle(DiscreteOracle):
 
 
 def incumbent(problem: DiscreteProblem, query: Query) -> IntArray:
-    """An incumbent for exact solvers, by a number of descents that is cheap compared with their search."""
+    """Find an incumbent for exact solvers, by descents that are cheap compared with their search."""
     lattice = problem.lattice
     move = float(np.sum(lattice.high - lattice.low)) * problem.n_records * lattice.dimension
     count = int(np.clip(_WORK / (8 * max(1.0, move)), 1, _MOST_STARTS))
@@ -108,7 +108,7 @@ def starting_points(perturbation: Perturbation, count: int) -> list[IntArray]:
 
 
 def _neighbours(point: IntArray, lattice: IntegerLattice) -> IntArray:
-    """All lattice points that differ from ``point`` in one coordinate."""
+    """Return all lattice points that differ from ``point`` in one coordinate."""
     moves = []
     for j in range(lattice.dimension):
         levels = np.arange(lattice.low[j], lattice.high[j] + 1)

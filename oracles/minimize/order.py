@@ -24,7 +24,7 @@ def first_in_order(
     high: IntArray,
     find: Callable[[IntArray, IntArray], tuple[IntArray | None, Status | None]],
 ) -> tuple[IntArray, Status | None]:
-    """The first of all points of a box that are as good as an optimal one, coordinate by coordinate.
+    """Return the first of all points of a box that are as good as an optimal one, coordinate by coordinate.
 
     Keeps w_0..w_{j-1} and looks for an equally good point with a smaller w_j, until there is none.
 

@@ -49,17 +49,17 @@ class CodedRows:
         return self.table.dtype
 
     def mapped(self, function: Callable[[Vector], Vector]) -> Self:
-        """A copy with transformed features: ``function`` maps table rows, shape (k, d), column by column."""
+        """Return a copy with transformed features: ``function`` maps table rows, shape (k, d), by column."""
         return replace(self, table=np.where(self.own, function(self.table), 0.0))
 
     def with_constant(self, value: float) -> Self:
-        """A copy with a constant feature appended: added to the levels of the first column."""
+        """Return a copy with a constant feature appended: added to the levels of the first column."""
         first = self.own[:, :1]
         table = np.hstack([self.table, np.where(first, value, 0.0)])
         return replace(self, table=table, own=np.hstack([self.own, first]))
 
     def __getitem__(self, key: Any) -> Vector:
-        """The rows as an array, or the submatrix of a pair (rows, features)."""
+        """Return the rows as an array, or the submatrix of a pair (rows, features)."""
         rows, features = key if isinstance(key, tuple) else (key, slice(None))
         codes, table = self.codes[rows], self.table[:, features]
         found: Vector = table[codes[..., 0]]
@@ -68,7 +68,7 @@ class CodedRows:
         return found
 
     def norms(self, largest: bool) -> Vector:
-        """The l2 norms of the rows (linf norms if ``largest``), shape (n,).
+        """Return the l2 norms of the rows (linf norms if ``largest``), shape (n,).
 
         Raises:
             InvalidInputError: two levels of a row share a feature, so the norms do not add up.

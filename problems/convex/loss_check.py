@@ -118,7 +118,7 @@ def _exceeded_bounds(loss: Loss, grid: Grid, y: Grid) -> list[str]:
 
 
 def _maximum(f: Callable[[RealArray], RealArray], grid: Grid) -> float:
-    """The largest value of f on the grid and on finer grids around the best point."""
+    """Return the largest value of f on the grid and on finer grids around the best point."""
     for _ in range(3):
         values = f(grid)
         best = int(np.argmax(values))

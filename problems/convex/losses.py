@@ -68,14 +68,14 @@ class Loss(ABC):
 
     @abstractmethod
     def slope(self, z: RealArray, y: RealArray) -> RealArray:
-        """The derivative of phi in z."""
+        """Return the derivative of phi in z."""
 
     @abstractmethod
     def curvature(self, z: RealArray, y: RealArray) -> RealArray:
-        """The second derivative of phi in z, wherever it exists."""
+        """Return the second derivative of phi in z, wherever it exists."""
 
     def check_labels(self, y: ArrayLike) -> NDArray[np.float64]:
-        """A float64 copy of the labels, shape (n,).
+        """Return a float64 copy of the labels, shape (n,).
 
         Raises:
             InvalidInputError: labels that the loss is not defined for.

@@ -68,7 +68,7 @@ def _number(text: str, whole: str) -> float:
 
 
 def parse_loss(text: str, half_range: float = 1.0) -> Loss:
-    """A loss by name; squared is exact for residuals up to the width of the labels' range."""
+    """Return a loss by name; squared is exact for residuals up to the width of the labels' range."""
     name, _, number = text.partition(":")
     makers: dict[str, Any] = {"logistic": LogisticLoss, "sigmoid": SigmoidLoss, "biweight": BiweightLoss}
     try:

@@ -64,7 +64,7 @@ class Rows(Protocol):
 
 
 def rows_of(X: Any) -> Rows:
-    """The rows of a C-contiguous array, a CSR matrix or coded ones, float32 or float64. Not copied."""
+    """Return the rows of a C-contiguous array, a CSR matrix or coded ones, float32 or float64. Not copied."""
     if isinstance(X, CodedRows):
         return CodeRows(X)
     if isinstance(X, sp.csr_array):
@@ -148,7 +148,7 @@ class CodeRows:
         _add_dense(self.X.table, sums, np.ones(len(sums)), total)
 
     def squares(self, weights: Vector) -> Vector:
-        """The sum of weights_i row_i row_i' over all rows, before they are scaled, shape (d, d)."""
+        """Return the sum of weights_i row_i row_i' over all rows, before they are scaled, shape (d, d)."""
         levels, table = len(self.X.table), self.X.table
         pairs = np.zeros((levels, levels))
         _pair_coded(self.X.codes, weights, pairs)
@@ -172,7 +172,7 @@ def predict_each(X: Any, scale: RealArray, w: RealArray) -> RealArray:
 
 
 def norms_each(X: Any, largest: bool) -> Vector:
-    """The l2 norms of the rows of a C-contiguous array (linf norms if ``largest``).
+    """Return the l2 norms of the rows of a C-contiguous array (linf norms if ``largest``).
 
     The operations are the same at every position. NaN or infinity where a row has one, or its squares
     overflow.
@@ -183,7 +183,7 @@ def norms_each(X: Any, largest: bool) -> Vector:
 
 
 def mark_of(X: Any, y: RealArray) -> int:
-    """An order-independent fingerprint of rows with labels: the sum of a hash of every row.
+    """Return an order-independent fingerprint of rows with labels: the sum of a hash of every row.
 
     Source: the hash NH of Black, Halevi, Krawczyk, Krovetz and Rogaway (1999), with public keys.
 
@@ -253,7 +253,7 @@ def in_order(run: Callable[[slice], _T], shares: list[slice]) -> list[_T]:
 
 
 def threads_available() -> int:
-    """The number of threads to use: NUMBA_NUM_THREADS, by default the cores available to this process."""
+    """Return the number of threads to use: NUMBA_NUM_THREADS, by default this process's cores."""
     settings: Any = numba.config  # numba.get_num_threads would start threads of its own
     return int(settings.NUMBA_NUM_THREADS)
 
@@ -286,7 +286,7 @@ def _predict_dense(X: RealArray, scale: RealArray, w: RealArray, found: RealArra
 
 @njit(cache=True, nogil=True, fastmath=_REORDERED)
 def _predict_each(X: RealArray, scale: RealArray, w: RealArray, found: RealArray) -> None:
-    """One row at a time: slower, but with the same operations for a row at every position."""
+    """Predict one row at a time: slower, but with the same operations for a row at every position."""
     for i in range(X.shape[0]):
         a = w.dtype.type(0)
         for j in range(X.shape[1]):
@@ -317,7 +317,7 @@ def _norms_each(X: RealArray, largest: bool, found: Vector) -> None:
 
 @njit(cache=True, nogil=True)
 def _mixed(row: np.uint64) -> np.uint64:
-    """The finalisation mix of MurmurHash3 (Appleby 2011)."""
+    """Return the finalisation mix of MurmurHash3 (Appleby 2011)."""
     row = (row ^ (row >> np.uint64(33))) * np.uint64(0xFF51AFD7ED558CCD)
     row = (row ^ (row >> np.uint64(33))) * np.uint64(0xC4CEB9FE1A85EC53)
     return row ^ (row >> np.uint64(33))

@@ -214,7 +214,7 @@ class EmpiricalRisk:
         self._rows = rows_of(self.X)
 
     def in_float64(self) -> EmpiricalRisk:
-        """The same risk in float64 throughout: a copy of float32 data, otherwise itself. Not private."""
+        """Return the same risk in float64: a copy of float32 data, otherwise itself. Not private."""
         if self.X.dtype == np.float64:
             return self
         f = self.facts
@@ -243,19 +243,19 @@ class EmpiricalRisk:
         return self._predict(slice(0, len(self.y)), self._lowered(w))
 
     def clipped_rows(self) -> Any:
-        """A copy of the rows after clipping, shape (rows, d), sparse if X is. Not private."""
+        """Return a copy of the rows after clipping, shape (rows, d), sparse if X is. Not private."""
         return sp.diags_array(self._scale) @ (self.X[:] if _is_coded(self.X) else self.X)
 
     def gradient(self, w: ArrayLike) -> Vector:
-        """The gradient of F at w, shape (d,). Not private."""
+        """Return the gradient of F at w, shape (d,). Not private."""
         return self._mean(partial(EmpiricalRisk._gradient_sum, w=self._point(w)))
 
     def hessian_vector(self, w: ArrayLike, v: ArrayLike) -> Vector:
-        """The Hessian of F at w times v, shape (d,). Not private."""
+        """Return the Hessian of F at w times v, shape (d,). Not private."""
         return self._mean(partial(EmpiricalRisk._curved_sum, w=self._point(w), v=self._point(v)))
 
     def hessian(self, w: ArrayLike) -> Vector:
-        """The Hessian of F at w, shape (d, d), symmetric; d^2 numbers in memory. Not private.
+        """Return the Hessian of F at w, shape (d, d), symmetric; d^2 numbers in memory. Not private.
 
         Products are accumulated in float64 for float32 data too, so that ``facts.rounding`` holds.
         """
@@ -291,7 +291,7 @@ class EmpiricalRisk:
         )
 
     def _both_sums(self, w: Vector) -> Vector:
-        """The summed value, followed by the summed gradient, shape (1 + d,)."""
+        """Return the summed value, followed by the summed gradient, shape (1 + d,)."""
         point, loss = self._lowered(w), self.facts.loss
 
         def visit(b: slice, total: Vector) -> float:
@@ -350,11 +350,11 @@ class EmpiricalRisk:
         return self.X[b, : self.facts.dimension - bool(self.facts.constant)].astype(np.float64, copy=False)
 
     def _squares(self) -> Vector:
-        """The squared row scales, which multiply products of rows from ``_doubles``."""
+        """Return the squared row scales, which multiply products of rows from ``_doubles``."""
         return self._scale.astype(np.float64) ** 2
 
     def gradient_sum(self, w: ArrayLike, records: NDArray[np.int64]) -> Vector:
-        """The sum (not the mean) of the gradients of some records at w, shape (d,). Not private."""
+        """Return the sum (not the mean) of the gradients of some records at w, shape (d,). Not private."""
         from privopt.problems.convex.passes import predict_each
 
         X, y, scale = self._batch(records)
@@ -362,7 +362,7 @@ class EmpiricalRisk:
         return _weighted_rows(X, scale * self._of_batch(records, self.facts.loss.slope(z, y)))
 
     def difference_sum(self, w: ArrayLike, anchor: ArrayLike, records: NDArray[np.int64]) -> Vector:
-        """The sum, over some records, of gradient at w minus gradient at the anchor. Not private."""
+        """Return the sum, over some records, of gradient at w minus gradient at the anchor. Not private."""
         from privopt.problems.convex.passes import predict_each
 
         X, y, scale = self._batch(records)
@@ -449,7 +449,7 @@ class EmpiricalRisk:
         return self._rows.predict(b, self._scale, w)
 
     def _sum(self, b: slice, values: RealArray) -> float:
-        """The sum of per-record values over some rows, weighted by the record counts."""
+        """Return the sum of per-record values over some rows, weighted by the record counts."""
         return float(np.sum(self._multiplied(b, values)))
 
     def _add(self, total: Vector, b: slice, weights: RealArray) -> None:
@@ -467,7 +467,7 @@ class EmpiricalRisk:
         return values if self.weights is None else np.asarray(self.weights[records] * values)
 
     def _checked_weights(self, weights: ArrayLike) -> Vector:
-        """The weights, no larger than a bound below 1 that covers the rounding of products with them.
+        """Return the weights, no larger than a bound below 1 that covers the rounding of products with them.
 
         Raises:
             InvalidInputError: weights beside counts, of another shape, or not in [0, 1].

@@ -40,7 +40,7 @@ _REORDERED = {"reassoc", "contract", "nsz"}
 
 @njit(cache=True)
 def _upper(x: float) -> float:
-    """The upper tail of the normal distribution."""
+    """Return the upper tail of the normal distribution."""
     return 0.5 * math.erfc(x / EDGE)
 
 

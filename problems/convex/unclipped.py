@@ -18,7 +18,7 @@ PLAIN_SQUARES = SquaredLoss(sys.float_info.max)
 
 
 def unclipped_facts(n_records: int, dimension: int, loss: Loss) -> RiskFacts:
-    """The public facts of an ``UnclippedRisk``."""
+    """Return the public facts of an ``UnclippedRisk``."""
     return RiskFacts(n_records, dimension, loss, _UNCLIPPED)
 
 
@@ -44,7 +44,7 @@ class UnclippedRisk(EmpiricalRisk):
         return self._slopes(slice(0, self.facts.n_records), self._lowered(w))
 
     def soft_gradient(self, w: ArrayLike, scale: float, beta: float) -> Vector:
-        """The robust mean of the gradients at w, coordinate by coordinate, shape (d,). Not private.
+        """Return the robust mean of the gradients at w, coordinate by coordinate, shape (d,). Not private.
 
         scale / n * sum_i influence(gradient_ij / scale), in one pass over the data; no array of n x d
         numbers is made. See ``soft_truncation``.

@@ -67,7 +67,7 @@ _COLUMNS_23 = [
 
 
 def load_adult(split: Literal["train", "test", "all"] = "train") -> pd.DataFrame:
-    """All records in file order: 14 attributes and the label "income", either "<=50K" or ">50K".
+    """Load all records in file order: 14 attributes and the label "income", either "<=50K" or ">50K".
 
     The files hold 32,561 (train) and 16,281 (test) records. Missing values read "?".
     """
@@ -99,12 +99,12 @@ def adult_labels(frame: pd.DataFrame) -> IntArray:
 
 
 def adult_schema(*, intercept: bool = False) -> Schema:
-    """All 14 attributes, 108 features, from the data set's documentation and the census top codes."""
+    """Return all 14 attributes, 108 features, from the data set's documentation and the census top codes."""
     return Schema([_column(name) for name in _COLUMNS], intercept)
 
 
 def adult23_schema() -> Schema:
-    """The 23 features of Neel, Roth, Vietri and Wu (2020): three scaled numbers, then four one-hots.
+    """Return the 23 features of Neel, Roth, Vietri and Wu (2020): three scaled numbers, then four one-hots.
 
     age/90, education-num/16, hours-per-week/99, marital-status (7), relationship (6), race (5), sex (2).
     """
@@ -112,7 +112,7 @@ def adult23_schema() -> Schema:
 
 
 def adult23_frame(seed: int = 0) -> pd.DataFrame:
-    """The records of their balanced task, as a table: the seven columns of ``adult23_schema`` and "income".
+    """Load the records of their balanced task: the seven columns of ``adult23_schema`` and "income".
 
     All 7,841 positive records of the training file and as many negative ones drawn at random, in file order:
     n = 15,682. The draw is public: it reproduces an experiment on public records, and protects nobody.
@@ -132,7 +132,7 @@ def load_adult23(seed: int = 0) -> tuple[IntArray, IntArray, Schema]:
 
 
 def load_adult23_test() -> tuple[IntArray, IntArray, Schema]:
-    """The test file under the same schema: features (16281, 23), labels, schema. It is not balanced."""
+    """Load the test file under the same schema: features (16281, 23), labels, schema. It is not balanced."""
     return _encoded(load_adult("test"))
 
 

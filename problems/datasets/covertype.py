@@ -50,7 +50,7 @@ COVERTYPE_COLUMNS = (
 
 
 def load_covertype(dtype: DTypeLike = np.float64) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """All 581,012 records in file order: features (n, 54) as distributed, and classes 1 to 7, (n,).
+    """Load all 581,012 records in file order: features (n, 54) as distributed, and classes 1 to 7, (n,).
 
     The columns are ``COVERTYPE_COLUMNS``: 10 quantities, then one-hot wilderness area and soil type. As
     float64 they take 251 MB. The split that UCI recommends: training [:11340], validation [11340:15120],
@@ -71,13 +71,13 @@ def load_covertype(dtype: DTypeLike = np.float64) -> tuple[NDArray[Any], NDArray
 
 
 def covertype_bounds() -> Box:
-    """Public bounds of the 54 columns, for scaling and clipping."""
+    """Return public bounds of the 54 columns, for scaling and clipping."""
     bounds = [*_QUANTITATIVE.values(), *[(0, 1)] * (_WILDERNESS + _SOIL)]
     return Box([low for low, _ in bounds], [high for _, high in bounds])
 
 
 def covertype_binary(dtype: DTypeLike = np.float64) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """The binary task: Lodgepole Pine (class 2, 48.8% of the records) as +1 against the rest as -1.
+    """Return the binary task: Lodgepole Pine (class 2, 48.8% of the records) as +1 against the rest as -1.
 
     The papers that use Covertype as a binary task do not say which; this is the usual one. Every column is
     clipped to its public bounds and scaled to [0, 1], so rows have l2 norm at most sqrt(12).

@@ -22,7 +22,7 @@ def make_cells(
     noise: float = 0.1,
     seed: int,
 ) -> tuple[IntArray, IntArray]:
-    """A table of the usual kind: numbers on a grid, then one-hot categories of uneven frequency.
+    """Return a table of the usual kind: numbers on a grid, then one-hot categories of uneven frequency.
 
     Records with equal categories form cells. Labels come from a random halfspace with weights in [-2, 2]^d,
     flipped with probability ``noise``.

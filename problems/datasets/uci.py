@@ -12,7 +12,7 @@ import pandas as pd
 
 
 def load_mushrooms() -> pd.DataFrame:
-    """Descriptions of mushrooms: 8,124 rows of 22 categories, and ``class``: edible or poisonous.
+    """Load descriptions of mushrooms: 8,124 rows of 22 categories, and ``class``: edible or poisonous.
 
     Levels are words in place of the letters of the original; 2,480 roots (``stalk-root``) are missing, as
     empty text.
@@ -21,7 +21,7 @@ def load_mushrooms() -> pd.DataFrame:
 
 
 def load_credit() -> pd.DataFrame:
-    """Loans of a German bank: 1,000 rows of 20 columns, and ``repaid``: yes or no (30%).
+    """Load loans of a German bank: 1,000 rows of 20 columns, and ``repaid``: yes or no (30%).
 
     Words replace the codes of the original; amounts are in Deutsche Mark, durations in months.
     """
@@ -29,7 +29,9 @@ def load_credit() -> pd.DataFrame:
 
 
 def load_marketing() -> pd.DataFrame:
-    """Calls of a Portuguese bank: 45,211 rows of 16 columns, and ``y``: a deposit was made, yes (12%) or no.
+    """Load calls of a Portuguese bank: 45,211 rows of 16 columns, and ``y``.
+
+    ``y`` says whether a deposit was made: yes (12%) or no.
 
     ``duration`` is the length of the call, known only when it has ended.
     """

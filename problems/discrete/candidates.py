@@ -68,7 +68,7 @@ class CandidateCards(DiscreteProblem):
         return self.table.n_rows
 
     def card(self, point: IntArray) -> IntArray:
-        """The weights that a point stands for, shape (d,)."""
+        """Return the weights that a point stands for, shape (d,)."""
         i, j = (int(x) for x in point)
         return np.append(self.cards[i, :-1], self.ladders[i, j])
 

@@ -79,7 +79,7 @@ class MonotoneConjunction(RowProblem):
 
     @classmethod
     def separators(cls, lattice: IntegerLattice) -> SeparatorSet:
-        """One record per free feature: it violates that feature and no other, so m <= d."""
+        """Return one record per free feature: it violates that feature and no other, so m <= d."""
         _check_binary(lattice)
         free = np.flatnonzero(lattice.low < lattice.high)
         unit = np.eye(lattice.dimension, dtype=np.int64)[free]

@@ -59,7 +59,7 @@ class SetNumbers:
         return int(self.starts[-1])
 
     def number(self, elements: IntArray) -> IntArray:
-        """The numbers of sets of one size, shape (sets, size), elements increasing along rows."""
+        """Return the numbers of sets of one size, shape (sets, size), elements increasing along rows."""
         size = elements.shape[1]
         found = np.full(len(elements), self.starts[size], dtype=np.int64)
         for t in range(size):
@@ -119,8 +119,8 @@ def _segments(problem: BranchingProblem) -> Iterator[_Segment]:
 
 
 def _packed(problem: BranchingProblem, rows: IntArray) -> Words:
-    """The truth values of some rows; one word more than they fill at most, so that all classes together take
-    as many words whatever the labels are.
+    """Return the truth values of some rows; one word more than they fill at most, so that all classes
+    together take as many words whatever the labels are.
     """
     words = len(rows) // 64 + 1
     packed = np.zeros((len(problem.table), 8 * words), dtype=np.uint8)
@@ -131,7 +131,7 @@ def _packed(problem: BranchingProblem, rows: IntArray) -> Words:
 
 
 def _ones(_: Any, word: Any) -> Any:
-    """The number of bits that are set."""
+    """Return the number of bits that are set."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.ctpop(arguments[0])

@@ -50,7 +50,7 @@ class CostMatrix:
 
     @classmethod
     def of_weights(cls, weights: ArrayLike) -> Self:
-        """The cost of an error on a record of class y in proportion to weights[y] > 0, shape (K,).
+        """Return the cost of an error on a record of class y in proportion to weights[y] > 0, shape (K,).
 
         Ratios to the smallest weight are rounded to m-ths, with the m up to 10 that moves them least.
         """

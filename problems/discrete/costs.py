@@ -68,7 +68,7 @@ class Costs:
         return max(self.false_negative, self.false_positive)
 
     def of(self, y: IntArray) -> IntArray:
-        """The cost of an error on each record, for labels ``y`` in {-1, +1}; shape as ``y``."""
+        """Return the cost of an error on each record, for labels ``y`` in {-1, +1}; shape as ``y``."""
         return np.where(np.asarray(y) > 0, self.false_negative, self.false_positive).astype(np.int64)
 
     def __str__(self) -> str:

@@ -123,7 +123,7 @@ class ZeroOneHalfspace(ScoreProblem):
 
 
 def _unit_records(lattice: IntegerLattice) -> Iterator[tuple[IntArray, int, IntArray]]:
-    """The records +-e_j that separate a lattice within {-1, 0, 1}^d, with coordinate and losses.
+    """Yield the records +-e_j that separate a lattice within {-1, 0, 1}^d, with coordinate and losses.
 
     (e_j, +1) is an error iff w_j <= 0; (-e_j, +1) is an error iff w_j >= 0. A record on which all values of
     w_j have the same loss separates nothing and is left out.
@@ -138,7 +138,7 @@ def _unit_records(lattice: IntegerLattice) -> Iterator[tuple[IntArray, int, IntA
 
 
 def _between_values(lattice: IntegerLattice, fixed: int) -> Iterator[tuple[IntArray, int, IntArray]]:
-    """A record between any two neighbouring values of a coordinate: an error iff w_j is at most the smaller.
+    """Yield a record between any two neighbours of a coordinate: an error iff w_j is at most the smaller.
 
     With c the weight that is fixed, 2|c| e_j - sign(c) (2k + 1) e_fixed has the score |c| (2 w_j - 2k - 1).
     """
@@ -153,7 +153,7 @@ def _between_values(lattice: IntegerLattice, fixed: int) -> Iterator[tuple[IntAr
 def _whole_weights(
     weights: ArrayLike, counts: ArrayLike | None, rows: int, bound: int, max_weight: int
 ) -> IntArray:
-    """An int64 copy of the weights of records.
+    """Return an int64 copy of the weights of records.
 
     Raises:
         InvalidInputError: beside counts, of another shape, or no whole numbers from 0 to ``max_weight``; or
@@ -175,7 +175,7 @@ def _held(true: NDArray[np.bool_], counts: IntArray) -> IntArray:
 
 
 def integer_matrix(X: ArrayLike, columns: int) -> IntArray:
-    """A C-contiguous int64 copy of shape (n, columns), n >= 1."""
+    """Return a C-contiguous int64 copy of shape (n, columns), n >= 1."""
     check_unmasked(X, "X")
     matrix = _array(X, "features")
     if matrix.ndim != 2 or matrix.shape[1] != columns:
@@ -190,7 +190,7 @@ def integer_matrix(X: ArrayLike, columns: int) -> IntArray:
 
 
 def sign_labels(y: ArrayLike, n: int) -> IntArray:
-    """An int64 copy of labels -1 and +1, shape (n,)."""
+    """Return an int64 copy of labels -1 and +1, shape (n,)."""
     check_unmasked(y, "y")
     labels = _array(y, "labels")
     if labels.shape != (n,):

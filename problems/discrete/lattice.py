@@ -117,7 +117,7 @@ class IntegerLattice:
         return sum(counts)
 
     def with_bounds(self, low: ArrayLike, high: ArrayLike) -> IntegerLattice:
-        """The lattice with other bounds, under the same norm bound.
+        """Return the lattice with other bounds, under the same norm bound.
 
         Raises:
             InfeasibleDomainError: no integer vector satisfies both.
@@ -135,7 +135,7 @@ class IntegerLattice:
         return inside and (self.squared_radius is None or int(point @ point) <= self.squared_radius)
 
     def batches(self, size: int = 1 << 16) -> Iterator[IntArray]:
-        """All points in lexicographic order, as arrays of shape (at most ``size``, dimension)."""
+        """Yield all points in lexicographic order, as arrays of shape (at most ``size``, dimension)."""
         spans = (self.high - self.low + 1).tolist()
         for start in range(0, self.box_size, size):
             codes = np.arange(start, min(start + size, self.box_size), dtype=np.int64)
@@ -151,12 +151,12 @@ class IntegerLattice:
         return np.asarray(np.ravel_multi_index(tuple((points - self.low).T), spans), dtype=np.int64)
 
     def point(self, rank: int) -> IntArray:
-        """The point with a number of ``ranks``."""
+        """Return the point with a number of ``ranks``."""
         digits = np.unravel_index(rank, tuple((self.high - self.low + 1).tolist()))
         return np.array(digits, dtype=np.int64) + self.low
 
     def points(self) -> Iterator[IntArray]:
-        """All points, one by one, in lexicographic order."""
+        """Yield all points, one by one, in lexicographic order."""
         for block in self.batches():
             yield from block
 

@@ -102,7 +102,7 @@ class LipschitzProblem(ScoreProblem):
 
     @abstractmethod
     def _labels(self, y: ArrayLike, rows: int) -> IntArray:
-        """The labels, checked and copied."""
+        """Return the labels, checked and copied."""
 
 
 class HingeHalfspace(LipschitzProblem):

@@ -47,7 +47,7 @@ def from_fixed(value: int) -> float:
 
 
 def rounding_slack(terms: int) -> float:
-    """A bound on the rounding error of a difference of two objectives of ``terms`` terms, in loss units.
+    """Bound the rounding error of a difference of two objectives of ``terms`` terms, in loss units.
 
     Each term is off by less than one grid step (half for the rounding to the grid, less than half for the
     float64 products before it), at each of the two points, before and after a shift of the noise.
@@ -127,7 +127,7 @@ class Perturbation:
 
 
 def levels(lattice: IntegerLattice) -> list[NDArray[np.int64]]:
-    """The values that each coordinate can take, in increasing order."""
+    """Return the values that each coordinate can take, in increasing order."""
     return [np.arange(a, b + 1) for a, b in zip(lattice.low.tolist(), lattice.high.tolist(), strict=True)]
 
 

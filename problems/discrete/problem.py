@@ -53,7 +53,7 @@ class DiscreteProblem(ABC):
 
     @classmethod
     def separators(cls, lattice: IntegerLattice) -> SeparatorSet:
-        """A separator set of the problem over a lattice, from public facts alone.
+        """Return a separator set of the problem over a lattice, from public facts alone.
 
         Raises:
             InvalidInputError: the lattice has two points with the same loss on every record, or the class
@@ -62,7 +62,7 @@ class DiscreteProblem(ABC):
         raise InvalidInputError(f"{cls.__name__} has no separator set: use a mechanism that draws")
 
     def loss(self, w: IntArray) -> int:
-        """The exact loss at one point."""
+        """Return the exact loss at one point."""
         return int(self.losses(np.asarray(w, dtype=np.int64)[None, :])[0])
 
     def values(self, points: IntArray, perturbation: Perturbation) -> IntArray:
@@ -70,7 +70,7 @@ class DiscreteProblem(ABC):
         return self.losses(points) * UNIT + perturbation.values(points)
 
     def value(self, w: IntArray, perturbation: Perturbation) -> int:
-        """The exact fixed-point objective at one point, as a Python integer."""
+        """Return the exact fixed-point objective at one point, as a Python integer."""
         return int(self.values(np.asarray(w, dtype=np.int64)[None, :], perturbation)[0])
 
 
@@ -89,7 +89,7 @@ class RowProblem(DiscreteProblem):
 
     @abstractmethod
     def with_records(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """The same problem, with the same public inputs, over other records."""
+        """Return the same problem, with the same public inputs, over other records."""
 
     @property
     def n_records(self) -> int:

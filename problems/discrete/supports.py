@@ -91,7 +91,7 @@ class SupportLattice(IntegerLattice):
         return mask
 
     def columns(self, points: IntArray) -> IntArray:
-        """The selected columns of each point in increasing order, shape (k, s)."""
+        """Return the selected columns of each point in increasing order, shape (k, s)."""
         return np.nonzero(points)[1].reshape(len(points), self.support).astype(np.int64)
 
     def __eq__(self, other: object) -> bool:
@@ -157,7 +157,7 @@ class SubsetBounds:
                 )
 
     def reach(self, support: int) -> float:
-        """A bound on |x_S|_2, the constant included, over records and supports of the size."""
+        """Return a bound on |x_S|_2, the constant included, over records and supports of the size."""
         return math.hypot(min(self.feature * math.sqrt(support), self.row), self.constant)
 
     def ball(self, support: int) -> float:
@@ -296,7 +296,7 @@ def too_large(records: int, lattice: SupportLattice) -> list[str]:
 
 
 def _scale(bounds: SubsetBounds) -> float:
-    """The unit of features: no column exceeds it."""
+    """Return the unit of features: no column exceeds it."""
     return min(bounds.feature, bounds.row)
 
 

@@ -83,13 +83,13 @@ class FactorRisk:
         return float(np.mean(self.facts.loss.value(self._lengths(self._seen(w)), self.y)))
 
     def gradient(self, w: ArrayLike) -> Vector:
-        """The gradient, shape (d * rank,): the mean of a (U' a)' phi'(t)/t. Not private."""
+        """Return the gradient, shape (d * rank,): the mean of a (U' a)' phi'(t)/t. Not private."""
         seen = self._seen(w)
         flat, _ = self._curvatures(seen)
         return np.asarray(self.A.T @ (seen * flat[:, None]) / len(self.y)).ravel()
 
     def hessian(self, w: ArrayLike) -> Vector:
-        """The Hessian, shape (d * rank, d * rank): the mean of a a' kron S. Not private."""
+        """Return the Hessian, shape (d * rank, d * rank): the mean of a a' kron S. Not private."""
         seen = self._seen(w)
         flat, rest = self._curvatures(seen)
         rank, d = self.facts.rank, self.A.shape[1]

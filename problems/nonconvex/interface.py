@@ -23,7 +23,7 @@ class TwiceDifferentiableRisk(Protocol):
         """The public facts."""
 
     def in_float64(self) -> TwiceDifferentiableRisk:
-        """The same risk, computed in float64 throughout; may return itself."""
+        """Return the same risk, computed in float64 throughout; may return itself."""
 
     def compile(self) -> None:
         """Compile whatever computes value and derivatives; may do nothing."""
@@ -32,7 +32,7 @@ class TwiceDifferentiableRisk(Protocol):
         """F(w). Not private."""
 
     def gradient(self, w: ArrayLike, /) -> Vector:
-        """The gradient of F at w, shape (dimension,). Not private."""
+        """Return the gradient of F at w, shape (dimension,). Not private."""
 
     def hessian(self, w: ArrayLike, /) -> Vector:
-        """The Hessian of F at w, shape (dimension, dimension), symmetric. Not private."""
+        """Return the Hessian of F at w, shape (dimension, dimension), symmetric. Not private."""

@@ -71,14 +71,14 @@ class BallNet:
         return math.exp(min(log_volume, 700.0))
 
     def points(self, indices: IntArray) -> Vector:
-        """The points of the net for k of shape (m, d); shape (m, d)."""
+        """Return the points of the net for k of shape (m, d); shape (m, d)."""
         w = self.spacing * indices
         lengths = np.linalg.norm(w, axis=1, keepdims=True)
         return np.asarray(w * np.minimum(1, self.radius / np.maximum(lengths, self.radius)))
 
 
 def loss_spread(facts: RiskFacts, radius: float) -> float:
-    """A bound on the range of one record's loss over a ball, after subtracting a constant per record.
+    """Return a bound on the range of one record's loss over a ball, after subtracting a constant per record.
 
     The smaller of the range of the loss and 2 G radius: |f(w) - f(0)| <= G radius.
     """

@@ -70,10 +70,10 @@ class PointColumn:
         return each.min(axis=0), each.max(axis=0)
 
     def used(self, points: IntArray) -> NDArray[np.bool_]:
-        """Whether some of its points are not 0; points of shape (..., d)."""
+        """Return whether some of its points are not 0; points of shape (..., d)."""
         return np.asarray(np.any(points[..., self.start : self.stop] != 0, axis=-1))
 
     def tells_apart(self, points: IntArray) -> NDArray[np.bool_]:
-        """Whether records can get different points from the column; points of shape (..., d)."""
+        """Return whether records can get different points from the column; points of shape (..., d)."""
         low, high = self.reach(points, self.unit)
         return np.asarray(low < high, dtype=np.bool_)

@@ -36,10 +36,10 @@ class Constraint(ABC):
 
     @abstractmethod
     def held(self, points: IntArray, columns: Sequence[PointColumn]) -> NDArray[np.bool_]:
-        """Whether each of several cards, of shape (..., d), satisfies it; ``columns`` are all columns."""
+        """Return whether each of several cards, of shape (..., d), satisfies it."""
 
     def holds(self, points: IntArray, columns: Sequence[PointColumn]) -> bool:
-        """Whether points of features, of shape (d,), satisfy it. ``columns`` are all columns of the card."""
+        """Return whether a card's points, of shape (d,), satisfy it; ``columns`` are all columns."""
         return bool(self.held(np.asarray(points), columns))
 
     @abstractmethod

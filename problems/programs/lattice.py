@@ -88,7 +88,7 @@ class ConstrainedLattice(IntegerLattice):
         return point.astype(np.int64)
 
     def satisfied(self, points: IntArray) -> NDArray[np.bool_]:
-        """Whether each of several points of the box satisfies the constraints; shape (k,)."""
+        """Return whether each of several points of the box satisfies the constraints; shape (k,)."""
         found = np.ones(len(points), dtype=np.bool_)
         for constraint in self.constraints:
             found &= constraint.held(points, self.columns)

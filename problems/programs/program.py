@@ -89,7 +89,7 @@ class CardProgram:
         return found
 
     def shifts_column(self, column: PointColumn) -> bool:
-        """Whether a shift of all points of a column is free."""
+        """Return whether a shift of all points of a column is free."""
         return self.shifted and column.ends is None and not column.others
 
     def value(self, points: IntArray) -> int:

@@ -151,7 +151,7 @@ class SubsetProgram:
         return found
 
     def possible(self, inside: IntArray, free: IntArray) -> bool:
-        """Whether no row alone rules out every choice of the columns ``inside`` and some of ``free``."""
+        """Return whether no single row rules out all choices of ``inside`` plus some of ``free``."""
         low, high = np.zeros(len(self.columns), np.int64), np.zeros(len(self.columns), np.int64)
         low[inside] = high[inside] = high[free] = 1
         for where, what, least, most in self.rows:

@@ -134,7 +134,7 @@ class EngineCount:
         return CountedRecords.from_keys(self.schema, self.classes, keys, counts, self.sizes)
 
     def parts(self) -> Parts:
-        """The second step, for sums over records: ``CountedRecords``, several if there are too many for one.
+        """Return the second step, for sums over records: one or several ``CountedRecords``.
 
         Distinct records that do not fit in memory with their features are held as keys, 8 bytes for some 20
         columns; blocks of them, ordered by their keys, become ``CountedRecords`` when they are used.

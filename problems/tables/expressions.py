@@ -162,7 +162,7 @@ class Cell:
 
 
 def feature_cell(value: Any, column: Column, engine: str) -> Cell:
-    """A column of features in an engine; errors as ``Cell``."""
+    """Return a column of features in an engine; errors as ``Cell``."""
     plain, _ = plain_column(column)
     assert isinstance(plain, Number | Categorical)
     if isinstance(plain, Date):

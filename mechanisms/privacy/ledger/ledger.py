@@ -192,7 +192,7 @@ class Ledger:
         return {a.name: (a.budget, a.budget.stated(a.spent)) for a in accounts}
 
     def total(self) -> Total:
-        """The spend of the addressed budget so far, unfinished releases included."""
+        """Return the spend of the addressed budget so far, unfinished releases included."""
         with self._store.reading() as book:
             account = self._one(book)
         return account.budget.stated(account.spent)

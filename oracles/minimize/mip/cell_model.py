@@ -62,7 +62,7 @@ _DESCENDED, _DESCENTS = 8, 16
 
 
 def refusals(problem: DiscreteProblem, task: Task) -> list[str]:
-    """Every reason why the cell model cannot take a problem."""
+    """Return every reason why the cell model cannot take a problem."""
     if reasons := [*row_refusals(problem.lattice), *why_not(problem, _LIMITS)]:
         return reasons
     assert isinstance(problem, ZeroOneHalfspace)
@@ -70,7 +70,7 @@ def refusals(problem: DiscreteProblem, task: Task) -> list[str]:
 
 
 def planned_refusals(facts: ProblemFacts) -> list[str]:
-    """Every reason why the cell model may not take some problem of these facts."""
+    """Return every reason why the cell model may not take some problem of these facts."""
     assert isinstance(facts.question, Task)  # of minimisers
     reasons = [*row_refusals(facts.lattice), *why_not_planned(facts, _LIMITS)]
     return reasons or _too_large(CellSizes.most(facts), facts.lattice, facts.question)
@@ -171,7 +171,7 @@ def _add_cells(model: MipModel, cells: CellStructure, columns: Columns) -> NDArr
 
 
 def formulation(problem: DiscreteProblem, task: Task, p: Perturbation) -> Formulation:
-    """One question as a self-contained model.
+    """Return one question as a self-contained model.
 
     Raises:
         UnsupportedProblemError: the problem has no cell model, or needs one for each of several numeric
@@ -271,7 +271,7 @@ class _Draw:
             self.search.offer_found(self.model.regions.point(k, levels))
 
     def _mask(self, k: int) -> NDArray[np.bool_]:
-        """The columns that may be nonzero: levels not pruned by sweeps, and what the k-th a allows."""
+        """Return the columns that may be nonzero: levels not pruned by sweeps, and what the k-th a allows."""
         mask = self._allowed_by(k)
         for j, coordinate in enumerate(self.model.regions.shape.coordinate.tolist()):
             level = self.model.columns.level[coordinate]
@@ -280,7 +280,7 @@ class _Draw:
         return mask
 
     def _allowed_by(self, k: int) -> NDArray[np.bool_]:
-        """The columns that the k-th a allows to be nonzero: of norms, and of numeric weights."""
+        """Return the columns that the k-th a allows to be nonzero: of norms, and of numeric weights."""
         model = self.model
         mask = np.ones(model.model.size, dtype=np.bool_)
         mask[model.columns.norm[len(self.costs.radial) - int(model.regions.squares[k]) :]] = False
@@ -291,7 +291,7 @@ class _Draw:
         return mask
 
     def region(self, k: int) -> Region:
-        """The part of the lattice with the k-th numeric weights."""
+        """Return the part of the lattice with the k-th numeric weights."""
         model, low, regions = self.model, self.model.problem.lattice.low, self.model.regions
         numeric, a = regions.cells.numeric, regions.weights[k]
 

@@ -119,7 +119,7 @@ class CpSatSession(Session):
         return _answer(solver, status, relay.finish(), self._low.size)
 
     def _asked(self, question: Question) -> Any:
-        """The model with the objective, bounds and cuts of a question."""
+        """Return the model with the objective, bounds and cuts of a question."""
         from ortools.sat.python import cp_model
 
         model = cp_model.CpModel()
@@ -160,7 +160,7 @@ def grid_steps(costs: np.typing.NDArray[np.float64]) -> IntArray:
 
 
 def _least(columns: IntArray, coefficients: IntArray, low: IntArray, high: IntArray) -> int:
-    """The minimum of a linear expression over the column bounds."""
+    """Return the minimum of a linear expression over the column bounds."""
     products = np.where(coefficients > 0, low[columns], high[columns]) * coefficients
     return int(np.sum(products))
 
@@ -173,7 +173,7 @@ def _constrain(proto: Any, columns: IntArray, coefficients: IntArray, low: int, 
 
 
 def _improved(relay: ProgressRelay) -> Any:
-    """The callback for improved points."""
+    """Return the callback for improved points."""
     from ortools.sat.python import cp_model
 
     class Improved(cp_model.CpSolverSolutionCallback):

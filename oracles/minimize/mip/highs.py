@@ -61,7 +61,7 @@ class HighsOracle(MipOracle):
 
 
 def loads() -> bool:
-    """Whether highspy can be loaded in this process."""
+    """Return whether highspy can be loaded in this process."""
     try:
         import highspy  # noqa: F401
     except ImportError:
@@ -145,7 +145,7 @@ def loaded(model: MipModel, costs: NDArray[np.float64]) -> Any:
 
 
 def callback_kinds() -> list[Any]:
-    """The kinds of HiGHS callbacks that are used."""
+    """Return the kinds of HiGHS callbacks that are used."""
     from highspy import cb
 
     kinds = cb.HighsCallbackType
@@ -153,7 +153,7 @@ def callback_kinds() -> list[Any]:
 
 
 def callback(relay: ProgressRelay, order: NDArray[np.int64] | None = None) -> Callable[..., None]:
-    """The callback that HiGHS calls while it runs.
+    """Return the callback that HiGHS calls while it runs.
 
     Args:
         relay: receives progress, and decides whether to stop.

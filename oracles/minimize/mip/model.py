@@ -239,7 +239,7 @@ class ProgressRelay:
 
 
 def sparse_rows(model: MipModel) -> tuple[NDArray[np.int32], NDArray[np.int32], FloatArray]:
-    """The constraint matrix in CSR form: row starts of shape (rows + 1,), columns, coefficients."""
+    """Return the constraint matrix in CSR form: row starts of shape (rows + 1,), columns, coefficients."""
     lengths = [len(row.columns) for row in model.rows]
     start = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).astype(np.int32)
     empty: list[Any] = [np.empty(0)]

@@ -301,14 +301,14 @@ def _watched(work: Callable[[], object], relay: ProgressRelay, end: Tell) -> Non
 
 
 def _late(watch: Watch) -> bool:
-    """Whether the time limit may have stopped a solver."""
+    """Return whether the time limit may have stopped a solver."""
     if watch.limits.seconds is None or watch.remaining is None:
         return False
     return watch.remaining < max(1.0, 0.1 * watch.limits.seconds)
 
 
 def _ended(relay: ProgressRelay) -> bool:
-    """Whether a program was told to end, so that it returned no answer."""
+    """Return whether a program was told to end, so that it returned no answer."""
     return relay.raised is not None or relay.stopped is Status.INTERRUPTED
 
 

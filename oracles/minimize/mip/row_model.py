@@ -60,7 +60,7 @@ class Columns:
     norm: NDArray[np.int64]
 
     def decode(self, values: FloatArray, low: IntArray) -> IntArray:
-        """The lattice point: each coordinate at its largest binary, at ``low`` if not in the model."""
+        """Return the lattice point: each coordinate at its largest binary, at ``low`` if not in the model."""
         point = low.copy()
         for j, columns in enumerate(self.level):
             if len(columns):
@@ -68,7 +68,7 @@ class Columns:
         return point
 
     def encode(self, point: IntArray, low: IntArray) -> NDArray[np.int64]:
-        """The binaries that are 1 at a point."""
+        """Return the binaries that are 1 at a point."""
         return np.array([c[point[j] - low[j]] for j, c in enumerate(self.level) if len(c)], dtype=np.int64)
 
 
@@ -114,7 +114,7 @@ def require_constraints(model: MipModel, lattice: IntegerLattice, columns: Colum
 
 
 def refusals(problem: DiscreteProblem, task: Task) -> list[str]:
-    """Every reason why the row model cannot take a problem."""
+    """Return every reason why the row model cannot take a problem."""
     if not isinstance(problem, _Rows):
         return _of_other_kind(type(problem))
     score = _largest_score(problem) if isinstance(problem, ZeroOneHalfspace) else 0
@@ -124,7 +124,7 @@ def refusals(problem: DiscreteProblem, task: Task) -> list[str]:
 
 
 def planned_refusals(facts: ProblemFacts) -> list[str]:
-    """Every reason why the row model may not take some problem of these facts."""
+    """Return every reason why the row model may not take some problem of these facts."""
     if not issubclass(facts.kind, _Rows):
         return _of_other_kind(facts.kind)
     assert isinstance(facts.question, Task)  # of minimisers
@@ -194,7 +194,7 @@ class RowModel:
         return cls(problem, model, columns, constant, loss)
 
     def region(self, p: Perturbation) -> Region:
-        """The whole lattice."""
+        """Return the whole lattice."""
         low, columns = self.problem.lattice.low, self.columns
         return Region(
             costs=lambda: self.loss + _costs(p, columns, self.model.size),
@@ -225,7 +225,7 @@ def _incumbent(problem: DiscreteProblem, query: Query) -> IntArray:
 
 
 def formulation(problem: DiscreteProblem, task: Task, p: Perturbation) -> Formulation:
-    """One question as a self-contained model.
+    """Return one question as a self-contained model.
 
     Raises:
         UnsupportedProblemError: the problem has no row model.
@@ -237,7 +237,7 @@ def formulation(problem: DiscreteProblem, task: Task, p: Perturbation) -> Formul
 
 
 def _costs(p: Perturbation, columns: Columns, size: int) -> FloatArray:
-    """The perturbation as column costs in units of loss. Multiples of 2**-20 below 2**32 are exact."""
+    """Return the perturbation as column costs in units of loss. Multiples of 2**-20 below 2**32 are exact."""
     costs = np.zeros(size)
     for table, level in zip(p.unary, columns.level, strict=True):
         costs[level] = table / UNIT
@@ -262,7 +262,7 @@ def _reduced(X: IntArray) -> IntArray:
 
 
 def _score_range(rows: IntArray, lattice: IntegerLattice) -> tuple[IntArray, IntArray]:
-    """Bounds on <w, x> over the lattice for rows x: from the box and from the norm ball."""
+    """Return bounds on <w, x> over the lattice for rows x: from the box and from the norm ball."""
     up, down = np.maximum(rows, 0), np.minimum(rows, 0)
     high = up @ lattice.high + down @ lattice.low
     low = up @ lattice.low + down @ lattice.high
@@ -330,7 +330,7 @@ def _lipschitz_rows(model: MipModel, problem: LipschitzProblem, columns: Columns
 
 
 def _row_error(problem: DiscreteProblem) -> float:
-    """A bound on the error of the summed losses at a point that is feasible up to the tolerance."""
+    """Return a bound on the error of the summed losses at a point that is feasible up to the tolerance."""
     if not isinstance(problem, LipschitzProblem):
         return 0.0
     reach = 1 + 2 * np.sum(np.abs(problem.X), axis=1)

@@ -136,7 +136,7 @@ class ScipSession(Session):
 
 
 def _listener() -> Any:
-    """The event handler that SCIP calls while it runs."""
+    """Return the event handler that SCIP calls while it runs."""
     from pyscipopt import SCIP_EVENTTYPE as EVENT  # type: ignore[attr-defined]
     from pyscipopt import Eventhdlr
 

@@ -117,7 +117,7 @@ class Search:
         return self.upper + (1 if self.query.break_ties else 0)
 
     def can_prune(self, bound: int) -> bool:
-        """Whether a region with this exact lower bound (fixed point) can be pruned."""
+        """Return whether a region with this exact lower bound (fixed point) can be pruned."""
         return bound >= self.dominated
 
     @property
@@ -150,7 +150,7 @@ class Search:
         return self._proposal(self.best[0], Status.OPTIMAL)
 
     def _proposal(self, bound: int, status: Status) -> Proposal:
-        """The result; exact if no MIP was solved, because everything was then settled in integers."""
+        """Return the result; exact if no MIP was solved, because everything was then settled in integers."""
         return Proposal(
             None if self.best is None else np.array(self.best[1], dtype=np.int64),
             min(bound, self.upper),
@@ -199,7 +199,7 @@ class Search:
         return None
 
     def _start(self, region: Region) -> NDArray[np.int64] | None:
-        """The incumbent as a start, if it lies in the region and is not excluded by a no-good cut."""
+        """Return the incumbent as a start, if it lies in the region and is not excluded by a no-good cut."""
         if self.best is None or self.query.break_ties:
             return None
         point = np.array(self.best[1], dtype=np.int64)
@@ -225,7 +225,7 @@ class Search:
         return not self.query.break_ties or from_fixed(value - self.best[0]) > 2 * self.tolerance
 
     def _floor(self, bound: float) -> int:
-        """A solver's bound in fixed point, less the tolerance, rounded down."""
+        """Return a solver's bound in fixed point, less the tolerance, rounded down."""
         lowest = trivial_bound(self.query.perturbation)
         if not math.isfinite(bound):
             return lowest if bound < 0 else self.upper

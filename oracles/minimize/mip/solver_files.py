@@ -30,7 +30,7 @@ _PATIENCE = 5.0  # seconds until a watchdog that was told to stop has stopped
 
 
 def uses_files(solver: Any) -> bool:
-    """Whether a PuLP solver runs as an external program."""
+    """Return whether a PuLP solver runs as an external program."""
     import pulp
 
     return isinstance(solver, pulp.apis.core.LpSolver_CMD)

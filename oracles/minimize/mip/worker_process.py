@@ -56,7 +56,7 @@ class RemoteSession(Session):
         self._worker()
 
     def _worker(self) -> _Worker:
-        """The worker of this session; a new one if there is none or it has died."""
+        """Return the worker of this session; a new one if there is none or it has died."""
         if self._hand and self._hand[0].usable:
             return self._hand[0]
         self._hand[:] = [worker := _engaged(self._pool)]

@@ -127,7 +127,7 @@ def _deal(shape: Shape, region: Region, j: int, shares: IntArray) -> None:
 
 @njit(inline="always")
 def joint_bound(shape: Shape, region: Region, x: IntArray) -> int:
-    """The bound with all of theta moved to the norm term; at least ``bound``.
+    """Return the bound with all of theta moved to the norm term; at least ``bound``.
 
     Writes the minimiser of the norm term, which is a point of the norm ball, to ``x`` (levels).
     """
@@ -187,7 +187,7 @@ def quick_bounds(
     last: IntArray,
     out: IntArray,
 ) -> None:
-    """Bounds for many numeric weight vectors: minima of cells plus that of variables and norm term.
+    """Return bounds for many numeric weight vectors: minima of cells plus that of variables and norm term.
 
     Args:
         squares: sums of squares of the numeric weights.

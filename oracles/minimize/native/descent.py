@@ -38,7 +38,7 @@ def descend_from_many(shape: Shape, region: Region, count: int) -> tuple[int, In
 
 
 def _small(shape: Shape, region: Region) -> Region:
-    """The region restricted to the weights -1, 0 and 1, for variables that have any of them."""
+    """Return the region restricted to the weights -1, 0 and 1, for variables that have any of them."""
     size, dom = region.dom_size.copy(), region.dom.copy()
     for j in range(shape.fixed, len(shape.span)):
         levels = dom[j, : size[j]]

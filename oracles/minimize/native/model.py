@@ -73,7 +73,7 @@ def _tilts(regions: CellModel, shares: bounds.Shares, least: IntArray, n: int) -
 
         @cache
         def reached(tilt: int, number: int = number) -> tuple[int, int]:
-            """The bounds after few and after many sweeps."""
+            """Return the bounds after few and after many sweeps."""
             found = -BIG, -BIG
             if regions.start(region, number, UNIT, costs, regions.all_levels):
                 give_to_norm(shape, region, tilt)
@@ -90,7 +90,7 @@ def _tilts(regions: CellModel, shares: bounds.Shares, least: IntArray, n: int) -
 
 
 def climb(at: int, size: int, height: Callable[[int], int]) -> int:
-    """The first of 0..size - 1, from ``at`` on, that is as high as both its neighbours."""
+    """Return the first of 0..size - 1, from ``at`` on, that is as high as both its neighbours."""
     while True:
         best = max((at, max(0, at - 1), min(size - 1, at + 1)), key=height)
         if height(best) <= height(at):

@@ -477,7 +477,7 @@ Dual = tuple[NDArray[np.int64], ...]
 
 
 def dual(tries: Tries, state: State) -> Dual:
-    """A copy of the dual of the first trie: its shifts, theta and remaining levels."""
+    """Return a copy of the dual of the first trie: its shifts, theta and remaining levels."""
     kept = state.shift[: tries.first[1]], state.theta[0], state.dom_size[0], state.dom[0]
     return tuple(a.copy() for a in kept)
 
@@ -491,7 +491,7 @@ def resume(tries: Tries, state: State, known: Dual, fixed: IntArray) -> None:
 
 
 def what_is_left(tries: Tries, state: State, fixed: tuple[int, ...]) -> list[tuple[int, tuple[int, ...]]]:
-    """Bounds and fixed levels of the nodes still open."""
+    """Return bounds and fixed levels of the nodes still open."""
     left, levels = [], list(fixed)
     for i in range(int(state.depth[0]), int(state.depth[1]) + 1):
         rest = slice(int(state.child_next[i]), int(state.child_count[i]))

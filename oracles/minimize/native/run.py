@@ -77,7 +77,7 @@ class Run:
         self._queue = self._regions()
 
     def _regions(self) -> list[Job]:
-        """All regions of the box as a heap."""
+        """Return all regions of the box as a heap."""
         model, regions = self.model, self.model.regions
         low, high = self.low[regions.cells.numeric], self.high[regions.cells.numeric]
         index = np.flatnonzero(np.all((regions.weights >= low) & (regions.weights <= high), axis=1))
@@ -96,7 +96,7 @@ class Run:
         return self.value + (self.ties > 0)
 
     def bound(self) -> int:
-        """A proved lower bound on the minimum over the box."""
+        """Return a proved lower bound on the minimum over the box."""
         with self.lock:  # a region on its way from the queue to a thread must not be missed
             least = [self.value, *self._active.values()]
             return min(least if not self._queue else [*least, self._queue[0].bound])
@@ -113,7 +113,7 @@ class Run:
                 self.lock.notify_all()
 
     def outcome(self) -> Status | None:
-        """The limit that stopped the search, if any; re-raises an exception of a thread."""
+        """Return the limit that stopped the search, if any; re-raises an exception of a thread."""
         if self._error is not None:
             raise self._error
         return self._stopped

@@ -266,7 +266,7 @@ def _set_tilt(tree: Tree, tilt: Any) -> None:
 
 @inner
 def _quick_bound(tree: Tree, cost: Any, i: Any, depth: Any, square: Any) -> int:
-    """A faster lower bound on ``_knapsack``, with a Lagrange multiplier (tilt) for |w|^2."""
+    """Return a faster lower bound on ``_knapsack``, with a Lagrange multiplier (tilt) for |w|^2."""
     tilt = tree.tilt[0]
     total = tree.rest_tilted[depth] + tree.norm_tilted[square]
     for m in range(tree.stack[2]):
@@ -505,7 +505,7 @@ def search(
 
 @njit(cache=True, nogil=True)
 def open_bound(tree: Tree) -> int:
-    """A lower bound on all open nodes, without the constant."""
+    """Return a lower bound on all open nodes, without the constant."""
     least = BIG
     for depth in range(tree.stack[0] + 1):
         if tree.child_next[depth] < tree.child_count[depth]:

@@ -73,7 +73,7 @@ class NativeOracle(DiscreteOracle):
 
 
 def smallest_loss(problem: ZeroOneHalfspace, regions: CellModel, watch: Watch) -> int:
-    """The smallest loss over the lattice, proved; ``regions`` may be shared.
+    """Return the smallest loss over the lattice, proved; ``regions`` may be shared.
 
     Raises:
         UnfinishedDrawError: a limit was reached before the proof.

@@ -115,7 +115,7 @@ def _nodes(keys: list[Key]) -> tuple[list[Key], dict[Key, int]]:
 
 
 def _sums(keys: list[Key], records: list[int]) -> dict[Key, int]:
-    """The records of each cell, added up over merged cells."""
+    """Return the records of each cell, added up over merged cells."""
     total: dict[Key, int] = {}
     for key, count in zip(keys, records, strict=True):
         total[key] = total.get(key, 0) + count

@@ -244,7 +244,7 @@ class Worker:
         return True
 
     def _raised(self, number: int) -> int:
-        """The bound of a region's trie after some passes; BIG if it is pruned.
+        """Return the bound of a region's trie after some passes; BIG if it is pruned.
 
         The best tilt after a few passes is searched for from that of the previous region on.
         """
@@ -266,7 +266,7 @@ class Worker:
         return max(reached(self.tilt), self._passes(self.state, _PASSES))
 
     def _passes(self, state: nested.State, most: int) -> int:
-        """The bound of a trie after a number of passes, fewer if they gain little; BIG if it is pruned."""
+        """Return a trie's bound after a number of passes, fewer if they gain little; BIG if it is pruned."""
         found = -int(BIG)
         for number in range(most):
             before, found = found, nested.enter(self.run.model.tries, state, 0, 1, self.run.cutoff)
@@ -377,5 +377,5 @@ class Worker:
 
 
 def _next_slice(nodes: int, took: float) -> int:
-    """The number of nodes before the next check of the clock, given the time of the last ones."""
+    """Return the number of nodes before the next check of the clock, given the time of the last ones."""
     return max(1, min(2 * nodes, int(nodes * _MOMENT / max(took, 1e-6))))

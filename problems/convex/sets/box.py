@@ -52,7 +52,7 @@ class Box(ConvexSet):
         return self.clip(np.zeros(self.dimension))
 
     def clip(self, w: Vector) -> Vector:
-        """The nearest point of the box."""
+        """Return the nearest point of the box."""
         return np.clip(w, self.low, self.high)
 
     @property

@@ -73,7 +73,7 @@ class BoxIntersection(ConvexSet):
         return min(self.box.l1_radius, self.other.l1_radius)
 
     def support(self, g: Vector) -> float:
-        """The dual value at the best multiplier; by weak duality an upper bound at any multiplier."""
+        """Return the dual value at the best multiplier; by weak duality an upper bound at any multiplier."""
         box, size = self.box, self.other.size
         point, multiplier = self._farthest(g)
         if multiplier == 0:
@@ -89,11 +89,11 @@ class BoxIntersection(ConvexSet):
         return multiplier * size + float(np.sum(np.max(ends * g - multiplier * np.abs(ends), axis=0)))
 
     def maximizer(self, g: Vector) -> Vector:
-        """A point of C that attains the support function, shape (p,)."""
+        """Return a point of C that attains the support function, shape (p,)."""
         return self._farthest(g)[0]
 
     def _farthest(self, g: Vector) -> tuple[Vector, float]:
-        """A maximiser of <w, g> over C, and the multiplier of the coupling constraint."""
+        """Return a maximiser of <w, g> over C, and the multiplier of the coupling constraint."""
         box = self.box
         if isinstance(self.other, L2Ball):
             corner = np.where(g == 0, box.nearest_to_zero, np.where(g > 0, box.high, box.low))
@@ -128,7 +128,7 @@ class BoxIntersection(ConvexSet):
 
 
 def scaled_into(box: Box, x: Vector, size: float) -> tuple[Vector, float]:
-    """The point clip(s x) of the box with l2 norm ``size``, and s >= 0.
+    """Return the point clip(s x) of the box with l2 norm ``size``, and s >= 0.
 
     The norm grows with s, from that of the box's point nearest to 0 to that of its corner in direction x;
     ``size`` must lie between the two. Between breakpoints, where a coordinate reaches a bound, the solution
@@ -155,7 +155,7 @@ def scaled_into(box: Box, x: Vector, size: float) -> tuple[Vector, float]:
 
 
 def shifted_to_sum(x: Vector, low: Vector, high: Vector, total: float) -> Vector:
-    """The point clip(x - t) of a box whose sum is ``total``, which must lie between those of low and high.
+    """Return the point clip(x - t) of a box with sum ``total``, which is between those of low and high.
 
     The sum decreases in t, linearly between breakpoints, where a coordinate reaches a bound.
     """

@@ -63,14 +63,14 @@ class ConvexSet(ABC):
 
     @abstractmethod
     def gauge(self, v: Vector) -> float:
-        """The Minkowski functional |v|_C = min {r >= 0 : v in r C}; infinite if there is none."""
+        """Return the Minkowski functional |v|_C = min {r >= 0 : v in r C}; infinite if there is none."""
 
     @abstractmethod
     def violation(self, w: Vector) -> float:
-        """The largest violation of a constraint of C at w, shape (p,), in the units of the constraint."""
+        """Return the largest violation of a constraint of C at w, shape (p,), in the constraint's units."""
 
     def contains(self, w: Vector, tolerance: float = 1e-9) -> bool:
-        """Whether w is in C, up to a tolerance in the units of the constraints."""
+        """Return whether w is in C, up to a tolerance in the units of the constraints."""
         return bool(w.shape == (self.dimension,) and self.violation(w) <= tolerance)
 
     def gaussian_width(self) -> Estimate:
@@ -83,7 +83,7 @@ class ConvexSet(ABC):
         return None
 
     def vertices(self) -> Vector:
-        """The vertices, shape (vertex_count, dimension).
+        """Return the vertices, shape (vertex_count, dimension).
 
         Raises:
             NoClosedFormError: not finitely many, or too many to list.
@@ -104,14 +104,14 @@ class ConvexSet(ABC):
         return self.vertices() @ g
 
     def vertex(self, index: int) -> Vector:
-        """One vertex, shape (dimension,)."""
+        """Return one vertex, shape (dimension,)."""
         return np.array(self.vertices()[index])
 
 
 def simulated_width(
     support: Callable[[Vector], float], dimension: int, samples: int = _WIDTH_SAMPLES
 ) -> Estimate:
-    """The mean of a support function over standard normal directions, with its standard error."""
+    """Return the mean of a support function over standard normal directions, with its standard error."""
     draws = np.random.Generator(np.random.PCG64(_WIDTH_SEED))
     samples = max(100, min(samples, VERTEX_ENTRIES // dimension))
     values = np.array([support(draws.standard_normal(dimension)) for _ in range(samples)])
@@ -131,11 +131,11 @@ class NormBall(ConvexSet):
 
     @abstractmethod
     def norm(self, v: Vector) -> float:
-        """The norm whose ball of radius ``size`` this is."""
+        """Return the norm whose ball of radius ``size`` this is."""
 
     @abstractmethod
     def dual_norm(self, v: Vector) -> float:
-        """The dual of ``norm``."""
+        """Return the dual of ``norm``."""
 
     def gauge(self, v: Vector) -> float:
         return self.norm(v) / self.size
@@ -187,7 +187,7 @@ def check_size(dimension: int, size: float) -> None:
 
 
 def fixed(values: ArrayLike, ndim: int) -> Vector:
-    """A read-only finite float64 copy."""
+    """Return a read-only finite float64 copy."""
     array = np.array(values, dtype=np.float64)
     if array.ndim != ndim:
         raise InvalidInputError(f"expected an array of {ndim} dimensions, got shape {array.shape}")

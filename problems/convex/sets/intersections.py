@@ -17,7 +17,7 @@ from privopt.problems.errors import InvalidInputError
 
 
 def intersect(first: ConvexSet, second: ConvexSet) -> ConvexSet:
-    """The intersection of two sets of one dimension, where a set of this package is exactly that.
+    """Return the intersection of two sets of one dimension, where a set of this package is exactly that.
 
     Concentric balls of one kind; boxes and l-infinity balls with each other, with l1 and l2 balls and with
     simplices; polytopes with each other and with boxes, l-infinity balls and simplices.
@@ -47,13 +47,13 @@ def intersect(first: ConvexSet, second: ConvexSet) -> ConvexSet:
 
 
 def _shape(ball: NormBall) -> object:
-    """The shape parameters of a ball: balls of one type with equal shape are multiples of each other."""
+    """Return a ball's shape: balls of one type with equal shape are multiples of each other."""
     return getattr(ball, "groups", None), getattr(ball, "sparsity", None)
 
 
 @singledispatch
 def as_polytope(convex_set: ConvexSet) -> Polytope:
-    """The set as an H-polytope: boxes, l-infinity balls and simplices.
+    """Return the set as an H-polytope: boxes, l-infinity balls and simplices.
 
     Raises:
         NoClosedFormError: any other set.

@@ -94,7 +94,7 @@ class Polytope(ConvexSet):
         return max(self.box.violation(w), float(np.max(self.A @ w - self.b, initial=0.0)))
 
     def lower_bound(self, g: Vector, multipliers: Vector) -> float:
-        """A lower bound on <w, g> over C for any multipliers y >= 0 of A w <= b (weak duality).
+        """Return a lower bound on <w, g> over C for any multipliers y >= 0 of A w <= b (weak duality).
 
         min over the box of <w, g + A'y>, less <b, y>.
         """

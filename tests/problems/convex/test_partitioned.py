@@ -100,7 +100,7 @@ def test_what_is_computed_for_a_row_does_not_depend_on_the_part_that_it_lies_in(
         table = Blocks((X, y), rows).made(lambda pair: model._prepared(*pair, None, part=True))
         risk = risk_of(table, 0, None, facts)
         assert isinstance(risk, PartitionedRisk)
-        assert all(risk.parts.each(lambda part: part._alone))  # rows go through the kernel for one row
+        assert all(risk.parts.each(lambda part: part._row_by_row))  # rows go through the kernel for one row
         found.append(np.concatenate(risk.parts.each(lambda part: part.predictions(w))).tolist())
     assert found == [found[0]] * 4
 
