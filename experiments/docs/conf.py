@@ -35,7 +35,7 @@ extensions = [
     "sphinx_gallery.gen_gallery",
 ]
 EXAMPLES = (
-    *("income", "credit", "marketing", "mushrooms", "forest"),
+    *("income", "credit", "marketing", "churn", "mushrooms", "forest"),
     *("readmission", "loan", "hours", "disease", "wide", "screening", "team"),
 )
 # Every example runs in every build, so that none shows what it no longer does.

@@ -1,9 +1,9 @@
 """
-Marketing and churn: whom to call first
-=======================================
+Marketing: whom to call first
+=============================
 
 **Question.** 12% of the customers who are called by a bank make a deposit. Order them, so that those who are
-likely to are called first. (Customers who are about to leave, churn, are ordered in the same way.)
+likely to are called first.
 
 **Data.** 45,211 calls of a Portuguese bank (Moro, Rita and Cortez 2014, UCI). The length of the call is left
 out: nobody knows it beforehand.

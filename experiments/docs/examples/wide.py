@@ -1,50 +1,44 @@
 """
-Wide and sparse: 20,000 columns
-===============================
+Wide and sparse: words of e-mails
+=================================
 
-**Question.** Which of 20,000 words tell that a report is urgent? Almost all cells are 0.
+**Question.** Which words tell that an e-mail is spam? Almost all cells are 0.
 
-**Data.** Made up here: 20,000 reports of some 60 words each; 30 words matter.
+**Data.** 5,849 e-mails of 2002, the public corpus of SpamAssassin; 30% are spam. A column is a word: 32,768 columns, of
+which an e-mail has 73 on average. A fixed hash gives each word its column: a list of the words that occur would have been read off
+the private e-mails.
 """
 
 import numpy as np
-import scipy.sparse as sp
 from sklearn.metrics import roc_auc_score
 
 from privopt.mechanisms import PrivateLogisticRegression
+from privopt.problems.datasets.emails import load_emails, word_column
 
-rng, n, p = np.random.default_rng(0), 20_000, 20_000
-words = np.minimum(rng.zipf(1.3, (n, 60)), p) - 1
-reports = sp.csr_array(
-    (np.ones(words.size), (np.repeat(np.arange(n), 60), words.ravel())),
-    shape=(n, p),
-)
-reports.data[:] = 1
-reports = (reports > 0).astype(np.float64)
-weights = np.zeros(p)
-weights[5:65:2] = rng.normal(0, 2, 30)
-score = np.asarray(reports @ weights)
-urgent = np.where(
-    rng.random(n) < 1 / (1 + np.exp(score.mean() - score)), "yes", "no"
-)
+emails, kind = load_emails()
 
 # %%
 # **Schema.** None is needed, nor a list of words: all that is declared is that no cell is larger
 # than 1 (``norm="linf"``, ``data_norm=1``). Epsilon is 3.
 
 model = PrivateLogisticRegression(
-    epsilon=3.0, norm="linf", data_norm=1.0, classes=("no", "yes")
+    epsilon=3.0, norm="linf", data_norm=1.0, classes=("ham", "spam")
 )
-model.fit(reports[:15_000], urgent[:15_000])
+model.fit(emails[:4_500], kind[:4_500])
 print(f"mechanism: {model.mechanism_}")
 
 # %%
-# **Result.**
+# **Result.** Without privacy a logistic regression of all words reaches an area under the curve of .995.
 
-print(
-    f"area under the curve: {roc_auc_score(urgent[15_000:], model.decision_function(reports[15_000:])):.3f}"
-)
+scores = model.decision_function(emails[4_500:])
+print(f"area under the curve: {roc_auc_score(kind[4_500:] == 'spam', scores):.3f}")
 print(f"columns with a weight: {np.count_nonzero(model.coef_)}")
+
+# %%
+# Words may be looked up as often as one likes: the weights are public now.
+
+for word in ("click", "free", "remove", "dollars", "list", "linux", "wrote"):
+    print(f"{word:>8} {model.coef_.ravel()[word_column(word)]:+.2f}")
 
 # %%
 # **Cost.**

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
+
+from privopt.problems.datasets.customers import load_customers
+from privopt.problems.datasets.emails import EMAIL_COLUMNS, load_emails, word_column
 from privopt.problems.datasets.hospital import load_readmissions
 from privopt.problems.datasets.uci import load_credit, load_marketing, load_mushrooms
 
@@ -33,3 +37,26 @@ def test_stays_have_the_documented_counts() -> None:
     assert table["readmitted"].value_counts().to_dict() == {"no": 836, "yes": 154}
     assert table[["patient", "gender"]].notna().all(axis=None)
     assert table[["systolic", "ldl", "a1c", "readmitted"]].isna().sum().tolist() == [13, 13, 13, 10]
+
+
+def test_customers_have_the_documented_counts() -> None:
+    table = load_customers()
+    assert table.shape == (23_570, 6)
+    assert table["left"].value_counts().to_dict() == {"yes": 16_512, "no": 7058}
+    assert table["visits"].sum() == 47_907  # days with a purchase in the nine months
+    assert (table["first"] >= table["last"]).all()
+    assert table["first"].between(190, 273).all()
+    assert not table.isna().any(axis=None)
+
+
+def test_emails_have_the_documented_counts_and_their_words_the_documented_columns() -> None:
+    table, kind = load_emails()
+    assert table.shape == (5849, EMAIL_COLUMNS)
+    assert (kind == "spam").sum() == 1756
+    assert table.has_canonical_format
+    assert set(table.data) == {1.0}
+    assert table.indptr[-1] == 426_893
+    assert np.diff(table.indptr).max() <= 100
+    with_click = table[:, [word_column("Click")]].toarray().ravel() > 0
+    assert ((kind == "spam") & with_click).sum() == 769
+    assert with_click.sum() == 854
