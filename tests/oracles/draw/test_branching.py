@@ -9,9 +9,12 @@ from typing import Any
 
 import mpmath
 import numpy as np
+import pandas as pd
 import pytest
 from numpy.typing import NDArray
 
+from privopt.experiments.optimal_trees import answers, errors_of_streed, fewest_errors
+from privopt.experiments.scorecards import declared
 from privopt.oracles.draw import branching, conformance
 from privopt.oracles.draw.branching import GibbsBranching
 from privopt.oracles.draw.branching_law import Block
@@ -20,6 +23,9 @@ from privopt.oracles.draw.enumerate import GibbsEnumeration
 from privopt.oracles.draw.interface import UNIT_ROUNDOFF, Law
 from privopt.oracles.errors import UnfinishedDrawError, UnsupportedProblemError
 from privopt.oracles.limits import Limits
+from privopt.problems.datasets.adult import ADULT_TARGET, load_adult
+from privopt.problems.datasets.covertype import load_covertype
+from privopt.problems.datasets.uci import load_credit, load_marketing, load_mushrooms
 from privopt.problems.discrete.branching import BranchingProblem
 from privopt.problems.discrete.cost_matrix import CostMatrix
 from privopt.problems.discrete.halfspace import ZeroOneHalfspace
@@ -368,15 +374,41 @@ def cancer(cuts: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     return np.concatenate([columns <= edge for edge in edges], axis=1).astype(np.int64), y.astype(np.int64)
 
 
+def shipped(frame: pd.DataFrame, target: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The answers of 400 records to 24 questions of a declared schema, and their classes."""
+    few = frame.sample(400, random_state=0)
+    X = answers(few, declared(few.drop(columns=target)))
+    every = np.linspace(0, X.shape[1] - 1, 24).astype(int)
+    return X[:, every], np.unique(few[target], return_inverse=True)[1]
+
+
+def covertype() -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    X, y = load_covertype(np.int32)
+    chosen = np.random.default_rng(0).choice(len(y), 600, replace=False)
+    numbers = X[chosen, :10]
+    edges = np.quantile(numbers, [0.25, 0.5, 0.75], axis=0)
+    return np.concatenate([numbers <= edge for edge in edges], axis=1).astype(np.int64), y[chosen] - 1
+
+
+REAL: dict[str, Callable[[], tuple[NDArray[np.int64], NDArray[np.int64]]]] = {
+    "breast cancer": lambda: cancer(3),
+    "adult": lambda: shipped(load_adult(), ADULT_TARGET),
+    "mushrooms": lambda: shipped(load_mushrooms(), "class"),
+    "credit": lambda: shipped(load_credit(), "repaid"),
+    "marketing": lambda: shipped(load_marketing(), "y"),
+    "covertype": covertype,
+}
+
+
 @pytest.mark.parametrize("levels", [1, 2, 3])
-def test_the_smallest_loss_is_that_of_an_optimal_tree(levels: int) -> None:
+@pytest.mark.parametrize("name", REAL)
+def test_the_smallest_loss_is_that_of_an_optimal_tree(name: str, levels: int) -> None:
     """Against STreeD (van der Linden, de Weerdt and Demirovic 2023), dynamic programming over trees."""
-    streed = pytest.importorskip("pystreed")
-    X, y = cancer(3)
-    solver = streed.STreeDClassifier("accuracy", max_depth=levels)
-    solver.fit(X, y)
-    optimum = int(np.sum(solver.predict(X) != y))
-    problem = DecisionTree(X, y, DecisionTree.domain(X.shape[1], levels))
-    prepared = GibbsBranching().prepare(problem)
-    assert prepared.draw(60.0, Bits()).loss == optimum
-    assert prepared.expected_loss(200.0) == pytest.approx(optimum, abs=1e-6)
+    pytest.importorskip("pystreed")
+    X, y = REAL[name]()
+    classes = int(y.max()) + 1
+    lattice = DecisionTree.domain(X.shape[1], levels, classes)
+    problem = DecisionTree(X, y, lattice, CostMatrix.equal(classes))
+    optimum = errors_of_streed(X, y, levels)
+    assert GibbsBranching().prepare(problem).draw(60.0, Bits()).loss == optimum
+    assert fewest_errors(X, y, levels) == pytest.approx(optimum, abs=1e-6)
