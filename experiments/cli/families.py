@@ -60,7 +60,7 @@ RULES = ModelFamily("rules", "rule lists", TREE.options)
 ADDITIVE = ModelFamily(
     "additive", "cards and trees that are added", frozenset(_COSTS | {"--delta", "--max-depth"})
 )
-AUTO = ModelFamily("auto", "models chosen by public facts", frozenset(_COSTS | {"--risk-share"}))
+AUTO = ModelFamily("auto", "models chosen by public facts", frozenset(_COSTS | {"--risk-share", "--ranking"}))
 FAMILIES = {family.name: family for family in (CARD, LINEAR, ROBUST, TREE, RULES, ADDITIVE, AUTO)}
 
 

@@ -57,6 +57,7 @@ from privopt.experiments.cli.options import (
     PenaltyOption,
     PersonOption,
     PrevalenceOption,
+    RankingOption,
     RecordsOption,
     RiskOption,
     RobustOption,
@@ -76,8 +77,7 @@ from privopt.experiments.cli.parsing import marked_schema, of_persons, parse_rec
 from privopt.experiments.cli.running import accounted, open_ledger, stoppable
 from privopt.experiments.cli.scorecard import card_constructor, card_report, show_card
 from privopt.experiments.cli.tables import Labelled, read_labelled
-from privopt.experiments.cli.tree import choice_line, show_tree, tree_constructor, tree_report
-from privopt.mechanisms.estimators.model_choice import choose_model
+from privopt.experiments.cli.tree import choice_line, chosen_model, show_tree, tree_constructor, tree_report
 from privopt.mechanisms.scorecards.effort import MOST_WORK
 from privopt.problems.errors import InvalidInputError
 
@@ -134,6 +134,7 @@ def fit(
     classes: ClassesOption = None,
     na_values: MarkersOption = None,
     model: ModelOption = None,
+    ranking: RankingOption = False,
     mechanism: MechanismOption = "auto",
     robust: RobustOption = False,
     delta: DeltaOption = "auto",
@@ -177,7 +178,7 @@ def fit(
             records, learning, person = _opened(context.params)
         if family is AUTO:
             held = 2 if records.classes is None else len(records.classes)
-            chosen = choose_model(records.units(person), epsilon, classes=held)
+            chosen = chosen_model(records.units(person), held, context.params)
             steps_of = STEPS[chosen.model]
             construct = steps_of.constructor(context.params)
             tell.print(choice_line(chosen), markup=False, highlight=False)

@@ -93,8 +93,17 @@ ModelOption = Annotated[
         "--model",
         help="card: a scorecard of integer points. linear: a linear model. robust: a linear model for "
         "heavy-tailed records without declared bounds. tree: a decision tree. rules: a rule list. additive: "
-        "a card and a tree whose scores are added, for ranking. auto: card or tree, by public facts. "
+        "a card and a tree whose scores are added, for ranking. auto: card or tree, by public facts, or with "
+        "--ranking card or both. "
         "Default: that of the mechanism; linear with a --loss; otherwise card.",
+        rich_help_panel=_MODEL,
+    ),
+]
+RankingOption = Annotated[
+    bool,
+    typer.Option(
+        "--ranking",
+        help="For --model auto: the order of records matters more than their labels.",
         rich_help_panel=_MODEL,
     ),
 ]

@@ -28,6 +28,7 @@ from privopt.experiments.cli.options import (
     OracleOption,
     PersonOption,
     PrevalenceOption,
+    RankingOption,
     RecordsOption,
     RiskOption,
     RobustOption,
@@ -38,7 +39,7 @@ from privopt.experiments.cli.options import (
 from privopt.experiments.cli.parsing import parse_delta, parse_records, split_classes
 from privopt.experiments.cli.running import open_ledger
 from privopt.experiments.cli.scorecard import card_constructor
-from privopt.experiments.cli.tree import choice_line, tree_constructor
+from privopt.experiments.cli.tree import choice_line, chosen_model, tree_constructor
 from privopt.experiments.cli.tree import plan_report as tree_plan_report
 from privopt.experiments.cli.want import (
     BestAucOption,
@@ -50,7 +51,6 @@ from privopt.experiments.cli.want import (
 from privopt.mechanisms.discrete.subset import SubsetPlan
 from privopt.mechanisms.errors import BudgetExceededError
 from privopt.mechanisms.estimators.column_choice import by_moments
-from privopt.mechanisms.estimators.model_choice import choose_model
 from privopt.mechanisms.estimators.prepared import schema_norm
 from privopt.mechanisms.estimators.public_facts import public_delta
 from privopt.mechanisms.estimators.robust import choose_robust
@@ -93,6 +93,7 @@ def plan(
     ] = None,
     classes: ClassesOption = None,
     model: ModelOption = None,
+    ranking: RankingOption = False,
     mechanism: MechanismOption = "auto",
     robust: RobustOption = False,
     delta: DeltaOption = "auto",
@@ -143,7 +144,7 @@ def plan(
     counted = records * (CHOICES[-1] if isinstance(k, str) else k)
     if family is AUTO:
         labels = split_classes(classes)
-        chosen = choose_model(records, epsilon, classes=2 if labels is None else len(labels))
+        chosen = chosen_model(records, 2 if labels is None else len(labels), options)
     if family is LINEAR:
         if max_features is not None:
             raise InvalidInputError(

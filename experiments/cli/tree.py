@@ -13,8 +13,9 @@ from privopt.experiments.cli.parsing import class_costs, parse_delta
 from privopt.experiments.cli.tables import Labelled
 from privopt.mechanisms.estimators.additive import AdditivePlan, PrivateAdditiveTreeClassifier
 from privopt.mechanisms.estimators.additive_card import AdditiveCard
-from privopt.mechanisms.estimators.model_choice import ModelChoice
+from privopt.mechanisms.estimators.model_choice import ModelChoice, choose_model
 from privopt.mechanisms.estimators.tree import PrivateRuleListClassifier, PrivateTreeClassifier, TreePlan
+from privopt.problems.errors import InvalidInputError
 
 TreeModel = PrivateTreeClassifier | PrivateRuleListClassifier | PrivateAdditiveTreeClassifier
 # Keys of a report that are not private; epsilon covers all others.
@@ -88,6 +89,21 @@ def show_tree(model: TreeModel, report: dict[str, Any], console: Console) -> Non
         f"{report['larger_class']:.4f}",
     ):
         console.print(line, markup=False, highlight=False)
+
+
+def chosen_model(records: int, classes: int, options: Mapping[str, Any]) -> ModelChoice:
+    """Return the model that --model auto stands for.
+
+    Raises:
+        InvalidInputError: risks are asked for, and the model has none.
+    """
+    chosen = choose_model(records, options["epsilon"], classes=classes, ranking=options["ranking"])
+    if chosen.model == "additive" and options["risk_share"]:
+        raise InvalidInputError(
+            f"--ranking: {choice_line(chosen)}; its scores rank, and it has no risks. To do: leave out "
+            "--risk-share, or --ranking"
+        )
+    return chosen
 
 
 def choice_line(chosen: ModelChoice) -> str:

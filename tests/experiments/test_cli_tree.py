@@ -115,6 +115,24 @@ def test_a_plan_says_which_model_is_chosen_and_why(records: str, model: str, fol
     assert "records times epsilon" in report["model_reason"]
 
 
+@pytest.mark.parametrize(("records", "model"), [("4000", "additive"), ("10000000", "card")])
+def test_a_plan_says_which_model_ranks_best(records: str, model: str, folder: Path) -> None:
+    found = run("plan", *PLAN, records, "--epsilon", "1", "--model", "auto", "--ranking", "--json")
+    assert found.exit_code == 0, found.output
+    report = json.loads(found.output)
+    assert report["model"] == model
+    assert "to rank" in report["model_reason"]
+
+
+def test_ranking_is_a_question_of_the_choice_alone_and_its_sum_has_no_risks(folder: Path) -> None:
+    refused = run("plan", *PLAN, "4000", "--epsilon", "1", "--model", "tree", "--ranking")
+    assert "--ranking belongs to models chosen by public facts" in str(refused.exception)
+    options = ("--epsilon", "1", "--model", "auto", "--ranking", "--risk-share", "0.1")
+    refused = run("plan", *PLAN, "4000", *options)
+    assert "it has no risks" in str(refused.exception)
+    assert run("plan", *PLAN, "10000000", *options).exit_code == 0
+
+
 def test_a_fit_takes_the_model_that_the_plan_names(folder: Path) -> None:
     found = run(*FIT, "--epsilon", "5", "--model", "auto", "--save", "m.json")
     assert found.exit_code == 0, found.output
