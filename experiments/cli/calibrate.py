@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -13,6 +14,7 @@ from privopt.experiments.cli.calibration import ASKED, calibration_lines, common
 from privopt.experiments.cli.estimate_plans import (
     ESTIMATES,
     check_options,
+    flag,
     given_options,
     parse_range,
     plan_of,
@@ -30,6 +32,7 @@ from privopt.experiments.cli.options import (
     SetOption,
     StepsOption,
 )
+from privopt.experiments.cli.release_plans import RELEASES, owners, release_report
 from privopt.experiments.cli.subset import subset_report
 from privopt.mechanisms.discrete.calibration import (
     Calibration,
@@ -69,19 +72,16 @@ from privopt.problems.tables.schema import Schema
 
 app = typer.Typer()
 tell = Console(soft_wrap=True, emoji=False)
-KNOWN = ("auto", *SCORECARD_MECHANISMS, *RISK_MECHANISMS, *ROBUST_FITS, *ESTIMATES, SubsetPlan.name)
-# Releases whose noise follows from more than the facts that are given here, and what shows it without data.
-_ELSEWHERE = {
-    "tree": "privopt plan --model tree --schema FILE",
-    "rule-list": "privopt plan --model rules --schema FILE",
-    "private-selection": "privopt search --plan",
-    "learn-schema": "privopt schema learn --plan",
-}
+KNOWN = (
+    *("auto", *SCORECARD_MECHANISMS, *RISK_MECHANISMS, *ROBUST_FITS),
+    *(*ESTIMATES, SubsetPlan.name, *RELEASES),
+)
 # Options of one mechanism, or of those of `privopt estimate`, and their flags.
 _PARTICULAR = {"moment": "--moment", "mean_range": "--range", "subsets": "--subsets"}
 # The fact of gradients by which a mechanism of ``ROBUST_MECHANISMS`` is meant.
 _KNOWN_MOMENTS = {"robust-gd": "moment", "robust-sgd": "moment", "trimmed-gd": "mean_range"}
-_SUBSET = {"max_features": "--max-features", "snr": "--snr"}
+# Options of some mechanisms that all others refuse.
+_OWNERS = {"max_features": (SubsetPlan.name,), "snr": (SubsetPlan.name,), **owners()}
 
 
 @app.command()
@@ -140,25 +140,40 @@ def calibrate(
             "that they explain over that of the noise; numbers are clipped to [-1, 1]."
         ),
     ] = None,
+    schema: Annotated[
+        Path | None, typer.Option(help="Trees: TOML or JSON file that declares columns.")
+    ] = None,
+    max_depth: Annotated[
+        str | None, typer.Option(help="Trees: largest number of questions, or of rules. Default: auto.")
+    ] = None,
+    candidates: Annotated[int | None, typer.Option(help="private-selection: number of candidates.")] = None,
+    types: Annotated[
+        str | None, typer.Option(help="learn-schema: NAME=TYPE,..., as for `privopt schema learn`.")
+    ] = None,
+    cuts: Annotated[
+        int | None, typer.Option(help="learn-schema: largest number of cuts of a column. Default: 3.")
+    ] = None,
 ) -> None:
     """Show the noise that a privacy guarantee requires, before any data are read."""
-    if mechanism in _ELSEWHERE:
-        raise InvalidInputError(f"the noise of {mechanism} is shown by `{_ELSEWHERE[mechanism]}`")
     if mechanism not in KNOWN:
         raise UnknownMechanismError(
             f"unknown mechanism {mechanism!r}{did_you_mean(mechanism, KNOWN)}; here are {', '.join(KNOWN)}"
         )
+    if mechanism in RELEASES:
+        _print(release_report(context), as_json)
+        return
     if mechanism == SubsetPlan.name:
         _print(subset_report(context), as_json)
         return
     given = given_options(context)
-    if wrong := [flag for name, flag in _SUBSET.items() if name in given]:
-        raise InvalidInputError(f"{', '.join(wrong)}: belongs to {SubsetPlan.name}")
+    for name in _OWNERS:
+        if name in given:
+            raise InvalidInputError(f"{flag(name)}: belongs to {', '.join(_OWNERS[name])}")
     if mechanism in ESTIMATES:
         _print(_estimate_report(context), as_json)
         return
     own = _KNOWN_MOMENTS.get(mechanism)
-    if wrong := [flag for name, flag in _PARTICULAR.items() if name in given and name != own]:
+    if wrong := [option for name, option in _PARTICULAR.items() if name in given and name != own]:
         raise InvalidInputError(f"{', '.join(wrong)}: belongs to {', '.join((*ESTIMATES, *_KNOWN_MOMENTS))}")
     family = requested_family(context, LINEAR if mechanism == "auto" else CARD)
     reports = {CARD.name: _card_report, LINEAR.name: _risk_report, ROBUST.name: _robust_report}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -33,7 +33,7 @@ _TAKES: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = MappingProxyType
     }
 )
 ESTIMATES = tuple(_TAKES)
-_OPTION = {"mean_range": "--range", "json_file": "--json", "as_json": "--json"}
+_OPTION = {"mean_range": "--range", "json_file": "--json", "as_json": "--json", "convex_set": "--set"}
 
 
 def check_options(context: typer.Context, always: frozenset[str]) -> None:
@@ -50,10 +50,20 @@ def check_options(context: typer.Context, always: frozenset[str]) -> None:
             f"unknown mechanism {name!r}{did_you_mean(name, ESTIMATES)}; known are {', '.join(ESTIMATES)}"
         )
     needed, taken = _TAKES[name]
-    if missing := [_option(option) for option in needed if options.get(option) is None]:
+    check_facts(context, needed, {"delta", *always, *taken})
+
+
+def check_facts(context: typer.Context, needed: Collection[str], taken: Collection[str]) -> None:
+    """Check that the options that a mechanism needs are there, and none that it does not take.
+
+    Raises:
+        InvalidInputError: naming them.
+    """
+    options, name = context.params, context.params["mechanism"]
+    if missing := [flag(option) for option in needed if options.get(option) is None]:
         raise InvalidInputError(f"{name} needs {' and '.join(missing)}, a public fact")
-    allowed = {"mechanism", "epsilon", "delta", *always, *needed, *taken}
-    if wrong := [_option(option) for option in given_options(context) if option not in allowed]:
+    allowed = {"mechanism", "epsilon", *needed, *taken}
+    if wrong := [flag(option) for option in given_options(context) if option not in allowed]:
         raise InvalidInputError(
             f"{name} does not take {', '.join(wrong)}; leave {'it' if len(wrong) == 1 else 'them'} out"
         )
@@ -76,7 +86,8 @@ def given_options(context: typer.Context) -> list[str]:
     return [name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"]
 
 
-def _option(name: str) -> str:
+def flag(name: str) -> str:
+    """Return the option of the command line with the name of an argument."""
     return _OPTION.get(name, f"--{name.replace('_', '-')}")
 
 

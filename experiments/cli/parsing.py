@@ -46,6 +46,14 @@ def parse_prevalence(text: str | None) -> float | list[float] | None:
     return shares[0] if len(shares) == 1 else shares
 
 
+def parse_types(text: str | None) -> dict[str, str]:
+    """Parse types of columns: NAME=TYPE pairs with commas, or None for none."""
+    pairs = [] if text is None else [part.rpartition("=") for part in split_labels("--types", text)]
+    if not all(name and kind for name, _, kind in pairs):
+        raise InvalidInputError("--types must be NAME=TYPE pairs, as in age=whole,income=number,state=text")
+    return {name: kind for name, _, kind in pairs}
+
+
 def parse_lattice(text: str | None) -> tuple[int, int] | tuple[int, int, float] | None:
     """Parse a lattice, LOW:HIGH[:RADIUS]; None for the mechanism's own lattice."""
     if text is None:

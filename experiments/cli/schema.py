@@ -16,7 +16,7 @@ from typer.core import TyperGroup
 
 from privopt.experiments.cli.files import PaidFile, say, showing
 from privopt.experiments.cli.options import DeltaOption, TableOption
-from privopt.experiments.cli.parsing import parse_delta, split_labels
+from privopt.experiments.cli.parsing import parse_delta, parse_types, split_labels
 from privopt.experiments.cli.plan import show
 from privopt.experiments.cli.running import accounted, open_ledger
 from privopt.mechanisms.estimators.learn_schema import column_types as types_of_frame
@@ -253,7 +253,7 @@ def read_unlearned(
     Raises:
         InvalidInputError, SchemaError: a table that cannot be read, or lacks a column.
     """
-    declared = _pairs(types)
+    declared = parse_types(types)
     if table is not None and not is_engine_address(data):
         raise InvalidInputError("--table names a table of a database, whose URL is its place")
     if data == "adult23":
@@ -283,13 +283,6 @@ def _file_types(data: str) -> dict[str, str]:
     if not isinstance(header, list):
         found |= {f.name: "whole" for f in header if f.name in found and pa.types.is_integer(f.type)}
     return found
-
-
-def _pairs(types: str | None) -> dict[str, str]:
-    pairs = [part.rpartition("=") for part in _listed("--types", types)]
-    if not all(name and kind for name, _, kind in pairs):
-        raise InvalidInputError("--types must be NAME=TYPE pairs, as in age=whole,income=number,state=text")
-    return {name: kind for name, _, kind in pairs}
 
 
 def _listed(option: str, text: str | None) -> list[str]:

@@ -7,7 +7,7 @@ from typing import Any
 import typer
 
 from privopt.experiments.cli.calibration import common_report
-from privopt.experiments.cli.estimate_plans import given_options
+from privopt.experiments.cli.estimate_plans import check_facts, flag
 from privopt.mechanisms.discrete.subset import SubsetPlan
 from privopt.oracles.limits import Limits
 from privopt.problems.datasets.synthetic import SparseDesign
@@ -15,7 +15,7 @@ from privopt.problems.discrete.supports import SubsetBounds
 from privopt.problems.errors import InvalidInputError
 
 _NEEDED = ("dimension", "max_features")
-_TAKEN = {"mechanism", "epsilon", "as_json", "records", "snr", *_NEEDED}
+_TAKEN = {"as_json", "records", "snr", *_NEEDED}
 # Synthetic tables for the probability of recovery, and seconds for each of their draws.
 _TABLES, _SECONDS = 20, 5.0
 
@@ -26,10 +26,9 @@ def subset_report(context: typer.Context) -> dict[str, Any]:
     Raises:
         InvalidInputError: an option that is missing, does not apply, or is out of range.
     """
-    options, words = context.params, given_options(context)
-    if wrong := [_flag(name) for name in words if name not in _TAKEN]:
-        raise InvalidInputError(f"{SubsetPlan.name} does not take {', '.join(wrong)}")
-    missing = [_flag(name) for name in _NEEDED if options[name] is None]
+    options = context.params
+    check_facts(context, (), _TAKEN)
+    missing = [flag(name) for name in _NEEDED if options[name] is None]
     if options["snr"] is not None and options["records"] is None:
         missing.append("--records (for --snr)")
     if missing:
@@ -54,7 +53,3 @@ def subset_report(context: typer.Context) -> dict[str, Any]:
             design, options["records"], tables=_TABLES, limits=Limits(seconds=_SECONDS)
         )
     return common_report(plan.name, plan.noised, noise, measure, plan.choice.spend)
-
-
-def _flag(name: str) -> str:
-    return f"--{name.replace('_', '-')}"

@@ -26,6 +26,11 @@ MOST_STEPS = 1 << 40
 _RECORD_MOVES = 2  # counts: one down, one up
 
 
+def scale_of(steps: int) -> float:
+    """Return the scale 1 / rate of noise of so many steps of 2**-30."""
+    return 2.0**MAX_EXPONENT / steps
+
+
 def variance_of(rate: float) -> float:
     """Return the variance of noise Z, P[Z = z] ~ exp(-rate |z|), a difference of two geometric variables."""
     ratio = math.exp(-rate)
@@ -134,6 +139,7 @@ class HistogramPlan:
     """
 
     name: ClassVar[str] = "evaluation"
+    noised: ClassVar[str] = "the number of records in each cell, by true class"
 
     bins: ScoreBins
     steps: int

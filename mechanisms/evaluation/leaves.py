@@ -73,6 +73,7 @@ class LeafPlan:
     """
 
     name: ClassVar[str] = "leaf-histogram"
+    noised: ClassVar[str] = "the number of records in each cell, by true class"
 
     steps: int
     spend: PrivacySpend

@@ -26,6 +26,7 @@ class PairedResidualPlan(ClippedSumsPlan):
     """
 
     name: ClassVar[str] = "regression-comparison"
+    noised: ClassVar[str] = "sums of differences of squared and of absolute errors, and of their squares"
     blocks: ClassVar[tuple[Block, ...]] = PAIRED_BLOCKS
 
     def contributions(self, labels: Floats, first: Floats, second: Floats) -> Ints:

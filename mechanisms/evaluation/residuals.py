@@ -241,6 +241,7 @@ class ClippedSumsPlan:
     """
 
     name: ClassVar[str]
+    noised: ClassVar[str]
     blocks: ClassVar[tuple[Block, ...]]
 
     label_range: tuple[float, float]
@@ -271,6 +272,9 @@ class ResidualPlan(ClippedSumsPlan):
     """Sums of residuals, labels and their powers (``BLOCKS``): the release of a regression's evaluation."""
 
     name: ClassVar[str] = "regression-evaluation"
+    noised: ClassVar[str] = (
+        "sums of the residual e and of the label t, in units of the label range, each once"
+    )
     blocks: ClassVar[tuple[Block, ...]] = BLOCKS
 
     def contributions(self, labels: Floats, predictions: Floats) -> Ints:

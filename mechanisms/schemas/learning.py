@@ -143,6 +143,9 @@ class SchemaPlan:
     """
 
     name: ClassVar[str] = "learn-schema"
+    noised: ClassVar[str] = (
+        "of each column: the ranks of cuts, the counts of categories, the votes on its type"
+    )
 
     columns: tuple[ColumnPlan, ...]
     declared: tuple[Column, ...]

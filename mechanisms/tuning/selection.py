@@ -64,6 +64,7 @@ class SelectionPlan:
     """
 
     name: ClassVar[str] = "private-selection"
+    noised: ClassVar[str] = "the model of each run, by its own mechanism; the sum of its scores of records"
 
     candidates: int
     law: RunCounts | None

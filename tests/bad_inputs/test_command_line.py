@@ -240,6 +240,11 @@ calibrate seeded --epsilon 1 --dimension 3 | needs --records
 calibrate seeded --epsilon 1 --dimension 1 --records 9 | --dimension 2 or more
 calibrate seeded --epsilon 1 --dimension 3 --records 9 --radius 2 | does not depend on --radius
 calibrate opdisc --epsilon 1 --dimension 3 | needs --delta
+calibrate opdisc --epsilon 1 --dimension 3 --cuts 3 | --cuts: belongs to learn-schema
+calibrate tree --epsilon 1 --records 9 | tree needs --schema
+calibrate evaluation --epsilon 1 --records 9 | evaluation does not take --records
+calibrate private-selection --epsilon 1 --records 0 --candidates 3 | --records must be >= 1
+calibrate private-selection --epsilon 1 --records 9 --candidates 1 | one candidate needs no search
 calibrate opdisc --epsilon 1 --delta 1e-6 | needs --dimension
 calibrate opdisc --epsilon 1 --delta 1e-6 --dimension 0 | --dimension must be >= 1
 calibrate opdisc --epsilon 1 --delta 1e-6 --dimension 3 --radius -1 | --radius must be > 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +11,14 @@ from typer.testing import CliRunner
 
 import privopt.experiments.cli.calibrate as module
 from privopt.experiments.cli.estimate_plans import ESTIMATES
+from privopt.experiments.cli.release_plans import RELEASES
+from privopt.mechanisms import (
+    PrivateAdditiveTreeClassifier,
+    PrivateLogisticRegression,
+    PrivateRuleListClassifier,
+    PrivateSearchCV,
+    PrivateTreeClassifier,
+)
 from privopt.mechanisms.discrete.subset import SubsetPlan
 from privopt.mechanisms.registry import ENTRIES, Family
 
@@ -52,7 +60,12 @@ def calibrated(*words: str) -> Any:
 def test_every_mechanism_is_told_in_the_same_words(name: str, more: tuple[str, ...]) -> None:
     run = calibrated(name, *FACTS, *more, "--json")
     assert run.exit_code == 0, run.exception
-    report = json.loads(run.output)
+    check_words(report := json.loads(run.output), name)
+    assert report["delta"] in (0, 1 / 2000**2)
+
+
+def check_words(report: dict[str, Any], name: str) -> None:
+    """Check the order of what is said of every mechanism."""
     keys = list(report)
     assert keys[:3] == ["mechanism", "reason", "noise_on"]
     use = keys.index("noise_to_signal")
@@ -61,7 +74,6 @@ def test_every_mechanism_is_told_in_the_same_words(name: str, more: tuple[str, .
     assert [key for key in keys[use + 2 :] if key in SPEND] == [key for key in SPEND if key in keys]
     assert report["noise_on"]
     assert report["epsilon"] == 1
-    assert report["delta"] in (0, 1 / 2000**2)
     if name != "auto":
         assert (report["mechanism"], report["reason"]) == (name, "it was asked for")
 
@@ -96,13 +108,84 @@ def test_records_give_cards_a_delta_and_a_measure_of_use() -> None:
     assert "noise / signal: not known from these facts" in told
 
 
-@pytest.mark.parametrize(("name", "command"), module._ELSEWHERE.items())
-def test_what_needs_more_than_these_facts_is_shown_by_another_command(
-    privopt: Callable[..., Any], name: str, command: str
-) -> None:
-    refused = privopt("calibrate", name, "--epsilon", 1)
-    assert refused.returncode
-    assert command in refused.stderr
-    words = command.removeprefix("privopt ").split(" --", 1)[0].split()
-    options = privopt(*words, "--help").stdout
-    assert all(option in options for option in command.split() if option.startswith("--"))
+SCHEMA = """
+[[columns]]
+name = "age"
+kind = "binned"
+edges = [0, 30, 50, 90]
+"""
+# Facts of releases that count no features, without those of schemas.
+RELEASED: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("tree", "rule-list", "additive-tree"), ("--records", "2000", "--schema", "SCHEMA")),
+    "private-selection": ("--records", "2000", "--candidates", "4"),
+    "learn-schema": ("--records", "2000", "--types", "age=whole"),
+    **dict.fromkeys(("evaluation", "leaf-histogram"), ()),
+    **dict.fromkeys(("regression-evaluation", "regression-comparison"), ("--label-range=0:10",)),
+}
+
+
+@pytest.fixture
+def schema(tmp_path: Path) -> Path:
+    (made := tmp_path / "s.toml").write_text(SCHEMA)
+    return made
+
+
+def released(name: str, schema: Path, *more: str) -> dict[str, Any]:
+    facts = [str(schema) if word == "SCHEMA" else word for word in RELEASED[name]]
+    run = calibrated(name, "--epsilon", "1", *facts, *more, "--json")
+    assert run.exit_code == 0, run.exception
+    found: dict[str, Any] = json.loads(run.output)
+    return found
+
+
+def test_facts_of_all_releases_are_tested() -> None:
+    assert RELEASED.keys() == RELEASES.keys()
+
+
+@pytest.mark.parametrize("name", RELEASED)
+def test_trees_searches_schemas_and_evaluations_are_told_in_the_same_words(name: str, schema: Path) -> None:
+    check_words(report := released(name, schema), name)
+    assert report["delta"] in (0, 1 / 2000**2)
+
+
+def test_trees_are_calibrated_by_the_plan_of_their_fit(schema: Path) -> None:
+    depth = {"tree": PrivateTreeClassifier(1.0, schema=schema, max_depth=2)}
+    depth["rule-list"] = PrivateRuleListClassifier(1.0, schema=schema, max_rules=2)
+    for name, model in depth.items():
+        plan, report = model.plan(2000), released(name, schema, "--max-depth", "2")
+        assert report["beta"] == plan.plan.choice.beta, name
+        assert report["noise_to_signal"] == plan.noise_to_signal.ratio, name
+        assert report["levels"] == 2, name
+    both, report = (
+        PrivateAdditiveTreeClassifier(1.0, schema=schema, class_weight="balanced").plan(2000),
+        released("additive-tree", schema),
+    )
+    assert report["tree_beta"] == both.tree.plan.choice.beta
+    assert report["note"] == both.spend.note
+
+
+def test_a_run_of_a_search_is_calibrated_as_the_search_runs_it() -> None:
+    models = [
+        PrivateLogisticRegression(mechanism="output-perturbation", regularizer=f"l2:{c}") for c in (1, 2)
+    ]
+    declared = [model.set_params(data_norm=1.0, classes=(0, 1)) for model in models]
+    plan = PrivateSearchCV(declared).plan(2000, 3).selection
+    words = ("private-selection", "--epsilon", "1", "--records", "2000", "--candidates", "2", "--json")
+    assert json.loads(calibrated(*words).output)["run_mu"] == plan.run_mu
+    pure = json.loads(calibrated(*words, "--delta", "0").output)
+    assert (pure["run_epsilon"], pure["scale"]) == (pytest.approx(0.5), pytest.approx(2.0))
+
+
+def test_evaluations_and_schemas_state_the_noise_of_their_plans(schema: Path) -> None:
+    # A replaced record moves two counts by 1 each: scale 2 at epsilon 1.
+    assert released("evaluation", schema)["scale"] == pytest.approx(2.0)
+    # e^2 has a third of epsilon (.32), and one record moves it by at most 1.
+    assert released("regression-evaluation", schema)["scale of e^2"] == pytest.approx(1 / 0.32, rel=1e-3)
+    one, two = (
+        json.loads(
+            calibrated("learn-schema", "--epsilon", "1", "--records", "9000", "--types", t, "--json").output
+        )
+        for t in ("a=whole", "a=whole,b=number")
+    )
+    assert one["mu_of_a_column"] == pytest.approx(two["mu_of_a_column"] * 2**0.5)
+    assert two["column b"] == "3 cuts"
