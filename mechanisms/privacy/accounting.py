@@ -45,8 +45,8 @@ def gaussian_delta(mu: float, epsilon: float) -> float:
     return min(1.0, float(value[0] + error[0]))
 
 
-def _gaussian_deltas(mu: float, epsilon: Floats) -> tuple[Floats, Floats]:
-    """Return ``gaussian_delta`` without upward rounding, and a bound on its error; shapes as ``epsilon``.
+def _gaussian_deltas(mu: float | Floats, epsilon: Floats) -> tuple[Floats, Floats]:
+    """Return ``gaussian_delta`` without upward rounding, and a bound on its error, of the broadcast shape.
 
     With near = e/mu - mu/2 and far = e/mu + mu/2 both terms are exp(-near^2/2) times a scaled tail, so
     nothing overflows, and the error is a known multiple of their size.
@@ -79,6 +79,12 @@ def gaussian_floor(mu: float, epsilon: Floats) -> Floats:
     """Return the smallest deltas of mu-GDP at epsilons >= 0, rounded down; shape as given."""
     value, error = _gaussian_deltas(mu, epsilon)
     return np.maximum(value - error, 0.0)
+
+
+def gaussian_ceiling(mu: Floats, epsilon: float) -> Floats:
+    """Return the smallest deltas of mu-GDP for several mu at epsilon >= 0, rounded up; shape of ``mu``."""
+    value, error = _gaussian_deltas(mu, np.asarray(epsilon, dtype=np.float64))
+    return np.minimum(value + error, 1.0)
 
 
 def _check_gaussian_delta(delta: float) -> float:

@@ -1,4 +1,4 @@
-"""Composition by privacy loss distributions: of sampled, Gaussian, pure and other releases together.
+"""Composition by privacy profiles: of sampled, selected, Gaussian, pure and other releases together.
 
 Each release is dominated by a pair of laws, and their composition by the pair of products (Zhu, Dong and
 Wang 2022, theorem 10): sampled releases by that of ``poisson``; mu-GDP by N(mu, 1) and N(0, 1); (epsilon,
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
@@ -19,10 +19,11 @@ import numpy as np
 from scipy import optimize
 
 from privopt.mechanisms.privacy.accounting import gaussian_floor, gaussian_mu, pure_to_gdp
-from privopt.mechanisms.privacy.events import SampledGaussian
+from privopt.mechanisms.privacy.events import Event, SampledGaussian, SelectedGaussian
 from privopt.mechanisms.privacy.loss_composition import LossLaw, composed_delta
 from privopt.mechanisms.privacy.parameters import smallest
 from privopt.mechanisms.privacy.poisson import FINE, gaussian_law, sampled_laws
+from privopt.mechanisms.privacy.run_counts import RunCounts, selection_profile
 from privopt.mechanisms.privacy.spend import PrivacySpend
 
 # Laws of more loss than this take too many cells; they are not worth composing either.
@@ -47,8 +48,10 @@ def profile_epsilon(spends: Sequence[PrivacySpend], delta: float, most: float) -
     if math.fsum(count * law.infinite for law, count in laws) >= delta:
         return most
 
+    sampled = [spend.event for spend in spends if isinstance(spend.event, SampledGaussian)]
+
     def excess(epsilon: float) -> float:
-        grid = math.fsum(s.event.delta_of_grid(epsilon) for s in spends if s.event is not None)
+        grid = math.fsum(event.delta_of_grid(epsilon) for event in sampled)
         found = composed_delta(laws, epsilon) + grid
         return math.log(max(found, 5e-324) / (delta * (1 - 2.0**-40)))
 
@@ -71,7 +74,7 @@ def with_gaussian(spend: PrivacySpend) -> PrivacySpend:
 
 
 @lru_cache(maxsize=64)
-def _gaussian_above(event: SampledGaussian) -> tuple[float, float]:
+def _gaussian_above(event: Event) -> tuple[float, float]:
     """Return mu and c such that the release is a post-processing of one that is mu-GDP, and discloses
     everything with probability c.
 
@@ -83,11 +86,7 @@ def _gaussian_above(event: SampledGaussian) -> tuple[float, float]:
     disclosed, pure = event.delta * _DISCLOSED, (pure_to_gdp(event.epsilon), event.delta)
     if event.epsilon > _MOST_COVERED:
         return pure
-    laws = sampled_laws(event.z, event.q, event.steps, event.full_z or math.inf, event.full_steps)
-
-    def profile(epsilon: float) -> float:
-        return min(1.0, composed_delta(laws, epsilon) + event.delta_of_grid(epsilon))
-
+    profile = _profile(event)
     last = event.epsilon
     while profile(last) > disclosed:
         last *= 1.1
@@ -109,16 +108,29 @@ def _gaussian_above(event: SampledGaussian) -> tuple[float, float]:
     return smallest(covers, start=gaussian_mu(event.epsilon, event.delta), ratio=1.001), disclosed
 
 
+def _profile(event: Event) -> Callable[[float], float]:
+    """Return the function of epsilon that bounds the delta of a release."""
+    if isinstance(event, SelectedGaussian):
+        return selection_profile(event.run_mu, RunCounts(event.mean, event.shape))
+    laws = sampled_laws(event.z, event.q, event.steps, event.full_z or math.inf, event.full_steps)
+    return lambda epsilon: min(1.0, composed_delta(laws, epsilon) + event.delta_of_grid(epsilon))
+
+
 def _laws(spends: Sequence[PrivacySpend]) -> list[tuple[LossLaw, int]] | None:
     """Return the laws of all releases on one grid, with their numbers; None if they take too many cells."""
     mu, found = 0.0, []
     pairs: Counter[tuple[float, float]] = Counter()
-    for event, number in Counter(s.event for s in spends if s.event is not None).items():
+    sampled = Counter(s.event for s in spends if isinstance(s.event, SampledGaussian))
+    for event, number in sampled.items():
         laws = sampled_laws(event.z, event.q, event.steps, event.full_z or math.inf, event.full_steps)
         found += [(law, count * number) for law, count in laws]
     for spend in spends:
         if spend.notion == "gdp" and spend.level is not None:
             mu = math.hypot(mu, spend.level)
+        elif isinstance(spend.event, SelectedGaussian):
+            level, disclosed = _gaussian_above(spend.event)
+            mu = math.hypot(mu, level)
+            pairs[0.0, disclosed] += 1
         elif spend.event is None:
             pairs[spend.epsilon, spend.delta] += 1
     if mu > _MOST_MU or any(epsilon > _MOST_EPSILON for epsilon, _ in pairs):

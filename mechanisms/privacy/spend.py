@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any, Self
 
 from privopt.mechanisms.errors import PrivacyParameterError
-from privopt.mechanisms.privacy.events import SampledGaussian
+from privopt.mechanisms.privacy.events import Event, read_event
 from privopt.mechanisms.privacy.parameters import check_delta, check_epsilon, check_positive
 from privopt.problems.arguments import told
 from privopt.problems.notebooks import html_facts
@@ -39,8 +39,9 @@ class PrivacySpend:
             checks has tested; or "printed: refuted" for the calibration of a paper that is wrong.
         note: source of the claim, and why it fails; required for a claim that is not proved.
         insecure_seed: the seed, if the noise was reproducible; the guarantee is void then.
-        event: what ran, for sampled releases; they compose by it more tightly (``compose``). It is dropped
-            where epsilon or delta are not those of the event, as where something else was added.
+        event: what ran, for sampled releases and choices among a random number of runs; they compose by it
+            more tightly (``compose``). It is dropped where epsilon or delta are not those of the event, as
+            where something else was added.
 
     Raises:
         PrivacyParameterError: any field outside its range.
@@ -55,7 +56,7 @@ class PrivacySpend:
     claim: str = "proved"
     note: str = ""
     insecure_seed: int | None = None
-    event: SampledGaussian | None = None
+    event: Event | None = None
 
     def __post_init__(self) -> None:
         _check_choice("notion", self.notion, NOTIONS)
@@ -78,7 +79,7 @@ class PrivacySpend:
             raise PrivacyParameterError("insecure_seed must be an integer or None")
         event = self.event
         if event is not None and not (
-            isinstance(event, SampledGaussian)
+            isinstance(event, Event)
             and self.notion == "approximate"
             and (event.epsilon, event.delta) == (self.epsilon, self.delta)
         ):
@@ -127,7 +128,7 @@ class PrivacySpend:
         mechanism: str,
         *,
         note: str = "",
-        event: SampledGaussian | None = None,
+        event: Event | None = None,
     ) -> Self:
         """Return a spend of (epsilon, delta)-differential privacy."""
         return cls(epsilon, delta, "approximate", mechanism, note=note, event=event)
@@ -168,7 +169,7 @@ class PrivacySpend:
             )
         if "event" not in record:
             return cls(**record)
-        spend = cls(**{**record, "event": SampledGaussian.from_dict(record["event"])})
+        spend = cls(**{**record, "event": read_event(record["event"])})
         if spend.event is None:
             raise PrivacyParameterError("the event of the spend has another epsilon or delta, or notion")
         return spend

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Generic, Literal, NamedTuple, Self, TypeVar
 
 from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.mechanisms.privacy.accounting import gaussian_delta, gaussian_epsilon, gaussian_mu
+from privopt.mechanisms.privacy.events import SelectedGaussian
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.parameters import check_count, check_delta, check_epsilon, largest_below
-from privopt.mechanisms.privacy.spend import PrivacySpend
-from privopt.mechanisms.tuning.run_counts import (
+from privopt.mechanisms.privacy.run_counts import (
     RunClaim,
     RunCounts,
     run_delta,
     selection_delta,
     selection_epsilon,
 )
+from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.mechanisms.tuning.scores import NoisyMean
 
 Notion = Literal["pure", "gdp", "approximate"]
@@ -127,6 +128,8 @@ class SelectionPlan:
         score = NoisyMean(run, False) if notion == "pure" else NoisyMean(gaussian_mu(run, given), True)
         note = f"best of a random number of runs of {candidates} candidates, {law.mean:g} on average"
         spend = _spend(epsilon, 0.0 if notion == "pure" else delta, note)
+        if mu is not None:
+            spend = replace(spend, event=SelectedGaussian(epsilon, delta, mu, law.mean, law.shape))
         return cls(candidates, law, notion, run, given, mu, score, spend)
 
     def covers(self, spend: PrivacySpend) -> bool:

@@ -8,8 +8,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy import special
 
 from privopt.mechanisms import PrivateLogisticRegression
+from privopt.mechanisms.audit.audit import exact_delta
 from privopt.mechanisms.errors import BudgetExceededError, PrivacyParameterError
 from privopt.mechanisms.estimators.booked_estimator import never_read, spend_of_fit
 from privopt.mechanisms.estimators.booking import Unread
@@ -19,7 +21,10 @@ from privopt.mechanisms.privacy.budget import Budget, compose
 from privopt.mechanisms.privacy.events import SampledGaussian
 from privopt.mechanisms.privacy.ledger import Ledger, verify
 from privopt.mechanisms.privacy.profiles import with_gaussian
+from privopt.mechanisms.privacy.run_counts import RunCounts
 from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.mechanisms.tuning.selection import SelectionPlan
+from privopt.problems.errors import InvalidInputError
 from tests.mechanisms.privacy.composition import (
     GaussianSteps,
     PureSteps,
@@ -213,3 +218,45 @@ def test_a_ledger_takes_no_gaussian_that_a_caller_quotes(tmp_path, rule):
     book.commit(book.reserve(sampled(mu=1e-6, disclosed=1e-300)))
     (entry,) = book.entries()
     assert entry.spend == (with_gaussian(sampled()) if rule == "profile" else sampled())
+
+
+CHOICE = SelectionPlan.plan(4, epsilon=1.0, delta=DELTA, notion="gdp").spend
+
+
+def test_a_choice_among_runs_keeps_its_law_and_composes_by_it(tmp_path):
+    assert PrivacySpend.from_dict(json.loads(json.dumps(CHOICE.to_dict()))) == CHOICE
+    book, by_pair = (
+        Ledger.create(f"{tmp_path / 'ledger.db'}#{name}", 10.0, 1e-4, rule="profile")
+        for name in ("law", "pair")
+    )
+    book.commit(book.reserve(CHOICE))
+    by_pair.commit(by_pair.reserve(replace(CHOICE, event=None)))
+    assert book.total().epsilon < 0.5 * by_pair.total().epsilon
+    assert verify(book) == []
+    three = compose([CHOICE] * 3, 4 * DELTA)
+    assert three.rule == "pld"
+    # Three choices are no more private than three single runs, which are sqrt(3) mu-GDP.
+    assert gaussian_epsilon(3**0.5 * CHOICE.event.run_mu, 4 * DELTA) < three.epsilon < 3
+
+
+@pytest.mark.parametrize("candidates", [4, 30])
+def test_the_gaussian_of_a_choice_is_above_its_profile(candidates):
+    event = with_gaussian(SelectionPlan.plan(candidates, epsilon=1.0, delta=DELTA, notion="gdp").spend).event
+    law = RunCounts(event.mean, event.shape)
+    cells = np.concatenate([[-np.inf], np.linspace(-9, 10, 2001), [np.inf]])
+    best = [np.diff([law.generating(x) for x in special.ndtr(cells - m)]) for m in (0.0, event.run_mu)]
+    for epsilon in np.linspace(0, 2, 9).tolist():
+        above = event.disclosed + (1 - event.disclosed) * gaussian_delta(event.mu, epsilon)
+        assert exact_delta(*best, epsilon) <= above + 1e-10
+    assert event.disclosed < DELTA
+    # A pair alone is the Gaussian of epsilon. No choice is more private than a run.
+    assert event.run_mu < event.mu < 0.7 * pure_to_gdp(1.0)
+
+
+@pytest.mark.parametrize(
+    "change", [{"run_mu": 0.0}, {"mean": 1.0}, {"shape": -1.0}, {"shape": None}, {"mu": 1.0}]
+)
+def test_events_of_choices_are_checked(change):
+    record = CHOICE.to_dict()
+    with pytest.raises((PrivacyParameterError, InvalidInputError)):
+        PrivacySpend.from_dict({**record, "event": {**record["event"], **change}})

@@ -12,9 +12,9 @@ import pytest
 from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.mechanisms.privacy.accounting import gaussian_delta, gaussian_epsilon, gaussian_mu
 from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.mechanisms.privacy.run_counts import RunClaim, selection_delta, selection_epsilon
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.mechanisms.tuning.record_scores import brier
-from privopt.mechanisms.tuning.run_counts import RunClaim, selection_delta, selection_epsilon
 from privopt.mechanisms.tuning.scores import NoisyMean
 from privopt.mechanisms.tuning.selection import BestRun, Notion, Run, SelectionPlan
 

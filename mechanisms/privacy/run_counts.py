@@ -22,12 +22,18 @@ So the choice satisfies (e1 + (shape + 1) log C, E[K] d1). The candidate's numbe
 mixture whose part is known: if every candidate satisfies (e1, d1) and the bound C, so does the mixture, as
 both conditions are linear in (Q(S), Q'(S)).
 
+Profile (``selection_profile``), for mu-GDP runs. The choice is a post-processing of all runs; K of them are
+sqrt(K) mu-GDP together, and the law of K depends on no record, so delta(e) <= E[delta of sqrt(K) mu-GDP at e]
+by convexity. That is the better bound for small e. For large e the one above is: with e1 = e - (1 + shape)
+log C >= 0, delta(e) <= E[K] delta_mu(e1).
+
 Neighbours: any relation, the one under which runs are private; replace-one in this package.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -36,6 +42,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from privopt.mechanisms.errors import PrivacyParameterError
+from privopt.mechanisms.privacy.accounting import gaussian_ceiling, gaussian_delta
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.parameters import check_positive, largest
 from privopt.problems.arguments import check_real
@@ -128,6 +135,23 @@ def selection_epsilon(claim: RunClaim, law: RunCounts) -> float:
 def selection_delta(claim: RunClaim, law: RunCounts) -> float:
     """Return the delta of the best of a random number of runs, rounded up."""
     return claim.delta * law.mean * (1 + 2 * _LAW_ERROR)
+
+
+def selection_profile(mu: float, law: RunCounts) -> Callable[[float], float]:
+    """Return the function of epsilon >= 0 that bounds delta of the best of a random number of mu-GDP runs."""
+    tails = np.concatenate([[1.0], law.tail])  # of the law that is drawn from: P[K >= k]
+    levels = mu * np.sqrt(np.arange(1, len(tails) + 1)) * (1 + 1e-14)
+    shift = selection_epsilon(RunClaim(0.0, 0.0, mu), law)
+
+    def profile(epsilon: float) -> float:
+        together = np.diff(gaussian_ceiling(levels, epsilon), prepend=0.0) @ tails * (1 + 1e-9)
+        apart = (epsilon - shift) * (1 - 1e-13)
+        if apart < 0:
+            return min(1.0, float(together))
+        alone = selection_delta(RunClaim(apart, gaussian_delta(mu, apart), mu), law)
+        return min(1.0, float(together), alone)
+
+    return profile
 
 
 def run_delta(delta: float, law: RunCounts) -> float:

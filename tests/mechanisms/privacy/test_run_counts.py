@@ -16,12 +16,13 @@ from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.mechanisms.privacy.accounting import gaussian_delta, gaussian_epsilon, gaussian_mu
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.parameters import largest_below
-from privopt.mechanisms.tuning.run_counts import (
+from privopt.mechanisms.privacy.run_counts import (
     RunClaim,
     RunCounts,
     run_delta,
     selection_delta,
     selection_epsilon,
+    selection_profile,
 )
 
 LAWS = [RunCounts(mean, shape) for mean in (1.5, 4.0, 16.0) for shape in (0.0, 0.5, 1.0, 3.0)]
@@ -174,3 +175,23 @@ def test_bound_holds_for_gaussian_runs(law: RunCounts) -> None:
         claim = RunClaim(epsilon, gaussian_delta(mu, epsilon), mu)
         total, rest = selection_epsilon(claim, law), selection_delta(claim, law)
         assert exact_delta(*laws, total) <= rest
+
+
+@pytest.mark.parametrize("law", [RunCounts(4.0, 0.5), RunCounts(300.0, 1.0), RunCounts(30.0, 0.0)], ids=str)
+@pytest.mark.parametrize("mu", [0.05, 0.5, 2.0])
+def test_profile_is_above_that_of_the_best_of_gaussian_runs(law: RunCounts, mu: float) -> None:
+    cells = np.concatenate([[-np.inf], np.linspace(-9, 11, 4001), [np.inf]])
+    laws = [np.diff([law.generating(x) for x in stats.norm.cdf(cells - shift)]) for shift in (0.0, mu)]
+    profile = selection_profile(mu, law)
+    for epsilon in np.append(0.0, np.geomspace(0.01, 8.0, 12)):
+        truth = exact_delta(*laws, epsilon)  # up to roundings of sums near 1
+        assert truth - 1e-10 <= profile(float(epsilon)) <= 1
+
+
+def test_profile_of_runs_that_are_all_released_is_that_of_their_composition() -> None:
+    # At epsilon 0 nothing is better: 2 Phi(sqrt(K) mu / 2) - 1 in the mean. Later on the choice is.
+    law, mu = RunCounts(4.0, 0.5), 0.2
+    expected = probabilities(law) @ (2 * stats.norm.cdf(np.sqrt(np.arange(1, 3000)) * mu / 2) - 1)
+    assert selection_profile(mu, law)(0.0) == pytest.approx(expected, rel=1e-6)
+    shift = selection_epsilon(RunClaim(0.0, 0.0, mu), law)
+    assert selection_profile(mu, law)(1.0) == pytest.approx(4 * gaussian_delta(mu, 1.0 - shift), rel=1e-6)
