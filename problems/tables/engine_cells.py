@@ -16,10 +16,12 @@ import pyarrow.compute as pc
 
 from privopt.problems.discrete.lattice import IntArray
 from privopt.problems.errors import InvalidInputError
+from privopt.problems.tables.arrow_cells import UNREADABLE_CELL
 from privopt.problems.tables.counted_cells import CountedCells
 from privopt.problems.tables.date_expressions import check_day, written_day
 from privopt.problems.tables.dates import YEAR
 from privopt.problems.tables.expressions import Cell, exact_text
+from privopt.problems.tables.parquet_text import UNREADABLE_TEXT, answer
 from privopt.problems.tables.sources import check_encoding, decoded, ibis_library, unquoted
 
 # Turns the cells that a query returned into those of memory.
@@ -97,7 +99,7 @@ def _grouped(table: Any, **keys: Any) -> Any:
 
 
 def _arrays(query: Any) -> tuple[Any, IntArray]:
-    found = query.to_pyarrow()
+    found = answer(query)
     return found["privopt_cell"], found["privopt_n"].to_numpy().astype(np.int64)
 
 
@@ -116,7 +118,8 @@ def _decimals(cells: Any) -> Any:
 
 
 def _texts(cells: Any) -> Any:
-    return _as_objects([None if cell is None else decoded(cell) for cell in cells.to_pylist()])
+    texts = [None if cell is None else decoded(cell) for cell in cells.to_pylist()]
+    return _as_objects([UNREADABLE_CELL if text == UNREADABLE_TEXT else text for text in texts])
 
 
 def _days(cells: Any) -> Any:

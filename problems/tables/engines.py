@@ -22,6 +22,7 @@ from privopt.problems.parts import Blocks, Parts, Whole
 from privopt.problems.tables.counted import CountedRecords, pack, unpack
 from privopt.problems.tables.expressions import REFUSED, Cell, column_code, feature_cell, label_code
 from privopt.problems.tables.frames import missing_columns
+from privopt.problems.tables.parquet_text import answer, with_readable_rows
 from privopt.problems.tables.row_by_row import check_expression
 from privopt.problems.tables.schema import Schema
 from privopt.problems.tables.sources import check_encoding, decoded, ibis_library, unquoted
@@ -207,8 +208,9 @@ def rows_of(table: Any, names: Sequence[str], size: int) -> Iterator[pd.DataFram
     if lacking := [name for name in names if name not in table.columns]:
         raise SchemaError(f"missing from the table: {missing_columns(lacking, list(table.columns))}")
     backend = table.get_backend()
-    exact = {name: _as_counted(table[name], backend.name) for name in names}
     with unquoted():
+        table = with_readable_rows(table, names)
+        exact = {name: _as_counted(table[name], backend.name) for name in names}
         cursor = backend.raw_sql(ibis_library().to_sql(table.select(**exact)))
     if not hasattr(cursor, "fetchmany"):
         raise InvalidInputError("this engine is not read in parts: bring records here by X.to_pandas()")
@@ -239,7 +241,7 @@ def _grouped(table: Any, keys: Sequence[Any], most: int) -> tuple[list[IntArray]
     named = {f"privopt_{k}": key for k, key in enumerate(keys)}
     query = table.select(**named).group_by(list(named)).aggregate(privopt_n=lambda t: t.count())
     with unquoted():
-        found = query.limit(most + 1).to_pyarrow()
+        found = answer(query.limit(most + 1))
     columns = [found[name].to_numpy().astype(np.int64) for name in (*named, "privopt_n")]
     return columns[:-1], columns[-1]
 

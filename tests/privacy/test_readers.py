@@ -341,6 +341,78 @@ def test_a_text_of_sqlite_that_is_not_utf8_is_its_own_record_s(kind: str) -> Non
         assert connection.con.text_factory is str
 
 
+def in_parquet(file: Path, cells: list[bytes | None], **others: Any) -> None:
+    """A file whose text x need not be UTF-8: Arrow takes its bytes as they are."""
+    text = pa.Array.from_buffers(pa.string(), len(cells), pa.array(cells, pa.binary()).buffers())
+    pyarrow.parquet.write_table(pa.table({"x": text, "y": pa.array(["no"] * len(cells)), **others}), file)
+
+
+def opened(pattern: str, by: str) -> Any:
+    ibis = pytest.importorskip("ibis")
+    return open_table(pattern) if by == "privopt" else ibis.duckdb.connect().read_parquet(pattern)
+
+
+@pytest.mark.parametrize("by", ["privopt", "ibis"])
+def test_a_text_of_parquet_files_that_is_not_utf8_is_its_own_record_s(tmp_path: Path, by: str) -> None:
+    """DuckDB ends a query at such a cell, after the booking."""
+    in_parquet(tmp_path / "t.parquet", [*CELLS, None])
+    memory, table = read_table(tmp_path / "t.parquet"), opened(f"{tmp_path}/*.parquet", by)
+    dates = ["1970-01-01", "2000-01-01", "2024-12-31"]
+    for column in (Binned("x", [0, 1, 2]), Date("x", dates), Categorical("x", ["a", "1"], "ignore")):
+        schema = Schema([MissingLevel(column)])
+        expected = schema.codes(memory)[0].tolist()
+        found = count_records(table, schema, "y", ["no", "yes"])
+        assert np.repeat(found.codes[0], found.counts).tolist() == sorted(expected)
+        (part,) = rows_of(table, ["x"], 100)
+        assert schema.codes(part)[0].tolist() == expected
+    cells = EngineCells(table, ["x"], len(memory))["x"]
+    alike = [b"" if "\ufffd" in c.decode("utf-8", "replace") else c.decode() for c in CELLS]
+    seen = dict(zip(cells.cells, cells.counts.tolist(), strict=True))
+    assert seen == {None: 1, **{cell: alike.count(cell) for cell in alike}}
+
+
+def test_cells_beside_a_text_that_is_not_utf8_stay_what_they_are(tmp_path: Path) -> None:
+    """Of every type, in files of different columns and types, in the order of the records."""
+    pytest.importorskip("ibis")
+    days = pa.array([date(1, 1, 1), None, date(2000, 2, 29)])
+    others = {
+        "whole": pa.array([BIG + 1, None, -BIG]),
+        "exact": pa.array([Decimal("0.10"), None, Decimal("-7.25")]),
+        "real": pa.array([0.1, float("nan"), 1e300]),
+        "day": days,
+        "time": days.cast(pa.timestamp("s")).cast(pa.timestamp("us", "Asia/Tokyo")),
+        "word": pa.array(["a", None, "\u00e9"]).dictionary_encode(),
+    }
+
+    def write(unreadable: bytes) -> list[list[Any]]:
+        in_parquet(tmp_path / "0.parquet", [b"a", unreadable, None], **others)
+        in_parquet(tmp_path / "1.parquet", [unreadable], real=pa.array([7]), word=pa.array([8]))
+        parts = rows_of(open_table(f"{tmp_path}/*.parquet"), ["x", "y", *others], 3)
+        return [row for part in parts for row in part.astype(object).to_numpy().tolist()]
+
+    clean, mended = write(b"other"), write(b"\xff")
+    assert [row[0] == "other" for row in clean] == [False, True, False, True]
+    assert len({row[0] for row in mended} - {"a", None}) == 1
+    assert repr([row[1:] for row in mended]) == repr([row[1:] for row in clean])
+
+
+def test_text_that_is_not_utf8_in_a_view_of_one_s_own_is_refused_without_a_value(tmp_path: Path) -> None:
+    """What the view makes of the cells is not known; nor is a column that is part of a path."""
+    ibis = pytest.importorskip("ibis")
+    (tmp_path / "z=1").mkdir()
+    in_parquet(tmp_path / "z=1" / "t.parquet", [b"a", b"secret\xff"])
+    connection = ibis.duckdb.connect()
+    read = f"read_parquet('{tmp_path}/*/*.parquet'"
+    connection.con.execute(
+        f"CREATE VIEW own AS SELECT upper(x) AS x, y FROM {read}, hive_partitioning=false)"
+    )
+    tables = [connection.table("own"), connection.read_parquet(f"{tmp_path}/*/*.parquet")]
+    for table in tables:
+        with pytest.raises(InvalidInputError, match="could not read the table") as found:
+            count_records(table, Schema([Categorical("x", ["a"], "ignore")]), "y", ["no", "yes"])
+        assert "secret" not in str(found.value)
+
+
 @pytest.mark.parametrize("encoding", ["UTF-16le", "UTF-16be"])
 def test_a_database_of_sqlite_in_utf16_is_refused_before_a_record_is_read(encoding: str) -> None:
     """Categories were looked up by the order of their bytes in UTF-8, and cells came back as such bytes."""
