@@ -234,6 +234,8 @@ class PulpSession(Session):
             if seconds is not None:
                 settings["timeLimit"] = max(seconds, 0.01)
             solver = pulp.getSolver(self._name, **settings)
+            if is_highs(self._name):
+                _keep_time(solver, relay.watch)
             try:
                 with private_folder(solver) as end:
                     if uses_files(solver):
@@ -267,6 +269,18 @@ class PulpSession(Session):
 
     def _values(self) -> FloatArray:
         return np.array([c.varValue or 0.0 for c in self._columns], dtype=np.float64)
+
+
+def _keep_time(solver: Any, watch: Watch) -> None:
+    """Let HiGHS have the time that is left once PuLP has passed the model on, which takes seconds."""
+    run = solver.callSolver
+
+    def run_in_time(problem: Any) -> Any:
+        if watch.remaining is not None:
+            problem.solverModel.setOptionValue("time_limit", watch.remaining)
+        return run(problem)
+
+    solver.callSolver = run_in_time
 
 
 def _watched(work: Callable[[], object], relay: ProgressRelay, end: Tell) -> None:

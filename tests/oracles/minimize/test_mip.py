@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pulp
@@ -261,6 +261,35 @@ def test_other_solvers_get_the_gap_and_the_time_limit_too(monkeypatch: pytest.Mo
     assert settings["gapAbs"] <= 1e-6
     assert 5.0 < settings["timeLimit"] <= 7.0
     assert "increment 1e-9" in settings["options"]
+
+
+def test_the_time_in_which_pulp_passes_a_model_to_highs_is_no_longer_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A model of 40,000 columns takes PuLP two seconds, after which HiGHS took the whole limit once more."""
+    model, costs, _ = knapsack()
+    session, watch, seen = PulpSession(model, "HiGHS"), Limits(seconds=100.0).start(), []
+    original = pulp.getSolver
+
+    def slow(name: str, **settings: object) -> Any:
+        solver = original(name, **settings)
+        build, call = solver.buildSolverModel, solver.callSolver
+
+        def built(problem: Any) -> None:
+            build(problem)
+            watch.began -= 60.0
+
+        def called(problem: Any) -> None:
+            seen.append(problem.solverModel.getOptionValue("time_limit")[1])
+            call(problem)
+
+        solver.buildSolverModel, solver.callSolver = built, called
+        return solver
+
+    monkeypatch.setattr(pulp, "getSolver", slow)
+    assert session.solve(Question(costs), watch, lambda news: None).outcome is Outcome.OPTIMAL
+    (seconds,) = seen
+    assert 0.0 < seconds <= 40.0
 
 
 def test_another_user_of_highs_in_the_process_may_have_chosen_its_threads() -> None:
