@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from privopt.problems.convex.coded import CodedRows
 from privopt.problems.convex.losses import RealArray
 from privopt.problems.errors import InvalidInputError
+from privopt.problems.parts import look_up
 
 Vector = NDArray[np.float64]
 Visit = Callable[[slice, Vector], float]
@@ -242,14 +243,26 @@ def full_pass(visit: Visit, n: int, d: int, stored: int, block: int) -> tuple[fl
 
 
 def in_order(run: Callable[[slice], _T], shares: list[slice]) -> list[_T]:
-    """Run every share, on threads that live for this call only (safe under fork); results in order."""
-    threads = min(threads_available(), len(shares))
+    """Run every share, on threads that live for this call only (safe under fork); results in order.
+
+    The calling thread looks up between two shares: an error there, as at a limit, leaves the rest undone.
+    """
+    threads, found = min(threads_available(), len(shares)), []
     if threads == 1:
-        return [run(share) for share in shares]
+        for share in shares:
+            look_up()
+            found.append(run(share))
+        return found
     with ThreadPoolExecutor(threads) as pool:
         # NumPy keeps its error state in the context, which threads do not inherit.
         waiting = [pool.submit(contextvars.copy_context().run, run, share) for share in shares]
-        return [each.result() for each in waiting]
+        try:
+            for each in waiting:
+                look_up()
+                found.append(each.result())
+        finally:
+            pool.shutdown(cancel_futures=True)
+    return found
 
 
 def threads_available() -> int:

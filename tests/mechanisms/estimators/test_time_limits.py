@@ -32,6 +32,7 @@ from privopt.oracles.minimize.enumerate import EnumerationOracle
 from privopt.oracles.minimize.interface import Proposal, Query, Solver
 from privopt.oracles.minimize.native import worker as native_worker
 from privopt.problems import Numeric, Schema
+from privopt.problems.convex import passes
 from privopt.problems.convex import risk as risk_module
 from privopt.problems.convex.losses import LogisticLoss
 from privopt.problems.convex.partitioned import PartitionedRisk, PartRisk
@@ -277,3 +278,25 @@ def test_products_of_wide_rows_end_at_a_limit(mechanism: str, monkeypatch: pytes
     with pytest.raises(UnfinishedDrawError, match="within a pass over the records: nothing was released"):
         plan.release(risk, limits=Limits(cancelled=lambda: len(read) >= 10))
     assert len(read) == 10
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_pass_over_records_in_memory_ends_at_a_limit(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step of a gradient method asked for no limit before all records were read."""
+    read: list[int] = []
+
+    class Read(EmpiricalRisk):
+        def _predict(self, b: slice, w: Any) -> Any:
+            read.append(1)
+            return super()._predict(b, w)
+
+    for name, value in {"_LEAST_STORED": 1, "BLOCK_BYTES": 64, "_MOST_PARTS": 40}.items():
+        monkeypatch.setattr(passes, name, value)
+    monkeypatch.setattr(passes, "threads_available", lambda: threads)
+    risk = Read(np.tile(X, (50, 1)) / 2, np.tile(Y, 50), LogisticLoss(), row_norm=1.0)
+    plan = DPGradientDescent.plan(risk.facts, epsilon=1.0, delta=1e-3, steps=1)
+    plan.release(risk)
+    blocks, read[:] = len(read), []
+    with pytest.raises(UnfinishedDrawError, match="within a pass over the records: nothing was released"):
+        plan.release(risk, limits=Limits(cancelled=lambda: len(read) > 2))
+    assert len(read) <= blocks / 2
