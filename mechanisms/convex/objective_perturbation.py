@@ -110,6 +110,9 @@ class ObjectivePerturbation(RiskMechanism):
     def noise(self) -> dict[str, float]:
         return {"sigma": self.sigma, "output_sigma": self.vector_noise.sigma, "l2": self.regularizer.l2}
 
+    def _compile(self, risk: EmpiricalRisk) -> None:
+        risk.compile(exact=True)  # the minimum is found in float64
+
     def _run(self, risk: EmpiricalRisk, run: Run) -> tuple[Vector, SmoothCertificate]:
         """Release the minimum, or raise CertificateError and release nothing if it is not certified."""
         l2, onto, source = self.regularizer.l2, projector(self.convex_set), run.source

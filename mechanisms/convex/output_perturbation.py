@@ -59,6 +59,9 @@ class OutputPerturbation(RiskMechanism):
     def noise(self) -> dict[str, float]:
         return {"sigma": self.vector_noise.sigma, "sensitivity": self.vector_noise.sensitivity}
 
+    def _compile(self, risk: EmpiricalRisk) -> None:
+        risk.compile(exact=True)  # the minimum is found in float64
+
     def _run(self, risk: EmpiricalRisk, run: Run) -> tuple[Vector, SmoothCertificate]:
         """Release the minimum, or raise CertificateError and release nothing if it is not certified."""
         answer = minimize_ridge(risk, self.regularizer.l2, self.tolerance, watch=run.watch)

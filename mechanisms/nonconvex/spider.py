@@ -185,6 +185,9 @@ class DPSpider(SteppedMechanism):
             before, last, w = w, gradient, w - eta * (v + l2 * w)
             yield w
 
+    def _compile(self, risk: TwiceDifferentiableRisk) -> None:
+        risk.compile(exact=True)  # steps are computed in float64
+
     def _run(self, risk: TwiceDifferentiableRisk, run: Run) -> tuple[Vector, SmoothCertificate | None]:
         *_, w = self._iterates(risk, run)
         return w, None

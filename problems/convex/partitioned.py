@@ -60,7 +60,7 @@ class PartitionedRisk(EmpiricalRisk):
             total += answer.sums
         return total
 
-    def compile(self, *, batches: bool = False) -> None:
+    def compile(self, *, batches: bool = False, exact: bool = False) -> None:
         """Compile the kernels of dense parts on a made-up record, for parts that are on this machine.
 
         Workers on other machines, and sparse parts, compile theirs in the first pass.

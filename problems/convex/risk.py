@@ -217,16 +217,24 @@ class EmpiricalRisk:
         """Return the same risk in float64: a copy of float32 data, otherwise itself. Not private."""
         if self.X.dtype == np.float64:
             return self
-        f = self.facts
-        X = self.X.astype(np.float64)
+        if _is_sparse(self.X):
+            return self._on(self.X.astype(np.float64), slice(0, len(self.y)))
+        X = np.empty(self.X.shape)
+        for b in self._blocks():
+            X[b] = self.X[b]
+        return self._on(X, slice(0, len(self.y)))
+
+    def _on(self, X: Any, rows: slice) -> EmpiricalRisk:
+        """The same risk of some rows, given anew."""
+        f, weights = self.facts, None if self.weights is None else self.weights[rows]
         return EmpiricalRisk(
             X,
-            self.y,
+            self.y[rows],
             f.loss,
             row_norm=f.row_norm,
             norm=f.norm,
             constant=f.constant,
-            weights=self.weights,
+            weights=weights,
         )
 
     def value(self, w: ArrayLike) -> float:
@@ -266,12 +274,17 @@ class EmpiricalRisk:
         """Run ``task`` on every part of the records and add the results up; here there is one part."""
         return task(self)
 
-    def compile(self, *, batches: bool = False) -> None:
+    def compile(self, *, batches: bool = False, exact: bool = False) -> None:
         """Compile the kernels of a pass over all records, or load them, on one row.
 
         Args:
             batches: those of sums over some records instead.
+            exact: those of ``in_float64`` instead.
         """
+        if exact and self.X.dtype != np.float64:
+            one = slice(0, 1)
+            self._on(self.X[one].astype(np.float64), one).compile(batches=batches)
+            return
         from privopt.problems.convex.passes import predict_each
 
         zeros, first = np.zeros(self.facts.dimension), slice(0, 1)
@@ -331,7 +344,6 @@ class EmpiricalRisk:
         if isinstance(self._rows, CodeRows):
             return self._rows.squares(weights)
         for b in self._blocks():
-            look_up()
             rows = self._doubles(b)
             weighted = sp.diags_array(weights[b]) @ rows if _is_sparse(rows) else rows * weights[b][:, None]
             product = rows.T @ weighted
@@ -433,6 +445,7 @@ class EmpiricalRisk:
             return
         rows = max(1, _COPIED_BYTES // (self.facts.dimension * self.X.dtype.itemsize))
         for start in range(0, len(self.y), rows):
+            look_up()
             yield slice(start, min(start + rows, len(self.y)))
 
     def _sums(self, visit: Callable[[slice, Vector], float]) -> tuple[float, Vector]:

@@ -70,7 +70,7 @@ class UnclippedRisk(EmpiricalRisk):
         _add_soft(rows_of(X), slice(0, len(y)), np.asarray(slopes, np.float64), beta, total)
         return total * scale
 
-    def compile(self, *, batches: bool = False) -> None:
+    def compile(self, *, batches: bool = False, exact: bool = False) -> None:
         zeros, first = np.zeros(self.facts.dimension), slice(0, 1)
         if batches:
             self.soft_gradient_sum(zeros, np.zeros(1, dtype=np.int64), 1.0, 1.0)

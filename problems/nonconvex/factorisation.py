@@ -75,7 +75,7 @@ class FactorRisk:
         """Itself."""
         return self
 
-    def compile(self, *, batches: bool = False) -> None:
+    def compile(self, *, batches: bool = False, exact: bool = False) -> None:
         """Do nothing: NumPy computes everything here."""
 
     def value(self, w: ArrayLike) -> float:

@@ -25,8 +25,8 @@ class TwiceDifferentiableRisk(Protocol):
     def in_float64(self) -> TwiceDifferentiableRisk:
         """Return the same risk, computed in float64 throughout; may return itself."""
 
-    def compile(self) -> None:
-        """Compile whatever computes value and derivatives; may do nothing."""
+    def compile(self, *, exact: bool = False) -> None:
+        """Compile what computes value and derivatives, or that of ``in_float64``; may do nothing."""
 
     def value(self, w: ArrayLike, /) -> float:
         """F(w). Not private."""

@@ -18,6 +18,7 @@ from privopt.mechanisms import (
 )
 from privopt.mechanisms.convex import sufficient_statistics
 from privopt.mechanisms.convex.gradient_descent import DPGradientDescent
+from privopt.mechanisms.convex.objective_perturbation import ObjectivePerturbation
 from privopt.mechanisms.estimators import tree
 from privopt.mechanisms.nonconvex import net
 from privopt.mechanisms.nonconvex.constrained import DPConstrainedStationaryPoint
@@ -300,3 +301,26 @@ def test_a_pass_over_records_in_memory_ends_at_a_limit(threads: int, monkeypatch
     with pytest.raises(UnfinishedDrawError, match="within a pass over the records: nothing was released"):
         plan.release(risk, limits=Limits(cancelled=lambda: len(read) > 2))
     assert len(read) <= blocks / 2
+
+
+def test_a_copy_in_float64_ends_at_a_limit_and_is_compiled_for_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Minima of float32 records: the copy asked for no limit, and its code was compiled by the first step."""
+    kinds: list[str] = []
+    add = EmpiricalRisk._add
+
+    def noted(self: EmpiricalRisk, *given: Any) -> None:
+        kinds.append(f"{self.X.dtype} of {len(self.y)}")
+        add(self, *given)
+
+    monkeypatch.setattr(EmpiricalRisk, "_add", noted)
+    monkeypatch.setattr(risk_module, "_COPIED_BYTES", 64)
+    rows = (np.tile(X, (50, 1)) / 2).astype(np.float32)
+    risk = EmpiricalRisk(rows, np.tile(Y, 50), LogisticLoss(), row_norm=1.0)
+    plan = ObjectivePerturbation.plan(risk.facts, epsilon=1.0, delta=1e-3)
+    asked: list[int] = []
+    with pytest.raises(UnfinishedDrawError, match="within a pass over the records: nothing was released"):
+        plan.release(risk, limits=Limits(cancelled=lambda: bool(asked.append(1)) or len(asked) > 5))
+    assert kinds == ["float64 of 1"]
+    assert len(asked) == 6
