@@ -97,8 +97,10 @@ def _files_of(connection: Any, view: str) -> list[str]:
 
     of = "SELECT sql FROM duckdb_views() WHERE view_name = ? AND NOT internal"
     made = connection.execute(of, [view]).fetchall()
-    select = sqlglot.parse_one(made[0][0], read="duckdb").expression if len(made) == 1 else None
-    call = None if select is None else select.find(sqlglot.exp.ReadParquet)
+    if len(made) != 1:
+        return []
+    select: Any = sqlglot.parse_one(made[0][0], read="duckdb").expression
+    call = select.find(sqlglot.exp.ReadParquet)
     if call is None or select.sql("duckdb") != f"SELECT * FROM {call.sql('duckdb')}":
         return []
     first, *pairs = call.expressions  # the value of each is public, and the engine's own to tell
