@@ -110,7 +110,7 @@ class TracedRisk(UnclippedRisk):
         super().__init__(X, y, loss)
         self.visited: list[Vector] = []
 
-    def compile(self, *, batches: bool = False) -> None:
+    def compile(self, *, batches: bool = False, exact: bool = False) -> None:
         super().compile(batches=batches)
         self.visited.clear()  # evaluations before the first step are no iterates
 
