@@ -25,7 +25,7 @@ from privopt.oracles.draw.branching import GibbsBranching
 from privopt.oracles.draw.supports import GibbsSupports
 from privopt.oracles.facts import Precision, ProblemFacts
 from privopt.oracles.select import AutoGibbs, samplers
-from privopt.problems import IntegerLattice, ZeroOneHalfspace
+from privopt.problems import IntegerLattice, InvalidInputError, ZeroOneHalfspace
 from privopt.problems.discrete.branching import BranchingProblem
 from privopt.problems.discrete.cost_matrix import CostMatrix
 from privopt.problems.discrete.rule_list import RuleList
@@ -170,3 +170,10 @@ def test_plans_of_trees_and_subsets_refuse_what_their_release_would() -> None:
     subset = SubsetPlan.plan(30, 5, SubsetBounds(1.0, feature=1.0), epsilon=1e-7)
     with pytest.raises(OracleError, match="an epsilon nearer to 1"):
         subset.check_records(1000, GibbsSupports())
+
+
+def test_plans_of_subsets_refuse_more_records_than_their_sums_hold() -> None:
+    subset = SubsetPlan.plan(30, 5, SubsetBounds(1.0, feature=1.0), epsilon=1.0)
+    subset.check_records(1000)
+    with pytest.raises(InvalidInputError, match="a subset of columns cannot be drawn: "):
+        subset.check_records(10**12)

@@ -65,6 +65,16 @@ def test_covariances_beside_the_blocks_shrink_as_noise_hides_them() -> None:
     assert np.array_equal(np.diag(unknown), np.zeros(d))
 
 
+@pytest.mark.parametrize(("sigma", "tau"), [(0.01, 0.25), (100.0, 0.1)])
+def test_the_covariance_of_two_numbers_is_believed_as_noise_allows(sigma: float, tau: float) -> None:
+    """Their squared correlation is that which is seen, .25, and a usual one of .1 where noise hides it."""
+    seen, blocks = np.array([[1.0, 0.5], [0.5, 1.0]]), [Block(np.eye(1)), Block(np.eye(1))]
+    _, left = likely_covariances(seen, blocks, sigma, np.array([True, True]))
+    kept = left[0, 1] / (sigma**2 / 2)
+    assert kept == pytest.approx(tau / (tau + sigma**2 / 2), rel=1e-3)
+    assert 1 - kept == pytest.approx(sigma**2 / 2 / (tau + sigma**2 / 2), rel=1e-3)
+
+
 @pytest.mark.parametrize("b", [0.01, 0.3, -0.8, 2.0])
 @pytest.mark.parametrize("noise", [0.01, 0.2])
 def test_of_one_feature_it_is_the_posterior_mean_by_quadrature(b: float, noise: float) -> None:

@@ -105,14 +105,16 @@ def test_minima_of_neighbours_are_within_the_sensitivity() -> None:
 
 
 def test_sensitivity_is_attained_by_a_linear_record() -> None:
-    """Slopes of +-G at every w move the minimum by exactly 2 G / (n l2)."""
+    """Slopes of +-G at every w move the minimum by exactly 2 G / (n l2); G = 3."""
     X = np.ones((4, 1))
     y = np.full(4, 1e9)
     flipped = np.array([-1e9, 1e9, 1e9, 1e9])
-    risks = [EmpiricalRisk(X, labels, HuberLoss(1.0)) for labels in (y, flipped)]
+    risks = [EmpiricalRisk(X, labels, HuberLoss(3.0)) for labels in (y, flipped)]
     plan = OutputPerturbation.plan(risks[0].facts, regularizer=ridge(0.5), **BUDGET)
     ends = [plan.without_noise(r)[0] for r in risks]
-    assert abs(ends[0] - ends[1]) == pytest.approx(2 / (4 * 0.5), rel=1e-9)
+    assert abs(ends[0] - ends[1]) == pytest.approx(2 * 3 / (4 * 0.5), rel=1e-9)
+    tolerated = 2 * plan.tolerance / 0.5
+    assert plan.vector_noise.sensitivity == pytest.approx(2 * 3 / (4 * 0.5) + tolerated, rel=1e-9)
 
 
 @pytest.mark.parametrize("mechanism", [OutputPerturbation, ObjectivePerturbation])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import sqlite3
 from html.parser import HTMLParser
 from pathlib import Path
@@ -311,6 +312,9 @@ def test_the_page_has_a_column_of_points_for_each_class(model: PrivateHalfspaceC
     assert json.loads(page.facts) == {"bases": list(shown.bases), "classes": list(shown.names)}
     assert "it&#x27;s high" in text
     assert text.count("<b><small>") == 4
+    cells = re.findall(r'<b class="(minus|plus)"[^>]*>([^<]*)</b>', text)
+    assert {sign for sign, _ in cells} == {"minus", "plus"}
+    assert all((sign == "minus") == (points[0] in "-\u2212") for sign, points in cells)
     markdown = shown.to_markdown()
     assert "| column | level | low | mid | it's high |  |" in markdown
     assert "class with the most points" in shown._repr_html_()
