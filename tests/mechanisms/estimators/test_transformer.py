@@ -82,6 +82,8 @@ def test_bounds_are_public_and_attained() -> None:
     low, high = SchemaTransformer(SCHEMA, encoding="codes").bounds
     assert low.tolist() == [0, 0, 0]
     assert high.tolist() == [4, 2, 2]  # grid points 0 to 3 and "missing"; bins; categories and "other"
+    far = Schema([MissingLevel(Numeric("x", 20, 50, step=10, zero=0, one=10))])  # a missing number is 0
+    assert [ends.tolist() for ends in SchemaTransformer(far).bounds] == [[0, 0], [5, 1]]
 
 
 def test_the_norm_bound_is_the_largest_norm_of_a_row() -> None:
