@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
@@ -106,6 +107,7 @@ class SearchPlan:
 
 
 Method = TypeVar("Method", bound=Callable[..., Any])
+Given = TypeVar("Given")
 
 
 def _of_best(name: str) -> Callable[[Method], Method]:
@@ -481,7 +483,7 @@ class _Search:
             with warnings.catch_warnings():  # how often they appear would tell the number of runs
                 warnings.simplefilter("ignore")
                 model = self._fitted(number, fitted)
-                scores = self.score.of(self._scorer(model, X), X, labels)
+                scores = self.score.of(self._scorer(model, X), _own_copy(model, X), labels)
             return Run(_Fitted(model, number), self.planned.selection.score.release(scores, self.source))
         except _OverspentError:
             raise
@@ -517,8 +519,16 @@ class _Search:
                 raise _OverspentError(f"{type(model).__name__} spends {spend}, which is not what was planned")
 
         with charged(check):
-            model.fit(fitted.X, fitted.y)
+            model.fit(*_own_copy(model, fitted))
         return model
+
+
+def _own_copy(model: Any, rows: Given) -> Given:
+    """Return rows that a model from outside this package may write to, as one that scales them in place.
+
+    Other runs read the same records, and of records that one run has scaled a replaced one changes all.
+    """
+    return rows if is_own(model) else deepcopy(rows)
 
 
 @dataclass(frozen=True)

@@ -404,6 +404,32 @@ class AboveZero(AboveMean):
         return self.classes_[(X[:, 0] > self.shift).astype(int)]
 
 
+class InPlace(AboveZero):
+    """A classifier that writes to the rows that it is given, as with ``copy=False``."""
+
+    seen: ClassVar[list[float]] = []
+
+    def fit(self, X: Any, y: Any) -> Self:
+        self.seen.append(float(X[0, 1]))
+        X -= np.mean(X, axis=0)
+        return super().fit(X, y)
+
+    def predict(self, X: Any) -> Any:
+        if len(X) == 20:  # the records that models are scored on
+            self.seen.append(float(X[0, 1]))
+            X[:] = 0
+        return super().predict(X)
+
+
+def test_a_model_that_writes_to_its_rows_changes_no_records_of_other_runs() -> None:
+    """Where the first run has subtracted means, a replaced record changes every row that the second reads."""
+    InPlace.seen.clear()
+    rng = np.random.default_rng(0)
+    X, y = np.column_stack([rng.normal(size=100), np.full(100, 7.0)]), rng.choice(["no", "yes"], 100)
+    PrivateSearchCV(InPlace(), {"shift": [0.0, 0.1, 0.2]}, epsilon=5.0, delta=0.0).fit(X, y)
+    assert InPlace.seen == [7.0] * 6  # of three fits and three scores
+
+
 def test_a_model_whose_predictions_depend_on_other_records_is_not_scored() -> None:
     """One held-out record could move every score, and the noise covers one score."""
     rng = np.random.default_rng(0)
