@@ -152,7 +152,7 @@ def _spends(model: BookedEstimator, ahead: FitsAhead) -> Sequence[PrivacySpend]:
         if str(params) not in known:
             known[str(params)] = _spend(model, params, given)
     found = [spend for params in ahead.params if (spend := known[str(params)]) is not None]
-    if ahead.refit and len(found) == len(ahead.params):
+    if ahead.refit and found and len(found) == len(ahead.params):
         found.append(min(found, key=lambda spend: spend.epsilon))
     return found
 

@@ -17,6 +17,7 @@ from typing import Any
 
 _SEARCHES, _VALIDATIONS = "sklearn.model_selection._search", "sklearn.model_selection._validation"
 _CALIBRATIONS = "sklearn.calibration"
+_THRESHOLDS = "sklearn.model_selection._classification_threshold"
 _LIST_ITERATOR: type[Any] = type(iter(list[Any]()))
 # Folds of cross-validations that have started.
 _SEEN: weakref.WeakSet[GeneratorType[Any, Any, Any]] = weakref.WeakSet()
@@ -44,7 +45,7 @@ def fits_ahead(estimator: Any) -> FitsAhead | None:
 
     None if there is none, or one whose number of fits is not known.
     """
-    if not {_VALIDATIONS, _CALIBRATIONS} & set(sys.modules):
+    if not {_VALIDATIONS, _CALIBRATIONS, _THRESHOLDS} & set(sys.modules):
         return None
     frame: FrameType | None = sys._getframe(1)
     splits = None  # the frame that iterates over the folds
@@ -57,6 +58,8 @@ def fits_ahead(estimator: Any) -> FitsAhead | None:
             return _of_validation(frame, splits)
         elif module == _SEARCHES and name == "fit":
             return _of_search(frame, estimator)
+        elif module == _THRESHOLDS and name in ("_fit", "<genexpr>"):
+            return _of_threshold(frame) if name == "_fit" else None
         frame = frame.f_back
     return None
 
@@ -76,6 +79,13 @@ def _of_validation(call: FrameType, splits: FrameType) -> FitsAhead | None:
         cv = given.get("cv")
         number = 0 if cv is None else cv.get_n_splits(given.get("X"), given.get("y"), given.get("groups"))
     return FitsAhead(call.f_code.co_qualname, [{}] * number, call.f_locals.get("X"))
+
+
+def _of_threshold(call: FrameType) -> FitsAhead | None:
+    """Count the fits of ``TunedThresholdClassifierCV``: the model that is kept, and one a fold."""
+    cv: Any = call.f_locals.get("cv")
+    number = cv.get_n_splits() + 1 if hasattr(cv, "get_n_splits") else 0
+    return FitsAhead("TunedThresholdClassifierCV.fit", [{}] * number, call.f_locals.get("X"))
 
 
 def _of_search(call: FrameType, estimator: Any) -> FitsAhead | None:

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 from sklearn.calibration import CalibratedClassifierCV
+from sklearn.experimental import enable_halving_search_cv  # noqa: F401  # before the import of the class
 from sklearn.model_selection import (
     GridSearchCV,
+    HalvingGridSearchCV,
     RandomizedSearchCV,
+    TunedThresholdClassifierCV,
     cross_val_predict,
     cross_val_score,
     cross_validate,
@@ -43,6 +47,12 @@ def tree(epsilon: float = 0.5, **more: Any) -> PrivateTreeClassifier:
     return PrivateTreeClassifier(epsilon, max_depth=1, **DECLARED, **more)
 
 
+def tuned(model: PrivateTreeClassifier) -> None:
+    """Choose a threshold; there is none after the fits if noise made all of them constant."""
+    with suppress(ValueError):
+        TunedThresholdClassifierCV(model, cv=3).fit(*records())
+
+
 GRID = {"max_depth": [1, 2]}
 EACH = 0.25
 WHOLE: dict[str, tuple[int, Callable[[], object]]] = {
@@ -70,6 +80,7 @@ WHOLE: dict[str, tuple[int, Callable[[], object]]] = {
         ).fit(*records()),
     ),
     "CalibratedClassifierCV": (3, lambda: CalibratedClassifierCV(tree(EACH), cv=3).fit(*records())),
+    "TunedThresholdClassifierCV": (4, lambda: tuned(tree(EACH))),
     "RandomizedSearchCV": (5, lambda: RandomizedSearchCV(tree(EACH), GRID, n_iter=2, cv=2).fit(*records())),
 }
 
@@ -94,6 +105,17 @@ def test_what_can_be_afforded_to_the_last_fit_runs(what: str) -> None:
     with budget(epsilon=units * EACH) as book:
         run()
         assert book.total().epsilon == units * EACH
+
+
+def test_searches_of_which_the_number_of_fits_is_not_known_are_booked_fit_by_fit() -> None:
+    epsilons = {"epsilon": [EACH, 2 * EACH]}
+    with budget(epsilon=5 * EACH) as book:
+        RandomizedSearchCV(tree(), epsilons, n_iter=2, cv=[_fold()], refit=True).fit(*records())
+        # Each epsilon once, and that of the best once more.
+        assert len(book.entries()) == 3
+    with budget(epsilon=10 * EACH) as book:
+        HalvingGridSearchCV(tree(EACH), GRID, cv=2, min_resources=20, factor=2).fit(*records())
+        assert len(book.entries()) >= 5
 
 
 def test_worker_processes_start_nothing() -> None:
