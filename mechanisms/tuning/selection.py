@@ -81,7 +81,7 @@ class SelectionPlan:
         """Divide a budget; ``notion`` is that of the runs.
 
         Raises:
-            PrivacyParameterError: epsilon or delta out of range, fewer than two candidates.
+            PrivacyParameterError: epsilon or delta out of range, fewer than two candidates, or thousands.
         """
         epsilon, delta = check_epsilon(epsilon), check_delta(delta, zero_allowed=True)
         if check_count(candidates, "candidates") < 2:
@@ -113,6 +113,7 @@ class SelectionPlan:
     @classmethod
     def _of_random_number(cls, candidates: int, epsilon: float, delta: float, notion: Notion) -> Self:
         law = RunCounts(float(candidates), _SHAPE)
+        _ = law.tail  # a law of too many runs is refused here, not after the booking
         most = 0.0 if notion == "pure" else run_delta(delta, law)
         given = most * (1 - _DELTA_ROUNDING)  # to fits, so that the level they choose fits ``most``
 

@@ -146,3 +146,9 @@ def test_scores_are_clipped_and_what_is_no_number_is_the_worst() -> None:
 def test_score_of_noise_alone_is_refused() -> None:
     with pytest.raises(PrivacyParameterError, match="nothing but noise"):
         NoisyMean(1e-9, True)
+
+
+def test_thousands_of_candidates_are_refused_before_a_booking() -> None:
+    """The law of the number of runs would be refused when it is drawn from, after the booking."""
+    with pytest.raises(PrivacyParameterError, match="too large"):
+        SelectionPlan.plan(10_000, epsilon=1.0, delta=0.0, notion="pure")
