@@ -103,7 +103,7 @@ class FreshModel:
 
     def predict(self, rows: Any) -> Any:
         """Return the predictions of a new copy."""
-        return self._told(lambda model: model.predict(deepcopy(rows)))
+        return self._told(lambda model: one_a_row(model, model.predict(deepcopy(rows)), "predict", rows))
 
     def _told(self, ask: Callable[[Any], Any]) -> Any:
         """Return what a new copy says of records.
@@ -130,17 +130,28 @@ def scores_of(model: Any, output: Output, rows: Any) -> Scores:
     Raises:
         InvalidInputError: another shape.
     """
-    found = np.asarray(getattr(model, output)(rows))
-    shape = (len(found), 2) if output == "predict_proba" else (len(found),)
-    if found.shape != shape:
-        raise InvalidInputError(
-            f"{output} of {type(model).__name__} gave scores of shape {found.shape} for {len(found)} rows"
-        )
+    found = one_a_row(model, getattr(model, output)(rows), output, rows)
     if output == "predict_proba":
         found = found[:, 1]
     elif output == "predict" and getattr(model, "classes_", None) is not None:
         found = class_indices(found, np.asarray(model.classes_))
     return np.asarray(found, dtype=np.float64)
+
+
+def one_a_row(model: Any, found: Any, output: Output, rows: Any) -> NDArray[Any]:
+    """Return what a method says of rows, one number each, or two of ``predict_proba``.
+
+    A single number would be broadcast to all rows, so that one record moved every count.
+
+    Raises:
+        InvalidInputError: another shape.
+    """
+    values, n = np.asarray(found), rows.shape[0] if hasattr(rows, "shape") else len(rows)
+    if values.shape != ((n, 2) if output == "predict_proba" else (n,)):
+        raise InvalidInputError(
+            f"{output} of {type(model).__name__} gave scores of shape {values.shape} for {n} rows"
+        )
+    return values
 
 
 def check_rowwise_scores(model: Any, schema: Schema | None, output: Output = "decision_function") -> Check:

@@ -430,6 +430,26 @@ def test_a_model_that_writes_to_its_rows_changes_no_records_of_other_runs() -> N
     assert InPlace.seen == [7.0] * 6  # of three fits and three scores
 
 
+class OfTheFirst(AboveZero):
+    """A classifier that says the class of the first row, once."""
+
+    def predict(self, X: Any) -> Any:
+        return super().predict(X)[0]
+
+    def predict_proba(self, X: Any) -> Any:
+        return np.eye(2)[int(X[0, 0] > 0)]
+
+
+@pytest.mark.parametrize("scoring", ["accuracy", "brier"])
+def test_a_model_with_one_prediction_for_all_records_is_not_scored(scoring: str) -> None:
+    """It would be broadcast: replacing the first record then moved every score."""
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((60, 2)), rng.choice(["no", "yes"], 60)
+    search = PrivateSearchCV(OfTheFirst(), {"shift": [0.0, 0.1]}, epsilon=5.0, delta=0.0, scoring=scoring)
+    with pytest.raises(SearchError, match="every run failed"):
+        search.fit(X, y)
+
+
 def test_a_model_whose_predictions_depend_on_other_records_is_not_scored() -> None:
     """One held-out record could move every score, and the noise covers one score."""
     rng = np.random.default_rng(0)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 import traceback
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pytest
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import brier_score_loss, confusion_matrix, recall_score, roc_auc_score
@@ -135,3 +136,26 @@ def test_an_epsilon_that_is_no_number_is_refused_as_in_a_fit() -> None:
             evaluate(model, X, y, epsilon=epsilon)
         with pytest.raises(PrivacyParameterError, match="finite and > 0"):
             compare(model, model, X, y, epsilon=epsilon)
+
+
+class OfTheFirst(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """A classifier that says the class of the first row, for all, and takes no made-up rows."""
+
+    def fit(self, X: Any, y: Any) -> Self:
+        self.classes_, self.n_features_in_ = np.unique(y), X.shape[1]
+        return self
+
+    def predict(self, X: Any) -> Any:
+        if np.any(X < 0):
+            raise ValueError("X has negative numbers")
+        return self.classes_[X[:1, 0].astype(int)]
+
+
+def test_a_model_with_one_prediction_for_all_rows_is_not_compared() -> None:
+    """It would be broadcast: replacing the first record then moved every count by one."""
+    X = np.random.default_rng(0).uniform(0, 3, (60, 2))
+    y = X[:, 0].astype(int)
+    other, model = DecisionTreeClassifier(max_depth=2).fit(X, y), OfTheFirst().fit(X, y)
+    for pair in ((other, model), (model, other)):
+        with pytest.raises(InvalidInputError, match=r"gave scores of shape \(1,\) for 60 rows"):
+            compare(*pair, X, y, epsilon=1.0)
