@@ -36,7 +36,7 @@ def common_report(
 
 
 def calibration_lines(report: dict[str, Any]) -> list[str]:
-    """Return the lines that ``privopt calibrate`` prints: no empty values, privacy levels by name.
+    """Return the lines that ``privopt calibrate`` prints: no empty values, no event, privacy levels by name.
 
     Every mechanism has, in this order: mechanism, noise on, the numbers of its noise, noise / signal, and its
     spend.
@@ -47,7 +47,7 @@ def calibration_lines(report: dict[str, Any]) -> list[str]:
     for key, value in report.items():
         if key == "noise_to_signal" and value is None:
             lines.append(_UNKNOWN_USE)
-        if value is None or value == "" or (key, value) == ("reason", ASKED):
+        if key == "event" or value is None or value == "" or (key, value) == ("reason", ASKED):
             continue
         text = f"{value:.6g}" if isinstance(value, float) else str(value)
         if isinstance(value, tuple):
