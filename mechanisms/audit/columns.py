@@ -24,6 +24,7 @@ from privopt.mechanisms.audit.audit import Binned, exact_epsilon
 from privopt.mechanisms.audit.claims import RELEASED, AuditedClaim, Subject
 from privopt.mechanisms.audit.convex import masses, with_less_noise
 from privopt.mechanisms.convex.column_statistics import (
+    UNIT,
     ColumnStatistics,
     ColumnUnit,
     _column_sums,
@@ -127,8 +128,8 @@ class ColumnsSampler:
         (own, other), noise = self.distances, self.plan.unit_noise
         if noise is None:
             return own * along
-        # A unit tells the whole noisy mean: see ``_RECORDS`` and ``unit_size``.
-        across = (units[0].size / 2 - noise.sigma - self.shares[1]) / noise.sigma
+        # The unit of one number tells its whole noisy mean: see ``_RECORDS`` and ``unit_sizes``.
+        across = (units[0].size / UNIT - noise.sigma - self.shares[1]) / noise.sigma
         return own * along + other * across
 
 

@@ -9,7 +9,7 @@ from typing import ClassVar, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from privopt.mechanisms.convex.column_statistics import unit_noise, unit_size
+from privopt.mechanisms.convex.column_statistics import unit_noise, unit_sizes
 from privopt.mechanisms.privacy.gradient_noise import VectorNoise
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.scorecards.facts import CardFacts
@@ -87,12 +87,11 @@ class NumberMeans:
         return self.noise.add(np.array(means), source)
 
     def units(self, shares: Floats) -> tuple[Unit, ...]:
-        """Derive units from noisy means plus one standard deviation: too small a unit clips information."""
+        """Derive units from noisy means, see ``unit_sizes``."""
         starts = [start for start, _ in self.facts.spans]
-        found = []
-        for share, (feature, low, high) in zip(shares.tolist(), self.facts.lines, strict=True):
-            end = low if share <= 0.5 else high
-            found.append(Unit(starts.index(feature), low, high, unit_size(share, self.noise.sigma), end))
+        sizes, found = unit_sizes(shares, self.noise.sigma), []
+        for (size, upper), (feature, low, high) in zip(sizes, self.facts.lines, strict=True):
+            found.append(Unit(starts.index(feature), low, high, size, high if upper else low))
         return tuple(found)
 
 

@@ -16,11 +16,14 @@ from sklearn.metrics import roc_auc_score
 
 from privopt.mechanisms import PrivateLogisticRegression
 from privopt.mechanisms.convex.column_statistics import (
+    UNIT,
     ColumnStatistics,
     ColumnUnit,
     MomentWeights,
     _column_sums,
     _share_sums,
+    unit_noise,
+    unit_sizes,
 )
 from privopt.mechanisms.convex.columns import Columns, likely_shares
 from privopt.mechanisms.convex.likely_columns import NoisyColumns, likely_columns
@@ -184,9 +187,24 @@ def test_units_follow_means_with_the_noise_that_was_planned() -> None:
     rows = np.where(np.arange(n) < n // 4, 0.5, -0.5)[:, None]
     risk, run = risk_of(rows, np.ones(n), plan.facts), Run(np.zeros(2), noise, Limits().start())
     sizes = np.array([plan._noisy_columns(risk, run, noise)[1][0].size for _ in range(100)])
-    found = (sizes / 2 - plan.unit_noise.sigma - 0.25) / plan.unit_noise.sigma
+    found = (sizes / UNIT - plan.unit_noise.sigma - 0.25) / plan.unit_noise.sigma
     assert abs(float(np.mean(found))) <= 0.4  # four standard errors
     assert 0.7 <= float(np.std(found)) <= 1.3
+
+
+def test_units_of_many_numbers_near_one_end_show_through_noise_that_hides_each_of_them() -> None:
+    rng, sigma, exact = np.random.default_rng(0), 0.4, np.array([0.02, 0.06])
+    noise = unit_noise(60, 3000, 0.02)
+    assert noise is not None
+    assert noise.sigma == pytest.approx(sigma, rel=0.05)  # of one number so much is useless
+    assert unit_noise(3, 3000, 0.02 * math.sqrt(3 / 60)) is None
+    found = unit_sizes(np.tile(exact, 30) + sigma * rng.normal(size=60), sigma)
+    assert not any(upper for _, upper in found)
+    assert max(size for size, _ in found) <= 0.4
+    # Where noise is small, each number has its own unit and end.
+    near = unit_sizes(np.array([0.02, 0.98, 0.3, 0.5]), 1e-3)
+    assert [size for size, _ in near] == pytest.approx([0.03, 0.03, 0.45, 0.75], abs=0.005)
+    assert [upper for _, upper in near[:3]] == [False, True, False]
 
 
 def test_scores_of_numbers_in_units_are_those_of_the_rows_as_they_were_read() -> None:
