@@ -48,8 +48,9 @@ Ints = NDArray[np.int64]
 _PEER = Path(__file__).parent / "workbench" / "quantile_peer.py"
 # Records of a column, and pure epsilon of a cut: twice its strength.
 _RECORDS, _EPSILON, _TARGET = 10_000, 0.03, 0.006
-# The share of mu^2 that a schema spends, and epsilon of schema and card together.
-_SHARE, _TOTAL, _GAP = 0.1, 1.0, 0.006
+# The share of mu^2 that a schema spends, and epsilon of schema and card together; and the most cuts of a
+# column: as many as quartiles.
+_SHARE, _TOTAL, _GAP, _CUTS = 0.1, 1.0, 0.006, 3
 _COVERTYPE = 40_000
 
 
@@ -259,7 +260,7 @@ def cards(split: Split, environments: Path | None = None) -> list[Card]:
     unused = [column for column in frame if column not in {c.name for c in known.columns}]
     train, test = split.parts(len(y))
     asked = PrivateHalfspaceClassifier(_TOTAL, classes=(0, 1), insecure_seed=split.seed)
-    options: dict[str, Any] = {"share": _SHARE, "types": types, "leave_out": unused}
+    options: dict[str, Any] = {"share": _SHARE, "types": types, "leave_out": unused, "cuts": _CUTS}
     options["declared"] = Schema(declared) if declared else None
     models = (
         clone(asked).set_params(schema=known).fit(frame.iloc[train], y[train]),
@@ -273,7 +274,7 @@ def cards(split: Split, environments: Path | None = None) -> list[Card]:
 
 def _cut_plan(types: dict[str, str], n: int) -> CutPlan:
     delta = 1 / n**2
-    plan = LearnedFitPlan.plan(types, n, share=_SHARE, epsilon=_TOTAL, delta=delta, gaussian=True)
+    plan = LearnedFitPlan.plan(types, n, share=_SHARE, epsilon=_TOTAL, delta=delta, gaussian=True, cuts=_CUTS)
     cuts = plan.schema.columns[0].cuts
     assert cuts is not None
     return cuts

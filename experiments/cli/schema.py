@@ -23,7 +23,7 @@ from privopt.mechanisms.estimators.learn_schema import column_types as types_of_
 from privopt.mechanisms.estimators.learn_schema import for_persons, released_schema, rows_of_persons, size_of
 from privopt.mechanisms.estimators.public_facts import declared_schema, public_delta
 from privopt.mechanisms.privacy.noise import NoiseSource
-from privopt.mechanisms.schemas.learning import LearnedSchema, SchemaPlan
+from privopt.mechanisms.schemas.learning import DEFAULT_CUTS, LearnedSchema, SchemaPlan
 from privopt.problems.datasets.adult import adult23_frame
 from privopt.problems.errors import InvalidInputError
 from privopt.problems.files import check_writable, write_atomically
@@ -161,7 +161,7 @@ def learn(
     ] = None,
     cuts: Annotated[
         int, typer.Option(help="Largest number of cuts of a column of numbers: 1, 3, 7 or 15.")
-    ] = 3,
+    ] = DEFAULT_CUTS,
     na_values: Annotated[
         str | None, typer.Option("--na-values", help="MARKER,...: further missing-value markers.")
     ] = None,

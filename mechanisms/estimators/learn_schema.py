@@ -19,7 +19,7 @@ from privopt.mechanisms.estimators.persons import IN_MEMORY, column_of_persons
 from privopt.mechanisms.estimators.public_facts import declared_schema, public_delta
 from privopt.mechanisms.privacy.groups import PersonBudget
 from privopt.mechanisms.privacy.noise import NoiseSource
-from privopt.mechanisms.schemas.learning import LearnedSchema, SchemaPlan
+from privopt.mechanisms.schemas.learning import DEFAULT_CUTS, LearnedSchema, SchemaPlan
 from privopt.mechanisms.schemas.types import ColumnType
 from privopt.problems.arrays import check_unmasked
 from privopt.problems.errors import InvalidInputError, SchemaError
@@ -47,7 +47,7 @@ def learn_schema(
     types: Mapping[str, str] | None = None,
     declared: Schema | dict[str, Any] | str | Path | None = None,
     leave_out: Sequence[str] = (),
-    cuts: int = 3,
+    cuts: int = DEFAULT_CUTS,
     na_values: Sequence[str | float] = (),
     ledger: Ledger | str | Path | None = None,
     insecure_seed: int | None = None,

@@ -33,7 +33,7 @@ from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.parameters import check_delta, check_epsilon
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.mechanisms.privacy.usefulness import NoiseWarning
-from privopt.mechanisms.schemas.learning import LearnedSchema, SchemaPlan
+from privopt.mechanisms.schemas.learning import DEFAULT_CUTS, LearnedSchema, SchemaPlan
 from privopt.mechanisms.schemas.types import ColumnType
 from privopt.mechanisms.scorecards.seeded import SeededScorecard
 from privopt.problems.arguments import told
@@ -179,7 +179,7 @@ def fit_with_learned_schema(
     types: Mapping[str, str] | None = None,
     declared: Schema | dict[str, Any] | str | Path | None = None,
     leave_out: Sequence[str] = (),
-    cuts: int = 3,
+    cuts: int = DEFAULT_CUTS,
     na_values: Sequence[str | float] = (),
 ) -> Model:
     """Learn a schema from a table, then fit an estimator with it to the same records, as one release.

@@ -113,7 +113,7 @@ def test_a_learned_schema_and_its_plan_show_their_columns_and_their_spend() -> N
     types = {"age <years>": "number", "smoker": "text"}
     planned = SchemaPlan.plan(types, 400, epsilon=3.0, delta=1e-4)
     shown = Cells(planned._repr_html_()).texts
-    assert {"age <years>", "3 cuts", str(planned.spend)} <= set(shown)
+    assert {"age <years>", "7 cuts", str(planned.spend)} <= set(shown)
     assert f"spend: {planned.spend}" in str(planned).split("\n")
     learned = learn_schema(table, types=types, epsilon=3.0, delta=1e-4, insecure_seed=1)
     assert {"age <years>", "binned", "learn-schema"} <= set(Cells(learned._repr_html_()).texts)

@@ -61,7 +61,7 @@ def test_a_plan_reads_types_and_books_nothing(clinic: Path, tmp_path: Path) -> N
     shown = run(
         "learn", clinic / "t.csv", *LEARN, "--plan", "--types", "age=whole", "--ledger", tmp_path / "ledger"
     )
-    assert "age: 3 cuts" in shown.stdout
+    assert "age: 7 cuts" in shown.stdout
     assert "smoker: type by vote" in shown.stdout
     assert "affords it; nothing was booked" in shown.stdout
     assert len(book.entries()) == 0

@@ -49,7 +49,7 @@ def learned(cells: dict[str, Any], seed: int = 0, **more: Any) -> Any:
 
 
 def test_a_learned_schema_has_bins_categories_and_missing_levels() -> None:
-    found = learned(table())
+    found = learned(table(), cuts=3)
     assert [c.name for c in found.schema.columns] == list(TYPES)
     age, dose, town, smoker, mixed, born = (c.column for c in found.schema.columns)
     cuts = np.array([float(e) for e in age.edges[1:-1]])
@@ -65,6 +65,8 @@ def test_a_learned_schema_has_bins_categories_and_missing_levels() -> None:
     assert found.schema.intercept
     assert found.left_out == ()
     assert not found.spend.adds_up  # the seed voids it
+    finer = learned(table()).schema.columns[0].column
+    assert len(finer.edges) == 9  # seven cuts, where records are enough
 
 
 @pytest.mark.parametrize("name", TYPES)
