@@ -281,6 +281,24 @@ def test_where_noise_hides_the_share_of_positives_scores_have_its_posterior_mean
     assert weights[d] * plan.facts.constant == pytest.approx(logit(mean), abs=0.1)  # a grid of shares
 
 
+def test_noise_in_means_of_features_does_not_move_the_mean_probability() -> None:
+    """A fifth of the labels is positive; ten columns have five levels, which tell something."""
+    columns = Columns.of(Schema([Categorical(f"c{j}", [*"abcde"]) for j in range(10)], intercept=False))
+    rng, plan, d, found = np.random.default_rng(0), plan_of(columns, 1000, 0.3), len(columns.features), []
+    levels = rng.choice(5, p=[0.5, 0.2, 0.2, 0.05, 0.05], size=(400, 10))
+    rows = np.eye(5)[levels].reshape(400, d) - 0.2
+    means, squares = rows.mean(axis=0), rows.T @ rows / 400
+    covariances = squares - np.outer(means, means)
+    for _ in range(30):
+        told, first, second = rng.normal(size=(3, d))
+        products = -0.6 * means + 0.16 * covariances @ told + 0.05 * first
+        seen = NoisyColumns(products, means + 0.1 * second, -0.6, squares, 0.05, 0.1, 1e-3, 0.05, 1000)
+        weights = plan._read(seen, ())
+        scores = rows @ weights[:d] + weights[d] * plan.facts.constant
+        found.append(float(np.mean(expit(scores))))
+    assert abs(float(np.mean(found)) - 0.2) <= 0.02
+
+
 def test_two_numbers_that_say_the_same_count_once_beside_levels_that_say_nothing() -> None:
     """Correlations of levels are 0 here, and those of numbers 0.95: one size for all would hide them."""
     schema = Schema(
