@@ -80,9 +80,9 @@ class Columns:
         return np.isin(self.features, [feature for feature, _, _ in self.lines])
 
     @property
-    def mostly_numbers(self) -> bool:
-        """Whether more than half of the columns are numbers; indicators of missing numbers do not count."""
-        return 2 * len(self.lines) > len(self.parts) - len(self.gaps)
+    def share_of_numbers(self) -> float:
+        """The share of the columns that are numbers; indicators of missing numbers do not count."""
+        return len(self.lines) / max(len(self.parts) - len(self.gaps), 1)
 
     @property
     def squares(self) -> tuple[float, float]:

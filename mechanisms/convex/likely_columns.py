@@ -135,8 +135,8 @@ def likely_columns(seen: NoisyColumns, columns: Columns) -> tuple[Likely, Floats
         total[start:stop, start:stop] += variance / seen.records * block.covariances
     weights = variance * spread @ A @ np.linalg.solve(variance * A @ spread @ A + total / variance, own)
     explained, unsure = float(weights @ A @ weights), float(weights**2 @ left @ weights**2)
-    # What the model leaves of the covariances is noise, in part that of the means: a weight and the mean of its
-    # feature are off together, and with them the mean of all scores.
+    # What the model leaves of the covariances is noise, in part that of the means: a weight and the mean of
+    # its feature are off together, and with them the mean of all scores.
     noise_share = 2 * seen.label * hidden / (seen.sigma**2 + seen.label**2 * hidden)
     means = means + noise_share * (own - A @ weights)
     return Likely(weights, explained, explained + 2 * math.sqrt(unsure)), means

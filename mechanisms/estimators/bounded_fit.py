@@ -348,9 +348,10 @@ class BoundedFit(PrivateLinearModel):
                 f'convex_set must be text such as "l2:1" or a ConvexSet, got {told(space)}'
             )
         columns = Columns.of(schema) if schema is not None and seen.middle is not None else None
-        units = columns is not None and columns.mostly_numbers and ColumnStatistics.fits(facts, columns)
+        known = columns is not None and ColumnStatistics.fits(facts, columns)
+        numbers = columns.share_of_numbers if columns is not None and known else 0.0
         return choose_risk_mechanism(
-            self.mechanism, facts, space, penalty, mu=mu, steps=self.steps, in_units=units
+            self.mechanism, facts, space, penalty, mu=mu, steps=self.steps, numbers=numbers
         )
 
 

@@ -251,11 +251,18 @@ def test_automatic_choice_for_classes_follows_the_budget(
 
 
 @pytest.mark.parametrize(
-    ("n", "name"), [(50_000, "sufficient-statistics"), (200_000, "objective-perturbation")]
+    ("n", "numbers", "name"),
+    [
+        (50_000, 0.6, "sufficient-statistics"),
+        (200_000, 0.6, "objective-perturbation"),
+        (10_000, 0.1, "sufficient-statistics"),
+        (20_000, 0.1, "objective-perturbation"),
+        (10_000, 0.0, "objective-perturbation"),
+    ],
 )
-def test_moments_in_units_are_chosen_up_to_larger_budgets(n: int, name: str) -> None:
+def test_moments_in_units_are_chosen_up_to_larger_budgets(n: int, numbers: float, name: str) -> None:
     facts, mu = RiskFacts(n, 20, LogisticLoss()), gaussian_mu(1.0, 1 / n**2)
-    assert choose_risk_mechanism("auto", facts, mu=mu, in_units=True).kind.name == name
+    assert choose_risk_mechanism("auto", facts, mu=mu, numbers=numbers).kind.name == name
 
 
 def test_auto_fits_few_records() -> None:
