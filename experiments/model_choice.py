@@ -3,7 +3,8 @@
     python -m privopt.experiments.model_choice [--output FOLDER]
 
 Records to train on are drawn from populations of ``privopt.experiments.workbench.tree_tasks``; the other half
-is held out. Costs are balanced, and trees have three levels. Writes ``model-choice.md``, and
+is held out. Costs are balanced, and trees have three levels. Small budgets, whose results vary most, have
+several draws. Writes ``model-choice.md``, and
 ``model-choice.csv``, whose lines are kept as they come: an interrupted run resumes.
 """
 
@@ -30,8 +31,12 @@ from privopt.mechanisms import (
 )
 
 # Numbers of records and epsilons.
-SIZES = ((1_000, 0.1), (1_000, 0.3), (1_000, 1.0), (1_000, 3.0), (10_000, 0.1), (10_000, 0.3),
-         (10_000, 1.0), (10_000, 3.0), (10_000, 10.0))  # fmt: skip
+SIZES = (
+    *((1_000, epsilon) for epsilon in (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)),
+    *((10_000, epsilon) for epsilon in (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)),
+)
+# Draws of the records up to so many records times epsilon, and one beyond.
+_DRAWS, _DRAWN_UP_TO = 4, 3_000
 # Families of which populations with trees as labels take part.
 _TREES = ("uniform", "few levels", "mixed")
 MODELS: dict[str, Callable[..., Any]] = {
@@ -52,34 +57,34 @@ class Line:
     signal: str
     n: int
     epsilon: float
+    draw: int
     model: str
     balanced_accuracy: float
     auc: float
 
 
 class Cell(NamedTuple):
-    """A population by its number, and a number of records with an epsilon."""
+    """A population by its number, a number of records with an epsilon, and the number of a draw of them."""
 
     number: int
     population: Population
     n: int
     epsilon: float
+    draw: int
 
     def __str__(self) -> str:
-        return f"population {self.number}, n = {self.n:,}, epsilon {self.epsilon:g}"
+        return f"population {self.number}, n = {self.n:,}, epsilon {self.epsilon:g}, draw {self.draw}"
 
     @property
     def key(self) -> dict[str, object]:
-        return {"population": self.number, "n": self.n, "epsilon": self.epsilon}
+        return {"population": self.number, "n": self.n, "epsilon": self.epsilon, "draw": self.draw}
 
 
 def measured(cell: Cell) -> list[Line]:
     """Measure each model, fitted to n records of a population; at most half of it."""
-    number, population, n, epsilon = cell
-    order, half = (
-        np.random.default_rng(number).permutation(len(population.labels)),
-        len(population.labels) // 2,
-    )
+    number, population, n, epsilon, draw = cell
+    half = len(population.labels) // 2
+    order = np.random.default_rng([number, draw]).permutation(len(population.labels))
     train, test = order[:n], order[half:]
     truth, others = population.labels[test], population.records.iloc[test]
     lines = []
@@ -88,7 +93,8 @@ def measured(cell: Cell) -> list[Line]:
         model.fit(population.records.iloc[train], population.labels[train])
         balanced = float(balanced_accuracy_score(truth, model.predict(others)))
         ranks = float(roc_auc_score(truth, model.decision_function(others)))
-        lines.append(Line(number, population.family, population.signal, n, epsilon, name, balanced, ranks))
+        known = (number, population.family, population.signal, n, epsilon, draw)
+        lines.append(Line(*known, name, balanced, ranks))
     return lines
 
 
@@ -113,7 +119,7 @@ def page(lines: pd.DataFrame) -> str:
 STUDY = Study[Cell](
     "model-choice",
     Line,
-    ("population", "n", "epsilon", "model"),
+    ("population", "n", "epsilon", "draw", "model"),
     compute=measured,
     is_finished=lambda kept, cell: bool(kept.matching(**cell.key)),
     page=page,
@@ -125,7 +131,12 @@ def main(
 ) -> None:
     """Measure the missing cells, and write the page."""
     chosen = [p for p in populations(1) if p.signal != "tree" or p.family in _TREES]
-    cells = [Cell(number, one, n, epsilon) for n, epsilon in SIZES for number, one in enumerate(chosen)]
+    cells = [
+        Cell(number, one, n, epsilon, draw)
+        for n, epsilon in SIZES
+        for draw in range(_DRAWS if n * epsilon <= _DRAWN_UP_TO else 1)
+        for number, one in enumerate(chosen)
+    ]
     STUDY.run(output, cells, Console(stderr=True, soft_wrap=True, emoji=False))
 
 

@@ -139,8 +139,8 @@ def _levels(predicates: int, rows: int, classes: int) -> tuple[int, str]:
 
 
 def _checked(levels: object) -> int:
-    if type(levels) is not int or not 1 <= levels <= MOST_LEVELS:
+    if not isinstance(levels, int | np.integer) or type(levels) is bool or not 1 <= levels <= MOST_LEVELS:
         raise InvalidInputError(
             f'the most levels are a whole number from 1 to {MOST_LEVELS}, or "auto"; got {told(levels)}'
         )
-    return levels
+    return int(levels)

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 
 from privopt.mechanisms.privacy.parameters import check_count, check_epsilon
 
-# Records times epsilon, from fits to 23 synthetic populations of 1,000 and 10,000 records at epsilon 0.1
+# Records times epsilon, from fits to 23 synthetic populations of 1,000 and 10,000 records at epsilon 0.01
 # to 10 (experiments/model_choice.py): up to 100,000 the balanced accuracy of the choice was at most .001
-# below the best in the mean, AUC, with both together at any budget there, at most .010. On nine real tables
-# (experiments/trees.py) a limit of 2,000 cost .013 at epsilon 1, limits of 20,000 and more at most .007.
-_TREE_UP_TO, _BOTH_UP_TO = 30_000.0, 100_000.0
+# below the best in the mean. In AUC a card was ahead of both together by .009 or more up to 300, within .005
+# at 1,000 and 3,000, and behind from 10,000 on. On nine real tables (experiments/trees.py) both were ahead
+# from 1,000 on; a limit for labels of 2,000 cost .013 at epsilon 1, limits of 20,000 and more at most .007.
+_TREE_UP_TO, _BOTH_FROM, _BOTH_UP_TO = 30_000.0, 500.0, 100_000.0
 
 
 @dataclass(frozen=True)
@@ -29,8 +30,9 @@ class ModelChoice:
 def choose_model(n_records: int, epsilon: float, *, classes: int = 2, ranking: bool = False) -> ModelChoice:
     """Choose between card, tree and their sum; no record is read.
 
-    A tree branches on a few columns and is drawn from a finite set: it needs few records times epsilon. A
-    card weighs all columns, which needs more of both and then ranks better.
+    A tree branches on a few columns and is drawn from a finite set: its labels need few records times
+    epsilon. A card weighs all columns, which needs more of both, and ranks better. Both together share
+    epsilon: for ranking, a card alone is better where there is little of it, and where there is much.
 
     Args:
         n_records: number of records, public.
@@ -41,18 +43,23 @@ def choose_model(n_records: int, epsilon: float, *, classes: int = 2, ranking: b
     if classes > 2:
         return ModelChoice("tree", f"there are {classes} classes, for which cards were not compared")
     strength = check_count(n_records, "n_records") * check_epsilon(epsilon)
-    most = _BOTH_UP_TO if ranking else _TREE_UP_TO
-    simple = "additive" if ranking else "tree"
-    verb = "rank" if ranking else "predict"
-    if strength <= most:
-        better = "a card and a tree together" if ranking else "a tree"
-        return ModelChoice(
-            simple,
-            f"records times epsilon are {strength:.3g}, at most {most:.3g}, up to which {better} is expected "
-            f"to {verb} better than a card",
-        )
-    return ModelChoice(
-        "card",
-        f"records times epsilon are {strength:.3g}, more than {most:.3g}, from which on a card is "
-        f"expected to {verb} at least as well",
-    )
+    known = f"records times epsilon are {strength:.3g}, "
+    if ranking:
+        return _ranking(strength, known)
+    if strength <= _TREE_UP_TO:
+        known += f"at most {_TREE_UP_TO:.3g}, up to which a tree is expected to predict better than a card"
+        return ModelChoice("tree", known)
+    known += f"more than {_TREE_UP_TO:.3g}, from which on a card is expected to predict at least as well"
+    return ModelChoice("card", known)
+
+
+def _ranking(strength: float, known: str) -> ModelChoice:
+    """Choose for ranking; ``known`` is how a reason begins."""
+    if strength <= _BOTH_FROM:
+        few = f"at most {_BOTH_FROM:.3g}, too few for two models that share epsilon"
+        return ModelChoice("card", f"{known}{few}: a card is expected to rank best")
+    if strength <= _BOTH_UP_TO:
+        between = f"more than {_BOTH_FROM:.3g} and at most {_BOTH_UP_TO:.3g}, between which a card and a tree"
+        return ModelChoice("additive", f"{known}{between} together are expected to rank better than a card")
+    many = f"more than {_BOTH_UP_TO:.3g}, from which on a card is expected to rank at least as well"
+    return ModelChoice("card", f"{known}{many}")

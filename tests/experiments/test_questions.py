@@ -52,7 +52,7 @@ def test_no_budget_predicts_nothing_and_a_large_one_the_steps(made: list[Populat
 
 
 def test_card_tree_and_both_are_measured_on_the_other_half(made: list[Population]) -> None:
-    lines = model_choice.measured(model_choice.Cell(0, made[-1], 80, 1.0))
+    lines = model_choice.measured(model_choice.Cell(0, made[-1], 80, 1.0, 0))
     assert [line.model for line in lines] == ["card", "tree", "additive"]
     for line in lines:
         assert 0 <= line.balanced_accuracy <= 1

@@ -199,6 +199,12 @@ def test_other_depths_are_refused(levels: Any) -> None:
         classifier(max_depth=levels).plan(100)
 
 
+def test_depths_are_taken_from_a_range_of_numpy() -> None:
+    planned = [classifier(max_depth=levels).plan(100).plan.levels for levels in np.arange(1, 5)]
+    assert planned == [1, 2, 3, 4]
+    assert all(type(levels) is int for levels in planned)  # it is saved as JSON
+
+
 # --- Pruning ----------------------------------------------------------------------------------------------
 
 
