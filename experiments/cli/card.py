@@ -67,8 +67,6 @@ def card(
     if not kind:
         raise InvalidInputError(f"--output {output}: its name must end in {', '.join(_KINDS)}")
     _check_options(kind, evaluation, title, table, several, gap, no_negative_points)
-    if kind == "svg" and load_tree(model) is None:
-        raise InvalidInputError("a picture (.svg) is of a tree or a rule list: for a scorecard write .html")
     check_files({"--output": output})
     if (linear := load_linear(model)) is not None:
         raise InvalidInputError(
@@ -82,6 +80,10 @@ def card(
         text = _tree_text(tree, kind, evaluation, title, table)
     else:
         card = PrivateHalfspaceClassifier.load(model)
+        if kind == "svg":
+            raise InvalidInputError(
+                "a picture (.svg) is of a tree or a rule list: for a scorecard write .html"
+            )
         text = (
             _text(card, kind, no_negative_points, evaluation, title, table)
             if several is None

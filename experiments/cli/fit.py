@@ -180,7 +180,7 @@ def fit(
             held = 2 if records.classes is None else len(records.classes)
             chosen = chosen_model(records.units(person), held, context.params)
             steps_of = STEPS[chosen.model]
-            construct = steps_of.constructor(context.params)
+            construct = steps_of.constructor({**context.params, "model": chosen.model})
             tell.print(choice_line(chosen), markup=False, highlight=False)
         with stoppable(time_limit) as limits:
             began = time.monotonic()

@@ -145,6 +145,7 @@ def plan(
     if family is AUTO:
         labels = split_classes(classes)
         chosen = chosen_model(records, 2 if labels is None else len(labels), options)
+        options = {**options, "model": chosen.model}
     if family is LINEAR:
         if max_features is not None:
             raise InvalidInputError(

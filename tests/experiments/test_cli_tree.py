@@ -12,6 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from privopt.experiments.cli.main import app
+from privopt.mechanisms import PrivateAdditiveTreeClassifier
 from privopt.problems import Categorical, Numeric, Schema
 
 
@@ -102,6 +103,9 @@ def test_a_card_and_a_tree_together(folder: Path) -> None:
     assert 'FROM "patients"' in Path("m.sql").read_text()
     refused = run("card", "m.json", "--output", "m.svg")
     assert ".html, .md, .json or .sql" in str(refused.exception)
+    lacking = run("card", "none.json", "--output", "m.svg")
+    assert lacking.exit_code == 2
+    assert "none.json" in str(lacking.exception) + lacking.output
     planned = run("plan", *PLAN, "400", "--epsilon", "1", "--model", "additive")
     assert "tree: levels: " in planned.output
 
@@ -129,7 +133,7 @@ def test_ranking_is_a_question_of_the_choice_alone_and_its_sum_has_no_risks(fold
     assert "--ranking belongs to models chosen by public facts" in str(refused.exception)
     options = ("--epsilon", "1", "--model", "auto", "--ranking", "--risk-share", "0.1")
     refused = run("plan", *PLAN, "4000", *options)
-    assert "it has no risks" in str(refused.exception)
+    assert "their sum has no risks" in str(refused.exception)
     assert run("plan", *PLAN, "10000000", *options).exit_code == 0
 
 
@@ -138,3 +142,8 @@ def test_a_fit_takes_the_model_that_the_plan_names(folder: Path) -> None:
     assert found.exit_code == 0, found.output
     assert "model: tree (records times epsilon are 2e+03" in found.output
     assert json.loads(Path("m.json").read_text())["format"].startswith("privopt-tree")
+    found = run(*FIT, "--epsilon", "5", "--model", "auto", "--ranking", "--save", "sum.json")
+    assert "model: additive" in found.output
+    assert json.loads(Path("sum.json").read_text())["format"] == PrivateAdditiveTreeClassifier.file_format
+    planned = run("plan", *PLAN, "400", "--epsilon", "5", "--model", "auto", "--ranking")
+    assert "tree: levels: " in planned.output
