@@ -100,8 +100,8 @@ def chosen_model(records: int, classes: int, options: Mapping[str, Any]) -> Mode
     chosen = choose_model(records, options["epsilon"], classes=classes, ranking=options["ranking"])
     if chosen.model == "additive" and options["risk_share"]:
         raise InvalidInputError(
-            f"--risk-share: {choice_line(chosen)}, and their sum has no risks. To do: leave out --risk-share, "
-            "or --ranking"
+            f"--risk-share: {choice_line(chosen)}, and their sum has no risks. To do: leave out "
+            "--risk-share, or --ranking"
         )
     return chosen
 
