@@ -81,9 +81,7 @@ def card(
     else:
         card = PrivateHalfspaceClassifier.load(model)
         if kind == "svg":
-            raise InvalidInputError(
-                "a picture (.svg) is of a tree or a rule list: for a scorecard write .html"
-            )
+            raise InvalidInputError("a picture (.svg) is of a tree or rule list: for a scorecard write .html")
         text = (
             _text(card, kind, no_negative_points, evaluation, title, table)
             if several is None
