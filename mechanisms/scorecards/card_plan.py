@@ -80,6 +80,7 @@ class CardPlan:
         reason: why this mechanism was chosen.
         seconds: rough time of a release on one idle core; None if it depends on the records.
         constraints: the constraints on points that every card of this plan satisfies.
+        intercept: whether the last weight is that of the intercept.
     """
 
     plan: Plan
@@ -88,6 +89,7 @@ class CardPlan:
     reason: str
     seconds: float | None
     constraints: tuple[Constraint, ...] = ()
+    intercept: bool = True
 
     @property
     def facts(self) -> dict[str, str]:
@@ -105,7 +107,7 @@ class CardPlan:
             "mechanism": f"{self.plan.name} ({self.reason})",
             "spend": str(self.spend),
             **({"in detail": self.spend.note} if self.spend.unit == "person" else {}),
-            "weights": _weights(self.plan.lattice),
+            "weights": _weights(self.plan.lattice, self.intercept),
             **({"constraints": "; ".join(map(str, self.constraints))} if self.constraints else {}),
             "noise": noise,
             "time": time,
@@ -242,7 +244,7 @@ def plan_card(
         )
         bounded = issubclass(kind, ExponentialMechanism) and draw_work(schema, n_records, weights) <= max_work
         seconds = draw_seconds(schema, n_records, weights) if bounded else None
-        planned = CardPlan(plan, plan.spend, oracle, reason, seconds, required)
+        planned = CardPlan(plan, plan.spend, oracle, reason, seconds, required, schema.intercept)
     return _answered(planned, schema, n_records, max_weight)
 
 
@@ -301,7 +303,7 @@ def _seeded_plan(
         fitted = seeded.seed.most_features
     seconds = seeded_seconds(schema, seeded.facts, fitted)
     seconds += 0.0 if seeded.nearest is None else seeded.nearest.seconds
-    return CardPlan(seeded, seeded.spend, oracle, reason, seconds, required)
+    return CardPlan(seeded, seeded.spend, oracle, reason, seconds, required, schema.intercept)
 
 
 def _answered(planned: CardPlan, schema: Schema, n_records: int, max_weight: int | None) -> CardPlan:
@@ -468,11 +470,12 @@ def _with_room(box: IntegerLattice, schema: Schema, constraints: tuple[Constrain
     return IntegerLattice(np.append(box.low[:-1], -most), np.append(box.high[:-1], most))
 
 
-def _weights(lattice: IntegerLattice) -> str:
+def _weights(lattice: IntegerLattice, intercept: bool) -> str:
     """Describe the bounds of the weights: by groups of features if at most three differ, else the lattice."""
     pairs = list(zip(lattice.low.tolist(), lattice.high.tolist(), strict=True))
-    kinds = Counter(pairs[:-1])
+    kinds = Counter(pairs[:-1] if intercept else pairs)
     if len(set(pairs)) == 1 or len(kinds) > 3:
         return str(lattice)
     features = [f"{low} to {high} for each of {count} features" for (low, high), count in kinds.items()]
-    return ", ".join([*features, f"{pairs[-1][0]} to {pairs[-1][1]} for the intercept"])
+    last = [f"{pairs[-1][0]} to {pairs[-1][1]} for the intercept"] if intercept else []
+    return ", ".join([*features, *last])
