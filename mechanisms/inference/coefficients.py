@@ -9,11 +9,13 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from privopt.problems.arguments import told
-from privopt.problems.errors import InvalidInputError, did_you_mean
+from privopt.problems.arguments import check_real, told
+from privopt.problems.errors import InvalidInputError, InvalidTypeError, did_you_mean
 
 Floats = NDArray[np.float64]
 INTERCEPT = "intercept"
+# Squares of weights beyond this leave doubles.
+_LARGEST = 1e100
 
 
 @dataclass(frozen=True)
@@ -70,13 +72,17 @@ class Coefficients:
             InvalidInputError: no coefficient of a name, or no finite weight.
         """
         names, C, added = self.contrasts(constant)
+        if not isinstance(weights, Mapping):
+            raise InvalidTypeError(f"a combination takes weights by name, as a dict; got {told(weights)}")
         chosen = np.zeros(len(names))
         for name, weight in weights.items():
             if name not in names:
                 raise InvalidInputError(f"no coefficient {told(name)}{did_you_mean(name, names)}")
-            chosen[names.index(name)] = weight
-        if not np.all(np.isfinite(chosen)) or not np.any(chosen):
-            raise InvalidInputError("a combination takes finite weights of coefficients, not all 0")
+            chosen[names.index(name)] = check_real(weight, f"the weight of {told(name)}")
+        if not np.all(np.abs(chosen) <= _LARGEST) or not np.any(chosen):
+            raise InvalidInputError(
+                f"a combination takes weights of coefficients up to {_LARGEST:g}, not all 0"
+            )
         return chosen @ C, float(chosen @ added)
 
     def rows(self, X: Floats, constant: float) -> Floats:

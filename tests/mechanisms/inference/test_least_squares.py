@@ -256,6 +256,9 @@ def test_combinations_and_mean_labels_are_made_of_coefficients() -> None:
         model.combination({"x7": 1.0})
     with pytest.raises(InvalidInputError, match="not all 0"):
         model.combination({"x1": 0.0})
+    for wrong in ({"x1": 1e300}, {"x1": math.nan}, {"x1": "1"}, None, ["x1"]):
+        with pytest.raises(InvalidInputError, match=r"a combination takes|must be a number"):
+            model.combination(wrong)
 
 
 def test_a_difference_adds_squares_of_distances() -> None:
