@@ -632,11 +632,19 @@ def _with(estimator: Any, params: Mapping[str, Any]) -> Any:
         raise InvalidInputError(
             f"{name}: person must be None, and is that of the search: PrivateSearchCV(person=...)"
         )
-    if fixed := [key for key in ("ledger", "insecure_seed", "random_state") if known.get(key) is not None]:
+    if fixed := [key for key, value in model.get_params().items() if _is_fixed(key, value)]:
         raise InvalidInputError(
             f"{name}: {' and '.join(fixed)} must be None: the search books once, and runs have fresh noise"
         )
     return model
+
+
+def _is_fixed(key: str, value: Any) -> bool:
+    """Return whether a parameter is a ledger or fixes noise, as copies of a generator repeat its numbers."""
+    kinds = (np.random.Generator, np.random.BitGenerator, np.random.RandomState)
+    return isinstance(value, kinds) or (
+        value is not None and key in ("ledger", "insecure_seed", "random_state")
+    )
 
 
 def _words(params: Mapping[str, Any]) -> str:

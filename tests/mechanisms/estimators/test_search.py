@@ -361,6 +361,11 @@ def test_sparse_tables_and_probabilities() -> None:
         ),
         ({"estimator": logistic(insecure_seed=1)}, "insecure_seed must be None"),
         ({"estimator": logistic(ledger="ledger.db")}, "ledger must be None"),
+        # Clones would copy its state, so that all runs had the same noise.
+        (
+            {"estimator": Coin(word=np.random.default_rng(0)), "param_grid": {"fails": [False, True]}},
+            "word must be None",
+        ),
         ({"estimator": logistic(classes=None)}, "same classes"),
         ({"estimator": logistic(data_norm=None)}, "declare schema or data_norm"),
         ({"estimator": [logistic(), PrivateLinearRegression()], "param_grid": None}, "no score in common"),
