@@ -34,9 +34,9 @@ from privopt.problems.tables.schema import Schema, numeric_between
 
 # The largest numbers of cuts of a column: those of whole trees.
 CUTS = (1, 3, 7, 15)
-# With a tenth of mu^2 for the schema, linear models and cards of 13 synthetic tables of 4 to 20 numbers with
-# straight, bent and stepped effects had .014 and .017 more AUC at epsilon 1 and 3 than with three cuts
-# (standard errors .004 and .004), and as much at 0.3; fifteen were as good at 3, and no better at 1.
+# With a tenth of mu^2 for the schema, linear models and cards of 20 synthetic tables of 4 to 20 numbers with
+# straight, bent and stepped effects had .009 and .015 more AUC at epsilon 1 and 3 than with three cuts
+# (standard errors .005), and as much at 0.3; fifteen were no better.
 DEFAULT_CUTS = 7
 # The share of a column's mu^2 that a vote on its type takes, and that of delta kept for categories.
 _VOTE_SHARE, _CATEGORY_SHARE = 0.1, 0.5
