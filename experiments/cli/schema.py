@@ -53,7 +53,7 @@ class _SkeletonByDefault(TyperGroup):
 
 app = typer.Typer(
     cls=_SkeletonByDefault,
-    help="Write the skeleton of a schema, check one on public rows, or learn one, paid for.",
+    help="Write the skeleton of a schema, check one on public rows, put numbers in bins, or learn one, paid for.",
     no_args_is_help=True,
 )
 
@@ -129,6 +129,26 @@ def check(
     for column in found.columns:
         tell.print(str(column), markup=False, highlight=False)
     tell.print(found.verdict, markup=False, highlight=False)
+
+
+@app.command()
+def bins(
+    schema: Annotated[Path, typer.Argument(help="Schema file, .toml or .json.")],
+    output: Annotated[Path | None, typer.Option(help="New .toml file. Default: print the schema.")] = None,
+) -> None:
+    """Write a schema again with its numbers in bins, for risks that do not rise or fall evenly.
+
+    A card or linear model then has one weight for each bin, in place of one per unit. The edges follow from
+    the declared bounds, so that no record is read; change them as you like.
+    """
+    check_writable(output, "--output")
+    if output is not None and output.suffix != ".toml":
+        raise InvalidInputError(f"--output {output}: it must end in .toml")
+    binned = Schema.load(schema).with_bins()
+    if output is None:
+        sys.stdout.write(binned.to_text())
+    else:
+        write_atomically(output, binned.to_text())
 
 
 @app.command()

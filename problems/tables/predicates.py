@@ -14,17 +14,13 @@ from privopt.problems.discrete.lattice import IntArray
 from privopt.problems.discrete.predicates import Bools, PredicateTable
 from privopt.problems.errors import SchemaError
 from privopt.problems.tables.columns import Binned, Categorical, Column, Numeric
+from privopt.problems.tables.cuts import grid_cuts, in_bins
 from privopt.problems.tables.dates import Date
 from privopt.problems.tables.display import UNNAMED, Display
-from privopt.problems.tables.missing import MissingLevel, plain_column
+from privopt.problems.tables.missing import plain_column
 from privopt.problems.tables.schema import Schema
-from privopt.problems.tables.values import Real, plain
+from privopt.problems.tables.values import plain
 
-# Number of evenly spaced cuts of a numeric column, and the further ones of amounts and counts, whose range
-# starts near 0 and which are mostly small: fractions of the range, each half of the next. On synthetic
-# populations (experiments/questions.py) every one of these gains.
-_CUTS = 7
-_SMALL = (1 / 128, 1 / 64, 1 / 32, 1 / 16)
 # Largest prior weight of a column, in questions: the more questions it has, the less each weighs. Weights are
 # rounded to quarters, at least one quarter.
 _MOST_QUESTIONS, _PARTS = 7, 4
@@ -80,8 +76,8 @@ class Predicate:
 class Predicates:
     """All predicates of a schema, in the order of its columns.
 
-    A number on a grid is compared with ``_CUTS`` evenly spread cuts, and with those of ``_SMALL`` if its
-    range starts near 0; a binned number with each inner edge, a category with each declared one; a column
+    A number on a grid is compared with evenly spread cuts, and with further ones near 0 if its range
+    starts there (``cuts``); a binned number with each inner edge, a category with each declared one; a column
     with a missing level has the question whether it is missing.
 
     Attributes:
@@ -102,7 +98,7 @@ class Predicates:
         Raises:
             SchemaError: no column distinguishes records, or a custom kind of column.
         """
-        columns = [_coarse(column) for column in schema.columns]
+        columns = [in_bins(column) for column in schema.columns]
         shown = zip(columns, schema.displays, strict=True)
         asked = (q for k, (column, display) in enumerate(shown) for q in _questions(k, column, display))
         questions = [q for q in asked if 0 < int(np.count_nonzero(q.truths)) < len(q.truths)]
@@ -149,34 +145,14 @@ class Predicates:
         return [_code_table(column) for column in self.schema.columns]
 
 
-def _coarse(column: Column) -> Column:
-    """Return the coarse column, in which a number is binned."""
-    kind, has_level = plain_column(column)
-    if not isinstance(kind, Numeric):
-        return column
-    inner = [kind.threshold(k) for k in _grid_cuts(kind)]
-    edges: list[Real] = [kind.low, *(t for t in inner if float(kind.low) < t < float(kind.high)), kind.high]
-    binned = kind.binned(edges)
-    return MissingLevel(binned) if has_level else binned
-
-
-def _grid_cuts(column: Numeric) -> list[int]:
-    """Return the indices of the grid points directly above the cuts."""
-    grid = column.top + 1
-    shares = [k / (_CUTS + 1) for k in range(1, _CUTS + 1)]
-    if 0 <= column.low <= _SMALL[-1] * column.high:
-        shares += _SMALL
-    return sorted({max(1, round(share * grid)) for share in shares} - {grid})
-
-
 def _code_table(column: Column) -> IntArray:
     """Return the coarse code of each code of a declared column."""
     kind, _ = plain_column(column)
     codes = np.arange(column.n_codes, dtype=np.int64)
     if not isinstance(kind, Numeric):
         return codes
-    table = np.searchsorted(_grid_cuts(kind), codes, side="right").astype(np.int64)
-    table[kind.n_codes :] = len(_grid_cuts(kind)) + 1  # the missing level
+    table = np.searchsorted(grid_cuts(kind), codes, side="right").astype(np.int64)
+    table[kind.n_codes :] = len(grid_cuts(kind)) + 1  # the missing level
     return table
 
 

@@ -29,6 +29,7 @@ from privopt.problems.programs.constraints import Constraint, check_constraints
 from privopt.problems.programs.parsing import parse_constraints
 from privopt.problems.tables.cells import MISSING, UNREADABLE, read_numbers, text_positions
 from privopt.problems.tables.columns import Binned, Categorical, Column, Numeric
+from privopt.problems.tables.cuts import in_bins
 from privopt.problems.tables.dates import Date
 from privopt.problems.tables.display import KEYS as DISPLAY_KEYS
 from privopt.problems.tables.display import Display, displays_of
@@ -330,6 +331,21 @@ class Schema:
             if not isinstance(kind, Numeric | Binned | Categorical):
                 raise SchemaError(f"column {column.name!r}: {type(column).__name__} takes no na_values")
             columns.append(self._column({**column.to_dict(), "na_values": [*kind.na_values, *na_values]}))
+        return self._with_columns(columns)
+
+    def with_bins(self) -> Schema:
+        """Return the schema with every numeric column in bins, for effects that are no straight lines.
+
+        A linear model or scorecard has one weight per unit of a number, and one weight for each bin of a
+        binned number: risks may rise and fall again. Bins follow from the declared range and grid alone, as
+        do the cuts of decision trees: eight of equal width, and four narrower ones near 0 if the range starts
+        there. So no record is read. The bins of ``learn_schema`` follow the records, for a share of the
+        budget.
+        """
+        return self._with_columns([in_bins(column) for column in self.columns])
+
+    def _with_columns(self, columns: Sequence[Column]) -> Schema:
+        """Return the schema with other columns of the same names."""
         rules = {c.name: r for c, r in zip(columns, self.rules, strict=True)}
         labels = {c.name: d.label for c, d in zip(columns, self.displays, strict=True) if d.label is not None}
         units = {c.name: d.unit for c, d in zip(columns, self.displays, strict=True) if d.unit is not None}

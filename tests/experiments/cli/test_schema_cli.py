@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 from privopt.experiments.cli.main import app
 from privopt.mechanisms.errors import BudgetExceededError
 from privopt.mechanisms.privacy.ledger import Ledger
-from privopt.problems import Binned, MissingLevel, Schema
+from privopt.problems import Binned, Categorical, MissingLevel, Numeric, Schema
 from privopt.problems.errors import InvalidInputError
 
 
@@ -157,3 +157,13 @@ def test_a_schema_is_checked_on_public_rows_alone(clinic: Path, tmp_path: Path) 
     assert "age: 0 missing, 0 unreadable (refused); 0 outside (clipped)" in shown
     assert "every row is accepted" in shown
     assert "1,000 rows, 2 features" in run("check", tmp_path / "s.toml").stdout
+
+
+def test_a_schema_file_is_written_again_with_numbers_in_bins(tmp_path: Path) -> None:
+    given = Schema([Numeric("age", 17, 90), Categorical("smoker", ["no", "yes"])], intercept=True)
+    given.save(tmp_path / "s.toml")
+    assert run("bins", tmp_path / "s.toml").stdout == given.with_bins().to_text()
+    assert run("bins", tmp_path / "s.toml", "--output", tmp_path / "b.toml").stdout == ""
+    assert Schema.load(tmp_path / "b.toml") == given.with_bins()
+    with pytest.raises(InvalidInputError, match=r"must end in \.toml"):
+        run("bins", tmp_path / "s.toml", "--output", tmp_path / "b.json")

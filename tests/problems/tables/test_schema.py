@@ -855,3 +855,52 @@ def test_frames_of_other_libraries_are_read_as_pandas_reads_them() -> None:
         assert schema.encode(frame.with_columns(polars.col("smoker").cast(smoker))).X.tolist() == expected
     with pytest.raises(SchemaError, match="LazyFrame: call its collect"):
         schema.encode(frame.lazy())
+
+
+# --- numbers in bins ---
+
+
+def test_numbers_are_put_in_bins_without_a_change_of_anything_else() -> None:
+    given = Schema(
+        [
+            Numeric("age", 17, 90, na_values=["unknown"]),
+            MissingLevel(Numeric("gain", 0, 1000, step=1)),
+            Numeric("rate", "0", "1/2", step="1/10", decimal=","),
+            Categorical("sex", ["f", "m"]),
+            Binned("hours", [0, 20, 40, 99]),
+        ],
+        intercept=True,
+        labels={"age": "Age of the patient"},
+        units={"age": "years"},
+        constraints=["at most 3 columns"],
+        person="id",
+    )
+    binned = given.with_bins()
+    age, gain, rate, sex, hours = binned.columns
+    assert isinstance(age, Binned)
+    assert age.edges == (17, *map(Fraction, ("25.5", "34.5", "44.5", "53.5", "62.5", "72.5", "81.5")), 90)
+    assert age.na_values == ("unknown",)
+    assert isinstance(gain, MissingLevel)
+    assert isinstance(gain.column, Binned)
+    assert [float(e) for e in gain.column.edges[:5]] == [0, 7.5, 15.5, 30.5, 62.5]
+    assert isinstance(rate, Binned)
+    assert rate.notation.decimal == ","
+    assert (sex, hours) == given.columns[3:]
+    assert (binned.intercept, binned.constraints, binned.person) == (True, given.constraints, "id")
+    assert binned.titles == given.titles
+    assert binned.with_bins() == binned
+    assert Schema.from_dict(binned.to_dict()) == binned
+
+
+@given(st.integers(-50, 50), st.integers(1, 400), st.sampled_from(["1/10", "1/4", "1", "7"]))
+@settings(max_examples=60, deadline=None)
+def test_a_grid_point_is_in_one_bin_with_all_that_is_rounded_to_it(low: int, size: int, step: str) -> None:
+    top = Fraction(step) * size
+    number = Numeric("x", low, low + top, step=step)
+    plain, binned = Schema([number]), Schema([number]).with_bins()
+    assert 1 <= binned.n_features <= 12
+    values = np.linspace(low - 1, float(low + top) + 1, 997)
+    (points,), (bins,) = plain.codes({"x": values}), binned.codes({"x": values})
+    of_point = {int(p): {int(b) for b in bins[points == p]} for p in np.unique(points)}
+    assert all(len(found) == 1 for found in of_point.values())
+    assert np.all(np.diff(bins) >= 0)

@@ -1,0 +1,33 @@
+"""Cuts of numbers into bins, from their declared range and grid alone."""
+
+from __future__ import annotations
+
+from privopt.problems.tables.columns import Column, Numeric
+from privopt.problems.tables.missing import MissingLevel, plain_column
+from privopt.problems.tables.values import Real
+
+# Number of evenly spaced cuts of a numeric column, and the further ones of amounts and counts, whose range
+# starts near 0 and which are mostly small: fractions of the range, each half of the next. On synthetic
+# populations (experiments/questions.py) every one of these gains.
+_CUTS = 7
+_SMALL = (1 / 128, 1 / 64, 1 / 32, 1 / 16)
+
+
+def in_bins(column: Column) -> Column:
+    """Return the column with its numbers in bins; any other kind of column as it is."""
+    kind, has_level = plain_column(column)
+    if not isinstance(kind, Numeric):
+        return column
+    inner = [kind.threshold(k) for k in grid_cuts(kind)]
+    edges: list[Real] = [kind.low, *(t for t in inner if float(kind.low) < t < float(kind.high)), kind.high]
+    binned = kind.binned(edges)
+    return MissingLevel(binned) if has_level else binned
+
+
+def grid_cuts(column: Numeric) -> list[int]:
+    """Return the indices of the grid points directly above the cuts."""
+    grid = column.top + 1
+    shares = [k / (_CUTS + 1) for k in range(1, _CUTS + 1)]
+    if 0 <= column.low <= _SMALL[-1] * column.high:
+        shares += _SMALL
+    return sorted({max(1, round(share * grid)) for share in shares} - {grid})
