@@ -330,6 +330,14 @@ def _private(_: Path, split: Split) -> Iterator[Line]:
             yield split.private(label, epsilon, model)
 
 
+def _in_bins(_: Path, split: Split) -> Iterator[Line]:
+    """Yield automatic models whose numbers are put in bins."""
+    common: dict[str, Any] = {"schema": split.schema.with_bins(), "classes": (0, 1)}
+    for epsilon in split.epsilons:
+        yield split.private("card, bins", epsilon, PrivateHalfspaceClassifier(epsilon, **common))
+        yield split.private("logistic, bins", epsilon, PrivateLogisticRegression(epsilon, **common))
+
+
 def _simple_peers(_: Path, split: Split) -> Iterator[Line]:
     """Measure private classifiers that need no other package."""
     train, test = (encoded(split.schema, half) for half in (split.records, split.others))
@@ -381,11 +389,12 @@ def _searches(_: Path, split: Split) -> Iterator[Line]:
 
 # Private models of others, and ours that nobody chose by hand.
 PEERS = ("AdaSSP", "naive Bayes", "DP-EBM, as labelled", "DP-EBM, replace-one", "diffprivlib, logistic")
-AUTOMATIC = ("card (auto)", "logistic")
+AUTOMATIC = ("card (auto)", "logistic", "card, bins", "logistic, bins")
 
 # The parts of the measurements of a split: a model of each (lines of a part are kept together), and its work.
 PARTS: dict[str, tuple[str, Callable[[Path, Split], Iterator[Line]]]] = {
     "private": ("card (auto)", _private),
+    "bins": ("card, bins", _in_bins),
     "simple peers": ("AdaSSP", _simple_peers),
     "interpret": ("DP-EBM, as labelled", _interpret),
     "diffprivlib": ("diffprivlib, logistic", _diffprivlib),
@@ -398,14 +407,15 @@ Cell = tuple[str, int, str]  # table, number of the split, part
 
 
 def cells(found: Sequence[Table], folder: Path, seeds: int) -> list[Cell]:
-    """Return all measurements; parts that take long have the first splits only."""
+    """Return all measurements; parts that take long have the first splits only, and bins need numbers."""
     missing = {name for name in ENVIRONMENTS if not _python(folder, name).exists()}
     return [
         (name, seed, part)
         for seed in range(seeds)
-        for name, *_ in found
+        for name, _, _, schema in found
         for part in PARTS
         if part not in missing and seed < LONG_PARTS.get(part, seeds)
+        if part != "bins" or schema.numbers
     ]
 
 
@@ -500,7 +510,7 @@ def beside_best_peer(lines: pd.DataFrame) -> pd.DataFrame:
     found = []
     for (table, epsilon), own in wide.groupby(["table", "epsilon"]):
         means = own.reindex(columns=list(PEERS)).mean().dropna()
-        for model in AUTOMATIC if len(means) else ():
+        for model in [m for m in AUTOMATIC if m in own] if len(means) else ():
             ahead = (own[model] - own[means.idxmax()]).dropna()
             if len(ahead) > 1:
                 row = (table, epsilon, model, means.idxmax(), ahead.mean(), ahead.sem(), len(ahead))
@@ -533,7 +543,7 @@ def beside_picture(lines: pd.DataFrame) -> Figure:
     figure = Figure(figsize=(2.4 * max(len(panels), 1), 3.4), layout="constrained")
     axes = figure.subplots(1, max(len(panels), 1), sharey=True, squeeze=False)[0]
     for axis, (epsilon, some) in zip(axes, panels, strict=False):
-        for shift, model in zip((-0.15, 0.15), AUTOMATIC, strict=True):
+        for shift, model in zip((-0.3, -0.1, 0.1, 0.3), AUTOMATIC, strict=True):
             own = some[some["model"] == model]
             heights = [names.index(table) + shift for table in own["table"]]
             axis.errorbar(own["ahead"], heights, xerr=own["error"], fmt="o", markersize=4, label=model)

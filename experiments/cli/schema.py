@@ -53,7 +53,7 @@ class _SkeletonByDefault(TyperGroup):
 
 app = typer.Typer(
     cls=_SkeletonByDefault,
-    help="Write the skeleton of a schema, check one on public rows, put numbers in bins, or learn one, paid for.",
+    help="Write the skeleton of a schema, check one on public rows, put numbers in bins, or learn one.",
     no_args_is_help=True,
 )
 
