@@ -429,6 +429,11 @@ SINGLE: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         InvalidInputError,
         "fit together",
     ),
+    "weights of another schema": (
+        lambda: load("logistic", schema=Schema([Binned("a", [0, 1, 2])]).to_dict()),
+        InvalidInputError,
+        "3 weights for 2 features",
+    ),
     "an unknown key, linear": (lambda: load("logistic", more=1), InvalidInputError, "'more' contradicts"),
     "no such model": (lambda: PrivateHalfspaceClassifier.load("no.json"), InvalidInputError, "no such file"),
     "a folder for a model": (lambda: PrivateHalfspaceClassifier.load("."), InvalidInputError, "is a dir"),

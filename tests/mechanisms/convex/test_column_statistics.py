@@ -85,6 +85,7 @@ def test_no_two_records_move_the_moments_by_more_than_is_paid_for(name: str) -> 
     rows = [np.concatenate(chosen) for chosen in itertools.product(*choices)]
     rng = np.random.default_rng(0)
     rows += [9 * rng.normal(size=d) for _ in range(10)]
+    rows += [sign * 9 * axis for axis in np.eye(d) for sign in (-1, 1)]
     found = []
     for row, label in itertools.product(rows, (-1.0, 1.0)):
         sums = _column_sums(

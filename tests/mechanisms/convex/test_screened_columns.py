@@ -163,6 +163,9 @@ def test_draws_and_moments_spend_the_claim() -> None:
     assert spent == pytest.approx(zcdp_rho(1.0, 1e-6), rel=1e-6)
     assert spent <= plan.spend.level <= zcdp_rho(1.0, 1e-6)
     assert plan.moments(FLAGS.spans[:4]).spend.level <= plan.level * (1 + 1e-12)
+    for mu in (0.1, 0.3, 1.0, 3.0):
+        part = ScreenedColumns.at_level(facts, plan.columns, plan.spans, 4, mu, 1e-6)
+        assert mu**2 / 2 * (1 - 1e-9) < part.spend.level <= mu**2 / 2
     with pytest.raises(PrivacyParameterError, match="neither a set nor a penalty"):
         ScreenedColumns.plan(
             facts, None, ElasticNet(l2=1.0), epsilon=1.0, delta=1e-6, columns=plan.columns, spans=plan.spans

@@ -512,3 +512,9 @@ def test_noise_on_separators_for_epsilons_beyond_what_is_computed() -> None:
     huge = rspm_sigma(1e300, 1e-6, SeparatorCounts(1, 0))  # found at once, and more noise than is needed
     assert rspm_delta(50.0, huge, SeparatorCounts(1, 0)) > 1e-6
     assert 0 < huge < rspm_sigma(10.0, 1e-6, SeparatorCounts(1, 0))
+
+
+def test_the_delta_of_weights_with_hardly_any_noise_is_no_more_than_one() -> None:
+    """A sum of tails, rounded up, exceeds 1 there."""
+    for sigma in (0.2, 0.1, 0.02):
+        assert 0.999 < rspm_delta(1e-3, sigma, SeparatorCounts(3, 1)) <= 1.0
