@@ -22,6 +22,7 @@ from privopt.mechanisms import (
     PrivateLogisticRegression,
     PrivateRobustClassifier,
 )
+from privopt.mechanisms.estimators.labels import checked_labels
 from privopt.mechanisms.heavy_tails.clipped_newton import ClippedNewton
 from privopt.mechanisms.heavy_tails.measured_descent import MeasuredRobustDescent
 from privopt.mechanisms.heavy_tails.robust_mean import RobustMean
@@ -275,3 +276,28 @@ def test_mechanisms_that_read_arrays_quote_none_of_their_numbers(reader: str, ar
     with pytest.raises(PrivOptError) as refused:
         ARRAY_READERS[reader](SECRET_ARRAYS[array])
     assert not quoted("".join(traceback.format_exception(refused.value)))
+
+
+class _Secret:
+    """A cell that says what it holds when it is converted."""
+
+    def __float__(self) -> float:
+        raise ValueError("could not convert string to float: 'Quagmire'")
+
+    def __array__(self, *_: Any, **__: Any) -> Any:
+        raise ValueError("Quagmire is no label")
+
+
+def test_errors_of_conversions_lose_what_they_quote() -> None:
+    """Of numbers in a table of objects, and of labels that are no array."""
+    cells = np.empty((20, 2), dtype=object)
+    cells[:] = 0.5
+    labels = np.arange(20) % 2
+    model = PrivateLogisticRegression(1.0, classes=(0, 1), data_norm=1.0)
+    assert model.fit(cells, labels).n_features_in_ == 2
+    cells[3, 1] = _Secret()
+    with pytest.raises(PrivOptError, match="X") as of_features:
+        model.fit(cells, labels)
+    with pytest.raises(PrivOptError, match="y holds labels that are no text, integers or booleans") as of_y:
+        checked_labels(_Secret(), 20)
+    assert "Quagmire" not in f"{of_features.value}{of_y.value}"
