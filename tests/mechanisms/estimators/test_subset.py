@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
+from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -206,3 +207,8 @@ def test_bounds_whose_squares_are_no_doubles_are_refused_before_data(
     given = {"data_norm": 1.0, "label_range": (-1.0, 1.0), **options}
     with pytest.raises(InvalidInputError, match=words):
         PrivateSubsetSelector(1, **given).fit(np.full((9, 2), np.nan), np.zeros(9))
+
+
+def test_a_selector_that_was_not_fitted_has_chosen_nothing() -> None:
+    with pytest.raises(NotFittedError):
+        PrivateSubsetSelector(2).get_support()
