@@ -12,6 +12,7 @@ from sklearn.metrics import roc_auc_score
 
 from privopt.mechanisms import PrivateLogisticRegression
 from privopt.mechanisms.convex.columns import Columns
+from privopt.mechanisms.convex.likely_columns import _spread
 from privopt.mechanisms.convex.likely_weights import Block
 from privopt.problems import Categorical, MissingLevel, Numeric, Schema
 
@@ -101,3 +102,14 @@ def test_a_number_in_a_narrow_part_of_its_range_is_not_lost_to_the_noise_of_its_
             insecure_seed=seed,
         )  # fmt: skip
         assert roc_auc_score(label, model.fit(frame, label).decision_function(frame)) > 0.93
+
+
+def test_the_prior_of_a_number_does_not_depend_on_where_its_zero_lies() -> None:
+    """Its least variance is a share of its squared range, which a record near one end of it does not see."""
+    found = []
+    for zero in (0, 2):
+        columns = Columns.of(Schema([Numeric("age", 0, 4, zero=zero, one=zero + 2)], intercept=False))
+        blocks, noise = [Block(np.array([[1e-6]]))], [np.array([[1e-4]])]
+        found.append(float(_spread(np.array([0.01]), blocks, noise, 0.25, columns)[0, 0]))
+    assert found[0] == pytest.approx(found[1], rel=1e-9)
+    assert found[0] > 0
