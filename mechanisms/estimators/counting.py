@@ -76,20 +76,33 @@ def unread_count_parts(
 def _to_count(
     X: Any, y: Any, schema: Schema | dict[str, Any] | str | Path | None, classes: Sequence[Any] | None
 ) -> EngineCount | CountedRecords | None:
-    counted = X if isinstance(X, CountedRecords) else None
-    if counted is None and not is_engine_table(X):
+    if is_engine_table(X):
+        return count_in_engine(X, y, schema, classes)
+    if not isinstance(X, CountedRecords):
         return None
-    if schema is None or classes is None:
-        raise InvalidInputError(_UNDECLARED)
-    facts, known = declared_schema(schema), public_classes(classes, np.array([])).tolist()
-    if counted is None:
-        from privopt.problems.tables.engines import EngineCount  # with a table that needs it
-
-        return EngineCount.of(X, facts, y, known)
+    facts, known = _declared(schema, classes)
     if y is not None:
         raise InvalidInputError("records that were counted hold their labels: leave y out")
-    check_counted_by(counted, facts, known)
-    return counted
+    check_counted_by(X, facts, known)
+    return X
+
+
+def count_in_engine(
+    X: Any, y: Any, schema: Schema | dict[str, Any] | str | Path | None, classes: Sequence[Any] | None
+) -> EngineCount:
+    """Return the count of an Ibis table, to be run; errors as ``unread_counts``."""
+    facts, known = _declared(schema, classes)
+    from privopt.problems.tables.engines import EngineCount  # with a table that needs it
+
+    return EngineCount.of(X, facts, y, known)
+
+
+def _declared(
+    schema: Schema | dict[str, Any] | str | Path | None, classes: Sequence[Any] | None
+) -> tuple[Schema, list[Any]]:
+    if schema is None or classes is None:
+        raise InvalidInputError(_UNDECLARED)
+    return declared_schema(schema), public_classes(classes, np.array([])).tolist()
 
 
 def check_counted_by(counted: CountedRecords, schema: Schema, classes: Sequence[Any]) -> None:

@@ -14,9 +14,9 @@ Before the booking only the column of persons is read, and only their number is 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +24,7 @@ import pyarrow as pa
 from privopt.mechanisms.errors import PlanMismatchError, PrivacyParameterError
 from privopt.mechanisms.estimators.booked_estimator import BookedEstimator, never_read, spend_of_fit
 from privopt.mechanisms.estimators.booking import Unread, booked, charged, is_part, unread_table
+from privopt.mechanisms.estimators.counting import count_in_engine
 from privopt.mechanisms.estimators.public_facts import any_schema, public_delta
 from privopt.mechanisms.privacy.groups import LEARN, PersonBudget
 from privopt.mechanisms.privacy.noise import NoiseSource
@@ -46,11 +47,15 @@ from privopt.problems.tables.persons import Persons, check_undeclared
 from privopt.problems.tables.schema import Schema
 from privopt.problems.tables.sources import is_engine_table
 
+if TYPE_CHECKING:
+    from privopt.problems.tables.engine_persons import EnginePersons
+
 Model = TypeVar("Model", bound=BookedEstimator)
+AnyPersons: TypeAlias = "Persons | EnginePersons"
 
 IN_MEMORY = (
-    "person takes tables in memory, as engines and partitions do not keep the rows of a person in order. To "
-    "do: X.to_pandas() or X.compute(), or one record a person by a query"
+    "person takes tables in memory here, as partitions and counts do not keep the rows of a person together. "
+    "To do: X.to_pandas() or X.compute(), or one record a person by a query"
 )
 # Notions of privacy in the order in which budgets of records are tried. The last: a mechanism whose notion
 # depends on its budget.
@@ -98,11 +103,11 @@ class PersonsPlan:
     spend: PrivacySpend
     choice: RecordsPlan | None = None
 
-    def chosen(self, persons: Persons, source: NoiseSource) -> int:
+    def chosen(self, persons: AnyPersons, source: NoiseSource) -> int:
         """Return the number of records of each person that count; if it is learned, that is paid for."""
         if self.choice is None:
             return next(iter(self.fits))
-        return self.choice.release(np.bincount(persons.number, minlength=persons.count), source)
+        return self.choice.release(persons.held(), source)
 
     def spent(self, k: int) -> PrivacySpend:
         """Return the spend, which says the number of records."""
@@ -124,11 +129,9 @@ def fit_persons(estimator: Model, X: Any, y: Any) -> Model:
     planned = plan_persons(estimator, unread)
     source = NoiseSource(_params(estimator)["insecure_seed"])
     spend = replace(planned.spend, insecure_seed=source.insecure_seed)
-    with booked(estimator.ledger, spend, unread) as (table, labels):
+    with booked(estimator.ledger, spend, unread) as content:
         k = planned.chosen(persons, source)
-        places = persons.places(k)
-        places = places[source.order(len(places))]
-        pair = _taken(table, places), _taken(labels, places)
+        pair = _placed(content, persons, k, source)
         fit = planned.fits[k]
         with charged(fit.check):
             fit.model.fit(_places(unread, k).known(pair), None)
@@ -144,33 +147,54 @@ def _places(persons: Unread[Any], k: int) -> Unread[Any]:
     return replace(persons, n_records=persons.n_records * k)
 
 
-def one_record_each(X: Any, y: Any, person: object, schema: Schema | None) -> Unread[Any]:
-    """Return the first record of each person, unread; their number is that of persons.
-
-    Raises:
-        InvalidInputError: see ``fit_persons``.
+def _placed(content: Any, persons: AnyPersons, k: int, source: NoiseSource | None) -> tuple[Any, Any]:
+    """Return table and labels of the records that fill k places for each person, in random order if there is
+    a source; those of an engine are counted there, in no order.
     """
-    return places_of(X, y, person, schema, 1, None)
-
-
-def places_of(
-    X: Any, y: Any, person: object, schema: Schema | None, k: int, source: NoiseSource | None
-) -> Unread[Any]:
-    """Return the records that fill k places for each person, unread, in random order if there is a source.
-
-    Raises:
-        InvalidInputError: see ``fit_persons``.
-    """
-    given, persons = opened_table(X, y, person, schema)
+    if not isinstance(persons, Persons):
+        return replace(content, places=k).counted(), None
     places = persons.places(k)
     if source is not None:
         places = places[source.order(len(places))]
+    table, labels = content
+    return _taken(table, places), _taken(labels, places)
 
-    def read() -> tuple[Any, Any]:
-        table, labels = given._read()
-        return _taken(table, places), _taken(labels, places)
 
-    return Unread(len(places), read, given.n_columns, given.given)
+def one_record_each(
+    X: Any, y: Any, person: object, schema: Schema | None, classes: Sequence[Any] | None = None
+) -> Unread[Any]:
+    """Return one record of each person, the first in memory, unread; their number is that of persons.
+
+    Raises:
+        InvalidInputError: see ``fit_persons``.
+    """
+    return places_of(X, y, person, schema, 1, None, classes)
+
+
+def places_of(
+    X: Any,
+    y: Any,
+    person: object,
+    schema: Schema | None,
+    k: int,
+    source: NoiseSource | None,
+    classes: Sequence[Any] | None = None,
+) -> Unread[Any]:
+    """Return the records that fill k places for each person, unread, in random order if there is a source.
+
+    Args:
+        classes: the possible labels, needed for a table in an engine.
+
+    Raises:
+        InvalidInputError: see ``fit_persons``.
+    """
+    given, persons = opened_table(X, y, person, schema, classes)
+    return Unread(
+        persons.count * k,
+        lambda: _placed(given._read(), persons, k, source),
+        given.n_columns,
+        given.given,
+    )
 
 
 def plan_persons(estimator: BookedEstimator, persons: Unread[Any]) -> PersonsPlan:
@@ -305,7 +329,7 @@ def of_record(estimator: BookedEstimator, budget: PersonBudget, notion: str) -> 
     return type(estimator)(**{**known, **own, **({"delta": delta} if "delta" in known else {})})
 
 
-def _opened(estimator: BookedEstimator, X: Any, y: Any) -> tuple[Unread[Any], Persons]:
+def _opened(estimator: BookedEstimator, X: Any, y: Any) -> tuple[Unread[Any], AnyPersons]:
     """Return the unread table without its column of persons, and the persons.
 
     Raises:
@@ -316,28 +340,44 @@ def _opened(estimator: BookedEstimator, X: Any, y: Any) -> tuple[Unread[Any], Pe
             "person is not supported where several releases are booked as one. To do: declare it for all of "
             "them together, as in PrivateSearchCV(person=...)"
         )
-    schema = _params(estimator).get("schema")
+    schema, classes = (_params(estimator).get(name) for name in ("schema", "classes"))
     person = person_of(estimator)
-    return opened_table(X, y, person, None if schema is None else any_schema(schema).for_records())
+    return opened_table(X, y, person, None if schema is None else any_schema(schema).for_records(), classes)
 
 
-def opened_table(X: Any, y: Any, person: object, schema: Schema | None) -> tuple[Unread[Any], Persons]:
+def opened_table(
+    X: Any, y: Any, person: object, schema: Schema | None, classes: Sequence[Any] | None = None
+) -> tuple[Unread[Any], AnyPersons]:
     """Return the unread table without its column of persons, and the persons.
 
     Raises:
-        InvalidInputError: a table in an engine or in partitions, or no such column.
+        InvalidInputError: a table in partitions or counted records, no such column, or one of a table in an
+            engine that cannot tell persons.
     """
     if not isinstance(person, str):
         raise InvalidInputError(f"person must be the name of a column, got {told(person)}")
     if isinstance(X, Unread):
         X, y = X._read()
-    if is_engine_table(X) or is_dask(X) or isinstance(X, CountedRecords):
+    if is_dask(X) or isinstance(X, CountedRecords):
         raise InvalidInputError(IN_MEMORY)
     if schema is not None:
         check_undeclared(person, schema.columns)
+    if is_engine_table(X):
+        return _opened_in_engine(X, y, person, schema, classes)
     ids = column_of_persons(X, person)
     given = unread_table(without_column(X, person), y, schema, unread_columns)
     return replace(given, given=X), Persons.of(ids)
+
+
+def _opened_in_engine(
+    X: Any, y: Any, person: str, schema: Schema | None, classes: Sequence[Any] | None
+) -> tuple[Unread[Any], AnyPersons]:
+    """Return the count of one place of each person of a table in an engine, unread, and the persons."""
+    if y == person:
+        raise InvalidInputError(f"y is {person!r}, the column of persons, which is no label")
+    count = count_in_engine(X, y, schema, classes).of_persons(person)
+    assert count.persons is not None
+    return Unread(count.n_records, lambda: count, None, X), count.persons
 
 
 def column_of_persons(table: Any, person: str) -> Any:

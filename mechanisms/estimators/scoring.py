@@ -168,15 +168,14 @@ def unread_scores(request: Request, X: Any, y: Any, score: Callable[..., Any]) -
 def _unread_persons(
     request: Request, X: Any, y: Any, score: Callable[..., Any], classes: Any
 ) -> Unread[Parts]:
-    """Wrap the first record of each person as ``unread_scores`` wraps records.
-
-    Records that were counted, by an engine too, do not say whose they are: they are refused.
-    """
-    if not (is_engine_table(X) or isinstance(X, CountedRecords)):
-        _check_given(request, X, y, classes)
-    tables = [
-        one_record_each(X, y, request.person, getattr(each, "schema_", None)) for each in request.models
-    ]
+    """Wrap one record of each person, the first in memory, as ``unread_scores`` wraps records."""
+    if is_engine_table(X):
+        schemas = [_common_schema(request, X)]
+    else:
+        if not isinstance(X, CountedRecords):
+            _check_given(request, X, y, classes)
+        schemas = [getattr(each, "schema_", None) for each in request.models]
+    tables = [one_record_each(X, y, request.person, schema, classes) for schema in schemas]
     return tables[0].then(lambda pair: Whole(score(pair, request.scorer, classes)))
 
 

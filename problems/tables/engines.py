@@ -9,7 +9,7 @@ declaration refuses gets a code of its own, which is looked up in the counts: no
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, Self
 
@@ -20,6 +20,7 @@ from privopt.problems.discrete.lattice import IntArray
 from privopt.problems.errors import InvalidInputError, SchemaError
 from privopt.problems.parts import Blocks, Parts, Whole
 from privopt.problems.tables.counted import CountedRecords, pack, unpack
+from privopt.problems.tables.engine_persons import EnginePersons
 from privopt.problems.tables.expressions import REFUSED, Cell, column_code, feature_cell, label_code
 from privopt.problems.tables.frames import missing_columns
 from privopt.problems.tables.parquet_text import answer, with_readable_rows
@@ -68,6 +69,8 @@ class EngineCount:
         schema, classes: the declarations.
         keys: expressions to group by, as ``pack`` makes them of numbers below ``sizes``.
         most: the largest number of distinct records that fit in memory with their features.
+        persons: the persons whose records they are; None if each record counts once.
+        places: the places of each person, that its records fill.
     """
 
     table: Any
@@ -76,6 +79,8 @@ class EngineCount:
     keys: tuple[Any, ...]
     sizes: tuple[int, ...]
     most: int
+    persons: EnginePersons | None = None
+    places: int = 1
 
     @classmethod
     def of(
@@ -117,12 +122,20 @@ class EngineCount:
 
     @cached_property
     def n_records(self) -> int:
-        """The number of records, which is public.
+        """The number of records, or of places of persons, which is public.
 
         Raises:
             InvalidInputError: the engine cannot count them.
         """
-        return rows_in(self.table)
+        return rows_in(self.table) if self.persons is None else self.persons.count * self.places
+
+    def of_persons(self, name: str) -> Self:
+        """Return the same count for one place of each person, by a column; no cell is read.
+
+        Raises:
+            InvalidInputError: as ``EnginePersons.of``.
+        """
+        return replace(self, persons=EnginePersons.of(self.table, name))
 
     def counted(self) -> CountedRecords:
         """Count the records.
@@ -154,15 +167,25 @@ class EngineCount:
 
     def _grouped(self, most: int) -> tuple[list[IntArray], IntArray]:
         """Return the keys and the counts of the distinct records, up to ``most``."""
-        keys, counts = _grouped(self.table, self.keys, most)
+        named = [f"privopt_{k}" for k in range(len(self.keys))]
+        keys, counts = _answer(self._query(named).limit(most + 1), named)
         if len(counts) > most:
             raise SchemaError(
                 f"more than {most} distinct records: they do not fit in memory. To do: declare fewer "
                 "columns, or coarser steps or bins for those with the most values; a linear model, which "
                 "adds records up in parts, takes more of them than a scorecard or a tree"
             )
+        if self.persons is not None and int(counts.sum()) != self.n_records:
+            raise InvalidInputError("the number of persons has changed since they were counted")
         self._check_values(keys)
         return keys, counts
+
+    def _query(self, names: Sequence[str]) -> Any:
+        """Return the query for the distinct records and their numbers, privopt_n."""
+        if self.persons is not None:
+            return self.persons.placed(self.keys, self.places)
+        found = self.table.select(**dict(zip(names, self.keys, strict=True)))
+        return found.group_by(list(names)).aggregate(privopt_n=lambda t: t.count())
 
     def _check_values(self, keys: Sequence[IntArray]) -> None:
         """Raise the error of the first column that holds a refused value."""
@@ -237,12 +260,10 @@ def _next(cursor: Any, size: int, text: Callable[[bytes], str] | None) -> list[A
             cursor.connection.text_factory = own
 
 
-def _grouped(table: Any, keys: Sequence[Any], most: int) -> tuple[list[IntArray], IntArray]:
-    named = {f"privopt_{k}": key for k, key in enumerate(keys)}
-    query = table.select(**named).group_by(list(named)).aggregate(privopt_n=lambda t: t.count())
+def _answer(query: Any, names: Sequence[str]) -> tuple[list[IntArray], IntArray]:
     with unquoted():
-        found = answer(query.limit(most + 1))
-    columns = [found[name].to_numpy().astype(np.int64) for name in (*named, "privopt_n")]
+        found = answer(query)
+    columns = [found[name].to_numpy().astype(np.int64) for name in (*names, "privopt_n")]
     return columns[:-1], columns[-1]
 
 

@@ -56,12 +56,16 @@ class Persons:
             found, count = np.where(found < 0, count, found), count + 1
         return cls(found, count)
 
+    def held(self) -> Rows:
+        """Return the number of records of each person, shape (count,)."""
+        return np.bincount(self.number, minlength=self.count)
+
     def places(self, k: int) -> Rows:
         """Return the row in every place, shape (count * k,): k places for each person, one person after the
         other.
         """
         order = np.argsort(self.number, kind="stable").astype(np.int64)
-        held = np.bincount(self.number, minlength=self.count)
+        held = self.held()
         first = np.cumsum(held) - held
         return np.asarray(
             order[first[:, None] + np.arange(k)[None, :] % held[:, None]].ravel(), dtype=np.int64

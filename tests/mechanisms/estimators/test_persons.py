@@ -13,6 +13,7 @@ from privopt.mechanisms import (
     PrivateHalfspaceClassifier,
     PrivateLinearRegression,
     PrivateLogisticRegression,
+    PrivateRobustClassifier,
     PrivateRobustRegression,
     PrivateRuleListClassifier,
     PrivateSearchCV,
@@ -27,6 +28,7 @@ from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.mechanisms.estimators import persons as module
 from privopt.mechanisms.privacy.accounting import gaussian_mu
 from privopt.mechanisms.privacy.ambient import budget
+from privopt.mechanisms.schemas import records as records_module
 from privopt.mechanisms.schemas.records import RecordsPlan
 from privopt.problems.errors import InvalidInputError, SchemaError
 from privopt.problems.tables.columns import Binned
@@ -251,7 +253,7 @@ def test_tables_without_names_in_engines_and_partitions_are_refused():
     with pytest.raises(InvalidInputError, match="person takes tables in memory"):
         regression().fit(dask.from_pandas(X, npartitions=2), y)
     ibis = pytest.importorskip("ibis")
-    with pytest.raises(InvalidInputError, match="person takes tables in memory"):
+    with pytest.raises(InvalidInputError, match="need a declared schema and declared classes"):
         regression().fit(ibis.memtable(X), "a")
 
 
@@ -357,8 +359,6 @@ def test_what_protects_records_alone_refuses_a_schema_with_persons():
         SchemaTransformer(named).fit(X)
     with pytest.raises(SchemaError, match=message):
         learn_schema(X, epsilon=1.0, declared=named)
-    with pytest.raises(InvalidInputError, match="person takes tables in memory"):
-        trees[0].fit(pytest.importorskip("ibis").memtable(X.assign(ill=y)), "ill")
     for person, said in (("a", "the schema declares 'a'"), (3, "person must be the name of a column")):
         with pytest.raises(SchemaError, match=said):
             Schema(FACTS["schema"].columns, person=person)
@@ -409,16 +409,93 @@ def test_evaluations_of_persons_need_their_column():
 
 
 def test_evaluations_do_not_count_all_records_where_persons_cannot_be_told():
-    """Counts hold no persons, and those of an engine were taken for them."""
+    """Counts hold no persons: all records were counted, under a claim for persons."""
     X, y = table()
     model = PrivateTreeClassifier(50.0, schema=FACTS["schema"], classes=(0, 1)).fit(X[["a", "b"]], y)
     counted = CountedRecords.of(model.schema_, model.schema_.codes(X), model.classes_, y.to_numpy())
+    with pytest.raises(InvalidInputError, match="person takes tables in memory"):
+        evaluate(model, counted, None, epsilon=1.0, person="id")
+    with pytest.raises(InvalidInputError, match="person takes tables in memory"):
+        compare(model, model, counted, None, epsilon=1.0, person="id")
+
+
+@pytest.fixture
+def in_engine():
+    """The table in DuckDB, through Ibis, with its label."""
     ibis = pytest.importorskip("ibis")
-    for given, labels in ((counted, None), (ibis.memtable(X.assign(ill=y)), "ill")):
-        with pytest.raises(InvalidInputError, match="person takes tables in memory"):
-            evaluate(model, given, labels, epsilon=1.0, person="id")
-        with pytest.raises(InvalidInputError, match="person takes tables in memory"):
-            compare(model, model, given, labels, epsilon=1.0, person="id")
+    X, y = table()
+    connection = ibis.duckdb.connect()
+    connection.con.register("given", X.assign(ill=y))
+    connection.con.execute("CREATE TABLE t AS FROM given")
+    yield connection.table("t")
+    connection.disconnect()
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        PrivateHalfspaceClassifier,
+        PrivateLogisticRegression,
+        PrivateTreeClassifier,
+        PrivateRuleListClassifier,
+        PrivateAdditiveTreeClassifier,
+        PrivateRobustClassifier,
+    ],
+)
+@pytest.mark.filterwarnings("ignore::privopt.mechanisms.privacy.usefulness.NoiseWarning")
+@pytest.mark.filterwarnings("ignore:.*records are too few")
+def test_every_estimator_protects_persons_of_a_table_in_an_engine(kind, in_engine, monkeypatch):
+    """The plan is that for persons in memory; k places of each are counted."""
+    seen = []
+    kept = module._placed
+    monkeypatch.setattr(module, "_placed", lambda *given: seen.append(kept(*given)) or seen[-1])
+    model = kind(3.0, person="id", records_per_person=K, **FACTS)
+    with budget(epsilon=4, delta=1e-3, unit="person") as book:
+        model.fit(in_engine, "ill")
+        assert [entry.spend for entry in book.entries()] == [model.spend_]
+    X, y = table()
+    assert model.spend_ == clone(model).fit(X, y).spend_
+    (counted, _), _ = seen
+    assert counted.n_records == P * K
+
+
+def test_evaluations_count_one_record_of_each_person_of_an_engine(in_engine):
+    X, y = table()
+    model = PrivateTreeClassifier(50.0, **FACTS, insecure_seed=1).fit(X[["a", "b"]], y)
+    one = in_engine.mutate(b=in_engine.a.cast("float64"))  # so that rows of one label and a are equal
+    found = evaluate(model, one, "ill", epsilon=60.0, person="id", target="table")
+    assert found.confusion.to_numpy().sum() == P
+    assert found.spend.neighbours == "replace-one person"
+    both = compare(model, model, one, "ill", epsilon=60.0, person="id", target="table")
+    assert both.spend.neighbours == "replace-one person"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        ({"person": "who"}, "person: no column 'who'"),
+        ({"person": "b"}, "the schema declares 'b'"),
+        ({"person": "ill"}, "y is 'ill', the column of persons"),
+        ({"classes": None}, "need a declared schema and declared classes"),
+    ],
+)
+def test_persons_of_engines_are_refused_before_a_booking(arguments, why, in_engine):
+    model = PrivateTreeClassifier(**{"epsilon": 1.0, "person": "id", **FACTS, **arguments})
+    with budget(epsilon=4, delta=1e-3, unit="person") as book:
+        with pytest.raises((InvalidInputError, SchemaError), match=why):
+            model.fit(in_engine, "ill")
+        assert not book.entries()
+
+
+def test_a_number_of_records_is_learned_from_an_engine(monkeypatch, in_engine):
+    """From the records of each person, which the engine counts."""
+    held = []
+    monkeypatch.setattr(RecordsPlan, "release", lambda _, found, source: held.append(found) or 2)
+    monkeypatch.setattr(records_module, "_CLEAR", 0.1)
+    model = PrivateTreeClassifier(3.0, person="id", records_per_person="learn", **FACTS)
+    model.fit(in_engine, "ill")
+    assert model.records_per_person_ == 2
+    assert sorted(held[0]) == sorted(table()[0].id.value_counts())
 
 
 def test_columns_named_by_numbers_have_persons_too():

@@ -1,0 +1,203 @@
+"""Persons of a table in a SQL engine: k places for each person, filled with its own records, as counts.
+
+Neighbours are those of ``persons``: tables that differ in one person with all of its records, the number of
+persons public. An engine keeps no order of rows, so the records of a person fill its places in an order of
+their own content: by a mix of the bits of the person's value, of the codes of features and label, and of the
+number of a record among those of the person that have the same codes; then by the codes. (Without that
+number, of nine records of one kind and one of another either kind would come first for half of the persons.)
+Records that tie have the same codes, and so have those that are numbered. So what fills the places depends
+on no order of rows or text that an engine has, and on the records of this person alone.
+
+The h records of a person, in this order, fill its k places in turn: record r, from 0, fills the places r,
+r + h, r + 2h, ... below k, floor((k - 1 - r) / h) + 1 of them if r < k. So every person counts k times, the
+counts of a table add up to k times persons, and those of neighbouring tables differ in k records at most, as
+what the other persons fill is the same.
+
+A person is a value of a column, read as one cell: texts that differ in bytes, or whole numbers, are different
+persons; all rows without a value are one. If an engine takes two persons for one, they share k places, of
+which each of them changes k at most.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from typing import Any
+
+import numpy as np
+
+from privopt.problems.discrete.lattice import IntArray
+from privopt.problems.errors import InvalidInputError
+from privopt.problems.tables.expressions import exact_text
+from privopt.problems.tables.frames import missing_columns
+from privopt.problems.tables.parquet_text import answer
+from privopt.problems.tables.sources import ibis_library, unquoted
+
+_ENGINES = ("duckdb", "sqlite", "postgres")
+# Mixed numbers have 31 bits, and a product with this factor 61.
+_BITS, _FACTOR = 31, 1_057_334_677
+_MASK = (1 << _BITS) - 1
+
+
+@dataclass(frozen=True, eq=False)
+class EnginePersons:
+    """The persons of a table.
+
+    Attributes:
+        table: an Ibis table, every row of which stands for one record.
+        value: what tells one person from another, an expression of one cell.
+        salt: a number of 31 bits that depends on the value alone.
+    """
+
+    table: Any
+    value: Any
+    salt: Any
+
+    @classmethod
+    def of(cls, table: Any, name: str) -> EnginePersons:
+        """Check the column of persons, ``name``, without reading a cell.
+
+        Raises:
+            InvalidInputError: no such column, one that is neither text nor whole numbers, or another engine.
+        """
+        engine = table.get_backend().name
+        if engine not in _ENGINES:
+            raise InvalidInputError(
+                f"person takes tables of DuckDB, SQLite and PostgreSQL, Parquet files and tables in memory; "
+                f"this one is in {engine}. To do: X.to_pandas()"
+            )
+        if name not in table.columns:
+            raise InvalidInputError(f"person: no {missing_columns([name], list(table.columns))}")
+        value = table[name]
+        kind = value.type()
+        if not (kind.is_string() or kind.is_integer() or kind.is_uuid()):
+            raise InvalidInputError(
+                f"the column of persons, {name!r}, holds {kind}: text or whole numbers are needed. To do: "
+                "cast it to text in a view"
+            )
+        if kind.is_uuid() or engine == "sqlite":  # whose cells are of any type
+            value = value.cast("string")
+        value = exact_text(value, engine) if value.type().is_string() else value
+        salt = _SALTS[engine](value) & _literal(_MASK)
+        return cls(table, value, ibis_library().coalesce(salt, _literal(0)))
+
+    @cached_property
+    def count(self) -> int:
+        """The number of persons, which is public. Only their column is read.
+
+        Raises:
+            InvalidInputError: the engine cannot count them.
+        """
+        query = self._each().aggregate(privopt_n=lambda t: t.count())
+        with unquoted():
+            return int(answer(query)["privopt_n"][0].as_py())
+
+    def held(self) -> IntArray:
+        """Return the number of records of each person, in any order.
+
+        Raises:
+            InvalidInputError: the engine cannot count them.
+        """
+        query = self._each().group_by("privopt_held").aggregate(privopt_n=lambda t: t.count())
+        with unquoted():
+            found = answer(query)
+        held, n = (found[name].to_numpy().astype(np.int64) for name in ("privopt_held", "privopt_n"))
+        return np.repeat(held, n)
+
+    def _each(self) -> Any:
+        named = self.table.select(privopt_person=self.value)
+        return named.group_by("privopt_person").aggregate(privopt_held=lambda t: t.count())
+
+    def placed(self, keys: Sequence[Any], k: int) -> Any:
+        """Return the query for the different keys and the number of places that they fill.
+
+        Args:
+            keys: expressions of a record, integers from 0 below 2^62: ``privopt_0``, ... of the answer.
+            k: the places of each person; their number is ``privopt_n``.
+        """
+        ibis, named = ibis_library(), {f"privopt_{i}": key for i, key in enumerate(keys)}
+        own = ibis.window(group_by=self.value)
+        read = self.table.select(
+            privopt_person=self.value,
+            privopt_salt=self.salt,
+            privopt_held=self.table.count().over(own),
+            **named,
+        )
+        alike = ibis.window(group_by=["privopt_person", *named])
+        read = read.mutate(privopt_copy=ibis.row_number().over(alike).cast("int64"))
+        parts = [read[name] for name in (*named, "privopt_copy")]
+        mixed = read.mutate(privopt_mixed=_mixed(read.privopt_salt, parts))
+        order = _middle(mixed.privopt_mixed * mixed.privopt_mixed, 15)
+        ordered = mixed.mutate(privopt_order=order)
+        turn = ibis.window(group_by="privopt_person", order_by=["privopt_order", *named])
+        ranked = ordered.select(
+            *named, "privopt_held", privopt_rank=ibis.row_number().over(turn).cast("int64")
+        )
+        kept = ranked.filter(ranked.privopt_rank < _literal(k))
+        fills = (_literal(k - 1) - kept.privopt_rank) // kept.privopt_held + _literal(1)
+        return kept.group_by(list(named)).aggregate(privopt_n=fills.sum().cast("int64"))
+
+
+def _mixed(salt: Any, keys: Sequence[Any]) -> Any:
+    """Mix the bits of a salt and of keys, so that no feature and no label decides which records come first.
+
+    With the person's salt in it the same two records are in either order for half of the persons.
+    """
+    found = salt
+    for key in keys:
+        for part in (key & _literal(_MASK), key >> _literal(_BITS)):
+            found = _middle((found + part) * _literal(_FACTOR), 16)
+    return found
+
+
+def _middle(product: Any, low: int) -> Any:
+    """Return 31 bits of a number from 0 below 2^62, without its lowest ``low`` ones."""
+    return (product >> _literal(low)) & _literal(_MASK)
+
+
+@cache
+def _literal(value: int) -> Any:
+    return ibis_library().literal(value, "int64")
+
+
+def _duckdb_salt(value: Any) -> Any:
+    """Return bits of DuckDB's hash; it has 64, and the largest ones are no integer of 64 bits with a sign."""
+
+    @ibis_library().udf.scalar.builtin(name="hash", signature=((value.type(),), "uint64"))
+    def hashed(value):  # type: ignore[no-untyped-def]
+        ...
+
+    return (hashed(value) % ibis_library().literal(1 << _BITS, "uint64")).cast("int64")
+
+
+def _postgres_salt(value: Any) -> Any:
+    """Return a whole number itself, of text four bytes of its SHA-256."""
+    if value.type().is_integer():
+        return value.cast("int64")
+    udf = ibis_library().udf.scalar
+
+    @udf.builtin(name="sha256", signature=(("binary",), "binary"))
+    def sha256(value):  # type: ignore[no-untyped-def]
+        ...
+
+    @udf.builtin(name="get_byte", signature=(("binary", "int32"), "int32"))
+    def get_byte(value, place):  # type: ignore[no-untyped-def]
+        ...
+
+    found = _literal(0)
+    for place in range(4):
+        found = found * _literal(256) + get_byte(sha256(value), place).cast("int64")
+    return found
+
+
+def _sqlite_salt(value: Any) -> Any:
+    def checksum(cell: bytes) -> int:
+        return zlib.crc32(cell)
+
+    udf = ibis_library().udf.scalar.python
+    return udf(checksum, name="privopt_checksum", signature=(("binary",), "int64"))(value)
+
+
+_SALTS = {"duckdb": _duckdb_salt, "postgres": _postgres_salt, "sqlite": _sqlite_salt}
