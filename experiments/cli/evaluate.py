@@ -27,6 +27,7 @@ from privopt.mechanisms.evaluation.comparison import Comparison
 from privopt.mechanisms.evaluation.metrics import NAMES, Evaluation
 from privopt.mechanisms.evaluation.regression import NAMES as REGRESSION_NAMES
 from privopt.mechanisms.evaluation.regression import RegressionEvaluation, number
+from privopt.problems.errors import InvalidInputError
 from privopt.problems.tables.sources import is_engine_address
 
 app = typer.Typer()
@@ -68,7 +69,7 @@ def evaluate(
         str | None,
         typer.Option(
             help="Column that identifies the person of each record: only the first record of each person is "
-            "used, and the guarantee is for replacing a person. Files only."
+            "used, and the guarantee is for replacing a person."
         ),
     ] = None,
     ledger: Annotated[
@@ -95,6 +96,11 @@ def evaluate(
     fitted, other = load_model(model), None if against is None else load_model(against)
     classes = written_classes(fitted, data)
     if other is not None and other.schema_ != fitted.schema_:  # its columns are there, too
+        if is_engine_address(data):
+            raise InvalidInputError(
+                "--against: an engine counts records by one schema, and these models have two. To do: "
+                "compare them on a file"
+            )
         read_labelled(data, target, other.schema_, classes, table, person)
     with PaidFile(json_file, "--json") as kept:
         with accounted(book):

@@ -17,6 +17,7 @@ _COSTS = {"--class-weight", "--prevalence"}
 _WEIGHTS = {
     "--lattice", "--max-columns", "--constraint", "--card-solver", "--oracle", "--max-work", "--calibration",
 }  # fmt: skip
+_OF_RECORDS = {"--sample-weight", "--max-weight"}
 _GEOMETRY = {"--radius", "--separation", "--separators"}  # of `privopt calibrate`
 _FIRST_ORDER = {"--loss", "--steps"}
 _BOUNDED = {"--set", "--regularizer", "--data-norm", "--norm", "--label-range", "--max-features", "--errors"}
@@ -46,11 +47,14 @@ class ModelFamily:
 CARD = ModelFamily(
     "card",
     "scorecards",
-    frozenset(_BUDGETED | _COSTS | _WEIGHTS | _GEOMETRY | {"--risk-share"}),
+    frozenset(_BUDGETED | _COSTS | _WEIGHTS | _OF_RECORDS | _GEOMETRY | {"--risk-share"}),
     SCORECARD_MECHANISMS,
 )
 LINEAR = ModelFamily(
-    "linear", "linear models", frozenset(_BUDGETED | _COSTS | _FIRST_ORDER | _BOUNDED), RISK_MECHANISMS
+    "linear",
+    "linear models",
+    frozenset(_BUDGETED | _COSTS | _FIRST_ORDER | _BOUNDED | _OF_RECORDS),
+    RISK_MECHANISMS,
 )
 ROBUST = ModelFamily(
     "robust", "robust linear models", frozenset(_BUDGETED | _FIRST_ORDER | {"--robust"}), ROBUST_FITS

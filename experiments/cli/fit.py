@@ -49,6 +49,7 @@ from privopt.experiments.cli.options import (
     LedgerOption,
     LossOption,
     MarkersOption,
+    MaxWeightOption,
     MechanismOption,
     ModelOption,
     NormKindOption,
@@ -61,6 +62,7 @@ from privopt.experiments.cli.options import (
     RecordsOption,
     RiskOption,
     RobustOption,
+    SampleWeightOption,
     SaveOption,
     SchemaOption,
     SeedOption,
@@ -140,6 +142,8 @@ def fit(
     delta: DeltaOption = "auto",
     person: PersonOption = None,
     records_per_person: RecordsOption = "1",
+    sample_weight: SampleWeightOption = None,
+    max_weight: MaxWeightOption = None,
     ledger: LedgerOption = None,
     insecure_seed: SeedOption = None,
     class_weight: WeightOption = None,
@@ -196,7 +200,9 @@ def fit(
                 if learning is None:
                     facts = records.inferred(book) if family is LINEAR else records.schema
                     made = construct(schema=facts, **common)
-                    fitted = made.fit(records.unread(counted=steps_of.counted and person is None))
+                    weighted = {} if records.weights is None else {"sample_weight": records.weights}
+                    whole = steps_of.counted and person is None and not weighted
+                    fitted = made.fit(records.unread(counted=whole), **weighted)
                 else:
                     fitted = learning.fit(construct(schema=None, **common))
                 fitted.target_ = records.target
@@ -220,11 +226,18 @@ def _opened(options: Mapping[str, Any]) -> tuple[Labelled, LearnedFit | None, st
     share, types, na_values, person = (
         options[name] for name in ("learn_schema", "types", "na_values", "person")
     )
-    labels = split_classes(options["classes"])
+    labels, weight = split_classes(options["classes"]), options["sample_weight"]
+    if options["max_weight"] is not None and weight is None:
+        raise InvalidInputError("--max-weight belongs to --sample-weight, the column of weights")
     if share is not None:
+        if weight is not None:
+            raise InvalidInputError(
+                "--sample-weight and --learn-schema: a learned schema counts every record once. To do: learn "
+                "the schema first, by `privopt schema learn`"
+            )
         learning = read_for_learning(data, target, schema, labels, table, na_values, share, types, person)
         return learning.records, learning, person
     if types is not None:
         raise InvalidInputError("--types belongs to --learn-schema")
     facts, person = of_persons(marked_schema(schema, na_values), person)
-    return read_labelled(data, target, facts, labels, table, person), None, person
+    return read_labelled(data, target, facts, labels, table, person, weight), None, person

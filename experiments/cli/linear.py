@@ -85,6 +85,7 @@ def linear_constructor(options: Mapping[str, Any]) -> Callable[..., LinearModel]
         "data_norm": options["data_norm"],
         "convex_set": options["convex_set"],
         "regularizer": options["regularizer"] or "none",
+        "max_weight": options.get("max_weight"),
     }
     label_range, size = checked_label_range(options["label_range"], loss), options["max_features"]
     if size is None:  # otherwise the bounds of columns are those of the schema

@@ -140,7 +140,7 @@ PersonOption = Annotated[
     typer.Option(
         "--person",
         help="Column that identifies the person of each record: the guarantee is then for replacing a person "
-        "with all of their records. Files only; needs --schema and, for classifiers, --classes.",
+        "with all of their records. Needs --schema and, for classifiers, --classes.",
         rich_help_panel=_PRIVACY,
     ),
 ]
@@ -148,7 +148,7 @@ RecordsOption = Annotated[
     str,
     typer.Option(
         "--records-per-person",
-        help="With --person: how many records of each person are used at most, the first in the file; every "
+        help="With --person: how many records of each person are used at most, the first of a file; every "
         "person has the same weight. learn: chosen privately, for a small share of epsilon, to cover the "
         "records of about nine tenths of the persons.",
         rich_help_panel=_PRIVACY,
@@ -166,7 +166,24 @@ LedgerOption = Annotated[
 SeedOption = Annotated[
     int | None, typer.Option(help="Seed for reproducible noise. Voids privacy.", rich_help_panel=_PRIVACY)
 ]
-
+SampleWeightOption = Annotated[
+    str | None,
+    typer.Option(
+        "--sample-weight",
+        help="Column of weights of records, private as the records are; needs --max-weight. Files only.",
+        rich_help_panel=_DATA,
+    ),
+]
+MaxWeightOption = Annotated[
+    float | None,
+    typer.Option(
+        "--max-weight",
+        help="Public bound on the weights of records, from knowledge: larger ones are clipped. Cards round "
+        "weights to whole numbers.",
+        rich_help_panel=_PRIVACY,
+        min=0,
+    ),
+]
 WeightOption = Annotated[
     str | None,
     typer.Option(

@@ -136,6 +136,17 @@ def parse_delta(text: str) -> float | str:
         raise InvalidInputError(f"--delta must be a number in (0, 1) or auto, got {text!r}") from error
 
 
+def whole_bound(bound: float | None) -> int | None:
+    """Return a bound on weights of a card, which are whole numbers.
+
+    Raises:
+        InvalidInputError: no whole number >= 1.
+    """
+    if bound is not None and not (bound >= 1 and bound.is_integer()):
+        raise InvalidInputError(f"--max-weight of a card is a whole number >= 1, got {bound:g}")
+    return None if bound is None else int(bound)
+
+
 def parse_records(text: str) -> int | str:
     """Parse a number of records per person: a whole number, or "learn"."""
     if text == LEARN:

@@ -23,6 +23,7 @@ from privopt.experiments.cli.options import (
     LabelOption,
     LatticeOption,
     LossOption,
+    MaxWeightOption,
     MechanismOption,
     ModelOption,
     OracleOption,
@@ -99,6 +100,7 @@ def plan(
     delta: DeltaOption = "auto",
     person: PersonOption = None,
     records_per_person: RecordsOption = "1",
+    max_weight: MaxWeightOption = None,
     ledger: Annotated[
         str | None,
         typer.Option(

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from privopt.experiments.cli.parsing import class_costs, parse_delta, parse_lattice
+from privopt.experiments.cli.parsing import class_costs, parse_delta, parse_lattice, whole_bound
 from privopt.experiments.cli.risks import risk_rows, risk_table
 from privopt.experiments.cli.table_output import print_table
 from privopt.experiments.cli.tables import Labelled
@@ -52,6 +52,7 @@ def card_constructor(options: Mapping[str, Any]) -> Callable[..., PrivateHalfspa
         card_solver=options["card_solver"],
         max_work=options["max_work"],
         risk_share=options["risk_share"],
+        max_weight=whole_bound(options.get("max_weight")),
         **class_costs(options),
     )
 

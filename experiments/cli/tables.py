@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from privopt.mechanisms.estimators.persons import column_of_persons
 from privopt.problems.arrays import record_counts
 from privopt.problems.datasets.adult import ADULT23_CLASSES, ADULT_TARGET, adult23_frame, adult23_schema
 from privopt.problems.errors import InvalidInputError
+from privopt.problems.tables.cells import read_numbers
 from privopt.problems.tables.counted import CountedRecords
 from privopt.problems.tables.engines import EngineCount, rows_of
 from privopt.problems.tables.frames import cells_of, missing_columns
@@ -38,14 +40,20 @@ class Labelled:
     Attributes:
         schema, classes: the declarations; None: not declared.
         target: the name of the label column.
+        weights: the weight of every record; None: they count alike.
     """
 
     def __init__(
-        self, records: Unread[Any], schema: Schema | None, classes: tuple[Any, ...] | None, target: str
+        self,
+        records: Unread[Any],
+        schema: Schema | None,
+        classes: tuple[Any, ...] | None,
+        target: str,
+        weights: NDArray[np.float64] | None = None,
     ) -> None:
-        self.schema, self.classes, self.target = schema, classes, target
+        self.schema, self.classes, self.target, self.weights = schema, classes, target, weights
         self._records = records
-        self._read: tuple[pd.DataFrame | CountedRecords, pd.Series[Any] | None] | None = None
+        self._read: tuple[pd.DataFrame | CountedRecords | EngineCount, pd.Series[Any] | None] | None = None
 
     def unread(self, *, counted: bool = False) -> Unread[Any]:
         """Return the records for an estimator; with ``counted``, a long table is reduced to its counts."""
@@ -53,9 +61,10 @@ class Labelled:
 
     def units(self, person: str | None) -> int:
         """Return the public number of records, or of persons by a column."""
-        if person is None:
+        table = None if person is None else self._records._read()[0]
+        if person is None or isinstance(table, EngineCount):
             return self._records.n_records
-        return Persons.of(column_of_persons(self._records._read()[0], person)).count
+        return Persons.of(column_of_persons(table, person)).count
 
     def in_memory(self) -> tuple[Any, Any]:
         """Return table and labels as objects, for an estimator that books before it looks at a cell."""
@@ -81,7 +90,11 @@ class Labelled:
     def X(self) -> pd.DataFrame | CountedRecords:
         """The records in the form that estimators take."""
         assert self._read is not None, "records are read by a fit, once it is booked"
-        return self._read[0]
+        found = self._read[0]
+        if isinstance(found, EngineCount):  # of persons: here all of their records
+            found = replace(found, persons=None).counted()
+            self._read = found, None
+        return found
 
     @property
     def y(self) -> pd.Series[Any] | None:
@@ -118,18 +131,20 @@ def read_labelled(
     classes: tuple[Any, ...] | None,
     table: str | None = None,
     person: str | None = None,
+    weight: str | None = None,
 ) -> Labelled:
     """Open labelled records of a file, of the package or of an engine; no cell is interpreted yet.
 
     A file is parsed to count its records. Errors here concern its format, not the schema's rules for cells.
     The column ``person`` is read as text, as it is written: what a cell means must not depend on others.
+    The column ``weight`` is none of the features; a weight that is no number is NaN, which a fit refuses.
 
     Raises:
         InvalidInputError: facts that are missing, or a table that cannot be read.
         SchemaError: columns that do not fit the schema.
     """
-    if person is not None and (schema is None or is_engine_address(data)):
-        raise InvalidInputError("--person takes files, and needs --schema")
+    if person is not None and schema is None:
+        raise InvalidInputError("--person needs --schema")
     if data == "adult23" or data.startswith("adult23:"):
         frame = adult23_frame(_seed(data.partition(":")[2] or "0"))
         target = target or ADULT_TARGET
@@ -137,7 +152,11 @@ def read_labelled(
     elif target is None:
         raise InvalidInputError("--target is needed: the name of the label column")
     elif is_engine_address(data):
-        return _counted(data, table, target, schema, classes)
+        if weight is not None:
+            raise InvalidInputError(
+                "--sample-weight takes files: an engine counts records, not their weights"
+            )
+        return _counted(data, table, target, schema, classes, person)
     else:
         # The command line holds strings: compare labels as they are written in the file.
         frame = read_table(Path(data), _as_written(data, schema, target, classes))
@@ -145,18 +164,23 @@ def read_labelled(
         raise InvalidInputError(f"--person: no {missing_columns([person], list(map(str, frame.columns)))}")
     if table is not None:
         raise InvalidInputError("--table names a table of a database: give the URL of the database as --data")
-    return labelled(frame, target, schema, classes)
+    return labelled(frame, target, schema, classes, weight)
 
 
 def labelled(
-    frame: pd.DataFrame, target: str, schema: Schema | None, classes: tuple[Any, ...] | None
+    frame: pd.DataFrame,
+    target: str,
+    schema: Schema | None,
+    classes: tuple[Any, ...] | None,
+    weight: str | None = None,
 ) -> Labelled:
-    """Take the labels from a table in memory; no cell is interpreted yet.
+    """Take the labels, and weights from a column, from a table in memory; no other cell is interpreted yet.
 
     Raises:
-        InvalidInputError: a table without the label column, or a schema that declares it.
+        InvalidInputError: a table without the label column or the weights, or a schema that declares them.
     """
     names = list(map(str, frame.columns))
+    weights = None if weight is None else _weights(frame, weight, target, schema)
     if target not in names:
         raise InvalidInputError(f"--target: no {missing_columns([target], names)}")
     if schema is not None and any(c.name == target for c in schema.columns):
@@ -164,7 +188,18 @@ def labelled(
     y = frame[target]
     if classes is not None:
         y = _objects(y).map(_written, na_action="ignore").astype(object)
-    return Labelled(unread_table(frame.drop(columns=[target]), y, schema), schema, classes, target)
+    features = frame.drop(columns=[target, *filter(None, [weight])])
+    return Labelled(unread_table(features, y, schema), schema, classes, target, weights)
+
+
+def _weights(frame: pd.DataFrame, weight: str, target: str, schema: Schema | None) -> NDArray[np.float64]:
+    """Return the weights of a column, each by its cell alone; NaN for what is no number."""
+    names = list(map(str, frame.columns))
+    if weight not in names:
+        raise InvalidInputError(f"--sample-weight: no {missing_columns([weight], names)}")
+    if weight == target or (schema is not None and any(c.name == weight for c in schema.columns)):
+        raise InvalidInputError(f"--sample-weight {weight}: that is the label or a feature, not a weight")
+    return read_numbers(cells_of(frame[weight])).values
 
 
 def read_parts(data: str, schema: Schema | None, table: str | None = None) -> Iterator[pd.DataFrame]:
@@ -197,7 +232,12 @@ def _as_written(
 
 
 def _counted(
-    data: str, table: str | None, target: str, schema: Schema | None, classes: tuple[Any, ...] | None
+    data: str,
+    table: str | None,
+    target: str,
+    schema: Schema | None,
+    classes: tuple[Any, ...] | None,
+    person: str | None = None,
 ) -> Labelled:
     facts = {"--schema": schema, "--classes": classes}
     if schema is None or classes is None:
@@ -208,6 +248,11 @@ def _counted(
         )
     written = isinstance(classes[0], str)
     engine = EngineCount.of(open_table(data, table), schema, target, classes, written=written)
+    if person is not None:
+        if person == target:
+            raise InvalidInputError(f"--person {person}: that is the label")
+        persons = engine.of_persons(person)
+        return Labelled(Unread(persons.n_records, lambda: (persons, None)), schema, classes, target)
     return Labelled(Unread(engine.n_records, lambda: (engine.counted(), None)), schema, classes, target)
 
 

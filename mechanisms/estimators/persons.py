@@ -49,6 +49,7 @@ from privopt.problems.tables.sources import is_engine_table
 
 if TYPE_CHECKING:
     from privopt.problems.tables.engine_persons import EnginePersons
+    from privopt.problems.tables.engines import EngineCount
 
 Model = TypeVar("Model", bound=BookedEstimator)
 AnyPersons: TypeAlias = "Persons | EnginePersons"
@@ -358,6 +359,10 @@ def opened_table(
         raise InvalidInputError(f"person must be the name of a column, got {told(person)}")
     if isinstance(X, Unread):
         X, y = X._read()
+        from privopt.problems.tables.engines import EngineCount  # of the command line, not yet run
+
+        if isinstance(X, EngineCount):
+            return _in_engine(X)
     if is_dask(X) or isinstance(X, CountedRecords):
         raise InvalidInputError(IN_MEMORY)
     if schema is not None:
@@ -375,9 +380,12 @@ def _opened_in_engine(
     """Return the count of one place of each person of a table in an engine, unread, and the persons."""
     if y == person:
         raise InvalidInputError(f"y is {person!r}, the column of persons, which is no label")
-    count = count_in_engine(X, y, schema, classes).of_persons(person)
+    return _in_engine(count_in_engine(X, y, schema, classes).of_persons(person))
+
+
+def _in_engine(count: EngineCount) -> tuple[Unread[Any], AnyPersons]:
     assert count.persons is not None
-    return Unread(count.n_records, lambda: count, None, X), count.persons
+    return Unread(count.n_records, lambda: count, None, count.table), count.persons
 
 
 def column_of_persons(table: Any, person: str) -> Any:

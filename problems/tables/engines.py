@@ -24,6 +24,7 @@ from privopt.problems.tables.engine_persons import EnginePersons
 from privopt.problems.tables.expressions import REFUSED, Cell, column_code, feature_cell, label_code
 from privopt.problems.tables.frames import missing_columns
 from privopt.problems.tables.parquet_text import answer, with_readable_rows
+from privopt.problems.tables.persons import check_undeclared
 from privopt.problems.tables.row_by_row import check_expression
 from privopt.problems.tables.schema import Schema
 from privopt.problems.tables.sources import check_encoding, decoded, ibis_library, unquoted
@@ -133,8 +134,9 @@ class EngineCount:
         """Return the same count for one place of each person, by a column; no cell is read.
 
         Raises:
-            InvalidInputError: as ``EnginePersons.of``.
+            InvalidInputError, SchemaError: as ``EnginePersons.of``, or a column that is a feature.
         """
+        check_undeclared(name, self.schema.columns)
         return replace(self, persons=EnginePersons.of(self.table, name))
 
     def counted(self) -> CountedRecords:

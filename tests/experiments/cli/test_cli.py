@@ -19,6 +19,7 @@ import pandas as pd
 import pytest
 
 from privopt.experiments.cli.main import COMMANDS, load
+from privopt.mechanisms import PrivateHalfspaceClassifier
 from privopt.mechanisms.privacy.ledger import Ledger
 from privopt.problems.tables.columns import Binned, Numeric
 from privopt.problems.tables.schema import Schema
@@ -521,7 +522,43 @@ def test_a_fit_for_persons_reads_their_column_as_it_is_written(tmp_path: Path, p
     planned = privopt("search", *words[1:], *two, "--plan", cwd=tmp_path)
     assert "epsilon = 9, delta = 0 (replace-one person" in planned.stdout, planned.stderr
     bare = privopt(*words[:5], "--person", "id", "--epsilon", "1", cwd=tmp_path)
-    assert "--person takes files, and needs --schema" in bare.stderr
+    assert "--person needs --schema" in bare.stderr
+
+
+def test_weights_of_records_are_a_column_of_the_file(tmp_path: Path, privopt: Command) -> None:
+    """As in Python; what cannot be weighted is refused before a booking, and a weight is no feature."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"a": rng.integers(0, 8, 300), "w": rng.integers(0, 4, 300), "id": range(300)})
+    frame["y"] = np.where(frame.a + rng.normal(size=300) > 4, "yes", "no")
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    schema = Schema([Binned("a", [0, 2, 4, 6, 8])], intercept=True)
+    schema.save(tmp_path / "s.toml")
+    words = ["fit", "--data", "t.csv", "--target", "y", "--schema", "s.toml", "--classes", "no,yes"]
+    words += ["--epsilon", "2", "--insecure-seed", "1", "--json", "r.json"]
+    given = ("--sample-weight", "w", "--max-weight", "3")
+    run = privopt(*words, *given, cwd=tmp_path)
+    assert run.returncode == 0, run.stderr
+    facts: dict[str, Any] = {"schema": schema, "classes": ("no", "yes"), "max_weight": 3, "insecure_seed": 1}
+    card = PrivateHalfspaceClassifier(2.0, **facts).fit(frame[["a"]], frame.y, sample_weight=frame.w)
+    assert json.loads((tmp_path / "r.json").read_text())["weights"] == card.release_.point.tolist()
+    assert privopt(*words, *given, "--loss", "logistic", cwd=tmp_path).returncode == 0
+    privopt("budget", "create", "l.db", "--epsilon", "9", cwd=tmp_path)
+    for more, said in WEIGHTS_REFUSED.items():
+        wrong = privopt(*words, *more.split(), "--ledger", "l.db", cwd=tmp_path)
+        assert (wrong.returncode, said in wrong.stderr) == (2, True), wrong.stderr
+    assert "spent epsilon = 0 of 9" in privopt("budget", "show", "l.db", cwd=tmp_path).stdout
+
+
+WEIGHTS_REFUSED = {
+    "--max-weight 3": "--max-weight belongs to --sample-weight",
+    "--sample-weight w": "sample_weight needs max_weight, a public bound",
+    "--sample-weight w --max-weight 2.5": "--max-weight of a card is a whole number >= 1, got 2.5",
+    "--sample-weight v --max-weight 3": "--sample-weight: no column 'v'",
+    "--sample-weight a --max-weight 3": "--sample-weight a: that is the label or a feature",
+    "--sample-weight w --max-weight 3 --model tree": "decision trees (--model tree) do not take them",
+    "--sample-weight w --max-weight 3 --person id": "not taken together with person",
+    "--sample-weight w --max-weight 3 --risk-share .2": "not taken together with risk_share",
+}
 
 
 def test_budgets_by_person_take_releases_of_persons(tmp_path: Path, privopt: Command) -> None:

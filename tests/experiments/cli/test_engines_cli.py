@@ -143,6 +143,43 @@ def test_predictions_and_evaluations_are_the_same(privopt: Command, clinic: Path
         assert privopt(*judged, "--data", *data).stdout == numbers
 
 
+def test_persons_are_protected_wherever_the_records_are(privopt: Command, clinic: Path) -> None:
+    """Two records of each person in two places count as in a file; reports are of all records."""
+    frame = pd.read_parquet(clinic / "patients.parquet").assign(who=np.arange(400) // 2)
+    frame.to_parquet(clinic / "patients.parquet")
+    for k, part in enumerate(np.array_split(np.arange(400), 3)):
+        frame.iloc[part].to_parquet(clinic / "parts" / f"{k}.parquet")
+    two = ("--person", "who", "--records-per-person", "2", "--insecure-seed", "1", "--json", "r.json")
+    told = []
+    for data in ("patients.parquet", "parts/*.parquet"):
+        run = privopt(*FIT, *two, "--loss", "logistic", "--data", data, "--save", "m.json")
+        assert run.returncode == 0, run.stderr
+        told.append(json.loads((clinic / "r.json").read_text()))
+        assert told[-1]["neighbours"] == "replace-one person"
+    np.testing.assert_allclose(told[1]["weights"], told[0]["weights"], atol=1e-9)
+    assert told[1]["train_accuracy"] == told[0]["train_accuracy"]
+    judged = ("evaluate", "m.json", "--target", "state", "--epsilon", "1", "--data", "parts/*.parquet")
+    run = privopt(*judged, "--person", "who")
+    assert "(replace-one person" in run.stdout, run.stderr
+    for person, said in (("nobody", "no column 'nobody'"), ("state", "that is the label")):
+        assert said in privopt(*FIT, "--data", "parts/*.parquet", "--person", person).stderr
+
+
+@pytest.mark.usefixtures("clinic")
+def test_models_of_two_schemas_are_not_compared_in_an_engine_at_a_cost(privopt: Command) -> None:
+    """An engine counts by one schema: the comparison failed after it was booked."""
+    other = SCHEMA.replace("62.5", "70")
+    assert other != SCHEMA
+    Path("other.toml").write_text(other)
+    privopt(*FIT, "--data", "parts/*.parquet", "--save", "a.json")
+    privopt(*FIT, "--data", "parts/*.parquet", "--save", "b.json", "--schema", "other.toml")
+    privopt("budget", "create", "l.db", "--epsilon", "9")
+    judged = ("evaluate", "a.json", "--against", "b.json", "--target", "state", "--epsilon", "1")
+    run = privopt(*judged, "--data", "parts/*.parquet", "--ledger", "l.db")
+    assert (run.returncode, "an engine counts records by one schema" in run.stderr) == (2, True)
+    assert "spent epsilon = 0 of 9" in privopt("budget", "show", "l.db").stdout
+
+
 @pytest.mark.usefixtures("clinic")
 def test_predictions_are_made_in_parts(privopt: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     assert privopt(*FIT, "--data", "parts/*.parquet", "--save", "model.json").returncode == 0
