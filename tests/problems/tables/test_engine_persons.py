@@ -40,7 +40,9 @@ def table(name: str, records: list[Record], request: Any, kind: str = "text") ->
         with psycopg.connect(address, autocommit=True) as connection, connection.cursor() as cursor:
             cursor.execute(f"DROP TABLE IF EXISTS t; {sql}".encode())
             cursor.executemany(f"INSERT INTO t VALUES (%s::{kind}, %s, %s, %s)".encode(), records)
-        yield open_table(address, "public.t")
+        given = open_table(address, "public.t")
+        yield given
+        given.get_backend().disconnect()  # else its locks keep the next test from dropping the table
         return
     connection = ibis.duckdb.connect() if name == "duckdb" else ibis.sqlite.connect()
     connection.con.execute(sql)
