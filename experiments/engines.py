@@ -21,6 +21,7 @@ from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import typer
 from rich.console import Console
 
@@ -51,7 +52,9 @@ SCHEMA = Schema(
 )
 GROUP_BY = "GROUP BY"
 CARD, LOGISTIC, TREE = "scorecard", "logistic regression", "decision tree"
-IN_MEMORY = "logistic regression, pandas"
+FRAMES = ("pandas", "pandas, objects", "polars", "Arrow")  # tables in memory
+FITTED = tuple(f"logistic regression, {frame}" for frame in FRAMES)
+PREDICTED = tuple(f"its predictions, {frame}" for frame in FRAMES)
 SUM, STEP = "Dask sum, from the file", "Dask gradient, from the file"
 HELD_SUM, HELD_STEP = "Dask sum, held by workers", "Dask gradient, held by workers"
 # The baseline of each subject.
@@ -59,12 +62,12 @@ AGAINST = {
     CARD: GROUP_BY,
     LOGISTIC: GROUP_BY,
     TREE: GROUP_BY,
-    IN_MEMORY: GROUP_BY,
+    **dict.fromkeys((*FITTED, *PREDICTED), LOGISTIC),
     STEP: SUM,
     HELD_STEP: HELD_SUM,
 }
 # The most rows of each: those of a table in memory, of an array of numbers, and of what workers hold.
-_MOST = {IN_MEMORY: 1_000_000, HELD_STEP: 10_000_000}
+_MOST = {**dict.fromkeys((*FITTED, *PREDICTED), 1_000_000), HELD_STEP: 10_000_000}
 _FEW = 100_000  # records of what is done once before the clock starts: enough for the same mechanism
 _NUMBERS = 10  # columns of the array
 _CHUNK = 250_000  # rows of it
@@ -182,11 +185,6 @@ def _query(subject: str, folder: Path) -> Callable[[], object]:
         connection.execute(f"CREATE VIEW records AS FROM '{pattern}' {limit}")
         connection.execute(group_by()).fetchall()
 
-    def in_memory(limit: str) -> None:
-        few = open_table(pattern).limit(_FEW).to_pandas
-        read = few() if limit else pd.read_parquet(folder)
-        model.fit(read.drop(columns="income"), read["income"])
-
     def grouped(limit: str) -> None:
         if not limit:
             model.fit(open_table(pattern), "income")
@@ -195,9 +193,28 @@ def _query(subject: str, folder: Path) -> Callable[[], object]:
             make(Path(few), _FEW)
             model.fit(open_table(f"{few}/*.parquet"), "income")
 
-    ask = {GROUP_BY: plain, IN_MEMORY: in_memory}.get(subject, grouped)
+    if subject in FITTED or subject in PREDICTED:
+        return _in_memory(subject, folder, model)
+    ask = plain if subject == GROUP_BY else grouped
     ask(f"LIMIT {_FEW}")  # imports, and loads compiled code
     return lambda: ask("")
+
+
+def _in_memory(subject: str, folder: Path, model: Any) -> Callable[[], object]:
+    """Read a table into memory, fit to its first records, and return the fit or the predictions to time."""
+    made: Callable[[pd.DataFrame], Any] = {
+        "pandas": lambda table: table,
+        "pandas, objects": lambda table: table.astype(dict.fromkeys([*_LEVELS, "income"], object)),
+        "polars": lambda table: import_module("polars").from_pandas(table),
+        "Arrow": lambda table: pa.Table.from_pandas(table, preserve_index=False),
+    }[subject.split(", ", 1)[1]]
+    table = made(pd.read_parquet(folder, columns=[*_EDGES, *_LEVELS, "income"]))
+    few = table[:_FEW]
+    model.fit(few, few["income"])
+    if subject in PREDICTED:
+        model.predict(few)
+        return lambda: model.predict(table)
+    return lambda: model.fit(table, table["income"])
 
 
 def _dask(subject: str, folder: Path, address: str | None) -> Callable[[], object]:
@@ -292,6 +309,7 @@ def page(results: Sequence[Measured], command: str) -> str:
     rate, pace = (longest[name].rate if name in longest else math.nan for name in (CARD, HELD_STEP))
     pace /= 2  # two workers
     fixed = {n: 1000 * (m.seconds - m.plain) for n, m in shortest.items()}
+    held = [m for m in results if m.subject in (*FITTED, *PREDICTED)]
     places = {
         "command": command,
         "machine": machine(),
@@ -300,6 +318,8 @@ def page(results: Sequence[Measured], command: str) -> str:
         "least-rows": f"{min(m.rows for m in results):,}",
         "card-fixed": f"{fixed.get(CARD, math.nan):.0f}",
         "logistic-fixed": f"{fixed.get(LOGISTIC, math.nan):.0f}",
+        "longest-held": f"{max((m.seconds / m.plain for m in held), default=math.nan):.1f}",
+        "most-held": f"{max((m.work / m.plain_work for m in held), default=math.nan):.1f}",
         "rate": f"{rate / 1e6:.1f}",
         "minutes": f"{1e10 / rate / 60:.0f}",
         "pace": f"{pace / 1e6:.0f}",
@@ -312,9 +332,10 @@ def picture(results: Sequence[Measured]) -> Figure:
     """Draw seconds and memory against rows, one curve per subject; baselines are dashed."""
     figure = Figure(figsize=(11, 4.4), layout="constrained")
     panels = figure.subplots(1, 3)
-    marks = dict(zip(AGAINST, "osPD^v", strict=True))
+    drawn = [name for name in AGAINST if name not in (*FITTED, *PREDICTED)]  # of one size alone
+    marks = dict(zip(drawn, "osPDv", strict=True))
     sizes = [m.rows for m in results]
-    lines = {name: [m for m in results if m.subject == name] for name in AGAINST}
+    lines = {name: [m for m in results if m.subject == name] for name in drawn}
     for axes, plain in zip(panels, ((GROUP_BY,), (SUM, HELD_SUM), ()), strict=False):
         for base in plain:
             against = [m for m in results if AGAINST[m.subject] == base]
@@ -387,7 +408,7 @@ def in_order(lines: pd.DataFrame) -> list[Measured]:
 
 def _records(subject: str, folder: Path, rows: int) -> Path:
     """Return the path of a subject's records; they are generated if missing."""
-    grouped = AGAINST[subject] == GROUP_BY
+    grouped = AGAINST[subject] in (GROUP_BY, LOGISTIC)
     place = folder / (str(rows) if grouped else f"numbers-{rows}")
     if not list(place.glob("*.parquet" if grouped else "X.npy")):
         (make if grouped else make_numbers)(place, rows)
