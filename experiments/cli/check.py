@@ -72,7 +72,7 @@ def _named(name: str) -> DiscreteOracle | GibbsOracle | type[Any]:
         return mechanisms[name] if name in mechanisms else gibbs_oracle(name)
     try:
         found = getattr(importlib.import_module(module), attribute)
-        made = found if isinstance(found, type) and hasattr(found, "family") else found()
+        made = found if isinstance(found, type) and hasattr(found, "plan") else found()
     except Exception as error:  # any error of the foreign module
         raise UnknownOracleError(
             f"{name} cannot be imported and made ({type(error).__name__}: {error}). To do: MODULE:CLASS of a "

@@ -96,7 +96,8 @@ def outside_claims(kind: type[Any]) -> tuple[AuditedClaim, ...]:
         return (_unclipped_claim(kind),)
     if family in (Family.MEAN, Family.UNBOUNDED_FIT):
         return (_table_claim(kind, family is Family.UNBOUNDED_FIT),)
-    raise AuditError(f"no neighbours are known for {family or kind.__name__}. {_BY_HAND}")
+    what = family or f"{kind.__name__}, which has no ``family`` (a privopt.mechanisms.registry.Family)"
+    raise AuditError(f"no neighbours are known for {what}. {_BY_HAND}")
 
 
 def audit_outside(

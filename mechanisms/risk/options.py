@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable
+from collections.abc import Collection
 from typing import Any, TypedDict
 
 from privopt.mechanisms.errors import PrivacyParameterError
@@ -23,28 +23,34 @@ class StepOptions(TypedDict, total=False):
 
 
 def option_names(kind: type[Any]) -> list[str]:
-    """Return the names of the options of a mechanism, those of its base first.
+    """Return the names of the options of a mechanism, those of its base first."""
+    return list(_options(kind))
 
-    They are the arguments of ``_calibrated`` but for the target; with ``**options`` it passes others on to
+
+def _options(kind: type[Any]) -> dict[str, bool]:
+    """Return by name whether an option is required.
+
+    Options are the arguments of ``_calibrated`` but for the target; with ``**options`` it passes others on to
     the ``_calibrated`` of its base.
     """
-    names: list[str] = []
+    found: dict[str, bool] = {}
     for calibrated in (vars(base)["_calibrated"] for base in kind.__mro__ if "_calibrated" in vars(base)):
         arguments = list(inspect.signature(calibrated.__func__).parameters.values())[2:]
-        own = [one.name for one in arguments if one.kind in _NAMED]
-        names = [*(name for name in own if name not in names), *names]
+        found = {one.name: one.default is one.empty for one in arguments if one.kind in _NAMED} | found
         if not any(one.kind is inspect.Parameter.VAR_KEYWORD for one in arguments):
             break
-    return names
+    return found
 
 
-def check_options(kind: Any, given: Iterable[str]) -> None:
-    """Refuse options that a mechanism does not have.
+def check_options(kind: Any, given: Collection[str]) -> None:
+    """Refuse options that a mechanism does not have, and the absence of those that it requires.
 
     Raises:
-        PrivacyParameterError: names the unknown options and those that there are.
+        PrivacyParameterError: names the unknown options and those that there are; or the missing ones.
     """
-    known = option_names(kind)
+    known = _options(kind)
     if wrong := [name for name in given if name not in known]:
         there = f"; it has {', '.join(known)}" if known else ""
         raise PrivacyParameterError(f"{kind.name} has no option {', '.join(wrong)}{there}")
+    if missing := [name for name, required in known.items() if required and name not in given]:
+        raise PrivacyParameterError(f"{kind.name} needs the public facts {', '.join(missing)}")

@@ -84,3 +84,8 @@ def test_options_that_a_calibration_passes_on_are_options_too(kind: type[Any], n
 def test_means_refuse_options_that_they_lack_with_those_they_have() -> None:
     with pytest.raises(PrivacyParameterError, match=r"^trimmed-mean has no option moment; it has mean_range"):
         TrimmedMean.plan(10, 2, mean_range=(0.0, 1.0), moment=1.0, **BUDGET)
+
+
+def test_means_name_the_public_facts_that_they_need() -> None:
+    with pytest.raises(PrivacyParameterError, match=r"^trimmed-mean needs the public facts mean_range$"):
+        TrimmedMean.plan(10, 2, **BUDGET)
