@@ -20,7 +20,6 @@ from privopt.oracles.facts import Precision, ProblemFacts
 from privopt.oracles.limits import Watch
 from privopt.oracles.minimize.interface import DiscreteOracle, PreparedOracle, Solver
 from privopt.oracles.programs.interface import ProgramOracle
-from privopt.oracles.programs.mip import MipProgramOracle
 from privopt.oracles.programs.subsets.interface import SubsetOracle
 from privopt.oracles.registry import GIBBS, MINIMIZERS, PROGRAMS, SUBSETS, Entry, Kind
 from privopt.oracles.task import Task
@@ -32,8 +31,9 @@ from privopt.problems.discrete.problem import DiscreteProblem, check_question
 from privopt.problems.errors import did_you_mean
 from privopt.problems.plugins import loaded, offered, provider
 
-if TYPE_CHECKING:  # importing it compiles
+if TYPE_CHECKING:  # importing them takes time
     from privopt.oracles.cells.regions import CellModel
+    from privopt.oracles.programs.mip import MipProgramOracle
 
 OracleT = TypeVar("OracleT")
 
@@ -159,7 +159,7 @@ def subsets_over(solver: str) -> SubsetOracle:
     """
     from privopt.oracles.programs.subsets.outer_approximation import OuterApproximation
 
-    return OuterApproximation(cast(MipProgramOracle, program_oracle(solver)))
+    return OuterApproximation(cast("MipProgramOracle", program_oracle(solver)))
 
 
 def default_programs() -> ProgramOracle:

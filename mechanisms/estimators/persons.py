@@ -30,7 +30,6 @@ from privopt.mechanisms.privacy.groups import LEARN, PersonBudget
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.parameters import check_count, check_epsilon
 from privopt.mechanisms.privacy.spend import NOTIONS, PrivacySpend
-from privopt.mechanisms.schemas.records import CHOICES, RecordsPlan
 from privopt.problems.arguments import told
 from privopt.problems.errors import InvalidInputError
 from privopt.problems.tables.arrow_cells import arrow_columns, taken_cells
@@ -48,6 +47,7 @@ from privopt.problems.tables.schema import Schema
 from privopt.problems.tables.sources import is_engine_table
 
 if TYPE_CHECKING:
+    from privopt.mechanisms.schemas.records import RecordsPlan
     from privopt.problems.tables.engine_persons import EnginePersons
     from privopt.problems.tables.engines import EngineCount
 
@@ -230,6 +230,8 @@ def _plan_to_learn(estimator: BookedEstimator, persons: Unread[Any], delta: floa
     Which fit runs depends on the released number, so the spend adds the costliest of these fits to the cost
     of the choice, in one notion (adaptive composition).
     """
+    from privopt.mechanisms.schemas.records import CHOICES, RecordsPlan
+
     epsilon = check_epsilon(_params(estimator)["epsilon"])
     choice = RecordsPlan.plan(persons.n_records, epsilon)
     for notions in (*_NOTIONS[:-1], NOTIONS):

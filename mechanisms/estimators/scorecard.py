@@ -24,9 +24,7 @@ from privopt.mechanisms.estimators.booked_estimator import BookedEstimator
 from privopt.mechanisms.estimators.booking import Unread, booked, read_unbooked, shape_of, unread_table
 from privopt.mechanisms.estimators.card import Card, card_of
 from privopt.mechanisms.estimators.card_budget import CardBudget
-from privopt.mechanisms.estimators.card_choice import CardChoice
 from privopt.mechanisms.estimators.class_card import ClassCard, class_card_of
-from privopt.mechanisms.estimators.class_sql import class_statement
 from privopt.mechanisms.estimators.columns import (
     dense_columns,
     labelled_columns,
@@ -47,7 +45,6 @@ from privopt.mechanisms.estimators.predictions import ScoredClassifier, by_parts
 from privopt.mechanisms.estimators.public_facts import declared_schema, public_delta
 from privopt.mechanisms.estimators.sample_weight import check_weights, refuse_weights, whole_weights
 from privopt.mechanisms.estimators.saved import SavedModel
-from privopt.mechanisms.estimators.sql import select_statement
 from privopt.mechanisms.estimators.validation import as_table, validated
 from privopt.mechanisms.estimators.weights import RAREST_COSTS, ClassWeights, costs_of
 from privopt.mechanisms.evaluation.histogram import ScoreHistogram
@@ -85,6 +82,7 @@ from privopt.problems.tables.point_columns import point_columns
 from privopt.problems.tables.schema import Schema
 
 if TYPE_CHECKING:
+    from privopt.mechanisms.estimators.card_choice import CardChoice
     from privopt.mechanisms.privacy.ledger import Ledger
 
 
@@ -511,6 +509,8 @@ class PrivateHalfspaceClassifier(
             InvalidInputError: arguments out of range, or a card that was rounded from no linear model: of
                 another mechanism than "seeded", or saved by an earlier version.
         """
+        from privopt.mechanisms.estimators.card_choice import CardChoice
+
         check_is_fitted(self)
         if self.source_ is None:
             raise InvalidInputError(
@@ -553,6 +553,9 @@ class PrivateHalfspaceClassifier(
         Raises:
             InvalidInputError: a number of more than 1,000 grid points, or a name or category with a NUL.
         """
+        from privopt.mechanisms.estimators.class_sql import class_statement
+        from privopt.mechanisms.estimators.sql import select_statement
+
         check_is_fitted(self)
         if len(self.classes_) > 2:
             return class_statement(self.schema_, self.coef_.tolist(), self.classes_.tolist(), table)

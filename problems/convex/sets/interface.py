@@ -158,7 +158,7 @@ def gauge_of_halfspaces(products: Vector, sides: Vector) -> float:
 
 
 def mean_of_maximum(log_cdf: Callable[[float], float]) -> Estimate:
-    """E of the positive part of a variable with the given log distribution function: int_0^inf 1 - F.
+    """Return E of the positive part of a variable with the given log distribution function: int_0^inf 1 - F.
 
     1 - F falls from 1 to 0 around a point that moves with the dimension: the integral is split there.
     """
