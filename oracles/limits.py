@@ -20,6 +20,8 @@ from privopt.problems.errors import InvalidInputError
 
 Made = TypeVar("Made")
 
+# Largest number of steps of an exact draw that "auto" accepts by default: some seconds on one core.
+MOST_WORK = 2e9
 _LOOK = 0.02  # seconds between two looks at a limit, while work that polls none is waited for
 
 

@@ -80,7 +80,7 @@ from privopt.experiments.cli.running import accounted, open_ledger, stoppable
 from privopt.experiments.cli.scorecard import card_constructor, card_report, show_card
 from privopt.experiments.cli.tables import Labelled, read_labelled
 from privopt.experiments.cli.tree import choice_line, chosen_model, show_tree, tree_constructor, tree_report
-from privopt.mechanisms.scorecards.effort import MOST_WORK
+from privopt.oracles.limits import MOST_WORK
 from privopt.problems.errors import InvalidInputError
 
 app = typer.Typer()

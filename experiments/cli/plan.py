@@ -64,7 +64,7 @@ from privopt.mechanisms.privacy.usefulness import NoiseToSignal
 from privopt.mechanisms.risk.choice import choose_risk_mechanism, natural_norm
 from privopt.mechanisms.schemas.records import CHOICES, RecordsPlan
 from privopt.mechanisms.scorecards.card_plan import CardPlan
-from privopt.mechanisms.scorecards.effort import MOST_WORK
+from privopt.oracles.limits import MOST_WORK
 from privopt.problems.convex.losses import LogisticLoss
 from privopt.problems.convex.parsing import parse_loss
 from privopt.problems.convex.risk import RiskFacts

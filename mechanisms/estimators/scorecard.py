@@ -18,6 +18,7 @@ from sklearn.utils import Tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from privopt.mechanisms import scorecards
 from privopt.mechanisms.discrete.mechanism import Release, answering
 from privopt.mechanisms.errors import PlanMismatchError
 from privopt.mechanisms.estimators.booked_estimator import BookedEstimator
@@ -56,17 +57,10 @@ from privopt.mechanisms.privacy.reliance import relying_on, spent
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.mechanisms.privacy.usefulness import warn_if_noise
 from privopt.mechanisms.registry import MECHANISMS
-from privopt.mechanisms.scorecards.card_plan import CardPlan, plan_card, solver_of
-from privopt.mechanisms.scorecards.class_plan import plan_class_card
-from privopt.mechanisms.scorecards.class_points import ClassPoints
-from privopt.mechanisms.scorecards.effort import MOST_WORK
-from privopt.mechanisms.scorecards.near_cards import CardSource, near_cards
-from privopt.mechanisms.scorecards.near_class_cards import near_class_cards
-from privopt.mechanisms.scorecards.point_constraints import check_max_columns
 from privopt.oracles.certificate import Certificate
 from privopt.oracles.draw.interface import GibbsOracle
 from privopt.oracles.errors import CertificateError, UnfinishedDrawError
-from privopt.oracles.limits import Limits, check_limits, started, within
+from privopt.oracles.limits import MOST_WORK, Limits, check_limits, started, within
 from privopt.oracles.minimize.interface import DiscreteOracle
 from privopt.oracles.programs.interface import ProgramOracle
 from privopt.problems.arguments import check_type
@@ -181,7 +175,7 @@ class PrivateHalfspaceClassifier(
     file_format = "privopt-scorecard/1"
     not_restored = ("oracle",)
     target_: str = ""
-    source_: CardSource | None = None
+    source_: scorecards.CardSource | None = None
 
     def __init__(
         self,
@@ -274,7 +268,7 @@ class PrivateHalfspaceClassifier(
                 costs = costs_of(weights.release(tallied(records.label, records.counts, 2), source))
                 planned = _covered(planned, self._planned(schema, n, weights, costs))
                 plan = planned.plan
-            assert not isinstance(plan, ClassPoints)  # of more than two classes
+            assert not isinstance(plan, scorecards.ClassPoints)  # of more than two classes
             held: dict[str, Any] = {"counts": records.counts}
             if sample_weight is not None and heaviest is not None:
                 held = {"weights": whole_weights(sample_weight, heaviest), "max_weight": heaviest}
@@ -291,7 +285,7 @@ class PrivateHalfspaceClassifier(
             )
             histogram = budget.histogram(schema, release.point, problem, source)
         self.target_ = label_name(y)
-        self.source_ = _source(release, plan.lattice, check_max_columns(self.max_columns))
+        self.source_ = _source(release, plan.lattice, scorecards.check_max_columns(self.max_columns))
         return self._set(release, schema, classes, plan.name, planned.reason, histogram)
 
     def _fit_classes(
@@ -302,7 +296,7 @@ class PrivateHalfspaceClassifier(
         weights = ClassWeights.of(self.class_weight, self.prevalence, classes, check_epsilon(self.epsilon))
         planned = self._planned_classes(schema, n, weights)
         plan = planned.plan
-        assert isinstance(plan, ClassPoints)
+        assert isinstance(plan, scorecards.ClassPoints)
         warn_if_noise(planned.noise_to_signal(n))
         clock, spend = started(self.limits), weights.whole(spent(plan, source))
         with booked(self.ledger, spend, given) as records:
@@ -317,8 +311,8 @@ class PrivateHalfspaceClassifier(
         self.target_, self.source_ = target, _source(release, plan.lattice)
         return self._set(release, schema, classes, plan.name, planned.reason, None)
 
-    def _planned_classes(self, schema: Schema, n: int, weights: ClassWeights) -> CardPlan:
-        return plan_class_card(
+    def _planned_classes(self, schema: Schema, n: int, weights: ClassWeights) -> scorecards.CardPlan:
+        return scorecards.plan_class_card(
             self.mechanism,
             schema,
             n,
@@ -334,7 +328,7 @@ class PrivateHalfspaceClassifier(
             card_solver=self.card_solver,
         )
 
-    def plan(self, n_records: int) -> CardPlan:
+    def plan(self, n_records: int) -> scorecards.CardPlan:
         """Plan a fit of ``n_records`` without data: mechanism, reason, noise, spend, and seconds.
 
         With ``person`` it is the number of persons. With ``max_weight`` it is of records with weights, and
@@ -348,7 +342,7 @@ class PrivateHalfspaceClassifier(
             raise InvalidInputError("a plan needs a declared schema: there are no data to infer one from")
         if person_of(self) is not None:
             refuse_weights(self.max_weight, "person", "max_weight")
-            whole: CardPlan = plan_of_persons(self, n_records)
+            whole: scorecards.CardPlan = plan_of_persons(self, n_records)
             return whole
         schema, budget = declared_schema(self.schema), CardBudget.of(self.epsilon, self.risk_share)
         classes = distinct_classes((0, 1) if self.classes is None else self.classes, np.array([]))
@@ -389,10 +383,10 @@ class PrivateHalfspaceClassifier(
         weights: ClassWeights,
         costs: Costs | None = None,
         heaviest: int | None = None,
-    ) -> CardPlan:
+    ) -> scorecards.CardPlan:
         if costs is None and weights.known is None:  # whatever is released, the plan for it must not fail
             self._planned(schema, n, weights, RAREST_COSTS, heaviest)
-        return plan_card(
+        return scorecards.plan_card(
             self.mechanism,
             schema,
             n,
@@ -510,6 +504,8 @@ class PrivateHalfspaceClassifier(
                 another mechanism than "seeded", or saved by an earlier version.
         """
         from privopt.mechanisms.estimators.card_choice import CardChoice
+        from privopt.mechanisms.scorecards.near_cards import near_cards
+        from privopt.mechanisms.scorecards.near_class_cards import near_class_cards
 
         check_is_fitted(self)
         if self.source_ is None:
@@ -523,7 +519,13 @@ class PrivateHalfspaceClassifier(
             own = tuple(self._class_card_of(card.points) for card in near)
             return CardChoice(own, tuple(card.distance for card in near))
         found = near_cards(
-            self.source_, released, self.schema_, rules, solver_of(card_solver), most=n_cards, gap=gap
+            self.source_,
+            released,
+            self.schema_,
+            rules,
+            scorecards.solver_of(card_solver),
+            most=n_cards,
+            gap=gap,
         )
         return CardChoice(
             tuple(self._card(near.points) for near in found),
@@ -672,20 +674,20 @@ class PrivateHalfspaceClassifier(
         fitted.target_ = model.get("target", "")  # files of earlier versions have none
         check_type(fitted.target_, str, "the name of the label column is text")
         if "linear_model" in model:
-            fitted.source_ = CardSource.from_dict(model["linear_model"], weights.shape)
+            fitted.source_ = scorecards.CardSource.from_dict(model["linear_model"], weights.shape)
         fitted._set(release, schema, classes, model["mechanism"], "it was saved", histogram)
         return fitted
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = self.mechanism in ("auto", ClassPoints.name)
+        tags.classifier_tags.multi_class = self.mechanism in ("auto", scorecards.ClassPoints.name)
         # The noise is not reproducible, and on few records it dominates.
         tags.non_deterministic = True
         tags.classifier_tags.poor_score = True
         return tags
 
 
-def _covered(booked: CardPlan, found: CardPlan) -> CardPlan:
+def _covered(booked: scorecards.CardPlan, found: scorecards.CardPlan) -> scorecards.CardPlan:
     """Return the plan that was found; one for which less was booked than it costs is refused."""
     claims = [(plan.spend.notion, plan.plan.name) for plan in (booked, found)]
     if (
@@ -721,14 +723,16 @@ def _restored_constraints(
     return found
 
 
-def _source(release: Release, lattice: IntegerLattice, max_columns: int | None = None) -> CardSource | None:
+def _source(
+    release: Release, lattice: IntegerLattice, max_columns: int | None = None
+) -> scorecards.CardSource | None:
     """Return the released linear model behind a card, if there is one."""
     if release.weights is None:
         return None
-    return CardSource(release.weights, lattice.low, lattice.high, max_columns)
+    return scorecards.CardSource(release.weights, lattice.low, lattice.high, max_columns)
 
 
-def _spend(planned: CardPlan, weights: ClassWeights, budget: CardBudget) -> PrivacySpend:
+def _spend(planned: scorecards.CardPlan, weights: ClassWeights, budget: CardBudget) -> PrivacySpend:
     """Return the spend of a whole fit, and what the claim relies on: booked before records are read."""
     whole = budget.whole(weights.whole(planned.plan.spend))
     return relying_on(whole, planned.plan, answering(planned.check_oracle()))

@@ -25,7 +25,6 @@ from privopt.mechanisms.scorecards.domain import (
     constrained_domain,
 )
 from privopt.mechanisms.scorecards.effort import (
-    MOST_WORK,
     draw_seconds,
     draw_work,
     largest_score,
@@ -37,6 +36,7 @@ from privopt.mechanisms.scorecards.point_constraints import check_max_columns, p
 from privopt.mechanisms.scorecards.seeded import SeededScorecard, points_lattice
 from privopt.oracles.draw.interface import GibbsOracle, Law
 from privopt.oracles.errors import UnknownOracleError
+from privopt.oracles.limits import MOST_WORK
 from privopt.oracles.minimize.interface import DiscreteOracle
 from privopt.oracles.programs.interface import ProgramOracle
 from privopt.oracles.select import gibbs_oracle, program_oracle

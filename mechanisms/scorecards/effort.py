@@ -14,8 +14,6 @@ from privopt.problems.discrete.problem import DiscreteProblem
 from privopt.problems.tables.columns import Numeric
 from privopt.problems.tables.schema import Schema
 
-# Largest number of steps of an exact draw that "auto" accepts by default: some seconds on one core.
-MOST_WORK = 2e9
 # Limits of the oracles that sum over a lattice, less a margin.
 _CELLS, _COMBINATIONS, _TABLE_ENTRIES = 20_000, 200_000, 2.0**28
 _CANDIDATES = 1_000_000
