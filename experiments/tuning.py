@@ -73,8 +73,9 @@ def measured(cell: Cell) -> list[Line]:
     def line(way: str, model: Any) -> Line:
         fitted = model.fit(frame.iloc[train], y[train])
         scores = fitted.decision_function(frame.iloc[test])
-        auc, accuracy = roc_auc_score(y[test], scores), accuracy_score(y[test], scores > 0)
-        return Line(**cell.key, n=len(train), way=way, auc=float(auc), accuracy=float(accuracy))  # type: ignore[arg-type]
+        auc, accuracy = float(roc_auc_score(y[test], scores)), float(accuracy_score(y[test], scores > 0))
+        key: dict[str, Any] = dict(cell.key)
+        return Line(**key, n=len(train), way=way, auc=auc, accuracy=accuracy)
 
     linear, card = PrivateLogisticRegression(EPSILON, **given), PrivateHalfspaceClassifier(EPSILON, **given)
     oracle = [line(ORACLE, PrivateLogisticRegression(EPSILON, regularizer=one, **given)) for one in PENALTIES]

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 
@@ -15,7 +15,6 @@ from privopt.mechanisms.convex.columns import Columns
 from privopt.mechanisms.convex.screened_statistics import ScreenedStatistics
 from privopt.mechanisms.convex.sufficient_statistics import MOST_FEATURES, SufficientStatistics, row_blocks
 from privopt.mechanisms.privacy.accounting import zcdp_rho
-from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.mechanisms.privacy.top_scores import TopScores
 from privopt.mechanisms.privacy.usefulness import NoiseToSignal
@@ -71,6 +70,7 @@ class ScreenedColumns(RiskMechanism):
     """
 
     name: ClassVar[str] = ScreenedStatistics.name
+    shrinks_by_noise: ClassVar[bool] = True
     noised: ClassVar[str] = "the score of each column, every draw; the moments of those drawn"
 
     columns: Columns
@@ -124,8 +124,6 @@ class ScreenedColumns(RiskMechanism):
         reasons = super().refusals(facts, convex_set, regularizer)
         if type(facts.loss) is not LogisticLoss or not facts.constant:
             reasons.append("takes two classes and a constant feature")
-        if not isinstance(convex_set, WholeSpace) or regularizer != NO_REGULARIZER:
-            reasons.append("takes neither a set nor a penalty: its shrinkage follows from the noise")
         return reasons
 
     @property
@@ -164,7 +162,8 @@ class ScreenedColumns(RiskMechanism):
     def _drawn(self, risk: EmpiricalRisk, run: Run) -> tuple[SufficientStatistics, SomeColumns]:
         """Draw columns; return the plan of their moments, and the records on them."""
         StepClock(run.watch, 1).tick()
-        chosen = self._chosen(column_scores(risk, self.columns, self.spans), run.source)
+        scores, draws = column_scores(risk, self.columns, self.spans), self.selection
+        chosen = draws.largest_of(scores) if run.source is None else draws.choose(scores, run.source)
         spans = [self.spans[j] for j in chosen]
         features = np.concatenate([np.arange(*span, dtype=np.int64) for span in spans])
         moments = self.moments(spans)
@@ -175,11 +174,6 @@ class ScreenedColumns(RiskMechanism):
         point = np.zeros(self.facts.dimension)
         point[view.columns], point[-1] = own[:-1], own[-1]
         return point
-
-    def _chosen(self, scores: Vector, source: NoiseSource | None) -> Any:
-        if source is None:
-            return np.sort(np.argsort(-scores, kind="stable")[: self.selection.count])
-        return self.selection.choose(scores, source)
 
     def moments(self, spans: Sequence[Span]) -> SufficientStatistics:
         """Return the plan of the moments of some columns, in the order of the schema."""

@@ -24,10 +24,9 @@ from privopt.mechanisms.privacy.usefulness import NoiseToSignal
 from privopt.mechanisms.risk.iteration import Run, StepClock
 from privopt.mechanisms.risk.mechanism import RiskMechanism, RiskTarget
 from privopt.problems.convex.losses import LogisticLoss, OneVsRestLoss, SquaredLoss
-from privopt.problems.convex.regularizers import NO_REGULARIZER, ElasticNet, Vector
+from privopt.problems.convex.regularizers import ElasticNet, Vector
 from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts, RowNorm
 from privopt.problems.convex.sets.interface import ConvexSet
-from privopt.problems.convex.sets.whole_space import WholeSpace
 from privopt.problems.convex.some_columns import SomeColumns
 
 # Share of rho for the draws; the rest is for the moments of the selected features.
@@ -71,6 +70,7 @@ class ScreenedStatistics(RiskMechanism):
     name: ClassVar[str] = "screened-statistics"
     instead: ClassVar[str] = "use dp-fw-l1"
     natural_norm: ClassVar[RowNorm] = "linf"
+    shrinks_by_noise: ClassVar[bool] = True
     noised: ClassVar[str] = "the score of each feature, every draw; the moments of those drawn"
 
     selection: TopScores
@@ -90,15 +90,11 @@ class ScreenedStatistics(RiskMechanism):
     @classmethod
     def refusals(cls, facts: RiskFacts, convex_set: ConvexSet, regularizer: ElasticNet) -> list[str]:
         """Return every reason why the mechanism cannot take the combination."""
-        reasons = []
+        reasons = super().refusals(facts, convex_set, regularizer)
         if not isinstance(facts.loss, LogisticLoss | SquaredLoss) or isinstance(facts.loss, OneVsRestLoss):
             reasons.append(f"takes the squared and the logistic loss, not {type(facts.loss).__name__}")
-        if not isinstance(convex_set, WholeSpace) or regularizer != NO_REGULARIZER:
-            reasons.append("takes neither a set nor a penalty: its shrinkage follows from the noise")
         if _features(facts) < 1:
             reasons.append("needs a feature beside the constant one")
-        if facts.weighted:
-            reasons.append("takes no weights of records")
         return reasons
 
     @property
@@ -126,11 +122,8 @@ class ScreenedStatistics(RiskMechanism):
 
     def _run(self, risk: EmpiricalRisk, run: Run) -> tuple[Vector, None]:
         StepClock(run.watch, 1).tick()
-        scores = feature_scores(risk)
-        if run.source is None:
-            selected = np.sort(np.argsort(-scores, kind="stable")[: self.selection.count])
-        else:
-            selected = self.selection.choose(scores, run.source)
+        scores, draws = feature_scores(risk), self.selection
+        selected = draws.largest_of(scores) if run.source is None else draws.choose(scores, run.source)
         weights = self.moments._run(SomeColumns(risk, selected, self.moments.facts), run)[0]
         point = np.zeros(self.facts.dimension)
         point[selected] = weights[: len(selected)]

@@ -113,6 +113,7 @@ class SufficientStatistics(RiskMechanism):
     instead: ClassVar[str] = "use objective-perturbation"
     takes_classes: ClassVar[bool] = True
     takes_weights: ClassVar[bool] = True
+    shrinks_by_noise: ClassVar[bool] = True
     noised: ClassVar[str] = "the mean of x x' and, rescaled, of x y, each entry, once"
 
     offset: float
@@ -171,11 +172,9 @@ class SufficientStatistics(RiskMechanism):
     @classmethod
     def refusals(cls, facts: RiskFacts, convex_set: ConvexSet, regularizer: ElasticNet) -> list[str]:
         """Return every reason why the mechanism cannot take the combination."""
-        reasons = []
+        reasons = super().refusals(facts, convex_set, regularizer)
         if not isinstance(facts.loss, LogisticLoss | SquaredLoss):
             reasons.append(f"takes the squared and the logistic loss, not {type(facts.loss).__name__}")
-        if not isinstance(convex_set, WholeSpace) or regularizer != NO_REGULARIZER:
-            reasons.append("takes neither a set nor a penalty: its shrinkage follows from the noise")
         if facts.dimension > MOST_FEATURES:
             reasons.append(f"takes up to {MOST_FEATURES:,} features, not {facts.dimension:,}")
         return reasons

@@ -76,6 +76,10 @@ class TopScores:
         """The cost of all draws as zCDP, rounded up."""
         return self.count * bounded_range_to_zcdp(self.draw_epsilon) * (1 + 1e-14)
 
+    def largest_of(self, scores: NDArray[np.float64]) -> NDArray[np.int64]:
+        """Return the indices of the k largest scores in increasing order. NOT private."""
+        return np.sort(np.argsort(-scores, kind="stable")[: self.count])
+
     def choose(self, scores: NDArray[np.float64], source: NoiseSource) -> NDArray[np.int64]:
         """Return the drawn indices in increasing order, shape (k,).
 

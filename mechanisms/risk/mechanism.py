@@ -139,9 +139,10 @@ class RiskMechanism(ABC):
     all records, which parts of a table can add up, or samples single records; ``natural_norm``, the norm of
     rows that determines its noise; and its requirements: ``takes_steps`` (their number can be chosen),
     ``takes_set`` (otherwise the whole space alone), ``wants_bounded_set`` (with a default: ``default_set``),
-    ``takes_l1`` (a penalty), ``convex_only`` (losses), with the mechanisms to use ``instead``; and
-    ``takes_classes``, whether one release with ``OneVsRestLoss`` has a model for each of several classes; and
-    ``takes_weights``, whether its proof holds for records with weights, which multiply their losses.
+    ``takes_l1`` (a penalty), ``shrinks_by_noise`` (no set and no penalty), ``convex_only`` (losses), with the
+    mechanisms to use ``instead``; and ``takes_classes``, whether one release with ``OneVsRestLoss`` has a
+    model for each of several classes; and ``takes_weights``, whether its proof holds for records with
+    weights, which multiply their losses.
 
     Attributes:
         facts: public facts about the data.
@@ -159,6 +160,7 @@ class RiskMechanism(ABC):
     takes_set: ClassVar[bool] = True
     wants_bounded_set: ClassVar[bool] = False
     takes_l1: ClassVar[bool] = True
+    shrinks_by_noise: ClassVar[bool] = False
     convex_only: ClassVar[bool] = False
     takes_classes: ClassVar[bool] = False
     takes_weights: ClassVar[bool] = False
@@ -258,8 +260,11 @@ class RiskMechanism(ABC):
     def refusals(cls, facts: RiskFacts, convex_set: ConvexSet, regularizer: ElasticNet) -> list[str]:
         """Return every reason why the mechanism cannot take the combination."""
         kind, loss = type(convex_set).__name__, type(facts.loss).__name__
+        everywhere = isinstance(convex_set, WholeSpace)
         reasons = {
-            f"takes no constraint, got {kind}": not (cls.takes_set or isinstance(convex_set, WholeSpace)),
+            f"takes no constraint, got {kind}": not (cls.takes_set or everywhere),
+            "takes neither a set nor a penalty: its shrinkage follows from the noise": cls.shrinks_by_noise
+            and not (everywhere and regularizer == NO_REGULARIZER),
             f"needs a bounded set, got {kind}": cls.wants_bounded_set and math.isinf(convex_set.radius),
             f"takes no l1 penalty, got {regularizer.l1:g}": regularizer.l1 > 0 and not cls.takes_l1,
             f"needs a convex loss, {loss} is not": cls.convex_only and not facts.loss.convex,

@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -236,10 +237,10 @@ def test_the_profile_shows_ratios_to_the_fastest() -> None:
 
 
 def test_gaps_are_read_off_the_trace() -> None:
-    asked = {k: v for k, v in line("a").items() if k in race.KEY}
+    asked: dict[str, Any] = {k: v for k, v in line("a").items() if k in race.KEY}
     trace = [(0.1, 9.0, 1.0), (1.0, 9.0, 5.0), (2.0, 7.0, 7.0)]
     moments = pd.DataFrame(
-        [dataclasses.asdict(Moment(**asked, seconds=t, incumbent=v, bound=b)) for t, v, b in trace]  # type: ignore[arg-type]
+        [dataclasses.asdict(Moment(**asked, seconds=t, incumbent=v, bound=b)) for t, v, b in trace]
     )
     assert report._gaps(moments, np.array([0.01, 0.5, 1.5, 5.0])).tolist() == [8.0, 8.0, 4.0, 0.0]
 

@@ -97,7 +97,7 @@ class Mutant:
                 if isinstance(node, ast.FunctionDef):
                     first, last = node.body[0], node.body[-1]
                     begin = starts[first.lineno - 1] + first.col_offset
-                    if begin <= self.start < starts[last.end_lineno - 1] + (last.end_col_offset or 0):  # type: ignore[operator]
+                    if begin <= self.start < _end(last, starts):
                         return scope + node.name
             return None
 
@@ -190,13 +190,20 @@ def _spans(path: str, source: bytes) -> dict[str, list[tuple[int, int]]]:
                 names = [n.id for t in targets for n in ast.walk(t) if isinstance(n, ast.Name)]
             for name in names:
                 first = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", ()))])
-                span = starts[first - 1], starts[node.end_lineno - 1] + (node.end_col_offset or 0)  # type: ignore[operator]
+                span = starts[first - 1], _end(node, starts)
                 result.setdefault(scope + name, []).append(span)
             if isinstance(node, ast.ClassDef):
                 collect(node.body, f"{scope}{node.name}.")
 
     collect(ast.parse(source).body, "")
     return result
+
+
+def _end(node: ast.stmt, starts: list[int]) -> int:
+    """Return the offset at which a statement ends."""
+    assert node.end_lineno is not None  # the parser sets both
+    assert node.end_col_offset is not None
+    return starts[node.end_lineno - 1] + node.end_col_offset
 
 
 def line_starts(source: bytes) -> list[int]:

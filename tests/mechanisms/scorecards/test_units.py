@@ -68,7 +68,9 @@ def test_what_means_cost_follows_from_the_budget() -> None:
 def test_a_record_moves_the_means_by_no_more_than_planned() -> None:
     """From one end of all ranges to the other; numbers beyond theirs, as nobody checks, count as the end."""
     of, (frame, y) = facts(50), records(50)
-    plan = NumberMeans(of, dataclasses.replace(NumberMeans.plan(facts(), 0.3).noise, sigma=1e-7))  # type: ignore[union-attr]
+    planned = NumberMeans.plan(facts(), 0.3)
+    assert planned is not None
+    plan = NumberMeans(of, dataclasses.replace(planned.noise, sigma=1e-7))
     whole, means = table(frame, y, of), []
     for beyond in (-7, 7):
         X = whole.X.copy()

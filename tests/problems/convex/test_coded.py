@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from privopt.problems import Binned, Categorical, MissingLevel, Numeric, Schema
 from privopt.problems.convex.coded import CodedRows
 from privopt.problems.convex.losses import LogisticLoss
-from privopt.problems.convex.risk import EmpiricalRisk
+from privopt.problems.convex.risk import EmpiricalRisk, RowNorm
 from privopt.problems.errors import InvalidInputError
 from privopt.problems.tables.counted import CountedRecords
 
@@ -50,11 +50,11 @@ def test_rows_are_the_features_to_the_last_bit(intercept: bool) -> None:
 
 @pytest.mark.parametrize("intercept", [True, False])
 @pytest.mark.parametrize(("norm", "bound"), [("l2", 0.9), ("l2", 9.0), ("linf", 0.5)])
-def test_passes_are_those_of_dense_rows(intercept: bool, norm: str, bound: float) -> None:
+def test_passes_are_those_of_dense_rows(intercept: bool, norm: RowNorm, bound: float) -> None:
     records = counted(Schema(COLUMNS, intercept))
     y = 2.0 * records.label - 1
     dense, coded = (
-        EmpiricalRisk(rows, y, LogisticLoss(), counts=records.counts, row_norm=bound, norm=norm)  # type: ignore[arg-type]
+        EmpiricalRisk(rows, y, LogisticLoss(), counts=records.counts, row_norm=bound, norm=norm)
         for rows in rows_of(records)
     )
     rng = np.random.default_rng(1)
