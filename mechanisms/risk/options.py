@@ -22,13 +22,8 @@ class StepOptions(TypedDict, total=False):
     output: Output | None
 
 
-def option_names(kind: type[Any]) -> list[str]:
-    """Return the names of the options of a mechanism, those of its base first."""
-    return list(_options(kind))
-
-
-def _options(kind: type[Any]) -> dict[str, bool]:
-    """Return by name whether an option is required.
+def options_of(kind: type[Any]) -> dict[str, bool]:
+    """Return the options of a mechanism, those of its base first, with whether each is required.
 
     Options are the arguments of ``_calibrated`` but for the target; with ``**options`` it passes others on to
     the ``_calibrated`` of its base.
@@ -48,7 +43,7 @@ def check_options(kind: Any, given: Collection[str]) -> None:
     Raises:
         PrivacyParameterError: names the unknown options and those that there are; or the missing ones.
     """
-    known = _options(kind)
+    known = options_of(kind)
     if wrong := [name for name in given if name not in known]:
         there = f"; it has {', '.join(known)}" if known else ""
         raise PrivacyParameterError(f"{kind.name} has no option {', '.join(wrong)}{there}")

@@ -30,8 +30,6 @@ _PATIENCE = 2.0  # seconds that a solver gets to stop by itself before its proce
 _TELL = 0.05  # seconds between progress messages without an improved point
 _START = "from privopt.oracles.minimize.mip.worker_process import work; work()"
 
-Factory = Callable[..., Session]
-
 
 class RemoteSession(Session):
     """A session ``factory(model, *settings)`` that lives in a worker process.

@@ -17,7 +17,7 @@ from privopt.mechanisms import (
     TrimmedMean,
 )
 from privopt.mechanisms.errors import PrivacyParameterError
-from privopt.mechanisms.risk.options import option_names
+from privopt.mechanisms.risk.options import options_of
 from privopt.problems.convex.losses import HuberLoss, LogisticLoss, SigmoidLoss
 from privopt.problems.convex.regularizers import ElasticNet
 from privopt.problems.convex.risk import RiskFacts
@@ -46,7 +46,7 @@ def test_steps_go_by_a_smoothness() -> None:
 @pytest.mark.parametrize("name", RISK_MECHANISMS)
 def test_what_a_mechanism_takes_is_what_it_says(name: str) -> None:
     kind: type[RiskMechanism] = RISK_MECHANISMS[name]
-    assert kind.takes_steps == ("steps" in option_names(kind))
+    assert kind.takes_steps == ("steps" in options_of(kind))
     ball, space = L1Ball(3, 1.0), WholeSpace(3)
     refused = kind.refusals(FACTS, ball, ElasticNet())
     assert any("constraint" in reason for reason in refused) == (not kind.takes_set)
@@ -78,7 +78,7 @@ def test_options_that_a_mechanism_lacks_are_refused_with_those_it_has(name: str)
     ],
 )
 def test_options_that_a_calibration_passes_on_are_options_too(kind: type[Any], names: list[str]) -> None:
-    assert option_names(kind) == names
+    assert list(options_of(kind)) == names
 
 
 def test_means_refuse_options_that_they_lack_with_those_they_have() -> None:
