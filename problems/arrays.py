@@ -1,7 +1,8 @@
-"""Checks of user arrays, and record counts (multiplicities) of their rows."""
+"""Checks of user arrays, record counts (multiplicities) of their rows, and triangles of matrices for files."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -85,3 +86,21 @@ def term_by_term(X: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArra
     for column, weight in zip(X.T, weights, strict=True):
         total += column[:, None] * weight
     return total
+
+
+def upper_triangle(matrix: NDArray[np.float64]) -> list[float]:
+    """Return the upper triangle of a symmetric matrix by rows, for files."""
+    found: list[float] = matrix[np.triu_indices(len(matrix))].tolist()
+    return found
+
+
+def from_triangle(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the symmetric matrix of an ``upper_triangle``.
+
+    Raises:
+        ValueError: not as many numbers as a triangle has.
+    """
+    p = math.isqrt(2 * numbers.size)
+    matrix = np.zeros((p, p))
+    matrix[np.triu_indices(p)] = numbers
+    return np.asarray(matrix + matrix.T - np.diag(np.diag(matrix)))

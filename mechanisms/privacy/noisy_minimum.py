@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -11,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privopt.problems.arguments import check_real
+from privopt.problems.arrays import from_triangle, upper_triangle
 from privopt.problems.errors import InvalidInputError
 
 Floats = NDArray[np.float64]
@@ -64,7 +64,7 @@ class NoisyMinimum:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready, with the upper triangle of the matrix; ``from_dict`` reads it back."""
-        triangle = self.hessian[np.triu_indices(len(self.weights))].tolist()
+        triangle = upper_triangle(self.hessian)
         numbers = {name: getattr(self, name) for name in _NUMBERS}
         return {"weights": self.weights.tolist(), "hessian": triangle, **numbers}
 
@@ -76,8 +76,5 @@ class NoisyMinimum:
             KeyError, TypeError, ValueError, InvalidInputError: anything else.
         """
         weights, triangle = (np.array(record[k], dtype=np.float64) for k in ("weights", "hessian"))
-        p = math.isqrt(2 * triangle.size)
-        matrix = np.zeros((p, p))
-        matrix[np.triu_indices(p)] = triangle
-        matrix = matrix + matrix.T - np.diag(np.diag(matrix))
+        matrix = from_triangle(triangle)
         return cls(weights, matrix, **{name: record[name] for name in _NUMBERS})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -11,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privopt.problems.arguments import check_real
+from privopt.problems.arrays import from_triangle, upper_triangle
 from privopt.problems.errors import InvalidInputError
 
 Floats = NDArray[np.float64]
@@ -57,7 +57,7 @@ class NoisyMoments:
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready, with the upper triangle of the matrix; ``from_dict`` reads it back."""
         return {
-            "features": self.features[np.triu_indices(len(self.products))].tolist(),
+            "features": upper_triangle(self.features),
             "products": self.products.tolist(),
             "square": self.square,
             "sigma": self.sigma,
@@ -74,10 +74,7 @@ class NoisyMoments:
             KeyError, TypeError, ValueError, InvalidInputError: anything else.
         """
         products, triangle = (np.array(record[k], dtype=np.float64) for k in ("products", "features"))
-        p = math.isqrt(2 * triangle.size)
-        matrix = np.zeros((p, p))
-        matrix[np.triu_indices(p)] = triangle
-        matrix = matrix + matrix.T - np.diag(np.diag(matrix))
+        matrix = from_triangle(triangle)
         return cls(
             matrix,
             products,

@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from typing import ClassVar
 
 from privopt.oracles.limits import Watch
-from privopt.oracles.minimize.mip.model import MipModel, Outcome, Question, Session
+from privopt.oracles.minimize.mip.model import Library, MipModel, Outcome, Question, Session
 from privopt.oracles.programs.interface import GAP, ProgramOracle, ProgramProposal
 from privopt.oracles.programs.model import CardModel
 from privopt.problems.programs.program import CardProgram
 
 
 class MipProgramOracle(ProgramOracle):
-    """A mixed-integer program, handed to a solver: a subclass is a frozen dataclass with ``open``."""
+    """A mixed-integer program, handed to a solver: a subclass is a frozen dataclass with ``open``.
+
+    ``library`` is the Python package that it needs, checked when it is made.
+    """
+
+    library: ClassVar[Library | None] = None
+
+    def __post_init__(self) -> None:
+        if self.library is not None:
+            self.library.require(self.name)
 
     @abstractmethod
     def open(self, model: MipModel) -> Session:

@@ -29,10 +29,12 @@ MOST_POINTS = 1 << 62
 class Constraint(ABC):
     """A public constraint on the points of a card."""
 
+    columns: tuple[str, ...]
+
     @property
-    @abstractmethod
     def names(self) -> tuple[str, ...]:
         """The columns that it names; none: it is about all columns."""
+        return self.columns
 
     @abstractmethod
     def held(self, points: IntArray, columns: Sequence[PointColumn]) -> NDArray[np.bool_]:
@@ -79,10 +81,6 @@ class PointBounds(Constraint):
     low: int
     high: int
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        return self.columns
-
     def check(self, columns: Sequence[PointColumn]) -> None:
         super().check(columns)
         _check_size(self, (self.low, self.high))
@@ -107,10 +105,6 @@ class PointList(Constraint):
     columns: tuple[str, ...]
     values: tuple[int, ...]
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        return self.columns
-
     def check(self, columns: Sequence[PointColumn]) -> None:
         super().check(columns)
         _check_size(self, self.values)
@@ -133,10 +127,6 @@ class Sign(Constraint):
 
     columns: tuple[str, ...]
     sign: Literal[1, -1]
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return self.columns
 
     def check(self, columns: Sequence[PointColumn]) -> None:
         super().check(columns)
@@ -169,10 +159,6 @@ class Monotone(Constraint):
 
     columns: tuple[str, ...]
     sign: Literal[1, -1]
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return self.columns
 
     def check(self, columns: Sequence[PointColumn]) -> None:
         super().check(columns)
@@ -208,10 +194,6 @@ class UsedColumns(Constraint):
     columns: tuple[str, ...]
     least: int
     most: int | None
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return self.columns
 
     def check(self, columns: Sequence[PointColumn]) -> None:
         super().check(columns)
@@ -273,10 +255,6 @@ class OtherColumns(Constraint):
 
     columns: tuple[str, ...]
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        return self.columns
-
     def held(self, points: IntArray, columns: Sequence[PointColumn]) -> NDArray[np.bool_]:
         missing = [~c.used(points) for c in columns if c.name in self.columns]
         new = [c.tells_apart(points) for c in columns if c.name not in self.columns]
@@ -300,10 +278,6 @@ class Total(Constraint):
     columns: tuple[str, ...]
     low: int
     high: int
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return self.columns
 
     def held(self, points: IntArray, columns: Sequence[PointColumn]) -> NDArray[np.bool_]:
         group = self.about(columns)

@@ -6,7 +6,6 @@ same one (see ``highs``).
 
 from __future__ import annotations
 
-import importlib.util
 import math
 import threading
 from collections.abc import Callable
@@ -16,9 +15,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from privopt.oracles.certificate import Status
-from privopt.oracles.errors import MissingSolverError, SolverFailedError
+from privopt.oracles.errors import SolverFailedError
 from privopt.oracles.limits import Watch
 from privopt.oracles.minimize.mip.model import (
+    Library,
     MipAnswer,
     MipModel,
     Outcome,
@@ -34,6 +34,8 @@ from privopt.problems.discrete.objective import UNIT
 
 _LOOK = 0.02  # seconds between polls of the watch
 _LARGEST = 1 << 62  # bound on the absolute value of an objective
+
+ORTOOLS = Library("ortools", "OR-tools", "'privopt[cpsat]'")
 
 
 @dataclass(frozen=True)
@@ -52,13 +54,9 @@ class CpSatOracle(MipOracle):
     """
 
     name: ClassVar[str] = "cpsat"
+    library: ClassVar[Library | None] = ORTOOLS
     model: Model = "auto"
     threads: int | None = None
-
-    def __post_init__(self) -> None:
-        self.check_model()
-        if importlib.util.find_spec("ortools") is None:
-            raise MissingSolverError("oracle 'cpsat' needs OR-tools. To do: pip install 'privopt[cpsat]'")
 
     def open(self, model: MipModel) -> Session:
         return RemoteSession(CpSatSession, model, self.threads or 0)

@@ -7,7 +7,6 @@ highspy cannot be imported, it is loaded in a separate process (``worker_process
 
 from __future__ import annotations
 
-import importlib.util
 import math
 import sys
 from collections.abc import Callable
@@ -18,10 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privopt.oracles.certificate import Status
-from privopt.oracles.errors import MissingSolverError, SolverFailedError
+from privopt.oracles.errors import SolverFailedError
 from privopt.oracles.limits import Watch
 from privopt.oracles.minimize.mip.model import (
     SLACK,
+    Library,
     MipAnswer,
     MipModel,
     Outcome,
@@ -33,6 +33,8 @@ from privopt.oracles.minimize.mip.model import (
 )
 from privopt.oracles.minimize.mip.oracle import MipOracle, Model
 from privopt.oracles.minimize.mip.worker_process import RemoteSession
+
+HIGHSPY = Library("highspy", "highspy", "highspy")
 
 
 @dataclass(frozen=True)
@@ -49,12 +51,8 @@ class HighsOracle(MipOracle):
     """
 
     name: ClassVar[str] = "highs"
+    library: ClassVar[Library | None] = HIGHSPY
     model: Model = "auto"
-
-    def __post_init__(self) -> None:
-        self.check_model()
-        if importlib.util.find_spec("highspy") is None:
-            raise MissingSolverError("oracle 'highs' needs highspy. To do: pip install highspy")
 
     def open(self, model: MipModel) -> Session:
         return HighsSession(model) if loads() else RemoteSession(HighsSession, model)

@@ -7,6 +7,7 @@ A model is a fixed set of columns and constraints with integer coefficients. Wha
 
 from __future__ import annotations
 
+import importlib.util
 import math
 import signal
 import threading
@@ -20,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privopt.oracles.certificate import Status
+from privopt.oracles.errors import MissingSolverError
 from privopt.oracles.limits import Watch
 from privopt.problems.discrete.lattice import FloatArray, IntArray
 
@@ -151,6 +153,25 @@ class SolverProgress(NamedTuple):
     bound: float
     nodes: int
     values: FloatArray | None = None
+
+
+class Library(NamedTuple):
+    """A Python package that a solver needs: its module, its name for people, and what installs it."""
+
+    module: str
+    name: str
+    install: str
+
+    def require(self, oracle: str) -> None:
+        """Check that it is there.
+
+        Raises:
+            MissingSolverError: it is not installed.
+        """
+        if importlib.util.find_spec(self.module) is None:
+            raise MissingSolverError(
+                f"oracle {oracle!r} needs {self.name}. To do: pip install {self.install}"
+            )
 
 
 class Session(ABC):

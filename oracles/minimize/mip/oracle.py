@@ -11,7 +11,7 @@ from typing import ClassVar, Literal
 
 from privopt.oracles.facts import ProblemFacts
 from privopt.oracles.minimize.interface import DiscreteOracle, Proposal, Query, Solver
-from privopt.oracles.minimize.mip.model import MipModel, Session
+from privopt.oracles.minimize.mip.model import Library, MipModel, Session
 from privopt.oracles.task import Task
 from privopt.problems.discrete.problem import DiscreteProblem
 from privopt.problems.errors import InvalidInputError
@@ -22,13 +22,21 @@ Model = Literal["auto", "rows", "cells"]
 class MipOracle(DiscreteOracle):
     """A mixed-integer program, handed to a solver: a subclass is a frozen dataclass with ``open``.
 
+    ``library`` is the Python package that it needs, checked when it is made.
+
     Attributes:
         model: "cells" (``ZeroOneHalfspace`` with indicator columns; size independent of the number of
             records), "rows" (any problem, for at most a few thousand distinct records), or "auto".
     """
 
     takes_constraints: ClassVar[bool] = True
+    library: ClassVar[Library | None] = None
     model: Model
+
+    def __post_init__(self) -> None:
+        self.check_model()
+        if self.library is not None:
+            self.library.require(self.name)
 
     @abstractmethod
     def open(self, model: MipModel) -> Session:

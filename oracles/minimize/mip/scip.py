@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,9 +10,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from privopt.oracles.certificate import Status
-from privopt.oracles.errors import MissingSolverError, SolverFailedError
+from privopt.oracles.errors import SolverFailedError
 from privopt.oracles.limits import Watch
 from privopt.oracles.minimize.mip.model import (
+    Library,
     MipAnswer,
     MipModel,
     Outcome,
@@ -28,6 +28,8 @@ _INFINITE = 1e19  # SCIP's infinity is 1e20
 # With costs in the thousands, the default integrality tolerance of 1e-6 would show in the objective. Ctrl-C
 # is handled by Python, in the callbacks.
 _SETTINGS = {"limits/absgap": 0.0, "numerics/feastol": 1e-8, "misc/catchctrlc": False}
+
+PYSCIPOPT = Library("pyscipopt", "PySCIPOpt", "'privopt[scip]'")
 
 
 @dataclass(frozen=True)
@@ -44,12 +46,8 @@ class ScipOracle(MipOracle):
     """
 
     name: ClassVar[str] = "scip"
+    library: ClassVar[Library | None] = PYSCIPOPT
     model: Model = "auto"
-
-    def __post_init__(self) -> None:
-        self.check_model()
-        if importlib.util.find_spec("pyscipopt") is None:
-            raise MissingSolverError("oracle 'scip' needs PySCIPOpt. To do: pip install 'privopt[scip]'")
 
     def open(self, model: MipModel) -> Session:
         return ScipSession(model)
