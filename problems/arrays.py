@@ -1,4 +1,4 @@
-"""Checks of user arrays, record counts (multiplicities) of their rows, and triangles of matrices for files."""
+"""Checks of user arrays, record counts (multiplicities) of their rows, and triangles of matrices."""
 
 from __future__ import annotations
 
