@@ -4,7 +4,7 @@
 
 Every draw has new records from the population of a design and new noise. Lines are kept in ``intervals.csv``
 as they come: the same command resumes an interrupted run, and then writes ``intervals.md``.
-dp-statsmodels is measured beside, if it is installed:
+dp-statsmodels is measured, too, if it is installed:
 
     pip install --no-deps git+https://github.com/MaxGhenis/dp-statsmodels
 
@@ -246,13 +246,13 @@ def binary(rng: np.random.Generator, n: int) -> Records:
 
 
 def skewed(rng: np.random.Generator, n: int) -> Records:
-    """Labels with exponential errors."""
+    """Return labels with exponential errors."""
     x = rng.uniform(-1, 1, (n, 3))
     return _clipped(x, x @ _weights(3) / 2 - 0.3 + 0.15 * rng.exponential(size=n))
 
 
 def heavy(rng: np.random.Generator, n: int) -> Records:
-    """Labels with errors of 3 degrees of freedom, of which some are clipped."""
+    """Return labels with errors of 3 degrees of freedom, of which some are clipped."""
     x = rng.uniform(-1, 1, (n, 3))
     return _clipped(x, x @ _weights(3) + 0.2 * rng.standard_t(3, n))
 

@@ -218,7 +218,7 @@ class RandomStates:
 
 
 def constrained_lattice() -> ConstrainedLattice:
-    """Part of a ball under public constraints of several kinds: no ball, and no box."""
+    """Return a part of a ball under public constraints of several kinds: no ball, and no box."""
     columns = (PointColumn("a", 0, 2, ordered=2), PointColumn("b", 2, 4), PointColumn("c", 4, 5))
     constraints = ["at most 2 columns", "monotone(a) = rising", "if b then a", "total in [-1, 1]"]
     return ConstrainedLattice(IntegerLattice(-1, 1, dimension=5, radius=2.0), columns, constraints)

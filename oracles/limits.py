@@ -164,7 +164,7 @@ def awaited(work: Callable[[], Made], stopped: Callable[[], bool]) -> Future[Mad
 
 
 def too_many_points(lattice: IntegerLattice, rows: int, max_candidates: int, max_work: float) -> list[str]:
-    """Reasons why a lattice is too large to enumerate; empty if it is not.
+    """Return reasons why a lattice is too large to enumerate; empty if it is not.
 
     Args:
         lattice: the lattice.

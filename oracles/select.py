@@ -129,7 +129,7 @@ def subset_oracle(name: str) -> SubsetOracle:
 
 
 def minimizers() -> dict[str, Callable[[], DiscreteOracle]]:
-    """Minimising oracles by name: built-in ones first, then those of installed packages.
+    """Return minimising oracles by name: built-in ones first, then those of installed packages.
 
     Other packages cannot override a built-in name.
     """
@@ -137,7 +137,7 @@ def minimizers() -> dict[str, Callable[[], DiscreteOracle]]:
 
 
 def samplers() -> dict[str, Callable[[], GibbsOracle]]:
-    """Sampling oracles by name, as ``minimizers``."""
+    """Return sampling oracles by name, as ``minimizers``."""
     return _known(GIBBS, "privopt.samplers", GibbsOracle)  # type: ignore[type-abstract]
 
 
@@ -152,7 +152,7 @@ def subset_oracles() -> dict[str, Callable[[], SubsetOracle]]:
 
 
 def subsets_over(solver: str) -> SubsetOracle:
-    """Outer approximation over the MIP solver of card programs of that name.
+    """Return outer approximation over the MIP solver of card programs of that name.
 
     Raises:
         MissingSolverError: it is not installed.
@@ -358,7 +358,7 @@ def _none_planned(
 
 
 def inventory() -> list[Available]:
-    """Inventory of all oracles by name: availability, remedy and purpose."""
+    """Return the inventory of all oracles by name: availability, remedy and purpose."""
     return [
         *(_available(Kind.MINIMISES, name, make, MINIMIZERS) for name, make in minimizers().items()),
         *(_available(Kind.DRAWS, name, make, GIBBS) for name, make in samplers().items()),

@@ -41,7 +41,7 @@ class Parts(ABC):
 
     @abstractmethod
     def made(self, make: Callable[[Any], Any]) -> Parts:
-        """Parts transformed by ``make``, which returns None for a part without records."""
+        """Return parts transformed by ``make``, which returns None for a part without records."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +75,7 @@ class Blocks(Parts):
 
     @classmethod
     def of(cls, *arrays: Any) -> Self:
-        """Blocks of arrays, of about ``_BLOCK_BYTES`` each."""
+        """Return blocks of arrays, of about ``_BLOCK_BYTES`` each."""
         width = sum(a[:1].nbytes for a in arrays)
         return cls(arrays, max(1, _BLOCK_BYTES // max(width, 1)))
 

@@ -217,7 +217,7 @@ def verify(ledger: LedgerArgument) -> None:
     last = _opened(ledger).history()[-1]
     tell.print(
         f"nothing is wrong: {last.number} rows, the last of {_moment(last.time)}. Keep their number and "
-        f"the last hash elsewhere, to detect a ledger that was made anew: {last.number} {last.hash}"
+        f"the last hash elsewhere, to detect a ledger that was replaced: {last.number} {last.hash}"
     )
 
 

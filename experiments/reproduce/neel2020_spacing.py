@@ -103,7 +103,7 @@ def records(d: int, n: int) -> Table:
 
 
 def lattice(d: int, k: int) -> IntegerLattice:
-    """Points of spacing 1/k in the unit ball of R^d as whole numbers, and a fixed weight 1."""
+    """Return points of spacing 1/k in the unit ball of R^d as whole numbers, and a fixed weight 1."""
     high = np.append(np.full(d, k), 1)
     return IntegerLattice(np.append(np.full(d, -k), 1), high, radius=math.sqrt(k * k + 1))
 
@@ -200,7 +200,7 @@ def _hinge(problem: HingeHalfspace, w: Any) -> float:
 
 
 def _convex_bound(plan: OPSamp, problem: HingeHalfspace) -> float:
-    """Excess loss that Theorem 7 allows with probability 1 - beta, in records, at the plan's noise.
+    """Return excess loss that Theorem 7 allows with probability 1 - beta, in records, at the plan's noise.
 
     By convexity the loss of a mean of answers is at most the mean of their losses, and each answer loses at
     most <s, w - v> more than the best point v, hence D |s|_1. A centred exponential of rate 1 has E |s| =
@@ -243,7 +243,7 @@ def draw(frame: pd.DataFrame) -> Figure:
 
 
 def _against_bounds(panel: str, here: pd.DataFrame) -> Panel:
-    """Excess loss and the theorem's bound."""
+    """Return excess loss and the theorem's bound."""
     curves = []
     for name in dict.fromkeys(here["curve"]):
         own, hue = here[here["curve"] == name], colour(_LOOK[name][0])

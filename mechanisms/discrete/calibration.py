@@ -91,7 +91,7 @@ def calibrate_opdisc(
     slack: float = 0.0,
     calibration: str = "sound",
 ) -> Calibration:
-    """Gaussian noise on the normalized map of OPDisc; see ``opdisc_shift`` and ``sound_sigma``.
+    """Return Gaussian noise on the normalized map of OPDisc; see ``opdisc_shift`` and ``sound_sigma``.
 
     Privacy: (epsilon, delta)-differential privacy, replace-one, if the answer is an exact argmin.
 

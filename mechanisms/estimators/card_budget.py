@@ -57,7 +57,7 @@ class CardBudget:
         return cls(epsilon, card, risks)
 
     def whole(self, card: PrivacySpend, what: str = "the points") -> PrivacySpend:
-        """Cost of a card and its risks together; ``what`` names the first of them."""
+        """Return the cost of a card and its risks together; ``what`` names the first of them."""
         if not self.risks:
             return card
         note = f"{what} at epsilon = {card.epsilon:.4g}, the risks at {self.risks:.4g}"

@@ -102,7 +102,7 @@ def score_law(schema: Schema, weights: ArrayLike, intercept: float = 0.0) -> Sco
 
 
 def bins_of(model: Any, n_records: int, epsilon: float) -> ScoreBins:
-    """Bins for the scores of a released binary classifier.
+    """Return bins for the scores of a released binary classifier.
 
     Bins are finer with more records and larger epsilon, because every bin adds noise to sums. They cover
     three standard deviations of ``score_law``, or, without a schema, log-odds from -8 to 8; the outer bins
@@ -128,7 +128,7 @@ def _bins_by_score(model: Any, n_records: int, epsilon: float) -> ScoreBins:
 
 
 def card_bins(schema: Schema, points: NDArray[np.int64], n_records: int, epsilon: float) -> ScoreBins:
-    """Bins for the scores of a scorecard, whose points include its intercept.
+    """Return bins for the scores of a scorecard, whose points include its intercept.
 
     Integer scores get bins of whole numbers of points, one each if there are few.
     """

@@ -195,6 +195,6 @@ def noise_steps(epsilon: float) -> int:
 def held_in(
     bins: ScoreBins, scores: Floats, positive: NDArray[np.bool_], counts: NDArray[np.int64] | None = None
 ) -> Ints:
-    """Records per bin and class, shape (bins, 2), not private. See ``HistogramPlan.release``."""
+    """Return records per bin and class, shape (bins, 2), not private. See ``HistogramPlan.release``."""
     cells = 2 * bins.of(scores) + positive
     return tallied(cells, record_counts(counts, len(scores)), 2 * bins.size).reshape(-1, 2)

@@ -289,6 +289,6 @@ def whole_counts(counts: Floats, n: int) -> NDArray[np.int64]:
 
 
 def _records(frame: pd.DataFrame) -> list[dict[str, float | None]]:
-    """Rows as dictionaries, JSON-ready: None for nan."""
+    """Return rows as dictionaries, JSON-ready: None for nan."""
     rows: list[dict[str, Any]] = frame.to_dict("records")  # type: ignore[assignment]
     return [{k: None if math.isnan(v) else float(v) for k, v in row.items()} for row in rows]

@@ -131,7 +131,7 @@ def has_entropy(convex_set: ConvexSet) -> bool:
 
 
 def entropic_horizon(facts: RiskFacts, convex_set: ConvexSet, mu: float) -> float:
-    """gamma T at which both terms of the bound for entropic mirror descent are equal.
+    """Return gamma T at which both terms of the bound for entropic mirror descent are equal.
 
     A step multiplies the weights q of the vertices v by exp(-gamma <g + xi, v>). By Jensen's inequality
     E log sum q exp(-gamma <g + xi, v>) <= log sum q exp(-gamma <g, v>) + gamma^2 s^2 / 2, s^2 the variance
@@ -152,13 +152,13 @@ def entropic_steps(facts: RiskFacts, convex_set: ConvexSet, mu: float) -> int:
 
 
 def entropic_step_size(facts: RiskFacts, convex_set: ConvexSet, mu: float, steps: int) -> float:
-    """gamma for so many steps; never so long that exact steps would stop to descend."""
+    """Return gamma for so many steps; never so long that exact steps would stop to descend."""
     longest = 2 / _vertex_curvature(facts, convex_set)
     return min(longest, entropic_horizon(facts, convex_set, mu) / steps)
 
 
 def entropic_accelerated_steps(facts: RiskFacts, convex_set: ConvexSet, mu: float, ridge: float) -> int:
-    """T of accelerated entropic mirror descent, for L' of the curvature of F and its ridge.
+    """Return T of accelerated entropic mirror descent, for L' of the curvature of F and its ridge.
 
     Steps alpha_k = (k + 2) / (4 L') sum up to A = T^2 / (8 L'). The noise of ``entropic_horizon`` weighs
     sum alpha_k^2 s^2 / 2 over A, that is 2/3 A (|v|_2 / mu)^2, beside V / A: A is where both are equal.

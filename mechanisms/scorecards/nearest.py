@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from privopt.mechanisms.scorecards.facts import CardFacts
 from privopt.mechanisms.scorecards.point_constraints import few_columns
-from privopt.mechanisms.scorecards.rounding import FEW_POINTS, SCALES, intercepts, left_of_numbers
+from privopt.mechanisms.scorecards.rounding import FEW_POINTS, SCALES, intercepts, lost_by_rounding
 from privopt.oracles.errors import OracleError, UnfinishedBuildError
 from privopt.oracles.limits import Limits, Watch
 from privopt.oracles.programs.interface import ProgramOracle
@@ -119,7 +119,7 @@ class NearestCards:
         if not self.facts.intercept:
             return 0.0
         shift = float(np.sum(program.shifts(points))) / GRID
-        left = left_of_numbers(real[:-1], points, self.facts)
+        left = lost_by_rounding(real[:-1], points, self.facts)
         return float(real[-1]) - shift + float(left)
 
     def centred(self, weights: Floats) -> Floats:

@@ -55,7 +55,7 @@ def candidate_cards(weights: Floats, facts: CardFacts) -> tuple[IntArray, IntArr
     whole, real = real, few_columns(real, facts.spans, facts.max_columns, forced)
     real = constrained(real, facts.point_constraints, facts.intercept)
     if facts.intercept:
-        real[-1] += left_of_numbers(whole, real, facts)
+        real[-1] += lost_by_rounding(whole, real, facts)
     features = slice(0, len(real) - facts.intercept)
     bound = np.where(real > 0, high, -low)[features]
     largest = int(np.max(np.maximum(high, -low)[features], initial=0))  # public, as the number of cards is
@@ -114,16 +114,16 @@ def rounded(real: Floats, scale: float, facts: CardFacts) -> IntArray:
     scaled = np.clip(real * scale, -(2.0**50), 2.0**50)
     points = np.clip(np.rint(scaled), low, high)
     if facts.intercept:
-        base = scaled[..., -1] + left_of_numbers(scaled, points, facts)
+        base = scaled[..., -1] + lost_by_rounding(scaled, points, facts)
         points[..., -1] = np.clip(np.rint(base), low[-1], high[-1])
     return np.asarray(points, dtype=np.int64)
 
 
-def left_of_numbers(real: Floats, points: NDArray[Any], facts: CardFacts) -> Floats:
-    """Return what other points than the real ones take from scores where ranges of numbers are nearest to 0.
+def lost_by_rounding(real: Floats, points: NDArray[Any], facts: CardFacts) -> Floats:
+    """Return how much scores fall by rounding, at the value in each number's range that is nearest to 0.
 
-    A number whose zero lies within its range takes nothing there. Of one whose zero is far away, such as a
-    year, all records get many times its points, so that the intercept has to make up for the difference.
+    It is 0 for a number whose range contains 0. Where 0 is far away, as for a year, every record gets many
+    times the number's points, and the intercept has to make up for the difference.
     """
     nearest = np.zeros(real.shape[-1])
     for feature, low, high in facts.lines:

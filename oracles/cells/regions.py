@@ -152,7 +152,7 @@ def _keys(shape: Shape) -> list[tuple[int, ...]]:
 
 
 def _left(keys: list[tuple[int, ...]], fixed: int) -> tuple[list[tuple[int, ...]], list[int]]:
-    """Members of the cells after one more variable is fixed, and the new number of each cell."""
+    """Return members of the cells after one more variable is fixed, and the new number of each cell."""
     left = [tuple(j for j in key if j > fixed) for key in keys]
     below = {key: number for number, key in enumerate(dict.fromkeys(key for key in left if key))}
     return list(below), [below.get(key, -1) for key in left]
@@ -199,7 +199,7 @@ def _starts(sizes: list[int]) -> IntArray:
 
 
 def coupled(problem: DiscreteProblem, task: Task) -> bool:
-    """True if the objective or the lattice depends on |w|^2."""
+    """Return whether the objective or the lattice depends on |w|^2."""
     return _coupled(problem.lattice, task)
 
 

@@ -370,7 +370,7 @@ def _fill_tables(
     start: IntArray,
     out: Int32Array,
 ) -> None:
-    """Error counts of all cells and offsets; one pass over the distinct rows, one over the tables."""
+    """Return error counts of all cells and offsets; one pass over the distinct rows, one over the tables."""
     out[:] = 0
     for i in range(len(scores)):
         c = cell[i]

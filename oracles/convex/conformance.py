@@ -142,7 +142,7 @@ class _Case(Generic[Built]):
         return self.instance.convex_set.radius
 
     def questions(self) -> Iterator[tuple[str, Vector]]:
-        """Vectors at several scales, with ties and zeros."""
+        """Yield vectors at several scales, with ties and zeros."""
         p = self.instance.convex_set.dimension
         rng = np.random.default_rng(p)
         yield "zeros", np.zeros(p)
@@ -398,7 +398,7 @@ def _empty_sets(build: Callable[[ConvexSet], object]) -> Iterator[Failure]:
 
 
 def set_instances(seed: int = 0) -> Iterator[SetInstance]:
-    """Small sets of every kind, thin and degenerate ones among them."""
+    """Yield small sets of every kind, thin and degenerate ones among them."""
     rng = np.random.default_rng(seed)
     cloud = rng.standard_normal((7, 3))
     box = Box([-1, -0.2, 0.1], [0.5, 0.7, 2])
@@ -431,7 +431,7 @@ def set_instances(seed: int = 0) -> Iterator[SetInstance]:
 
 
 def _boundary(convex_set: ConvexSet, centre: Vector, rng: np.random.Generator) -> Vector:
-    """Boundary points on rays from an interior point, by bisection on membership."""
+    """Return boundary points on rays from an interior point, by bisection on membership."""
     rays = rng.standard_normal((_BOUNDARY_POINTS, len(centre)))
     low, high = np.zeros(len(rays)), np.full(len(rays), 1e3)
     for _ in range(60):

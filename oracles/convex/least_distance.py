@@ -148,7 +148,7 @@ def _(convex_set: Polytope | Box | LinfBall | Simplex) -> QuadraticOracle:
 
 @projector.register
 def _(convex_set: Polytope) -> Projector:
-    """min |w|^2/2 - <x, w>; the gap, a bound on the squared distance to the projection, is checked.
+    """Return min |w|^2/2 - <x, w>; the gap, a bound on the squared distance to the projection, is checked.
 
     It raises ``CertificateError`` rather than return a point that is not one.
     """

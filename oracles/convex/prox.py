@@ -20,11 +20,11 @@ def prox_step(convex_set: ConvexSet, regularizer: ElasticNet = NO_REGULARIZER) -
     """Return the proximal step of an elastic net over a set.
 
     The quadratic part is absorbed by completing the square. An l1 part: on a simplex it is constant. On a set
-    that holds, with a point, the points with coordinates pulled towards 0, soft thresholding and then
-    projecting is exact: a coordinate that the threshold brings to 0, or that would change its sign, is better
-    at 0, and on the orthant that is left the penalty is linear, so that it only shifts x. It is
-    exact on a box coordinate by coordinate, and on a box cut by a ball given the ball's multiplier. On a
-    polytope it is a quadratic program.
+    that contains, with each point, those with coordinates moved towards 0, soft thresholding followed by
+    projection is exact: a coordinate that the threshold brings to 0, or whose sign would change, is best at
+    0, and on the remaining orthant the penalty is linear, so that it only shifts x. On a box this holds for
+    each coordinate, and on a box cut by a ball for the given multiplier of the ball. On a polytope the step
+    is a quadratic program.
 
     Raises:
         UnsupportedProblemError: no projection onto the set, or no way to take the l1 norm on it.
@@ -49,7 +49,7 @@ def prox_step(convex_set: ConvexSet, regularizer: ElasticNet = NO_REGULARIZER) -
 
 
 def _polytope_step(polytope: Polytope, regularizer: ElasticNet) -> ProxStep:
-    """min |u - x|^2 / 2 + sum of threshold * t over u in C, |u_j| <= t_j, after completing the square."""
+    """Minimise |u - x|^2 / 2 + sum of threshold * t over u in C, |u_j| <= t_j (the square is completed)."""
     p, size = polytope.dimension, polytope.radius
     quadratic = quadratic_minimizer(lifted(polytope), np.diag(np.repeat([1.0, 0.0], p)))
 

@@ -63,7 +63,7 @@ def minimize_convex(
     gap: float = 1e-6,
     steps: int = 10_000,
 ) -> ConvexAnswer:
-    """argmin over C of F + r by accelerated proximal gradient steps. NOT private.
+    """Return argmin over C of F + r by accelerated proximal gradient steps. NOT private.
 
     Args:
         risk: F; a convex loss with values >= 0.

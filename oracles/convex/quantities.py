@@ -25,7 +25,7 @@ def support(convex_set: ConvexSet, g: Vector) -> float:
 
 
 def penalized_support(convex_set: ConvexSet, g: Vector, l1: float) -> float:
-    """max over C of <w, g> - l1 |w|_1.
+    """Return max over C of <w, g> - l1 |w|_1.
 
     Raises:
         UnsupportedProblemError: no formula for the set.
@@ -68,7 +68,7 @@ def lifted(polytope: Polytope) -> Polytope:
 
 @singledispatch
 def gauge(convex_set: ConvexSet, v: Vector) -> float:
-    """min {r >= 0 : v in r C}; for a hull a linear program.
+    """Return min {r >= 0 : v in r C}; for a hull a linear program.
 
     Raises:
         SolverFailedError: the program stopped without an answer.

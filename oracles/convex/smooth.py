@@ -97,7 +97,7 @@ def minimize_ridge(
     linear: Vector | None = None,
     watch: Watch | None = None,
 ) -> SmoothAnswer:
-    """argmin over R^p of F(w) + (l2/2) |w|^2 + <linear, w>, for a convex loss and l2 > 0.
+    """Return argmin over R^p of F(w) + (l2/2) |w|^2 + <linear, w>, for a convex loss and l2 > 0.
 
     Damped Newton steps: a step is halved until it decreases the gradient norm. A Hessian is kept for a few
     steps, with BFGS updates. With too many features for a Hessian, L-BFGS steps come first, and directions

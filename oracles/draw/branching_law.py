@@ -141,7 +141,7 @@ class BranchingLaw:
         return Masses(*(np.concatenate(columns) for columns in zip(branch, stop, strict=True)))
 
     def scores(self, masses: Masses) -> FloatArray:
-        """Logarithms of masses, up to a constant. Nothing is too small to have one."""
+        """Return logarithms of masses, up to a constant. Nothing is too small to have one."""
         found: FloatArray = np.log(masses.mean) - self.tables.beta * (masses.smallest - masses.smallest.min())
         return found
 
@@ -182,7 +182,7 @@ class BranchingLaw:
         return Masses(*(column[at] for column in self.levels[level]))
 
     def _leaf_losses(self, block: Block) -> IntArray:
-        """Cost of each label on a block, by inclusion and exclusion in integers; shape (K,)."""
+        """Return the cost of each label on a block, by inclusion and exclusion in integers; shape (K,)."""
         true = [e for t, e in enumerate(block.elements) if (block.mask >> t) & 1]
         false = [e for e in block.elements if e not in true]
         total = np.zeros(self.tables.losses.shape[1], dtype=np.int64)
@@ -198,7 +198,7 @@ def _sets(blocks: list[Block]) -> IntArray:
 
 
 def _leaf(losses: IntArray, beta: float) -> Masses:
-    """Masses of the choice of a label, from what labels cost; shape (blocks, K)."""
+    """Return masses of the choice of a label, from what labels cost; shape (blocks, K)."""
     smallest = losses.min(axis=1)
     above = losses - smallest[:, None]
     weights = np.exp(-beta * above)

@@ -59,7 +59,7 @@ class Tables(NamedTuple):
 
 
 def block_starts(numbers: SetNumbers) -> IntArray:
-    """Offsets at which the blocks of sets of each size start, shape (largest + 2,)."""
+    """Return offsets at which the blocks of sets of each size start, shape (largest + 2,)."""
     sizes = np.diff(numbers.starts) << np.arange(numbers.largest + 1)
     return np.append(0, np.cumsum(sizes)).astype(np.int64)
 
@@ -167,7 +167,7 @@ def _weight(elements: IntArray, size: int, weights: FloatArray) -> float:
 
 @njit(cache=True, nogil=True)
 def _place(elements: IntArray, size: int, g: int) -> int:
-    """Insertion position of g among the elements; -1 if it is one of them."""
+    """Return the insertion position of g among the elements; -1 if it is one of them."""
     place = 0
     for t in range(size):
         if elements[t] == g:
@@ -187,7 +187,7 @@ def _inserted(elements: IntArray, size: int, g: int, place: int, into: IntArray)
 
 @njit(cache=True, nogil=True)
 def _signed(elements: IntArray, size: int, fixed: int, tables: Tables, out: IntArray) -> None:
-    """Losses on the blocks of a set, by inclusion and exclusion in integers; shape (masks, K).
+    """Return losses on the blocks of a set, by inclusion and exclusion in integers; shape (masks, K).
 
     ``fixed`` is the place of a predicate that is true in all of them and not part of the mask; -1: none.
     """

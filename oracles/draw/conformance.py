@@ -215,7 +215,7 @@ class _Case:
 
 
 def _partitions(points: IntArray, losses: IntArray) -> Iterator[tuple[str, IntArray]]:
-    """Partitions of the points into a few kinds, numbered from 0."""
+    """Yield partitions of the points into a few kinds, numbered from 0."""
     for j, column in enumerate(points.T):
         yield f"values of w[{j}]", column - column.min()
     # Losses from the smallest on, the larger ones together.
@@ -552,7 +552,7 @@ _CHECKS: tuple[Callable[[_Case], Iterator[Finding]], ...] = (
 
 
 def draw_instances(seed: int) -> Iterator[DrawInstance]:
-    """Small problems of every kind, with data drawn from ``seed``."""
+    """Yield small problems of every kind, with data drawn from ``seed``."""
     rng = np.random.default_rng([seed, 7])
     yield DrawInstance("one good point", _one_good_point())
     signs = IntegerLattice(-1, 1, dimension=4)
@@ -605,7 +605,7 @@ def _one_good_point() -> ZeroOneHalfspace:
 
 
 def vast_instances(seed: int) -> Iterator[DrawInstance]:
-    """Problems that are likely to be refused."""
+    """Yield problems that are likely to be refused."""
     rng = np.random.default_rng([seed, 8])
     X = rng.integers(-(2**30), 2**30, (50, 60))
     dense = ZeroOneHalfspace(X, rng.choice([-1, 1], 50), IntegerLattice(-4, 4, dimension=60))

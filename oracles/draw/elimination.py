@@ -411,7 +411,7 @@ class _Plan:
         return 1 + (self.squared_radius or 0)
 
     def squares(self, j: int) -> IntArray:
-        """w_j^2 at the levels of a coordinate; zeros without a norm ball."""
+        """Return w_j^2 at the levels of a coordinate; zeros without a norm ball."""
         low, high = int(self.cells.lattice.low[j]), int(self.cells.lattice.high[j])
         levels = np.arange(low, high + 1, dtype=np.int64)
         return levels**2 if self.squared_radius is not None else np.zeros_like(levels)

@@ -111,7 +111,7 @@ class _LevelSampler(Sampler):
 
     @staticmethod
     def _log_weights(levels: _Levels, beta: float) -> FloatArray:
-        """log of (number of points x exp(-beta loss)) per level, relative to the smallest loss."""
+        """Return the log of (number of points x exp(-beta loss)) per level, relative to the smallest loss."""
         log_weights: FloatArray = np.log(levels.counts) - beta * (levels.losses - levels.losses[0])
         return log_weights
 

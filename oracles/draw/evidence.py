@@ -46,7 +46,7 @@ def flip_law(losses: IntArray, beta: float) -> FloatArray:
 
 @cache
 def _quadrature(degree: int) -> tuple[FloatArray, FloatArray]:
-    """Nodes and weights of Gauss and Legendre, whose eigenvalues cost more than the law itself."""
+    """Return nodes and weights of Gauss and Legendre, whose eigenvalues cost more than the law itself."""
     nodes, weights = np.polynomial.legendre.leggauss(degree)
     return nodes, weights
 

@@ -337,7 +337,7 @@ def stop_if_asked(watch: Watch, nodes: int) -> None:
 
 
 def exponentials(random: RandomSource, size: int) -> FloatArray:
-    """Standard exponentials with full relative precision at both ends; shape (size,).
+    """Return standard exponentials with full relative precision at both ends; shape (size,).
 
     Each is a real exponential variable rounded to within a relative ``EXPONENTIAL_ERROR``. The usual -log(u)
     with u on a grid of 2^-53 takes no value between 0 and 1e-16, so events of smaller probability would
@@ -352,7 +352,7 @@ def exponentials(random: RandomSource, size: int) -> FloatArray:
 
 
 def _leading_zeros(random: RandomSource, size: int) -> NDArray[np.int64]:
-    """Numbers of zeros before the first one in independent streams of random bits, at most 256."""
+    """Return numbers of zeros before the first one in independent streams of random bits, at most 256."""
     words = random.bits(size)
     zeros = _zeros_of(words)
     pending = np.flatnonzero(words == 0)
@@ -366,7 +366,7 @@ def _leading_zeros(random: RandomSource, size: int) -> NDArray[np.int64]:
 
 
 def _zeros_of(words: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """Numbers of leading zeros of 64-bit words."""
+    """Return numbers of leading zeros of 64-bit words."""
     high = words >> np.uint64(11)  # 53 bits, which a double holds exactly
     length = np.frexp(high.astype(np.float64))[1] + np.int64(11)
     if not high.all():
@@ -400,7 +400,7 @@ def race(random: RandomSource, log_weights: FloatArray) -> int:
 
 
 def race_error(magnitude: float) -> float:
-    """Error of a log probability under ``race`` if all finite |log_weights| are at most ``magnitude``.
+    """Return the error of a log probability under ``race``, for finite |log_weights| up to ``magnitude``.
 
     It is twice the error of one clock: the winner may be early and all others late.
     """
@@ -408,12 +408,12 @@ def race_error(magnitude: float) -> float:
 
 
 def clock_error(magnitude: float) -> float:
-    """Error of the log arrival time of one clock of ``race``."""
+    """Return the error of the log arrival time of one clock of ``race``."""
     return EXPONENTIAL_ERROR + 4 * UNIT_ROUNDOFF * (LOG_EXPONENTIAL_RANGE + magnitude)
 
 
 def chain_error(races: int, weight_error: float, magnitude: float) -> float:
-    """Error of a log probability under a chain of races.
+    """Return the error of a log probability under a chain of races.
 
     A probability is a product of one conditional probability per race. In each of them the winning weight may
     be too small and all others too large, by a relative ``weight_error``.

@@ -74,7 +74,7 @@ def _whole_ball(H: Vector, radius: float) -> IndefiniteSolver:
 
 
 def trust_region(d: Vector, c: Vector, radius: float) -> tuple[float, Vector]:
-    """argmin of sum d v^2/2 + c v over |v| <= radius, and the best lambda.
+    """Return argmin of sum d v^2/2 + c v over |v| <= radius, and the best lambda.
 
     Args:
         d: shape (p,), the least first.
@@ -122,7 +122,7 @@ class _Slices:
     radius: float
 
     def best(self, t: float) -> tuple[float, float, Vector]:
-        """m(t), its lambda and its v."""
+        """Return m(t), its lambda and its v."""
         slope = self.c + t * self.h
         room = math.sqrt(max(0.0, self.radius**2 - t * t))
         multiplier, v = trust_region(self.d, slope, room)

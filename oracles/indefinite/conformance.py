@@ -175,7 +175,7 @@ def _empty(oracle: IndefiniteOracle) -> Iterator[str]:
 
 
 def planted_quadratics(seed: int = 0) -> Iterator[QuadraticInstance]:
-    """Small problems of every kind and at several scales, with their minima."""
+    """Yield small problems of every kind and at several scales, with their minima."""
     for instance in _planted(seed):
         for factor in _SCALES:
             yield QuadraticInstance(
@@ -253,7 +253,7 @@ def _on_boxes(rng: np.random.Generator) -> Iterator[QuadraticInstance]:
 
 
 def _on_vertices(rng: np.random.Generator) -> Iterator[QuadraticInstance]:
-    """Concave quadratics: the least value at a vertex."""
+    """Yield concave quadratics: the least value at a vertex."""
     B = rng.standard_normal((3, 3))
     H, g = -B.T @ B, rng.standard_normal(3)
     sets: dict[str, ConvexSet] = {

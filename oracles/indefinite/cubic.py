@@ -24,7 +24,7 @@ def cubic_step(H: Vector, g: Vector, rho: float) -> Vector:
     tiny = 1e-15 * (float(np.max(np.abs(d))) + middle) + 1e-300
 
     def excess(t: float) -> float:
-        """|s| - 2 r / rho at r = shift + t, where no digits of the least gap are lost."""
+        """Return |s| - 2 r / rho at r = shift + t, where no digits of the least gap are lost."""
         return float(np.linalg.norm(c / (gaps + t))) - 2 * (shift + t) / rho
 
     if excess(tiny) <= 0:

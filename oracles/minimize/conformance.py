@@ -101,7 +101,7 @@ def _asked(seed: int) -> Iterator[tuple[Instance, Checks]]:
 
 
 def _unseen(cases: list[_Case]) -> tuple[str, ...]:
-    """Kinds of faults that these checks cannot detect."""
+    """Return kinds of faults that these checks cannot detect."""
     if not cases:
         return ()
     points = max(len(case.points) for case in cases)

@@ -85,7 +85,7 @@ def descend(problem: DiscreteProblem, query: Query, starts: Sequence[IntArray]) 
 
 
 def starting_points(perturbation: Perturbation, count: int) -> list[IntArray]:
-    """Starting points for descents.
+    """Return starting points for descents.
 
     The lattice point nearest to the origin, the minimiser of the unary terms over the box if it is feasible,
     and random walks from the origin (with a fixed generator, so that runs are reproducible).

@@ -44,7 +44,7 @@ def check_loss(loss: Loss, *, reach: float = 60.0) -> None:
 
 
 def _dependences(loss: Loss, reach: float) -> list[str]:
-    """Methods whose results depend on more than the prediction and label of each record."""
+    """Return methods whose results depend on more than the prediction and label of each record."""
     rng, labels = np.random.default_rng(0), _labels(loss.labels, reach)
     z, y = rng.uniform(-reach, reach, 64), np.array(labels)[rng.integers(0, len(labels), 64)]
     companies = [rng.permutation(64), np.arange(32), np.arange(0, 64, 3), np.arange(64)]

@@ -64,7 +64,7 @@ class Loss(ABC):
 
     @abstractmethod
     def value(self, z: RealArray, y: RealArray) -> RealArray:
-        """phi(z, y)."""
+        """Return phi(z, y)."""
 
     @abstractmethod
     def slope(self, z: RealArray, y: RealArray) -> RealArray:
@@ -262,7 +262,7 @@ class SquaredLoss(HuberLoss):
 
     @classmethod
     def within(cls, *, set_radius: float, row_norm: float, label_bound: float) -> SquaredLoss:
-        """Exact squares for |w|_2 <= set_radius, |a|_2 <= row_norm, |y| <= label_bound: all public.
+        """Return exact squares for |w|_2 <= set_radius, |a|_2 <= row_norm, |y| <= label_bound: all public.
 
         Any dual pair of norms does, such as l1 for the set and l-infinity for the rows.
         """

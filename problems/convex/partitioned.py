@@ -149,7 +149,7 @@ class PartRisk(EmpiricalRisk):
         return self._shortened(b)[:, : self.facts.dimension - bool(self.facts.constant)]
 
     def _shortened(self, b: slice) -> Any:
-        """Rows after clipping, equal to those of an in-memory table."""
+        """Return rows after clipping, equal to those of an in-memory table."""
         rows: Any = self.X[b]
         diagonal: Any = sp.diags_array(self._scale[b])
         return diagonal @ rows if sp.issparse(rows) else rows * self._scale[b, None]

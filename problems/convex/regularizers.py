@@ -40,15 +40,15 @@ NO_REGULARIZER = ElasticNet()
 
 
 def lasso(strength: float) -> ElasticNet:
-    """strength * |w|_1."""
+    """Return strength * |w|_1."""
     return ElasticNet(l1=strength)
 
 
 def ridge(strength: float) -> ElasticNet:
-    """(strength / 2) * |w|_2^2."""
+    """Return (strength / 2) * |w|_2^2."""
     return ElasticNet(l2=strength)
 
 
 def soft_threshold(w: Vector, threshold: float) -> Vector:
-    """Soft thresholding: every coordinate moves towards 0 by ``threshold`` and stops at 0."""
+    """Apply soft thresholding: every coordinate moves towards 0 by ``threshold`` and stops at 0."""
     return np.sign(w) * np.maximum(np.abs(w) - threshold, 0)

@@ -98,7 +98,7 @@ class RiskFacts:
         return self.smoothness
 
     def smoothness_in(self, convex_set: ConvexSet) -> float:
-        """Smoothness with respect to the Minkowski norm of a bounded set (|.|_1 / size for a simplex).
+        """Return smoothness with respect to the Minkowski norm of a bounded set (|.|_1 / size for a simplex).
 
         It is at most the largest squared dual norm of a row times the bound on phi''. Wang, Ye and Xu (2017)
         use L |C|_2^2 with the diameter, which is larger.
@@ -242,12 +242,12 @@ class EmpiricalRisk:
         return float(self._mean(partial(EmpiricalRisk._value_sum, w=self._point(w))))
 
     def value_and_gradient(self, w: ArrayLike) -> tuple[float, Vector]:
-        """F and its gradient at w, in one pass over the data. Not private."""
+        """Return F and its gradient at w, in one pass over the data. Not private."""
         both = self._mean(partial(EmpiricalRisk._both_sums, w=self._point(w)))
         return float(both[0]), both[1:]
 
     def predictions(self, w: ArrayLike) -> RealArray:
-        """<a_i, w> for the clipped rows, shape (rows,). Not private."""
+        """Return <a_i, w> for the clipped rows, shape (rows,). Not private."""
         return self._predict(slice(0, len(self.y)), self._lowered(w))
 
     def clipped_rows(self) -> Any:
@@ -351,11 +351,11 @@ class EmpiricalRisk:
         return total
 
     def _doubles(self, b: slice) -> Any:
-        """Rows before clipping, in float64; all rows if X is sparse."""
+        """Return rows before clipping, in float64; all rows if X is sparse."""
         return (self.X if _is_sparse(self.X) else self.X[b]).astype(np.float64, copy=False)
 
     def bare_rows(self, b: slice) -> Any:
-        """Rows in float64 without the constant feature, before clipping. Not private.
+        """Return rows in float64 without the constant feature, before clipping. Not private.
 
         Estimators clip rows to a declared norm before the constant feature is appended.
         """
@@ -383,7 +383,7 @@ class EmpiricalRisk:
         return _weighted_rows(X, scale * self._of_batch(records, slope(z, y) - slope(before, y)))
 
     def _batch(self, records: NDArray[np.int64]) -> tuple[Any, RealArray, RealArray]:
-        """Rows, labels and scales of some records, in float64 whatever the data.
+        """Return rows, labels and scales of some records, in float64 whatever the data.
 
         float32 predictions would not be Lipschitz in w at small distances, which bounds a difference of
         gradients.
@@ -470,13 +470,13 @@ class EmpiricalRisk:
         self._rows.add(total, b, self._scale, self._multiplied(b, weights))
 
     def _multiplied(self, b: slice, values: RealArray) -> RealArray:
-        """Per-record values of some rows times the record counts or the weights."""
+        """Return per-record values of some rows times the record counts or the weights."""
         if self.weights is not None:
             return np.asarray(self.weights[b] * values, dtype=values.dtype)
         return np.asarray(self.counts[b] * values) if self._counted else values
 
     def _of_batch(self, records: NDArray[np.int64], values: RealArray) -> RealArray:
-        """Values of some records times their weights."""
+        """Return values of some records times their weights."""
         return values if self.weights is None else np.asarray(self.weights[records] * values)
 
     def _checked_weights(self, weights: ArrayLike) -> Vector:
@@ -507,7 +507,7 @@ class EmpiricalRisk:
 
 
 def _weighted_rows(rows: Any, weights: RealArray) -> Vector:
-    """sum_i weights_i rows_i, accumulated in float64."""
+    """Return sum_i weights_i rows_i, accumulated in float64."""
     exact = weights.astype(np.float64, copy=False)
     if _is_sparse(rows):
         return np.asarray(rows.T @ exact)

@@ -69,7 +69,7 @@ def _smoothed(a: float, b: float) -> float:
 
 @njit(cache=True)
 def _moments(a: float, b: float, near: float, far: float) -> float:
-    """E (X - X^3/6; |X| <= sqrt 2) for X = a + b Z, by the moments of Z truncated to [-far, near]."""
+    """Return E (X - X^3/6; |X| <= sqrt 2) for X = a + b Z, by the moments of Z truncated to [-far, near]."""
     high, low = _density(near), _density(far)
     m0 = 0.5 * (math.erf(near / EDGE) + math.erf(far / EDGE))
     m1 = low - high

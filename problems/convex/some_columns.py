@@ -34,7 +34,7 @@ class SomeColumns(EmpiricalRisk):
         raise AttributeError(name)
 
     def bare_rows(self, b: slice) -> Any:
-        """Rows on the chosen columns in float64, before clipping. Not private."""
+        """Return rows on the chosen columns in float64, before clipping. Not private."""
         return self.risk.bare_rows(b)[:, self.columns]
 
     def total(self, task: Callable[[EmpiricalRisk], Vector]) -> Vector:

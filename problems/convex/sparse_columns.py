@@ -42,7 +42,7 @@ class SparseColumns:
         return cls(columns.indptr, columns.indices, columns.data)
 
     def sums(self, features: Indices, weights: Vector) -> Vector:
-        """sum_i weights_i a_ij for some features j, shape (len(features),)."""
+        """Return sum_i weights_i a_ij for some features j, shape (len(features),)."""
         found = np.empty(len(features))
 
         def run(part: slice) -> None:
@@ -60,7 +60,7 @@ class SparseColumns:
         return [slice(a, b) for a, b in itertools.pairwise([0, *cuts, len(features)])]
 
     def sums_of_magnitudes(self, weights: Vector) -> Vector:
-        """sum_i weights_i |a_ij| for every feature j, shape (d,)."""
+        """Return sum_i weights_i |a_ij| for every feature j, shape (d,)."""
         every = np.arange(len(self.starts) - 1)
         return SparseColumns(self.starts, self.rows, np.abs(self.values)).sums(every, weights)
 

@@ -40,7 +40,7 @@ class UnclippedRisk(EmpiricalRisk):
         super().__init__(X, y, loss, row_norm=_UNCLIPPED)
 
     def slopes(self, w: ArrayLike) -> Vector:
-        """phi'(<x_i, w>, y_i), shape (n,): gradients are rows times these. Not private."""
+        """Return phi'(<x_i, w>, y_i), shape (n,): gradients are rows times these. Not private."""
         return self._slopes(slice(0, self.facts.n_records), self._lowered(w))
 
     def soft_gradient(self, w: ArrayLike, scale: float, beta: float) -> Vector:

@@ -94,7 +94,7 @@ def load_adult(split: Literal["train", "test", "all"] = "train") -> pd.DataFrame
 
 
 def adult_labels(frame: pd.DataFrame) -> IntArray:
-    """+1 for an income above 50K, -1 otherwise; shape (n,)."""
+    """Return +1 for an income above 50K, -1 otherwise; shape (n,)."""
     return np.where(frame[ADULT_TARGET] == ADULT23_CLASSES[1], 1, -1).astype(np.int64)
 
 
@@ -127,7 +127,7 @@ def adult23_frame(seed: int = 0) -> pd.DataFrame:
 
 
 def load_adult23(seed: int = 0) -> tuple[IntArray, IntArray, Schema]:
-    """Integer features (15682, 23) over the denominator 7920, labels -1 or +1, and the schema."""
+    """Return integer features (15682, 23) over the denominator 7920, labels -1 or +1, and the schema."""
     return _encoded(adult23_frame(seed))
 
 

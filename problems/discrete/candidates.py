@@ -101,7 +101,7 @@ class CandidateCards(DiscreteProblem):
         return total
 
     def _scores(self, X: IntArray) -> IntArray:
-        """Scores without the constant, shape (rows, k)."""
+        """Return scores without the constant, shape (rows, k)."""
         features, weights = X[:, :-1], self.cards[:, :-1].T
         largest = int(np.max(np.abs(features), initial=0)) * int(np.max(np.sum(np.abs(weights), axis=0)))
         if largest < _EXACT_IN_DOUBLES:

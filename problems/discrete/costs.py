@@ -44,7 +44,7 @@ class Costs:
 
     @classmethod
     def in_ratio(cls, false_negative: float, false_positive: float) -> Self:
-        """Costs in the ratio of two positive numbers, rounded to the nearest n/m or m/n with m <= 10.
+        """Return costs in the ratio of two positive numbers, rounded to the nearest n/m or m/n with m <= 10.
 
         Raises:
             InvalidInputError: not finite numbers > 0, or a ratio beyond 10,000.

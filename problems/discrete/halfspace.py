@@ -93,7 +93,7 @@ class ZeroOneHalfspace(ScoreProblem):
 
     @classmethod
     def separators(cls, lattice: IntegerLattice) -> SeparatorSet:
-        """Records with label +1 whose losses tell any two points of the lattice apart.
+        """Return records with label +1 whose losses tell any two points of the lattice apart.
 
         Within {-1, 0, 1}^d they are +-e_j, at most 2d. Over a wider lattice w and 2w classify every record
         alike unless a coordinate is fixed at a nonzero value, so that the points are threshold functions

@@ -146,7 +146,7 @@ class IntegerLattice:
                 yield block
 
     def ranks(self, points: IntArray) -> IntArray:
-        """Numbers of points of the surrounding box in lexicographic order, shape (k,); below 2^63."""
+        """Return numbers of points of the surrounding box in lexicographic order, shape (k,); below 2^63."""
         spans = tuple((self.high - self.low + 1).tolist())
         return np.asarray(np.ravel_multi_index(tuple((points - self.low).T), spans), dtype=np.int64)
 

@@ -94,7 +94,7 @@ class LipschitzProblem(ScoreProblem):
 
     @abstractmethod
     def loss_of(self, scores: IntArray, labels: IntArray) -> IntArray:
-        """Losses of integer scores, elementwise."""
+        """Return losses of integer scores, elementwise."""
 
     @abstractmethod
     def slopes(self, label: int) -> list[tuple[int, int]]:

@@ -89,7 +89,7 @@ class Perturbation:
         return self.magnitude == 0
 
     def values(self, points: IntArray) -> IntArray:
-        """Exact values at points of shape (k, dimension); shape (k,), fixed point."""
+        """Return exact values at points of shape (k, dimension); shape (k,), fixed point."""
         total = np.zeros(len(points), dtype=np.int64)
         for j, table in enumerate(self.unary):
             total += table[points[:, j] - self.lattice.low[j]]
@@ -104,7 +104,7 @@ class Perturbation:
 
     @classmethod
     def linear(cls, lattice: IntegerLattice, c: ArrayLike) -> Perturbation:
-        """<c, w>, for c of shape (dimension,), each product rounded to the grid."""
+        """Return <c, w>, for c of shape (dimension,), each product rounded to the grid."""
         coefficients = _vector(c, lattice.dimension)
         return cls(
             lattice, tuple(to_fixed(cj * lv) for cj, lv in zip(coefficients, levels(lattice), strict=True))
@@ -112,7 +112,7 @@ class Perturbation:
 
     @classmethod
     def normalized(cls, lattice: IntegerLattice, eta: ArrayLike) -> Perturbation:
-        """-<eta, pi(w)>, pi(w) = (w/D, sqrt(1 - |w|^2/D^2)), for eta of shape (dimension + 1,).
+        """Return -<eta, pi(w)>, pi(w) = (w/D, sqrt(1 - |w|^2/D^2)), for eta of shape (dimension + 1,).
 
         The normalisation map of Neel, Roth, Vietri and Wu (2020), section 3, scaled to unit length.
         """

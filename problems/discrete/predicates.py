@@ -59,7 +59,7 @@ class PredicateTable:
         return cls(np.stack(packed), rows, weights)
 
     def __len__(self) -> int:
-        """p, the number of predicates."""
+        """Return p, the number of predicates."""
         return len(self.bits)
 
     @property

@@ -49,7 +49,7 @@ class DiscreteProblem(ABC):
 
     @abstractmethod
     def losses(self, points: IntArray) -> IntArray:
-        """Exact losses at points of shape (k, dimension); shape (k,)."""
+        """Return exact losses at points of shape (k, dimension); shape (k,)."""
 
     @classmethod
     def separators(cls, lattice: IntegerLattice) -> SeparatorSet:
@@ -66,7 +66,7 @@ class DiscreteProblem(ABC):
         return int(self.losses(np.asarray(w, dtype=np.int64)[None, :])[0])
 
     def values(self, points: IntArray, perturbation: Perturbation) -> IntArray:
-        """Exact fixed-point objectives: losses * UNIT + perturbation; shape (k,)."""
+        """Return exact fixed-point objectives: losses * UNIT + perturbation; shape (k,)."""
         return self.losses(points) * UNIT + perturbation.values(points)
 
     def value(self, w: IntArray, perturbation: Perturbation) -> int:
@@ -154,13 +154,13 @@ class SeparatorSet:
         return len(self.loss_tables)
 
     def losses(self, w: IntArray) -> IntArray:
-        """phi(w): the losses of one point on all separators, shape (m,)."""
+        """Return phi(w): the losses of one point on all separators, shape (m,)."""
         low = self.lattice.low
         pairs = zip(self.coordinate.tolist(), self.loss_tables, strict=True)
         return np.array([table[int(w[j] - low[j])] for j, table in pairs], dtype=np.int64)
 
     def perturbation(self, weights: IntArray) -> Perturbation:
-        """sum_k weights[k] * loss(w, e_k) for weights of shape (m,) already in fixed point."""
+        """Return sum_k weights[k] * loss(w, e_k) for weights of shape (m,) already in fixed point."""
         if weights.shape != (self.size,) or weights.dtype != np.int64:
             raise InvalidInputError(f"expected {self.size} fixed-point (int64) weights")
         spans = (self.lattice.high - self.lattice.low + 1).tolist()

@@ -136,7 +136,7 @@ def losses_of_columns(
     units: float,
     chosen: NDArray[np.int64],
 ) -> IntArray:
-    """``loss_of_columns`` for each row of ``chosen``."""
+    """Return ``loss_of_columns`` for each row of ``chosen``."""
     losses = np.empty(len(chosen), dtype=np.int64)
     for i in range(len(chosen)):
         losses[i] = loss_of_columns(gram, cross, square, radius, units, chosen[i])

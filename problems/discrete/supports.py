@@ -74,7 +74,7 @@ class SupportLattice(IntegerLattice):
             yield block
 
     def ranks(self, points: IntArray) -> IntArray:
-        """Numbers of supports in the combinatorial number system, shape (k,); below 2^63."""
+        """Return numbers of supports in the combinatorial number system, shape (k,); below 2^63."""
         columns = self.columns(points)
         numbers = np.zeros(len(points), dtype=np.int64)
         for t in range(self.support):
@@ -161,11 +161,11 @@ class SubsetBounds:
         return math.hypot(min(self.feature * math.sqrt(support), self.row), self.constant)
 
     def ball(self, support: int) -> float:
-        """r, the bound on |b|_2."""
+        """Return r, the bound on |b|_2."""
         return self.label / self.reach(support) if self.radius is None else self.radius
 
     def largest_loss(self, support: int) -> float:
-        """Delta = (label + r reach)^2, rounded up: each feasible loss of a record is in [0, Delta]."""
+        """Return Delta = (label + r reach)^2, rounded up: each feasible loss of a record is in [0, Delta]."""
         return (self.label + self.ball(support) * self.reach(support)) ** 2 * (1 + 1e-12)
 
     def cut(self, X: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -279,7 +279,7 @@ def check_certified(losses: Any) -> None:
 
 
 def too_large(records: int, lattice: SupportLattice) -> list[str]:
-    """Reasons, from public sizes, why the sums of products are too large or too coarse.
+    """Return reasons, from public sizes, why the sums of products are too large or too coarse.
 
     A sum of n products is off by at most (256 + log2 n + 4) roundoffs of n; the value of a support adds
     4 (s + 4) roundoffs of n Delta. Together these must stay within a quarter unit.

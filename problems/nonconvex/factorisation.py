@@ -72,14 +72,14 @@ class FactorRisk:
         object.__setattr__(self, "facts", facts)
 
     def in_float64(self) -> FactorRisk:
-        """Itself."""
+        """Return itself."""
         return self
 
     def compile(self, *, batches: bool = False, exact: bool = False) -> None:
         """Do nothing: NumPy computes everything here."""
 
     def value(self, w: ArrayLike) -> float:
-        """F(U). Not private."""
+        """Return F(U). Not private."""
         return float(np.mean(self.facts.loss.value(self._lengths(self._seen(w)), self.y)))
 
     def gradient(self, w: ArrayLike) -> Vector:
@@ -102,7 +102,7 @@ class FactorRisk:
         return blocks.reshape(d * rank, d * rank)
 
     def _seen(self, w: ArrayLike) -> Vector:
-        """U' a for every record, shape (n, rank)."""
+        """Return U' a for every record, shape (n, rank)."""
         point = np.asarray(w, dtype=np.float64)
         if point.shape != (self.facts.dimension,):
             raise InvalidInputError(

@@ -137,7 +137,7 @@ class _CellModel:
         )
 
     def alone(self, k: int) -> int:
-        """Errors in cells without indicators, which depend on the k-th numeric weights alone."""
+        """Return errors in cells without indicators, which depend on the k-th numeric weights alone."""
         return int(np.sum(self.regions.tables[k][self.entry_column < 0], dtype=np.int64))
 
     def column_costs(self, p: Perturbation, costs: CellCosts, k: int) -> FloatArray:

@@ -64,8 +64,7 @@ class PulpOracle(MipOracle):
 
     Time limits, cancellation, Ctrl-C and progress reach HiGHS while it runs. Other solvers get the time
     limit; external programs stop at a cancellation, with their best point, and end with Ctrl-C. PuLP reports
-    no
-    proved bound of an unfinished solve: expect large gaps there.
+    no proved bound of an unfinished solve: expect large gaps there.
 
     Solvers that are external programs, such as CBC, read record counts and noise from files in a private
     folder that is removed with the solve (``solver_files``). HiGHS and SCIP use no files.
@@ -93,7 +92,7 @@ class PulpOracle(MipOracle):
 
 
 def display_name(solver: str) -> str:
-    """pulp-highs for HiGHS, pulp-cbc for PULP_CBC_CMD, pulp-scip for SCIP_PY, and so on."""
+    """Return pulp-highs for HiGHS, pulp-cbc for PULP_CBC_CMD, pulp-scip for SCIP_PY, and so on."""
     short = solver.lower().removeprefix("pulp_")
     for interface in ("_cmd", "_py", "_dll"):
         short = short.removesuffix(interface)
@@ -105,7 +104,7 @@ def is_highs(solver: str) -> bool:
 
 
 def require_solver(solver: str) -> str:
-    """PuLP's own name of an installed solver.
+    """Return PuLP's own name of an installed solver.
 
     Raises:
         UnknownOracleError: PuLP knows no solver of that name.
@@ -121,8 +120,9 @@ def require_solver(solver: str) -> str:
     name = str(names[wanted.lower()])
     if name in CARELESS:
         raise UnknownOracleError(
-            f"privopt does not use PuLP's {name}, which writes the problem, and so what it tells of records "
-            f"and noise, where others may read it. To do: use another solver; HiGHS and SCIP need no files"
+            f"privopt does not use PuLP's {name}, which writes the problem, and with it what depends on "
+            f"records and noise, to files that others may read. To do: use another solver; "
+            f"HiGHS and SCIP need no files"
         )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)

@@ -55,7 +55,7 @@ def make_shares(shape: Shape) -> Shares:
 
 @njit(inline="always")
 def _is_last(shape: Shape, e: int) -> bool:
-    """True if a member is the last of its factor."""
+    """Return whether a member is the last of its factor."""
     return bool(e + 1 == shape.member_start[shape.member_factor[e] + 1])
 
 

@@ -14,7 +14,7 @@ from privopt.problems.discrete.lattice import IntArray
 
 
 def descend_from_many(shape: Shape, region: Region, count: int) -> tuple[int, IntArray]:
-    """Multi-start descent: the best value and its levels; BIG if no point is in the norm ball.
+    """Descend from many starts: return the best value and its levels; BIG if no point is in the norm ball.
 
     The starts are the shortest point and the minimisers of random costs, from a generator with a fixed seed:
     results are reproducible. Each descent goes over small weights first, then over all. With many levels it

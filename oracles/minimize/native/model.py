@@ -54,7 +54,7 @@ class Model:
 
 
 def _tilts(regions: CellModel, shares: bounds.Shares, least: IntArray, n: int) -> IntArray:
-    """Good multipliers of |w|^2 for the problem without noise, after few and after many sweeps.
+    """Return good multipliers of |w|^2 for the problem without noise, after few and after many sweeps.
 
     They depend mostly on the squared radius that the numeric weights leave: a representative of low loss
     serves all vectors with about the same |a|^2.

@@ -136,7 +136,7 @@ def load(shape: Shape, region: Region, tries: Tries, state: State, tilt: int) ->
 
 @njit(cache=True, nogil=True)
 def _least(tries: Tries, state: State, i: int, q: int, out: IntArray) -> None:
-    """Minima over the level of the edge above node q, by the sum at its parent."""
+    """Return minima over the level of the edge above node q, by the sum at its parent."""
     a = tries.first[i] + q
     j, begin = tries.var[a], tries.start[a]
     inner = state.inner[begin : begin + tries.size[a]]
@@ -417,7 +417,7 @@ def enter(tries: Tries, state: State, i: int, passes: Any, cutoff: int) -> int:
 
 @njit(cache=True, nogil=True)
 def _may_precede(tries: Tries, state: State, i: int, best: IntArray, trial: IntArray) -> bool:
-    """True if the lowest corner of the current node is lexicographically before ``best``."""
+    """Return whether the lowest corner of the current node is lexicographically before ``best``."""
     for j in range(len(tries.span)):
         trial[tries.coordinate[j]] = tries.low[j] + (state.level[j] if j < i else state.dom[i, j, 0])
     return precedes(trial, best)

@@ -162,7 +162,7 @@ class Run:
                 self.lock.notify_all()
 
     def is_next(self, bound: int) -> bool:
-        """True if no queued region has a lower bound."""
+        """Return whether no queued region has a lower bound."""
         with self.lock:
             return not self._queue or bound <= self._queue[0].bound
 

@@ -399,7 +399,7 @@ def _fix(shape: Shape, region: Region, tree: Tree, depth: int, v: int, sign: Any
 def _may_precede(
     shape: Shape, region: Region, tree: Tree, best: IntArray, trial: IntArray, depth: int
 ) -> bool:
-    """True if the lowest corner of a region is lexicographically before ``best``."""
+    """Return whether the lowest corner of a region is lexicographically before ``best``."""
     for j in range(len(shape.low)):
         fixed = 0 <= tree.place[j] < depth
         trial[shape.coordinate[j]] = shape.low[j] + (tree.level[j] if fixed else region.dom[j, 0])

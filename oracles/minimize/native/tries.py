@@ -109,7 +109,7 @@ def _bit(group: int) -> int:
 
 
 def _nodes(keys: list[Key]) -> tuple[list[Key], dict[Key, int]]:
-    """Paths of a trie's nodes in preorder, and the number of each node."""
+    """Return paths of a trie's nodes in preorder, and the number of each node."""
     nodes = sorted({key[:length] for key in keys for length in range(len(key) + 1)})
     return nodes, {node: number for number, node in enumerate(nodes)}
 

@@ -47,7 +47,7 @@ class GroupL1Ball(NormBall):
         return labels
 
     def group_norms(self, v: Vector) -> Vector:
-        """|v_group|_2 for every group."""
+        """Return |v_group|_2 for every group."""
         return np.sqrt(np.bincount(self.labels, v * v, len(self.groups)))
 
     @property

@@ -59,7 +59,7 @@ class ConvexSet(ABC):
 
     @abstractmethod
     def support(self, g: Vector) -> float:
-        """max over C of <w, g>: the dual of the Minkowski norm when C is centrally symmetric."""
+        """Return max over C of <w, g>: the dual of the Minkowski norm when C is centrally symmetric."""
 
     @abstractmethod
     def gauge(self, v: Vector) -> float:
@@ -74,7 +74,7 @@ class ConvexSet(ABC):
         return bool(w.shape == (self.dimension,) and self.violation(w) <= tolerance)
 
     def gaussian_width(self) -> Estimate:
-        """G_C = E max over C of <w, b>, b standard normal; by simulation unless a set knows better."""
+        """Return G_C = E max over C of <w, b>, b standard normal; by simulation unless a set knows better."""
         return simulated_width(self.support, self.dimension)
 
     @property
@@ -100,7 +100,7 @@ class ConvexSet(ABC):
         raise NoClosedFormError(f"{type(self).__name__} has no vertices")
 
     def vertex_scores(self, g: Vector) -> Vector:
-        """<s, g> for every vertex s, shape (vertex_count,)."""
+        """Return <s, g> for every vertex s, shape (vertex_count,)."""
         return self.vertices() @ g
 
     def vertex(self, index: int) -> Vector:
@@ -148,7 +148,7 @@ class NormBall(ConvexSet):
 
 
 def gauge_of_halfspaces(products: Vector, sides: Vector) -> float:
-    """min {r >= 0 : products <= r sides}."""
+    """Return min {r >= 0 : products <= r sides}."""
     upper, lower = sides < 0, sides > 0
     if np.any((sides == 0) & (products > 0)):
         return math.inf
@@ -171,7 +171,7 @@ def mean_of_maximum(log_cdf: Callable[[float], float]) -> Estimate:
 
 
 def log1m(tail: ArrayLike) -> Vector:
-    """log(1 - tail), -inf at tail = 1."""
+    """Return log(1 - tail), -inf at tail = 1."""
     with np.errstate(divide="ignore"):
         return np.asarray(np.log1p(-np.asarray(tail)))
 
