@@ -32,7 +32,6 @@ from privopt.experiments.workbench.runs import KEY, Row, key_of
 from privopt.experiments.workbench.study import Study
 from privopt.mechanisms.estimators.bounded_linear import PrivateLogisticRegression
 from privopt.mechanisms.estimators.counting import encoded
-from privopt.mechanisms.estimators.prepared import schema_norm
 from privopt.oracles.convex.smooth import minimize_ridge
 from privopt.problems.convex.losses import LogisticLoss
 from privopt.problems.convex.risk import EmpiricalRisk, RowNorm
@@ -96,8 +95,8 @@ def adult_task() -> Task:
         adult_labels(train),
         encoded(schema, test),
         adult_labels(test),
-        schema_norm(schema),
-        schema_norm(schema, "linf"),
+        schema.norm(),
+        schema.norm("linf"),
     )
 
 

@@ -48,7 +48,6 @@ from privopt.experiments.workbench.table_peers import TablePeer
 from privopt.mechanisms import PrivateHalfspaceClassifier, PrivateLogisticRegression
 from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.mechanisms.estimators.counting import encoded
-from privopt.mechanisms.estimators.prepared import schema_norm
 from privopt.oracles.errors import OracleError
 from privopt.oracles.limits import Limits
 from privopt.problems import Categorical, Numeric, Schema
@@ -341,7 +340,7 @@ def _in_bins(_: Path, split: Split) -> Iterator[Line]:
 def _simple_peers(_: Path, split: Split) -> Iterator[Line]:
     """Measure private classifiers that need no other package."""
     train, test = (encoded(split.schema, half) for half in (split.records, split.others))
-    norm = schema_norm(split.schema)
+    norm = split.schema.norm()
     for epsilon in split.epsilons:
         rng = np.random.default_rng([split.seed, int(1000 * epsilon)])
         w = ada_ssp(train, split.labels - 0.5, norm, epsilon, split.delta, rng)
@@ -365,7 +364,7 @@ def _interpret(folder: Path, split: Split) -> Iterator[Line]:
 
 
 def _diffprivlib(folder: Path, split: Split) -> Iterator[Line]:
-    options = {"data_norm": schema_norm(split.schema), "seed": split.seed}
+    options = {"data_norm": split.schema.norm(), "seed": split.seed}
     for epsilon in split.epsilons:
         yield split.other_package(folder, "diffprivlib", "diffprivlib, logistic", epsilon, **options)
 

@@ -27,7 +27,6 @@ from privopt.experiments.workbench.private_peers import ada_ssp
 from privopt.experiments.workbench.study import ShardText, Study
 from privopt.mechanisms import PrivateLinearRegression, PrivateLogisticRegression
 from privopt.mechanisms.estimators.counting import encoded
-from privopt.mechanisms.estimators.prepared import schema_norm
 from privopt.mechanisms.privacy.accounting import gaussian_mu
 from privopt.problems.datasets.adult import adult_schema, load_adult
 from privopt.problems.datasets.covertype import covertype_binary
@@ -100,7 +99,7 @@ def tasks() -> Iterator[Task]:
     for target, high in (("hours-per-week", 100.0), ("age", 90.0)):
         schema = Schema([c for c in whole.columns if c.name != target])
         y = np.clip(np.asarray(table[target], dtype=float) / high, 0, 1)
-        yield Task(f"Adult, {target}", encoded(schema, table), y, schema_norm(schema))
+        yield Task(f"Adult, {target}", encoded(schema, table), y, schema.norm())
     X, cover = covertype_binary()  # scaled to [0, 1]; ten quantities and two categories
     kept = np.random.default_rng(0).permutation(len(X))[:60_000]
     yield Task("Covertype, elevation", X[kept, 1:], X[kept, 0], math.sqrt(11))

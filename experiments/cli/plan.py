@@ -52,7 +52,6 @@ from privopt.experiments.cli.want import (
 from privopt.mechanisms.discrete.subset import SubsetPlan
 from privopt.mechanisms.errors import BudgetExceededError
 from privopt.mechanisms.estimators.column_choice import by_moments
-from privopt.mechanisms.estimators.prepared import schema_norm
 from privopt.mechanisms.estimators.public_facts import public_delta
 from privopt.mechanisms.estimators.robust import choose_robust
 from privopt.mechanisms.heavy_tails.clipped_newton import ClippedNewton
@@ -258,7 +257,7 @@ def _calibrated(options: Mapping[str, Any], schema: Schema) -> str:
     name, records = options["mechanism"], options["records"]
     norm, dimension = natural_norm(name), len(schema.feature_names) + (not schema.intercept)
     steps = "" if options["steps"] is None else f" --steps {options['steps']}"
-    bound, why = schema_norm(schema, norm), f"{name} fits linear models"
+    bound, why = schema.norm(norm), f"{name} fits linear models"
     if name == "auto":
         loss, delta = parse_loss(options["loss"] or "logistic", 1.0), parse_delta(options["delta"])
         facts = RiskFacts(records, dimension, loss, bound, norm)

@@ -32,7 +32,6 @@ from privopt.mechanisms.estimators.prepared import (
     outline_of,
     risk_facts,
     risk_of,
-    schema_norm,
     shortened,
     with_constant,
 )
@@ -324,7 +323,7 @@ class BoundedFit(PrivateLinearModel):
                 and (self.fit_intercept or schema.intercept)
             ):
                 return schema.middle, schema.spread
-            return None, schema_norm(schema, self._row_norm)
+            return None, schema.norm(self._row_norm)
         leak(
             "data_norm, the bound on row norms, was inferred from the data, which is not private; declare it"
         )

@@ -19,7 +19,7 @@ from privopt.mechanisms.discrete.subset import SubsetPlan, support_mask
 from privopt.mechanisms.estimators.booking import Unread, read_unbooked, unread_table
 from privopt.mechanisms.estimators.counting import encoded
 from privopt.mechanisms.estimators.labels import check_label_range, real_labels
-from privopt.mechanisms.estimators.prepared import constant_feature, schema_norm
+from privopt.mechanisms.estimators.prepared import constant_feature
 from privopt.mechanisms.estimators.public_facts import leak
 from privopt.mechanisms.estimators.validation import as_table, validated
 from privopt.mechanisms.privacy.noise import NoiseSource
@@ -123,7 +123,7 @@ def schema_facts(schema: Schema, centred: bool) -> SchemaFacts:
             "schema, and use fit_intercept"
         )
     if not centred:
-        return SchemaFacts(schema, np.zeros(schema.n_features), schema_norm(schema, "linf"))
+        return SchemaFacts(schema, np.zeros(schema.n_features), schema.norm("linf"))
     middle = schema.middle
     reach = np.maximum(middle, 1 - middle)  # of 0/1 features
     for j, column in schema.numbers.items():

@@ -24,7 +24,6 @@ from privopt.problems.convex.partitioned import PartitionedRisk, PartRisk
 from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts, RowNorm
 from privopt.problems.errors import InvalidInputError
 from privopt.problems.parts import Parts, Whole
-from privopt.problems.tables.schema import Schema
 
 Floats = NDArray[np.float64]
 
@@ -211,11 +210,3 @@ def shortened(X: Any, bound: float, norm: RowNorm) -> Any:
         return X * scale[:, None]
     diagonal: Any = sp.diags_array(scale)
     return (diagonal @ X).tocsr()
-
-
-def schema_norm(schema: Schema, norm: RowNorm = "l2") -> float:
-    """Return a public bound on the norm of every row that a schema can encode."""
-    if norm == "linf":
-        return max([float(column.reach) for column in schema.columns] + [1.0] * schema.intercept)
-    squares = sum(float(column.reach) ** 2 for column in schema.columns)  # a row has one level per column
-    return math.sqrt(squares + schema.intercept)

@@ -15,7 +15,6 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from privopt.mechanisms.estimators.counting import encoded
-from privopt.mechanisms.estimators.prepared import schema_norm
 from privopt.mechanisms.estimators.public_facts import declared_schema
 from privopt.mechanisms.estimators.validation import as_table, keep_arguments, validated
 from privopt.problems.arguments import told
@@ -69,7 +68,7 @@ class SchemaTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """
         schema = declared_schema(self.schema)
         if self._checked_encoding() == "features":
-            return schema_norm(schema) * (1 + 1e-12)  # above rounding errors
+            return schema.norm() * (1 + 1e-12)  # above rounding errors
         return math.sqrt(sum((column.n_codes - 1) ** 2 for column in schema.columns)) * (1 + 1e-12)
 
     @property

@@ -92,11 +92,7 @@ class CardFacts:
             InvalidInputError: more columns must have points than may, or constraints leave a column none.
         """
         known = Columns.of(schema)
-        squares = sum(float(column.reach) ** 2 for column in schema.columns)  # one level of a column at most
-        norm = math.sqrt(squares) * (1 + 1e-12)
-        middle: tuple[float, ...] = ()
-        if schema.intercept:
-            norm, middle = schema.spread, known.middle
+        norm = schema.spread if schema.intercept else schema.norm() * (1 + 1e-12)
         box, asked = bounded(lattice, schema), point_constraints(schema)
         check_forced(schema, box, max_columns)
         program = None
@@ -113,7 +109,7 @@ class CardFacts:
             norm,
             schema.denominator,
             costs,
-            middle,
+            known.middle if schema.intercept else (),
             asked,
             schema.spans,
             known.lines,

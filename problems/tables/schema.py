@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -263,6 +263,13 @@ class Schema:
         """A public bound on the l2 distance of an encoded row from ``middle``."""
         squares = float(sum(column.squared_spread for column in self.columns)) + self.intercept
         return math.sqrt(squares) * (1 + 1e-12)
+
+    def norm(self, kind: Literal["l2", "linf"] = "l2") -> float:
+        """Return a public bound on the norm of every encoded row."""
+        if kind == "linf":
+            return max([float(column.reach) for column in self.columns] + [1.0] * self.intercept)
+        squares = sum(float(column.reach) ** 2 for column in self.columns)  # a row has one level per column
+        return math.sqrt(squares + self.intercept)
 
     def encode(self, table: Table) -> IntegerFeatures:
         """Encode a table as features times the common denominator.

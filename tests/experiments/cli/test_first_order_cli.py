@@ -14,7 +14,6 @@ import pytest
 
 from privopt.mechanisms import PrivateLogisticRegression
 from privopt.mechanisms.estimators.counting import encoded
-from privopt.mechanisms.estimators.prepared import schema_norm
 from privopt.mechanisms.privacy.accounting import gaussian_mu
 from privopt.mechanisms.privacy.ledger import Ledger
 from privopt.problems import Categorical, InvalidInputError, Numeric, Schema
@@ -184,7 +183,7 @@ def test_calibrate_needs_no_data(privopt: Command) -> None:
 def test_the_bound_on_rows_is_the_schemas(intercept: bool) -> None:
     schema = Schema(SCHEMA.columns, intercept)
     X = encoded(schema, pd.DataFrame({"age": [0, 100, 37], "smoker": ["yes", "no", "no"]}))
-    assert np.linalg.norm(X, axis=1).max() == pytest.approx(schema_norm(schema))
+    assert np.linalg.norm(X, axis=1).max() == pytest.approx(schema.norm())
 
 
 def test_losses_by_name() -> None:
@@ -222,8 +221,8 @@ def test_linear_reports_have_the_keys_of_scorecard_reports(privopt: Command) -> 
 
 
 def test_the_first_order_l1_method_clips_in_the_norm_that_its_noise_depends_on(privopt: Command) -> None:
-    assert schema_norm(SCHEMA) == pytest.approx(2**0.5)
-    assert schema_norm(SCHEMA, "linf") == 1.0
+    assert SCHEMA.norm() == pytest.approx(2**0.5)
+    assert SCHEMA.norm("linf") == 1.0
     sensitivities = []
     for norm in ((), ("--norm", "linf"), ("--norm", "l2")):
         words = (*CLASSIFY, "--mechanism", "dp-fw-l1", "--set", "l1:5", "--steps", 9, *norm)

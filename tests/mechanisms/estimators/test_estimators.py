@@ -28,7 +28,6 @@ from privopt.mechanisms.estimators.bounded_linear import (
     PrivateSigmoidClassifier,
 )
 from privopt.mechanisms.estimators.counting import encoded
-from privopt.mechanisms.estimators.prepared import schema_norm
 from privopt.mechanisms.estimators.scorecard import PrivateHalfspaceClassifier
 from privopt.mechanisms.privacy.accounting import zcdp_rho
 from privopt.mechanisms.privacy.ledger import Ledger
@@ -618,7 +617,7 @@ def test_with_a_schema_rows_are_measured_from_the_middle(constant: bool) -> None
     middle, bound = schema.middle, schema.spread
     distances = np.linalg.norm(encoded(schema, table) - middle, axis=1)
     assert distances.max() == pytest.approx(bound, rel=1e-9)
-    assert distances.max() <= bound < 0.75 * schema_norm(schema) + constant
+    assert distances.max() <= bound < 0.75 * schema.norm() + constant
     model = PrivateLogisticRegression(1e4, schema=schema, classes=("no", "yes"), insecure_seed=0)
     model.set_params(mechanism="objective-perturbation", regularizer="l2:1e-4").fit(table, y)
     reference = LogisticRegression(C=1e4, fit_intercept=True).fit(encoded(schema, table), y)
@@ -631,9 +630,9 @@ def test_sets_and_declared_norms_are_for_weights_from_zero() -> None:
     schema, table, y = measured_from_the_middle()
     common: dict[str, Any] = {"schema": schema, "classes": ("no", "yes"), "mechanism": "dp-pgd", "steps": 2}
     from_zero = PrivateLogisticRegression(1.0, convex_set="l2:5", **common).fit(table, y)
-    declared = PrivateLogisticRegression(1.0, data_norm=schema_norm(schema), **common).fit(table, y)
+    declared = PrivateLogisticRegression(1.0, data_norm=schema.norm(), **common).fit(table, y)
     centred = PrivateLogisticRegression(1.0, **common).fit(table, y)
-    ratio = schema.spread / schema_norm(schema)
+    ratio = schema.spread / schema.norm()
     assert from_zero.noise_["sigma"] == pytest.approx(declared.noise_["sigma"])
     assert centred.noise_["sigma"] == pytest.approx(ratio * declared.noise_["sigma"])
 
