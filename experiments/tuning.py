@@ -122,7 +122,7 @@ def verdicts(lines: pd.DataFrame) -> str:
         better = int((own["gain"] > 2 * own["error"]).sum())
         worse = int((own["gain"] < -2 * own["error"]).sum())
         said.append(
-            f"- **{way}**, against *{defaults}*: AUC {own['gain'].mean():+.3f} in the mean over tables, from "
+            f"- **{way}**, against *{defaults}*: AUC {own['gain'].mean():+.3f} on average over tables, from "
             f"{own['gain'].min():+.3f} to {own['gain'].max():+.3f}; of {len(own)} tables {better} gain and "
             f"{worse} lose by more than two standard errors. Accuracy {right['gain'].mean():+.3f}."
         )

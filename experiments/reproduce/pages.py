@@ -9,6 +9,7 @@ import pandas as pd
 
 from privopt.experiments.reproduce.interface import Reproduction, Verdict, stem
 from privopt.experiments.reproduce.reasons import explained, summary
+from privopt.experiments.reproduce.tables import apart
 from privopt.experiments.workbench.drawing import Figure
 from privopt.experiments.workbench.figures import save
 from privopt.experiments.workbench.pages import markdown_table
@@ -69,7 +70,7 @@ def _parts(
         f"Here: {figure.setting(quick)}",
         *(f"{v.agreement.value.capitalize()}: {v.claim}. {v.words}{_because(v)}" for v in verdicts),
         Picture(picture, figure.caption),
-        Listing(table, "Mean ± standard deviation over runs."),
+        *(Listing(part, "Mean ± standard deviation over runs.") for part in apart(table)),
     ]
 
 
@@ -79,13 +80,14 @@ def _markdown(
     judged = "\n".join(
         f"- **{v.agreement.value.capitalize()}**: {v.claim}. {v.words}{_because(v)}" for v in verdicts
     )
+    tables = "\n\n".join(markdown(part) for part in apart(table))
     results = stem(figure.source, quick) + ".csv"
     command = f"privopt reproduce {figure.name}{' --quick' if quick else ''}"
     return (
         f"# {figure.title}\n\nMade by `{command}`. {_NOT_PRIVATE}\n\n**The paper** ({figure.paper}). "
         f"{figure.shows}\n\n**Here.** "
         f"{figure.setting(quick)}\n\n![{figure.figure}]({name}.png)\n\n*{figure.caption}*\n\n## Do we "
-        f"agree?\n\n{judged}\n\n## Numbers\n\n{markdown(table)}\n\nEvery run: [{results}]({results}).\n"
+        f"agree?\n\n{judged}\n\n## Numbers\n\n{tables}\n\nEvery run: [{results}]({results}).\n"
     )
 
 

@@ -30,6 +30,30 @@ def pivot(frame: pd.DataFrame, measures: Sequence[str], column: str, by: str = "
     return pd.DataFrame(lines).fillna("")
 
 
+def apart(table: pd.DataFrame) -> list[pd.DataFrame]:
+    """Split a table into tables whose lines fill the same columns, without those that they leave empty.
+
+    Columns that every line fills are in each. Lines belong together if a chain of lines shares other columns;
+    a line that would be alone keeps the table whole.
+    """
+    filled = table.notna() & (table != "")
+    common = set(table.columns[filled.all()])
+    groups: list[tuple[set[str], list[int]]] = []
+    for number in range(len(table)):
+        columns, lines = set(table.columns[filled.iloc[number]]) - common, [number]
+        for group in [group for group in groups if group[0] & columns]:
+            groups.remove(group)
+            columns, lines = columns | group[0], lines + group[1]
+        groups.append((columns, lines))
+    if any(not columns or len(lines) == 1 for columns, lines in groups):
+        return [table]
+    groups.sort(key=lambda group: min(group[1]))
+    return [
+        table.iloc[sorted(lines)][[c for c in table.columns if c in common or c in columns]]
+        for columns, lines in groups
+    ]
+
+
 def spread(mean: float, std: float) -> str:
     """Format mean and standard deviation; a single run has no deviation."""
     if std != std or std == 0:

@@ -108,7 +108,7 @@ class PrivateAdditiveTreeClassifier(
         prevalence: the share of the positive class for "balanced", a *public* number. None: card and tree
             release it, at a twentieth of their budgets.
         person, records_per_person: as for ``PrivateHalfspaceClassifier``.
-        limits: time limit, progress callback and cancellation of each of both.
+        limits: time limit, progress callback and cancellation of each of the two fits.
         ledger: a ``Ledger``, its path or URL: the spend is booked before a record is read, and stays booked
             also if the fit fails; no overdrafts.
         insecure_seed: reproducible noise for tests and demonstrations. *Voids the guarantee.*

@@ -1,7 +1,7 @@
 """Preparation of records for linear fits: encoded records, outlines for plans, and empirical risks.
 
 Everything works on partitioned tables: each part is outlined on its worker, and the risks of parts are
-    summed.
+summed.
 """
 
 from __future__ import annotations

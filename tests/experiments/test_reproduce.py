@@ -40,7 +40,7 @@ from privopt.experiments.reproduce import (
 from privopt.experiments.reproduce.interface import Agreement, Cell, Line, Point, Reproduction, Verdict, held
 from privopt.experiments.reproduce.pages import write
 from privopt.experiments.reproduce.registry import FIGURES, reproduction
-from privopt.experiments.reproduce.tables import pivot, power_law, spread
+from privopt.experiments.reproduce.tables import apart, pivot, power_law, spread
 from privopt.experiments.workbench import dpsgd_baseline
 from privopt.experiments.workbench.one_record_steps import one_record_steps
 from privopt.experiments.workbench.panels import MOST_CURVES, Curve, Panel, averaged, panels_figure
@@ -941,3 +941,22 @@ def test_the_report_in_a_real_browser_as_wide_as_a_phone(toy: Reproduction, tmp_
     shown, pictures, width, tables = map(int, found.groups())
     assert (shown, pictures, tables) == (1, 1, 2)
     assert width <= 390  # wide pictures scroll in a box of their own
+
+
+def test_lines_without_a_column_in_common_are_in_tables_of_their_own() -> None:
+    table = pd.DataFrame(
+        [
+            ("risk", "a", "1", "2", "", ""),
+            ("risk", "b", "", "3", "", ""),
+            ("risk", "a", "", "", "4", "5"),
+            ("risk", "b", "", "", "6", ""),
+        ],
+        columns=["measure", "curve", "n = 1", "n = 2", "d = 1", "d = 2"],
+    )
+    first, second = apart(table)
+    assert list(first.columns) == ["measure", "curve", "n = 1", "n = 2"]
+    assert first.to_numpy().tolist() == [["risk", "a", "1", "2"], ["risk", "b", "", "3"]]
+    assert list(second.columns) == ["measure", "curve", "d = 1", "d = 2"]
+    assert second["d = 1"].tolist() == ["4", "6"]
+    assert apart(table.iloc[:3])[0].equals(table.iloc[:3])  # the third line would be alone
+    assert len(apart(table[["measure", "curve"]])) == 1
