@@ -1,4 +1,4 @@
-"""Full-batch DP-GD logistic regression, tuned on the data at no cost in privacy: the baseline of scorecards."""
+"""Full-batch DP-GD logistic regression, tuned on the data at no cost: the baseline of scorecards."""
 
 from __future__ import annotations
 

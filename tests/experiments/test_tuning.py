@@ -36,7 +36,7 @@ def test_gains_are_differences_on_the_same_split() -> None:
 def test_verdicts_count_tables_beyond_two_standard_errors() -> None:
     lines = frame(up=(0.02, 0.03), down=(-0.02, -0.03), either=(-0.02, 0.03))
     first, *rest = tuning.verdicts(lines).splitlines()
-    assert "AUC +0.002 in the mean over tables, from -0.025 to +0.025" in first
+    assert "AUC +0.002 on average over tables, from -0.025 to +0.025" in first
     assert "of 3 tables 1 gain and 1 lose" in first
     assert all("of 3 tables 0 gain and 0 lose" in one for one in rest)
 
