@@ -50,6 +50,7 @@ class PerturbationWithHessian(ObjectivePerturbation):
     name: ClassVar[str] = "objective-perturbation-hessian"
     takes_set: ClassVar[bool] = False
     takes_weights: ClassVar[bool] = False
+    largest_dimension = _MOST_FEATURES
     instead: ClassVar[str] = "use objective-perturbation"
     noised: ClassVar[str] = (
         f"{ObjectivePerturbation.noised}; hessian_sigma: the mean Hessian there, each entry"
@@ -94,8 +95,6 @@ class PerturbationWithHessian(ObjectivePerturbation):
         reasons = super().refusals(facts, convex_set, regularizer)
         if not isinstance(facts.loss, LogisticLoss):
             reasons.append(f"takes the logistic loss without class weights, not {type(facts.loss).__name__}")
-        if facts.dimension > _MOST_FEATURES:
-            reasons.append(f"takes up to {_MOST_FEATURES:,} features, not {facts.dimension:,}")
         return reasons
 
     @property

@@ -70,7 +70,7 @@ class ScreenedColumns(RiskMechanism):
     """
 
     name: ClassVar[str] = ScreenedStatistics.name
-    shrinks_by_noise: ClassVar[bool] = True
+    shrinks_by_noise = True
     noised: ClassVar[str] = "the score of each column, every draw; the moments of those drawn"
 
     columns: Columns

@@ -70,7 +70,7 @@ class ScreenedStatistics(RiskMechanism):
     name: ClassVar[str] = "screened-statistics"
     instead: ClassVar[str] = "use dp-fw-l1"
     natural_norm: ClassVar[RowNorm] = "linf"
-    shrinks_by_noise: ClassVar[bool] = True
+    shrinks_by_noise = True
     noised: ClassVar[str] = "the score of each feature, every draw; the moments of those drawn"
 
     selection: TopScores

@@ -113,7 +113,8 @@ class SufficientStatistics(RiskMechanism):
     instead: ClassVar[str] = "use objective-perturbation"
     takes_classes: ClassVar[bool] = True
     takes_weights: ClassVar[bool] = True
-    shrinks_by_noise: ClassVar[bool] = True
+    shrinks_by_noise = True
+    largest_dimension = MOST_FEATURES
     noised: ClassVar[str] = "the mean of x x' and, rescaled, of x y, each entry, once"
 
     offset: float
@@ -175,8 +176,6 @@ class SufficientStatistics(RiskMechanism):
         reasons = super().refusals(facts, convex_set, regularizer)
         if not isinstance(facts.loss, LogisticLoss | SquaredLoss):
             reasons.append(f"takes the squared and the logistic loss, not {type(facts.loss).__name__}")
-        if facts.dimension > MOST_FEATURES:
-            reasons.append(f"takes up to {MOST_FEATURES:,} features, not {facts.dimension:,}")
         return reasons
 
     @property

@@ -139,10 +139,10 @@ class RiskMechanism(ABC):
     all records, which parts of a table can add up, or samples single records; ``natural_norm``, the norm of
     rows that determines its noise; and its requirements: ``takes_steps`` (their number can be chosen),
     ``takes_set`` (otherwise the whole space alone), ``wants_bounded_set`` (with a default: ``default_set``),
-    ``takes_l1`` (a penalty), ``shrinks_by_noise`` (no set and no penalty), ``convex_only`` (losses), with the
-    mechanisms to use ``instead``; and ``takes_classes``, whether one release with ``OneVsRestLoss`` has a
-    model for each of several classes; and ``takes_weights``, whether its proof holds for records with
-    weights, which multiply their losses.
+    ``takes_l1`` (a penalty), ``shrinks_by_noise`` (no set and no penalty), ``largest_dimension``,
+    ``convex_only`` (losses), with the mechanisms to use ``instead``; and ``takes_classes``, whether one
+    release with ``OneVsRestLoss`` has a model for each of several classes; and ``takes_weights``, whether its
+    proof holds for records with weights, which multiply their losses.
 
     Attributes:
         facts: public facts about the data.
@@ -160,11 +160,12 @@ class RiskMechanism(ABC):
     takes_set: ClassVar[bool] = True
     wants_bounded_set: ClassVar[bool] = False
     takes_l1: ClassVar[bool] = True
-    shrinks_by_noise: ClassVar[bool] = False
     convex_only: ClassVar[bool] = False
     takes_classes: ClassVar[bool] = False
     takes_weights: ClassVar[bool] = False
     instead: ClassVar[str] = "use dp-pgd"
+    shrinks_by_noise: ClassVar[bool] = False
+    largest_dimension: ClassVar[float] = math.inf
 
     facts: RiskFacts
     convex_set: ConvexSet
@@ -269,6 +270,8 @@ class RiskMechanism(ABC):
             f"takes no l1 penalty, got {regularizer.l1:g}": regularizer.l1 > 0 and not cls.takes_l1,
             f"needs a convex loss, {loss} is not": cls.convex_only and not facts.loss.convex,
             "takes no weights of records": facts.weighted and not cls.takes_weights,
+            f"takes up to {cls.largest_dimension:,} features, not {facts.dimension:,}": facts.dimension
+            > cls.largest_dimension,
         }
         return [reason for reason, holds in reasons.items() if holds]
 
