@@ -436,6 +436,7 @@ def test_a_model_that_says_the_same_of_everybody_warns() -> None:
     model = classifier(epsilon=50.0).fit(X, pd.Series(["well"] * 300))
     assert model.leaves_ == (Leaf(0, 0),)
     assert "predicts well for every record" in model.card_.to_markdown()
+    assert "predicts well for every record" in tree_page(model.card_)
 
 
 def test_clones_and_other_estimators_stay_apart() -> None:
