@@ -10,6 +10,7 @@ import typer
 from privopt.experiments.cli.files import check_files, say
 from privopt.experiments.cli.linear import load_linear
 from privopt.experiments.cli.tree import load_tree
+from privopt.mechanisms.estimators.additive import PrivateAdditiveTreeClassifier
 from privopt.mechanisms.estimators.scorecard import PrivateHalfspaceClassifier
 from privopt.problems.errors import InvalidInputError
 
@@ -27,13 +28,13 @@ def shapes(
     if output.suffix.lower() not in (".svg", ".png", ".pdf"):
         raise InvalidInputError(f"--output {output}: its name must end in .svg, .png or .pdf")
     check_files({"--output": output})
-    fitted = load_linear(model)
-    if fitted is None and load_tree(model) is not None:
+    linear, tree = load_linear(model), load_tree(model)
+    if tree is not None and not isinstance(tree, PrivateAdditiveTreeClassifier):
         raise InvalidInputError(
             f"{model} holds a tree or a rule list, and shapes are of linear models and scorecards: "
             "`privopt card` shows it"
         )
-    found = PrivateHalfspaceClassifier.load(model) if fitted is None else fitted
+    found = linear or tree or PrivateHalfspaceClassifier.load(model)
 
     from privopt.experiments.workbench.figures import save  # lazy: matplotlib is an extra
     from privopt.experiments.workbench.shape_plot import shape_plot

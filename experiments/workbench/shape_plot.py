@@ -8,29 +8,24 @@ from typing import Any
 import numpy as np
 
 from privopt.experiments.workbench.drawing import Axes, Figure, mpl
-from privopt.experiments.workbench.shapes import Shape, Shapes, shapes_of
-from privopt.mechanisms.estimators.card import Card, number
-from privopt.mechanisms.estimators.class_card import ClassCard
-from privopt.mechanisms.estimators.linear_model import PrivateLinearModel
-from privopt.mechanisms.estimators.scorecard import PrivateHalfspaceClassifier
+from privopt.experiments.workbench.palette import GREY, PALE, SERIES, mark_of
+from privopt.experiments.workbench.shapes import Shape, Shaped, Shapes, shapes_of
+from privopt.mechanisms.estimators.card import number
 
 mpl.rcParams["svg.hashsalt"] = "privopt"
-# Colour-blind safe (Okabe and Ito 2008); classes are told apart by marker and by order, too.
-_COLOURS = ("#0072B2", "#D55E00", "#000000", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
-_MARKERS = "os^DvPX"
-_NOISE = "#9BC8E3"
 _WIDTH = 4.0  # inches, 384 pixels: a phone shows the picture at its own size
 
 
-def shape_plot(model: PrivateLinearModel | PrivateHalfspaceClassifier | Card | ClassCard) -> Figure:
+def shape_plot(model: Shaped) -> Figure:
     """Draw the contribution of each declared column by level: of a linear model, or the points of a card.
 
     The widest spread comes first. Where a linear model has confidence intervals, a band shows the part of
-    them that is noise for privacy. Post-processing: reads no records and costs no privacy. The label of the
-    figure is its text alternative.
+    them that is noise for privacy; points have one where they are of a private model whose spread is known.
+    Post-processing: reads no records and costs no privacy. The label of the figure is its text alternative.
 
     Args:
-        model: a fitted linear model with a schema, also one of several classes; a scorecard, or its card.
+        model: a fitted linear model with a schema, also one of several classes; a scorecard, or its card; a
+            card and a tree.
 
     Raises:
         InvalidInputError: another kind of model, a linear one without a schema, or no contributions.
@@ -57,30 +52,52 @@ def _draw(axes: Axes, shape: Shape, found: Shapes) -> None:
     rows, ends = np.arange(len(shape.levels)), 3 if shape.is_line else 0
     if shape.band is not None:
         low, high = shape.band.T
-        style: dict[str, Any] = {"color": _NOISE, "linewidth": 0, "label": "noise for privacy"}
+        meant = "noise and records" if found.is_card else "noise for privacy"
+        style: dict[str, Any] = {"color": PALE, "linewidth": 0, "label": meant}
         axes.fill_betweenx(rows[:ends], low[:ends], high[:ends], **style)
         axes.barh(rows[ends:], (high - low)[ends:], left=low[ends:], height=0.6, **style)
     count = shape.values.shape[1]
     for k, values in enumerate(shape.values.T):
-        colour, name = _COLOURS[k % len(_COLOURS)], (found.series or ("in predictions",))[k]
+        colour, name = SERIES[k % len(SERIES)], (found.series or ("in predictions",))[k]
         mark: dict[str, Any] = {"color": colour, "label": "points" if found.is_card and count == 1 else name}
         shift = 0.8 * ((k + 0.5) / count - 0.5)
-        marker = _MARKERS[k % len(_MARKERS)]
+        marker = mark_of(colour)
         if ends:
             axes.plot(values[:ends], rows[:ends], marker=marker, markersize=3, **mark)
-        if found.is_card:
+        if found.is_card and shape.band is not None:
+            axes.plot(values[ends:], rows[ends:], marker, markersize=4, **mark)
+            _add_numbers(axes, shape, ends)
+        elif found.is_card:
             bars = axes.barh(rows[ends:] + shift, values[ends:], height=0.8 / count, **mark)
             axes.bar_label(bars, [number(v) for v in values[ends:]], fontsize=7, padding=2)
         else:
             axes.plot(values[ends:], rows[ends:] + shift, marker, markersize=4, **mark)
-    axes.axvline(0, color="#777777", linewidth=0.8, linestyle="--", zorder=0)
+    axes.axvline(0, color=GREY, linewidth=0.8, linestyle="--", zorder=0)
     names = [name if len(name) <= 24 else name[:23] + "\N{HORIZONTAL ELLIPSIS}" for name in shape.levels]
     axes.set_yticks(rows, names, fontsize=8, parse_math=False)
+    axes.use_sticky_edges = False  # numbers stand beside bands
     axes.margins(x=0.15)
     axes.set_ylim(len(rows) - 0.4, -0.6)
     axes.set_title(textwrap.fill(shape.title, 52), loc="left", fontsize=9, parse_math=False)
     axes.tick_params(labelsize=8)
     axes.spines[["top", "right"]].set_visible(False)
+
+
+def _add_numbers(axes: Axes, shape: Shape, first: int) -> None:
+    """Write the points of levels beside their marks, outside the band and away from zero."""
+    assert shape.band is not None
+    for row in range(first, len(shape.levels)):
+        value, (low, high) = float(shape.values[row, 0]), shape.band[row]
+        place, side, gap = (max(value, high), "left", 5) if value >= 0 else (min(value, low), "right", -5)
+        axes.annotate(
+            number(value),
+            (place, row),
+            (gap, 0),
+            textcoords="offset points",
+            fontsize=7,
+            ha=side,
+            va="center_baseline",
+        )
 
 
 def _add_legend(figure: Figure, panels: list[Axes], notes: str) -> None:

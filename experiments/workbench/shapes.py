@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from privopt.experiments.workbench.point_bands import point_bands
 from privopt.mechanisms.errors import NoIntervalError
+from privopt.mechanisms.estimators.additive import PrivateAdditiveTreeClassifier
 from privopt.mechanisms.estimators.card import Card, CardColumn, card_column, number
 from privopt.mechanisms.estimators.class_card import ClassCard, ClassColumn
 from privopt.mechanisms.estimators.linear_model import PrivateLinearModel
@@ -25,6 +27,13 @@ from privopt.problems.tables.schema import Schema
 
 Floats = NDArray[np.float64]
 _BAND = "Band: 95% of the noise for privacy, around the estimates of a summary, which are not shrunk."
+_BAND_OF_POINTS = (
+    "Band: where points lie with a probability of about 95%, relative to each other, by the noise for "
+    "privacy and the chance of the records: the posterior of the private linear model, before a card was "
+    "drawn from it."
+)
+
+Shaped = PrivateLinearModel | PrivateHalfspaceClassifier | PrivateAdditiveTreeClassifier | Card | ClassCard
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +45,8 @@ class Shape:
         levels: names of levels; of numbers first the low end, the middle (unnamed) and the high end.
         is_line: whether the first three levels are points of a line.
         values: shape (levels, series).
-        band: bounds of the noise for privacy, shape (levels, 2); None where they are not known.
+        band: bounds, shape (levels, 2): of the noise for privacy, of points by noise and records; None where
+            they are not known.
     """
 
     title: str
@@ -81,24 +91,26 @@ class Shapes:
         )
 
 
-def shapes_of(model: PrivateLinearModel | PrivateHalfspaceClassifier | Card | ClassCard) -> Shapes:
+def shapes_of(model: Shaped) -> Shapes:
     """Return the contribution of each declared column of a fitted model, or the points of a card.
 
     Post-processing: costs no privacy. Contributions of a linear model are those in its predictions, from the
-    middle of numbers and the mean of levels.
+    middle of numbers and the mean of levels; those of a card and a tree are the points of the card.
 
     Raises:
         InvalidInputError: another kind of model, a linear one without a schema, or no contributions.
     """
+    if isinstance(model, PrivateAdditiveTreeClassifier):
+        check_is_fitted(model)
+        found = shapes_of(model.scorecard_model_)
+        tree = f"The tree adds or takes {number(1 / model.card_.unit)} points more."
+        return replace(found, notes=(*found.notes, tree))
     if isinstance(model, PrivateHalfspaceClassifier):
         check_is_fitted(model)
-        model = model.card_
+        bands = point_bands(model)
+        return _of_card(model.card_, bands, _BAND_OF_POINTS if bands else _without_band(model))
     if isinstance(model, Card | ClassCard):
-        series = model.names if isinstance(model, ClassCard) else ()
-        found = [_of_points(column) for column in model.columns]
-        return _sorted(
-            found, "points", series, True, ("No band: the noise of a point is not known.",), model.unused
-        )
+        return _of_card(model, {}, "No band: a card by itself does not hold the noise of its points.")
     if not isinstance(model, PrivateLinearModel):
         raise InvalidInputError(f"shapes are of linear models and scorecards, got {told(model)}")
     check_is_fitted(model)
@@ -110,7 +122,22 @@ def shapes_of(model: PrivateLinearModel | PrivateHalfspaceClassifier | Card | Cl
     return _of_linear(model, model.schema_)
 
 
-def _of_points(column: CardColumn | ClassColumn) -> Shape:
+def _of_card(card: Card | ClassCard, bands: dict[str, Floats], note: str) -> Shapes:
+    series = card.names if isinstance(card, ClassCard) else ()
+    found = [_of_points(column, bands.get(column.name)) for column in card.columns]
+    return _sorted(found, "points", series, True, (note,), card.unused)
+
+
+def _without_band(model: PrivateHalfspaceClassifier) -> str:
+    """Say why the points of a card have no band."""
+    if model.source_ is None:
+        return f"No band: the mechanism {model.mechanism_} drew the card itself, with no model behind it."
+    if len(model.classes_) > 2:
+        return "No band: the spread of points of several classes is not known."
+    return "No band: the spread of the private linear model behind the points is not known."
+
+
+def _of_points(column: CardColumn | ClassColumn, band: Floats | None = None) -> Shape:
     """Return the shape of a card's column, as printed."""
     names = [level for level, _ in column.rows]
     points = [np.atleast_1d(values) for _, values in column.rows]
@@ -119,7 +146,7 @@ def _of_points(column: CardColumn | ClassColumn) -> Shape:
         ends = np.atleast_1d(first), np.atleast_1d(last)
         names, points = [low, "", high, *names], [ends[0], (ends[0] + ends[1]) / 2, ends[1], *points]
     values = np.array(points, dtype=np.float64)
-    return Shape(column.shown, tuple(names), column.proportion is not None, values)
+    return Shape(column.shown, tuple(names), column.proportion is not None, values, band)
 
 
 def _of_linear(model: PrivateLinearModel, schema: Schema) -> Shapes:

@@ -12,7 +12,7 @@ import numpy as np
 
 from privopt.mechanisms.convex.columns import Columns
 from privopt.mechanisms.convex.likely_columns import NoisyColumns, likely_columns
-from privopt.mechanisms.convex.likely_weights import logistic_scale
+from privopt.mechanisms.convex.likely_weights import Likely, logistic_scale
 from privopt.mechanisms.convex.sufficient_statistics import (
     SufficientStatistics,
     _clipped_blocks,
@@ -188,14 +188,15 @@ class ColumnStatistics(SufficientStatistics):
     def _run(self, risk: EmpiricalRisk, run: Run) -> tuple[Vector, None]:
         if run.source is None:  # exact least squares
             return super()._run(risk, run)
-        return self._read(*self._noisy_columns(risk, run, run.source)), None
+        return self._read(*self._noisy_columns(risk, run, run.source))[0], None
 
     def _released(self, risk: EmpiricalRisk, run: Run, spend: PrivacySpend) -> RealRelease:
         if run.source is None:
             return super()._released(risk, run, spend)
         seen, units = self._noisy_columns(risk, run, run.source)
         share = NoisyShare((1 + seen.label) / 2, seen.label_sigma / 2)
-        return RealRelease(self._read(seen, units), spend, self.noise, share=share)
+        point, deviations = self._read(seen, units)
+        return RealRelease(point, spend, self.noise, share=share, deviations=deviations)
 
     def _noisy_columns(
         self, risk: EmpiricalRisk, run: Run, source: NoiseSource
@@ -223,8 +224,11 @@ class ColumnStatistics(SufficientStatistics):
         sigmas = sigma, sigma / weights.alpha, sigma / weights.beta, sigma * weights.reach / weights.gamma
         return NoisyColumns(noisy[:d], noisy[d : 2 * d] / weights.alpha, label, squares, *sigmas, n), units
 
-    def _read(self, seen: NoisyColumns, units: tuple[ColumnUnit, ...]) -> Vector:
-        """Return the weights of a logistic model of the rows of the risk."""
+    def _read(self, seen: NoisyColumns, units: tuple[ColumnUnit, ...]) -> tuple[Vector, Vector | None]:
+        """Return the weights of a logistic model of the rows of the risk, and their deviations.
+
+        Deviations are stated where numbers are read as they are, as in cards.
+        """
         columns, _ = self._shape
         rarest, hidden = 1 / (seen.records + 2), seen.label_sigma / 2
         share = min(max(likely_share((1 + seen.label) / 2, hidden), rarest), 1 - rarest)
@@ -236,7 +240,22 @@ class ColumnStatistics(SufficientStatistics):
         middle -= float(means @ own)
         for unit in units:
             middle += unit.move(own, columns.middle)
-        return self._in_units(own, middle, np.zeros(len(own)))
+        point = self._in_units(own, middle, np.zeros(len(own)))
+        return point, None if units else self._deviations(found, scale)
+
+    def _deviations(self, found: Likely, scale: float) -> Vector:
+        """Return posterior standard deviations of weights, those of levels from the mean of their column."""
+        columns, _ = self._shape
+        assert found.covariances is not None
+        variances, first = [], 0
+        for start, stop in columns.parts:
+            last = first + stop - start
+            centre = np.eye(stop - start) - (1 / (stop - start) if stop - start > 1 else 0.0)
+            variances.append(np.diag(centre @ found.covariances[first:last, first:last] @ centre))
+            first = last
+        deviations = np.zeros(self.facts.dimension)
+        deviations[columns.features] = scale * np.sqrt(np.maximum(np.concatenate(variances), 0.0))
+        return deviations
 
 
 class ColumnUnit(NamedTuple):

@@ -110,14 +110,14 @@ def likely_columns(seen: NoisyColumns, columns: Columns) -> tuple[Likely, Floats
     If effects are weak, the covariance of features and labels is that of the features times the log odds,
     times the variance of the labels. A priori log odds of a column are normal with one of some variances;
     those of ordered levels may be smooth, or each level has a variance of its own. Correlations of columns
-    are shrunk as in ``likely_covariances``.
+    are shrunk as in ``likely_covariances``. The posterior holds what the estimate misses of log odds as the prior
+    has them, and the noise in it, in which errors of covariances count by the weights themselves.
     """
     products = columns.within(seen.products, seen.sigma)
     # Where most labels are equal, the products are means of features, too, up to the sign.
     seen_twice = (products**2 - seen.sigma**2) / max(seen.label**2, _UNEVEN)
-    means, hidden = columns.likely_means(
-        columns.within(seen.means, seen.mean_sigma), seen.mean_sigma, seen_twice
-    )
+    noisy = columns.within(seen.means, seen.mean_sigma)
+    means, hidden = columns.likely_means(noisy, seen.mean_sigma, seen_twice)
     variance = (1 - seen.label**2) / 4
     own = (products - seen.label * means) / 2
     noise = _noise(seen, means, hidden)
@@ -133,13 +133,17 @@ def likely_columns(seen: NoisyColumns, columns: Columns) -> tuple[Likely, Floats
     total = noise + np.diag(variance**2 * (left @ np.diag(spread)))
     for (start, stop), block in zip(_ends(blocks), blocks, strict=True):
         total[start:stop, start:stop] += variance / seen.records * block.covariances
-    weights = variance * spread @ A @ np.linalg.solve(variance * A @ spread @ A + total / variance, own)
+    gain = variance * np.linalg.solve(variance * A @ spread @ A + total / variance, A @ spread).T
+    weights = gain @ own
+    errors = total - np.diag(variance**2 * (left @ np.diag(spread)) - left @ weights**2)
+    missed = variance * (np.eye(len(own)) - gain @ A)
+    posterior = missed @ spread @ missed.T + gain @ errors @ gain.T
     explained, unsure = float(weights @ A @ weights), float(weights**2 @ left @ weights**2)
     # What the model leaves of the covariances is noise, in part that of the means: a weight and the mean of
     # its feature are off together, and with them the mean of all scores.
     noise_share = 2 * seen.label * hidden / (seen.sigma**2 + seen.label**2 * hidden)
     means = means + noise_share * (own - A @ weights)
-    return Likely(weights, explained, explained + 2 * math.sqrt(unsure)), means
+    return Likely(weights, explained, explained + 2 * math.sqrt(unsure), posterior), means
 
 
 def _noise(seen: NoisyColumns, means: Floats, hidden: Floats) -> Floats:

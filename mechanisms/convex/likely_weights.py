@@ -35,11 +35,15 @@ _DENSITY = _DENSITY / np.sum(_DENSITY)
 
 
 class Likely(NamedTuple):
-    """Linear model, the estimated variance of its predictions, and that plus two standard deviations."""
+    """Linear model, the estimated variance of its predictions, and that plus two standard deviations.
+
+    ``covariances`` are those of the posterior of the weights, shape (d, d), where they are known.
+    """
 
     weights: Floats
     explained: float
     at_most: float
+    covariances: Floats | None = None
 
 
 class Block(NamedTuple):

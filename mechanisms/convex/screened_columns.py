@@ -157,7 +157,9 @@ class ScreenedColumns(RiskMechanism):
         """Release the share of positives, too, which the moments hold."""
         moments, view = self._drawn(risk, run)
         found = moments._released(view, run, moments.spend)
-        return RealRelease(self._whole(view, found.point), spend, self.noise, share=found.share)
+        deviations = None if found.deviations is None else self._whole(view, found.deviations)
+        point = self._whole(view, found.point)
+        return RealRelease(point, spend, self.noise, share=found.share, deviations=deviations)
 
     def _drawn(self, risk: EmpiricalRisk, run: Run) -> tuple[SufficientStatistics, SomeColumns]:
         """Draw columns; return the plan of their moments, and the records on them."""

@@ -41,9 +41,9 @@ Prepared = TypeVar("Prepared", contravariant=True)
 class Release:
     """The outcome of a mechanism.
 
-    ``point``, ``spend``, ``noise``, ``share`` and ``weights`` may be published. ``certificate`` may not:
-    its value, bound, node count and time are functions of the records. Nor is ``oracle``: which one fits can
-    depend on the patterns of the records. Both are left out when a release is printed or pickled.
+    All but ``certificate`` and ``oracle`` may be published: value, bound, node count and time of a
+    certificate are functions of the records, and which oracle fits can depend on the patterns of the records.
+    Both are left out when a release is printed or pickled.
 
     Attributes:
         point: the chosen w, shape (dimension,).
@@ -53,6 +53,7 @@ class Release:
         certificate: the evidence, for minimisers; None after unpickling and for Gibbs draws.
         share: the released share of positive records, if the release contains it.
         weights: the released weights of the linear model that the point was rounded from, if there is one.
+        deviations: posterior standard deviations of these weights, if they follow from what is released.
     """
 
     point: IntArray
@@ -62,6 +63,7 @@ class Release:
     certificate: Certificate | None = dataclasses.field(default=None, repr=False)
     share: NoisyShare | None = None
     weights: FloatArray | None = dataclasses.field(default=None, repr=False)
+    deviations: FloatArray | None = dataclasses.field(default=None, repr=False)
 
     def __getstate__(self) -> dict[str, Any]:
         fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}

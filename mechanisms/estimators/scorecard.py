@@ -729,7 +729,7 @@ def _source(
     """Return the released linear model behind a card, if there is one."""
     if release.weights is None:
         return None
-    return scorecards.CardSource(release.weights, lattice.low, lattice.high, max_columns)
+    return scorecards.CardSource(release.weights, lattice.low, lattice.high, max_columns, release.deviations)
 
 
 def _spend(planned: scorecards.CardPlan, weights: ClassWeights, budget: CardBudget) -> PrivacySpend:

@@ -65,6 +65,8 @@ class RealRelease:
         spread: the released second moments of residuals, if it contains them.
         minimum: the point with the released Hessian at it, if it contains one.
         supports: the best subsets of columns, if the point is a model on one.
+        deviations: posterior standard deviations of the weights (privacy noise and sampling), of levels from
+            the mean of their column, 0 for the constant; if they follow from what is released.
     """
 
     point: Vector
@@ -76,6 +78,7 @@ class RealRelease:
     spread: NoisySpread | None = dataclasses.field(default=None, repr=False)
     minimum: NoisyMinimum | None = dataclasses.field(default=None, repr=False)
     supports: SupportPath | None = dataclasses.field(default=None, repr=False)
+    deviations: Vector | None = dataclasses.field(default=None, repr=False)
 
     def __getstate__(self) -> dict[str, Any]:
         fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}

@@ -41,12 +41,15 @@ class CardSource:
         weights: weights of the features, the intercept, if any, last, shape (d,); of K classes (K, d).
         low, high: bounds of the points, shape (d,).
         max_columns: the largest number of columns with points, or None.
+        deviations: posterior standard deviations of the weights, of levels from the mean of their column,
+            shape (d,); None where they do not follow from what is released, and in files of earlier versions.
     """
 
     weights: Floats
     low: IntArray
     high: IntArray
     max_columns: int | None = None
+    deviations: Floats | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return a dictionary for JSON."""
@@ -55,6 +58,7 @@ class CardSource:
             "low": self.low.tolist(),
             "high": self.high.tolist(),
             "max_columns": self.max_columns,
+            **({} if self.deviations is None else {"deviations": self.deviations.tolist()}),
         }
 
     @classmethod
@@ -69,7 +73,12 @@ class CardSource:
         fits = weights.shape == shape and low.shape == high.shape == shape[-1:]
         if not fits or not np.all(np.isfinite(weights)):
             raise InvalidInputError("its linear model has no finite weight for each of its points")
-        return cls(weights, low, high, given["max_columns"])
+        if "deviations" not in given:
+            return cls(weights, low, high, given["max_columns"])
+        deviations = np.array(given["deviations"], dtype=np.float64)
+        if deviations.shape != weights.shape or not np.all((deviations >= 0) & np.isfinite(deviations)):
+            raise InvalidInputError("its linear model has no deviation >= 0 for each of its weights")
+        return cls(weights, low, high, given["max_columns"], deviations)
 
 
 class NearCard(NamedTuple):

@@ -92,7 +92,8 @@ class SeededScorecard:
     together are sqrt(mu_0^2 + mu_1^2)-GDP, which replaces mu above. The running time of the choice depends
     only on the number of records, features and cards, and the linear model's solver stops after a public
     number of passes. If the model is one release of noisy moments, the share of positives that they hold is
-    released, too, by post-processing; so are the weights of the model, as composition is about both parts.
+    released, too, by post-processing; so are the weights of the model with their posterior spread, as
+    composition is about both parts.
 
     Records may have whole-number weights from 0 to W, a part of the record. The linear model takes them as
     shares of W, at no more noise; the loss of a record in the choice is W times as large at most.
@@ -269,8 +270,10 @@ class SeededScorecard:
         units = Units(self.facts) if self.means is None else self.means.release(table, source)
         model = self.seed.release(self._risk(data, units), source, limits=clock.rest)
         weights = model.point
+        deviations = model.deviations
         if self.facts.middle:
             weights = units.weights(weights)
+            deviations = None if deviations is None else units.deviations(deviations)
         if self.nearest is None:
             cards, ladders = candidate_cards(weights, self.facts)
         else:
@@ -286,6 +289,7 @@ class SeededScorecard:
             oracle.name,
             share=model.share,
             weights=np.array(weights),
+            deviations=deviations,
         )
 
     def _risk(self, data: SeededData, units: Units) -> EmpiricalRisk:

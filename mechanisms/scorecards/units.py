@@ -127,5 +127,20 @@ class Units:
             weight, shift = modelled[start], unit.end * (1 - 1 / unit.size)
             found[start], found[-1] = weight / unit.size, found[-1] + weight * shift
             # Records with the number missing have 0 there, which ``rescale`` clips to the range.
-            found[start + 1 : stop] += weight * (float(unit.rescale(np.zeros(1))[0]) - shift)
+            found[start + 1 : stop] += weight * self._missing(unit)
         return found
+
+    def deviations(self, modelled: Floats) -> Floats:
+        """Transform standard deviations of the model's weights to those of the original features."""
+        found = modelled.copy()
+        for unit in self.units:
+            start, stop = self.facts.spans[unit.column]
+            found[start] = modelled[start] / unit.size
+            of_missing = modelled[start] * self._missing(unit)
+            found[start + 1 : stop] = np.hypot(found[start + 1 : stop], of_missing)
+        return found
+
+    @staticmethod
+    def _missing(unit: Unit) -> float:
+        """Return what a missing number gains for each unit of the number's weight."""
+        return float(unit.rescale(np.zeros(1))[0]) - unit.end * (1 - 1 / unit.size)

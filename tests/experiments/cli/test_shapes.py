@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -15,6 +16,7 @@ import pytest
 from privopt.experiments.workbench.shape_plot import shape_plot
 from privopt.experiments.workbench.shapes import Shapes, shapes_of
 from privopt.mechanisms import (
+    PrivateAdditiveTreeClassifier,
     PrivateHalfspaceClassifier,
     PrivateLinearRegression,
     PrivateLogisticRegression,
@@ -109,9 +111,105 @@ def test_points_are_those_of_the_card() -> None:
     assert "No band" in " ".join(found.notes)
 
 
+def small_card(**options: Any) -> PrivateHalfspaceClassifier:
+    """A card at a budget at which its model is one of noisy moments."""
+    card = PrivateHalfspaceClassifier(0.3, schema=SCHEMA, classes=(0, 1), insecure_seed=1, **options)
+    return card.fit(PEOPLE, (PAID > 0).astype(int))
+
+
+def test_points_have_the_band_of_the_model_that_they_are_rounded_from() -> None:
+    model = small_card()
+    assert model.source_ is not None
+    assert model.source_.deviations is not None
+    found = shapes_of(model)
+    assert "before a card was drawn" in found.notes[0]
+    ward = next(shape for shape in found.shapes if shape.title == "ward")
+    assert ward.band is not None
+    start = SCHEMA.feature_names.index("ward=A")
+    weights, spread = (
+        given[start : start + 2] for given in (model.source_.weights, model.source_.deviations)
+    )
+    middles, widths = np.mean(ward.band[:2], axis=1), np.ptp(ward.band[:2], axis=1)
+    scale = np.diff(middles) / np.diff(weights)
+    assert widths == pytest.approx(2 * 1.96 * scale * spread)
+    assert ward.values[:, 0].tolist() == [*np.rint(middles), 0]
+    assert ward.band[2].tolist() == [0, 0]  # any other ward has no feature, and no noise
+    age = next(shape for shape in found.shapes if shape.is_line)
+    assert age.band is not None
+    assert np.ptp(age.band[:3], axis=1) == pytest.approx([np.ptp(age.band[0]), 0, np.ptp(age.band[0])])
+    unrounded = np.mean(
+        np.concatenate([shape.band for shape in found.shapes if shape.band is not None]), axis=1
+    )
+    points = np.concatenate([shape.values[:, 0] for shape in found.shapes])
+    assert np.max(np.abs(unrounded - points)) < 1
+
+
+def test_nineteen_of_twenty_true_points_are_in_their_bands() -> None:
+    """Up to one factor, which points are free of. Half or twice the spread would cover 67% or 100%."""
+    inside, draws = [], np.random.default_rng(5)
+    names = [f"c{k}" for k in range(6)]
+    schema = Schema([Categorical(name, [0, 1, 2, 3]) for name in names], intercept=True)
+    for seed in range(12):
+        effects = draws.normal(0, 0.6, (6, 4))
+        effects -= np.mean(effects, axis=1, keepdims=True)
+        codes = draws.integers(0, 4, (2000, 6))
+        odds = np.sum(effects[np.arange(6), codes], axis=1) - 0.7
+        labels = (draws.random(2000) < 1 / (1 + np.exp(-odds))).astype(int)
+        card = PrivateHalfspaceClassifier(1.0, schema=schema, classes=(0, 1), insecure_seed=seed)
+        source = card.fit(pd.DataFrame(codes, columns=names), labels).source_
+        assert source is not None
+        assert source.deviations is not None
+        own = source.weights[:-1].reshape(6, 4)
+        own = (own - np.mean(own, axis=1, keepdims=True)).ravel()
+        factor = float(own @ effects.ravel()) / float(own @ own)
+        inside.append(np.abs(factor * own - effects.ravel()) <= 1.96 * factor * source.deviations[:-1])
+    assert 0.88 < np.mean(inside) < 0.985  # 288 of them
+
+
+def test_bands_of_points_are_saved_and_files_of_before_have_none(tmp_path: Path) -> None:
+    model = small_card()
+    model.save(tmp_path / "card.json")
+    first, second = shapes_of(model), shapes_of(PrivateHalfspaceClassifier.load(tmp_path / "card.json"))
+    for one, other in zip(first.shapes, second.shapes, strict=True):
+        assert one.band == pytest.approx(other.band)
+    before = json.loads((tmp_path / "card.json").read_text())
+    del before["linear_model"]["deviations"]
+    without = shapes_of(PrivateHalfspaceClassifier.from_dict(before))
+    assert all(shape.band is None for shape in without.shapes)
+    assert "spread of the private linear model" in without.notes[0]
+    for wrong in ([1.0], [-1.0] * 11):
+        before["linear_model"]["deviations"] = wrong
+        with pytest.raises(InvalidInputError, match="no deviation >= 0"):
+            PrivateHalfspaceClassifier.from_dict(before)
+
+
+def test_cards_that_a_mechanism_drew_itself_say_that_they_have_no_band() -> None:
+    few = Schema([Categorical("ward", ["A", "B"])], intercept=True)
+    model = PrivateHalfspaceClassifier(
+        1.0, schema=few, classes=(0, 1), mechanism="exponential", insecure_seed=1
+    ).fit(ADULTS, (ADULTS["ward"] == "B").astype(int))
+    found = shapes_of(model)
+    assert found.notes[0] == (
+        "No band: the mechanism exponential drew the card itself, with no model behind it."
+    )
+    assert all(shape.band is None for shape in found.shapes)
+
+
+def test_a_card_and_a_tree_have_the_shapes_of_the_card() -> None:
+    model = PrivateAdditiveTreeClassifier(0.6, schema=SCHEMA, classes=(0, 1), max_depth=1, insecure_seed=3)
+    model.fit(PEOPLE, (PAID > 0).astype(int))
+    found, card = shapes_of(model), shapes_of(model.scorecard_model_)
+    for one, other in zip(found.shapes, card.shapes, strict=True):
+        assert np.array_equal(one.values, other.values)
+        assert one.band is not None
+    assert found.notes[-1].startswith("The tree adds or takes ")
+
+
 def test_points_of_several_classes_are_series() -> None:
-    card = CARD(classes=(0, 1, 2)).fit(PEOPLE, PAID).card_
-    found, columns = shapes_of(card), {column.shown: column for column in card.columns}
+    model = CARD(classes=(0, 1, 2)).fit(PEOPLE, PAID)
+    card, found = model.card_, shapes_of(model)
+    columns = {column.shown: column for column in card.columns}
+    assert "of several classes is not known" in found.notes[0]
     assert found.series == card.names
     for shape in found.shapes:
         rows = [points for _, points in columns[shape.title].rows]

@@ -277,7 +277,7 @@ def test_where_noise_hides_the_share_of_positives_scores_have_its_posterior_mean
         return p**-0.5 * (1 - p) ** 0.5 * math.exp(-((((1 + label) / 2 - p) / 0.2) ** 2) / 2)
 
     mean = quad(lambda p: p * density(p), 0, 1)[0] / quad(density, 0, 1)[0]
-    weights = plan._read(seen, ())
+    weights = plan._read(seen, ())[0]
     assert weights[:d] == pytest.approx(0)
     assert weights[d] * plan.facts.constant == pytest.approx(logit(mean), abs=0.1)  # a grid of shares
 

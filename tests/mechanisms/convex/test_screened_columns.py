@@ -207,6 +207,10 @@ def test_a_card_has_points_for_the_columns_that_decide() -> None:
     used = {span for span in FLAGS.spans if np.any(model.fit(frame, y).coef_[0, slice(*span)])}
     assert len(used & set(FLAGS.spans[:4])) >= 3
     assert len(used) <= 4
+    source = model.source_
+    assert source is not None
+    assert source.deviations is not None
+    assert np.array_equal(source.deviations[:-1] > 0, source.weights[:-1] != 0)
 
 
 def test_models_of_more_features_than_moments_can_take_are_of_drawn_columns() -> None:

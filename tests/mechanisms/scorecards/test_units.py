@@ -154,6 +154,11 @@ def test_weights_say_the_same_in_the_units_of_the_card() -> None:
             inside &= missing | ((moved > a + 1e-9) & (moved < b - 1e-9))
         assert 5 < inside.sum() < 480
         assert np.allclose((features @ modelled)[inside], (X @ card)[inside], atol=1e-9)
+        # Independent weights of such deviations: what each moves in the card adds up in squares.
+        steps = rng.random(of.lattice.dimension)
+        steps[-1] = 0.0
+        moved = np.array([of_units.weights(step) - of_units.weights(0 * step) for step in np.diag(steps)])
+        assert np.allclose(of_units.deviations(steps)[:-1], np.sqrt(np.sum(moved**2, axis=0))[:-1])
     plain, modelled = Units(of), rng.normal(size=of.lattice.dimension)
     assert np.allclose(plain.features(X) @ modelled, X @ plain.weights(modelled))
 
