@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
@@ -29,6 +29,7 @@ from rich.console import Console
 
 from privopt.experiments.workbench.drawing import Figure
 from privopt.experiments.workbench.pages import filled
+from privopt.experiments.workbench.palette import SERIES
 from privopt.experiments.workbench.resumable import (
     Kept,
     isolated,
@@ -202,7 +203,11 @@ def profile(draws: pd.DataFrame) -> Figure:
             group
         )  # unfinished draws count in the total, at infinite time
         x, y = [*np.maximum(times, 1e-3), last], [*share, share[-1] if len(share) else 0.0]
-        axes.step(x, y, where="post", ls=("-", "--", ":", "-.")[number % 4], label=", ".join(map(str, name)))
+        style: dict[str, Any] = {
+            "ls": ("-", "--", ":", "-.")[number % 4],
+            "color": SERIES[number % len(SERIES)],
+        }
+        axes.step(x, y, where="post", label=", ".join(map(str, name)), **style)
     axes.set(title="exact draws, first ones included", xlabel="seconds per draw", ylabel="share drawn")
     axes.set(xscale="log", ylim=(0, 1.02))
     axes.grid(alpha=0.3)

@@ -27,6 +27,7 @@ from rich.console import Console
 
 from privopt.experiments.workbench.drawing import Figure
 from privopt.experiments.workbench.pages import filled, markdown_table
+from privopt.experiments.workbench.palette import SERIES
 from privopt.experiments.workbench.resumable import isolated, machine, peak_megabytes
 from privopt.experiments.workbench.study import Study
 from privopt.problems.tables.columns import Binned, Categorical
@@ -347,7 +348,7 @@ def picture(results: Sequence[Measured]) -> Figure:
         for k, (name, line) in enumerate(lines.items()):
             if line and (not plain or AGAINST[name] in plain):
                 numbers = [m.seconds if plain else m.peak for m in line]
-                axes.plot([m.rows for m in line], numbers, marker=marks[name], color=f"C{k}", label=name)
+                axes.plot([m.rows for m in line], numbers, marker=marks[name], color=SERIES[k], label=name)
         axes.set_xscale("log")
         axes.set(xlim=(min(sizes) / 1.5, max(sizes) * 1.5), xlabel="rows")
         axes.set_ylabel("seconds" if plain else "peak memory, MB")

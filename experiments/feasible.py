@@ -24,6 +24,7 @@ from sklearn.metrics import roc_auc_score
 
 from privopt.experiments.workbench.drawing import Figure
 from privopt.experiments.workbench.pages import filled, markdown_table
+from privopt.experiments.workbench.palette import SERIES
 from privopt.experiments.workbench.panels import Curve, Panel, panels_figure
 from privopt.experiments.workbench.resumable import isolated, machine, peak_megabytes, seconds
 from privopt.experiments.workbench.study import Study
@@ -42,7 +43,6 @@ CARD, LINEAR, FREE = "card", "logistic", "not private"
 CLOSE = 0.02  # of AUC
 _TESTED = 20_000
 _LARGEST = 10**8  # rows times features; larger tables belong in an engine
-_COLOURS = ("#0072B2", "#D55E00", "#000000", "#009E73", "#CC79A7")
 
 
 @dataclass(frozen=True)
@@ -233,7 +233,7 @@ def picture(lines: pd.DataFrame) -> Figure:
     cards = found[found["model"] == CARD]
     names = sorted(cards["table"].unique(), key=lambda t: int(cards[cards["table"] == t]["features"].iloc[0]))
     costs, times = [], []
-    for name, colour in zip(names, _COLOURS, strict=False):
+    for name, colour in zip(names, SERIES, strict=False):
         some = cards[cards["table"] == name]
         cost = some.groupby("ratio")["gap"].agg(["mean", "std"]).fillna({"std": 0.0})
         costs.append(Curve(name, colour, cost))

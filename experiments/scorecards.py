@@ -41,6 +41,7 @@ from sklearn.metrics import accuracy_score, balanced_accuracy_score, brier_score
 from privopt.experiments.workbench import peer_process
 from privopt.experiments.workbench.drawing import Figure, ticker
 from privopt.experiments.workbench.pages import filled, markdown_table
+from privopt.experiments.workbench.palette import SERIES, mark_of
 from privopt.experiments.workbench.private_peers import ada_ssp, naive_bayes
 from privopt.experiments.workbench.resumable import Kept, isolated, machine
 from privopt.experiments.workbench.study import ShardText, Study
@@ -542,10 +543,11 @@ def beside_picture(lines: pd.DataFrame) -> Figure:
     figure = Figure(figsize=(2.4 * max(len(panels), 1), 3.4), layout="constrained")
     axes = figure.subplots(1, max(len(panels), 1), sharey=True, squeeze=False)[0]
     for axis, (epsilon, some) in zip(axes, panels, strict=False):
-        for shift, model in zip((-0.3, -0.1, 0.1, 0.3), AUTOMATIC, strict=True):
+        for shift, model, hue in zip((-0.3, -0.1, 0.1, 0.3), AUTOMATIC, SERIES[:4], strict=True):
             own = some[some["model"] == model]
             heights = [names.index(table) + shift for table in own["table"]]
-            axis.errorbar(own["ahead"], heights, xerr=own["error"], fmt="o", markersize=4, label=model)
+            style: dict[str, Any] = {"fmt": mark_of(hue), "color": hue, "markersize": 4}
+            axis.errorbar(own["ahead"], heights, xerr=own["error"], **style, label=model)
         axis.axvline(0, color="black", linewidth=0.8)
         axis.set_title(f"epsilon = {epsilon:g}", fontsize=9)
         axis.grid(alpha=0.3)

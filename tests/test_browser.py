@@ -13,6 +13,7 @@ import subprocess
 from importlib import resources
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -47,8 +48,9 @@ document.getElementById("page").addEventListener("load", async (event) => {{
   const faults = found.violations.map((v) => [v.id, v.nodes.map((n) => n.html.slice(0, 200))]);
   const cut = [...inside.document.querySelectorAll(".table-wrapper:not(:has(td.text-right))")]
     .filter((part) => part.scrollWidth > part.clientWidth).map((part) => part.textContent.slice(0, 200));
+  const end = inside.document.querySelector("article, main, body").getBoundingClientRect().bottom;
   document.getElementById("found").textContent =
-    JSON.stringify({{width: inside.document.documentElement.scrollWidth, faults, cut}});
+    JSON.stringify({{width: inside.document.documentElement.scrollWidth, end, faults, cut}});
 }});
 </script>
 """
@@ -68,10 +70,10 @@ pytestmark = [
 ]
 
 
-def look_at(page: str, folder: Path) -> dict[str, object]:
-    """Open a page, whose links are relative to the folder, and return its width and what axe found."""
+def look_at(page: str, folder: Path, width: int = WIDTH) -> dict[str, Any]:
+    """Open a page, whose links are relative to the folder; return its size, and what axe found."""
     axe = (resources.files("axe_playwright_python") / "axe.min.js").read_text("utf-8")
-    around = AROUND.format(width=WIDTH, page=html.escape(page), axe=json.dumps(axe).replace("</", "<\\/"))
+    around = AROUND.format(width=width, page=html.escape(page), axe=json.dumps(axe).replace("</", "<\\/"))
     (folder / "around.html").write_text(around, "utf-8")
     words = [
         str(CHROMIUM), "--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking",
@@ -80,7 +82,7 @@ def look_at(page: str, folder: Path) -> dict[str, object]:
     ]  # fmt: skip
     run = subprocess.run(words, capture_output=True, text=True, check=True)
     (found,) = re.findall(r'<pre id="found">(.*?)</pre>', run.stdout, flags=re.DOTALL)
-    seen: dict[str, object] = json.loads(html.unescape(found))
+    seen: dict[str, Any] = json.loads(html.unescape(found))
     return seen
 
 
@@ -148,6 +150,13 @@ def test_axe_finds_a_fault_that_is_put_in(tmp_path: Path) -> None:
     assert {"html-has-lang", "color-contrast"} <= rules
 
 
+def test_the_first_page_is_three_screens_of_a_laptop(site: Path, tmp_path: Path) -> None:
+    shutil.copytree(site, tmp_path, dirs_exist_ok=True)
+    found = look_at((tmp_path / "index.html").read_text("utf-8"), tmp_path, width=1366)
+    assert found["faults"] == []
+    assert found["end"] <= 3 * 768
+
+
 def test_pages_of_the_site_fit_a_phone_and_satisfy_axe(site: Path, tmp_path: Path) -> None:
     shutil.copytree(site, tmp_path, dirs_exist_ok=True)
     for name in (
@@ -157,6 +166,8 @@ def test_pages_of_the_site_fit_a_phone_and_satisfy_axe(site: Path, tmp_path: Pat
         "scorecards",
         "gallery/index",
         "gallery/team",
+        "gallery/churn",
+        "gallery/wide",
         "howto/first-card",
     ):
         path = tmp_path / f"{name}.html"

@@ -112,6 +112,9 @@ READERS = {
         "Do the weights of my survey count?": "cards.html#fit-with-risks",
         "Are two models different?": "evaluation.html#two-models-on-the-same-records",
         "Which labels can be predicted?": "faq.html",
+        "How sure are the points of a card?": "intervals.html#shapes",
+        "Which of thousands of columns are taken, and what proves it?": "theory.html#column-screening",
+        "What does the choice of the best model cost?": "tuning.html#the-guarantee",
     },
     "an engineer of operations research": {
         "Does it take my solver?": "oracles.html#a-solver-of-your-own",
@@ -136,6 +139,8 @@ READERS = {
         "Are my records enough?": "feasible.html",
         "How does it get into our database?": "cards.html#print",
         "How good is it, and may I publish that?": "cards.html#evaluate",
+        "No points may fall with age.": "cards.html#constraints",
+        "Is a tree better?": "decision-trees.html#choice-of-a-model",
     },
     "a privacy officer": {
         "What is promised?": "privacy.html#in-plain-words",
@@ -146,6 +151,7 @@ READERS = {
         "Is it anonymous in the sense of a law?": "privacy.html#in-plain-words",
         "What if two analysts work on one table?": "howto/two-analysts.html",
         "Where is it written what was released?": "budgets.html#history",
+        "May categories be read off the records?": "schema.html#a-schema-that-is-learned-and-paid-for",
         "Can somebody alter the ledger?": "privacy.html#several-releases-which-rule-a-ledger-adds-up-by",
         "Does anything leave the machine?": "faq.html",
     },

@@ -14,6 +14,7 @@ import pandas as pd
 from privopt.experiments.comparison.race import SOLVED
 from privopt.experiments.workbench.drawing import Figure
 from privopt.experiments.workbench.figures import save
+from privopt.experiments.workbench.palette import SERIES
 from privopt.experiments.workbench.panels import MOST_CURVES, Curve, Panel, panels_figure
 from privopt.experiments.workbench.report import Listing, Part, Picture, page
 from privopt.experiments.workbench.resumable import machine, markdown, seconds
@@ -26,7 +27,6 @@ _TOLERANCE = 1e-4
 _SHORTEST = 1e-3  # seconds; shorter times are raised to it
 _LIBRARIES = ("privopt", "numpy", "pulp", "highspy", "ortools", "pyscipopt", "numba", "scipy")
 # One colour per solver, colour-blind safe (Okabe and Ito 2008).
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 
 
 def disagreements(solves: pd.DataFrame) -> pd.DataFrame:
@@ -99,7 +99,7 @@ def _colours(solves: pd.DataFrame) -> dict[str, str]:
     """Return one colour per solver, the same for all of its models."""
     names = list(dict.fromkeys(solves["oracle"]))
     solvers = list(dict.fromkeys(name.partition(":")[0] for name in names))
-    return {name: _COLOURS[solvers.index(name.partition(":")[0]) % len(_COLOURS)] for name in names}
+    return {name: SERIES[solvers.index(name.partition(":")[0]) % len(SERIES)] for name in names}
 
 
 def _points(x: Any, y: Any) -> pd.DataFrame:

@@ -10,52 +10,52 @@ import numpy as np
 import pandas as pd
 
 from privopt.experiments.workbench.drawing import Axes, Figure, mpl
+from privopt.experiments.workbench.palette import BROWN, GREY, SERIES, VIOLET
 from privopt.experiments.workbench.panels import Curve, Panel, panels_figure
 from privopt.oracles.limits import Progress
 
-# Colour-blind safe (Okabe and Ito 2008). Lattices are told apart by marker and line.
-_COLOURS = ("#0072B2", "#D55E00", "#000000", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+_BLUE, _ORANGE, _BLACK, _GREEN, _PINK, _YELLOW, _SKY = SERIES
 # The colour of each mechanism in all figures. Mechanisms of the same hue never share a panel.
 _PALETTE = {
-    "exponential": "#0072B2",
-    "permute-and-flip": "#D55E00",
-    "opdisc": "#000000",
-    "rspm": "#009E73",
-    "rspm-laplace": "#CC79A7",
-    "dp-sgd": "#E69F00",
-    "dp-gd logistic": "#56B4E9",
-    "n² steps of one record": "#000000",
-    "dp-gd": "#56B4E9",
-    "dp-pgd": "#0072B2",
-    "dp-svrg": "#CC79A7",
-    "dp-svrg++": "#CC79A7",
-    "objective-perturbation": "#D55E00",
-    "output-perturbation": "#009E73",
-    "dp-accmd": "#000000",
-    "dp-pmd": "#7B3294",
-    "dp-fw-l1": "#009E73",
-    "dp-fw-l2": "#CC79A7",
-    "dp-gld": "#009E73",
-    "net": "#8C510A",
-    "dp-sosp": "#0072B2",
-    "opsamp": "#D55E00",
-    "dp-newton": "#D55E00",
-    "dp-spider": "#7B3294",
-    "dp-gd-so": "#CC79A7",
-    "without noise": "#000000",
-    "robust-gd": "#0072B2",
-    "trimmed-gd": "#D55E00",
-    "clipped-newton": "#009E73",
-    "sample-aggregate": "#7B3294",
-    "diffprivlib": "#8C510A",
-    "opacus": "#7B3294",
-    "Opacus DP-SGD, replace-one": "#7B3294",
-    "Opacus DP-SGD, add/remove": "#7B3294",
-    "not private": "#777777",
+    "exponential": _BLUE,
+    "permute-and-flip": _ORANGE,
+    "opdisc": _BLACK,
+    "rspm": _GREEN,
+    "rspm-laplace": _PINK,
+    "dp-sgd": _YELLOW,
+    "dp-gd logistic": _SKY,
+    "n² steps of one record": _BLACK,
+    "dp-gd": _SKY,
+    "dp-pgd": _BLUE,
+    "dp-svrg": _PINK,
+    "dp-svrg++": _PINK,
+    "objective-perturbation": _ORANGE,
+    "output-perturbation": _GREEN,
+    "dp-accmd": _BLACK,
+    "dp-pmd": VIOLET,
+    "dp-fw-l1": _GREEN,
+    "dp-fw-l2": _PINK,
+    "dp-gld": _GREEN,
+    "net": BROWN,
+    "dp-sosp": _BLUE,
+    "opsamp": _ORANGE,
+    "dp-newton": _ORANGE,
+    "dp-spider": VIOLET,
+    "dp-gd-so": _PINK,
+    "without noise": _BLACK,
+    "robust-gd": _BLUE,
+    "trimmed-gd": _ORANGE,
+    "clipped-newton": _GREEN,
+    "sample-aggregate": VIOLET,
+    "diffprivlib": BROWN,
+    "opacus": VIOLET,
+    "Opacus DP-SGD, replace-one": VIOLET,
+    "Opacus DP-SGD, add/remove": VIOLET,
+    "not private": GREY,
     # The noise of dp-pgd by other rules.
-    "noise by zCDP": "#E69F00",
-    "noise by moments": "#7B3294",
-    "noise by composition": "#D55E00",
+    "noise by zCDP": _YELLOW,
+    "noise by moments": VIOLET,
+    "noise by composition": _ORANGE,
 }
 _DASHES: tuple[Literal["", "dashed", "dotted"], ...] = ("", "dashed", "dotted")
 _LINES = ("-", "--", ":", "-.")
@@ -170,7 +170,7 @@ def solver_profile(rows: pd.DataFrame) -> Figure:
             [low, *times, high],
             [0, *share, 1],
             where="post",
-            color=_COLOURS[k % len(_COLOURS)],
+            color=SERIES[k % len(SERIES)],
             linestyle=_LINES[k % len(_LINES)],
             label=f"{named(mechanism)}, {weights(lattice)}, {_span(group)}",
         )
@@ -191,15 +191,16 @@ def certificate_figure(trace: Sequence[Progress], title: str) -> Figure:
     seconds = [p.seconds for p in trace]
     least = min(p.incumbent for p in trace)
     found, bound = [p.incumbent - least for p in trace], [p.bound - least for p in trace]
-    values.step(seconds, found, where="post", color=_COLOURS[1], label="best point found so far")
-    values.step(seconds, bound, where="post", color=_COLOURS[0], label="proved: no point is below this")
+    values.step(seconds, found, where="post", color=SERIES[1], label="best point found so far")
+    style: dict[str, Any] = {"color": SERIES[0], "linestyle": "--"}
+    values.step(seconds, bound, where="post", label="proved: no point is below this", **style)
     if trace[-1].gap == 0:
-        values.plot(seconds[-1:], found[-1:], "o", color=_COLOURS[2], label="they meet: proved optimal")
+        values.plot(seconds[-1:], found[-1:], "o", color=SERIES[2], label="they meet: proved optimal")
     values.set_yscale("symlog", linthresh=1.0)
     values.set_ylabel("objective − minimum, in errors")
     values.set_title(title, fontsize=10)
     values.legend(fontsize=9)
-    gaps.step(seconds, [p.gap for p in trace], where="post", color=_COLOURS[2])
+    gaps.step(seconds, [p.gap for p in trace], where="post", color=SERIES[2])
     gaps.set_yscale("symlog", linthresh=1.0)
     gaps.set(xlabel="seconds", ylabel="gap, in errors", ylim=(0, None))
     for axes in (values, gaps):

@@ -6,9 +6,10 @@ import math
 from collections.abc import Mapping
 
 from privopt.experiments.workbench.drawing import Figure
+from privopt.experiments.workbench.palette import GREY, SERIES
 from privopt.mechanisms.inference.interval import Summary
 
-_TOTAL, _SAMPLING = "#0072B2", "#000000"
+_TOTAL, _SAMPLING = SERIES[0], SERIES[2]
 
 
 def forest_plot(found: Summary, titles: Mapping[str, str] | None = None) -> Figure:
@@ -29,7 +30,7 @@ def forest_plot(found: Summary, titles: Mapping[str, str] | None = None) -> Figu
         axes.plot([one.low, one.high], [row, row], color=_TOTAL, linewidth=1.5)
         axes.plot([low, high], [row, row], color=_SAMPLING, linewidth=4, solid_capstyle="butt")
         axes.plot(one.estimate, row, "o", color=_TOTAL, markersize=5)
-    axes.axvline(0, color="#777777", linewidth=0.8, linestyle="--")
+    axes.axvline(0, color=GREY, linewidth=0.8, linestyle="--")
     axes.set_yticks(range(len(shown)), [(titles or {}).get(one.name, one.name) for one in shown])
     axes.set_ylim(len(shown) - 0.4, -0.6)
     axes.set_xlabel(f"coefficient, {100 * found.confidence:.4g}% interval; thick: without noise for privacy")

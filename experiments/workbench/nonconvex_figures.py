@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from privopt.experiments.workbench.drawing import Axes, Figure
 from privopt.experiments.workbench.figures import colour
+from privopt.experiments.workbench.palette import ink_of, mark_of
 from privopt.problems.nonconvex.planted import Planted
 
 
@@ -23,7 +24,7 @@ def trajectories(problem: Planted, paths: Mapping[str, NDArray[np.float64]]) -> 
     axes.contour(x, y, values, levels=np.geomspace(0.002, 1.5, 14), colors="0.85", linewidths=0.8)
     for name, path in paths.items():
         size = 3.5 if len(path) < 100 else 1.5
-        axes.plot(*path.T, color=colour(name), marker="o", markersize=size, linewidth=0.9)
+        axes.plot(*path.T, color=colour(name), marker=mark_of(colour(name)), markersize=size, linewidth=0.9)
         into = name == "without noise"
         at = (float(path[0, 0]), float(path[0, 1])) if into else (0.42 if path[-1, 0] > 0 else -0.42, 0.0)
         axes.annotate(
@@ -31,7 +32,7 @@ def trajectories(problem: Planted, paths: Mapping[str, NDArray[np.float64]]) -> 
             at,
             xytext={"without noise": (8, 0), "dp-newton": (0, 22)}.get(name, (0, -26)),
             textcoords="offset points",
-            color=colour(name),
+            color=ink_of(colour(name)),
             ha="left" if into else "center",
             bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 1},
         )
@@ -89,7 +90,7 @@ def _lines(axes: Axes, rows: pd.DataFrame, along: str) -> None:
         points = group.groupby(along)["value"]
         middle, low, high = points.median(), points.quantile(0.25), points.quantile(0.75)
         hue = colour(str(name))
-        axes.plot(middle.index, middle, "o-", color=hue, markersize=4, linewidth=1.4)
+        axes.plot(middle.index, middle, marker=mark_of(hue), color=hue, markersize=4, linewidth=1.4)
         axes.fill_between(middle.index, low, high, color=hue, alpha=0.12, linewidth=0)
         ends.append((float(np.log(middle.iloc[-1])), float(middle.index[-1]), str(name)))
     axes.set(xscale="log", yscale="log")
@@ -98,6 +99,6 @@ def _lines(axes: Axes, rows: pd.DataFrame, along: str) -> None:
     last: dict[float, float] = {}
     for height, end, name in sorted(ends):  # labels at the same height must not overlap
         last[end] = max(height, last.get(end, -np.inf) + 0.07 * (top - bottom))
-        axes.text(end * 1.15, np.exp(last[end]), name, color=colour(name), va="center", fontsize=9)
+        axes.text(end * 1.15, np.exp(last[end]), name, color=ink_of(colour(name)), va="center", fontsize=9)
     left, right = axes.get_xlim()
     axes.set_xlim(left, right * (right / left) ** 0.25)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scipy import optimize
 
 from privopt.experiments.workbench.drawing import Axes, Figure, mpl
+from privopt.experiments.workbench.palette import ink_of, mark_of
 
 MOST_CURVES = 7
 _LINES = {"": "-", "dashed": (0, (5, 2)), "dotted": (0, (1, 1.5))}
@@ -112,9 +113,12 @@ def _draw_curve(axes: Axes, panel: Panel, k: int) -> None:
         low = np.maximum(low, mean / 10)
     style: dict[str, Any] = {"color": curve.colour, "linestyle": _LINES[curve.dashes], "linewidth": 1.5}
     if curve.spread == "bars":
-        style |= {"marker": "o", "markersize": 3.5, "capsize": 2, "elinewidth": 0.8}
+        style |= {"marker": mark_of(curve.colour), "markersize": 3.5, "capsize": 2, "elinewidth": 0.8}
         axes.errorbar(x, mean, yerr=(mean - low, high - mean), **style)
     else:
+        # Few marks of a long curve, at other places for each.
+        apart = max(1, len(x) // 6)
+        style |= {"marker": mark_of(curve.colour), "markersize": 3.5, "markevery": (k % apart, apart)}
         axes.plot(x, mean, drawstyle="steps-post" if curve.steps else "default", **style)
     if curve.spread == "band":
         axes.fill_between(x, low, high, color=curve.colour, alpha=0.15, linewidth=0)
@@ -162,7 +166,7 @@ def _name_ends(axes: Axes, panel: Panel) -> None:
             (1.0, heights[k]),
             (1.03, height),
             xycoords="axes fraction",
-            color=curve.colour,
+            color=ink_of(curve.colour),
             fontsize=8,
             va="center",
             arrowprops={

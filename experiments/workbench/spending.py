@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from privopt.experiments.workbench.drawing import Figure, dates, mpl
+from privopt.experiments.workbench.palette import SERIES
 from privopt.mechanisms.privacy.budget import Budget, Total
 
 mpl.rcParams["svg.hashsalt"] = "privopt"
-_SPENT, _LIMIT = "#0072B2", "#D55E00"
+_SPENT, _LIMIT = SERIES[:2]
 
 
 def spending(

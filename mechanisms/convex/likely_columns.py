@@ -110,8 +110,8 @@ def likely_columns(seen: NoisyColumns, columns: Columns) -> tuple[Likely, Floats
     If effects are weak, the covariance of features and labels is that of the features times the log odds,
     times the variance of the labels. A priori log odds of a column are normal with one of some variances;
     those of ordered levels may be smooth, or each level has a variance of its own. Correlations of columns
-    are shrunk as in ``likely_covariances``. The posterior holds what the estimate misses of log odds as the prior
-    has them, and the noise in it, in which errors of covariances count by the weights themselves.
+    are shrunk as in ``likely_covariances``. The posterior holds what the estimate misses of log odds as the
+    prior has them, and the noise in it, in which errors of covariances count by the weights themselves.
     """
     products = columns.within(seen.products, seen.sigma)
     # Where most labels are equal, the products are means of features, too, up to the sign.

@@ -24,7 +24,7 @@ _LETTER, _BOLD_LETTER = 6.6, 7.8  # approximate widths of a character
 
 
 # Colours of the picture where no style sheet says otherwise, of classes in order.
-_INK, _SOFT, _COLOURS = "#1c2430", "#5b6675", ("#cfdfea", "#e9cbbf", "#e8e3f3", "#e5efdc")
+_INK, _SOFT, _COLOURS = "#1c2430", "#5b6675", ("#cfdfea", "#e9cbbf", "#fff3b0", "#c9b0e0")
 
 # By column, which of its codes a record can have.
 Codes = dict[int, Bools]
