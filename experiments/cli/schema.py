@@ -6,6 +6,7 @@ import json
 import sys
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -28,9 +29,12 @@ from privopt.problems.datasets.adult import adult23_frame
 from privopt.problems.errors import InvalidInputError
 from privopt.problems.files import check_writable, write_atomically
 from privopt.problems.tables.check import check_rows
+from privopt.problems.tables.columns import Binned, Column
+from privopt.problems.tables.dates import Date
 from privopt.problems.tables.dictionary import read_dictionary
 from privopt.problems.tables.enumerations import enumerations
 from privopt.problems.tables.made_up import synthetic_rows
+from privopt.problems.tables.missing import plain_column
 from privopt.problems.tables.reading import header_of, read_table
 from privopt.problems.tables.schema import Schema, schema_file
 from privopt.problems.tables.skeleton import Held, column_types, skeleton
@@ -250,7 +254,7 @@ def learn(
         with showing("the schema was released, and is paid for", kept):
             if report is not None:
                 report.keep(json.dumps(_report(made, found), indent=2) + "\n")
-            _show(found, save)
+            _show(found, save, n, known)
 
 
 @dataclass(frozen=True)
@@ -318,9 +322,32 @@ def _report(made: SchemaPlan, found: LearnedSchema) -> dict[str, Any]:
     }
 
 
-def _show(found: LearnedSchema, save: Path | None) -> None:
+def _show(found: LearnedSchema, save: Path | None, n: int, known: Schema | None) -> None:
     if save is None:
         sys.stdout.write(found.schema.to_text())
     for name in found.left_out:
         say.print(f"left out: {name}: no category has enough records", markup=False, highlight=False)
+    declared = [] if known is None else [column.name for column in known.columns]
+    learned = [column for column in found.schema.columns if column.name not in declared]
+    if doubtful := [column.name for column in learned if _far_apart(column)]:
+        say.print(
+            f"cuts that look like noise, a thousand times apart: {', '.join(doubtful)}. To do: declare these "
+            "columns by hand, or leave columns out (--leave-out), or learn one cut of each (--cuts 1)",
+            markup=False,
+            highlight=False,
+            soft_wrap=True,
+        )
+    say.print(f"learned from {n:,} {found.spend.unit}s", markup=False, highlight=False)
     say.print(f"spend: {found.spend}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _far_apart(column: Column) -> bool:
+    """Return whether neighbouring cuts beyond a million are a thousand times apart: hardly any data are so.
+
+    Noise leaves such cuts where records are few for so many columns, as a public prior reaches far.
+    """
+    plain, _ = plain_column(column)
+    if not isinstance(plain, Binned) or isinstance(plain, Date):
+        return False
+    sizes = sorted(abs(float(edge)) for edge in plain.edges if edge)
+    return any(b >= 1e6 and b >= 1000 * a for a, b in pairwise(sizes))

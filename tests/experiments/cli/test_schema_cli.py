@@ -10,9 +10,12 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner, Result
 
+from privopt.experiments.cli import schema as module
 from privopt.experiments.cli.main import app
 from privopt.mechanisms.errors import BudgetExceededError
 from privopt.mechanisms.privacy.ledger import Ledger
+from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.mechanisms.schemas.learning import LearnedSchema
 from privopt.problems import Binned, Categorical, MissingLevel, Numeric, Schema
 from privopt.problems.errors import InvalidInputError
 
@@ -54,6 +57,31 @@ def test_learn_books_saves_and_reports(clinic: Path, tmp_path: Path, data: str) 
     assert [e.spend.epsilon for e in Ledger(tmp_path / "ledger").entries()] == [2.0]
     with pytest.raises(BudgetExceededError):
         run("learn", clinic / data, *LEARN, "--ledger", tmp_path / "ledger")
+
+
+@pytest.mark.parametrize(
+    ("edges", "doubtful"),
+    [
+        ((0, 10**10, 9 * 10**13, 18 * 10**13), True),
+        ((-1e24, 0, 1e24, 1.6e27), True),
+        ((0, 80, 4000, 250_000, 10**7), False),  # incomes, or loans
+        ((10**9, 10**9 + 5, 2 * 10**9), False),  # numbers of accounts
+        ((0, "0.001", 6, 7), False),
+    ],
+)
+def test_cuts_that_only_noise_can_have_made_are_named(edges, doubtful, monkeypatch) -> None:
+    """What is said follows from the released schema alone."""
+    told: list[str] = []
+    monkeypatch.setattr(module.say, "print", lambda text, **_: told.append(text))
+    schema = Schema([MissingLevel(Binned("odd", edges)), Binned("age", [0, 40, 100])])
+    found = LearnedSchema(schema, PrivacySpend.pure(1.0, "learn-schema"), ())
+    module._show(found, Path("s.toml"), 4500, None)
+    assert any("look like noise" in line and "odd" in line for line in told) == doubtful
+    assert not any("age" in line for line in told)
+    assert "learned from 4,500 records" in told
+    told.clear()
+    module._show(found, Path("s.toml"), 4500, schema)  # declared
+    assert not any("noise" in line for line in told)
 
 
 def test_a_plan_reads_types_and_books_nothing(clinic: Path, tmp_path: Path) -> None:
