@@ -6,11 +6,12 @@ The file is what ``privopt audit --all --json RESULTS.json`` wrote; the date is 
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 PAGE = Path(__file__).parent / "docs" / "privacy.md"
 _HEAD, _WHOLE, _END = "| mechanism | neighbours |", "The table\nis one run of `--all`", "More runs bring"
@@ -53,7 +54,14 @@ def _summary(lines: Sequence[dict[str, Any]], day: date) -> str:
     )
 
 
-if __name__ == "__main__":
-    results = Path(sys.argv[1])
+def main(
+    results: Annotated[Path, typer.Argument(help="What `privopt audit --all --json RESULTS` wrote.")],
+) -> None:
+    """Write the table of audits in privacy.md, and the sentence that sums it up."""
     found = json.loads(results.read_text("utf-8"))["lines"]
-    PAGE.write_text(with_results(PAGE.read_text("utf-8"), found, date.fromtimestamp(results.stat().st_mtime)))
+    day = date.fromtimestamp(results.stat().st_mtime)
+    PAGE.write_text(with_results(PAGE.read_text("utf-8"), found, day), "utf-8")
+
+
+if __name__ == "__main__":
+    typer.run(main)

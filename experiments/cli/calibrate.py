@@ -151,7 +151,7 @@ def calibrate(
         str | None, typer.Option(help="learn-schema: NAME=TYPE,..., as for `privopt schema learn`.")
     ] = None,
     cuts: Annotated[
-        int | None, typer.Option(help="learn-schema: largest number of cuts of a column. Default: 3.")
+        int | None, typer.Option(help="learn-schema: largest number of cuts of a column. Default: 7.")
     ] = None,
 ) -> None:
     """Show the noise that a privacy guarantee requires, before any data are read."""

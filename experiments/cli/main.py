@@ -26,7 +26,7 @@ COMMANDS = {
     "fit": "Fit a private model and print it: a scorecard, linear or robust model, tree or rule list.",
     "search": "Search for the best of several private models, for one price: candidates and a budget in, one "
     "model out.",
-    "schema": "Write the skeleton of a schema, check one on public rows, or learn one, paid for.",
+    "schema": "Write the skeleton of a schema, check one on public rows, put numbers in bins, or learn one.",
     "estimate": "Release a private mean, or an estimate from subsets or tilted minima, of records in a file.",
     "plan": "Show the mechanism, noise and running time of a fit before any data are read: of a scorecard, "
     "tree, rule list or robust model. With --want what to expect, and what it takes.",

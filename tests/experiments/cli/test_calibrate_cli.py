@@ -188,4 +188,4 @@ def test_evaluations_and_schemas_state_the_noise_of_their_plans(schema: Path) ->
         for t in ("a=whole", "a=whole,b=number")
     )
     assert one["mu_of_a_column"] == pytest.approx(two["mu_of_a_column"] * 2**0.5)
-    assert two["column b"] == "3 cuts"
+    assert two["column b"] == "7 cuts"

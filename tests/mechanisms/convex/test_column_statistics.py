@@ -294,7 +294,7 @@ def test_noise_in_means_of_features_does_not_move_the_mean_probability() -> None
         told, first, second = rng.normal(size=(3, d))
         products = -0.6 * means + 0.16 * covariances @ told + 0.05 * first
         seen = NoisyColumns(products, means + 0.1 * second, -0.6, squares, 0.05, 0.1, 1e-3, 0.05, 1000)
-        weights = plan._read(seen, ())
+        weights = plan._read(seen, ())[0]
         scores = rows @ weights[:d] + weights[d] * plan.facts.constant
         found.append(float(np.mean(expit(scores))))
     assert abs(float(np.mean(found)) - 0.2) <= 0.02

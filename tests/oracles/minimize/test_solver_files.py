@@ -161,7 +161,7 @@ def test_every_solver_of_pulp_keeps_files_to_itself_or_is_not_used() -> None:
     for name in dict.fromkeys(pulp.listSolvers()):
         kind = next(s for s in pulp.apis._all_solvers if s.name == name)
         if name in CARELESS:
-            with pytest.raises(UnknownOracleError, match="where others may read it"):
+            with pytest.raises(UnknownOracleError, match="to files that others may read"):
                 PulpOracle(name)
         elif issubclass(kind, pulp.apis.core.LpSolver_CMD):
             assert uses_files(kind.__new__(kind))
