@@ -18,7 +18,7 @@ from privopt.problems.arguments import check_real
 
 
 class _Event:
-    """What all kinds have in common."""
+    """Base of the kinds of events: the stated pair, and the Gaussian level that covers it, if known."""
 
     kind: ClassVar[str]
 
