@@ -29,9 +29,7 @@ def answer(query: Any) -> pa.Table:
     try:
         return query.to_pyarrow()
     except Exception as error:  # every driver has its own error types
-        other = _readable(query) if _about_text(error) else None
-        if other is None:
-            raise
+        other = _in_place_of(query, error)
     return other.to_pyarrow()
 
 
@@ -47,11 +45,16 @@ def with_readable_rows(table: Any, names: Sequence[str]) -> Any:
     try:
         table.aggregate([table[name].length().max().name(name) for name in texts]).to_pyarrow()
     except Exception as error:  # every driver has its own error types
-        other = _readable(table) if _about_text(error) else None
-        if other is None:
-            raise
-        return other
+        return _in_place_of(table, error)
     return table
+
+
+def _in_place_of(expression: Any, error: Exception) -> Any:
+    """Return what to ask in place of an expression that text ended; any other error is raised again."""
+    other = _readable(expression) if _about_text(error) else None
+    if other is None:
+        raise error
+    return other
 
 
 def _about_text(error: Exception) -> bool:

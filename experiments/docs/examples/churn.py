@@ -18,7 +18,8 @@ customers = load_customers().sample(frac=1, random_state=0)
 known, later = customers[:16_000], customers[16_000:]
 
 # %%
-# **Schema.** Bands as a shop would choose them without looking at customers: days with a purchase, days since the last one, dollars.
+# **Schema.** Bands as a shop would choose them without looking at customers: days with a purchase, days since the
+# last one, dollars.
 
 schema = Schema(
     [

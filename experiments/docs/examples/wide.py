@@ -5,8 +5,8 @@ Wide and sparse: words of e-mails
 **Question.** Which words tell that an e-mail is spam? Almost all cells are 0.
 
 **Data.** 5,849 e-mails of 2002, the public corpus of SpamAssassin; 30% are spam. A column is a word: 32,768 columns, of
-which an e-mail has 73 on average. A fixed hash gives each word its column: a list of the words that occur would have been read off
-the private e-mails.
+which an e-mail has 73 on average. A fixed hash gives each word its column: a list of the words that
+occur would have been read off the private e-mails.
 """
 
 import numpy as np
