@@ -22,6 +22,7 @@ from privopt.experiments.cli.main import app
 from privopt.mechanisms import MECHANISMS, NoiseSource, OPDisc
 from privopt.mechanisms.audit import audit as audit_runs
 from privopt.mechanisms.audit.audit import (
+    AuditResult,
     Binned,
     Outcome,
     audit,
@@ -30,7 +31,7 @@ from privopt.mechanisms.audit.audit import (
     exact_delta,
     exact_epsilon,
 )
-from privopt.mechanisms.audit.claims import AuditedClaim, Subject, audit_claim
+from privopt.mechanisms.audit.claims import AuditedClaim, AuditLine, Subject, audit_claim
 from privopt.mechanisms.audit.convex import RISK_AUDITS
 from privopt.mechanisms.audit.laws import audit_plan, output_law
 from privopt.mechanisms.audit.neighbours import (
@@ -702,6 +703,16 @@ def test_a_mutant_that_is_none_fails_the_audit() -> None:
 def test_a_false_claim_fails_the_audit() -> None:
     lines = audit_claim(false_claim(), runs=1000)
     assert [(line.verdict, line.passed) for line in lines] == [("REFUTED", False), ("rejected", True)]
+
+
+def test_an_exact_epsilon_above_the_claim_refutes_it_where_runs_do_not() -> None:
+    result = AuditResult(1.0, 0.0, 0.9, 0.95, frozenset(), False, (5, 3), 10)
+    for exact, refuted in ((1.0, False), (1.001, True), (None, False)):
+        for mutant in (False, True):
+            line = AuditLine("coin", "one record", "claim", mutant, exact, result)
+            assert line.refuted is refuted
+            assert line.passed is (mutant is refuted)
+    assert line.verdict == "NOT REJECTED"
 
 
 # Runs show little of these: their releases are compared with their laws above, or take milliseconds each.

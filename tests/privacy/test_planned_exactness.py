@@ -22,6 +22,8 @@ from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.scorecards.effort import problem_facts
 from privopt.oracles import Law, Limits, OracleError
 from privopt.oracles.draw.branching import GibbsBranching
+from privopt.oracles.draw.elimination import GibbsElimination
+from privopt.oracles.draw.interface import UNIT_ROUNDOFF, GibbsOracle
 from privopt.oracles.draw.supports import GibbsSupports
 from privopt.oracles.facts import Precision, ProblemFacts
 from privopt.oracles.select import AutoGibbs, samplers
@@ -76,6 +78,23 @@ def test_trees_and_supports_are_as_exact_as_was_said(kind: type[BranchingProblem
     drawn = GibbsSupports().prepare(subset).draw(1e-9, NoiseSource(insecure_seed=1), LIMITS)
     said = GibbsSupports().planned_exactness(facts, 1e-9)
     assert said.with_losses_off_by(BestSubset.loss_error, 1e-9) == drawn.exactness
+
+
+@pytest.mark.parametrize("oracle", [GibbsElimination(), GibbsBranching()])
+def test_rounding_grows_with_energies(oracle: GibbsOracle) -> None:
+    """A race between log weights of up to 2 beta n rounds each to 4 times that, as the winner and as a loser.
+
+    A mass in the elimination, a sum of exponentials, has four roundings of their arguments besides.
+    """
+    trees = isinstance(oracle, GibbsBranching)
+    kind: Any = DecisionTree if trees else ZeroOneHalfspace
+    lattice = DecisionTree.domain(5, 2) if trees else IntegerLattice(-1, 1, dimension=3)
+    facts = ProblemFacts(kind, Law.GIBBS, lattice, 40, 40, predicates=5 if trees else 0)
+    small, large = (oracle.planned_exactness(facts, beta) for beta in (1e-9, 15.0))  # exponents up to 600
+    assert small is not None
+    assert large is not None
+    each = 16 if trees else 16 + 8
+    assert large.log_error - small.log_error >= lattice.dimension * each * 599 * UNIT_ROUNDOFF
 
 
 def test_energies_beyond_the_limit_are_refused_before_data() -> None:

@@ -21,10 +21,12 @@ from privopt.mechanisms.privacy.accounting import gaussian_epsilon, gaussian_pro
 from privopt.mechanisms.privacy.ledger import Ledger
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.shifts import delta_before_gaussian, shift_delta
+from privopt.mechanisms.risk.mechanism import RiskTarget
 from privopt.problems.convex.losses import HuberLoss, LogisticLoss, WeightedLoss
-from privopt.problems.convex.regularizers import ridge
+from privopt.problems.convex.regularizers import ElasticNet, ridge
 from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts
 from privopt.problems.convex.sets.norm_balls import L2Ball
+from privopt.problems.convex.sets.whole_space import WholeSpace
 
 Vector = NDArray[np.float64]
 NAME = "objective-perturbation-hessian"
@@ -174,3 +176,13 @@ def test_point_and_hessian_are_one_booking_that_is_made_before_data(tmp_path: Pa
     with pytest.raises(BudgetExceededError):
         PrivateLogisticRegression(1.0, **facts).fit(X, y)
     assert len(ledger.entries()) == 1
+
+
+@pytest.mark.parametrize("epsilon", [0.25, 4.0])
+def test_the_usual_penalty_of_few_records_costs_a_tenth_of_epsilon_in_determinants(epsilon: float) -> None:
+    """A record multiplies the determinant by at most 1 + L / (n l2) at each minimum, L the smoothness."""
+    facts = RiskFacts(100, 4, LogisticLoss())
+    target = RiskTarget(facts, WholeSpace(4), ElasticNet(), epsilon, 1e-5, 1)
+    l2 = PerturbationWithHessian.usual_penalty(target).l2
+    share = math.log1p(facts.smoothness / (facts.n_records * l2))
+    assert share == pytest.approx(epsilon / 10)

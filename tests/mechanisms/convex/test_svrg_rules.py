@@ -13,7 +13,7 @@ from scipy.optimize import brentq, minimize
 from privopt.mechanisms.convex.svrg import DPSVRG, DPSVRGPlusPlus, anchor_weights, noise_growth
 from privopt.mechanisms.privacy.accounting import gaussian_mu
 from privopt.mechanisms.risk.sampling import private_batch
-from privopt.mechanisms.risk.step_counts import loss_range
+from privopt.mechanisms.risk.step_counts import loss_range, typical_distance
 from privopt.problems.convex.losses import LogisticLoss
 from privopt.problems.convex.regularizers import ridge
 from privopt.problems.convex.risk import RiskFacts
@@ -79,6 +79,16 @@ def test_epochs_are_alike_or_double() -> None:
     _, double = DPSVRGPlusPlus._theorem(calm, BALL, ridge(0.0), mu)
     assert len(double) > 2
     np.testing.assert_allclose(np.array(double[1:]), 2 * np.array(double[:-1]), atol=2)
+
+
+@pytest.mark.parametrize("radius", [1 / 8, 1.0, 64.0])
+def test_epochs_halve_the_excess_risk_down_to_the_noise(radius: float) -> None:
+    """Noise of deviation 1 / mu in each coordinate, over the distance to the optimum."""
+    calm, ball = RiskFacts(200_000, 4, LogisticLoss()), L2Ball(4, radius)
+    mu = gaussian_mu(0.01, DELTA) / calm.sensitivity
+    _, rounds = DPSVRGPlusPlus._theorem(calm, ball, ridge(0.0), mu)
+    cost = 2 / mu * typical_distance(calm, ball)  # sqrt(d) = 2
+    assert 2 ** (len(rounds) - 1) < loss_range(calm, ball) / cost <= 2 ** len(rounds)
 
 
 def test_each_of_several_releases_runs_as_one_with_its_share_of_the_budget_would() -> None:

@@ -6,6 +6,7 @@ import json
 import math
 import re
 import sqlite3
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ import pytest
 from privopt.mechanisms import PrivateHalfspaceClassifier, evaluate
 from privopt.mechanisms.convex.sufficient_statistics import SufficientStatistics
 from privopt.mechanisms.errors import PlanMismatchError
-from privopt.mechanisms.estimators.class_card import ClassCard
+from privopt.mechanisms.estimators.class_card import ClassCard, ClassColumn
 from privopt.mechanisms.estimators.class_page import class_heads, class_page
 from privopt.mechanisms.privacy.accounting import gaussian_mu
 from privopt.mechanisms.scorecards.class_points import ClassPoints
@@ -89,6 +90,12 @@ def test_a_card_has_points_for_every_class(model: PrivateHalfspaceClassifier) ->
     columns = [f"points: {name}" for name in CLASSES]
     assert model.scorecard_[columns].to_numpy().tolist() == model.coef_.T.tolist()
     assert not hasattr(model, "predict_proba")
+
+
+def test_columns_are_shown_by_their_titles_or_else_their_names() -> None:
+    column = ClassColumn("pulse", (("40 to 60", (1, 2)),))
+    assert [column.shown, replace(column, title="Heart rate").shown] == ["pulse", "Heart rate"]
+    assert replace(column, title="Heart rate").to_dict()["title"] == "Heart rate"
 
 
 def test_ties_go_to_the_first_class(model: PrivateHalfspaceClassifier) -> None:

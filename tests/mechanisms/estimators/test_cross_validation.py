@@ -27,6 +27,7 @@ from sklearn.pipeline import make_pipeline
 from privopt.mechanisms import PrivateSearchCV, PrivateTreeClassifier, budget
 from privopt.mechanisms.errors import BudgetExceededError
 from privopt.mechanisms.estimators.repeats import RepeatedReleaseWarning
+from privopt.mechanisms.privacy.usefulness import NoiseWarning
 from privopt.problems import Schema
 from privopt.problems.tables.columns import Categorical
 
@@ -149,6 +150,8 @@ def test_without_a_budget_the_sum_is_told_once(what: str) -> None:
     assert "3 fits" in str(warning.message)
     assert "epsilon = 0.75" in str(warning.message)
     assert "calibrators are not private" in str(warning.message)
+    # Each fit says that it drowns in noise, and the plans that are made of them beforehand do not.
+    assert len([w for w in told if w.category is NoiseWarning]) == 3
     with warnings.catch_warnings():
         warnings.simplefilter("error", RepeatedReleaseWarning)
         cross_val_score(tree(insecure_seed=0), *records(), cv=3)

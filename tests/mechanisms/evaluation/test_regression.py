@@ -21,7 +21,7 @@ from privopt.mechanisms import NoiseSource, PrivateLinearRegression, evaluate
 from privopt.mechanisms.errors import BudgetExceededError, PrivacyParameterError
 from privopt.mechanisms.evaluation.paired_residuals import PairedResidualPlan
 from privopt.mechanisms.evaluation.regression import RegressionEvaluation
-from privopt.mechanisms.evaluation.residuals import BLOCKS, NoisySums, ResidualPlan, SumsPlan
+from privopt.mechanisms.evaluation.residuals import BLOCKS, Block, NoisySums, ResidualPlan, SumsPlan
 from privopt.mechanisms.privacy.ledger import Ledger
 from privopt.problems import InvalidInputError
 
@@ -58,6 +58,17 @@ def test_no_two_records_are_further_apart_than_the_plan_pays_for() -> None:
             assert furthest <= block.reach * 2**plan.sums.bits + len(block.names)
             assert Fraction(steps, 2**30) * int(furthest) <= Fraction(epsilon) * Fraction(block.share)
     assert sum(Fraction(block.share).limit_denominator(100) for block in BLOCKS) == 1
+
+
+@pytest.mark.parametrize("steps", [65, 3000, 10**7 + 1])
+def test_a_rate_that_floats_round_up_is_the_next_below(steps: int) -> None:
+    """An epsilon just below what a rate costs: the cost of the rate stays within it, in rationals."""
+    block = Block(("a",), 1.0, 1.0)
+    bits = SumsPlan.of((block,), steps * 2.0**-10).bits
+    reach = 2**bits + 1
+    for epsilon in np.nextafter(steps * reach / 2**30, [0.0, 9e9]):
+        plan = SumsPlan.of((block,), float(epsilon))
+        assert Fraction(plan.steps[0] * (2**plan.bits + 1), 2**30) <= Fraction(float(epsilon))
 
 
 def test_labels_and_predictions_beyond_the_range_count_as_its_ends() -> None:

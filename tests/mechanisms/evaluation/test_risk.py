@@ -76,6 +76,15 @@ def test_what_is_said_of_risks_is_what_the_model_predicts() -> None:
     assert np.dot(found.calibration["share"], found.calibration["predicted"]) == pytest.approx(risk.mean())
 
 
+def test_intervals_of_many_records_are_narrow_and_hold_the_risk_of_their_row() -> None:
+    bins = ScoreBins((0.0,))
+    scores = np.repeat(bins.centres[[0, -1]], 20_000)
+    positive = np.arange(40_000) % 20 < np.repeat([1, 10], 20_000)
+    table = RiskTable.of(HistogramPlan.plan(bins, epsilon=5.0).release(scores, positive, NoiseSource()))
+    assert table.risks == pytest.approx((0.05, 0.5), abs=0.01)
+    assert np.subtract(table.highs, table.lows) == pytest.approx([0.006, 0.014], rel=0.2)
+
+
 @pytest.mark.parametrize("draws", [120, pytest.param(400, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("epsilon", [0.3, 3.0, 100.0])
 def test_risks_rise_and_their_intervals_cover(epsilon: float, draws: int) -> None:

@@ -63,6 +63,13 @@ def test_noise_on_a_matrix_is_an_orthogonal_ensemble() -> None:
     assert np.mean(top > noise.spectral_tail(0.05) / 2) > 0.05  # and no more than twice too careful
 
 
+@pytest.mark.parametrize("failure", [0.1, 1e-3, 1e-9])
+def test_bounds_of_rare_noise_hold_for_one_number(failure: float) -> None:
+    """A matrix of one number has Gaussian noise, whose quantiles are known however rare."""
+    noise = MatrixNoise(VectorNoise(1.0, 2.0, 10), 1)
+    assert stats.norm.isf(failure) * 2.0 <= noise.spectral_tail(failure) <= stats.norm.isf(failure) * 2.0 + 6
+
+
 def test_what_is_noised_is_as_long_as_a_matrix_and_comes_back_as_it() -> None:
     """The vector that noise is added to has the Frobenius norm, which is what sensitivity is stated in."""
     seen: list[np.ndarray] = []

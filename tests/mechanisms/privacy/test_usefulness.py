@@ -25,7 +25,7 @@ from privopt.mechanisms.convex.gradient_descent import DPGradientDescent
 from privopt.mechanisms.discrete.branching import BranchingPlan
 from privopt.mechanisms.discrete.opsamp import OPSamp
 from privopt.mechanisms.discrete.subset import SubsetPlan
-from privopt.mechanisms.errors import BudgetExceededError
+from privopt.mechanisms.errors import BudgetExceededError, PrivacyParameterError
 from privopt.mechanisms.heavy_tails.clipped_newton import ClippedNewton
 from privopt.mechanisms.heavy_tails.measured_descent import MeasuredRobustDescent
 from privopt.mechanisms.heavy_tails.trimmed_descent import TrimmedGradientDescent
@@ -49,6 +49,12 @@ from privopt.problems.discrete.tree import DecisionTree
 
 LATTICE = IntegerLattice(-1, 1, dimension=5)
 BALLS: dict[str, Any] = {"dp-fw-l1": L1Ball(2, 1.0), "net": L2Ball(2, 1.0)}
+
+
+def test_nothing_is_compared_with_no_signal() -> None:
+    for signal in (0.0, -1.0, float("nan")):
+        with pytest.raises(PrivacyParameterError, match="signal"):
+            NoiseToSignal(1.0, signal, "noise")
 
 
 def ratio(name: str, epsilon: float, n: int) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
@@ -17,12 +17,14 @@ from privopt.mechanisms import (
     TrimmedMean,
 )
 from privopt.mechanisms.errors import PrivacyParameterError
+from privopt.mechanisms.risk.mechanism import RiskTarget
 from privopt.mechanisms.risk.options import options_of
 from privopt.problems.convex.losses import HuberLoss, LogisticLoss, SigmoidLoss
 from privopt.problems.convex.regularizers import ElasticNet
 from privopt.problems.convex.risk import RiskFacts
 from privopt.problems.convex.sets.norm_balls import L1Ball
 from privopt.problems.convex.sets.whole_space import WholeSpace
+from privopt.problems.errors import InvalidTypeError
 
 FACTS = RiskFacts(2_000, 3, LogisticLoss(), 1.0)
 BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6}
@@ -79,6 +81,22 @@ def test_options_that_a_mechanism_lacks_are_refused_with_those_it_has(name: str)
 )
 def test_options_that_a_calibration_passes_on_are_options_too(kind: type[Any], names: list[str]) -> None:
     assert list(options_of(kind)) == names
+
+
+def test_options_that_a_calibration_does_not_pass_on_are_none() -> None:
+    class OneStep(DPMirrorDescent):
+        @classmethod
+        def _calibrated(cls, target: RiskTarget, *, step_size: float = 1.0) -> Self:  # type: ignore[override]
+            return super()._calibrated(target, step_size=step_size, steps=1)
+
+    assert list(options_of(OneStep)) == ["step_size"]
+    with pytest.raises(PrivacyParameterError, match=r"has no option steps; it has step_size$"):
+        OneStep.plan(FACTS, **BUDGET, steps=3)
+
+
+def test_a_plan_for_no_set_says_what_a_set_is() -> None:
+    with pytest.raises(InvalidTypeError, match="convex_set must be a ConvexSet, such as an L2Ball"):
+        DPMirrorDescent.plan(FACTS, "l2", **BUDGET)  # type: ignore[arg-type]
 
 
 def test_means_refuse_options_that_they_lack_with_those_they_have() -> None:

@@ -14,7 +14,7 @@ from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.mechanisms.privacy.accounting import gaussian_delta
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.schemas import prior
-from privopt.mechanisms.schemas.cuts import CutPlan, law_error, strength_of
+from privopt.mechanisms.schemas.cuts import CutPlan, _drawn_cut, law_error, strength_of
 
 # A grid of seven cells with cuts between them, and a prior that is not uniform.
 CELLS = 5
@@ -101,6 +101,14 @@ def test_a_draw_has_the_law_of_the_definition() -> None:
     assert stats.chisquare(seen, law * runs).pvalue > 1e-3
     other = masses * np.exp(-0.7 * 1.5 * np.abs(below - 4))
     assert stats.chisquare(seen, other / other.sum() * runs).pvalue < 1e-9  # would notice a wrong strength
+
+
+@pytest.mark.parametrize("width", [2, 3, 5])
+def test_a_node_is_cut_inside_however_narrow_it_is(width: int) -> None:
+    low = int(prior.ordinals(np.array([1.0]))[0])
+    held, times, source = np.array([low + 1]), np.array([1]), NoiseSource(insecure_seed=1)
+    cuts = {_drawn_cut(low, low + width, held, times, 0.1, source, may_stay=False) for _ in range(100)}
+    assert cuts == set(range(low + 1, low + width))
 
 
 def test_a_node_that_holds_a_single_number_is_left_whole() -> None:

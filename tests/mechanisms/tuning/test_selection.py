@@ -11,6 +11,7 @@ import pytest
 
 from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.mechanisms.privacy.accounting import gaussian_delta, gaussian_epsilon, gaussian_mu
+from privopt.mechanisms.privacy.events import SelectedGaussian
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.run_counts import RunClaim, selection_delta, selection_epsilon
 from privopt.mechanisms.privacy.spend import PrivacySpend
@@ -152,3 +153,11 @@ def test_thousands_of_candidates_are_refused_before_a_booking() -> None:
     """The law of the number of runs would be refused when it is drawn from, after the booking."""
     with pytest.raises(PrivacyParameterError, match="too large"):
         SelectionPlan.plan(10_000, epsilon=1.0, delta=0.0, notion="pure")
+
+
+def test_few_runs_on_average_make_an_event_and_one_run_is_none() -> None:
+    told = {"epsilon": 1.0, "delta": 1e-6, "run_mu": 0.1, "shape": 0.0}
+    assert SelectedGaussian(mean=1.2, **told).mean == 1.2
+    for mean, shape in ((1.0, 0.0), (1.2, -0.5)):
+        with pytest.raises(PrivacyParameterError, match="a mean > 1 and a shape >= 0"):
+            SelectedGaussian(mean=mean, **{**told, "shape": shape})

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 import numpy as np
 import pytest
 
-from privopt.oracles.limits import Limits
+from privopt.oracles.limits import Limits, Progress
 from privopt.oracles.minimize.enumerate import EnumerationOracle
 from privopt.oracles.task import Task
 from privopt.problems.discrete.halfspace import ZeroOneHalfspace
@@ -26,6 +27,19 @@ class Meanwhile(ZeroOneHalfspace):
         return super().losses(points)
 
     happens: Callable[[], object] | None = None
+
+
+def test_a_search_of_several_batches_tells_its_best_value() -> None:
+    rng = np.random.default_rng(0)
+    problem = Meanwhile(
+        rng.integers(-9, 10, (20, 11)), rng.choice([-1, 1], 20), IntegerLattice(-1, 1, dimension=11)
+    )
+    problem.happens = lambda: time.sleep(0.25)  # snapshots are at least a fifth of a second apart
+    told: list[Progress] = []
+    prepared = EnumerationOracle().prepare(problem, Task.LINEAR)
+    found = prepared.minimize(Perturbation.zero(problem.lattice), Limits(on_progress=told.append))
+    assert told[0].incumbent >= found.certificate.value
+    assert told[0].nodes > 0
 
 
 def test_solves_that_overlap_do_not_mix_up_batches() -> None:
