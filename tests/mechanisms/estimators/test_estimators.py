@@ -21,6 +21,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import cross_val_score
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+from privopt.mechanisms.convex.sufficient_statistics import SufficientStatistics
 from privopt.mechanisms.errors import BudgetExceededError, PrivacyParameterError, UnknownMechanismError
 from privopt.mechanisms.estimators.bounded_linear import (
     PrivateLinearRegression,
@@ -660,3 +661,21 @@ def test_predictions_shorten_rows_as_the_fit_does(norm: Any, sparse: bool, tmp_p
     model.save(tmp_path / "model.json")
     loaded = PrivateLogisticRegression.load(tmp_path / "model.json")
     assert np.array_equal(loaded.decision_function(given), scores)
+
+
+@pytest.mark.parametrize("bound", [0.5, 1.0, 2.0])
+@pytest.mark.parametrize("intercept", [False, True])
+def test_moments_without_a_schema_have_noise_for_the_constant_that_is_appended_and_no_other(
+    bound: float, intercept: bool
+) -> None:
+    """Rows of norm b without a constant, or with one of b / 2, from the definition of the moments' facts."""
+    rng = np.random.default_rng(0)
+    X, y = rng.uniform(-bound, bound, (500, 3)) / math.sqrt(3), rng.integers(0, 2, 500)
+    model = PrivateLogisticRegression(
+        9.0, delta=1e-6, data_norm=bound, mechanism="sufficient-statistics", classes=(0, 1),
+        fit_intercept=intercept,
+    ).fit(X, y)  # fmt: skip
+    constant = bound / 2 if intercept else 0.0
+    facts = RiskFacts(500, 3 + intercept, LogisticLoss(), math.hypot(bound, constant), "l2", constant)
+    expected = SufficientStatistics.plan(facts, epsilon=9.0, delta=1e-6).vector_noise.sensitivity
+    assert model.noise_["sensitivity"] == pytest.approx(expected)

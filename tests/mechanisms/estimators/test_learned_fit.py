@@ -141,6 +141,14 @@ def test_what_no_plan_can_do_is_refused_before_a_booking(tmp_path: Path) -> None
     assert book.entries() == []
 
 
+def test_classes_of_a_table_in_an_engine_are_declared() -> None:
+    ibis = pytest.importorskip("ibis")
+    there = ibis.memtable({"age": [17.0, 91.0], "state": ["ill", "well"]})
+    for model in (PrivateLogisticRegression(2.0), PrivateTreeClassifier(2.0)):
+        with pytest.raises(InvalidInputError, match="classes: declare them; nothing is inferred"):
+            fit_with_learned_schema(model, there, "state")
+
+
 def test_a_search_is_refused_before_a_booking_where_the_schema_is_not_known(tmp_path: Path) -> None:
     book, (cells, y) = Ledger.create(tmp_path / "ledger", 9.0, 1e-3), table()
     for mechanism in ("exponential", "rspm"):

@@ -276,6 +276,14 @@ def test_searches_protect_persons_as_a_whole(k, filled):
     assert np.array_equal(search.predict(X), search.predict(X.drop(columns="id")))
 
 
+def test_a_search_for_persons_needs_no_schema():
+    X, y = table()
+    one = PrivateLogisticRegression(data_norm=12.0, classes=(0, 1), mechanism="output-perturbation")
+    search = PrivateSearchCV(one, {"regularizer": ["l2:0.1", "l2:0.3"]}, person="id", records_per_person=2)
+    assert search.fit(X, y).best_estimator_.n_features_in_ == 2
+    assert search.spend_.neighbours == "replace-one person"
+
+
 def test_a_search_has_the_person_and_not_its_candidates():
     X, y = table()
     one, other = PrivateTreeClassifier(person="id", **FACTS), PrivateTreeClassifier(max_depth=1, **FACTS)

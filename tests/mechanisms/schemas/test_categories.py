@@ -43,6 +43,14 @@ def test_no_two_categories_refute_level_and_delta(mu: float, delta: float) -> No
     assert 0.99 < tight <= 1 + 1e-6
 
 
+@pytest.mark.parametrize("delta", [1e-9, 1e-3, 0.1, 0.4])
+def test_the_threshold_is_the_proofs_and_hardly_more(delta: float) -> None:
+    """P[Z >= m] <= P[N(0, sigma^2) >= m - 1], so one record is kept with probability delta at most."""
+    plan = CategoryPlan.plan(1.0, delta, 1000)
+    beyond = plan.threshold - plan.steps - 1 - SIGMA * stats.norm.isf(delta)
+    assert 0 <= beyond <= 2 + 1e-8 * SIGMA
+
+
 def test_frequent_categories_are_found_and_rare_ones_are_not() -> None:
     plan = CategoryPlan.plan(0.1, 1e-6, 10_000)
     # T = 1 + sqrt(2) / mu Phi^-1(1 - delta) in records: 1 + 14.14 * 4.753.

@@ -193,6 +193,12 @@ def test_closed_form_widths_against_known_values() -> None:
     assert WholeSpace(3).gaussian_width().value == math.inf
 
 
+def test_the_whole_space_holds_all_finite_points_and_no_others() -> None:
+    assert WholeSpace(2).violation(np.array([1e300, -1e300])) == 0.0
+    for wrong in (math.nan, math.inf):
+        assert WholeSpace(2).violation(np.array([1.0, wrong])) == math.inf
+
+
 def test_vertices_and_their_scores_agree() -> None:
     g = np.array([0.3, -1.2, 0.8, 0.1])
     for convex_set in SETS:
@@ -287,6 +293,8 @@ def test_bad_sets_are_refused() -> None:
         L2Ball(0, 1.0)
     with pytest.raises(InvalidInputError, match="groups"):
         GroupL1Ball(((0, 1), (1, 2)), 1.0)
+    with pytest.raises(InvalidInputError, match="size"):
+        GroupL1Ball(((0, 1), (2,)), 0.0)
     with pytest.raises(InvalidInputError, match="sparsity"):
         KSupportBall(3, 4, 1.0)
     with pytest.raises(InvalidInputError, match="finite"):

@@ -16,6 +16,7 @@ from privopt.problems.convex.losses import LogisticLoss
 from privopt.problems.convex.soft_truncation import _influence, soft_mean
 from privopt.problems.convex.truncation import EDGE, INFLUENCE
 from privopt.problems.convex.unclipped import PLAIN_SQUARES, UnclippedRisk
+from privopt.problems.errors import InvalidInputError
 
 # Elementwise E phi(a + a Z / sqrt(beta)): a record's share in the robust mean, in units of its scale.
 influence = np.vectorize(_influence, otypes=[np.float64])
@@ -87,6 +88,14 @@ def test_the_pass_is_the_definition(dtype: Any, scale: float) -> None:
     X = heavy(3000, 7).astype(dtype)
     expected = scale * np.mean(influence(X.astype(np.float64) / scale, 2.5), axis=0)
     assert soft_mean(X, scale, 2.5) == pytest.approx(expected, rel=1e-9, abs=1e-12 * scale)
+
+
+@pytest.mark.parametrize("wrong", [math.nan, math.inf])
+def test_a_record_that_is_not_finite_is_refused(wrong: float) -> None:
+    X = heavy(50, 3)
+    X[7, 1] = wrong
+    with pytest.raises(InvalidInputError, match="finite"):
+        soft_mean(X, 1.0, 2.5)
 
 
 @pytest.mark.parametrize("loss", [PLAIN_SQUARES, LogisticLoss()])

@@ -341,6 +341,15 @@ def test_collations_of_columns_do_not_merge_categories(name: str) -> None:
         count_records(connection.table("t"), Schema([Categorical("x", ["a"])]), "y", CLASSES)
 
 
+def test_a_table_is_counted_for_features_other_than_its_label() -> None:
+    with engine("duckdb", {"x": ["a"], "y": ["no"]}, {"x": "text", "y": "text"}) as table:
+        schema = Schema([Categorical("x", ["a"]), Categorical("y", CLASSES)])
+        with pytest.raises(InvalidInputError, match="the schema declares 'y', which is the label"):
+            count_records(table, schema, "y", CLASSES)
+    with pytest.raises(InvalidInputError, match="no records"):
+        CountedRecords.together([])
+
+
 def test_decimals_are_read_as_memory_reads_them() -> None:
     values = [
         Decimal("0.10"),

@@ -48,6 +48,7 @@ MIXED: dict[str, Callable[[], tuple[Any, Any]]] = {
     "maximum": lambda: (array() - array().max(axis=0), labels()),
     "mean": lambda: (array() / array().mean(axis=0), labels()),
     "mean of labels": lambda: (array(), labels() > labels().mean()),
+    "totals": lambda: (array().sum(axis=0, keepdims=True), labels().sum(keepdims=True)),
     "cumsum": lambda: (array().cumsum(axis=0), labels()),
     "map_overlap": lambda: (array().map_overlap(np.sqrt, depth=1), labels()),
     "other order": lambda: (array() + array()[::-1], labels()),

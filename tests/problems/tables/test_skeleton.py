@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import tomllib
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -150,6 +151,9 @@ def test_values_of_enumerations_are_in_the_catalogue(tmp_path: Path) -> None:
     text = skeleton({"stage": Held.TEXT, "free": Held.TEXT}, "free", found)
     assert 'categories = ["I", "it\'s II", "III"]' in text
     assert enumerations("t.csv") == {}
+    with closing(sqlite3.connect(tmp_path / "t.sqlite")) as other:  # which has no enumerations
+        other.execute("CREATE TABLE t (stage TEXT)")
+    assert enumerations(f"sqlite://{tmp_path}/t.sqlite", "t") == {}
 
 
 def test_values_of_enumerations_are_in_the_catalogue_of_postgresql(postgres: str) -> None:
