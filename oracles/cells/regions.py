@@ -34,6 +34,7 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -274,10 +275,24 @@ class CellModel:
             costs: all other costs, in the same units.
             box: the levels of each variable.
         """
+        shape, (first, last), radial = self.shape, box, costs.radial[self.squares[number] :]
         region.constant[0] = costs.numeric[number]
         region.unary[:] = costs.unary
-        losses, start, square = self.tables[number], self.cells.table_start, self.squares[number]
-        return bool(_start(self.shape, region, losses, start, unit, costs.radial, square, *box))
+        region.shift[:] = 0
+        region.tables[self._places] = self.tables[number].astype(region.tables.dtype) * unit
+        norm = last_table(shape, region, shape.cells)
+        region.width[0] = width = min(len(norm), len(radial))
+        norm[:width], norm[width:] = radial[:width], BIG
+        region.dom_size[:] = last - first + 1
+        region.dom[:] = np.minimum(first[:, None] + np.arange(region.dom.shape[1]), last[:, None])
+        return restrict_to_ball(shape, region)
+
+    @cached_property
+    def _places(self) -> IntArray:
+        """The positions of the losses in a region's tables."""
+        shape, losses = self.shape, self.cells.table_start
+        last = shape.table_start[shape.member_start[1:-1] + np.arange(shape.cells)]
+        return np.repeat(last - losses[:-1], np.diff(losses)) + np.arange(losses[-1])
 
     def point(self, number: int, levels: IntArray) -> IntArray:
         """Return the point with these numeric weights and levels."""
@@ -302,34 +317,6 @@ def new_region(shape: Shape, kind: type[np.number[Any]]) -> Region:
     )
 
 
-@njit(cache=True, nogil=True)
-def _start(
-    shape: Shape,
-    region: Region,
-    losses: Int32Array,
-    start: IntArray,
-    unit: Any,
-    radial: IntArray,
-    square: int,
-    first: IntArray,
-    last: IntArray,
-) -> bool:
-    region.shift[:] = 0
-    for c in range(shape.cells):
-        top = last_table(shape, region, c)
-        for t in range(len(top)):
-            top[t] = losses[start[c] + t] * unit
-    norm = last_table(shape, region, shape.cells)
-    region.width[0] = min(len(norm), len(radial) - square)
-    for s in range(len(norm)):
-        norm[s] = radial[square + s] if s < region.width[0] else BIG
-    for j in range(len(shape.span)):
-        region.dom_size[j] = last[j] - first[j] + 1
-        for i in range(region.dom_size[j]):
-            region.dom[j, i] = first[j] + i
-    return restrict_to_ball(shape, region)
-
-
 @register_jitable
 def last_table(shape: Shape, region: Region, f: int) -> Costs:
     """Return the table of a factor by the sum of all its members' steps."""
@@ -337,30 +324,29 @@ def last_table(shape: Shape, region: Region, f: int) -> Costs:
     return region.tables[shape.table_start[at] : shape.table_start[at + 1]]
 
 
-@njit(cache=True, nogil=True)
 def restrict_to_ball(shape: Shape, region: Region) -> bool:
     """Drop the levels that no point of the norm ball has; False if no point is left."""
-    k, width = len(shape.span), region.width[0]
-    least = np.empty(k, dtype=np.int64)
-    total = 0
-    for j in range(shape.fixed, k):
-        least[j] = BIG
-        for v in region.dom[j, : region.dom_size[j]]:
-            least[j] = min(least[j], shape.squares[j, v])
-        if region.dom_size[j] == 0:
-            return False
-        total += least[j]
-    if total >= width:
+    width, size, dom = region.width[0], region.dom_size[shape.fixed :], region.dom[shape.fixed :]
+    if np.any(size <= 0):
         return False
-    for j in range(shape.fixed, k):
-        kept = 0
-        for i in range(region.dom_size[j]):
-            v = region.dom[j, i]
-            if total - least[j] + shape.squares[j, v] < width:
-                region.dom[j, kept] = v
-                kept += 1
-        region.dom_size[j] = kept
+    left = np.arange(dom.shape[1]) < size[:, None]
+    squares = np.where(left, np.take_along_axis(shape.squares[shape.fixed :], dom, axis=1), BIG)
+    least = squares.min(axis=1)
+    if least.sum() >= width:
+        return False
+    left &= (least.sum() - least)[:, None] + squares < width
+    dom[:] = np.take_along_axis(dom, np.argsort(~left, axis=1, kind="stable"), axis=1)
+    size[:] = left.sum(axis=1)
     return True
+
+
+def start_dual(shape: Shape, region: Region, tilt: Any) -> None:
+    """Start the dual with theta = tilt * |w|^2 and the rest of the unary costs in the norm term."""
+    region.theta[shape.fixed :] = tilt * shape.squares[shape.fixed :]
+    region.shift[:] = 0
+    norm = region.shift[shape.member_start[shape.cells] :]
+    norm[:] = region.unary[shape.fixed :] - region.theta[shape.fixed :]
+    update(shape, region, None)
 
 
 @njit(cache=True, nogil=True)
@@ -425,7 +411,7 @@ def minimum(out: Costs, after: Costs, levels: IntArray, size: int, steps: IntArr
 @njit(cache=True, nogil=True)
 def knapsack(
     shape: Shape, region: Region, variables: IntArray, costs: IntArray, norm: IntArray, x: IntArray
-) -> int:
+) -> Any:
     """Minimise the sum of costs[j, v] over some variables plus norm[sum of squares].
 
     Writes the minimiser to ``x``; of several the lexicographically first, in the order of ``variables``.
@@ -436,13 +422,15 @@ def knapsack(
         j = variables[i]
         minimum(tables[i], tables[i + 1], region.dom[j], region.dom_size[j], shape.squares[j], costs[j])
     t = 0
-    for i, j in enumerate(variables):
-        for v in region.dom[j, : region.dom_size[j]]:
+    for i in range(len(variables)):
+        j = variables[i]
+        for at in range(region.dom_size[j]):
+            v = region.dom[j, at]
             further = t + shape.squares[j, v]
             if further < len(norm) and tables[i + 1, further] + costs[j, v] == tables[i, t]:
                 x[j], t = v, further
                 break
-    return int(tables[0, 0])
+    return tables[0, 0]
 
 
 @njit(inline="always")
@@ -479,7 +467,7 @@ def _soften(
             share[levels[i], t] /= total
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def bound(shape: Shape, region: Region) -> Any:
     """Return a lower bound on the region's free energy, or on its minimum, from up-to-date tables."""
     total = region.constant[0]
@@ -494,17 +482,22 @@ def bound(shape: Shape, region: Region) -> Any:
 def least_theta(region: Region, j: int) -> Any:
     theta = region.theta[j]
     least = theta[region.dom[j, 0]]
-    for v in region.dom[j, : region.dom_size[j]]:
-        least = min(least, theta[v])
+    for i in range(1, region.dom_size[j]):
+        least = min(least, theta[region.dom[j, i]])
     return least
 
 
-@njit(cache=True, nogil=True)
 def fix(shape: Shape, below: Shape, region: Region, child: Region, level: int) -> None:
     """Set ``child`` to the part of a region with variable ``shape.fixed`` at a level. It must not be empty.
 
     Shifts and weights of merged cells are added up, so the bound does not fall.
     """
+    _fix(shape, below, region, child, level)
+    restrict_to_ball(below, child)
+
+
+@njit(cache=True, nogil=True)
+def _fix(shape: Shape, below: Shape, region: Region, child: Region, level: int) -> None:
     j = shape.fixed
     child.constant[0] = region.constant[0] + region.unary[j, level]
     assign(child.dom_size, region.dom_size)
@@ -532,4 +525,3 @@ def fix(shape: Shape, below: Shape, region: Region, child: Region, level: int) -
             target[t] += source[t] if t < len(source) else BIG
     norm = len(last_table(below, child, below.cells))
     child.width[0] = min(norm, region.width[0] - shape.squares[j, level])
-    restrict_to_ball(below, child)

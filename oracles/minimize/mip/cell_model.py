@@ -27,10 +27,9 @@ from privopt.oracles.cells.regions import (
     BIG,
     CellCosts,
     CellModel,
-    give_to_norm,
     long_points,
     new_region,
-    update,
+    start_dual,
 )
 from privopt.oracles.cells.structure import CellLimits, CellSizes, CellStructure, why_not, why_not_planned
 from privopt.oracles.errors import UnsupportedProblemError
@@ -249,8 +248,7 @@ class _Draw:
         regions, dual = self.model.regions, self.dual
         if not self._start(k):
             return int(BIG)
-        give_to_norm(regions.shape, dual, 0)
-        update(regions.shape, dual, None)
+        start_dual(regions.shape, dual, 0)
         levels, bound = np.zeros_like(regions.shape.low), -BIG
         for _ in range(sweeps):
             before, cutoff = bound, self.search.dominated

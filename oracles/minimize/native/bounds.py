@@ -8,6 +8,8 @@ rounding of the shares costs tightness, never validity.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numba import njit
 
@@ -54,9 +56,9 @@ def make_shares(shape: Shape) -> Shares:
 
 
 @njit(inline="always")
-def _is_last(shape: Shape, e: int) -> bool:
+def _is_last(shape: Shape, e: int) -> Any:
     """Return whether a member is the last of its factor."""
-    return bool(e + 1 == shape.member_start[shape.member_factor[e] + 1])
+    return e + 1 == shape.member_start[shape.member_factor[e] + 1]
 
 
 @njit(inline="always")
@@ -126,7 +128,7 @@ def _deal(shape: Shape, region: Region, j: int, shares: IntArray) -> None:
 
 
 @njit(inline="always")
-def joint_bound(shape: Shape, region: Region, x: IntArray) -> int:
+def joint_bound(shape: Shape, region: Region, x: IntArray) -> Any:
     """Return the bound with all of theta moved to the norm term; at least ``bound``.
 
     Writes the minimiser of the norm term, which is a point of the norm ball, to ``x`` (levels).
@@ -143,11 +145,11 @@ def joint_bound(shape: Shape, region: Region, x: IntArray) -> int:
         for v in range(costs.shape[1]):
             costs[j, v] = region.theta[j, v] + region.shift[e, v]
     norm = last_table(shape, region, shape.cells)[: region.width[0]]
-    return int(total + knapsack(shape, region, variables, costs, norm, x))
+    return total + knapsack(shape, region, variables, costs, norm, x)
 
 
 @njit(cache=True, nogil=True)
-def sweep(shape: Shape, region: Region, forward: IntArray, shares: Shares, cutoff: int, x: IntArray) -> int:
+def sweep(shape: Shape, region: Region, forward: IntArray, shares: Shares, cutoff: int, x: IntArray) -> Any:
     """Make one pass up and one down. Returns a lower bound, or BIG if no point is below the cutoff.
 
     Levels none of whose points are below the cutoff are dropped. Tables must be up to date, and are so on
@@ -176,7 +178,6 @@ def sweep(shape: Shape, region: Region, forward: IntArray, shares: Shares, cutof
     return BIG if joint >= cutoff else joint
 
 
-@njit(cache=True, nogil=True)
 def quick_bounds(
     shape: Shape,
     unary: IntArray,
@@ -185,31 +186,25 @@ def quick_bounds(
     offsets: IntArray,
     first: IntArray,
     last: IntArray,
-    out: IntArray,
-) -> None:
+) -> IntArray:
     """Return bounds for many numeric weight vectors: minima of cells plus that of variables and norm term.
+
+    They are BIG where no point is in the norm ball.
 
     Args:
         squares: sums of squares of the numeric weights.
         offsets: their own costs plus the minima of the cells.
         first, last: the levels of each variable.
-        out: the bounds, BIG where no point is in the norm ball.
     """
     size = len(radial)
-    tables = np.empty((2, size), dtype=np.int64)
-    current, following = tables[0], tables[1]
-    current[:] = BIG
-    current[0] = 0
+    least = np.full(size, BIG)  # cost of the variables, by their sum of squares
+    least[0] = 0
     for j in range(len(shape.span)):
-        following[:] = BIG
+        before, least = least, np.full(size, BIG)
         for v in range(first[j], last[j] + 1):
-            target = following[shape.squares[j, v] :]
-            for s in range(len(target)):
-                target[s] = min(target[s], current[s] + unary[j, v])
-        current, following = following, current
-    for a in range(len(out)):
-        least = BIG
-        for s in range(size - squares[a]):
-            if current[s] < INFEASIBLE:
-                least = min(least, current[s] + radial[s + squares[a]])
-        out[a] = least + offsets[a] if least < INFEASIBLE else BIG
+            if (square := shape.squares[j, v]) < size:
+                target = least[square:]
+                np.minimum(target, before[: size - square] + unary[j, v], out=target)
+    distinct, which = np.unique(squares, return_inverse=True)
+    found = np.array([np.min(least[: size - s] + radial[s:], initial=BIG) for s in distinct.tolist()])[which]
+    return np.where(found < INFEASIBLE, found + offsets, BIG)

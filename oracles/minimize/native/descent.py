@@ -49,7 +49,7 @@ def _small(shape: Shape, region: Region) -> Region:
 
 
 @njit(cache=True, nogil=True)
-def descend(shape: Shape, region: Region, x: IntArray) -> int:
+def descend(shape: Shape, region: Region, x: IntArray) -> Any:
     """Improve levels ``x`` in place to a blockwise optimum, and return the value.
 
     No cell has two variables of a block, so a block's optimum given the others is a knapsack over the sum of
@@ -76,18 +76,19 @@ def descend(shape: Shape, region: Region, x: IntArray) -> int:
         value += last_table(shape, region, f)[sums[f]]
     for j in range(shape.fixed, k):
         value += region.unary[j, x[j]]
-    return int(value)
+    return value
 
 
 @njit(inline="always")
 def _improve(
     shape: Shape, region: Region, x: IntArray, sums: IntArray, costs: IntArray, block: IntArray
-) -> bool:
+) -> Any:
     """Optimise the variables of one block given the others; True if that lowered the value."""
     _move(shape, x, sums, block, np.int64(-1))
     norm = last_table(shape, region, shape.cells)[sums[shape.cells] : region.width[0]]
     before, square = 0, 0
-    for j in block:
+    for i in range(len(block)):
+        j = block[i]
         for v in range(shape.span[j]):
             costs[j, v] = region.unary[j, v]
         for b in range(shape.var_start[j], shape.var_start[j + 1] - 1):
@@ -100,13 +101,14 @@ def _improve(
     before += norm[square]
     after = knapsack(shape, region, block, costs, norm, x)
     _move(shape, x, sums, block, np.int64(1))
-    return bool(after < before)
+    return after < before
 
 
 @inner
 def _move(shape: Shape, x: IntArray, sums: IntArray, block: IntArray, sign: Any) -> None:
     """Add the levels of a block to the sums of its factors, or subtract them."""
-    for j in block:
+    for i in range(len(block)):
+        j = block[i]
         for b in range(shape.var_start[j], shape.var_start[j + 1]):
             e = shape.var_member[b]
             sums[shape.member_factor[e]] += sign * shape.steps[e, x[j]]

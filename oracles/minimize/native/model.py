@@ -9,7 +9,7 @@ from functools import cache, cached_property
 
 import numpy as np
 
-from privopt.oracles.cells.regions import BIG, CellModel, give_to_norm, new_region, update
+from privopt.oracles.cells.regions import BIG, CellModel, new_region, start_dual
 from privopt.oracles.minimize.native import bounds
 from privopt.oracles.minimize.native.tries import Tries, make_tries
 from privopt.problems.discrete.halfspace import ZeroOneHalfspace
@@ -76,8 +76,7 @@ def _tilts(regions: CellModel, shares: bounds.Shares, least: IntArray, n: int) -
             """Return the bounds after few and after many sweeps."""
             found = -BIG, -BIG
             if regions.start(region, number, UNIT, costs, regions.all_levels):
-                give_to_norm(shape, region, tilt)
-                update(shape, region, None)
+                start_dual(shape, region, tilt)
                 sweeps = range(max(FIRST_SWEEPS, MORE_SWEEPS))
                 low = [bounds.sweep(shape, region, forward, shares, BIG, levels) for _ in sweeps]
                 found = low[FIRST_SWEEPS - 1], low[-1]

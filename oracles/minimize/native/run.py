@@ -82,11 +82,9 @@ class Run:
         low, high = self.low[regions.cells.numeric], self.high[regions.cells.numeric]
         index = np.flatnonzero(np.all((regions.weights >= low) & (regions.weights <= high), axis=1))
         offsets = self.costs.numeric[index] + model.least_loss[index] * UNIT
-        out, squares = np.empty(len(index), dtype=np.int64), regions.squares[index]
-        bounds.quick_bounds(
-            regions.shape, self.costs.unary, self.costs.radial, squares, offsets, *self.box, out
-        )
-        queue = [Job(b, i) for b, i in zip(out.tolist(), index.tolist(), strict=True) if b < BIG]
+        unary, radial, squares = self.costs.unary, self.costs.radial, regions.squares[index]
+        found = bounds.quick_bounds(regions.shape, unary, radial, squares, offsets, *self.box)
+        queue = [Job(b, i) for b, i in zip(found.tolist(), index.tolist(), strict=True) if b < BIG]
         heapq.heapify(queue)
         return queue
 

@@ -265,7 +265,7 @@ def _set_tilt(tree: Tree, tilt: Any) -> None:
 
 
 @inner
-def _quick_bound(tree: Tree, cost: Any, i: Any, depth: Any, square: Any) -> int:
+def _quick_bound(tree: Tree, cost: Any, i: Any, depth: Any, square: Any) -> Any:
     """Return a faster lower bound on ``_knapsack``, with a Lagrange multiplier (tilt) for |w|^2."""
     tilt = tree.tilt[0]
     total = tree.rest_tilted[depth] + tree.norm_tilted[square]
@@ -274,11 +274,11 @@ def _quick_bound(tree: Tree, cost: Any, i: Any, depth: Any, square: Any) -> int:
         for u in range(tree.leaf_size[m]):
             least = min(least, cost[m, i, u] + tilt * tree.leaf_square[m, u])
         total += least
-    return int(total)
+    return total
 
 
 @inner
-def _knapsack(tree: Tree, cost: Any, i: Any, rest: IntArray, square: Any) -> int:
+def _knapsack(tree: Tree, cost: Any, i: Any, rest: IntArray, square: Any) -> Any:
     """Minimise the costs of leaves and free variables plus the norm term, with |w|^2 exact."""
     room = len(tree.norm) - square
     n_leaves = tree.stack[2]
@@ -289,7 +289,7 @@ def _knapsack(tree: Tree, cost: Any, i: Any, rest: IntArray, square: Any) -> int
             for u in range(tree.leaf_size[m]):
                 least = min(least, cost[m, i, u])
             total += least
-        return int(total + rest[0] + tree.norm[0])
+        return total + rest[0] + tree.norm[0]
     current, following = tree.scratch[0], tree.scratch[1]
     by_class = tree.scratch[2]
     for s in range(room):
@@ -317,7 +317,7 @@ def _knapsack(tree: Tree, cost: Any, i: Any, rest: IntArray, square: Any) -> int
     norm = tree.norm[square:]
     for s in range(room):
         least = min(least, current[s] + norm[s])
-    return int(total + least)
+    return total + least
 
 
 @njit(inline="always")
@@ -411,7 +411,8 @@ def _finish(shape: Shape, region: Region, tree: Tree, cost: Any, i: int, square:
     """Set the leaves to their optimal levels; of several optima the lexicographically first."""
     leaves = tree.leaf_var[: tree.stack[2] - 1]
     costs = np.empty((len(shape.span), shape.squares.shape[1]), dtype=np.int64)
-    for m, j in enumerate(leaves):
+    for m in range(len(leaves)):
+        j = leaves[m]
         for u in range(tree.leaf_size[m]):
             costs[j, region.dom[j, u]] = cost[m, i, u]
     knapsack(shape, region, leaves, costs, tree.norm[square:], tree.level)

@@ -15,10 +15,9 @@ from privopt.oracles.cells.compiling import announced
 from privopt.oracles.cells.regions import (
     BIG,
     CellModel,
-    bound,
-    give_to_norm,
     new_region,
     restrict_to_ball,
+    start_dual,
     update,
 )
 from privopt.oracles.certificate import Status
@@ -88,7 +87,6 @@ def compile_bounds() -> None:
     """Compile the kernels of bounds and descents."""
     worker = _on_a_tiny_region()
     worker._tighten(0, 2)
-    worker._strengthen(0)
     descend_from_many(worker.shape, worker.region, 1)
 
 
@@ -150,8 +148,7 @@ class Worker:
         regions = self.run.model.regions
         if not regions.start(self.region, number, UNIT, self.run.costs, self.run.box):
             return False
-        give_to_norm(self.shape, self.region, self.run.model.tilts[int(swept), number])
-        update(self.shape, self.region, None)
+        start_dual(self.shape, self.region, self.run.model.tilts[int(swept), number])
         self.trial[regions.cells.numeric] = regions.weights[number]
         return True
 
@@ -217,10 +214,7 @@ class Worker:
 
     def _strengthen(self, low: int) -> int:
         """Recompute the dual from a tilt that drops most levels: that helps trees more than a bound."""
-        n, low = self.run.model.problem.largest_loss, max(low, bound(self.shape, self.region))
-        self.region.shift[:] = 0
-        give_to_norm(self.shape, self.region, n * UNIT >> _STRONG_TILT)
-        update(self.shape, self.region, None)
+        start_dual(self.shape, self.region, self.run.model.problem.largest_loss * UNIT >> _STRONG_TILT)
         return self._tighten(low, _STRONG_SWEEPS)
 
     def _nested(self, low: int, number: int) -> bool:
