@@ -110,7 +110,8 @@ def ranks(column: str, runs: int, python: Path | None) -> list[Rank]:
     root = replace(plan, depth=1)
     for seed in range(runs):
         first, cuts = (p.release(values, NoiseSource(seed)) for p in (root, plan))  # the same first cut
-        found.append(tree_excess(values, first[0], cuts))
+        if first:
+            found.append(tree_excess(values, first[0], cuts))
     median = float(np.median([excesses[0] for excesses in found]))
     three = float(np.median([missed for excesses in found for missed in excesses]))
     peers = [math.nan] if python is None else [excess(values, cut) for cut in _opendp(values, runs, python)]

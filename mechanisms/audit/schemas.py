@@ -1,9 +1,9 @@
 """Audits of learned schemas: cuts of numbers, categories of text, and the vote on a type.
 
-- Cuts: all records but one hold the number c in every column; one record holds numbers below all others, or
-  above all others on the neighbour. Up to c no record but this one lies below a cut, beyond c all but this
-  one: the scores of both sides move by 1, in opposite directions. The outcome is the number of columns that
-  are cut beyond c, on which the likelihood ratio depends alone.
+- Cuts: in every column three records hold the number c, and half of the others a number far below or far
+  above it. One more record holds numbers below all others, or above all others on the neighbour. A cut up to
+  c and one beyond it are about as good: their scores move by 1, in opposite directions. The outcome is the
+  number of columns that are cut beyond c; all other outcomes but these two are rare.
 - Categories: a record moves from a category somewhat above the threshold to one below; or it is the only
   one of its category.
 - Vote: a record is a number, or text on the neighbour, and turns the majority.
@@ -38,7 +38,8 @@ from privopt.problems.tables.missing import plain_column
 
 # Chosen with the laws: the true epsilon of the release is near its largest for these, by which deltas of
 # other sizes lose up to a third.
-_COLUMNS, _DELTA, _CENTRE, _RECORDS = 4, 0.1, 0.001, 112
+_COLUMNS, _DELTA, _RECORDS = 4, 0.1, 112
+_CENTRE, _MIDDLE, _FAR = 0.001, 3, 1e200
 _VOTE_DELTA, _LEAD = 0.1, 2
 _COUNT_DELTA, _COUNTED, _FREQUENT = 0.05, 1000, (7, 4)
 
@@ -53,7 +54,8 @@ class CutSampler:
     moved: float
 
     def __call__(self, runs: int, noise: NoiseSource) -> list[Outcome]:
-        held = np.array([self.moved] + [_CENTRE] * (self.plan.n_records - 1))
+        half = (self.plan.n_records - 1 - _MIDDLE) // 2
+        held = np.array([self.moved] + [-_FAR] * half + [_CENTRE] * _MIDDLE + [_FAR] * half)
         cells = {column.name: held for column in self.plan.columns}
         return [self._outcome(cells, noise) for _ in range(runs)]
 
@@ -68,18 +70,21 @@ class CutSampler:
 
 def _cut_laws(plan: SchemaPlan) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Return the laws of the outcome with the record below and above all others."""
-    centre = int(ordinals(np.array([_CENTRE]))[0])
-    sides = masses(np.array([-LAST, centre]), np.array([centre, LAST - 1]))
-    n = plan.n_records
+    inner = ordinals(np.array([-_FAR, _CENTRE, _FAR])).tolist()
+    ends = np.array([-LAST, *inner, LAST - 1])
+    sides, n = masses(ends[:-1], ends[1:]), plan.n_records
+    half = (n - 1 - _MIDDLE) // 2
     laws = []
-    # With the record below: 1 lies below a cut on the left, n on the right; above: 0 and n - 1.
-    for below in ((1, n), (0, n - 1)):
+    for moved in (1, 0):  # is the record below all cuts between the others?
+        below = np.array([0, half + moved, half + moved + _MIDDLE, n - 1 + moved])
         columns = []
         for column in plan.columns:
             assert column.cuts is not None
-            scores = np.array([-abs(count - n / 2) for count in below])
-            weights = sides * np.exp(column.cuts.strength * (scores - scores.max()))
-            columns.append(weights / weights.sum())
+            strength = column.cuts.strength
+            weights = sides * np.exp(-strength * np.abs(below - n / 2))
+            whole = sides.sum() * np.exp(4 - strength * n / 2)
+            beyond = float(weights[2:].sum() / (weights.sum() + whole))
+            columns.append(np.array([1 - beyond, beyond]))
         laws.append(tuple(float(p) for p in reduce(np.convolve, columns)))
     return laws[0], laws[1]
 

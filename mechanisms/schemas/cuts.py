@@ -31,8 +31,9 @@ Ints = NDArray[np.int64]
 ARITHMETIC_SHARE = 1e-4
 # A tree halves its cells well if strength times records is at least this.
 ENOUGH = 40.0
-# The score of leaving a node whole, as a share of its records: that of a cut with 5% of them on one side.
-_WHOLE = 0.45
+# Leaving a node whole has the weight of a cut with 5% of its records on one side. At the ends of a tree,
+# where a cut may be far from all records, it has at least e^4 times that of a cut with none on one side.
+_FEW, _UNBOUNDED = 0.05, 4.0
 
 
 @dataclass(frozen=True)
@@ -41,9 +42,13 @@ class CutPlan:
 
     A node is an interval (a, b); it is cut at a number t with a < t < b, drawn with the probability
     proportional to prior(t) exp(-strength |#{x < t} - m / 2|), where x runs through the m records of the node
-    (m is as private as they are). The prior is public (``schemas.prior``), so there is no declared range. A
-    node below the root may also be left whole, with the weight prior((a, b)) exp(-strength 0.45 m): one that
-    holds a single number has no cut that halves it.
+    (m is as private as they are). The prior is public (``schemas.prior``), so there is no declared range.
+
+    A node may also be left whole, until the next level tries it again: one that holds a single number has no
+    cut that halves it. Its weight is prior((a, b)) exp(-strength m / 2), more than that of all cuts beyond
+    its records together, times the larger of e^c and exp(0.05 strength m): c is 4 at an end of the tree and 0
+    between two cuts. At the root it is times e^c. So cuts that no record supports are rare, and a column has
+    none if its records are too few.
 
     Privacy: ``level``-GDP, neighbours by replacing one record, their number public. A missing number is in no
     node. One level of the tree, given the levels above, is a release of bounded range 2 strength:
@@ -51,9 +56,9 @@ class CutPlan:
     - The replaced record stays in its node: m is unchanged and #{x < t} moves by at most 1, so the logarithm
       of a weight moves by a number in [-strength, strength].
     - It moves from one node to another, or to or from the missing ones. A node that gains or loses a record
-      has #{x < t} - m / 2 moved by +-1/2, and 0.45 m by 0.45, so logarithms of weights move by a number in
-      [-strength / 2, strength / 2], for each of at most two independent draws: in [-strength, strength]
-      together. (Above, 0.45 m does not move.)
+      has #{x < t} - m / 2 moved by +-1/2, and m / 2 - max(c / strength, 0.05 m) by between 0.45 and 1/2, so
+      logarithms of weights move by a number in [-strength / 2, strength / 2], for each of at most two
+      independent draws: in [-strength, strength] together. (Above, that of being whole does not move.)
 
     Normalisation shifts all logarithms alike: their range is at most 2 strength. Rounding of the draw's law
     is charged: (1 + 1e-4) times that. A release of bounded range r is mu-GDP, mu = ``pure_to_gdp(r / 2)``:
@@ -93,7 +98,7 @@ class CutPlan:
         return math.sqrt(self.depth) * one * (1 + 2.0**-50)
 
     def release(self, values: Floats, source: NoiseSource, counts: Ints | None = None) -> tuple[float, ...]:
-        """Release the cuts, increasing. Costs ``level``.
+        """Release the cuts, increasing; none if records are too few for any. Costs ``level``.
 
         Args:
             values: the numbers that are not missing; infinite ones allowed.
@@ -102,13 +107,14 @@ class CutPlan:
         """
         cuts: list[int] = []
         nodes = [(-LAST, LAST, *counted_ordinals(values, counts))]
-        for level in range(self.depth):
+        for _level in range(self.depth):
             below: list[tuple[int, int, Ints, Ints]] = []
             for low, high, held, times in nodes:
                 if high - low < 2:  # no number lies between: a fact about cuts that are released
                     continue
-                cut = _drawn_cut(low, high, held, times, self.strength, source, may_stay=level > 0)
+                cut = _drawn_cut(low, high, held, times, self.strength, source)
                 if cut is None:
+                    below.append((low, high, held, times))
                     continue
                 place = int(np.searchsorted(held, cut, side="left"))
                 below += [(low, cut, held[:place], times[:place]), (cut, high, held[place:], times[place:])]
@@ -152,20 +158,13 @@ def law_error(strength: float, n_records: int) -> float:
 
     The gap between two records is drawn by a race between rounded weights, the number within it exactly.
     """
-    magnitude = LARGEST_LOG_MASS + strength * n_records / 2
+    magnitude = LARGEST_LOG_MASS + _UNBOUNDED + strength * n_records / 2
     weight = UNIT_ROUNDOFF * (MASS_ROUNDINGS + 8 * (1 + magnitude))
     return chain_error(1, weight, magnitude)
 
 
 def _drawn_cut(
-    low: int,
-    high: int,
-    held: Ints,
-    times: Ints,
-    strength: float,
-    random: RandomSource,
-    *,
-    may_stay: bool,
+    low: int, high: int, held: Ints, times: Ints, strength: float, random: RandomSource
 ) -> int | None:
     """Draw the ordinal of a cut in (low, high) of a node; None leaves it whole.
 
@@ -178,10 +177,9 @@ def _drawn_cut(
     off_centre = np.abs(2 * below - records)
     with np.errstate(divide="ignore"):
         log_weights = np.log(masses(edges[:-1], edges[1:])) - strength / 2 * off_centre
-    if may_stay:
-        whole = np.log(masses(edges[:1], edges[-1:])) - strength * _WHOLE * records
-        log_weights = np.append(log_weights, whole)
-    gap = race(random, log_weights)
-    if gap > len(held):
-        return None
-    return draw_between(int(edges[gap]), int(edges[gap + 1]), random)
+    beyond = np.log(masses(edges[:1], edges[-1:])) - strength / 2 * records
+    ends = (low == -LAST) + (high == LAST)
+    for_ends = _UNBOUNDED if ends else 0.0
+    for_few = _FEW * strength * records if ends < 2 else 0.0
+    gap = race(random, np.append(log_weights, beyond + max(for_ends, for_few)))
+    return None if gap > len(held) else draw_between(int(edges[gap]), int(edges[gap + 1]), random)

@@ -102,8 +102,9 @@ class LearnedSchema:
     Attributes:
         schema: for every model; learned columns accept every cell.
         spend: what the release cost.
-        left_out: text columns without a category that enough records have; they are not in the schema. If
-            nothing else was learned or declared, the schema holds of each only whether a cell is a number.
+        left_out: columns without a cut, or without a category that enough records have; they are not in the
+            schema. If nothing else was learned or declared, the schema holds of each only whether a cell is a
+            number.
         ranks: the categories of each learned column of text, those of the largest noisy counts first.
     """
 
@@ -263,7 +264,7 @@ class SchemaPlan:
     def _released(
         self, plan: ColumnPlan, cells: Mapping[str, Any], source: NoiseSource, ranks: dict[str, Sequence[str]]
     ) -> Column | None:
-        """Release one column; None if it is text without a category. Ranks of categories go to ``ranks``."""
+        """Release one column; None without a cut or category. Ranks of categories go to ``ranks``."""
         kind, form = Candidate(plan.type)
         if kind is ColumnType.BOOLEAN:
             return _of_categories(plan.name, [False, True], self.na_values)
@@ -281,8 +282,10 @@ class SchemaPlan:
             days = made.days(held.cells).days
             known = ~np.isnat(days)
             values = days[known].astype(np.int64).astype(np.float64)
-            edges = date_edges(plan.cuts.release(values, source, held.counts[known]))
-            return MissingLevel(Date(plan.name, edges, format=form, na_values=self.na_values))
+            cuts = plan.cuts.release(values, source, held.counts[known])
+            if not cuts:
+                return None
+            return MissingLevel(Date(plan.name, date_edges(cuts), format=form, na_values=self.na_values))
         values = read_numbers(held.cells, markers).values
         known = ~np.isnan(values)
         if plan.bounds is not None:
@@ -290,8 +293,11 @@ class SchemaPlan:
             return MissingLevel(numeric_between(plan.name, *found, na_values=self.na_values))
         assert plan.cuts is not None
         whole = kind is ColumnType.WHOLE
-        cuts = readable_cuts(plan.cuts.release(values[known], source, held.counts[known]), whole=whole)
-        return MissingLevel(Binned(plan.name, outer_edges(cuts, whole=whole), na_values=self.na_values))
+        cuts = plan.cuts.release(values[known], source, held.counts[known])
+        if not cuts:
+            return None
+        edges = outer_edges(readable_cuts(cuts, whole=whole), whole=whole)
+        return MissingLevel(Binned(plan.name, edges, na_values=self.na_values))
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready: the spend, and what each column costs."""
