@@ -127,38 +127,38 @@ def _deal(shape: Shape, region: Region, j: int, shares: IntArray) -> None:
             theta[v] -= piece * shares[e]
 
 
-@njit(inline="always")
-def joint_bound(shape: Shape, region: Region, x: IntArray) -> Any:
-    """Return the bound with all of theta moved to the norm term; at least ``bound``.
-
-    Writes the minimiser of the norm term, which is a point of the norm ball, to ``x`` (levels).
-    """
-    k = len(shape.span)
-    total = region.constant[0]
-    for f in range(shape.cells):
-        total += region.tables[shape.table_start[shape.member_start[f] + f]]
-    costs = np.empty((k, region.theta.shape[1]), dtype=np.int64)
-    variables = np.empty(k - shape.fixed, dtype=np.int64)
-    for e in range(shape.member_start[shape.cells], len(shape.member_var)):
-        j = shape.member_var[e]
-        variables[j - shape.fixed] = j
-        for v in range(costs.shape[1]):
-            costs[j, v] = region.theta[j, v] + region.shift[e, v]
-    norm = last_table(shape, region, shape.cells)[: region.width[0]]
-    return total + knapsack(shape, region, variables, costs, norm, x)
-
-
-@njit(cache=True, nogil=True)
-def sweep(shape: Shape, region: Region, forward: IntArray, shares: Shares, cutoff: int, x: IntArray) -> Any:
+def sweep(shape: Shape, region: Region, forward: IntArray, shares: Shares, cutoff: int, x: IntArray) -> int:
     """Make one pass up and one down. Returns a lower bound, or BIG if no point is below the cutoff.
 
     Levels none of whose points are below the cutoff are dropped. Tables must be up to date, and are so on
     return. The minimiser of the norm term, a point of the norm ball, is written to ``x`` (levels).
     ``forward`` is scratch memory of the size of the tables.
     """
+    if not _two_passes(shape, region, forward, shares, cutoff):
+        return int(BIG)
+    joint = joint_bound(shape, region, x)
+    return int(BIG) if joint >= cutoff else joint
+
+
+def joint_bound(shape: Shape, region: Region, x: IntArray) -> int:
+    """Return the bound with all of theta moved to the norm term; at least ``bound``.
+
+    Writes the minimiser of the norm term, which is a point of the norm ball, to ``x`` (levels).
+    """
+    cells = region.tables[shape.table_start[shape.member_start[:-2] + np.arange(shape.cells)]]
+    costs = region.theta.copy()
+    costs[shape.fixed :] += region.shift[shape.member_start[shape.cells] :]
+    norm = last_table(shape, region, shape.cells)[: region.width[0]]
+    free = np.arange(shape.fixed, len(shape.span))
+    return int(region.constant[0] + cells.sum() + knapsack(shape, region, free, costs, norm, x))
+
+
+@njit(cache=True, nogil=True)
+def _two_passes(shape: Shape, region: Region, forward: IntArray, shares: Shares, cutoff: int) -> bool:
+    """Make one pass up and one down; False if it is seen that no point is below the cutoff."""
     k, slack = len(shape.span), cutoff - bound(shape, region)
     if slack <= 0:
-        return BIG
+        return False
     for f in range(shape.cells + 1):
         forward[shape.table_start[shape.member_start[f] + f]] = 0
     for step in range(2 * (k - shape.fixed)):  # one loop for both passes: what it calls is compiled once
@@ -166,7 +166,7 @@ def sweep(shape: Shape, region: Region, forward: IntArray, shares: Shares, cutof
         j = 2 * k - shape.fixed - 1 - step if down else shape.fixed + step
         _collect(shape, region, forward, j, down)
         if not _drop_levels(region, j, slack):
-            return BIG
+            return False
         _deal(shape, region, j, shares.down if down else shares.up)
         for b in range(shape.var_start[j], shape.var_start[j + 1]):
             e = shape.var_member[b]
@@ -174,8 +174,7 @@ def sweep(shape: Shape, region: Region, forward: IntArray, shares: Shares, cutof
                 pull(shape, region, None, e)
             elif not _is_last(shape, e):
                 _push(shape, region, forward, e)
-    joint = joint_bound(shape, region, x)
-    return BIG if joint >= cutoff else joint
+    return True
 
 
 def quick_bounds(

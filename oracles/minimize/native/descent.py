@@ -48,22 +48,28 @@ def _small(shape: Shape, region: Region) -> Region:
     return replace(region, dom_size=size, dom=dom)
 
 
-@njit(cache=True, nogil=True)
-def descend(shape: Shape, region: Region, x: IntArray) -> Any:
+def descend(shape: Shape, region: Region, x: IntArray) -> int:
     """Improve levels ``x`` in place to a blockwise optimum, and return the value.
 
     No cell has two variables of a block, so a block's optimum given the others is a knapsack over the sum of
     squares.
     """
+    steps = shape.steps[np.arange(len(shape.member_var)), x[shape.member_var]]
+    sums = np.zeros(shape.cells + 1, dtype=np.int64)
+    np.add.at(sums, shape.member_factor, steps)
+    costs, variables = np.zeros(shape.squares.shape, dtype=np.int64), np.arange(len(x))
+    _improve_blocks(shape, region, x, sums, costs, variables)
+    last = shape.table_start[shape.member_start[1:] + np.arange(shape.cells + 1)]
+    unary = region.unary[variables, x][shape.fixed :]
+    return int(region.constant[0] + region.tables[last + sums].sum() + unary.sum())
+
+
+@njit(cache=True, nogil=True)
+def _improve_blocks(
+    shape: Shape, region: Region, x: IntArray, sums: IntArray, costs: IntArray, variables: IntArray
+) -> None:
+    """Optimise one block after the other until none changes; ``sums`` are the factors' sums of steps."""
     k = len(shape.span)
-    sums = np.empty(shape.cells + 1, dtype=np.int64)
-    sums[:] = 0
-    for e in range(len(shape.member_var)):
-        sums[shape.member_factor[e]] += shape.steps[e, x[shape.member_var[e]]]
-    costs = np.empty((k, shape.squares.shape[1]), dtype=np.int64)
-    variables = np.empty(k, dtype=np.int64)
-    for j in range(k):
-        variables[j] = j
     first, unchanged = shape.fixed, 0
     while unchanged <= shape.block[k - 1] - shape.block[shape.fixed]:
         end = first
@@ -71,12 +77,6 @@ def descend(shape: Shape, region: Region, x: IntArray) -> Any:
             end += 1
         unchanged = 1 if _improve(shape, region, x, sums, costs, variables[first:end]) else unchanged + 1
         first = end if end < k else shape.fixed
-    value = region.constant[0]
-    for f in range(shape.cells + 1):
-        value += last_table(shape, region, f)[sums[f]]
-    for j in range(shape.fixed, k):
-        value += region.unary[j, x[j]]
-    return value
 
 
 @njit(inline="always")

@@ -128,7 +128,28 @@ def plant(shape: Shape, region: Region, order: IntArray, leaves: IntArray) -> Tr
         values, tree.leaf_class[m, : leaf_size[m]] = np.unique(squares, return_inverse=True)
         tree.class_square[m, : len(values)], tree.class_count[m] = values, len(values)
     _fill(shape, region, tree)
+    _choose_tilt(tree)
+    if p == 0:
+        _stand_for_root(tree)
     return tree
+
+
+def _choose_tilt(tree: Tree) -> None:
+    """Choose the multiplier with the best root bound among 0 and powers of two of either sign."""
+    best, chosen = -4 * BIG, 0
+    powers = [1 << power for power in range(10, 41)]  # smaller ones are too little to matter
+    for tilt in (*(-power for power in reversed(powers)), 0, *powers):
+        _set_tilt(tree, tilt)
+        if (bound := _quick_bound(tree, tree.root, 0, 0, 0)) > best:
+            best, chosen = bound, tilt
+    _set_tilt(tree, chosen)
+
+
+def _stand_for_root(tree: Tree) -> None:
+    """Let one child stand for the root, with its costs and its star bound, where all variables are leaves."""
+    tree.leaf_cost[0, :, 0] = tree.root[:, 0]
+    tree.child_bound[0, 0] = _knapsack(tree, tree.root, 0, tree.rest[0], 0)
+    tree.child_count[0] = tree.stack[4] = 1
 
 
 @njit(cache=True, nogil=True)
@@ -194,7 +215,6 @@ def _fill(shape: Shape, region: Region, tree: Tree) -> None:
         m, at = tree.cell_leaf[c], tree.table_start[shape.member_start[c] + c]
         for u in range(tree.leaf_size[m]):
             tree.root[m, 0, u] += tree.tables[at + u]
-    _choose_tilt(tree)
 
 
 @njit(inline="always")
@@ -231,27 +251,8 @@ def _fill_cell(shape: Shape, region: Region, tree: Tree, c: int) -> None:
                 here[s] = min(here[s], above[s] + cost)
 
 
-@njit(inline="always")
-def _choose_tilt(tree: Tree) -> None:
-    """Choose the multiplier with the best root bound among powers of two of either sign."""
-    best, chosen = -4 * BIG, np.int64(0)
-    for power in range(-40, 41):
-        if 0 < abs(power) < 10:
-            continue  # too little to matter
-        tilt: Any = np.int64(0)
-        if power > 0:
-            tilt = 1 << power
-        elif power < 0:
-            tilt = -(1 << -power)
-        _set_tilt(tree, tilt)
-        bound = _quick_bound(tree, tree.root, np.int64(0), np.int64(0), np.int64(0))
-        if bound > best:
-            best, chosen = bound, tilt
-    _set_tilt(tree, chosen)
-
-
-@inner
-def _set_tilt(tree: Tree, tilt: Any) -> None:
+@njit(cache=True, nogil=True)
+def _set_tilt(tree: Tree, tilt: int) -> None:
     width = len(tree.norm)
     tree.tilt[0] = tilt
     for i in range(len(tree.rest_tilted)):
@@ -264,7 +265,7 @@ def _set_tilt(tree: Tree, tilt: Any) -> None:
         tree.norm_tilted[fixed] = min(tree.norm[fixed], tree.norm_tilted[fixed + 1] - tilt)
 
 
-@inner
+@njit(cache=True, nogil=True)
 def _quick_bound(tree: Tree, cost: Any, i: Any, depth: Any, square: Any) -> Any:
     """Return a faster lower bound on ``_knapsack``, with a Lagrange multiplier (tilt) for |w|^2."""
     tilt = tree.tilt[0]
@@ -277,7 +278,7 @@ def _quick_bound(tree: Tree, cost: Any, i: Any, depth: Any, square: Any) -> Any:
     return total
 
 
-@inner
+@njit(cache=True, nogil=True)
 def _knapsack(tree: Tree, cost: Any, i: Any, rest: IntArray, square: Any) -> Any:
     """Minimise the costs of leaves and free variables plus the norm term, with |w|^2 exact."""
     room = len(tree.norm) - square
@@ -406,30 +407,6 @@ def _may_precede(
     return precedes(trial, best)
 
 
-@njit(inline="always")
-def _finish(shape: Shape, region: Region, tree: Tree, cost: Any, i: int, square: int) -> None:
-    """Set the leaves to their optimal levels; of several optima the lexicographically first."""
-    leaves = tree.leaf_var[: tree.stack[2] - 1]
-    costs = np.empty((len(shape.span), shape.squares.shape[1]), dtype=np.int64)
-    for m in range(len(leaves)):
-        j = leaves[m]
-        for u in range(tree.leaf_size[m]):
-            costs[j, region.dom[j, u]] = cost[m, i, u]
-    knapsack(shape, region, leaves, costs, tree.norm[square:], tree.level)
-
-
-@njit(inline="always")
-def _stand_for_root(tree: Tree) -> None:
-    """Make one child with the costs and the star bound of the root."""
-    for m in range(tree.stack[2]):
-        for u in range(tree.stack[3]):
-            tree.leaf_cost[0, m, 0, u] = tree.root[m, 0, u]
-    tree.child_bound[0, 0] = _knapsack(tree, tree.root, np.int64(0), tree.rest[0], np.int64(0))
-    tree.child_count[0] = 1
-    tree.child_next[0] = 0
-
-
-@njit(cache=True, nogil=True)
 def search(
     shape: Shape,
     region: Region,
@@ -439,7 +416,7 @@ def search(
     trial: IntArray,
     budget: int,
     tie_budget: int,
-) -> Any:
+) -> tuple[int, int, int, int]:
     """Run until the tree is empty, a better point is found, or ``budget`` nodes are expanded.
 
     Args:
@@ -452,12 +429,49 @@ def search(
     Returns:
         the outcome, the value of the point found (if IMPROVED), nodes expanded, ties opened.
     """
+    nodes, ties = 0, 0
+    while True:
+        outcome, value, expanded, opened = _search(
+            shape, region, tree, cutoff, best, trial, budget - nodes, tie_budget - ties
+        )
+        nodes, ties = nodes + expanded, ties + opened
+        if outcome == IMPROVED:
+            _finish(shape, region, tree, trial)
+            if value == cutoff and not precedes(trial, best):
+                continue
+        return outcome, value, nodes, ties
+
+
+def _finish(shape: Shape, region: Region, tree: Tree, trial: IntArray) -> None:
+    """Set the leaves to their optimal levels (of several optima the first in order), and write the point."""
+    depth, i, square, leaves = tree.stack[0], 0, 0, tree.leaf_var[:-1]
+    if len(tree.order) > 0:
+        j = tree.order[depth]
+        i = tree.level[j] - tree.base[j]
+        square = tree.fixed_square[depth] + shape.squares[j, tree.level[j]]
+    costs = np.zeros(shape.squares.shape, dtype=np.int64)
+    for m, j in enumerate(leaves.tolist()):
+        size = tree.leaf_size[m]
+        costs[j, region.dom[j, :size]] = tree.leaf_cost[depth, m, i, :size]
+    knapsack(shape, region, leaves, costs, tree.norm[square:], tree.level)
+    trial[shape.coordinate] = shape.low + tree.level
+
+
+@njit(cache=True, nogil=True)
+def _search(
+    shape: Shape,
+    region: Region,
+    tree: Tree,
+    cutoff: int,
+    best: IntArray,
+    trial: IntArray,
+    budget: int,
+    tie_budget: int,
+) -> Any:
+    """Search like ``search``, but leave the leaves of the point that is found to ``_finish``."""
     p, offset = tree.stack[1], region.constant[0]
     nodes, ties = 0, 0
     cost, parent, limit, to_expand = tree.root, 0, BIG, tree.stack[4] == 0
-    if p == 0 and to_expand:  # everything is a leaf: one child stands for the root itself
-        _stand_for_root(tree)
-        to_expand = False
     tree.stack[4] = 1
     while True:
         if to_expand:  # in one place, so that it is compiled once
@@ -478,30 +492,22 @@ def search(
         if nodes >= budget:
             return PAUSED, 0, nodes, ties
         tree.child_next[depth] += 1
-        v, i, square, fixed = tree.child[depth, at], 0, 0, 0
+        v = tree.child[depth, at]
         if p > 0:
-            j = tree.order[depth]
-            i = v - tree.base[j]
-            tree.level[j] = v
-            square = tree.fixed_square[depth] + shape.squares[j, v]
-            fixed = tree.fixed_cost[depth] + region.unary[j, v]
+            tree.level[tree.order[depth]] = v
         if bound == cutoff:
             ties += 1
             if not _may_precede(shape, region, tree, best, trial, depth + 1):
                 continue
         nodes += 1
         if depth >= p - 1:
-            _finish(shape, region, tree, tree.leaf_cost[depth], i, square)
-            for j in range(len(shape.low)):
-                trial[shape.coordinate[j]] = shape.low[j] + tree.level[j]
-            if bound == cutoff and not precedes(trial, best):
-                continue
             return IMPROVED, bound, nodes, ties
+        j = tree.order[depth]
         _fix(shape, region, tree, depth, v, np.int64(1))
         tree.stack[0] = depth + 1
-        tree.fixed_square[depth + 1] = square
-        tree.fixed_cost[depth + 1] = fixed
-        cost, parent, limit, to_expand = tree.leaf_cost[depth], i, cutoff - offset, True
+        tree.fixed_square[depth + 1] = tree.fixed_square[depth] + shape.squares[j, v]
+        tree.fixed_cost[depth + 1] = tree.fixed_cost[depth] + region.unary[j, v]
+        cost, parent, limit, to_expand = tree.leaf_cost[depth], v - tree.base[j], cutoff - offset, True
 
 
 @njit(cache=True, nogil=True)
