@@ -22,6 +22,7 @@ from privopt.mechanisms.errors import NoIntervalError
 from privopt.mechanisms.inference.interval import Interval
 from privopt.mechanisms.inference.least_squares import LeastSquares
 from privopt.mechanisms.privacy.noise import NoiseSource
+from privopt.mechanisms.privacy.noisy_minimum import NoisyMinimum
 from privopt.mechanisms.privacy.noisy_moments import NoisyMoments
 from privopt.problems.convex.losses import SquaredLoss
 from privopt.problems.convex.risk import EmpiricalRisk
@@ -346,3 +347,11 @@ def test_a_summary_prints_as_a_table_and_converts_to_a_dictionary() -> None:
     assert np.array_equal([[i.low, i.high] for i in summary], fitted().intervals(0.9))
     with pytest.raises(KeyError):
         summary["age"]
+
+
+def test_a_matrix_that_is_not_symmetric_is_no_moments_and_no_hessian() -> None:
+    wrong = np.array([[1.0, 0.5], [0.4, 1.0]])
+    with pytest.raises(InvalidInputError, match="symmetric"):
+        NoisyMoments(wrong, np.ones(2), 9.0, 0.1, 1.0, 0.0, 100)
+    with pytest.raises(InvalidInputError, match="symmetric"):
+        NoisyMinimum(np.ones(2), wrong, 1.0, 0.1, 0.1, 0.1, 0.0, 100)

@@ -63,7 +63,7 @@ def test_totals_stay_within_what_is_affordable() -> None:
 def test_compose_takes_the_best_rule() -> None:
     delta = 1e-5
     few, many = [PrivacySpend.pure(0.5, "a")] * 2, [PrivacySpend.pure(0.05, "a")] * 400
-    assert compose(few, delta) == Total(1.0, 0.0, "basic")
+    assert compose(few, delta) == compose(few, 0.0) == Total(1.0, 0.0, "basic")
     assert compose(many, delta).rule == "zcdp"
     assert compose(many, delta).epsilon == pytest.approx(zcdp_epsilon(400 * 0.05**2 / 2, delta))
     gaussians = [PrivacySpend.gdp(0.1, delta, "g")] * 25

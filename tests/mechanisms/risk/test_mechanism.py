@@ -19,10 +19,11 @@ from privopt.mechanisms import (
 from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.mechanisms.risk.mechanism import RiskTarget
 from privopt.mechanisms.risk.options import options_of
+from privopt.mechanisms.risk.step_counts import loss_range
 from privopt.problems.convex.losses import HuberLoss, LogisticLoss, SigmoidLoss
 from privopt.problems.convex.regularizers import ElasticNet
 from privopt.problems.convex.risk import RiskFacts
-from privopt.problems.convex.sets.norm_balls import L1Ball
+from privopt.problems.convex.sets.norm_balls import L1Ball, L2Ball
 from privopt.problems.convex.sets.whole_space import WholeSpace
 from privopt.problems.errors import InvalidTypeError
 
@@ -94,9 +95,18 @@ def test_options_that_a_calibration_does_not_pass_on_are_none() -> None:
         OneStep.plan(FACTS, **BUDGET, steps=3)
 
 
-def test_a_plan_for_no_set_says_what_a_set_is() -> None:
+def test_a_plan_says_what_a_set_and_a_penalty_are() -> None:
     with pytest.raises(InvalidTypeError, match="convex_set must be a ConvexSet, such as an L2Ball"):
         DPMirrorDescent.plan(FACTS, "l2", **BUDGET)  # type: ignore[arg-type]
+    with pytest.raises(InvalidTypeError, match="regularizer must be an ElasticNet"):
+        DPMirrorDescent.plan(FACTS, L1Ball(3, 1.0), "none", **BUDGET)  # type: ignore[arg-type]
+
+
+def test_the_range_of_a_loss_is_what_a_set_allows_or_the_scale_of_predictions() -> None:
+    """Logistic slopes are at most 1, rows have norm 1, and predictions of 4 are far from all others."""
+    whole = loss_range(FACTS, WholeSpace(3))
+    assert loss_range(FACTS, L2Ball(3, 1e9)) == whole > 1
+    assert loss_range(FACTS, L2Ball(3, 0.01)) == pytest.approx(0.02)
 
 
 def test_means_refuse_options_that_they_lack_with_those_they_have() -> None:

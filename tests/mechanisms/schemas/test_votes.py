@@ -17,3 +17,10 @@ def test_a_type_is_chosen_with_the_weight_of_its_votes() -> None:
     drawn = [CANDIDATES.index(plan.release(votes, source)) for _ in range(runs)]
     counts = np.bincount(drawn, minlength=len(CANDIDATES))
     assert stats.chisquare(counts, runs * weights / weights.sum()).pvalue > 1e-3
+
+
+def test_beyond_the_margin_all_others_together_hardly_win() -> None:
+    """Of weights exp(strength votes), with a lead of that many votes over each of the others."""
+    for strength in (0.03, 0.3, 2.0):
+        margin, others = VotePlan(strength).margin, len(CANDIDATES) - 1
+        assert others * np.exp(-strength * margin) <= np.exp(-20) < others * np.exp(-strength * (margin - 1))

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from privopt.problems import Binned, Categorical, MissingLevel, Numeric, Schema, read_table
 from privopt.problems.errors import SchemaError
+from privopt.problems.tables.arrow_cells import arrow_cells
 from privopt.problems.tables.cells import (
     MISSING,
     NO_MARKERS,
@@ -32,7 +33,7 @@ from privopt.problems.tables.cells import (
     text_positions,
 )
 from privopt.problems.tables.counted_cells import CountedCells
-from privopt.problems.tables.frames import objects_of
+from privopt.problems.tables.frames import array_of, objects_of
 
 BINS = Binned("x", [0, 1, 2])
 # What writes numbers, and what does not.
@@ -106,6 +107,17 @@ def test_objects_are_read_by_their_types() -> None:
     numbers = number_positions(values, {1: 0, 2: 1})
     assert numbers[:3].tolist() == [0, UNDECLARED, 0]
     assert numbers[9:].tolist() == [MISSING] * 6 + [UNREADABLE] * 6 + [0, UNREADABLE, MISSING]
+
+
+def test_columns_of_several_types_are_arrays_of_their_cells() -> None:
+    assert array_of(pd.Series(["a", 1, None], dtype=object)).tolist() == ["a", 1, None]
+    assert array_of(pd.Series(["a", None], dtype="string[pyarrow]")).tolist() == ["a", None]
+
+
+def test_periods_and_intervals_in_arrow_are_no_numbers() -> None:
+    for column in (pd.Series(pd.period_range("2020", periods=2)), pd.Series(pd.interval_range(0, 2))):
+        _, unreadable = read_numbers(arrow_cells(pa.chunked_array([pa.array(column)])), NO_MARKERS)
+        assert unreadable.tolist() == [True, True]
 
 
 @pytest.mark.parametrize("last", [7, 10**400, Decimal("sNaN")], ids=["small", "huge", "signalling"])

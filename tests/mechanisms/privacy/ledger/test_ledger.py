@@ -16,6 +16,7 @@ import sqlite3
 import sys
 import traceback
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
@@ -25,6 +26,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import sqlalchemy as sql
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -68,11 +70,11 @@ def test_reserve_commit_cancel(place: str) -> None:
     ledger.cancel(second, "the solver is not installed")
     assert [e.state for e in ledger.entries()] == ["committed", "cancelled"]
     assert ledger.total() == Total(0.1, 0.0, "basic")
-    for identifier in (first, second, "unknown", "row 1"):
+    for identifier in (first, second, "unknown", "row 1", "", None, 7):
         with pytest.raises(LedgerError, match="no open reservation"):
-            ledger.cancel(identifier, "again")
+            ledger.cancel(identifier, "again")  # type: ignore[arg-type]
         with pytest.raises(LedgerError, match="no open reservation"):
-            ledger.commit(identifier)
+            ledger.commit(identifier)  # type: ignore[arg-type]
     with pytest.raises(LedgerError, match="reason"):
         ledger.cancel(ledger.reserve(TENTH), " ")
     assert verify(ledger) == []
@@ -460,6 +462,40 @@ def test_a_file_that_cannot_be_read_is_told(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(Path, "open", closed)
     with pytest.raises(LedgerError, match=r"cannot open the ledger .*: Permission denied"):
         Ledger(tmp_path / "l")
+
+
+def test_nobody_writes_between_two_readings_of_a_file(tmp_path: Path) -> None:
+    Ledger.create(tmp_path / "l", 1.0)
+    count = sql.text("SELECT count(*) FROM sqlite_master")
+    with (
+        places.engine(str(tmp_path / "l"), reads=True).begin() as db,
+        closing(sqlite3.connect(tmp_path / "l", timeout=0)) as other,
+    ):
+        tables = db.execute(count).scalar()
+        with pytest.raises(sqlite3.OperationalError, match="locked"), other:
+            other.execute("CREATE TABLE another (one)")
+        assert db.execute(count).scalar() == tables
+
+
+def test_a_ledger_on_a_crowded_server_is_read_when_there_is_room(
+    place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if "://" not in place:
+        pytest.skip("a file is no server")
+    import psycopg
+
+    ledger, really = Ledger.create(place, 1.0), psycopg.connect
+    left = ["FATAL: sorry, too many clients already"] * 2
+    monkeypatch.setattr(places.time, "sleep", lambda _: None)
+
+    def connect(*words: Any, **more: Any) -> Any:
+        if left:
+            raise psycopg.OperationalError(left.pop())
+        return really(*words, **more)
+
+    monkeypatch.setattr(psycopg, "connect", connect)
+    assert ledger.total() == Total(0.0, 0.0, "basic")
+    assert not left
 
 
 def test_only_a_crowded_server_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
