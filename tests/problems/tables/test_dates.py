@@ -46,6 +46,15 @@ def test_texts_are_days_of_the_calendar_alone() -> None:
                 assert parse(f"{year:04}-{month:02}-{day:02}") == known
 
 
+def test_weekdays_in_an_engine_are_those_of_the_standard_library() -> None:
+    ibis = pytest.importorskip("ibis")
+    table = ibis.memtable({"x": [day.isoformat() for day in SPREAD], "y": ["no"] * len(SPREAD)})
+    counted = count_records(table, Schema([Date("x", part="weekday")]), "y", ["no", "yes"])
+    found = np.zeros(7, dtype=np.int64)
+    found[counted.codes[0]] = counted.counts
+    assert found.tolist() == np.bincount([day.weekday() for day in SPREAD]).tolist()
+
+
 def test_weekdays_and_months_are_those_of_the_standard_library() -> None:
     assert codes(Date("x", part="weekday"), SPREAD) == [day.weekday() for day in SPREAD]
     assert codes(Date("x", part="month"), SPREAD) == [day.month - 1 for day in SPREAD]
