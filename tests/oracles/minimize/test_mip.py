@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import itertools
 import math
 import subprocess
@@ -23,13 +24,14 @@ from privopt.oracles.errors import (
     UnknownOracleError,
     UnsupportedProblemError,
 )
+from privopt.oracles.facts import ProblemFacts
 from privopt.oracles.limits import Limits, Progress
 from privopt.oracles.minimize.conformance import check_oracle
 from privopt.oracles.minimize.enumerate import EnumerationOracle
 from privopt.oracles.minimize.interface import trivial_bound
 from privopt.oracles.minimize.mip import cell_model
 from privopt.oracles.minimize.mip import row_model as rows
-from privopt.oracles.minimize.mip.highs import HighsOracle, HighsSession
+from privopt.oracles.minimize.mip.highs import HighsOracle, HighsSession, loads
 from privopt.oracles.minimize.mip.model import (
     MipAnswer,
     MipModel,
@@ -49,6 +51,8 @@ from privopt.problems.discrete.lattice import IntArray, IntegerLattice
 from privopt.problems.discrete.objective import Perturbation
 from privopt.problems.discrete.problem import DiscreteProblem
 from privopt.problems.errors import InvalidInputError
+from privopt.problems.tables.columns import Binned
+from privopt.problems.tables.schema import Schema
 
 ROWS, CELLS = HighsOracle("rows"), HighsOracle("cells")
 
@@ -195,6 +199,22 @@ def test_missing_and_unknown_solvers() -> None:
     missing = set(pulp.listSolvers()) - set(pulp.listSolvers(onlyAvailable=True))
     with pytest.raises(MissingSolverError, match="To do: install"):
         PulpOracle(min(missing))
+
+
+def test_a_solver_that_is_not_installed_is_told_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "highspy", None)
+    assert not loads()
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(MissingSolverError, match=r"oracle 'highs' needs .* To do: pip install"):
+        HighsOracle()
+
+
+def test_a_cell_model_that_may_be_too_large_is_refused_before_data() -> None:
+    schema = Schema([Binned("a", [0, 1, 2, 3]), Binned("b", [0, 1, 2, 3])])
+    for radius, reasons in ((64.0, []), (65.0, ["|w|^2 up to 4225, more than 4096"])):
+        lattice = IntegerLattice(-60, 60, dimension=schema.n_features, radius=radius)
+        facts = ProblemFacts(ZeroOneHalfspace, Task.LINEAR, lattice, 9, 9, 120, schema.layout)
+        assert cell_model.planned_refusals(facts) == reasons
 
 
 # --- Hazards of floating-point solvers ------------------------------------------------------------------
