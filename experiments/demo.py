@@ -103,14 +103,7 @@ def run_demo(output: Path, draws: int, console: Console) -> None:
     )
     results = Results(output / "draws.csv")
     settings = _settings(len(y), X.shape[1])
-    with Bar(console=console) as bar:
-        line = bar.add_task("private draws", total=len(settings) * draws, completed=len(results.lines))
-
-        def on_row(row: Row) -> None:
-            text = f"{named(row.mechanism)}, epsilon {row.epsilon:g}: {row.train_accuracy:.3f}"
-            bar.update(line, advance=1, description=text)
-
-        run_settings(settings, draws, Repeats((X, y), (test_X, test_y)), results, on_row=on_row)
+    _draw(settings, draws, Repeats((X, y), (test_X, test_y)), results, console)
     problem = ZeroOneHalfspace(X, y, MECHANISMS["opdisc"].default_lattice(X.shape[1]))
     best, _ = _solve(problem, Perturbation.zero(problem.lattice), "auto")
     noisy, second, trace = _two_solvers(problem)
@@ -133,6 +126,18 @@ def run_demo(output: Path, draws: int, console: Console) -> None:
         output / "report.html", _report(table, pictures, claims(settings), schema, best, agreement)
     )
     console.print(f"Table, pictures and report are in {output}/ (open {output}/report.html)")
+
+
+def _draw(settings: list[Setting], draws: int, repeats: Repeats, results: Results, console: Console) -> None:
+    """Make the missing draws of all settings, under a progress bar."""
+    with Bar(console=console) as bar:
+        line = bar.add_task("private draws", total=len(settings) * draws, completed=len(results.lines))
+
+        def on_row(row: Row) -> None:
+            text = f"{named(row.mechanism)}, epsilon {row.epsilon:g}: {row.train_accuracy:.3f}"
+            bar.update(line, advance=1, description=text)
+
+        run_settings(settings, draws, repeats, results, on_row=on_row)
 
 
 def _title_of_solve(problem: ZeroOneHalfspace) -> str:

@@ -68,29 +68,32 @@ def card(
         raise InvalidInputError(f"--output {output}: its name must end in {', '.join(_KINDS)}")
     _check_options(kind, evaluation, title, table, several, gap, no_negative_points)
     check_files({"--output": output})
+    loaded = _load(model)
+    if not isinstance(loaded, PrivateHalfspaceClassifier):
+        if no_negative_points or several is not None:
+            option = "--no-negative-points" if no_negative_points else "--several"
+            raise InvalidInputError(f"{option} is for scorecards: trees have no points")
+        text = _tree_text(loaded, kind, evaluation, title, table)
+    elif kind == "svg":
+        raise InvalidInputError("a picture (.svg) is of a tree or rule list: for a scorecard write .html")
+    elif several is None:
+        text = _text(loaded, kind, no_negative_points, evaluation, title, table)
+    else:
+        text = _several_text(loaded, kind, several, gap, title)
+    if output is None:
+        sys.stdout.write(text)
+    else:
+        write_atomically(output, text)
+
+
+def _load(model: Path) -> PrivateHalfspaceClassifier | TreeModel:
+    """Load a saved scorecard, tree or rule list; a linear model is refused."""
     if (linear := load_linear(model)) is not None:
         raise InvalidInputError(
             f"{model} holds a linear model ({type(linear).__name__}): cards are of scorecards, which are "
             "fitted without --loss, --robust and the names of linear mechanisms"
         )
-    if (tree := load_tree(model)) is not None:
-        if no_negative_points or several is not None:
-            option = "--no-negative-points" if no_negative_points else "--several"
-            raise InvalidInputError(f"{option} is for scorecards: trees have no points")
-        text = _tree_text(tree, kind, evaluation, title, table)
-    else:
-        card = PrivateHalfspaceClassifier.load(model)
-        if kind == "svg":
-            raise InvalidInputError("a picture (.svg) is of a tree or rule list: for a scorecard write .html")
-        text = (
-            _text(card, kind, no_negative_points, evaluation, title, table)
-            if several is None
-            else _several_text(card, kind, several, gap, title)
-        )
-    if output is None:
-        sys.stdout.write(text)
-    else:
-        write_atomically(output, text)
+    return load_tree(model) or PrivateHalfspaceClassifier.load(model)
 
 
 def _check_options(

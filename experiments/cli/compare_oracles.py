@@ -11,6 +11,7 @@ from rich.console import Console
 from privopt.experiments.comparison import programs, report
 from privopt.experiments.comparison.export import export as write_files
 from privopt.experiments.comparison.race import DIED, TIMED_OUT, entrant, run
+from privopt.experiments.comparison.workload import Instance
 from privopt.experiments.comparison.workload import workload as instances_of
 from privopt.oracles.errors import MissingSolverError
 from privopt.problems.errors import InvalidInputError
@@ -69,13 +70,20 @@ def compare_oracles(
         proved = sum(line.proved for line in lines)
         console.print(f"{len(lines)} models in {export}, {proved} with proved optima", markup=False)
         return
-    names = [_checked(name) for name in oracle] if oracle else _installed()
-    solves, moments = run(output, instances, names, limit=time_limit, jobs=jobs, console=console)
+    _race_minimizers(output, instances, oracle or [], time_limit, jobs, console)
+
+
+def _race_minimizers(
+    output: Path, instances: list[Instance], oracles: list[str], limit: float, jobs: int, console: Console
+) -> None:
+    """Race minimisers and write the report; exit code 1 if two proofs contradict each other."""
+    names = [_checked(name) for name in oracles] if oracles else _installed()
+    solves, moments = run(output, instances, names, limit=limit, jobs=jobs, console=console)
     solves.frame.to_parquet(output / "solves.parquet")
-    sections = report.parts(solves.frame, moments.frame, time_limit)
+    sections = report.parts(solves.frame, moments.frame, limit)
     write_atomically(output / "report.html", report.html(sections))
     report.write_markdown(output, sections)
-    console.print(report.certified(solves.frame, time_limit).to_string(index=False), markup=False)
+    console.print(report.certified(solves.frame, limit).to_string(index=False), markup=False)
     for line in (*solves.matching(status=DIED), *solves.matching(status=TIMED_OUT)):
         where = f"{line['oracle']} at {line['data']} n={line['n']} d={line['d']}"
         console.print(f"lost: {where}: {line['said']}", markup=False)

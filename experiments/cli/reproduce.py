@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from privopt.experiments.cli.errors import InterruptedRunError
-from privopt.experiments.reproduce.interface import Cell
+from privopt.experiments.reproduce.interface import Cell, Reproduction
 from privopt.experiments.reproduce.pages import write
 from privopt.experiments.reproduce.registry import FIGURES, reproduction
 from privopt.experiments.reproduce.runner import measure
@@ -53,21 +53,7 @@ def reproduce(
     figures = [reproduction(name) for name in (FIGURES if every else dict.fromkeys(names or []))]
     output.mkdir(parents=True, exist_ok=True)
     own = {f.source: reproduction(f.source) for f in figures}
-    total = sum(len(f.cells(quick)) for f in own.values())
-    left = sum(len(f.study(quick).missing(output, f.cells(quick))) for f in own.values())
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=say) as bar:
-        line = bar.add_task("measuring", total=total, completed=total - left)
-
-        def done(name: str, cell: Cell) -> None:
-            bar.update(line, advance=1, description=escape(f"{name}, {cell}"))
-
-        try:
-            failures = measure(list(own.values()), output, quick, workers or int(joblib.cpu_count()), done)
-        except KeyboardInterrupt:
-            raise InterruptedRunError(
-                f"Interrupted: finished cells are kept in {output}; the same command resumes there"
-            ) from None
+    failures = _measured(list(own.values()), output, quick, workers or int(joblib.cpu_count()))
     every_figure = [reproduction(name) for name in FIGURES]
     whole = [f for f in every_figure if not f.study(quick).missing(output, f.cells(quick))]
     report, contents = write(whole, output, quick, failures)
@@ -76,3 +62,22 @@ def reproduce(
     tell.print(f"Open {report}; pages in {contents}", markup=False, highlight=False)
     if failures:
         raise typer.Exit(2)
+
+
+def _measured(figures: list[Reproduction], output: Path, quick: bool, workers: int) -> dict[str, str]:
+    """Measure what is missing, under a progress bar; return why what failed did."""
+    total = sum(len(f.cells(quick)) for f in figures)
+    left = sum(len(f.study(quick).missing(output, f.cells(quick))) for f in figures)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=say) as bar:
+        line = bar.add_task("measuring", total=total, completed=total - left)
+
+        def done(name: str, cell: Cell) -> None:
+            bar.update(line, advance=1, description=escape(f"{name}, {cell}"))
+
+        try:
+            return measure(figures, output, quick, workers, done)
+        except KeyboardInterrupt:
+            raise InterruptedRunError(
+                f"Interrupted: finished cells are kept in {output}; the same command resumes there"
+            ) from None

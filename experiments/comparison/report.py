@@ -237,22 +237,8 @@ def parts(solves: pd.DataFrame, moments: pd.DataFrame, limit: float) -> list[Sec
         ),
     ]
     if (solves["data"] == "adult").any():
-        pictures: list[Part] = [
-            Picture(ladder(solves, question), f"Adult, {question}, epsilon 1: time against features.")
-            for question in ("rspm", "opdisc")
-            if (
-                (solves["data"] == "adult") & (solves["question"] == question) & (solves["epsilon"] == 1)
-            ).any()
-        ]
-        pictures.append(
-            Listing(reach(solves), "The most features that were proved, for each number of records.")
-        )
-        found.append(("Where rows stop and cells go on", pictures))
-    pairs = [(f"pulp-highs:{model}", f"highs:{model}") for model in ("rows", "cells")]
-    if compared := [pair for pair in pairs if set(pair) <= set(solves["oracle"])]:
-        lines = [{"": f"{one} / {other}", **ratios(solves, one, other)} for one, other in compared]
-        caption = "Medians, over instances that both proved, of PuLP's seconds over those of HiGHS alone."
-        found.append(("HiGHS through PuLP, and directly", [Listing(pd.DataFrame(lines), caption)]))
+        found.append(_growing_adult(solves))
+    found += _pulp_and_highs(solves)
     if len(moments):
         picture = Picture(gap_over_time(solves, moments), "How fast the gap closes.")
         found.append(("Gap over time", [picture]))
@@ -260,6 +246,29 @@ def parts(solves: pd.DataFrame, moments: pd.DataFrame, limit: float) -> list[Sec
     if len(wrong):
         found.append(("Contradictions", [Listing(wrong, "Bounds above a value that somebody reached.")]))
     return found
+
+
+def _growing_adult(solves: pd.DataFrame) -> Section:
+    """Write the section on Adult with more and more features."""
+    adult = solves[(solves["data"] == "adult") & (solves["epsilon"] == 1)]
+    pictures: list[Part] = [
+        Picture(ladder(solves, question), f"Adult, {question}, epsilon 1: time against features.")
+        for question in ("rspm", "opdisc")
+        if (adult["question"] == question).any()
+    ]
+    listing = Listing(reach(solves), "The most features that were proved, for each number of records.")
+    return "Where rows stop and cells go on", [*pictures, listing]
+
+
+def _pulp_and_highs(solves: pd.DataFrame) -> list[Section]:
+    """Write the section that compares HiGHS through PuLP with HiGHS, if both ran."""
+    pairs = [(f"pulp-highs:{model}", f"highs:{model}") for model in ("rows", "cells")]
+    compared = [pair for pair in pairs if set(pair) <= set(solves["oracle"])]
+    if not compared:
+        return []
+    lines = [{"": f"{one} / {other}", **ratios(solves, one, other)} for one, other in compared]
+    caption = "Medians, over instances that both proved, of PuLP's seconds over those of HiGHS alone."
+    return [("HiGHS through PuLP, and directly", [Listing(pd.DataFrame(lines), caption)])]
 
 
 def html(sections: Sequence[Section]) -> str:

@@ -122,16 +122,22 @@ def plant(shape: Shape, region: Region, order: IntArray, leaves: IntArray) -> Tr
         scratch=zeros(3, width),
         stack=np.array([0, p, n_leaves, row, 0]),
     )
-    for m, j in enumerate(leaves.tolist()):
-        squares = shape.squares[j, region.dom[j, : leaf_size[m]]]
-        tree.leaf_square[m, : leaf_size[m]] = squares
-        values, tree.leaf_class[m, : leaf_size[m]] = np.unique(squares, return_inverse=True)
-        tree.class_square[m, : len(values)], tree.class_count[m] = values, len(values)
+    _set_squares(shape, region, tree)
     _fill(shape, region, tree)
     _choose_tilt(tree)
     if p == 0:
         _stand_for_root(tree)
     return tree
+
+
+def _set_squares(shape: Shape, region: Region, tree: Tree) -> None:
+    """Set the squares of the leaves' levels, and the classes of levels with equal ones."""
+    for m, j in enumerate(tree.leaf_var[:-1].tolist()):
+        size = tree.leaf_size[m]
+        squares = shape.squares[j, region.dom[j, :size]]
+        values, tree.leaf_class[m, :size] = np.unique(squares, return_inverse=True)
+        tree.leaf_square[m, :size] = squares
+        tree.class_square[m, : len(values)], tree.class_count[m] = values, len(values)
 
 
 def _choose_tilt(tree: Tree) -> None:
