@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import importlib
+from datetime import date
 from typing import Any
 
 from privopt.problems.errors import SchemaError
 from privopt.problems.tables.dates import YEAR, Date, number_of
-from privopt.problems.tables.days import ISO_PATTERN
+from privopt.problems.tables.days import ISO_PATTERN, MONTHS, either_case, format_pattern
 from privopt.problems.tables.sources import decoded, ibis_library
 
 _REMEDY = "cast it to a date in a view"
+_BLANKS = "  "  # for patterns, see ``days``
 
 
 def date_number(value: Any, column: Date, engine: str) -> Any:
@@ -55,14 +57,39 @@ def _of_text(value: Any, column: Date, where: str, engine: str) -> Any:
 
         parse = ibis.udf.scalar.pyarrow(parsed, name="privopt_date", signature=(("string",), "int64"))
         return parse(value).nullif(0)
+    if engine == "postgres":
+        return _as_iso(value, column, where).replace("-", "").cast("int64")
     if column.format is not None:
         raise SchemaError(
-            f"{where}: text with a format is read in DuckDB and SQLite alone, elsewhere only YYYY-MM-DD; "
-            f"{_REMEDY}, or convert it"
+            f"{where}: text with a format is read in DuckDB, SQLite and PostgreSQL alone, elsewhere only "
+            f"YYYY-MM-DD; {_REMEDY}, or convert it"
         )
-    text = ibis.ifelse((value + "  ").re_search(ISO_PATTERN), value.substr(0, 10), ibis.null("string"))
+    text = ibis.ifelse((value + _BLANKS).re_search(ISO_PATTERN), value.substr(0, 10), ibis.null("string"))
     year, month, day = (text.substr(k, n).cast("int64") for k, n in ((0, 4), (5, 2), (8, 2)))
     return year * YEAR + month * 100 + day
+
+
+def _as_iso(value: Any, column: Date, where: str) -> Any:
+    """Return a text of PostgreSQL as YYYY-MM-DD; NULL where it has another format, or is no day.
+
+    PostgreSQL's own function fails at 30 February. It computes every mention of an expression anew, so each
+    step mentions the one before once, and only texts are put together: no cell is an error.
+    """
+    ibis = ibis_library()
+    types = ("string", "string")
+    group = ibis.udf.scalar.builtin(lambda text, pattern: "", name="substring", signature=(types, "string"))
+    if column.format is not None:
+        year, month, day = (
+            group(value + _BLANKS, format_pattern(where, column.format, part))
+            for part in ("year", "month", "day")
+        )
+        if "%y" in column.format:
+            year = year.re_replace("^(69|[7-9][0-9])$", r"19\1").re_replace("^([0-9]{2})$", r"20\1")
+        for k, name in enumerate(MONTHS, 1) if "%m" not in column.format else ():
+            month = month.re_replace(f"^{either_case(name)}.*$", str(k))
+        month, day = (part.re_replace("^([0-9])$", r"0\1") for part in (month, day))
+        value = year + "-" + month + "-" + day
+    return group(value + _BLANKS, ISO_PATTERN.replace("(", "(?:")).substr(0, 10)
 
 
 def check_day(value: Any, where: str, engine: str) -> None:
@@ -96,7 +123,7 @@ def _of_written(written: Any, column: Date, engine: str) -> Any:
     if column.part == "month":
         return written % YEAR // 100
     if column.part == "weekday":
-        return _weekday(written)
+        return _weekday_in_postgres(written) if engine == "postgres" else _weekday(written)
     return written if column.age_at is None else number_of(column.age_at) - written
 
 
@@ -112,6 +139,12 @@ def _weekday(written: Any) -> Any:
     leaps = y // 4 - y // 100 + y // 400
     before = ibis.cases(*((month == k, n) for k, n in zip(range(1, 13), _DAYS_BEFORE, strict=True)), else_=0)
     return (year - 1 + leaps + before + day - 1) % 7 + 1
+
+
+def _weekday_in_postgres(written: Any) -> Any:
+    """Return the weekday by one mention of the number, as PostgreSQL computes every mention anew."""
+    text = (written + 10**8).cast("string").re_replace("^1(.{4})(..)(..)$", r"\1-\2-\3")
+    return (text.cast("date").epoch_days() + date(1970, 1, 1).toordinal() - 1) % 7 + 1
 
 
 # The days of a common year before the first of each month, modulo 7.

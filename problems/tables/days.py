@@ -37,13 +37,21 @@ _MONTHS = (
     "january", "february", "march", "april", "may", "june", "july", "august", "september", "october",
     "november", "december",
 )  # fmt: skip
+MONTHS = [month[:3] for month in _MONTHS]  # a month is known by three letters
+
+
+def either_case(text: str) -> str:
+    """Return the expression of a text whose letters from A to Z may be of either case, in every engine."""
+    return "".join(f"[{c.lower()}{c.upper()}]" if c.isascii() and c.isalpha() else re.escape(c) for c in text)
+
+
 # The codes of a format, by the part of a date that they stand for, and their patterns.
 _CODES = {
     "%Y": ("year", "[0-9]{4}"),
     "%y": ("year", "[0-9]{2}"),
     "%m": ("month", "[0-9]{1,2}"),
-    "%b": ("month", "|".join(month[:3] for month in _MONTHS)),
-    "%B": ("month", "|".join(_MONTHS)),
+    "%b": ("month", "|".join(map(either_case, MONTHS))),
+    "%B": ("month", "|".join(map(either_case, _MONTHS))),
     "%d": ("day", "[0-9]{1,2}"),
 }
 _FIRST, _LAST = np.datetime64("0001-01-01", "D"), np.datetime64("9999-12-31", "D")
@@ -80,6 +88,18 @@ def day_parser(where: str, form: str | None) -> Parser:
     """
     if form is None:
         return _iso_day
+    compiled = re.compile(format_pattern(where, form, "year", "month", "day"))
+    return lambda text: _day(compiled.match(text + _END))
+
+
+def format_pattern(where: str, form: str, *captured: str) -> str:
+    """Return the expression of texts in a format, two blanks appended; its groups are the captured parts.
+
+    Python and PostgreSQL give it the same meaning. Groups have names if there are several.
+
+    Raises:
+        SchemaError: as ``day_parser``.
+    """
     parts = re.split("(%.)", form) if isinstance(form, str) else []
     found = [_CODES[part][0] for part in parts[1::2] if part in _CODES]
     if sorted(found) != ["day", "month", "year"] or len(found) != len(parts) // 2:
@@ -94,9 +114,9 @@ def day_parser(where: str, form: str | None) -> Parser:
         # Without a separator on either side, days and months have two digits.
         alone = between[k] != "" or k == 0, between[k + 1] != "" or k == len(found) - 1
         held = held if all(alone) else held.replace("{1,2}", "{2}")
-        pattern += f"{re.escape(between[k])}(?P<{what}>{held})"
-    compiled = re.compile(pattern + re.escape(between[-1]) + _AFTER, re.IGNORECASE | re.ASCII)
-    return lambda text: _day(compiled.match(text + _END))
+        named = f"?P<{what}>" if len(captured) > 1 else "" if what in captured else "?:"
+        pattern += f"{either_case(between[k])}({named}{held})"
+    return f"^{pattern}{either_case(between[-1])}[Tt ][0-9 ]"  # as ``_AFTER``, of either case
 
 
 def _iso_day(text: str) -> date | None:
@@ -114,7 +134,7 @@ def _day(found: re.Match[str] | None) -> date | None:
     year, month = int(found["year"]), found["month"].lower()
     if len(found["year"]) == 2:  # as in POSIX: 69 is 1969, 68 is 2068
         year += 1900 if year >= 69 else 2000
-    number = int(month) if month.isdigit() else 1 + [m[:3] for m in _MONTHS].index(month[:3])
+    number = int(month) if month.isdigit() else 1 + MONTHS.index(month[:3])
     try:
         return date(year, number, int(found["day"]))
     except ValueError:  # 30 February

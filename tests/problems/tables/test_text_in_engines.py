@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from privopt.problems.tables.dates import Date
 from privopt.problems.tables.engines import count_records
 from privopt.problems.tables.missing import MissingLevel
 from privopt.problems.tables.schema import Schema
+from privopt.problems.tables.sources import open_table
 
 ibis = pytest.importorskip("ibis", reason="pip install 'privopt[engines]'")
 pytest.importorskip("duckdb")
@@ -92,18 +94,51 @@ def test_dates_in_a_format_have_the_codes_of_memory(name: str, form: str | None)
         agree(table_of(name, cells), column, cells)
 
 
+FORMATS = ["%d.%m.%Y", "%d-%b-%Y", "%B %d, %y", "%Y%m%d", "on (%m/%d/%Y)", "%d1%m^%Y", "\\%y[%m]%d"]
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_dates_in_a_format_have_the_codes_of_memory_in_postgresql(postgres: str, form: str) -> None:
+    """Each text by itself: one that is no day, or has another form, is missing and no error."""
+    import psycopg
+
+    days = [date(y, m, d) for y, m, d in ((1999, 1, 1), (2000, 2, 29), (1969, 5, 31), (2068, 12, 9))]
+    written = [day.strftime(form) for day in days]
+    odd = [w.replace("29", "30").replace("12", "13").replace("99", "9") for w in written]
+    bare = [w.replace("0", "") for w in written]  # 1.1.1999, and years of two digits
+    cases = [change(w) for w in written for change in (str.upper, str.lower, str.title)]
+    tails = [
+        w + tail for w in written for tail in (" 10:30", "T1", "t", "t9", " at noon", "\n", "x", "\u00a0")
+    ]
+    cells = [
+        *written,
+        *odd,
+        *bare,
+        *cases,
+        *tails,
+        *DAYS,
+        "0/0/0000",
+        "on (2/30/2001)",
+        " " + written[0],
+        None,
+    ]
+    name = "written_" + form.encode().hex()
+    with psycopg.connect(postgres, autocommit=True) as connection, connection.cursor() as cursor:
+        cursor.execute(f"CREATE TABLE {name} (x TEXT, y TEXT)".encode())
+        cursor.executemany(f"INSERT INTO {name} VALUES (%s, 'no')".encode(), [(cell,) for cell in cells])
+    given = open_table(postgres, name)
+    for options in ({"part": "weekday"}, {"edges": ["1970-01-01", "2000-02-29", "2049-01-01"]}):
+        column = MissingLevel(Date("x", format=form, na_values=["1999-01-01"], **options))  # type: ignore[arg-type]
+        agree(given, column, cells)
+    given.get_backend().disconnect()
+
+
 def test_postgresql_refuses_text_as_numbers_by_name_without_reading_it(postgres: str) -> None:
     import psycopg
 
     from privopt.problems.tables.engines import EngineCount
-    from privopt.problems.tables.sources import open_table
 
     with psycopg.connect(postgres, autocommit=True) as connection:
         connection.execute("CREATE TABLE texts (x TEXT, y TEXT)")
-    refused = (
-        (Numeric("x", 0, 1), "postgres does not; cast it"),
-        (Date("x", part="month", format="%d.%m.%Y"), "alone"),
-    )
-    for column, message in refused:
-        with pytest.raises(SchemaError, match=f"column 'x': .*{message}"):
-            EngineCount.of(open_table(postgres, "texts"), Schema([column]), "y", ["no", "yes"])
+    with pytest.raises(SchemaError, match=r"column 'x': .*postgres does not; cast it"):
+        EngineCount.of(open_table(postgres, "texts"), Schema([Numeric("x", 0, 1)]), "y", ["no", "yes"])
