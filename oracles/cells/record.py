@@ -20,7 +20,7 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.core.imputils import lower_getattr_generic
 from numba.core.typing.templates import AttributeTemplate, infer_getattr
-from numba.extending import NativeValue, models, register_model, typeof_impl, unbox
+from numba.extending import NativeValue, models, register_model, unbox
 from numba.np.arrayobj import make_array, populate_array
 from numba.np.numpy_support import from_dtype
 
@@ -50,7 +50,7 @@ class Record:
     """Base class of frozen records of C-ordered arrays and integers, declared by a subclass's annotations."""
 
     address: int
-    numba_type: Any
+    _numba_type_: Any  # where Numba looks first
     _types: ClassVar[dict[Any, RecordType]] = {}
 
     def __init_subclass__(cls) -> None:
@@ -72,7 +72,7 @@ class Record:
         words = np.array(header, dtype=np.int64)
         object.__setattr__(self, "_header", words)
         object.__setattr__(self, "address", words.ctypes.data)
-        object.__setattr__(self, "numba_type", _type_of(type(self).__name__, tuple(kinds)))
+        object.__setattr__(self, "_numba_type_", _type_of(type(self).__name__, tuple(kinds)))
 
     @property
     def nbytes(self) -> int:
@@ -97,11 +97,6 @@ def _field_type(kind: Any) -> Any:
         return types.int64
     _, char, ndim, writeable = kind
     return types.Array(from_dtype(np.dtype(char)), ndim, "C", readonly=not writeable)
-
-
-@typeof_impl.register(Record)
-def _typeof(value: Record, _: Any) -> Any:
-    return value.numba_type
 
 
 @unbox(RecordType)

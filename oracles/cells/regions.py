@@ -87,6 +87,18 @@ class Shape(Record):
     var_member: IntArray  # (M,) the members that belong to each variable, that of the norm term last
     merged_into: IntArray  # (F,) this factor's number once variable ``fixed`` is fixed too, -1 for a constant
 
+    @cached_property
+    def first_tables(self) -> IntArray:
+        """Start of each factor's table before its first member, shape (F,)."""
+        starts: IntArray = self.table_start[self.member_start[:-1] + np.arange(self.cells + 1)]
+        return starts
+
+    @cached_property
+    def last_tables(self) -> IntArray:
+        """Start of each factor's table after its last member, shape (F,)."""
+        starts: IntArray = self.table_start[self.member_start[1:] + np.arange(self.cells + 1)]
+        return starts
+
 
 class Region(Record):
     """A set of points: numeric weights, fixed variables, and the remaining levels of the others.
@@ -290,9 +302,8 @@ class CellModel:
     @cached_property
     def _places(self) -> IntArray:
         """The positions of the losses in a region's tables."""
-        shape, losses = self.shape, self.cells.table_start
-        last = shape.table_start[shape.member_start[1:-1] + np.arange(shape.cells)]
-        return np.repeat(last - losses[:-1], np.diff(losses)) + np.arange(losses[-1])
+        losses = self.cells.table_start
+        return np.repeat(self.shape.last_tables[:-1] - losses[:-1], np.diff(losses)) + np.arange(losses[-1])
 
     def point(self, number: int, levels: IntArray) -> IntArray:
         """Return the point with these numeric weights and levels."""
@@ -326,17 +337,19 @@ def last_table(shape: Shape, region: Region, f: int) -> Costs:
 
 def restrict_to_ball(shape: Shape, region: Region) -> bool:
     """Drop the levels that no point of the norm ball has; False if no point is left."""
-    width, size, dom = region.width[0], region.dom_size[shape.fixed :], region.dom[shape.fixed :]
+    size, dom = region.dom_size[shape.fixed :], region.dom[shape.fixed :]
     if np.any(size <= 0):
         return False
-    left = np.arange(dom.shape[1]) < size[:, None]
-    squares = np.where(left, np.take_along_axis(shape.squares[shape.fixed :], dom, axis=1), BIG)
+    left, row = np.arange(dom.shape[1]) < size[:, None], np.arange(len(dom))[:, None]
+    squares = np.where(left, shape.squares[shape.fixed + row, dom], BIG)
     least = squares.min(axis=1)
-    if least.sum() >= width:
+    total = least.sum()
+    if total >= region.width[0]:
         return False
-    left &= (least.sum() - least)[:, None] + squares < width
-    dom[:] = np.take_along_axis(dom, np.argsort(~left, axis=1, kind="stable"), axis=1)
-    size[:] = left.sum(axis=1)
+    kept = squares < (region.width[0] - total + least)[:, None]
+    if not np.array_equal(kept, left):
+        dom[:] = dom[row, np.argsort(~kept, axis=1, kind="stable")]
+        size[:] = kept.sum(axis=1)
     return True
 
 

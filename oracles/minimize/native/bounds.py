@@ -145,7 +145,7 @@ def joint_bound(shape: Shape, region: Region, x: IntArray) -> int:
 
     Writes the minimiser of the norm term, which is a point of the norm ball, to ``x`` (levels).
     """
-    cells = region.tables[shape.table_start[shape.member_start[:-2] + np.arange(shape.cells)]]
+    cells = region.tables[shape.first_tables[:-1]]
     costs = region.theta.copy()
     costs[shape.fixed :] += region.shift[shape.member_start[shape.cells] :]
     norm = last_table(shape, region, shape.cells)[: region.width[0]]

@@ -59,9 +59,8 @@ def descend(shape: Shape, region: Region, x: IntArray) -> int:
     np.add.at(sums, shape.member_factor, steps)
     costs, variables = np.zeros(shape.squares.shape, dtype=np.int64), np.arange(len(x))
     _improve_blocks(shape, region, x, sums, costs, variables)
-    last = shape.table_start[shape.member_start[1:] + np.arange(shape.cells + 1)]
     unary = region.unary[variables, x][shape.fixed :]
-    return int(region.constant[0] + region.tables[last + sums].sum() + unary.sum())
+    return int(region.constant[0] + region.tables[shape.last_tables + sums].sum() + unary.sum())
 
 
 @njit(cache=True, nogil=True)

@@ -50,7 +50,7 @@ def test_compiled_code_reads_and_writes_the_arrays() -> None:
     assert total(dataclasses.replace(pair, size=1), 0) == -1 + 70
     turned = Turned(3, pair.table, np.array([5, 7]))
     assert total(turned, 1) == 3 * (5 * 100 + 7 * 1000)
-    assert turned.numba_type != pair.numba_type
+    assert turned._numba_type_ != pair._numba_type_
     assert pair.nbytes == 8 * (2 + 6)
 
 
