@@ -21,7 +21,7 @@ from privopt.experiments.cli.parsing import parse_delta, parse_types, split_labe
 from privopt.experiments.cli.plan import show
 from privopt.experiments.cli.running import accounted, open_ledger
 from privopt.mechanisms.estimators.learn_schema import column_types as types_of_frame
-from privopt.mechanisms.estimators.learn_schema import for_persons, released_schema, rows_of_persons, size_of
+from privopt.mechanisms.estimators.learn_schema import for_persons, persons_of, released_schema, size_of
 from privopt.mechanisms.estimators.public_facts import declared_schema, public_delta
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.schemas.learning import DEFAULT_CUTS, LearnedSchema, SchemaPlan
@@ -205,7 +205,7 @@ def learn(
         str | None,
         typer.Option(
             help="Column that identifies the person of each record: only the first record of each person is "
-            "used, and the guarantee is for replacing a person."
+            "used, in an engine one cell of each in each column, and the guarantee is for replacing a person."
         ),
     ] = None,
     insecure_seed: Annotated[
@@ -233,8 +233,8 @@ def learn(
         with accounted(book):
             left = [*_listed("--leave-out", leave_out), *filter(None, [target, person])]
             given = read_unlearned(data, types, known, left, table)
-            rows = None if person is None else rows_of_persons(given.frame, person, known)
-            n = given.n_records if rows is None else len(rows)
+            persons = None if person is None else persons_of(given.frame, person, known)
+            n = given.n_records if persons is None else persons.count
             made = SchemaPlan.plan(
                 given.types,
                 n,
@@ -245,10 +245,10 @@ def learn(
                 na_values=_listed("--na-values", na_values),
             )
             if plan:
-                made = made if rows is None else for_persons(made)
+                made = made if persons is None else for_persons(made)
                 show(made.to_dict(), str(made).split("\n"), made.spend, as_json=False, ledger=ledger)
                 return
-            found = released_schema(made, given.frame, book, NoiseSource(insecure_seed), rows)
+            found = released_schema(made, given.frame, book, NoiseSource(insecure_seed), persons)
         # Saved before it is printed, so that a broken terminal, pipe or full disk cannot lose it.
         kept.keep(found.schema.to_text(suffix))
         with showing("the schema was released, and is paid for", kept):

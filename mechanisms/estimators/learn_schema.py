@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from privopt.mechanisms.estimators.booking import Unread, booked, column_shape, shape_of
 from privopt.mechanisms.estimators.learned_engine import learned_names
-from privopt.mechanisms.estimators.persons import IN_MEMORY, column_of_persons
+from privopt.mechanisms.estimators.persons import AnyPersons, column_of_persons
 from privopt.mechanisms.estimators.public_facts import declared_schema, public_delta
 from privopt.mechanisms.privacy.groups import PersonBudget
 from privopt.mechanisms.privacy.noise import NoiseSource
@@ -80,8 +80,9 @@ def learn_schema(
         na_values: missing-value markers in addition to the usual ones.
         ledger: a ``Ledger``, its path or URL: the spend is booked before a cell is read; no overdrafts.
         insecure_seed: reproducible noise for tests and demonstrations. *Voids the guarantee.*
-        person: the column that says whose a record is. The first record of each person counts, and the
-            guarantee is for replacing a person with all of its records; the number of persons is public.
+        person: the column that says whose a record is. The first record of each person counts, in an engine
+            one cell of each person in each column; the guarantee is for replacing a person with all of its
+            records, and the number of persons is public.
 
     Raises:
         PrivacyParameterError: epsilon or delta out of range, or too few records: before a cell is read.
@@ -93,8 +94,8 @@ def learn_schema(
     known = None if declared is None else declared_schema(declared)
     left = [*leave_out, *([] if person is None else [person])]
     n, kinds = size_of(table), column_types(declared_types(table), types or {}, known, left)
-    rows = None if person is None else rows_of_persons(table, person, known)
-    n = n if rows is None else len(rows)
+    persons = None if person is None else persons_of(table, person, known)
+    n = n if persons is None else persons.count
     plan = SchemaPlan.plan(
         kinds,
         n,
@@ -104,21 +105,23 @@ def learn_schema(
         declared=known,
         na_values=na_values,
     )
-    return released_schema(plan, table, ledger, NoiseSource(insecure_seed), rows)
+    return released_schema(plan, table, ledger, NoiseSource(insecure_seed), persons)
 
 
-def rows_of_persons(table: Any, person: str, known: Schema | None) -> NDArray[np.int64]:
-    """Return the first row of each person; only their column is read.
+def persons_of(table: Any, person: str, known: Schema | None) -> AnyPersons:
+    """Return the persons of a table; only their column is read.
 
     Raises:
-        InvalidInputError: a table in an engine, which has no order of rows.
+        InvalidInputError: an engine that cannot tell them apart.
         SchemaError: the declared schema has that column.
     """
-    if is_engine_table(table):
-        raise InvalidInputError(IN_MEMORY)
     if known is not None:
         check_undeclared(person, known.columns)
-    return Persons.of(column_of_persons(table, person)).places(1)
+    if is_engine_table(table):
+        from privopt.problems.tables.engine_persons import EnginePersons  # with a table that needs it
+
+        return EnginePersons.of(table, person)
+    return Persons.of(column_of_persons(table, person))
 
 
 def released_schema(
@@ -126,18 +129,20 @@ def released_schema(
     table: Any,
     ledger: Ledger | str | Path | None,
     source: NoiseSource,
-    rows: NDArray[np.int64] | None = None,
+    persons: AnyPersons | None = None,
 ) -> LearnedSchema:
-    """Book a plan, then run it on a table of as many records; with ``rows`` on those, one of each person."""
-    if rows is not None:
+    """Book a plan, then run it on a table of as many records, or persons, each of whom counts once."""
+    if persons is not None:
         plan = for_persons(plan)
     if is_engine_table(table):
         from privopt.problems.tables.engine_cells import EngineCells  # with a table that needs it
 
-        lazy = EngineCells(table, learned_names(plan), plan.n_records)  # refuses types before the booking
+        each: Any = persons
+        lazy = EngineCells(table, learned_names(plan), plan.n_records, each)  # refuses types, books nothing
         unread: Unread[Any] = Unread(plan.n_records, lambda: lazy, given=table)
     else:
         names = [column.name for column in plan.columns]
+        rows = persons.places(1) if isinstance(persons, Persons) else None
         unread = Unread(plan.n_records, partial(cells_by_name, table, names, rows), given=table)
     with booked(ledger, plan.spend_with(source), unread) as cells:
         return plan.release(cells, source)

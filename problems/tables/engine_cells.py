@@ -8,6 +8,7 @@ hold cells of any type: those come back as they are.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,12 +21,15 @@ from privopt.problems.tables.arrow_cells import UNREADABLE_CELL
 from privopt.problems.tables.counted_cells import CountedCells
 from privopt.problems.tables.date_expressions import check_day, written_day
 from privopt.problems.tables.dates import YEAR
+from privopt.problems.tables.engine_persons import EnginePersons
 from privopt.problems.tables.expressions import Cell, exact_text
 from privopt.problems.tables.parquet_text import UNREADABLE_TEXT, answer
 from privopt.problems.tables.sources import check_encoding, decoded, ibis_library, unquoted
 
 # Turns the cells that a query returned into those of memory.
 Decode = Callable[[Any], Any]
+# Makes the query for the different cells and their numbers, from expressions that tell cells apart.
+Count = Callable[[Mapping[str, Any]], Any]
 
 
 class EngineCells(Mapping[str, CountedCells]):
@@ -35,17 +39,21 @@ class EngineCells(Mapping[str, CountedCells]):
         table: an Ibis table.
         names: the columns.
         n_records: their number of cells, which was counted before.
+        persons: the persons of the table, whose number ``n_records`` is then: each has one cell in a column.
 
     Raises:
         SchemaError: a type that has no cells of memory, such as times and lists. No record is read.
         InvalidInputError: a SQLite database in UTF-16.
     """
 
-    def __init__(self, table: Any, names: Sequence[str], n_records: int) -> None:
+    def __init__(
+        self, table: Any, names: Sequence[str], n_records: int, persons: EnginePersons | None = None
+    ) -> None:
         check_encoding(table)
         self._n_records, self._sqlite = n_records, table.get_backend().name == "sqlite"
         make = _any_cells if self._sqlite else _typed_cells
-        self._queries = {name: make(table, name) for name in names}
+        count = partial(_grouped, table) if persons is None else persons.one_each
+        self._queries = {name: make(table, name, count) for name in names}
 
     def __getitem__(self, name: str) -> CountedCells:
         """Read a column.
@@ -67,22 +75,22 @@ class EngineCells(Mapping[str, CountedCells]):
         return len(self._queries)
 
 
-def _typed_cells(table: Any, name: str) -> tuple[Any, Decode]:
+def _typed_cells(table: Any, name: str, count: Count) -> tuple[Any, Decode]:
     """Return the query for a column all of whose cells have its type, and their decoding."""
     value, where = table[name], f"column {name!r}"
     kind, engine = value.type(), table.get_backend().name
     if kind.is_date() or kind.is_timestamp():
         check_day(value, where, engine)
-        return _grouped(table, cell=written_day(value.cast("date"))), _days
+        return count({"privopt_cell": written_day(value.cast("date"))}), _days
     cell = Cell(value, where, engine)
     if cell.text:
-        return _grouped(table, cell=exact_text(value, engine)), _texts
+        return count({"privopt_cell": exact_text(value, engine)}), _texts
     if kind.is_decimal():  # of which some have no double in the engine, but an error
-        return _grouped(table, cell=value.cast("string")), _decimals
-    return _grouped(table, cell=cell.number), _numbers
+        return count({"privopt_cell": value.cast("string")}), _decimals
+    return count({"privopt_cell": cell.number}), _numbers
 
 
-def _any_cells(table: Any, name: str) -> tuple[Any, Decode]:
+def _any_cells(table: Any, name: str, count: Count) -> tuple[Any, Decode]:
     """Return the query for a column of SQLite; text comes as bytes, as it need not be text in UTF-8."""
     ibis, value = ibis_library(), table[name]
     if value.type().is_unknown():
@@ -90,12 +98,11 @@ def _any_cells(table: Any, name: str) -> tuple[Any, Decode]:
     kind = value.typeof()
     text = ibis.ifelse(kind == "text", value.cast("binary"), ibis.null("binary"))
     other = ibis.ifelse(kind == "text", ibis.null(value.type()), value)
-    return _grouped(table, kind=kind, text=text, cell=other), _objects
+    return count({"privopt_kind": kind, "privopt_text": text, "privopt_cell": other}), _objects
 
 
-def _grouped(table: Any, **keys: Any) -> Any:
-    named = {f"privopt_{name}": key for name, key in keys.items()}
-    return table.select(**named).group_by(list(named)).aggregate(privopt_n=lambda t: t.count())
+def _grouped(table: Any, cells: Mapping[str, Any]) -> Any:
+    return table.select(**cells).group_by(list(cells)).aggregate(privopt_n=lambda t: t.count())
 
 
 def _arrays(query: Any) -> tuple[Any, IntArray]:
@@ -104,6 +111,7 @@ def _arrays(query: Any) -> tuple[Any, IntArray]:
 
 
 def _rows(query: Any) -> tuple[list[tuple[bytes | None, Any]], IntArray]:
+    query.limit(0).to_pyarrow()  # no row: it tells the engine the functions of this process that are in it
     cursor = query.get_backend().raw_sql(ibis_library().to_sql(query))
     found = cursor.fetchall()
     return [row[1:3] for row in found], np.array([row[3] for row in found], dtype=np.int64)

@@ -13,6 +13,11 @@ r + h, r + 2h, ... below k, floor((k - 1 - r) / h) + 1 of them if r < k. So ever
 counts of a table add up to k times persons, and those of neighbouring tables differ in k records at most, as
 what the other persons fill is the same.
 
+Where columns are counted each by itself, as for a schema, every person counts once in a column, with one of
+its cells there: they are put in order, and the place of the one that counts depends on the person's value and
+on the number of its records. So the counts of a column add up to the number of persons, and those of
+neighbouring tables differ in one person at most.
+
 A person is a value of a column, read as one cell: texts that differ in bytes, or whole numbers, are different
 persons; all rows without a value are one. If an engine takes two persons for one, they share k places, of
 which each of them changes k at most.
@@ -21,7 +26,7 @@ which each of them changes k at most.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any
@@ -138,6 +143,30 @@ class EnginePersons:
         kept = ranked.filter(ranked.privopt_rank < _literal(k))
         fills = (_literal(k - 1) - kept.privopt_rank) // kept.privopt_held + _literal(1)
         return kept.group_by(list(named)).aggregate(privopt_n=fills.sum().cast("int64"))
+
+    def one_each(self, cells: Mapping[str, Any]) -> Any:
+        """Return the query for the different cells of a column and the number of persons of whom each counts.
+
+        Args:
+            cells: expressions that tell one cell from another, by their names in the answer; the number of
+                persons is ``privopt_n``.
+        """
+        ibis, names = ibis_library(), list(cells)
+        read = self.table.select(privopt_person=self.value, privopt_salt=self.salt, **cells)
+        alike = read.group_by(["privopt_person", *names])
+        own = alike.aggregate(privopt_of=lambda t: t.count(), privopt_salt=lambda t: t.privopt_salt.min())
+        person = ibis.window(group_by="privopt_person")
+        in_order = ibis.cumulative_window(group_by="privopt_person", order_by=names)
+        counted = own.mutate(
+            privopt_salt=own.privopt_salt.min().over(person),
+            privopt_held=own.privopt_of.sum().over(person).cast("int64"),
+            privopt_to=own.privopt_of.sum().over(in_order).cast("int64"),
+        )
+        mixed = counted.mutate(privopt_mixed=_mixed(counted.privopt_salt, [_literal(0)]))
+        place = _middle(mixed.privopt_mixed * mixed.privopt_mixed, 15) % mixed.privopt_held
+        before = mixed.privopt_to - mixed.privopt_of
+        kept = mixed.filter((before <= place) & (place < mixed.privopt_to))
+        return kept.group_by(names).aggregate(privopt_n=lambda t: t.count())
 
 
 def _mixed(salt: Any, keys: Sequence[Any]) -> Any:

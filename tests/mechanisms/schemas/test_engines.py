@@ -159,7 +159,8 @@ def test_what_an_engine_cannot_do_is_refused_before_a_booking(tmp_path: Path) ->
         (lambda: learn_schema(table, **facts), r"column 3 of the table: neither numbers, dates nor text"),
         (lambda: learn_schema(table, types={"at": "text"}, **facts), "column 'at': .* engine holds time"),
         (lambda: learn_schema(table.join(table, "i"), **facts), "mixes rows"),
-        (lambda: learn_schema(no_times, person="id", **facts), "person takes tables in memory"),
+        (lambda: learn_schema(no_times, person="nobody", **facts), "nobody"),
+        (lambda: learn_schema(no_times, person="i", **{**facts, "epsilon": 0.01}), "too few records"),
         (lambda: learn_schema(no_times, **{**facts, "epsilon": 0.01}), "too few records"),
         (lambda: learn_schema(no_times.filter(table.i < 0), **facts), "no records"),
         (lambda: fit(table, "ill", leave_out=["s", "id"], types={"at": "date"}), "column 'at'"),
@@ -173,6 +174,31 @@ def test_what_an_engine_cannot_do_is_refused_before_a_booking(tmp_path: Path) ->
     with pytest.raises(InvalidInputError, match="person takes"):
         fit_with_learned_schema(model.set_params(person="id"), no_times, "ill")
     assert book.entries() == []
+
+
+@pytest.mark.parametrize("name", ["duckdb", "sqlite"])
+def test_an_engine_learns_from_one_cell_of_each_person_what_memory_learns(name: str) -> None:
+    """All records of a person are alike, so that any of its cells is that of its first record in memory."""
+    frame = rows()
+    frame.insert(0, "id", [f"p{k}" for k in range(N)])
+    frame = frame.loc[np.random.default_rng(0).permutation(np.repeat(np.arange(N), np.arange(N) % 4 + 1))]
+    held = f"id VARCHAR, {HELD}"
+    if name == "sqlite":
+        connection = ibis.sqlite.connect()
+        connection.con.execute(f"CREATE TABLE t ({held})")
+        records = list(frame.itertuples(index=False, name=None))
+        connection.con.executemany("INSERT INTO t VALUES (?, ?, ?, ?, ?, ?, ?, ?)", records)
+    else:
+        connection = ibis.duckdb.connect()
+        connection.con.execute(f"CREATE TABLE t ({held})")
+        connection.con.register("given", frame)
+        connection.con.execute("INSERT INTO t FROM given")
+    facts = {**FACTS, "types": TYPES, "person": "id"}
+    found = learn_schema(connection.table("t"), **facts)
+    expected = learn_schema(frame.reset_index(drop=True), **facts)
+    assert found.schema == expected.schema
+    assert found.spend == expected.spend
+    assert (found.spend.neighbours, found.spend.delta) == ("replace-one person", pytest.approx(1 / N**2))
 
 
 def test_no_cell_is_read_before_the_booking_and_records_may_not_change(

@@ -11,10 +11,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
 from privopt.problems.errors import InvalidInputError
 from privopt.problems.tables.columns import Binned, Categorical
 from privopt.problems.tables.counted import CountedRecords
+from privopt.problems.tables.engine_cells import EngineCells
+from privopt.problems.tables.engine_persons import EnginePersons
 from privopt.problems.tables.engines import EngineCount
 from privopt.problems.tables.persons import Persons
 from privopt.problems.tables.schema import Schema
@@ -160,3 +163,41 @@ def test_persons_that_come_or_go_after_they_were_counted_are_an_error(request):
         given.get_backend().con.execute("DELETE FROM t WHERE id = '3'")
         with pytest.raises(InvalidInputError, match="number of persons has changed"):
             count.counted()
+
+
+def one_each(table: Any, name: str) -> Counter[Any]:
+    """Return the number of persons by the cell that counts."""
+    persons = EnginePersons.of(table, "id")
+    found = EngineCells(table, [name], persons.count, persons)[name]
+    cells = [None if cell != cell else cell for cell in found.cells.tolist()]  # NaN: missing
+    counts = Counter(dict(zip(cells, found.counts.tolist(), strict=True)))
+    assert len(counts) == len(cells)
+    return counts
+
+
+@pytest.mark.parametrize(("engine", "kind"), KINDS)
+def test_a_cell_of_a_person_counts_by_its_own_cells_alone(engine, kind, request):
+    """The counts of a column are the sums of those of each person alone; rows stand in any order."""
+    records = named([*visits(6, seed=3), (None, 1, "x", "yes"), (None, 7, "y", "no")], kind)
+    records = [(i, None if a == 3 else a, None if a == 5 else f"{c}\u00e9", y) for i, a, c, y in records]
+    held = {record[0]: Counter(r for r in records if r[0] == record[0]) for record in records}
+    mixed = [records[i] for i in np.random.default_rng(1).permutation(len(records))]
+    with table(engine, mixed, request, kind) as whole:
+        for place, name in ((1, "a"), (2, "c")):
+            alone: Counter[Any] = Counter()
+            for who, own in held.items():
+                mine = whole.id.isnull() if who is None else whole.id == ibis.literal(who, whole.id.type())
+                found = one_each(whole.filter(mine), name)
+                assert found.total() == 1
+                assert set(found) <= {record[place] for record in own}
+                alone += found
+            assert one_each(whole, name) == alone
+
+
+def test_cells_of_persons_count_in_proportion_to_their_records(request):
+    """Seven records with 0, two with 1 and one with 2, of each of 3,000 persons, by odd and even numbers."""
+    records = [(10 * i, a, "x", "no") for i in range(3000) for a in (0, 1, 0, 0, 0, 2, 0, 0, 1, 0)]
+    for engine in ("duckdb", "sqlite"):
+        with table(engine, records, request, "bigint") as whole:
+            found = one_each(whole, "a")
+            assert stats.chisquare([found[0], found[1], found[2]], [2100, 600, 300]).pvalue > 1e-3
