@@ -26,12 +26,13 @@ from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.mechanisms.privacy.gradient_noise import VectorNoise, gaussian_steps
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.risk.choice import choose_risk_mechanism
+from privopt.mechanisms.risk.mechanism import RiskTarget
 from privopt.oracles.certificate import Status
 from privopt.oracles.convex.smooth import SmoothAnswer, SmoothCertificate, minimize_ridge
 from privopt.oracles.errors import CertificateError
 from privopt.problems import Categorical, Numeric, Schema
 from privopt.problems.convex.losses import HuberLoss, LogisticLoss, SigmoidLoss
-from privopt.problems.convex.regularizers import lasso, ridge
+from privopt.problems.convex.regularizers import ElasticNet, lasso, ridge
 from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts
 from privopt.problems.convex.sets.norm_balls import L2Ball
 from privopt.problems.convex.sets.whole_space import WholeSpace
@@ -304,3 +305,12 @@ def test_the_proof_is_asked_for_what_the_rounding_of_the_linear_term_leaves(
     off = 2.0**-53 * float(np.linalg.norm(np.abs(b) + plan.sigma))
     (tolerance,) = asked
     assert off <= plan.tolerance - tolerance <= 64 * off
+
+
+def test_the_usual_penalty_of_many_records_is_that_without_noise_on_the_minimum() -> None:
+    """It weighs the bias against the noise; the noise that hides a tolerance is small beside it."""
+    facts, whole = RiskFacts(10_000, 4, LogisticLoss()), WholeSpace(4)
+    target = RiskTarget(facts, whole, ElasticNet(), 1.0, 1e-5, 1)
+    sigma = ObjectivePerturbation._calibrated(target).sigma
+    l2 = ObjectivePerturbation.usual_penalty(target).l2
+    assert l2 == pytest.approx(objective_penalty(facts, whole, sigma), rel=0.05)

@@ -23,6 +23,7 @@ from privopt.mechanisms.convex.screened_columns import (
     score_sensitivity,
 )
 from privopt.mechanisms.convex.screened_statistics import ScreenedStatistics
+from privopt.mechanisms.convex.sufficient_statistics import MOST_FEATURES
 from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.mechanisms.privacy.accounting import bounded_range_to_zcdp, zcdp_rho
 from privopt.mechanisms.privacy.ledger import Ledger
@@ -211,6 +212,14 @@ def test_a_card_has_points_for_the_columns_that_decide() -> None:
     assert source is not None
     assert source.deviations is not None
     assert np.array_equal(source.deviations[:-1] > 0, source.weights[:-1] != 0)
+
+
+def test_the_widest_columns_fit_if_any_do() -> None:
+    ends = np.cumsum([0, *[2] * 300, *[MOST_FEATURES // 2 - 1] * 3]).tolist()
+    few = drawn_columns(list(itertools.pairwise(ends)), 10**9, 1.0)
+    assert few == 2
+    narrow = drawn_columns(list(itertools.pairwise(ends[:301])), 10**9, 1.0)
+    assert narrow == min(300, MOST_FEATURES // 2)
 
 
 def test_models_of_more_features_than_moments_can_take_are_of_drawn_columns() -> None:

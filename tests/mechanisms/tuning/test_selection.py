@@ -15,7 +15,7 @@ from privopt.mechanisms.privacy.events import SelectedGaussian
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.run_counts import RunClaim, selection_delta, selection_epsilon
 from privopt.mechanisms.privacy.spend import PrivacySpend
-from privopt.mechanisms.tuning.record_scores import brier
+from privopt.mechanisms.tuning.record_scores import brier, squared_error
 from privopt.mechanisms.tuning.scores import NoisyMean
 from privopt.mechanisms.tuning.selection import BestRun, Notion, Run, SelectionPlan
 
@@ -25,6 +25,13 @@ def test_brier_scores_lie_between_zero_and_one() -> None:
     told = SimpleNamespace(predict_proba=lambda X: X)
     risks = np.array([[1.0, 0.0], [0.5, 0.5], [0.0, 1.0]])
     assert brier(told, risks, np.zeros(3, dtype=np.int64), np.array(["a", "b"])).tolist() == [1.0, 0.75, 0.0]
+
+
+def test_squared_errors_lie_between_zero_and_one() -> None:
+    """Whatever is predicted: of a range from -1 to 3 an error of 4 scores 0, one of 2 scores 3/4."""
+    told = SimpleNamespace(predict=lambda X: X)
+    predicted, truth = np.array([3.0, -1.0, 1.0, 1e9, -1e300]), np.array([-1.0, -1.0, 3.0, 3.0, 5.0])
+    assert squared_error(told, predicted, truth, (-1.0, 3.0)).tolist() == [0.0, 1.0, 0.75, 1.0, 0.0]
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 8.0])

@@ -490,6 +490,19 @@ def test_it_fits_on_the_command_line(stranger: Path, tmp_path: Path) -> None:
 
 
 @cpsat
+def test_a_row_with_one_end_is_open_at_the_other() -> None:
+    """Pairs of columns from -5 to 5 that add up to 3 at most, at least, exactly: -10 + 3 + 3, and 3 + 10 + 3."""
+    model = MipModel("open")
+    columns = model.add(6, integer=True, low=-5, high=5)
+    for pair, sense in zip(columns.reshape(3, 2), ("<=", ">=", "="), strict=True):
+        model.constrain(pair, [1, 1], sense, 3)
+    session = RemoteSession(CpSatSession, model, 1)
+    for cost, least in ((1.0, -4.0), (-1.0, -16.0)):
+        answer = session.solve(Question(np.full(6, cost)), Limits().start(), lambda news: None)
+        assert (answer.outcome, answer.bound) == (Outcome.OPTIMAL, least)
+
+
+@cpsat
 def test_a_cutoff_reaches_cpsat() -> None:
     model, question = knapsack()
     session = RemoteSession(CpSatSession, model, 1)

@@ -12,10 +12,11 @@ from privopt.oracles.errors import UnsupportedProblemError
 from privopt.oracles.limits import Limits
 from privopt.oracles.minimize.enumerate import EnumerationOracle
 from privopt.oracles.minimize.interface import DiscreteOracle, Proposal, Query, Solver
+from privopt.oracles.minimize.order import first_in_order
 from privopt.oracles.minimize.wrappers import Caching, Counting, TimeLimited, Timing
 from privopt.oracles.task import Task
 from privopt.problems.discrete.halfspace import ZeroOneHalfspace
-from privopt.problems.discrete.lattice import IntegerLattice
+from privopt.problems.discrete.lattice import IntArray, IntegerLattice
 from privopt.problems.discrete.objective import Perturbation
 from privopt.problems.discrete.problem import DiscreteProblem
 from privopt.problems.errors import InvalidInputError
@@ -24,6 +25,23 @@ LATTICE = IntegerLattice(-1, 1, dimension=2)
 PROBLEM = ZeroOneHalfspace([[1, 0], [0, 1], [1, 1]], [1, -1, 1], LATTICE)
 ZERO = Perturbation.zero(LATTICE)
 TILTED = Perturbation.linear(LATTICE, [0.5, 0.25])
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_first_of_equally_good_points_is_found(seed: int) -> None:
+    """Whichever equally good point of a box is found; a box without points is not asked about."""
+    rng = np.random.default_rng(seed)
+    good = np.unique(rng.integers(-2, 3, (12, 3)), axis=0)  # sorted
+
+    def find(low: IntArray, high: IntArray) -> tuple[IntArray | None, Status | None]:
+        assert np.all(low <= high)
+        inside = good[np.all((low <= good) & (good <= high), axis=1)]
+        return (rng.choice(inside), None) if len(inside) else (None, None)
+
+    low, high = np.full(3, -2), np.full(3, 2)
+    for point in good:
+        assert np.array_equal(first_in_order(point, low, high, find)[0], good[0])
+    assert first_in_order(good[-1], low, high, lambda *box: (None, Status.TIME_LIMIT))[1] is Status.TIME_LIMIT
 
 
 class Patient(DiscreteOracle):
