@@ -88,6 +88,12 @@ def test_estimators_take_a_class_in_place_of_a_name() -> None:
     assert card.fit(table, table["a"]).mechanism_ == "my-exponential"
 
 
+def test_a_name_that_is_none_is_refused_with_the_one_that_was_meant() -> None:
+    for wrong in ("dp-gdd", None, 3):
+        with pytest.raises(UnknownMechanismError, match=r"unknown mechanism .* there are auto, .*dp-gd"):
+            RISK_MECHANISMS.named(wrong)
+
+
 def test_a_class_of_another_family_is_refused_by_name() -> None:
     X, y = labels()
     for wrong in (MyExponential, str):

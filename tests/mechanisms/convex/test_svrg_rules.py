@@ -10,7 +10,13 @@ import numpy as np
 import pytest
 from scipy.optimize import brentq, minimize
 
-from privopt.mechanisms.convex.svrg import DPSVRG, DPSVRGPlusPlus, anchor_weights, noise_growth
+from privopt.mechanisms.convex.svrg import (
+    DPSVRG,
+    DPSVRGPlusPlus,
+    anchor_weights,
+    noise_growth,
+    permitted_rounds,
+)
 from privopt.mechanisms.privacy.accounting import gaussian_mu
 from privopt.mechanisms.risk.sampling import private_batch
 from privopt.mechanisms.risk.step_counts import loss_range, typical_distance
@@ -169,3 +175,8 @@ def test_without_a_penalty_anchors_are_alike() -> None:
     assert plan.anchor_noises == (plan.anchor_noise,) * 2
     tiny = DPSVRG.plan(FACTS, BALL, ridge(1e-300), epsilon=1.0, delta=DELTA, rounds=(5, 10))
     assert tiny.anchor_noises == (tiny.anchor_noise,) * 2
+
+
+def test_no_epoch_is_longer_than_is_asked_for() -> None:
+    calm = RiskFacts(200_000, 4, LogisticLoss())
+    assert permitted_rounds((1, 2, 4), calm, 1e6, 1e-9, longest=16) == (4, 8, 16)

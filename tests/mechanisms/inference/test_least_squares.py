@@ -19,6 +19,7 @@ from privopt.experiments import intervals as study
 from privopt.mechanisms import PrivateLinearRegression
 from privopt.mechanisms.convex.sufficient_statistics import SufficientStatistics
 from privopt.mechanisms.errors import NoIntervalError
+from privopt.mechanisms.inference.interface import signal_to_noise
 from privopt.mechanisms.inference.interval import Interval
 from privopt.mechanisms.inference.least_squares import LeastSquares
 from privopt.mechanisms.privacy.noise import NoiseSource
@@ -175,6 +176,7 @@ def test_without_noise_to_speak_of_they_are_those_of_least_squares() -> None:
         "age", "hours", "region=east", "region=south", "region=west", "intercept",
     ]  # fmt: skip
     assert summary.references == ("region=north",)
+    assert str(summary).endswith("Relative to region=north.")
     W = np.column_stack([records.columns, np.ones(2_000)])
     theta, residuals, *_ = np.linalg.lstsq(W, records.labels)
     deviations = np.sqrt(residuals[0] / (2_000 - 6) * np.diag(np.linalg.inv(W.T @ W)))
@@ -355,3 +357,9 @@ def test_a_matrix_that_is_not_symmetric_is_no_moments_and_no_hessian() -> None:
         NoisyMoments(wrong, np.ones(2), 9.0, 0.1, 1.0, 0.0, 100)
     with pytest.raises(InvalidInputError, match="symmetric"):
         NoisyMinimum(np.ones(2), wrong, 1.0, 0.1, 0.1, 0.1, 0.0, 100)
+
+
+def test_without_noise_any_positive_curvature_is_signal() -> None:
+    assert signal_to_noise(np.diag([0.01, 2.0]), 0.0) == math.inf
+    assert signal_to_noise(np.diag([-0.01, 2.0]), 0.0) == 0.0
+    assert signal_to_noise(np.diag([0.4, 2.0]), 0.1) == pytest.approx(2.0)  # 2 * 0.1 is the norm of the noise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -132,3 +133,15 @@ def test_spider_warms_up_until_descent_meets_its_noise() -> None:
         assert math.sqrt(bound / plan.warm) == pytest.approx(noise, rel=1 / plan.warm)
     endless = DPSpider.plan(RiskFacts(10**9, 5, SigmoidLoss(), 2.0), **BUDGET)
     assert (endless.warm, endless.phase) == (MOST_STEPS // 2, MOST_STEPS // 2)
+
+
+def test_noise_of_any_size_leaves_a_curvature_that_is_not_escaped() -> None:
+    """Of noise that is larger than the distance itself, too, whose logarithm of growth is near 0."""
+    plan = DPStationaryPoint.plan(FACTS, **BUDGET)
+    sizes = np.geomspace(1e-3, 1e6, 10)
+    found = [
+        replace(plan, gradient_noise=replace(plan.gradient_noise, sigma=s))._inescapable_curvature()
+        for s in sizes
+    ]
+    assert min(found) > 0
+    assert found == sorted(found, reverse=True)

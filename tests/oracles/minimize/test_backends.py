@@ -491,7 +491,7 @@ def test_it_fits_on_the_command_line(stranger: Path, tmp_path: Path) -> None:
 
 @cpsat
 def test_a_row_with_one_end_is_open_at_the_other() -> None:
-    """Pairs of columns from -5 to 5 that add up to 3 at most, at least, exactly: -10 + 3 + 3, and 3 + 10 + 3."""
+    """Pairs of columns from -5 to 5 with sums of at most, at least and exactly 3: -10 + 3 + 3, 3 + 10 + 3."""
     model = MipModel("open")
     columns = model.add(6, integer=True, low=-5, high=5)
     for pair, sense in zip(columns.reshape(3, 2), ("<=", ">=", "="), strict=True):

@@ -26,7 +26,7 @@ from privopt.problems.convex.losses import (
     SigmoidSquaredLoss,
     SquaredLoss,
 )
-from privopt.problems.convex.regularizers import lasso
+from privopt.problems.convex.regularizers import ElasticNet, lasso
 from privopt.problems.convex.risk import EmpiricalRisk, RowNorm
 from privopt.problems.errors import InvalidInputError
 from privopt.problems.nonconvex.quartic import QuarticLoss
@@ -168,6 +168,11 @@ def test_squared_loss_is_exact_squares_within_its_public_bound() -> None:
     np.testing.assert_allclose(loss.value(z, y), 8.0)
     np.testing.assert_allclose(loss.slope(z, y), [4.0, -4.0])
     assert loss.lipschitz == 4.0
+
+
+def test_a_penalty_has_the_value_of_its_definition() -> None:
+    w = np.array([3.0, -1.0, 0.5])
+    assert ElasticNet(l1=0.2, l2=0.4).value(w) == pytest.approx(0.2 * 4.5 + 0.2 * 10.25)
 
 
 def test_a_negative_penalty_is_refused() -> None:

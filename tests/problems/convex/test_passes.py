@@ -288,3 +288,16 @@ def test_a_mark_is_that_of_the_records_in_any_order_and_of_no_others(kind: str) 
         (2 * X, y),
     ]
     assert len({first, *(mark(*other) for other in others)}) == 1 + len(others)
+
+
+def test_blocks_hold_many_short_rows_and_one_that_is_longer_than_a_block() -> None:
+    for columns, rows in ((8, _passes.BLOCK_BYTES // 64), (_passes.BLOCK_BYTES // 4, 1)):
+        assert _passes.DenseRows(np.zeros((2, columns))).block == rows
+
+
+def test_whole_numbers_in_a_sparse_matrix_are_rows_as_others_are() -> None:
+    rng = np.random.default_rng(0)
+    X, y, w = rng.integers(0, 3, (50, 4)), rng.choice([-1, 1], 50), rng.normal(size=4)
+    dense, sparse = (EmpiricalRisk(M, y, LogisticLoss(), row_norm=2.0) for M in (X / 1.0, sp.csr_matrix(X)))
+    assert sparse.value(w) == pytest.approx(dense.value(w))
+    assert sparse.gradient(w) == pytest.approx(dense.gradient(w))

@@ -293,6 +293,8 @@ def test_bad_sets_are_refused() -> None:
         L2Ball(0, 1.0)
     with pytest.raises(InvalidInputError, match="groups"):
         GroupL1Ball(((0, 1), (1, 2)), 1.0)
+    with pytest.raises(InvalidInputError, match="groups"):
+        GroupL1Ball(((0, 1), ()), 1.0)
     with pytest.raises(InvalidInputError, match="size"):
         GroupL1Ball(((0, 1), (2,)), 0.0)
     with pytest.raises(InvalidInputError, match="sparsity"):
