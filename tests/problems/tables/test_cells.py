@@ -120,6 +120,11 @@ def test_periods_and_intervals_in_arrow_are_no_numbers() -> None:
         assert unreadable.tolist() == [True, True]
 
 
+def test_times_in_numpy_are_unreadable_and_missing_ones_missing() -> None:
+    for kind in ("M8[D]", "m8[D]"):
+        assert read_numbers(np.array([5, "NaT"], dtype=kind), NO_MARKERS).unreadable.tolist() == [True, False]
+
+
 @pytest.mark.parametrize("last", [7, 10**400, Decimal("sNaN")], ids=["small", "huge", "signalling"])
 def test_spans_of_time_are_no_numbers_whatever_stands_beside_them(last: object) -> None:
     """NumPy converts them in an array, and not one by one, as it has to be done beside these cells."""

@@ -46,6 +46,14 @@ def test_texts_are_days_of_the_calendar_alone() -> None:
                 assert parse(f"{year:04}-{month:02}-{day:02}") == known
 
 
+def test_days_that_an_engine_writes_are_those_days() -> None:
+    pytest.importorskip("ibis")
+    from privopt.problems.tables.engine_cells import _days
+
+    written = pa.chunked_array([[day.year * 10_000 + day.month * 100 + day.day for day in SPREAD], [None]])
+    assert _days(written).tolist() == [*SPREAD, None]
+
+
 def test_weekdays_in_an_engine_are_those_of_the_standard_library() -> None:
     ibis = pytest.importorskip("ibis")
     table = ibis.memtable({"x": [day.isoformat() for day in SPREAD], "y": ["no"] * len(SPREAD)})
