@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import importlib.util
+import io
 import json
 import os
+import pickle
 import signal
 import subprocess
 import sys
 import textwrap
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -23,19 +27,20 @@ from privopt.mechanisms import MECHANISMS
 from privopt.mechanisms.discrete.preparation import prepare_oracle
 from privopt.oracles.certificate import Status
 from privopt.oracles.errors import MissingSolverError, SolverFailedError, UnknownOracleError
-from privopt.oracles.limits import Limits, Progress
+from privopt.oracles.limits import Limits, Progress, Watch
 from privopt.oracles.minimize.conformance import check_oracle
 from privopt.oracles.minimize.enumerate import EnumerationOracle
 from privopt.oracles.minimize.interface import DiscreteOracle, PreparedOracle
 from privopt.oracles.minimize.interval import IntervalOracle
 from privopt.oracles.minimize.local_search import LocalSearchOracle
+from privopt.oracles.minimize.mip import worker_process
 from privopt.oracles.minimize.mip.cpsat import CpSatOracle, CpSatSession, grid_steps
 from privopt.oracles.minimize.mip.highs import HighsOracle, HighsSession
 from privopt.oracles.minimize.mip.model import MipModel, Outcome, Question, SolverProgress
 from privopt.oracles.minimize.mip.pulp import PulpOracle, PulpSession, translated
 from privopt.oracles.minimize.mip.row_model import formulation
 from privopt.oracles.minimize.mip.scip import ScipOracle
-from privopt.oracles.minimize.mip.worker_process import RemoteSession, _Worker
+from privopt.oracles.minimize.mip.worker_process import RemoteSession, _answered, _Worker
 from privopt.oracles.minimize.native.solver import NativeOracle
 from privopt.oracles.task import Task
 from privopt.problems import Categorical, Schema
@@ -487,6 +492,26 @@ def test_it_fits_on_the_command_line(stranger: Path, tmp_path: Path) -> None:
     report = tmp_path / "report.json"
     on_the_command_line(stranger, "fit", *words, "--insecure-seed", "0", "--json", report)
     assert json.loads(report.read_text())["oracle"] == "patient"
+
+
+def test_a_process_tells_every_point_at_once_and_bounds_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of four pieces of news at one moment the first and the one with a point."""
+    model, question = knapsack()
+    told = [SolverProgress(float(k), 0, np.ones(3) if k == 3 else None) for k in range(1, 5)]
+
+    class Talking(HighsSession):
+        def solve(
+            self, question: Question, watch: Watch, on_progress: Callable[[SolverProgress], None]
+        ) -> Any:
+            for news in told:
+                on_progress(news)
+
+    heard = io.BytesIO()
+    monkeypatch.setattr(worker_process, "time", SimpleNamespace(monotonic=lambda: 100.0))
+    _answered(Talking(model), question, None, threading.Event(), heard)
+    heard.seek(0)
+    assert [pickle.load(heard).bound for _ in range(2)] == [1.0, 3.0]
+    assert not heard.read()
 
 
 @cpsat

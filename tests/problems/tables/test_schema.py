@@ -25,7 +25,9 @@ from privopt.problems.tables.columns import Binned, Categorical, Column, Numeric
 from privopt.problems.tables.dates import Date
 from privopt.problems.tables.frames import columns_of
 from privopt.problems.tables.missing import MissingLevel
+from privopt.problems.tables.point_columns import point_columns
 from privopt.problems.tables.reading import read_table
+from privopt.problems.tables.rules import PointRule
 from privopt.problems.tables.schema import Schema, _round_up
 
 PAPER = Schema(
@@ -858,6 +860,23 @@ def test_frames_of_other_libraries_are_read_as_pandas_reads_them() -> None:
 
 
 # --- numbers in bins ---
+
+
+@pytest.mark.parametrize("monotone", ["up", True, 1])
+def test_points_rise_or_fall_and_do_nothing_else(monotone: object) -> None:
+    with pytest.raises(SchemaError, match='monotone is "rising" or "falling"; got'):
+        PointRule.of("age", "numeric", {"monotone": monotone})
+
+
+def test_the_column_of_persons_has_a_name() -> None:
+    for person in (3, ["id"], True):
+        with pytest.raises(SchemaError, match="person must be the name of a column"):
+            Schema([Numeric("age", 0, 90)], person=person)  # type: ignore[arg-type]
+
+
+def test_points_of_a_number_that_is_turned_around_fall_where_it_rises() -> None:
+    age, turned = point_columns([Numeric("age", 0, 90), Numeric("age", 0, 90, zero=90, one=0)])
+    assert (age.direction, turned.direction) == (1, -1)
 
 
 def test_numbers_are_put_in_bins_without_a_change_of_anything_else() -> None:
