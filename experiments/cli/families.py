@@ -18,6 +18,7 @@ _WEIGHTS = {
     "--lattice", "--max-columns", "--constraint", "--card-solver", "--oracle", "--max-work", "--calibration",
 }  # fmt: skip
 _OF_RECORDS = {"--sample-weight", "--max-weight"}
+_NUMBERS = {"--numbers"}
 _GEOMETRY = {"--radius", "--separation", "--separators"}  # of `privopt calibrate`
 _FIRST_ORDER = {"--loss", "--steps"}
 _BOUNDED = {"--set", "--regularizer", "--data-norm", "--norm", "--label-range", "--max-features", "--errors"}
@@ -47,13 +48,13 @@ class ModelFamily:
 CARD = ModelFamily(
     "card",
     "scorecards",
-    frozenset(_BUDGETED | _COSTS | _WEIGHTS | _OF_RECORDS | _GEOMETRY | {"--risk-share"}),
+    frozenset(_BUDGETED | _COSTS | _WEIGHTS | _OF_RECORDS | _GEOMETRY | _NUMBERS | {"--risk-share"}),
     SCORECARD_MECHANISMS,
 )
 LINEAR = ModelFamily(
     "linear",
     "linear models",
-    frozenset(_BUDGETED | _COSTS | _FIRST_ORDER | _BOUNDED | _OF_RECORDS),
+    frozenset(_BUDGETED | _COSTS | _FIRST_ORDER | _BOUNDED | _OF_RECORDS | _NUMBERS),
     RISK_MECHANISMS,
 )
 ROBUST = ModelFamily(

@@ -96,7 +96,10 @@ def linear_constructor(options: Mapping[str, Any]) -> Callable[..., LinearModel]
         if options["errors"] is not None:
             raise InvalidInputError("--errors belongs to regression: --loss squared")
         classifier = PrivateLogisticRegression if loss == "logistic" else PrivateSigmoidClassifier
+        arguments["numbers"] = options.get("numbers", "auto")
         return partial(_with_classes, classifier, loss, {**arguments, **costs})
+    if options.get("numbers", "auto") != "auto":
+        raise InvalidInputError("--numbers belongs to classification: regression has a weight per unit")
     if any(value is not None for value in costs.values()):
         raise InvalidInputError("--class-weight and --prevalence belong to classification")
     arguments |= {"label_range": label_range, "loss": None if loss == "squared" else parse_loss(loss)}

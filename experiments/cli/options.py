@@ -166,6 +166,14 @@ LedgerOption = Annotated[
 SeedOption = Annotated[
     int | None, typer.Option(help="Seed for reproducible noise. Voids privacy.", rich_help_panel=_PRIVACY)
 ]
+NumbersOption = Annotated[
+    str,
+    typer.Option(
+        help="How numbers enter a card or a logistic model: bins (a weight for each), lines (a weight per "
+        "unit), or auto: bins where the budget pays for them.",
+        rich_help_panel=_MODEL,
+    ),
+]
 SampleWeightOption = Annotated[
     str | None,
     typer.Option(

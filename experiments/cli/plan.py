@@ -26,6 +26,7 @@ from privopt.experiments.cli.options import (
     MaxWeightOption,
     MechanismOption,
     ModelOption,
+    NumbersOption,
     OracleOption,
     PersonOption,
     PrevalenceOption,
@@ -51,7 +52,9 @@ from privopt.experiments.cli.want import (
 )
 from privopt.mechanisms.discrete.subset import SubsetPlan
 from privopt.mechanisms.errors import BudgetExceededError
+from privopt.mechanisms.estimators.bounded_linear import PrivateLogisticRegression
 from privopt.mechanisms.estimators.column_choice import by_moments
+from privopt.mechanisms.estimators.numbers import fitted_schema
 from privopt.mechanisms.estimators.public_facts import public_delta
 from privopt.mechanisms.estimators.robust import choose_robust
 from privopt.mechanisms.heavy_tails.clipped_newton import ClippedNewton
@@ -109,6 +112,7 @@ def plan(
     ] = None,
     class_weight: WeightOption = None,
     prevalence: PrevalenceOption = None,
+    numbers: NumbersOption = "auto",
     lattice: LatticeOption = None,
     max_columns: ColumnsOption = None,
     constraint: ConstraintOption = None,
@@ -255,6 +259,12 @@ def _calibrated(options: Mapping[str, Any], schema: Schema) -> str:
     It names the mechanism that "auto" takes, and why.
     """
     name, records = options["mechanism"], options["records"]
+    if (options["loss"] or "logistic") == "logistic":
+        model = PrivateLogisticRegression(
+            options["epsilon"], delta=parse_delta(options["delta"]), numbers=options["numbers"]
+        )
+        default = name == "auto" and options["steps"] is None
+        schema = fitted_schema(model, schema, records, open_choice=default)
     norm, dimension = natural_norm(name), len(schema.feature_names) + (not schema.intercept)
     steps = "" if options["steps"] is None else f" --steps {options['steps']}"
     bound, why = schema.norm(norm), f"{name} fits linear models"

@@ -53,6 +53,7 @@ def card_constructor(options: Mapping[str, Any]) -> Callable[..., PrivateHalfspa
         max_work=options["max_work"],
         risk_share=options["risk_share"],
         max_weight=whole_bound(options.get("max_weight")),
+        numbers=options.get("numbers", "auto"),
         **class_costs(options),
     )
 

@@ -20,6 +20,7 @@ from privopt.mechanisms.estimators.booked_estimator import BookedEstimator
 from privopt.mechanisms.estimators.booking import booked, part_of_release
 from privopt.mechanisms.estimators.card import Card
 from privopt.mechanisms.estimators.counting import check_number
+from privopt.mechanisms.estimators.numbers import LINES
 from privopt.mechanisms.estimators.persons import fit_persons, person_of, plan_of_persons
 from privopt.mechanisms.estimators.predictions import ScoredClassifier, by_parts
 from privopt.mechanisms.estimators.public_facts import declared_schema
@@ -158,7 +159,9 @@ class PrivateAdditiveTreeClassifier(
         check_epsilon(self.epsilon)
         if person_of(self) is not None:
             return fit_persons(self, X, y)
-        facts = PrivateHalfspaceClassifier(schema=self.schema, classes=self.classes, ledger=self.ledger)
+        facts = PrivateHalfspaceClassifier(
+            schema=self.schema, classes=self.classes, ledger=self.ledger, numbers=LINES
+        )
         schema, classes, given = facts._given(X, y)
         for name in ("n_features_in_", "feature_names_in_"):
             if hasattr(facts, name):
@@ -249,7 +252,7 @@ class PrivateAdditiveTreeClassifier(
 
     def _set(self, card: PrivateHalfspaceClassifier, tree: PrivateTreeClassifier) -> Self:
         self.scorecard_model_, self.tree_model_ = card, tree
-        self.schema_, self.classes_ = card.schema_, card.classes_
+        self.schema_, self.classes_ = tree.schema_, card.classes_
         self.spend_ = self._spend(card.spend_, tree.spend_)
         return self
 
@@ -264,7 +267,8 @@ class PrivateAdditiveTreeClassifier(
     @property
     def _unit(self) -> float:
         """The score of one point; the most points that the schema allows score ``_CARD_REACH``."""
-        law = score_law(self.schema_, np.ravel(self.scorecard_model_.coef_))
+        card = self.scorecard_model_
+        law = score_law(card.schema_, np.ravel(card.coef_))
         largest = max(abs(law.low), abs(law.high))
         return _CARD_REACH / largest if largest else 0.0
 
@@ -289,10 +293,16 @@ class PrivateAdditiveTreeClassifier(
             InvalidInputError: as ``PrivateHalfspaceClassifier.to_sql``.
         """
         check_is_fitted(self)
-        tree, points = self.tree_model_, self.scorecard_model_.coef_[0].tolist()
-        scores = tree._leaf_scores().tolist()
+        tree, card = self.tree_model_, self.scorecard_model_
         return additive_statement(
-            tree.predicates_, points, self._unit, tree.branches_, scores, self.classes_.tolist(), table
+            tree.predicates_,
+            card.schema_,
+            card.coef_[0].tolist(),
+            self._unit,
+            tree.branches_,
+            tree._leaf_scores().tolist(),
+            self.classes_.tolist(),
+            table,
         )
 
     @by_parts
@@ -325,10 +335,11 @@ class PrivateAdditiveTreeClassifier(
     def _restored(cls, model: Mapping[str, Any]) -> Self:
         card = PrivateHalfspaceClassifier.from_dict(model["card"], "the card")
         tree = PrivateTreeClassifier.from_dict(model["tree"], "the tree")
-        if card.schema_ != tree.schema_ or card.classes_.tolist() != tree.classes_.tolist():
+        known = card.schema_ in (tree.schema_, tree.schema_.with_bins())
+        if not known or card.classes_.tolist() != tree.classes_.tolist():
             raise InvalidInputError("card and tree have different schemas or classes")
         spend = PrivacySpend.from_dict(model["spend"])
-        fitted = cls(spend.epsilon, schema=card.schema_, classes=tuple(card.classes_.tolist()))
+        fitted = cls(spend.epsilon, schema=tree.schema_, classes=tuple(card.classes_.tolist()))
         fitted._set(card, tree)
         return fitted
 

@@ -16,10 +16,12 @@ from privopt.mechanisms.estimators.sql import (
 )
 from privopt.mechanisms.estimators.tree_sql import leaf_expression
 from privopt.problems.tables.predicates import Predicates
+from privopt.problems.tables.schema import Schema
 
 
 def additive_statement(
     predicates: Predicates,
+    schema: Schema,
     points: Sequence[int],
     unit: float,
     branches: Node,
@@ -30,8 +32,9 @@ def additive_statement(
     """Return a SELECT that adds the columns score and prediction; NULL for records that ``predict`` refuses.
 
     Args:
-        predicates: of the declared schema.
-        points: the card's, one per feature of the schema.
+        predicates: of the tree.
+        schema: of the card: that of the tree, or the one with its numbers in bins.
+        points: the card's, one per feature of its schema.
         unit: the score of a point.
         branches: the tree.
         scores: the score of each leaf.
@@ -41,10 +44,11 @@ def additive_statement(
     Raises:
         InvalidInputError: a schema without a translation, or text that SQL cannot represent.
     """
-    schema = predicates.schema
     card = as_double(f"(\n  {points_expression(schema, points)}\n)")
     tree = leaf_expression(branches, predicates, [double(score) for score in scores])
     # A refused record has no points, and a sum with NULL is NULL.
     score = f"{double(unit)} * ({card} / {schema.denominator}) + {as_double(tree)}"
     alias = alias_of(score)
-    return statement_with(schema, table, score, {"score": alias, "prediction": class_by_sign(alias, classes)})
+    return statement_with(
+        predicates.schema, table, score, {"score": alias, "prediction": class_by_sign(alias, classes)}
+    )

@@ -23,6 +23,7 @@ from privopt.mechanisms.convex.sufficient_statistics import SufficientStatistics
 from privopt.mechanisms.estimators.booking import Unread, booked, read_unbooked, unread_table
 from privopt.mechanisms.estimators.counting import check_number, counted_here, encoded, unread_count_parts
 from privopt.mechanisms.estimators.linear_model import PrivateLinearModel
+from privopt.mechanisms.estimators.numbers import LINES, fitted_schema, reason_with_bins
 from privopt.mechanisms.estimators.persons import fit_persons, person_of
 from privopt.mechanisms.estimators.prepared import (
     Outline,
@@ -71,6 +72,8 @@ class BoundedFit(PrivateLinearModel):
     regularizer: ElasticNet | str
     fit_intercept: bool
     max_weight: float | None
+    numbers: str = LINES
+    _bins_pay: bool = True  # whether "auto" may have numbers in bins
 
     def fit(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the model.
@@ -103,7 +106,7 @@ class BoundedFit(PrivateLinearModel):
         self._check_arguments()
         schema = None if self.schema is None else declared_schema(self.schema)
         weighted = sample_weight is not None
-        given, in_memory = self._given(X, y, schema, counting=not weighted)
+        given, in_memory, schema = self._given(X, y, schema, counting=not weighted)
         if sample_weight is not None:
             given = with_weights(given, sample_weight, self.max_weight, in_memory and X)
         seen = self._outline(given, schema)._replace(weighted=weighted)
@@ -134,7 +137,8 @@ class BoundedFit(PrivateLinearModel):
             made = partial(risk_of, table, weights=carried, facts=plan.facts)
             risks = (within(clock, partial(made, number=k)) for k in range(seen.releases))
             releases = [plan.release(risk, source, limits=clock.rest) for risk in risks]
-        self._keep(releases, plan, choice.reason, seen.targets, schema)
+        reason = choice.reason if schema is None else reason_with_bins(choice.reason, self, schema)
+        self._keep(releases, plan, reason, seen.targets, schema)
         self.multinomial_ = isinstance(plan.facts.loss, OneVsRestLoss)
         self._keep_inference(releases, seen, schema)
         self.row_bound_ = None if self.data_norm is None else (seen.bound, self._row_norm)
@@ -206,8 +210,9 @@ class BoundedFit(PrivateLinearModel):
 
     def _given(
         self, X: Any, y: Any, schema: Schema | None, counting: bool = True
-    ) -> tuple[Unread[Parts], bool]:
-        """Return the unread table as parts of type ``Prepared``, and whether it is in memory.
+    ) -> tuple[Unread[Parts], bool, Schema | None]:
+        """Return the unread table as parts of type ``Prepared``, whether it is in memory, and the schema of
+        the fit.
 
         Long data frames are counted if ``counting``. A table in an engine is reported as in memory: whether
         its distinct records fit there is known only when they are read. Without a ledger, undeclared facts
@@ -215,31 +220,48 @@ class BoundedFit(PrivateLinearModel):
         """
         counted = unread_count_parts(X, y, schema, getattr(self, "classes", None))
         if counted is not None:
-            return counted.then(lambda parts: parts.made(lambda c: self._prepared(c, None, schema))), True
+            fitted = self._fitted_schema(schema, counted.n_records)
+            prepare = partial(self._prepared, y=None, schema=fitted)
+            return counted.then(lambda parts: parts.made(prepare)), True, fitted
         lacking = self._undeclared(schema)
         columns = [column.name for column in schema.columns] if schema is not None else []
         # If facts are undeclared, a memory-mapped file is treated as a table in memory, with its warnings.
         parts = parts_of(X, y, columns) if is_dask(X) or is_dask(y) or not lacking else None
         if parts is not None:
-            return self._given_parts(X, parts, schema), False
-        given = unread_table(X, y, schema, partial(validated, self)).then(
-            lambda pair: self._whole(pair[0], pair[1], schema, counting)
-        )
-        if not lacking:
-            return given, True
-        table = read_unbooked(self.ledger, given, lacking)
-        return given.known(table), True
+            return self._given_parts(X, parts, schema)
+        table = unread_table(X, y, schema, partial(validated, self))
+        fitted = self._fitted_schema(schema, table.n_records)
+        given = table.then(lambda pair: self._whole(pair[0], pair[1], fitted, counting))
+        if lacking:
+            given = given.known(read_unbooked(self.ledger, given, lacking))
+        return given, True, fitted
 
-    def _given_parts(self, X: Any, parts: Parts, schema: Schema | None) -> Unread[Parts]:
+    def _fitted_schema(self, schema: Schema | None, n_records: int) -> Schema | None:
+        """Return the schema of a fit of that many records: the declared one, or with its numbers in bins."""
+        if schema is None:
+            return None
+        asked = (self.data_norm, self.convex_set, self.steps, self.norm)
+        default = (
+            self._bins_pay
+            and self.mechanism == "auto"
+            and self.regularizer == "none"
+            and asked == (None,) * len(asked)
+        )
+        return fitted_schema(self, schema, n_records, open_choice=default)
+
+    def _given_parts(
+        self, X: Any, parts: Parts, schema: Schema | None
+    ) -> tuple[Unread[Parts], bool, Schema | None]:
         if lacking := self._undeclared(schema):
             raise InvalidInputError(
                 f"declare {' and '.join(lacking)}: nothing is inferred from a partitioned table"
             )
         own = {"ledger": None, "limits": None, "schema": None}  # not sent to workers
         worker = type(self)(**{**self.get_params(deep=False), **own})
-        prepare = partial(_prepared_part, worker=worker, schema=schema)
-        columns = int(X.shape[1]) if X.ndim == 2 else 1
-        return Unread(rows_of_parts(X, parts), lambda: parts.made(prepare), columns)
+        n, columns = rows_of_parts(X, parts), int(X.shape[1]) if X.ndim == 2 else 1
+        fitted = self._fitted_schema(schema, n)
+        prepare = partial(_prepared_part, worker=worker, schema=fitted)
+        return Unread(n, lambda: parts.made(prepare), columns), False, fitted
 
     def _whole(self, X: Any, y: Any, schema: Schema | None, counting: bool) -> Parts:
         counted = counted_here(X, y, schema, getattr(self, "classes", None)) if counting else None
@@ -263,6 +285,8 @@ class BoundedFit(PrivateLinearModel):
         """
         counts = coded = None
         if isinstance(X, CountedRecords):
+            if schema is not None:
+                X = X.in_schema(schema)
             y, counts = X.labels, X.counts
             coded = X.coded if self.data_norm is None else None  # without data_norm no row is rescaled
         if coded is not None:
@@ -357,7 +381,8 @@ class BoundedFit(PrivateLinearModel):
 def risk_of_table(model: BoundedFit, X: Any, y: Any) -> EmpiricalRisk:
     """Return the unweighted empirical risk of the first label vector, as ``fit`` builds it. Not private."""
     schema = None if model.schema is None else declared_schema(model.schema)
-    table = read_unbooked(None, model._given(X, y, schema)[0], ())
+    given, _, schema = model._given(X, y, schema)
+    table = read_unbooked(None, given, ())
     return risk_of(table, 0, None, model._facts(outline_of(table), schema, None))
 
 

@@ -83,6 +83,7 @@ class _PrivateLinearClassifier(LinearClassifier, BoundedFit):
 
     class_weight: dict[Any, float] | str | None
     prevalence: float | Sequence[float] | None
+    numbers: str
 
     def __init__(
         self,
@@ -101,6 +102,7 @@ class _PrivateLinearClassifier(LinearClassifier, BoundedFit):
         fit_intercept: bool = True,
         steps: int | None = None,
         max_weight: float | None = None,
+        numbers: str = "auto",
         person: str | None = None,
         records_per_person: int | str = 1,
         limits: Limits | None = None,
@@ -164,6 +166,10 @@ class PrivateLogisticRegression(Probabilities, _PrivateLinearClassifier, Summari
             the schema has a constant of its own.
         steps: number of noisy steps, for iterative mechanisms; by default the one from theory.
         max_weight: a public bound on the weights of records, > 0, for ``fit(X, y, sample_weight)``.
+        numbers: "lines", one weight per unit of each number of the schema; "bins", a weight for each bin
+            (``Schema.with_bins``), as most effects are no straight lines; or "auto": bins where the budget
+            pays for their noise, which n, epsilon and delta decide, and if ``mechanism``, set, penalty,
+            steps and norm have their defaults.
         person, records_per_person: as for ``PrivateHalfspaceClassifier``.
         limits: time limit of all releases together, progress callback and cancellation.
         ledger: a ``Ledger``, its path or URL: the spend is booked before a record is read, and stays booked
@@ -172,7 +178,7 @@ class PrivateLogisticRegression(Probabilities, _PrivateLinearClassifier, Summari
 
     Attributes:
         classes_: the labels.
-        schema_: the schema in use, or None.
+        schema_: the schema in use, with bins if numbers are in bins, or None.
         coef_, intercept_: weights, shapes (1, d) and (1,), or a row per class.
         spend_: the privacy spend of the fit.
         noise_: the public parameters of the noise, and the number of steps.
@@ -233,11 +239,14 @@ class PrivateSigmoidClassifier(_PrivateLinearClassifier):
     """Linear classifier with the sigmoid loss, a smooth 0/1 loss that is robust to outliers.
 
     The loss is not convex: the fit finds an approximate stationary point, not necessarily a minimum. Privacy,
-    arguments and attributes: as ``PrivateLogisticRegression``; mechanisms for convex losses are refused.
+    arguments and attributes: as ``PrivateLogisticRegression``; "auto" leaves numbers as lines, and mechanisms
+    for convex losses are refused.
 
     References:
         Wang and Xu (2019).
     """
+
+    _bins_pay = False  # on the way to a stationary point not measured
 
     def _loss(self) -> Loss:
         return SigmoidLoss()

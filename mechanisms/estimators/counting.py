@@ -169,9 +169,7 @@ def codes_of(schema: Schema, X: Any) -> Sequence[IntArray]:
         )
     if not isinstance(X, CountedRecords):
         return schema.codes(X)
-    if X.schema != schema:
-        raise InvalidInputError("records were counted by another schema: count again")
-    return X.codes
+    return X.codes_in(schema)
 
 
 def integer_features(schema: Schema, X: Any) -> IntegerFeatures:

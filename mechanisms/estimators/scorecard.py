@@ -41,6 +41,7 @@ from privopt.mechanisms.estimators.counting import (
     unread_part_counts,
 )
 from privopt.mechanisms.estimators.labels import class_indices, distinct_classes, label_name
+from privopt.mechanisms.estimators.numbers import fitted_schema, reason_with_bins
 from privopt.mechanisms.estimators.persons import fit_persons, person_of, plan_of_persons
 from privopt.mechanisms.estimators.predictions import ScoredClassifier, by_parts, has_risks
 from privopt.mechanisms.estimators.public_facts import declared_schema, public_delta
@@ -137,6 +138,10 @@ class PrivateHalfspaceClassifier(
         max_weight: a public bound W on the weights of records, a whole number, for ``fit``: a record has up
             to W times the influence of a record without weights, so the choice of points has W times the
             noise.
+        numbers: "lines", points per unit of each number of the schema; "bins", points for each bin
+            (``Schema.with_bins``), as most effects are no straight lines; or "auto": bins where the budget
+            pays for their noise, which n, epsilon and delta decide, and if ``mechanism``, ``oracle`` and
+            ``lattice`` have their defaults.
         max_work: the largest number of steps of an exact draw that "auto" accepts; the steps follow from
             public facts, and about 4e8 take a second.
         risk_share: the share of epsilon, in [0, 1), for a table from score to risk: counts by score and
@@ -157,7 +162,7 @@ class PrivateHalfspaceClassifier(
         classes_: the labels.
         coef_: integer weights of the schema's features, shape (1, d), or (classes, d) for more than two.
         intercept_: the weight of the schema's constant column, or 0; shape (1,) or (classes,).
-        schema_: the schema in use.
+        schema_: the schema in use, with bins if numbers are in bins.
         target_: the name of the label column, "" if the labels have no name.
         scorecard_: points per feature level, a data frame.
         spend_: the privacy spend of the fit, the table of risks included.
@@ -195,6 +200,7 @@ class PrivateHalfspaceClassifier(
         card_solver: str | ProgramOracle = "auto",
         max_work: float = MOST_WORK,
         max_weight: int | None = None,
+        numbers: str = "auto",
         risk_share: float = 0.0,
         person: str | None = None,
         records_per_person: int | str = 1,
@@ -217,6 +223,7 @@ class PrivateHalfspaceClassifier(
         self.card_solver = card_solver
         self.max_work = max_work
         self.max_weight = max_weight
+        self.numbers = numbers
         self.risk_share = risk_share
         self.person = person
         self.records_per_person = records_per_person
@@ -312,7 +319,7 @@ class PrivateHalfspaceClassifier(
         return self._set(release, schema, classes, plan.name, planned.reason, None)
 
     def _planned_classes(self, schema: Schema, n: int, weights: ClassWeights) -> scorecards.CardPlan:
-        return scorecards.plan_class_card(
+        planned = scorecards.plan_class_card(
             self.mechanism,
             schema,
             n,
@@ -327,6 +334,7 @@ class PrivateHalfspaceClassifier(
             calibration=self.calibration,
             card_solver=self.card_solver,
         )
+        return replace(planned, reason=reason_with_bins(planned.reason, self, schema))
 
     def plan(self, n_records: int) -> scorecards.CardPlan:
         """Plan a fit of ``n_records`` without data: mechanism, reason, noise, spend, and seconds.
@@ -344,16 +352,18 @@ class PrivateHalfspaceClassifier(
             refuse_weights(self.max_weight, "person", "max_weight")
             whole: scorecards.CardPlan = plan_of_persons(self, n_records)
             return whole
-        schema, budget = declared_schema(self.schema), CardBudget.of(self.epsilon, self.risk_share)
+        n_records = check_count(n_records, "n_records")
+        schema = self._fitted_schema(declared_schema(self.schema), n_records)
+        budget = CardBudget.of(self.epsilon, self.risk_share)
         classes = distinct_classes((0, 1) if self.classes is None else self.classes, np.array([]))
         weights = ClassWeights.of(self.class_weight, self.prevalence, classes, budget.card)
         if self.max_weight is not None:
             self._check_takes_weights(self.max_weight, "max_weight", classes)
         if len(classes) > 2:
-            planned = self._planned_classes(schema, check_count(n_records, "n_records"), weights)
+            planned = self._planned_classes(schema, n_records, weights)
             return replace(planned, spend=weights.whole(planned.spend))
         heaviest = None if self.max_weight is None else check_count(self.max_weight, "max_weight")
-        planned = self._planned(schema, check_count(n_records, "n_records"), weights, heaviest=heaviest)
+        planned = self._planned(schema, n_records, weights, heaviest=heaviest)
         return replace(planned, spend=_spend(planned, weights, budget))
 
     def _heaviest(self, sample_weight: ArrayLike, table: Any, n: int, classes: NDArray[Any]) -> int:
@@ -386,7 +396,7 @@ class PrivateHalfspaceClassifier(
     ) -> scorecards.CardPlan:
         if costs is None and weights.known is None:  # whatever is released, the plan for it must not fail
             self._planned(schema, n, weights, RAREST_COSTS, heaviest)
-        return scorecards.plan_card(
+        planned = scorecards.plan_card(
             self.mechanism,
             schema,
             n,
@@ -403,6 +413,7 @@ class PrivateHalfspaceClassifier(
             max_weight=heaviest,
             largest_costs=RAREST_COSTS if weights.known is None else None,
         )
+        return replace(planned, reason=reason_with_bins(planned.reason, self, schema))
 
     def _given(self, X: Any, y: Any, *, grouped: bool = True) -> _Given:
         counted = (unread_part_counts if is_dask(X) else unread_counts)(X, y, self.schema, self.classes)
@@ -418,21 +429,32 @@ class PrivateHalfspaceClassifier(
             assert table is not None
             X, labels = labelled_columns(self, *read_unbooked(self.ledger, table, undeclared))
             schema, classes = declared or self._public_schema(X), self._public_classes(labels)
+            schema = self._fitted_schema(schema, table.n_records)
             return _Given(
                 schema, classes, table.known(X).then(lambda X: _counted(X, labels, schema, classes, grouped))
             )
-        schema, classes = declared or self._public_schema(None), self._public_classes(np.array([]))
-        if table is not None:
-            counted = table.then(lambda pair: self._counted(pair[0], pair[1], schema, classes, grouped))
-        assert counted is not None
-        return _Given(schema, classes, counted)
+        classes = self._public_classes(np.array([]))
+        assert declared is not None
+        if counted is not None:
+            schema = self._fitted_schema(declared, counted.n_records)
+            return _Given(schema, classes, counted.then(lambda found: found.in_schema(schema)))
+        assert table is not None
+        fitted = self._fitted_schema(declared, table.n_records)
+        read = table.then(lambda pair: self._counted(pair[0], pair[1], fitted, classes, grouped))
+        return _Given(fitted, classes, read)
+
+    def _fitted_schema(self, schema: Schema, n_records: int) -> Schema:
+        """Return the schema of a fit of that many records: the given one, or with its numbers in bins."""
+        default = self.mechanism == "auto" and self.lattice is None and isinstance(self.oracle, str)
+        return fitted_schema(self, schema, n_records, open_choice=default and self.oracle == "auto")
 
     def _counted(
         self, X: Any, y: Any, schema: Schema, classes: NDArray[Any], grouped: bool
     ) -> CountedRecords:
         if isinstance(X, CountedRecords):
-            check_counted_by(X, schema, classes.tolist())
-            return X
+            found = X.in_schema(schema)
+            check_counted_by(found, schema, classes.tolist())
+            return found
         return _counted(*labelled_columns(self, X, y), schema, classes, grouped)
 
     def _public_classes(self, labels: NDArray[Any]) -> NDArray[Any]:

@@ -188,20 +188,22 @@ def _check_given(request: Request, X: Any, y: Any, classes: Any) -> None:
 
 
 def _common_schema(request: Request, X: Any) -> Schema | None:
-    """Return the schema by which records are counted where they are.
+    """Return the schema by which records are counted where they are: of two that differ in bins, the other.
 
     Raises:
         InvalidInputError: records that are counted already, or by an engine, and models of different schemas.
     """
     schemas = [getattr(each, "schema_", None) for each in request.models]
-    different = any(schema is None or schema != schemas[0] for schema in schemas[1:])
+    schemas.sort(key=lambda schema: schema is None or schema == schema.with_bins())  # the finest comes first
+    finest = schemas[0]
+    alike = (finest,) if finest is None else (finest, finest.with_bins())
+    different = len(schemas) > 1 and any(schema is None or schema not in alike for schema in schemas)
     if different and (isinstance(X, CountedRecords) or is_engine_table(X)):
         raise InvalidInputError(
             "tables in engines and counted records are compared by models with the same schema: take the "
             "table into memory"
         )
-    found: Schema | None = schemas[0]
-    return found
+    return finest
 
 
 def _check_columns(model: Any, X: Any, person: str | None) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Self
 
@@ -15,6 +15,7 @@ from privopt.problems.arrays import record_counts
 from privopt.problems.convex.coded import CodedRows
 from privopt.problems.discrete.lattice import IntArray
 from privopt.problems.errors import InvalidInputError
+from privopt.problems.tables.cuts import codes_in_bins, has_bins
 from privopt.problems.tables.schema import IntegerFeatures, Schema
 
 # Keys are 64-bit integers.
@@ -88,6 +89,25 @@ class CountedRecords:
         order = np.lexsort(list(keys)[::-1])
         label, *codes = unpack([key[order] for key in keys], sizes)
         return cls(schema, tuple(codes), tuple(classes), label, record_counts(counts[order], len(counts)))
+
+    def codes_in(self, schema: Schema) -> tuple[IntArray, ...]:
+        """Return the codes of the rows in the same schema, or in the one with its numbers in bins.
+
+        Raises:
+            InvalidInputError: another schema.
+        """
+        if schema == self.schema:
+            return self.codes
+        if schema != self.schema.with_bins():
+            raise InvalidInputError("records were counted by another schema: count again")
+        columns = zip(self.schema.columns, self.codes, strict=True)
+        return tuple(codes_in_bins(c)[codes] if has_bins(c) else codes for c, codes in columns)
+
+    def in_schema(self, schema: Schema) -> CountedRecords:
+        """Return the counts by the same schema, or by the one with its numbers in bins; errors as there."""
+        if schema == self.schema:
+            return self
+        return CountedRecords.together([replace(self, schema=schema, codes=self.codes_in(schema))])
 
     @property
     def n_records(self) -> int:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import numpy as np
+from numpy.typing import NDArray
+
 from privopt.problems.tables.columns import Column, Numeric
 from privopt.problems.tables.missing import MissingLevel, plain_column
 from privopt.problems.tables.values import Real
@@ -24,6 +27,12 @@ def in_bins(column: Column) -> Column:
     return MissingLevel(binned) if has_level else binned
 
 
+def has_bins(column: Column) -> bool:
+    """Return whether bins say more than one weight: of a number with more than two values."""
+    kind, _ = plain_column(column)
+    return isinstance(kind, Numeric) and kind.top > 1
+
+
 def grid_cuts(column: Numeric) -> list[int]:
     """Return the indices of the grid points directly above the cuts."""
     grid = column.top + 1
@@ -31,3 +40,14 @@ def grid_cuts(column: Numeric) -> list[int]:
     if 0 <= column.low <= _SMALL[-1] * column.high:
         shares += _SMALL
     return sorted({max(1, round(share * grid)) for share in shares} - {grid})
+
+
+def codes_in_bins(column: Column) -> NDArray[np.int64]:
+    """Return the code in ``in_bins`` of each code of a column, shape (codes,)."""
+    kind, _ = plain_column(column)
+    codes = np.arange(column.n_codes, dtype=np.int64)
+    if not isinstance(kind, Numeric):
+        return codes
+    table = np.searchsorted(grid_cuts(kind), codes, side="right").astype(np.int64)
+    table[kind.n_codes :] = len(grid_cuts(kind)) + 1  # the missing level
+    return table

@@ -13,8 +13,8 @@ import numpy as np
 from privopt.problems.discrete.lattice import IntArray
 from privopt.problems.discrete.predicates import Bools, PredicateTable
 from privopt.problems.errors import SchemaError
-from privopt.problems.tables.columns import Binned, Categorical, Column, Numeric
-from privopt.problems.tables.cuts import grid_cuts, in_bins
+from privopt.problems.tables.columns import Binned, Categorical, Column
+from privopt.problems.tables.cuts import codes_in_bins, in_bins
 from privopt.problems.tables.dates import Date
 from privopt.problems.tables.display import UNNAMED, Display
 from privopt.problems.tables.missing import plain_column
@@ -142,18 +142,7 @@ class Predicates:
 
     @cached_property
     def _coarse_codes(self) -> list[IntArray]:
-        return [_code_table(column) for column in self.schema.columns]
-
-
-def _code_table(column: Column) -> IntArray:
-    """Return the coarse code of each code of a declared column."""
-    kind, _ = plain_column(column)
-    codes = np.arange(column.n_codes, dtype=np.int64)
-    if not isinstance(kind, Numeric):
-        return codes
-    table = np.searchsorted(grid_cuts(kind), codes, side="right").astype(np.int64)
-    table[kind.n_codes :] = len(grid_cuts(kind)) + 1  # the missing level
-    return table
+        return [codes_in_bins(column) for column in self.schema.columns]
 
 
 def _questions(place: int, column: Column, display: Display) -> Iterator[Predicate]:

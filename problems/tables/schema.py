@@ -29,7 +29,7 @@ from privopt.problems.programs.constraints import Constraint, check_constraints
 from privopt.problems.programs.parsing import parse_constraints
 from privopt.problems.tables.cells import MISSING, UNREADABLE, read_numbers, text_positions
 from privopt.problems.tables.columns import Binned, Categorical, Column, Numeric
-from privopt.problems.tables.cuts import in_bins
+from privopt.problems.tables.cuts import has_bins, in_bins
 from privopt.problems.tables.dates import Date
 from privopt.problems.tables.display import KEYS as DISPLAY_KEYS
 from privopt.problems.tables.display import Display, displays_of
@@ -346,10 +346,10 @@ class Schema:
         A linear model or scorecard has one weight per unit of a number, and one weight for each bin of a
         binned number: risks may rise and fall again. Bins follow from the declared range and grid alone, as
         do the cuts of decision trees: eight of equal width, and four narrower ones near 0 if the range starts
-        there. So no record is read. The bins of ``learn_schema`` follow the records, for a share of the
-        budget.
+        there. So no record is read. A number of two values keeps its one weight. The bins of
+        ``learn_schema`` follow the records, for a share of the budget.
         """
-        return self._with_columns([in_bins(column) for column in self.columns])
+        return self._with_columns([in_bins(c) if has_bins(c) else c for c in self.columns])
 
     def _with_columns(self, columns: Sequence[Column]) -> Schema:
         """Return the schema with other columns of the same names."""

@@ -1,0 +1,58 @@
+"""Numbers of a table in linear models and scorecards: a weight per unit, or a weight for each bin."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Protocol
+
+from privopt.mechanisms.estimators.public_facts import any_schema, public_delta
+from privopt.mechanisms.privacy.accounting import gaussian_mu
+from privopt.mechanisms.privacy.parameters import check_epsilon
+from privopt.problems.arguments import told
+from privopt.problems.errors import InvalidInputError
+from privopt.problems.tables.cuts import has_bins
+from privopt.problems.tables.schema import Schema
+
+BINS, LINES, AUTO = "bins", "lines", "auto"
+# Least n mu at which "auto" has bins. On synthetic populations of 4 to 32 numbers, half of them with straight
+# effects, bins ranked records better from here on by .002 to .005 AUC, and worse below 40 by .01 to .03.
+_ENOUGH = 80.0
+
+
+class _Fit(Protocol):
+    """The public arguments of a fit."""
+
+    epsilon: float
+    delta: float | str
+    numbers: str
+    schema: Schema | dict[str, Any] | str | Path | None
+
+
+def fitted_schema(fit: _Fit, schema: Schema, n_records: int, *, open_choice: bool) -> Schema:
+    """Return the schema that a model is fitted on: the declared one, or that with its numbers in bins.
+
+    Args:
+        fit: the estimator.
+        schema: as declared.
+        n_records: n, public.
+        open_choice: whether everything that depends on the features has its default; otherwise "auto" leaves
+            numbers as they are.
+
+    Raises:
+        InvalidInputError: ``numbers`` is none of "auto", "bins" and "lines".
+    """
+    if fit.numbers not in (AUTO, BINS, LINES):
+        raise InvalidInputError(f'numbers must be "{AUTO}", "{BINS}" or "{LINES}", got {told(fit.numbers)}')
+    if fit.numbers == BINS:
+        return schema.with_bins()
+    if fit.numbers == LINES or not (open_choice and any(map(has_bins, schema.columns))) or n_records < 2:
+        return schema
+    mu = gaussian_mu(check_epsilon(fit.epsilon), public_delta(fit.delta, n_records))
+    return schema.with_bins() if n_records * mu >= _ENOUGH else schema
+
+
+def reason_with_bins(reason: str, fit: _Fit, fitted: Schema) -> str:
+    """Return the reason for a mechanism, which says so if numbers are in bins that are not declared."""
+    if fit.schema is None or any_schema(fit.schema).columns == fitted.columns:
+        return reason
+    return f"{reason}; each number has a weight for each of its bins"
