@@ -179,6 +179,13 @@ class SufficientStatistics(RiskMechanism):
         return reasons
 
     @property
+    def _free_weights(self) -> int:
+        """Count ordered levels as one: neighbours are assumed to have similar weights, as on a line."""
+        columns = self.columns
+        smooth = 0 if columns is None else sum(stop - start - 1 for start, stop in columns.ordered)
+        return self.facts.dimension - smooth
+
+    @property
     def noise(self) -> dict[str, float]:
         found = {"sigma": self.vector_noise.sigma, "sensitivity": self.vector_noise.sensitivity}
         if self.residual_noise is not None:

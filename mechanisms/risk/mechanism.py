@@ -315,8 +315,13 @@ class RiskMechanism(ABC):
         return gaussian_mu(self.spend.epsilon, self.spend.delta or min(0.5, 1 / self.facts.n_records**2))
 
     def _gradient_ratio(self, sigma: float) -> NoiseToSignal:
-        root = math.sqrt(self.facts.dimension)
+        root = math.sqrt(self._free_weights)
         return NoiseToSignal(root * sigma, self.facts.gradient_bound / root, "mean gradient")
+
+    @property
+    def _free_weights(self) -> int:
+        """The number of weights that noise moves one by one."""
+        return self.facts.dimension
 
     @property
     def schedule(self) -> dict[str, Any]:

@@ -58,7 +58,7 @@ def test_plans_say_what_why_and_how_long(tmp_path: Path) -> None:
 
 def test_a_plan_names_an_intercept_only_where_there_is_one(tmp_path: Path) -> None:
     plain = Schema([*WIDE.columns, Numeric("age", 0, 100)])
-    run = planned(tmp_path, "--records", "50000", "--epsilon", "1", schema=plain)
+    run = planned(tmp_path, "--records", "50000", "--epsilon", "1", "--numbers", "lines", schema=plain)
     assert "-10 to 10 for each of 40 features, -400 to 400 for each of 1 features" in run.output
 
 

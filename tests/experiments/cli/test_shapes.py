@@ -67,7 +67,7 @@ FITTED: dict[str, Made] = {
     "logistic": lambda: LOGISTIC(classes=(0, 1), mechanism="objective-perturbation-hessian").fit(
         PEOPLE, PAID > 0
     ),
-    "three classes": lambda: LOGISTIC(classes=(0, 1, 2)).fit(PEOPLE, PAID),
+    "three classes": lambda: LOGISTIC(classes=(0, 1, 2), numbers="lines").fit(PEOPLE, PAID),
 }
 
 
@@ -113,7 +113,9 @@ def test_points_are_those_of_the_card() -> None:
 
 def small_card(**options: Any) -> PrivateHalfspaceClassifier:
     """A card at a budget at which its model is one of noisy moments."""
-    card = PrivateHalfspaceClassifier(0.3, schema=SCHEMA, classes=(0, 1), insecure_seed=1, **options)
+    card = PrivateHalfspaceClassifier(
+        0.3, schema=SCHEMA, classes=(0, 1), numbers="lines", insecure_seed=1, **options
+    )
     return card.fit(PEOPLE, (PAID > 0).astype(int))
 
 

@@ -69,7 +69,7 @@ def table(n: int = 4000, seed: int = 0) -> tuple[pd.DataFrame, np.ndarray]:
 def fitted(epsilon: float = 5.0, **more: Any) -> PrivateHalfspaceClassifier:
     options = {"schema": SCHEMA, "classes": CLASSES, "insecure_seed": 0, **more}
     X, y = table()
-    return PrivateHalfspaceClassifier(epsilon, **options).fit(X, y)
+    return PrivateHalfspaceClassifier(epsilon, numbers="lines", **options).fit(X, y)
 
 
 @pytest.fixture(scope="module")

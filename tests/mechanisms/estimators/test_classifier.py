@@ -173,7 +173,7 @@ def test_data_frames_are_read_by_name_in_any_order() -> None:
 
 def test_a_person_can_compute_the_score_from_the_saved_card(tmp_path: Path) -> None:
     X, y = patients()
-    model = classifier(epsilon=50.0).fit(X, y)
+    model = classifier(epsilon=50.0, numbers="lines").fit(X, y)
     model.save(tmp_path / "model.json")
     saved = json.loads((tmp_path / "model.json").read_text())
     assert saved["rule"] == "state = ill when the points sum to more than 0, else well"

@@ -1,0 +1,198 @@
+"""Numbers of tables in bins or as lines: the public rule, and what reads such models."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import ibis
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.metrics import roc_auc_score
+
+from privopt.mechanisms import (
+    PrivateAdditiveTreeClassifier,
+    PrivateHalfspaceClassifier,
+    PrivateLogisticRegression,
+    PrivateSigmoidClassifier,
+    PrivateTreeClassifier,
+    compare,
+    evaluate,
+)
+from privopt.mechanisms.privacy.accounting import gaussian_mu
+from privopt.problems import Categorical, Numeric, Schema
+from privopt.problems.errors import InvalidInputError
+from privopt.problems.tables.counted import CountedRecords
+from privopt.problems.tables.engines import count_records
+from privopt.problems.tables.missing import MissingLevel
+
+SCHEMA = Schema(
+    [
+        MissingLevel(Numeric("age", 0, 80, step=1)),
+        Numeric("is_old", 0, 1, step=1),
+        Categorical("job", ["a", "b"]),
+    ],
+    intercept=True,
+)
+BINNED = SCHEMA.with_bins()
+COMMON: dict[str, Any] = {"schema": SCHEMA, "classes": (0, 1), "insecure_seed": 1}
+N = 2000
+
+
+def people(n: int = N) -> tuple[pd.DataFrame, pd.Series[Any]]:
+    """Risk is high in the middle of the ages, and the same at both ends."""
+    rng = np.random.default_rng(0)
+    age = rng.integers(0, 81, n).astype(float)
+    ill = rng.random(n) < np.where(np.abs(age - 40) < 15, 0.8, 0.2)
+    frame = pd.DataFrame({"age": age, "is_old": (age > 60).astype(int), "job": rng.choice(["a", "b"], n)})
+    frame.loc[::50, "age"] = np.nan
+    return frame, pd.Series(ill.astype(int), name="ill")
+
+
+@pytest.mark.parametrize("kind", [PrivateHalfspaceClassifier, PrivateLogisticRegression])
+def test_bins_show_what_no_line_can(kind: Any) -> None:
+    X, y = people()
+    model, lines = kind(3.0, **COMMON).fit(X, y), kind(3.0, numbers="lines", **COMMON).fit(X, y)
+    assert (model.schema_, lines.schema_) == (BINNED, SCHEMA)
+    assert "bins" in model.mechanism_reason_
+    assert "bins" not in lines.mechanism_reason_
+    ranked, by_lines = (roc_auc_score(y, found.decision_function(X)) for found in (model, lines))
+    assert ranked > by_lines + 0.1
+    assert model.spend_.epsilon == lines.spend_.epsilon == 3.0
+
+
+def test_n_and_mu_decide() -> None:
+    """At the same n mu the rule says the same for any n; fit and plan agree, and no record is read for it."""
+    for n in (500, 50_000):
+        epsilons = np.geomspace(1e-3, 10, 60)
+        signal = [n * gaussian_mu(epsilon, 1 / n**2) for epsilon in epsilons]
+        chosen = ["bins" in PrivateHalfspaceClassifier(e, **COMMON).plan(n).reason for e in epsilons]
+        assert chosen == [s >= 80 for s in signal]
+    X, y = people(200)
+    small = PrivateLogisticRegression(0.1, **COMMON).fit(X, y)
+    assert small.schema_ == SCHEMA
+    assert "bins" not in small.mechanism_reason_
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"mechanism": "sufficient-statistics"},
+        {"convex_set": "l2:1"},
+        {"regularizer": "l2:0.1"},
+        {"data_norm": 2.0},
+        {"norm": "l2"},
+    ],
+)
+def test_what_was_asked_for_is_of_the_declared_features(options: dict[str, Any]) -> None:
+    X, y = people()
+    model = PrivateLogisticRegression(3.0, **COMMON, **options).fit(X, y)
+    assert model.coef_.shape == (1, SCHEMA.n_features)
+    assert PrivateLogisticRegression(3.0, numbers="bins", **COMMON, **options).fit(X, y).schema_ == BINNED
+
+
+def test_cards_that_were_asked_for_and_other_losses_keep_lines() -> None:
+    X, y = people()
+    for options in ({"mechanism": "seeded"}, {"lattice": (-5, 5)}, {"oracle": "bounded"}):
+        planned = PrivateHalfspaceClassifier(3.0, **COMMON, **options).plan(N)
+        assert planned.plan.lattice.dimension == SCHEMA.n_features
+    assert PrivateSigmoidClassifier(3.0, **COMMON).fit(X, y).schema_ == SCHEMA
+    with pytest.raises(InvalidInputError, match='"auto", "bins" or "lines"'):
+        PrivateHalfspaceClassifier(3.0, numbers="bin", **COMMON).plan(N)
+
+
+def test_numbers_of_two_values_keep_one_weight() -> None:
+    assert BINNED.columns[1:] == SCHEMA.columns[1:]
+    assert Schema([Numeric("x", 0, 1, step=0.5)]).with_bins().n_features > 2
+
+
+@pytest.mark.parametrize("kind", [PrivateHalfspaceClassifier, PrivateLogisticRegression])
+def test_counted_records_and_engines_give_the_same_model(kind: Any) -> None:
+    X, y = people()
+    inside = ibis.memtable(X.assign(ill=y))
+    counted = count_records(inside, SCHEMA, "ill", (0, 1))
+    assert counted.in_schema(BINNED).n_records == N
+    assert len(counted.in_schema(BINNED).counts) < len(counted.counts)
+    models = [kind(3.0, **COMMON).fit(*given) for given in ((X, y), (inside, "ill"), (counted, None))]
+    for model in models[1:]:
+        assert model.schema_ == BINNED
+        assert np.allclose(model.coef_, models[0].coef_, atol=1e-9)
+    scores = models[0].decision_function(counted)
+    by_hand = models[0].decision_function(CountedRecords.of(BINNED, BINNED.codes(X), (0, 1), y.to_numpy()))
+    assert len(scores) == len(counted.counts)
+    assert set(np.round(scores, 9)) == set(np.round(by_hand, 9))
+    with pytest.raises(InvalidInputError, match="another schema"):
+        counted.in_schema(Schema([Numeric("age", 0, 90, step=1)]))
+
+
+def test_codes_in_bins_are_those_of_the_cells() -> None:
+    X, y = people()
+    counted = CountedRecords.of(SCHEMA, SCHEMA.codes(X), (0, 1), y.to_numpy())
+    other = CountedRecords.of(BINNED, BINNED.codes(X), (0, 1), y.to_numpy())
+    found = counted.in_schema(BINNED)
+    assert [c.tolist() for c in found.codes] == [c.tolist() for c in other.codes]
+    assert (found.label.tolist(), found.counts.tolist()) == (other.label.tolist(), other.counts.tolist())
+
+
+def test_a_card_with_bins_beside_a_tree_adds_up_in_sql_and_files(tmp_path: Path) -> None:
+    X, y = people()
+    model = PrivateAdditiveTreeClassifier(3.0, max_depth=2, **COMMON).fit(X, y)
+    assert (model.scorecard_model_.schema_, model.schema_) == (BINNED, SCHEMA)
+    model.save(tmp_path / "model.json")
+    loaded = PrivateAdditiveTreeClassifier.load(tmp_path / "model.json")
+    scores = model.decision_function(X)
+    assert loaded.decision_function(X).tolist() == scores.tolist()
+    connection = sqlite3.connect(":memory:")
+    X.to_sql("records", connection, index=False)
+    assert pd.read_sql(model.to_sql(), connection)["score"].to_numpy() == pytest.approx(scores)
+    wrong = json.loads((tmp_path / "model.json").read_text())
+    wrong["card"]["schema"]["columns"][0]["edges"][1] += 1
+    (tmp_path / "model.json").write_text(json.dumps(wrong))
+    with pytest.raises(InvalidInputError):
+        PrivateAdditiveTreeClassifier.load(tmp_path / "model.json")
+
+
+def test_models_with_and_without_bins_are_compared_where_the_records_are() -> None:
+    X, y = people()
+    card = PrivateHalfspaceClassifier(3.0, **COMMON).fit(X, y)
+    tree = PrivateTreeClassifier(3.0, max_depth=2, **COMMON).fit(X, y)
+    inside = ibis.memtable(X.assign(ill=y))
+    seed: dict[str, Any] = {"insecure_seed": 0}
+    for pair in ((card, tree), (tree, card)):
+        here = compare(*pair, X, y, epsilon=1.0, **seed)
+        assert str(compare(*pair, inside, "ill", epsilon=1.0, **seed)) == str(here)
+    inside_alone, here_alone = (
+        evaluate(card, *given, epsilon=1.0, **seed) for given in ((inside, "ill"), (X, y))
+    )
+    assert str(inside_alone) == str(here_alone)
+    other = PrivateTreeClassifier(3.0, **COMMON | {"schema": Schema([Numeric("age", 0, 80)])})
+    other.fit(X.fillna(0), y)
+    with pytest.raises(InvalidInputError, match="the same schema"):
+        compare(card, other, inside, "ill", epsilon=1.0)
+
+
+def test_persons_have_bins_by_their_own_budget() -> None:
+    X, y = people()
+    held = X.assign(who=np.arange(N) // 2)
+    card = PrivateHalfspaceClassifier(3.0, person="who", records_per_person=2, **COMMON)
+    assert card.fit(held, y).schema_ == BINNED
+    assert "bins" in card.plan(N // 2).reason
+    assert "bins" not in PrivateHalfspaceClassifier(0.05, person="who", **COMMON).plan(N // 2).reason
+
+
+def test_three_classes_have_bins() -> None:
+    X, y = people()
+    model = PrivateHalfspaceClassifier(3.0, schema=SCHEMA, classes=(0, 1, 2), insecure_seed=0)
+    assert model.fit(X, y + (X["job"] == "a")).schema_ == BINNED
+
+
+def test_ordered_levels_count_as_one_in_noise_against_signal() -> None:
+    """The ratio of bins is that of lines: neighbours are assumed alike, and neither ranks records worse."""
+    ratio = {
+        kind: PrivateHalfspaceClassifier(1.0, numbers=kind, **COMMON).plan(N).noise_to_signal(N).ratio
+        for kind in ("bins", "lines")
+    }
+    assert ratio["bins"] == pytest.approx(ratio["lines"], rel=0.15)
