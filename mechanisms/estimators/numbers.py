@@ -16,7 +16,7 @@ from privopt.problems.tables.schema import Schema
 BINS, LINES, AUTO = "bins", "lines", "auto"
 # Least n mu at which "auto" has bins. On synthetic populations of 4 to 32 numbers, half of them with straight
 # effects, bins ranked records better from here on by .002 to .005 AUC, and worse below 40 by .01 to .03.
-_ENOUGH = 80.0
+_ENOUGH = 150.0
 
 
 class _Fit(Protocol):

@@ -128,7 +128,8 @@ def test_a_fit_books_both_releases_as_one_event(tmp_path: Path) -> None:
     frame = pd.DataFrame({"income": rng.exponential(2.0, n).clip(0, 100), "few": rng.integers(0, 3, n)})
     schema = Schema([Numeric("income", 0, 100), Categorical("few", [0, 1, 2])], intercept=True)
     ledger = Ledger.create(tmp_path / "ledger.db", 1.0, 1e-5)
-    model = PrivateLogisticRegression(0.5, delta=delta, schema=schema, classes=(False, True), ledger=ledger)
+    facts = {"schema": schema, "classes": (False, True), "numbers": "lines"}
+    model = PrivateLogisticRegression(0.5, delta=delta, **facts, ledger=ledger)
     model.fit(frame, rng.random(n) < 0.5)
     noise = model.noise_
     together = math.hypot(noise["sensitivity"] / noise["sigma"], 1 / n / noise["unit_sigma"])
@@ -327,8 +328,9 @@ def test_a_number_near_one_end_of_its_range_ranks_records_at_a_small_budget() ->
     )
     label = (frame["income"] + rng.normal(0, 1.5, 3000) > 2).to_numpy()
     schema = Schema([Numeric("income", 0, 100), Categorical("few", [0, 1, 2])], intercept=True)
+    facts = {"schema": schema, "classes": (False, True), "numbers": "lines"}
     for seed in range(5):
-        model = PrivateLogisticRegression(0.3, schema=schema, classes=(False, True), insecure_seed=seed)
+        model = PrivateLogisticRegression(0.3, **facts, insecure_seed=seed)
         model.fit(frame, label)
         assert model.mechanism_ == "sufficient-statistics"
         assert set(model.noise_) == {"sigma", "sensitivity", "unit_sigma", "steps"}
@@ -347,7 +349,12 @@ def test_a_number_near_one_end_of_its_range_ranks_records_at_a_small_budget() ->
 def test_tables_of_numbers_are_left_to_moments_that_read_units(
     columns: list[Column], options: dict[str, Any], name: str
 ) -> None:
-    settings = {"classes": ("a", "b"), "schema": Schema(columns, intercept=True), **options}
+    settings = {
+        "classes": ("a", "b"),
+        "schema": Schema(columns, intercept=True),
+        "numbers": "lines",
+        **options,
+    }
     frame = pd.DataFrame({"age": [1.0], "far": [0.5], "site": ["b"]})[[c.name for c in columns]]
     model = PrivateLogisticRegression(1.0, **settings)
     assert model.fit(frame.sample(20_000, replace=True), ["a"] * 20_000).mechanism_ == name

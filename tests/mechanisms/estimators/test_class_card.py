@@ -162,7 +162,7 @@ def test_files_and_plans(model: PrivateHalfspaceClassifier, tmp_path: Path) -> N
     loaded = PrivateHalfspaceClassifier.load(tmp_path / "card.json")
     assert loaded.predict(X).tolist() == model.predict(X).tolist()
     assert loaded.card_ == model.card_
-    planned = PrivateHalfspaceClassifier(5.0, schema=SCHEMA, classes=CLASSES).plan(4000)
+    planned = PrivateHalfspaceClassifier(5.0, schema=SCHEMA, classes=CLASSES, numbers="lines").plan(4000)
     assert planned.spend.level == model.spend_.level
     assert "one release" in planned.facts["mechanism"]
     record = model.to_dict()

@@ -60,7 +60,7 @@ def test_bins_show_what_no_line_can(kind: Any) -> None:
     assert "bins" in model.mechanism_reason_
     assert "bins" not in lines.mechanism_reason_
     ranked, by_lines = (roc_auc_score(y, found.decision_function(X)) for found in (model, lines))
-    assert ranked > by_lines + 0.1
+    assert ranked > by_lines + 0.03
     assert model.spend_.epsilon == lines.spend_.epsilon == 3.0
 
 
@@ -70,7 +70,7 @@ def test_n_and_mu_decide() -> None:
         epsilons = np.geomspace(1e-3, 10, 60)
         signal = [n * gaussian_mu(epsilon, 1 / n**2) for epsilon in epsilons]
         chosen = ["bins" in PrivateHalfspaceClassifier(e, **COMMON).plan(n).reason for e in epsilons]
-        assert chosen == [s >= 80 for s in signal]
+        assert chosen == [s >= 150 for s in signal]
     X, y = people(200)
     small = PrivateLogisticRegression(0.1, **COMMON).fit(X, y)
     assert small.schema_ == SCHEMA

@@ -199,7 +199,8 @@ def test_columns_to_which_a_lattice_leaves_no_0_come_first() -> None:
 def test_the_intercept_can_undo_the_points_of_any_record(
     schema: Schema, constraints: list[str], most: int
 ) -> None:
-    card = PrivateHalfspaceClassifier(1.0, schema=schema, classes=(0, 1), constraints=constraints)
+    facts = {"schema": schema, "classes": (0, 1), "numbers": "lines"}
+    card = PrivateHalfspaceClassifier(1.0, constraints=constraints, **facts)
     lattice = card.plan(10_000).plan.lattice
     assert (int(lattice.low[-1]), int(lattice.high[-1])) == (-most, most)
 
