@@ -85,6 +85,11 @@ class Columns:
         return len(self.lines) / max(len(self.parts) - len(self.gaps), 1)
 
     @property
+    def share_of_ordered(self) -> float:
+        """The share of the features that are ordered levels."""
+        return sum(stop - start for start, stop in self.ordered) / max(len(self.features), 1)
+
+    @property
     def squares(self) -> tuple[float, float]:
         """The largest squared distance of a record from the middle, and of two records, after ``clipped``."""
         numbers = [(high - low) ** 2 for _, low, high in self.lines]

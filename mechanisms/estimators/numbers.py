@@ -14,8 +14,9 @@ from privopt.problems.tables.cuts import has_bins
 from privopt.problems.tables.schema import Schema
 
 BINS, LINES, AUTO = "bins", "lines", "auto"
-# Least n mu at which "auto" has bins. On synthetic populations of 4 to 32 numbers, half of them with straight
-# effects, bins ranked records better from here on by .002 to .005 AUC, and worse below 40 by .01 to .03.
+# Least n mu at which "auto" has bins. On 16 real tables with numbers bins ranked records better in the mean
+# from here on, by .04 AUC and more. On synthetic populations of 4 to 32 numbers, half of them with straight
+# effects, by .008 less from 150 to 300, by .008 more up to 1,000 and alike beyond; below by .03 less.
 _ENOUGH = 150.0
 
 
