@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,12 +14,16 @@ from privopt.mechanisms.estimators.counting import check_number
 from privopt.mechanisms.estimators.labels import public_classes
 from privopt.mechanisms.schemas.learning import ColumnPlan, SchemaPlan
 from privopt.mechanisms.schemas.types import CANDIDATES, Candidate, ColumnType
+from privopt.problems.arguments import told
 from privopt.problems.errors import InvalidInputError
 from privopt.problems.tables.columns import Binned, Categorical, Column
 from privopt.problems.tables.counted import CountedRecords
 from privopt.problems.tables.dates import Date
 from privopt.problems.tables.missing import MissingLevel
 from privopt.problems.tables.schema import Schema
+
+if TYPE_CHECKING:
+    from privopt.problems.tables.engine_persons import EnginePersons
 
 
 class EngineRecords:
@@ -50,7 +56,32 @@ class EngineRecords:
         self.table, self.target, self.written = table, target, written
         self.classes = public_classes(classes, np.array([])).tolist()
         self.n_records = rows_in(table)
+        self._persons: EnginePersons | None = None
+        self._person, self._places = "", 1
         self._counted: CountedRecords | None = None
+
+    def of_persons(self, person: object, places: int) -> EngineRecords:
+        """Return the records that fill places of each person; to learn a schema, copies of one cell do.
+
+        Given a schema, tables that differ in one person differ in as many records as it has places.
+
+        Args:
+            person: the name of the column of persons.
+            places: of each person.
+
+        Raises:
+            InvalidInputError: no such column, or one that does not tell persons.
+        """
+        from privopt.problems.tables.engine_persons import EnginePersons
+
+        if not isinstance(person, str):
+            raise InvalidInputError(f"person must be the name of a column, got {told(person)}")
+        if person == self.target:
+            raise InvalidInputError(f"y is {person!r}, the column of persons, which is no label")
+        made = copy.copy(self)
+        made._persons, made._person, made._places = EnginePersons.of(self.table, person), person, places
+        made.n_records = made._persons.count * places
+        return made
 
     def unread(self) -> Unread[EngineRecords]:
         """Return these records as unread ones."""
@@ -62,9 +93,7 @@ class EngineRecords:
         Raises:
             SchemaError, InvalidInputError: a column that cannot be learned or counted in the engine.
         """
-        from privopt.problems.tables.engine_cells import EngineCells
-
-        EngineCells(self.table, learned_names(plan), self.n_records)
+        self.cells(plan)
         for columns in _every_kind(plan):
             self._count(Schema([*columns, *plan.declared], intercept=True))
 
@@ -72,7 +101,7 @@ class EngineRecords:
         """Return the columns that a plan learns; each is read when it is asked for."""
         from privopt.problems.tables.engine_cells import EngineCells
 
-        return EngineCells(self.table, learned_names(plan), self.n_records)
+        return EngineCells(self.table, learned_names(plan), self.n_records, self._persons, self._places)
 
     def counted(self, schema: Schema) -> CountedRecords:
         """Count the records by a schema, once."""
@@ -84,7 +113,10 @@ class EngineRecords:
     def _count(self, schema: Schema) -> Any:
         from privopt.problems.tables.engines import EngineCount
 
-        return EngineCount.of(self.table, schema, self.target, self.classes, written=self.written)
+        count = EngineCount.of(self.table, schema, self.target, self.classes, written=self.written)
+        if self._persons is not None:
+            count = replace(count.of_persons(self._person), places=self._places)
+        return count
 
 
 def learned_names(plan: SchemaPlan) -> list[str]:

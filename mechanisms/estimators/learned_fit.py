@@ -18,7 +18,6 @@ from privopt.mechanisms.estimators.booking import Unread, booked, charged, unrea
 from privopt.mechanisms.estimators.learn_schema import cells_by_name, column_types, declared_types
 from privopt.mechanisms.estimators.learned_engine import EngineRecords
 from privopt.mechanisms.estimators.persons import (
-    IN_MEMORY,
     ONCE,
     of_record,
     places_of,
@@ -229,10 +228,6 @@ def fit_learned(
 ) -> Model:
     """Plan, book, and run schema and model."""
     known = _params(estimator)
-    check = given.check if isinstance(given, EngineRecords) else None
-    if check is not None and known.get("person") is not None:
-        raise InvalidInputError(IN_MEMORY)
-    given = given.unread() if isinstance(given, EngineRecords) else given
     if known.get("schema") is not None:
         raise InvalidInputError("schema must be None where one is learned; give known columns as declared=")
     source, persons = NoiseSource(known["insecure_seed"]), None
@@ -245,9 +240,14 @@ def fit_learned(
             )
         if k > 1 and known.get("risk_share"):
             raise InvalidInputError(ONCE)
-        given = places_of(given, None, known["person"], options["declared"], k, source)
+        if isinstance(given, EngineRecords):
+            given = given.of_persons(known["person"], k)
+        else:
+            given = places_of(given, None, known["person"], options["declared"], k, source)
         delta = public_delta(known.get("delta", "auto"), given.n_records // k)
         persons = PersonBudget(known["epsilon"], delta, k)
+    check = given.check if isinstance(given, EngineRecords) else None
+    given = given.unread() if isinstance(given, EngineRecords) else given
     model = _fitted(estimator, given, kinds, share, options, source, persons, check)
     own = ("epsilon", "delta", "ledger", "person", "records_per_person")
     asked: Model = model.set_params(**{key: known[key] for key in own if key in known})  # type: ignore[attr-defined]

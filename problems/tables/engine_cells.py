@@ -39,7 +39,7 @@ class EngineCells(Mapping[str, CountedCells]):
         table: an Ibis table.
         names: the columns.
         n_records: their number of cells, which was counted before.
-        persons: the persons of the table, whose number ``n_records`` is then: each has one cell in a column.
+        persons: the persons of the table: each has one cell in a column, ``copies`` times.
 
     Raises:
         SchemaError: a type that has no cells of memory, such as times and lists. No record is read.
@@ -47,10 +47,15 @@ class EngineCells(Mapping[str, CountedCells]):
     """
 
     def __init__(
-        self, table: Any, names: Sequence[str], n_records: int, persons: EnginePersons | None = None
+        self,
+        table: Any,
+        names: Sequence[str],
+        n_records: int,
+        persons: EnginePersons | None = None,
+        copies: int = 1,
     ) -> None:
         check_encoding(table)
-        self._n_records, self._sqlite = n_records, table.get_backend().name == "sqlite"
+        self._n_records, self._copies, self._sqlite = n_records, copies, table.get_backend().name == "sqlite"
         make = _any_cells if self._sqlite else _typed_cells
         count = partial(_grouped, table) if persons is None else persons.one_each
         self._queries = {name: make(table, name, count) for name in names}
@@ -64,6 +69,7 @@ class EngineCells(Mapping[str, CountedCells]):
         query, decode = self._queries[name]
         with unquoted():
             cells, counts = _rows(query) if self._sqlite else _arrays(query)
+        counts = counts * self._copies
         if int(counts.sum()) != self._n_records:
             raise InvalidInputError("the number of records has changed since they were counted")
         return CountedCells(decode(cells), counts)
