@@ -330,14 +330,6 @@ def _private(_: Path, split: Split) -> Iterator[Line]:
             yield split.private(label, epsilon, model)
 
 
-def _in_bins(_: Path, split: Split) -> Iterator[Line]:
-    """Yield automatic models whose numbers are put in bins."""
-    common: dict[str, Any] = {"schema": split.schema.with_bins(), "classes": (0, 1)}
-    for epsilon in split.epsilons:
-        yield split.private("card, bins", epsilon, PrivateHalfspaceClassifier(epsilon, **common))
-        yield split.private("logistic, bins", epsilon, PrivateLogisticRegression(epsilon, **common))
-
-
 def _simple_peers(_: Path, split: Split) -> Iterator[Line]:
     """Measure private classifiers that need no other package."""
     train, test = (encoded(split.schema, half) for half in (split.records, split.others))
@@ -389,12 +381,11 @@ def _searches(_: Path, split: Split) -> Iterator[Line]:
 
 # Private models of others, and ours that nobody chose by hand.
 PEERS = ("AdaSSP", "naive Bayes", "DP-EBM, as labelled", "DP-EBM, replace-one", "diffprivlib, logistic")
-AUTOMATIC = ("card (auto)", "logistic", "card, bins", "logistic, bins")
+AUTOMATIC = ("card (auto)", "logistic")
 
 # The parts of the measurements of a split: a model of each (lines of a part are kept together), and its work.
 PARTS: dict[str, tuple[str, Callable[[Path, Split], Iterator[Line]]]] = {
     "private": ("card (auto)", _private),
-    "bins": ("card, bins", _in_bins),
     "simple peers": ("AdaSSP", _simple_peers),
     "interpret": ("DP-EBM, as labelled", _interpret),
     "diffprivlib": ("diffprivlib, logistic", _diffprivlib),
@@ -407,15 +398,14 @@ Cell = tuple[str, int, str]  # table, number of the split, part
 
 
 def cells(found: Sequence[Table], folder: Path, seeds: int) -> list[Cell]:
-    """Return all measurements; parts that take long have the first splits only, and bins need numbers."""
+    """Return all measurements; parts that take long have the first splits only."""
     missing = {name for name in ENVIRONMENTS if not _python(folder, name).exists()}
     return [
         (name, seed, part)
         for seed in range(seeds)
-        for name, _, _, schema in found
+        for name, _, _, _ in found
         for part in PARTS
         if part not in missing and seed < LONG_PARTS.get(part, seeds)
-        if part != "bins" or schema.numbers
     ]
 
 
@@ -543,7 +533,7 @@ def beside_picture(lines: pd.DataFrame) -> Figure:
     figure = Figure(figsize=(2.4 * max(len(panels), 1), 3.4), layout="constrained")
     axes = figure.subplots(1, max(len(panels), 1), sharey=True, squeeze=False)[0]
     for axis, (epsilon, some) in zip(axes, panels, strict=False):
-        for shift, model, hue in zip((-0.3, -0.1, 0.1, 0.3), AUTOMATIC, SERIES[:4], strict=True):
+        for shift, model, hue in zip((-0.15, 0.15), AUTOMATIC, SERIES[:2], strict=True):
             own = some[some["model"] == model]
             heights = [names.index(table) + shift for table in own["table"]]
             style: dict[str, Any] = {"fmt": mark_of(hue), "color": hue, "markersize": 4}

@@ -39,17 +39,17 @@ def test_every_model_is_measured_on_the_other_half(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(scorecards, "SEARCHED", (20.0,))
     monkeypatch.setattr(scorecards, "EPSILONS", (20.0,))
     study, cells = scorecards.study(found, tmp_path), scorecards.cells(found, tmp_path, 1)
-    assert [cell[2] for cell in cells] == ["private", "bins", "simple peers", "searches"]
+    assert [cell[2] for cell in cells] == ["private", "simple peers", "searches"]
     lines = study.run(tmp_path, cells, Console(quiet=True))
-    assert len(lines) == 1 + 8 + 2 + 2 + 3
+    assert len(lines) == 1 + 8 + 2 + 3
     assert lines.loc[lines["model"] == "not private", "auc"].item() > 0.8
     assert lines.loc[lines["model"] == "card (auto)", "auc"].item() > 0.7
     page = (tmp_path / "scorecards.md").read_text()
     ended = [name for name in scorecards.LATTICE_MECHANISMS if lines.set_index("model").auc.notna()[name]]
     assert "exponential" in ended  # a small lattice
-    # 4 measures of ours and 3 of peers; 4 models with points, 6 with Brier scores, and the searches.
-    ours = 8 + 2 + len(ended)
-    assert page.count("| small | 200 | 7 |") == 4 * ours + 3 * 2 + 4 + 6 + len(ended)
+    # 4 measures of ours and 3 of peers; 3 models with points, 5 with Brier scores, and the searches.
+    ours = 8 + len(ended)
+    assert page.count("| small | 200 | 7 |") == 4 * ours + 3 * 2 + 3 + 5 + len(ended)
     # What is done is not done again.
     assert study.missing(tmp_path, cells) == []
 
