@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from privopt.mechanisms.estimators.booking import Unread, read_unbooked, unread_table
 from privopt.mechanisms.estimators.counting import counted_here
-from privopt.mechanisms.estimators.persons import column_of_persons
 from privopt.problems.arrays import record_counts
 from privopt.problems.datasets.adult import ADULT23_CLASSES, ADULT_TARGET, adult23_frame, adult23_schema
 from privopt.problems.errors import InvalidInputError
@@ -22,7 +21,7 @@ from privopt.problems.tables.cells import read_numbers
 from privopt.problems.tables.counted import CountedRecords
 from privopt.problems.tables.engines import EngineCount, rows_of
 from privopt.problems.tables.frames import cells_of, missing_columns
-from privopt.problems.tables.persons import Persons
+from privopt.problems.tables.persons import Persons, column_of_persons
 from privopt.problems.tables.reading import header_of, read_table
 from privopt.problems.tables.schema import Schema
 from privopt.problems.tables.sources import is_engine_address, open_table

@@ -80,7 +80,7 @@ def _to_count(
         return count_in_engine(X, y, schema, classes)
     if not isinstance(X, CountedRecords):
         return None
-    facts, known = _declared(schema, classes)
+    facts, known = declared_facts(schema, classes)
     if y is not None:
         raise InvalidInputError("records that were counted hold their labels: leave y out")
     check_counted_by(X, facts, known)
@@ -91,15 +91,16 @@ def count_in_engine(
     X: Any, y: Any, schema: Schema | dict[str, Any] | str | Path | None, classes: Sequence[Any] | None
 ) -> EngineCount:
     """Return the count of an Ibis table, to be run; errors as ``unread_counts``."""
-    facts, known = _declared(schema, classes)
+    facts, known = declared_facts(schema, classes)
     from privopt.problems.tables.engines import EngineCount  # with a table that needs it
 
     return EngineCount.of(X, facts, y, known)
 
 
-def _declared(
+def declared_facts(
     schema: Schema | dict[str, Any] | str | Path | None, classes: Sequence[Any] | None
 ) -> tuple[Schema, list[Any]]:
+    """Return schema and classes; raise InvalidInputError if they are not declared."""
     if schema is None or classes is None:
         raise InvalidInputError(_UNDECLARED)
     return declared_schema(schema), public_classes(classes, np.array([])).tolist()

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from privopt.mechanisms.estimators.booking import Unread, booked, column_shape, shape_of
 from privopt.mechanisms.estimators.learned_engine import learned_names
-from privopt.mechanisms.estimators.persons import AnyPersons, column_of_persons
+from privopt.mechanisms.estimators.persons import AnyPersons
 from privopt.mechanisms.estimators.public_facts import declared_schema, public_delta
 from privopt.mechanisms.privacy.groups import PersonBudget
 from privopt.mechanisms.privacy.noise import NoiseSource
@@ -30,7 +30,7 @@ from privopt.problems.tables.frames import (
     missing_columns,
     unread_columns,
 )
-from privopt.problems.tables.persons import Persons, check_undeclared
+from privopt.problems.tables.persons import Persons, check_undeclared, column_of_persons
 from privopt.problems.tables.row_by_row import check_expression
 from privopt.problems.tables.schema import Schema
 from privopt.problems.tables.sources import is_engine_table

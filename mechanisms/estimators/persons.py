@@ -25,6 +25,7 @@ from privopt.mechanisms.errors import PlanMismatchError, PrivacyParameterError
 from privopt.mechanisms.estimators.booked_estimator import BookedEstimator, never_read, spend_of_fit
 from privopt.mechanisms.estimators.booking import Unread, booked, charged, is_part, unread_table
 from privopt.mechanisms.estimators.counting import count_in_engine
+from privopt.mechanisms.estimators.partition_persons import PartitionPersons
 from privopt.mechanisms.estimators.public_facts import any_schema, public_delta
 from privopt.mechanisms.privacy.groups import LEARN, PersonBudget
 from privopt.mechanisms.privacy.noise import NoiseSource
@@ -35,14 +36,11 @@ from privopt.problems.errors import InvalidInputError
 from privopt.problems.tables.arrow_cells import arrow_columns, taken_cells
 from privopt.problems.tables.counted import CountedRecords
 from privopt.problems.tables.frames import (
-    check_distinct,
-    is_frame,
-    missing_columns,
     unread_columns,
     without_column,
 )
 from privopt.problems.tables.partitions import is_dask
-from privopt.problems.tables.persons import Persons, check_undeclared
+from privopt.problems.tables.persons import Persons, check_undeclared, column_of_persons
 from privopt.problems.tables.schema import Schema
 from privopt.problems.tables.sources import is_engine_table
 
@@ -54,10 +52,7 @@ if TYPE_CHECKING:
 Model = TypeVar("Model", bound=BookedEstimator)
 AnyPersons: TypeAlias = "Persons | EnginePersons"
 
-IN_MEMORY = (
-    "person takes tables in memory here, as partitions and counts do not keep the rows of a person together. "
-    "To do: X.to_pandas() or X.compute(), or one record a person by a query"
-)
+_NO_PERSONS = "person does not take records that were counted, which are without persons"
 # Notions of privacy in the order in which budgets of records are tried. The last: a mechanism whose notion
 # depends on its budget.
 _NOTIONS = (("gdp",), ("zcdp",), ("pure", "approximate"), ("gdp", "zcdp"))
@@ -150,10 +145,11 @@ def _places(persons: Unread[Any], k: int) -> Unread[Any]:
 
 def _placed(content: Any, persons: AnyPersons, k: int, source: NoiseSource | None) -> tuple[Any, Any]:
     """Return table and labels of the records that fill k places for each person, in random order if there is
-    a source; those of an engine are counted there, in no order.
+    a source.
     """
-    if not isinstance(persons, Persons):
+    if not isinstance(content, tuple):  # of an engine or partitions, where they are counted in no order
         return replace(content, places=k).counted(), None
+    assert isinstance(persons, Persons)
     places = persons.places(k)
     if source is not None:
         places = places[source.order(len(places))]
@@ -354,8 +350,7 @@ def opened_table(
     """Return the unread table without its column of persons, and the persons.
 
     Raises:
-        InvalidInputError: a table in partitions or counted records, no such column, or one of a table in an
-            engine that cannot tell persons.
+        InvalidInputError: counted records, no such column, or one that cannot tell persons.
     """
     if not isinstance(person, str):
         raise InvalidInputError(f"person must be the name of a column, got {told(person)}")
@@ -365,8 +360,11 @@ def opened_table(
 
         if isinstance(X, EngineCount):
             return _in_engine(X)
-    if is_dask(X) or isinstance(X, CountedRecords):
-        raise InvalidInputError(IN_MEMORY)
+    if isinstance(X, CountedRecords):
+        raise InvalidInputError(_NO_PERSONS)
+    if is_dask(X):
+        count = PartitionPersons.of(X, y, person, schema, classes)
+        return Unread(count.persons.count, lambda: count, None, X), count.persons
     if schema is not None:
         check_undeclared(person, schema.columns)
     if is_engine_table(X):
@@ -388,29 +386,6 @@ def _opened_in_engine(
 def _in_engine(count: EngineCount) -> tuple[Unread[Any], AnyPersons]:
     assert count.persons is not None
     return Unread(count.n_records, lambda: count, None, count.table), count.persons
-
-
-def column_of_persons(table: Any, person: str) -> Any:
-    """Return the column of persons as the table holds it.
-
-    Raises:
-        InvalidInputError: no such column, or one of floats, in which different integers may be equal.
-    """
-    if not (isinstance(table, Mapping) or is_frame(table)):
-        raise InvalidInputError("person: X has no named columns: give a data frame")
-    named = unread_columns(table)
-    check_distinct("the table", [str(name) for name, _ in named])
-    columns = dict(named)
-    if person not in columns:
-        raise InvalidInputError(f"person: no {missing_columns([person], [str(name) for name in columns])}")
-    found = columns[person]
-    kind = str(getattr(found, "type", getattr(found, "dtype", ""))).lower()
-    if "float" in kind or "double" in kind:
-        raise InvalidInputError(
-            f"the column of persons, {person!r}, holds floats ({kind}), among which different numbers can be "
-            "equal. To do: read it as text, or as integers that may be missing (Int64)"
-        )
-    return found
 
 
 def _taken(values: Any, rows: np.ndarray[Any, Any]) -> Any:

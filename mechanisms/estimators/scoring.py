@@ -34,7 +34,7 @@ from privopt.problems.errors import InvalidInputError
 from privopt.problems.parts import Parts, Whole
 from privopt.problems.tables.counted import CountedRecords
 from privopt.problems.tables.frames import missing_columns
-from privopt.problems.tables.partitions import parts_of, rows_of_parts
+from privopt.problems.tables.partitions import is_dask, parts_of, rows_of_parts
 from privopt.problems.tables.schema import Schema
 from privopt.problems.tables.sources import is_engine_table
 
@@ -169,7 +169,7 @@ def _unread_persons(
     request: Request, X: Any, y: Any, score: Callable[..., Any], classes: Any
 ) -> Unread[Parts]:
     """Wrap one record of each person, the first in memory, as ``unread_scores`` wraps records."""
-    if is_engine_table(X):
+    if is_engine_table(X) or is_dask(X):
         schemas = [_common_schema(request, X)]
     else:
         if not isinstance(X, CountedRecords):
@@ -198,10 +198,11 @@ def _common_schema(request: Request, X: Any) -> Schema | None:
     finest = schemas[0]
     alike = (finest,) if finest is None else (finest, finest.with_bins())
     different = len(schemas) > 1 and any(schema is None or schema not in alike for schema in schemas)
-    if different and (isinstance(X, CountedRecords) or is_engine_table(X)):
+    of_persons = is_dask(X) and request.person is not None
+    if different and (isinstance(X, CountedRecords) or is_engine_table(X) or of_persons):
         raise InvalidInputError(
-            "tables in engines and counted records are compared by models with the same schema: take the "
-            "table into memory"
+            "tables in engines, counted records, and persons in partitions are compared by models with the "
+            "same schema: take the table into memory"
         )
     return finest
 

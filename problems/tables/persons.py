@@ -11,7 +11,7 @@ A person is a value of a column: values are compared as they are, and all rows w
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,10 +20,16 @@ import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from privopt.problems.errors import SchemaError
+from privopt.problems.errors import InvalidInputError, SchemaError
 from privopt.problems.tables.cells import ABSENT
 from privopt.problems.tables.columns import Column
-from privopt.problems.tables.frames import exact_series
+from privopt.problems.tables.frames import (
+    check_distinct,
+    exact_series,
+    is_frame,
+    missing_columns,
+    unread_columns,
+)
 
 Rows = NDArray[np.int64]
 
@@ -70,6 +76,29 @@ class Persons:
         return np.asarray(
             order[first[:, None] + np.arange(k)[None, :] % held[:, None]].ravel(), dtype=np.int64
         )
+
+
+def column_of_persons(table: Any, person: str) -> Any:
+    """Return the column of persons as the table holds it.
+
+    Raises:
+        InvalidInputError: no such column, or one of floats, in which different integers may be equal.
+    """
+    if not (isinstance(table, Mapping) or is_frame(table)):
+        raise InvalidInputError("person: X has no named columns: give a data frame")
+    named = unread_columns(table)
+    check_distinct("the table", [str(name) for name, _ in named])
+    columns = dict(named)
+    if person not in columns:
+        raise InvalidInputError(f"person: no {missing_columns([person], [str(name) for name in columns])}")
+    found = columns[person]
+    kind = str(getattr(found, "type", getattr(found, "dtype", ""))).lower()
+    if "float" in kind or "double" in kind:
+        raise InvalidInputError(
+            f"the column of persons, {person!r}, holds floats ({kind}), among which different numbers can be "
+            "equal. To do: read it as text, or as integers that may be missing (Int64)"
+        )
+    return found
 
 
 def check_undeclared(person: str | None, columns: Iterable[Column]) -> None:

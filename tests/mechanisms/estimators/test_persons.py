@@ -245,12 +245,12 @@ def test_wrong_arguments_are_refused_before_places_are_filled(arguments, why, fi
     assert not filled
 
 
-def test_tables_without_names_in_engines_and_partitions_are_refused():
+def test_tables_without_names_or_declared_facts_are_refused():
     X, y = table()
     with pytest.raises(InvalidInputError, match="no named columns"):
         regression().fit(X[["a", "b"]].to_numpy(), y)
     dask = pytest.importorskip("dask.dataframe")
-    with pytest.raises(InvalidInputError, match="person takes tables in memory"):
+    with pytest.raises(InvalidInputError, match="need a declared schema and declared classes"):
         regression().fit(dask.from_pandas(X, npartitions=2), y)
     ibis = pytest.importorskip("ibis")
     with pytest.raises(InvalidInputError, match="need a declared schema and declared classes"):
@@ -421,9 +421,9 @@ def test_evaluations_do_not_count_all_records_where_persons_cannot_be_told():
     X, y = table()
     model = PrivateTreeClassifier(50.0, schema=FACTS["schema"], classes=(0, 1)).fit(X[["a", "b"]], y)
     counted = CountedRecords.of(model.schema_, model.schema_.codes(X), model.classes_, y.to_numpy())
-    with pytest.raises(InvalidInputError, match="person takes tables in memory"):
+    with pytest.raises(InvalidInputError, match="person does not take"):
         evaluate(model, counted, None, epsilon=1.0, person="id")
-    with pytest.raises(InvalidInputError, match="person takes tables in memory"):
+    with pytest.raises(InvalidInputError, match="person does not take"):
         compare(model, model, counted, None, epsilon=1.0, person="id")
 
 
