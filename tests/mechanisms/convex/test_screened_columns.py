@@ -33,6 +33,7 @@ from privopt.problems import Categorical, MissingLevel, Numeric, PointRule, Sche
 from privopt.problems.convex.losses import LogisticLoss
 from privopt.problems.convex.regularizers import ElasticNet
 from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts
+from privopt.problems.convex.some_columns import SomeColumns
 from privopt.problems.errors import InvalidInputError
 
 MIXED = Schema(
@@ -262,3 +263,11 @@ def test_other_entries_of_a_sparse_matrix_are_refused_after_the_booking(tmp_path
     with pytest.raises(InvalidInputError, match="one column for each of the 40"):
         PrivateHalfspaceClassifier(1.0, classes=(0, 1), schema=FLAGS, ledger=ledger).fit(thin[:, :30], y)
     assert len(ledger.entries()) == 1
+
+
+def test_a_view_of_some_columns_has_what_a_risk_has_and_no_more() -> None:
+    risk = EmpiricalRisk(np.eye(3), np.array([1, -1, 1]), LogisticLoss())
+    view = SomeColumns(risk, np.array([0, 2]), RiskFacts(3, 2, LogisticLoss()))
+    assert view.y is risk.y
+    with pytest.raises(AttributeError, match="weights_of_nothing"):
+        _ = view.weights_of_nothing

@@ -317,6 +317,8 @@ MISTAKES: dict[str, tuple[Any, str]] = {
     "no labels": (lambda X, y: (X, None), "requires y"),
     "a number for labels": (lambda X, y: (X, 5), "one label per record"),
     "no records": (lambda X, y: (X[:0], y[:0]), "no records|0 sample"),
+    "numbers for a table": (lambda X, y: (X["income"].to_numpy(), y), "array"),
+    "a table without columns": (lambda X, y: (X.to_numpy()[:, :0], y), "no columns|0 feature"),
     "two columns of labels": (lambda X, y: (X, np.stack([y, y], axis=1)), "1d array"),
 }
 

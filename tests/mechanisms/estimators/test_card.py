@@ -9,6 +9,7 @@ import re
 import sqlite3
 import sys
 from contextlib import ExitStack
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -539,6 +540,8 @@ def test_a_card_that_says_the_same_of_everybody_says_so(last: int, only: str) ->
     assert 'class="warning"' in card_page(shown)
     assert "and the risks show" in shown.warning
     assert card().card_.warning == ""
+    equal = replace(shown, columns=(), base=shown.threshold)  # a score at the threshold is not above it
+    assert f"predicts {shown.names[0]} for every record" in equal.warning
     assert 'class="warning"' not in card_page(card().card_)
 
 

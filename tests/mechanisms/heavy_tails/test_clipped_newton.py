@@ -53,6 +53,20 @@ def test_features_that_are_0_or_1_are_not_searched() -> None:
         assert np.array_equal(np.flatnonzero((units.centres == 0) & (units.scales == 1)), flags)
 
 
+def test_labels_that_are_numbers_have_a_unit_and_classes_have_none() -> None:
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((400, 2)), 50 + 5 * rng.standard_normal(400)
+    for loss in (PLAIN_SQUARES, LogisticLoss()):
+        plan = ClippedNewton.plan(400, 2, loss, epsilon=1e4, delta=1e-6)
+        labels = y if loss is PLAIN_SQUARES else np.sign(y - 50)
+        units = plan._units(X, labels, NoiseSource(insecure_seed=0))
+        if loss is PLAIN_SQUARES:
+            assert 40 < units.label_centre < 60
+            assert 1 < units.label_scale < 25
+        else:
+            assert (units.label_centre, units.label_scale) == (0.0, 1.0)
+
+
 @pytest.mark.parametrize("kind", [MeasuredRobustDescent, MeasuredTrimmedDescent])
 @pytest.mark.parametrize("n", [100, 20_000])
 def test_measured_descents_spend_their_claim(kind: type[MeasuredRobustDescent], n: int) -> None:

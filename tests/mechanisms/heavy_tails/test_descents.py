@@ -19,10 +19,12 @@ from privopt.mechanisms.privacy.accounting import gaussian_epsilon, zcdp_rho
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.registry import ROBUST_MECHANISMS
 from privopt.mechanisms.risk import sampling
+from privopt.mechanisms.risk.step_counts import mirror_steps, whole_steps
 from privopt.problems.convex.losses import LogisticLoss
 from privopt.problems.convex.regularizers import ridge
 from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts
 from privopt.problems.convex.sets.norm_balls import L2Ball
+from privopt.problems.convex.sets.whole_space import WholeSpace
 from privopt.problems.convex.truncation import INFLUENCE
 from privopt.problems.convex.unclipped import PLAIN_SQUARES, UnclippedRisk, unclipped_facts
 from tests.mechanisms.privacy.composition import GaussianSteps, composed_epsilon
@@ -181,6 +183,10 @@ def test_steps_follow_public_facts() -> None:
     assert 1 <= counts[0] <= counts[1] <= counts[2] < counts[3] == 200
     far = planned("robust-gd", 10**4, 5, descent=Descent(distance=4.0))
     assert far.steps >= counts[1]
+    for distance in (0.5, 4.0):  # where the bounds D^2 / (2 gamma T) and the noise are equal
+        descent = Descent(smoothness=1.0, distance=distance)
+        found = descent.steps(None, WholeSpace(5), ridge(0.0), 0.05)
+        assert found == whole_steps(mirror_steps(distance**2 / 2, 1.0, 0.05), 200) < 200
 
 
 def test_what_is_refused() -> None:

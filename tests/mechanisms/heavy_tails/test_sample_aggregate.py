@@ -17,7 +17,7 @@ from scipy import stats
 from sklearn.linear_model import SGDRegressor
 
 from privopt.mechanisms.errors import PlanMismatchError, PrivacyParameterError
-from privopt.mechanisms.heavy_tails.fresh_copies import Estimator
+from privopt.mechanisms.heavy_tails.fresh_copies import Estimator, FreshCopies
 from privopt.mechanisms.heavy_tails.sample_aggregate import SampleAggregate
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.oracles.convex.erm import RiskMinimizer
@@ -323,3 +323,12 @@ class DoesNotComeBack:
 def test_an_estimator_that_cannot_be_copied_is_refused_before_records_are_read(estimator: object) -> None:
     with pytest.raises(InvalidInputError, match=r"copy|function"):
         planned().release("never read", "neither", estimator)  # type: ignore[arg-type]
+
+
+def test_a_copy_draws_from_states_of_its_own_and_leaves_the_others() -> None:
+    ask = FreshCopies.of(lambda rows, labels: (random.random(), np.random.random()))  # noqa: NPY002
+    rows, labels, before = np.zeros((2, 1)), np.zeros(2), random.getstate()
+    first, again, other = (ask(seed, rows, labels) for seed in (3, 3, 4))
+    assert first == again
+    assert not set(first) & set(other)  # type: ignore[call-overload]
+    assert random.getstate() == before

@@ -17,6 +17,7 @@ from privopt.mechanisms import (
     RISK_MECHANISMS,
     PrivateHalfspaceClassifier,
     PrivateLinearRegression,
+    PrivateLogisticRegression,
     PrivateRobustClassifier,
     PrivateSubsetSelector,
     PrivateTreeClassifier,
@@ -31,10 +32,11 @@ from privopt.mechanisms.heavy_tails.measured_descent import MeasuredRobustDescen
 from privopt.mechanisms.heavy_tails.trimmed_descent import TrimmedGradientDescent
 from privopt.mechanisms.heavy_tails.trimmed_mean import TrimmedMean
 from privopt.mechanisms.privacy.accounting import gaussian_mu
+from privopt.mechanisms.privacy.ambient import budget
 from privopt.mechanisms.privacy.ledger import Ledger
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.usefulness import NoiseToSignal, NoiseWarning, warn_if_noise
-from privopt.problems import Categorical, IntegerLattice, Schema, ZeroOneHalfspace
+from privopt.problems import Categorical, IntegerLattice, Numeric, Schema, ZeroOneHalfspace
 from privopt.problems.convex.losses import LogisticLoss
 from privopt.problems.convex.regularizers import ridge
 from privopt.problems.convex.risk import RiskFacts
@@ -49,6 +51,19 @@ from privopt.problems.discrete.tree import DecisionTree
 
 LATTICE = IntegerLattice(-1, 1, dimension=5)
 BALLS: dict[str, Any] = {"dp-fw-l1": L1Ball(2, 1.0), "net": L2Ball(2, 1.0)}
+
+
+def test_noise_of_linear_models_is_told_before_a_record_is_read() -> None:
+    X = pd.DataFrame({"a": np.arange(60.0)})
+    facts: dict[str, Any] = {"schema": Schema([Numeric("a", 0, 60)]), "delta": 1e-6}
+    with budget(epsilon=0.001, delta=1e-9) as book:
+        for model, y in (
+            (PrivateLogisticRegression(0.01, classes=(0, 1), **facts), np.arange(60) % 2),
+            (PrivateLinearRegression(0.01, label_range=(0.0, 1.0), **facts), np.arange(60) / 60),
+        ):
+            with pytest.warns(NoiseWarning), pytest.raises(BudgetExceededError):
+                model.fit(X, y)
+        assert book.entries() == []
 
 
 def test_nothing_is_compared_with_no_signal() -> None:

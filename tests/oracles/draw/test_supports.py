@@ -81,6 +81,8 @@ def test_bounds_hold_in_every_region(name: str) -> None:
         bound = model.relaxation.bound(multiplier, outside)
         free = np.setdiff1d(np.arange(p), outside)
         region = model._region((), outside, free, s, bound)
+        large = model._region((), outside, free, s, replace(bound, gains=bound.gains + 1e30))
+        assert math.fsum(large.gains) <= 2 * beta * problem.largest_loss * (1 + 1e-12)  # as is stated
         within = np.all(points[:, list(outside)] == 0, axis=1)
         lower = region.base - points[:, free] @ region.gains
         assert np.all(lower[within] <= energies[within] * (1 + 1e-12))

@@ -243,3 +243,10 @@ def test_texts_are_counted_and_missing_cells_are_none_of_them(made: Any, missing
     texts, others = CountedCells.of(made(["a", None, "b", "a", None])).apart()
     assert texts == {"a": 2, "b": 1}
     assert int(others.counts.sum()) == missing
+
+
+def test_a_quote_that_is_never_closed_is_told_by_its_record_and_not_quoted(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text('a,b\n1,2\n3,"Quagmire\n')
+    with pytest.raises(SchemaError, match="the quote that opens in record 2 is never closed") as refused:
+        read_table(tmp_path / "t.csv")
+    assert "Quagmire" not in str(refused.value)

@@ -33,6 +33,7 @@ from privopt.problems.tables.expressions import Cell, column_code
 from privopt.problems.tables.expressions import _grid as grid_of
 from privopt.problems.tables.expressions import _grid_position as grid_position
 from privopt.problems.tables.missing import MissingLevel
+from privopt.problems.tables.parquet_text import with_readable_rows
 from privopt.problems.tables.schema import Schema
 from privopt.problems.tables.sources import is_engine_address, open_table
 
@@ -339,6 +340,13 @@ def test_collations_of_columns_do_not_merge_categories(name: str) -> None:
     assert (counted.codes[0].tolist(), counted.counts.tolist()) == ([0, 1, 1], [1, 1, 1])
     with pytest.raises(SchemaError, match="not declared"):
         count_records(connection.table("t"), Schema([Categorical("x", ["a"])]), "y", CLASSES)
+
+
+def test_other_errors_than_of_text_in_parquet_are_the_engines() -> None:
+    connection = ibis.duckdb.connect()
+    connection.raw_sql("CREATE VIEW v AS SELECT CAST(error('a broken view') AS VARCHAR) AS x FROM range(3)")
+    with pytest.raises(Exception, match="a broken view"):
+        with_readable_rows(connection.table("v"), ["x"])
 
 
 def test_a_table_is_counted_for_features_other_than_its_label() -> None:
