@@ -264,7 +264,7 @@ def _calibrated(options: Mapping[str, Any], schema: Schema) -> str:
             options["epsilon"], delta=parse_delta(options["delta"]), numbers=options["numbers"]
         )
         default = name == "auto" and options["steps"] is None
-        schema = fitted_schema(model, schema, records, open_choice=default)
+        schema = fitted_schema(model, schema, records, open_choice=default, threshold=True)
     norm, dimension = natural_norm(name), len(schema.feature_names) + (not schema.intercept)
     steps = "" if options["steps"] is None else f" --steps {options['steps']}"
     bound, why = schema.norm(norm), f"{name} fits linear models"

@@ -247,7 +247,8 @@ class BoundedFit(PrivateLinearModel):
             and self.regularizer == "none"
             and asked == (None,) * len(asked)
         )
-        return fitted_schema(self, schema, n_records, open_choice=default)
+        threshold = bool(self.fit_intercept) or schema.intercept
+        return fitted_schema(self, schema, n_records, open_choice=default, threshold=threshold)
 
     def _given_parts(
         self, X: Any, parts: Parts, schema: Schema | None

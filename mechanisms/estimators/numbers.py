@@ -29,7 +29,7 @@ class _Fit(Protocol):
     schema: Schema | dict[str, Any] | str | Path | None
 
 
-def fitted_schema(fit: _Fit, schema: Schema, n_records: int, *, open_choice: bool) -> Schema:
+def fitted_schema(fit: _Fit, schema: Schema, n_records: int, *, open_choice: bool, threshold: bool) -> Schema:
     """Return the schema that a model is fitted on: the declared one, or that with its numbers in bins.
 
     Args:
@@ -38,6 +38,8 @@ def fitted_schema(fit: _Fit, schema: Schema, n_records: int, *, open_choice: boo
         n_records: n, public.
         open_choice: whether everything that depends on the features has its default; otherwise "auto" leaves
             numbers as they are.
+        threshold: whether the score has a constant. Without one a line crosses 0 where the number does, and
+            "auto" has bins at any budget: one of them holds every record, so that they have a constant.
 
     Raises:
         InvalidInputError: ``numbers`` is none of "auto", "bins" and "lines".
@@ -49,7 +51,7 @@ def fitted_schema(fit: _Fit, schema: Schema, n_records: int, *, open_choice: boo
     if fit.numbers == LINES or not (open_choice and any(map(has_bins, schema.columns))) or n_records < 2:
         return schema
     mu = gaussian_mu(check_epsilon(fit.epsilon), public_delta(fit.delta, n_records))
-    return schema.with_bins() if n_records * mu >= _ENOUGH else schema
+    return schema.with_bins() if n_records * mu >= _ENOUGH or not threshold else schema
 
 
 def reason_with_bins(reason: str, fit: _Fit, fitted: Schema) -> str:

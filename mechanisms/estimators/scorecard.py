@@ -445,8 +445,10 @@ class PrivateHalfspaceClassifier(
 
     def _fitted_schema(self, schema: Schema, n_records: int) -> Schema:
         """Return the schema of a fit of that many records: the given one, or with its numbers in bins."""
-        default = self.mechanism == "auto" and self.lattice is None and isinstance(self.oracle, str)
-        return fitted_schema(self, schema, n_records, open_choice=default and self.oracle == "auto")
+        solver = isinstance(self.oracle, str) and self.oracle == "auto"
+        default = self.mechanism == "auto" and self.lattice is None and solver
+        threshold = schema.intercept
+        return fitted_schema(self, schema, n_records, open_choice=default, threshold=threshold)
 
     def _counted(
         self, X: Any, y: Any, schema: Schema, classes: NDArray[Any], grouped: bool

@@ -11,7 +11,7 @@ import ibis
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.metrics import roc_auc_score
+from sklearn.metrics import balanced_accuracy_score, roc_auc_score
 
 from privopt.mechanisms import (
     PrivateAdditiveTreeClassifier,
@@ -196,3 +196,14 @@ def test_ordered_levels_count_as_one_in_noise_against_signal() -> None:
         for kind in ("bins", "lines")
     }
     assert ratio["bins"] == pytest.approx(ratio["lines"], rel=0.15)
+
+
+def test_cards_without_an_intercept_have_bins_at_any_budget() -> None:
+    """Points per unit alone put the threshold where the number is 0: every record had one class."""
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"age": rng.integers(0, 101, N)})
+    y = (rng.random(N) < 1 / (1 + np.exp((60 - X["age"]) / 8))).astype(int)
+    schema = Schema([Numeric("age", 0, 100)])
+    card = PrivateHalfspaceClassifier(0.2, schema=schema, classes=(0, 1), insecure_seed=0).fit(X, y)
+    assert card.schema_ == schema.with_bins()
+    assert balanced_accuracy_score(y, card.predict(X)) > 0.7
