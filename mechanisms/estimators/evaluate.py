@@ -96,9 +96,9 @@ def evaluate(
         schema: a schema for synthetic rows, for a model without a schema of its own.
         target: the target of the intervals, "population" or "table"; see ``Evaluation``.
         confidence: confidence of each interval, in [0.5, 1).
-        person: the column that says whose a record is, of a table in memory or in an engine. The first record
-            of each person counts (in an engine one of them, by a fixed rule), and the guarantee is for
-            replacing a person with all of its records; the number of persons is public.
+        person: the column that says whose a record is, of a data frame (Dask, too) or a table in an engine.
+            The first record of each person counts (in an engine one, by a fixed rule), and the guarantee is
+            for replacing a person with all of its records; the number of persons is public.
         ledger: a ``Ledger``, its path or URL: the spend is booked before a record is read, and stays booked
             when records are refused; no overdrafts.
         insecure_seed: reproducible noise for tests and demonstrations. *Voids the guarantee.*

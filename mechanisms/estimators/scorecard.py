@@ -147,8 +147,8 @@ class PrivateHalfspaceClassifier(
         risk_share: the share of epsilon, in [0, 1), for a table from score to risk: counts by score and
             class with exact noise (``HistogramPlan``), used by ``predict_proba``; 0: no table.
         person: the name of the column of X that says whose a record is, for tables with several records of a
-            person: the guarantee is then for *replacing one person* with all of its records. Needs a table in
-            memory with named columns, or an Ibis table, and declared public facts.
+            person: the guarantee is then for *replacing one person* with all of its records. Needs a table
+            with named columns, in memory, Dask or an engine, and declared public facts.
         records_per_person: k; the first k records of each person count (of an Ibis table any k, by a fixed
             rule that looks at its own records alone), and all persons count the same.
             "learn": for a small part of epsilon, about the least k that covers nine tenths of the persons
