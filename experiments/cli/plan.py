@@ -263,8 +263,16 @@ def _calibrated(options: Mapping[str, Any], schema: Schema) -> str:
         model = PrivateLogisticRegression(
             options["epsilon"], delta=parse_delta(options["delta"]), numbers=options["numbers"]
         )
-        default = name == "auto" and options["steps"] is None
-        schema = fitted_schema(model, schema, records, open_choice=default, threshold=True)
+        plain = all(options[asked] is None for asked in ("steps", "class_weight", "max_weight"))
+        classes = len(split_classes(options["classes"]) or (0, 1))
+        schema = fitted_schema(
+            model,
+            schema,
+            records,
+            open_choice=name == "auto" and plain,
+            threshold=True,
+            classes=classes,
+        )
     norm, dimension = natural_norm(name), len(schema.feature_names) + (not schema.intercept)
     steps = "" if options["steps"] is None else f" --steps {options['steps']}"
     bound, why = schema.norm(norm), f"{name} fits linear models"

@@ -240,15 +240,18 @@ class BoundedFit(PrivateLinearModel):
         """Return the schema of a fit of that many records: the declared one, or with its numbers in bins."""
         if schema is None:
             return None
-        asked = (self.data_norm, self.convex_set, self.steps, self.norm)
-        default = (
-            self._bins_pay
-            and self.mechanism == "auto"
-            and self.regularizer == "none"
-            and asked == (None,) * len(asked)
+        # Moments of weighted records do not use the order of bins.
+        names = ("data_norm", "norm", "convex_set", "steps", "max_weight", "class_weight")
+        plain = all(getattr(self, name, None) is None for name in names) and self.regularizer == "none"
+        classes = getattr(self, "classes", None)
+        return fitted_schema(
+            self,
+            schema,
+            n_records,
+            open_choice=self._bins_pay and self.mechanism == "auto" and plain,
+            threshold=bool(self.fit_intercept) or schema.intercept,
+            classes=2 if classes is None else len(classes),
         )
-        threshold = bool(self.fit_intercept) or schema.intercept
-        return fitted_schema(self, schema, n_records, open_choice=default, threshold=threshold)
 
     def _given_parts(
         self, X: Any, parts: Parts, schema: Schema | None

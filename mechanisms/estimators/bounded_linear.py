@@ -169,7 +169,7 @@ class PrivateLogisticRegression(Probabilities, _PrivateLinearClassifier, Summari
         numbers: "lines", one weight per unit of each number of the schema; "bins", a weight for each bin
             (``Schema.with_bins``), as most effects are no straight lines; or "auto": bins where the budget
             pays for their noise, which n, epsilon and delta decide, and if ``mechanism``, set, penalty,
-            steps and norm have their defaults.
+            steps and norm have their defaults and records no weights.
         person, records_per_person: as for ``PrivateHalfspaceClassifier``.
         limits: time limit of all releases together, progress callback and cancellation.
         ledger: a ``Ledger``, its path or URL: the spend is booked before a record is read, and stays booked

@@ -353,9 +353,9 @@ class PrivateHalfspaceClassifier(
             whole: scorecards.CardPlan = plan_of_persons(self, n_records)
             return whole
         n_records = check_count(n_records, "n_records")
-        schema = self._fitted_schema(declared_schema(self.schema), n_records)
-        budget = CardBudget.of(self.epsilon, self.risk_share)
         classes = distinct_classes((0, 1) if self.classes is None else self.classes, np.array([]))
+        schema = self._fitted_schema(declared_schema(self.schema), n_records, len(classes))
+        budget = CardBudget.of(self.epsilon, self.risk_share)
         weights = ClassWeights.of(self.class_weight, self.prevalence, classes, budget.card)
         if self.max_weight is not None:
             self._check_takes_weights(self.max_weight, "max_weight", classes)
@@ -429,26 +429,27 @@ class PrivateHalfspaceClassifier(
             assert table is not None
             X, labels = labelled_columns(self, *read_unbooked(self.ledger, table, undeclared))
             schema, classes = declared or self._public_schema(X), self._public_classes(labels)
-            schema = self._fitted_schema(schema, table.n_records)
+            schema = self._fitted_schema(schema, table.n_records, len(classes))
             return _Given(
                 schema, classes, table.known(X).then(lambda X: _counted(X, labels, schema, classes, grouped))
             )
         classes = self._public_classes(np.array([]))
         assert declared is not None
         if counted is not None:
-            schema = self._fitted_schema(declared, counted.n_records)
+            schema = self._fitted_schema(declared, counted.n_records, len(classes))
             return _Given(schema, classes, counted.then(lambda found: found.in_schema(schema)))
         assert table is not None
-        fitted = self._fitted_schema(declared, table.n_records)
+        fitted = self._fitted_schema(declared, table.n_records, len(classes))
         read = table.then(lambda pair: self._counted(pair[0], pair[1], fitted, classes, grouped))
         return _Given(fitted, classes, read)
 
-    def _fitted_schema(self, schema: Schema, n_records: int) -> Schema:
+    def _fitted_schema(self, schema: Schema, n_records: int, classes: int) -> Schema:
         """Return the schema of a fit of that many records: the given one, or with its numbers in bins."""
         solver = isinstance(self.oracle, str) and self.oracle == "auto"
         default = self.mechanism == "auto" and self.lattice is None and solver
-        threshold = schema.intercept
-        return fitted_schema(self, schema, n_records, open_choice=default, threshold=threshold)
+        return fitted_schema(
+            self, schema, n_records, open_choice=default, threshold=schema.intercept, classes=classes
+        )
 
     def _counted(
         self, X: Any, y: Any, schema: Schema, classes: NDArray[Any], grouped: bool

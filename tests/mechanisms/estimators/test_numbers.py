@@ -85,6 +85,8 @@ def test_n_and_mu_decide() -> None:
         {"regularizer": "l2:0.1"},
         {"data_norm": 2.0},
         {"norm": "l2"},
+        {"class_weight": "balanced"},
+        {"max_weight": 2.0},
     ],
 )
 def test_what_was_asked_for_is_of_the_declared_features(options: dict[str, Any]) -> None:
