@@ -28,6 +28,7 @@ from privopt.mechanisms.evaluation.metrics import NAMES, Evaluation
 from privopt.mechanisms.evaluation.regression import NAMES as REGRESSION_NAMES
 from privopt.mechanisms.evaluation.regression import RegressionEvaluation, number
 from privopt.problems.errors import InvalidInputError
+from privopt.problems.tables.schema import Schema
 from privopt.problems.tables.sources import is_engine_address
 
 app = typer.Typer()
@@ -95,8 +96,10 @@ def evaluate(
     book = None if ledger is None else open_ledger(ledger)
     fitted, other = load_model(model), None if against is None else load_model(against)
     classes = written_classes(fitted, data)
-    if other is not None and other.schema_ != fitted.schema_:  # its columns are there, too
-        if is_engine_address(data):
+    schema = fitted.schema_
+    if other is not None and other.schema_ != schema:  # its columns are there, too
+        schema = _finest(fitted.schema_, other.schema_) if is_engine_address(data) else schema
+        if is_engine_address(data) and schema is None:
             raise InvalidInputError(
                 "--against: an engine counts records by one schema, and these models have two. To do: "
                 "compare them on a file"
@@ -104,7 +107,7 @@ def evaluate(
         read_labelled(data, target, other.schema_, classes, table, person)
     with PaidFile(json_file, "--json") as kept:
         with accounted(book):
-            records = read_labelled(data, target, fitted.schema_, classes, table, person)
+            records = read_labelled(data, target, schema, classes, table, person)
             released = evaluated if other is None else partial(compared, second=other)
             found = released(
                 fitted,
@@ -128,6 +131,13 @@ def evaluate(
                 show_classes(found, tell)
             else:
                 show_evaluation(found, tell)
+
+
+def _finest(first: Schema | None, second: Schema | None) -> Schema | None:
+    """Return the one of two schemas whose counts serve both, as they differ in bins alone; or None."""
+    if first is None or second is None:
+        return None
+    return first if first.refines(second) else second if second.refines(first) else None
 
 
 def written_classes(model: Any, data: str) -> tuple[Any, ...] | None:

@@ -88,7 +88,7 @@ def linear_constructor(options: Mapping[str, Any]) -> Callable[..., LinearModel]
         "max_weight": options.get("max_weight"),
     }
     label_range, size = checked_label_range(options["label_range"], loss), options["max_features"]
-    if size is None:  # otherwise the bounds of columns are those of the schema
+    if size is None and options["norm"] is not None:  # otherwise that of the mechanism, or of the schema
         arguments["norm"] = checked_norm(options["norm"], options["mechanism"])
     if loss in _CLASSIFYING:
         if size is not None:

@@ -335,8 +335,7 @@ class PrivateAdditiveTreeClassifier(
     def _restored(cls, model: Mapping[str, Any]) -> Self:
         card = PrivateHalfspaceClassifier.from_dict(model["card"], "the card")
         tree = PrivateTreeClassifier.from_dict(model["tree"], "the tree")
-        known = card.schema_ in (tree.schema_, tree.schema_.with_bins())
-        if not known or card.classes_.tolist() != tree.classes_.tolist():
+        if not tree.schema_.refines(card.schema_) or card.classes_.tolist() != tree.classes_.tolist():
             raise InvalidInputError("card and tree have different schemas or classes")
         spend = PrivacySpend.from_dict(model["spend"])
         fitted = cls(spend.epsilon, schema=tree.schema_, classes=tuple(card.classes_.tolist()))

@@ -23,7 +23,7 @@ from privopt.mechanisms.convex.sufficient_statistics import SufficientStatistics
 from privopt.mechanisms.estimators.booking import Unread, booked, read_unbooked, unread_table
 from privopt.mechanisms.estimators.counting import check_number, counted_here, encoded, unread_count_parts
 from privopt.mechanisms.estimators.linear_model import PrivateLinearModel
-from privopt.mechanisms.estimators.numbers import LINES, fitted_schema, reason_with_bins
+from privopt.mechanisms.estimators.numbers import BINS, LINES, check_numbers, fitted_schema, reason_with_bins
 from privopt.mechanisms.estimators.persons import fit_persons, person_of
 from privopt.mechanisms.estimators.prepared import (
     Outline,
@@ -238,7 +238,10 @@ class BoundedFit(PrivateLinearModel):
 
     def _fitted_schema(self, schema: Schema | None, n_records: int) -> Schema | None:
         """Return the schema of a fit of that many records: the declared one, or with its numbers in bins."""
+        check_numbers(self.numbers)
         if schema is None:
+            if self.numbers == BINS:
+                raise InvalidInputError('numbers="bins" needs a schema, which declares the range of numbers')
             return None
         # Moments of weighted records do not use the order of bins.
         names = ("data_norm", "norm", "convex_set", "steps", "max_weight", "class_weight")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -10,7 +12,9 @@ from privopt.mechanisms.privacy.accounting import gaussian_mu
 from privopt.mechanisms.privacy.parameters import check_epsilon
 from privopt.problems.arguments import told
 from privopt.problems.errors import InvalidInputError
+from privopt.problems.programs.constraints import Constraint, bounds_of
 from privopt.problems.tables.cuts import has_bins
+from privopt.problems.tables.point_columns import point_columns, rules_of
 from privopt.problems.tables.schema import Schema
 
 BINS, LINES, AUTO = "bins", "lines", "auto"
@@ -48,14 +52,35 @@ def fitted_schema(
     Raises:
         InvalidInputError: ``numbers`` is none of "auto", "bins" and "lines".
     """
-    if fit.numbers not in (AUTO, BINS, LINES):
-        raise InvalidInputError(f'numbers must be "{AUTO}", "{BINS}" or "{LINES}", got {told(fit.numbers)}')
+    check_numbers(fit.numbers)
     if fit.numbers == BINS:
         return schema.with_bins()
     if fit.numbers == LINES or not (open_choice and any(map(has_bins, schema.columns))) or n_records < 2:
         return schema
     mu = gaussian_mu(check_epsilon(fit.epsilon), public_delta(fit.delta, n_records))
     return schema.with_bins() if n_records * mu >= _ENOUGH * classes or not threshold else schema
+
+
+def check_numbers(numbers: object) -> None:
+    """Raise InvalidInputError unless it is one of "auto", "bins" and "lines"."""
+    if not isinstance(numbers, str) or numbers not in (AUTO, BINS, LINES):
+        raise InvalidInputError(f'numbers must be "{AUTO}", "{BINS}" or "{LINES}", got {told(numbers)}')
+
+
+def rules_for_lines(schema: Schema, constraints: Sequence[Constraint]) -> bool:
+    """Return whether bounds on points, given or of columns, say something else of bins than of lines.
+
+    On a line they bound the points from ``zero`` to ``one``, in bins those of every record. That is the same
+    where lines within the bounds give records all points within them.
+    """
+    found = (*constraints, *rules_of(schema.columns, schema.rules))
+    for column, kind in zip(point_columns(schema.columns), schema.columns, strict=True):
+        for low, high in bounds_of(found, (column,)).values() if has_bins(kind) else ():
+            assert column.ends is not None
+            reached = [points * end for points in (low, high) for end in column.ends]
+            if (math.floor(min(reached)), math.ceil(max(reached))) != (low, high):
+                return True
+    return False
 
 
 def reason_with_bins(reason: str, fit: _Fit, fitted: Schema) -> str:

@@ -196,8 +196,9 @@ def _common_schema(request: Request, X: Any) -> Schema | None:
     schemas = [getattr(each, "schema_", None) for each in request.models]
     schemas.sort(key=lambda schema: schema is None or schema == schema.with_bins())  # the finest comes first
     finest = schemas[0]
-    alike = (finest,) if finest is None else (finest, finest.with_bins())
-    different = len(schemas) > 1 and any(schema is None or schema not in alike for schema in schemas)
+    different = len(schemas) > 1 and not (
+        finest is not None and all(schema is not None and finest.refines(schema) for schema in schemas)
+    )
     of_persons = is_dask(X) and request.person is not None
     if different and (isinstance(X, CountedRecords) or is_engine_table(X) or of_persons):
         raise InvalidInputError(

@@ -98,7 +98,7 @@ class CountedRecords:
         """
         if schema == self.schema:
             return self.codes
-        if schema != self.schema.with_bins():
+        if not self.schema.refines(schema):
             raise InvalidInputError("records were counted by another schema: count again")
         columns = zip(self.schema.columns, self.codes, strict=True)
         return tuple(codes_in_bins(c)[codes] if has_bins(c) else codes for c, codes in columns)

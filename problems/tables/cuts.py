@@ -22,7 +22,7 @@ def in_bins(column: Column) -> Column:
     if not isinstance(kind, Numeric):
         return column
     inner = [kind.threshold(k) for k in grid_cuts(kind)]
-    edges: list[Real] = [kind.low, *(t for t in inner if float(kind.low) < t < float(kind.high)), kind.high]
+    edges: list[Real] = [kind.low, *inner, kind.high]
     binned = kind.binned(edges)
     return MissingLevel(binned) if has_level else binned
 
@@ -34,12 +34,14 @@ def has_bins(column: Column) -> bool:
 
 
 def grid_cuts(column: Numeric) -> list[int]:
-    """Return the indices of the grid points directly above the cuts."""
+    """Return the indices of the grid points directly above the cuts, those of one 64-bit float once."""
     grid = column.top + 1
     shares = [k / (_CUTS + 1) for k in range(1, _CUTS + 1)]
     if 0 <= column.low <= _SMALL[-1] * column.high:
         shares += _SMALL
-    return sorted({max(1, round(share * grid)) for share in shares} - {grid})
+    above = sorted({max(1, round(share * grid)) for share in shares} - {grid})
+    cuts = {column.threshold(k): k for k in above}
+    return [k for cut, k in cuts.items() if float(column.low) < cut < float(column.high)]
 
 
 def codes_in_bins(column: Column) -> NDArray[np.int64]:

@@ -351,6 +351,10 @@ class Schema:
         """
         return self._with_columns([in_bins(c) if has_bins(c) else c for c in self.columns])
 
+    def refines(self, other: Schema) -> bool:
+        """Return whether counts of records by it say those by another: the same, or that with bins."""
+        return other == self or other == self.with_bins()
+
     def _with_columns(self, columns: Sequence[Column]) -> Schema:
         """Return the schema with other columns of the same names."""
         rules = {c.name: r for c, r in zip(columns, self.rules, strict=True)}

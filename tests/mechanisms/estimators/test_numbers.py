@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pandas as pd
 import pytest
 from sklearn.metrics import balanced_accuracy_score, roc_auc_score
 
+from privopt.experiments.cli.main import main
 from privopt.mechanisms import (
     PrivateAdditiveTreeClassifier,
     PrivateHalfspaceClassifier,
@@ -26,8 +28,10 @@ from privopt.mechanisms.privacy.accounting import gaussian_mu
 from privopt.problems import Categorical, Numeric, Schema
 from privopt.problems.errors import InvalidInputError
 from privopt.problems.tables.counted import CountedRecords
+from privopt.problems.tables.cuts import codes_in_bins
 from privopt.problems.tables.engines import count_records
 from privopt.problems.tables.missing import MissingLevel
+from privopt.problems.tables.rules import PointRule
 
 SCHEMA = Schema(
     [
@@ -209,3 +213,67 @@ def test_cards_without_an_intercept_have_bins_at_any_budget() -> None:
     card = PrivateHalfspaceClassifier(0.2, schema=schema, classes=(0, 1), insecure_seed=0).fit(X, y)
     assert card.schema_ == schema.with_bins()
     assert balanced_accuracy_score(y, card.predict(X)) > 0.7
+
+
+@pytest.mark.parametrize(
+    ("rule", "scale", "bins"),
+    [
+        ("points(age) in [0, 5]", {}, True),
+        ("points in {-5, 0, 5}", {}, True),
+        ("monotone(age) = rising", {"zero": 80, "one": 0}, True),
+        ("points(age) in [1, 5]", {}, False),  # of a line: none at 0
+        ("points(age) in [-2, 2]", {"zero": 0, "one": 10}, False),  # of a line: per ten years, up to 16
+    ],
+)
+def test_bounds_that_mean_something_else_of_a_line_keep_lines(
+    rule: str, scale: dict[str, Any], bins: bool
+) -> None:
+    schema = Schema([Numeric("age", 0, 80, **scale), Numeric("is_old", 0, 1)], intercept=True)
+    options = {**COMMON, "schema": schema, "constraints": [rule]}
+    assert ("bins" in PrivateHalfspaceClassifier(3.0, **options).plan(N).reason) == bins
+    assert "bins" in PrivateHalfspaceClassifier(3.0, numbers="bins", **options).plan(N).reason
+
+
+def test_bounds_of_a_schema_keep_lines() -> None:
+    schema = Schema(SCHEMA.columns, intercept=True, rules={"age": PointRule(points=(1, 5))})
+    assert "bins" not in PrivateHalfspaceClassifier(3.0, **COMMON | {"schema": schema}).plan(N).reason
+
+
+@pytest.mark.parametrize(("numbers", "said"), [("bins", "needs a schema"), ("bin", '"bins" or "lines"')])
+def test_without_a_schema_there_are_no_bins(numbers: str, said: str) -> None:
+    model = PrivateLogisticRegression(1.0, data_norm=1.0, classes=(0, 1), numbers=numbers)
+    with pytest.raises(InvalidInputError, match=said):
+        model.fit(np.zeros((10, 2)), np.arange(10) % 2)
+
+
+def test_cuts_that_doubles_do_not_tell_apart_are_one() -> None:
+    column = Numeric("x", 2**53, 2**53 + 4)
+    binned = Schema([column]).with_bins().columns[0]
+    cells = np.array([2.0**53, 2.0**53 + 2, 2.0**53 + 4])
+    assert binned.n_codes < 4
+    assert codes_in_bins(column)[column.code(cells)].tolist() == binned.code(cells).tolist()
+
+
+def test_the_command_line_has_the_same_bins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Linear models, too; and models with and without bins are compared in an engine."""
+    X, y = people()
+    SCHEMA.save(tmp_path / "schema.json")
+    with sqlite3.connect(tmp_path / "p.sqlite") as database:
+        X.assign(ill=y).to_sql("people", database, index=False)
+    monkeypatch.chdir(tmp_path)
+
+    def run(*words: str) -> None:
+        monkeypatch.setattr(sys, "argv", ["privopt", *words, "--insecure-seed", "0"])
+        with pytest.raises(SystemExit) as stopped:
+            main()
+        assert not stopped.value.code, capsys.readouterr().err
+
+    data = ("--data", "sqlite://p.sqlite", "--table", "people", "--target", "ill")
+    fit = ("fit", *data, "--schema", "schema.json", "--classes", "0,1", "--epsilon", "3")
+    run(*fit, "--loss", "logistic", "--save", "linear.json")
+    run(*fit, "--numbers", "lines", "--save", "lines.json")
+    assert PrivateLogisticRegression.load("linear.json").schema_ == BINNED
+    for first, second in (("linear", "lines"), ("lines", "linear")):
+        run("evaluate", f"{first}.json", "--against", f"{second}.json", *data, "--epsilon", "1")
