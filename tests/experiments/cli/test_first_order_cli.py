@@ -84,7 +84,8 @@ def test_fit_reports_what_every_fit_reports(privopt: Command, options: tuple[obj
     assert found["delta"] <= 1 / 600**2
     assert {"sigma", "gumbel_scale"} & set(found) or "anchor_sigma" in found
     assert "train_accuracy" in found["not_private"]
-    assert len(found["weights"]) == len(found["features"]) == 3
+    schema = SCHEMA if "--mechanism" in options else SCHEMA.with_bins()
+    assert len(found["weights"]) == len(found["features"]) == schema.n_features
     assert "warning" not in run.stderr  # the schema and the classes are all that is needed
     if "sigmoid" not in options:
         assert found["train_accuracy"] > 0.8
