@@ -22,6 +22,7 @@ from privopt.mechanisms.convex.screened_statistics import ScreenedStatistics
 from privopt.mechanisms.convex.sufficient_statistics import SufficientStatistics
 from privopt.mechanisms.estimators.booking import Unread, booked, read_unbooked, unread_table
 from privopt.mechanisms.estimators.counting import check_number, counted_here, encoded, unread_count_parts
+from privopt.mechanisms.estimators.labels import distinct_classes
 from privopt.mechanisms.estimators.linear_model import PrivateLinearModel
 from privopt.mechanisms.estimators.numbers import BINS, LINES, check_numbers, fitted_schema, reason_with_bins
 from privopt.mechanisms.estimators.persons import fit_persons, person_of
@@ -253,7 +254,7 @@ class BoundedFit(PrivateLinearModel):
             n_records,
             open_choice=self._bins_pay and self.mechanism == "auto" and plain,
             threshold=bool(self.fit_intercept) or schema.intercept,
-            classes=2 if classes is None else len(classes),
+            classes=2 if classes is None else len(distinct_classes(classes, np.array([]))),
         )
 
     def _given_parts(

@@ -246,6 +246,12 @@ def test_without_a_schema_there_are_no_bins(numbers: str, said: str) -> None:
         model.fit(np.zeros((10, 2)), np.arange(10) % 2)
 
 
+def test_classes_that_are_no_list_are_refused_as_such() -> None:
+    X, y = people(100)
+    with pytest.raises(InvalidInputError, match="a list of labels"):
+        PrivateLogisticRegression(3.0, **COMMON | {"classes": 5}).fit(X, y)
+
+
 def test_cuts_that_doubles_do_not_tell_apart_are_one() -> None:
     column = Numeric("x", 2**53, 2**53 + 4)
     binned = Schema([column]).with_bins().columns[0]
