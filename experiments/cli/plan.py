@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -50,6 +51,7 @@ from privopt.experiments.cli.want import (
     check_not_wanted,
     show_wanted,
 )
+from privopt.mechanisms.convex.columns import Columns
 from privopt.mechanisms.discrete.subset import SubsetPlan
 from privopt.mechanisms.errors import BudgetExceededError
 from privopt.mechanisms.estimators.bounded_linear import PrivateLogisticRegression
@@ -259,12 +261,12 @@ def _calibrated(options: Mapping[str, Any], schema: Schema) -> str:
     It names the mechanism that "auto" takes, and why.
     """
     name, records = options["mechanism"], options["records"]
+    classes = len(split_classes(options["classes"]) or (0, 1))
     if (options["loss"] or "logistic") == "logistic":
         model = PrivateLogisticRegression(
             options["epsilon"], delta=parse_delta(options["delta"]), numbers=options["numbers"]
         )
         plain = all(options[asked] is None for asked in ("steps", "class_weight", "max_weight"))
-        classes = len(split_classes(options["classes"]) or (0, 1))
         schema = fitted_schema(
             model,
             schema,
@@ -278,12 +280,16 @@ def _calibrated(options: Mapping[str, Any], schema: Schema) -> str:
     bound, why = schema.norm(norm), f"{name} fits linear models"
     if name == "auto":
         loss, delta = parse_loss(options["loss"] or "logistic", 1.0), parse_delta(options["delta"])
-        facts = RiskFacts(records, dimension, loss, bound, norm)
+        facts, releases = RiskFacts(records, dimension, loss, bound, norm), classes if classes > 2 else 1
+        columns, shares = Columns.of(schema), {}
+        if options["max_weight"] is None:
+            shares = {"numbers": columns.share_of_numbers, "ordered": columns.share_of_ordered}
         choice = choose_risk_mechanism(
             name,
             facts,
-            mu=gaussian_mu(options["epsilon"], public_delta(delta, records)),
+            mu=gaussian_mu(options["epsilon"], public_delta(delta, records)) / math.sqrt(releases),
             steps=options["steps"],
+            **shares,
         )
         name = choice.kind.name
         why = f"auto is {name} here ({choice.reason})"
