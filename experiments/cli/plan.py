@@ -281,15 +281,14 @@ def _calibrated(options: Mapping[str, Any], schema: Schema) -> str:
     if name == "auto":
         loss, delta = parse_loss(options["loss"] or "logistic", 1.0), parse_delta(options["delta"])
         facts, releases = RiskFacts(records, dimension, loss, bound, norm), classes if classes > 2 else 1
-        columns, shares = Columns.of(schema), {}
-        if options["max_weight"] is None:
-            shares = {"numbers": columns.share_of_numbers, "ordered": columns.share_of_ordered}
+        columns, plain = Columns.of(schema), options["max_weight"] is None
         choice = choose_risk_mechanism(
             name,
             facts,
             mu=gaussian_mu(options["epsilon"], public_delta(delta, records)) / math.sqrt(releases),
             steps=options["steps"],
-            **shares,
+            numbers=columns.share_of_numbers if plain else 0.0,
+            ordered=columns.share_of_ordered if plain else 0.0,
         )
         name = choice.kind.name
         why = f"auto is {name} here ({choice.reason})"
