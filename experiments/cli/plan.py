@@ -266,7 +266,7 @@ def _calibrated(options: Mapping[str, Any], schema: Schema) -> str:
         model = PrivateLogisticRegression(
             options["epsilon"], delta=parse_delta(options["delta"]), numbers=options["numbers"]
         )
-        plain = all(options[asked] is None for asked in ("steps", "class_weight", "max_weight"))
+        plain = all(options[asked] is None for asked in ("steps", "max_weight"))
         schema = fitted_schema(
             model,
             schema,

@@ -116,8 +116,9 @@ class BoundedFit(PrivateLinearModel):
         # The plan depends on public facts only.
         choice = self._choice(seen, schema, weights)
         seen = _in_one_release(seen, choice, weights)
+        afterwards = _weighs_afterwards(choice, seen, weights)
         planned = partial(self._planned, choice, seen, schema, weights.rest)
-        plan = planned(weights.expected)
+        plan = planned(None if afterwards else weights.expected)
         _check_records(plan, in_memory)
         source = NoiseSource(self.insecure_seed)
         one = spent(plan, source)
@@ -133,9 +134,9 @@ class BoundedFit(PrivateLinearModel):
             if weights.plan is not None and read.held is not None:
                 # Plan again with the same budget, for the released class weights.
                 carried = weights.release(read.held, source)
-                plan = planned(carried)
+                plan = planned(None if afterwards else carried)
             # Within the limit: norms of counted rows are computed by a compiled kernel.
-            made = partial(risk_of, table, weights=carried, facts=plan.facts)
+            made = partial(risk_of, table, weights=None if afterwards else carried, facts=plan.facts)
             risks = (within(clock, partial(made, number=k)) for k in range(seen.releases))
             releases = [plan.release(risk, source, limits=clock.rest) for risk in risks]
         reason = choice.reason if schema is None else reason_with_bins(choice.reason, self, schema)
@@ -144,6 +145,8 @@ class BoundedFit(PrivateLinearModel):
         self._keep_inference(releases, seen, schema)
         self.row_bound_ = None if self.data_norm is None else (seen.bound, self._row_norm)
         coef, intercept = self._of_records(np.vstack([release.point for release in releases]), seen, schema)
+        if afterwards:  # the log odds of weighted records
+            intercept = intercept + math.log(carried[1] / carried[0])
         return self._set(coef, intercept + seen.targets.centre, spend)
 
     def _check_arguments(self) -> None:
@@ -245,7 +248,7 @@ class BoundedFit(PrivateLinearModel):
                 raise InvalidInputError('numbers="bins" needs a schema, which declares the range of numbers')
             return None
         # Moments of weighted records do not use the order of bins.
-        names = ("data_norm", "norm", "convex_set", "steps", "max_weight", "class_weight")
+        names = ("data_norm", "norm", "convex_set", "steps", "max_weight")
         plain = all(getattr(self, name, None) is None for name in names) and self.regularizer == "none"
         classes = getattr(self, "classes", None)
         return fitted_schema(
@@ -323,7 +326,7 @@ class BoundedFit(PrivateLinearModel):
         return ClassWeights(np.ones(1), None, epsilon, epsilon)
 
     def _planned(
-        self, choice: Choice, seen: Outline, schema: Schema | None, epsilon: float, carried: Floats
+        self, choice: Choice, seen: Outline, schema: Schema | None, epsilon: float, carried: Floats | None
     ) -> RiskMechanism:
         facts, delta = self._facts(seen, schema, carried), public_delta(self.delta, seen.records)
         plan = choice.plan(facts, epsilon=epsilon, delta=delta, steps=self.steps, releases=seen.releases)
@@ -364,8 +367,17 @@ class BoundedFit(PrivateLinearModel):
         return None, largest or 1.0
 
     def _choice(self, seen: Outline, schema: Schema | None, weights: ClassWeights) -> Choice:
-        facts, space, penalty = self._facts(seen, schema, weights.expected), self.convex_set, self.regularizer
         mu = gaussian_mu(weights.rest, public_delta(self.delta, seen.records)) / math.sqrt(seen.releases)
+        equal = bool(np.all(weights.expected == weights.expected[0]))
+        if self.mechanism == "auto" and not equal and seen.releases == 1:
+            # Moments are of records without weights, which then move the threshold.
+            found = self._choice_for(self._facts(seen, schema, None), seen, schema, mu)
+            if found.kind is SufficientStatistics:
+                return found
+        return self._choice_for(self._facts(seen, schema, weights.expected), seen, schema, mu)
+
+    def _choice_for(self, facts: RiskFacts, seen: Outline, schema: Schema | None, mu: float) -> Choice:
+        space, penalty = self.convex_set, self.regularizer
         if isinstance(space, str):
             space = parse_set(space, facts.dimension)
         if isinstance(penalty, str):
@@ -400,6 +412,12 @@ def _in_one_release(seen: Outline, choice: Choice, weights: ClassWeights) -> Out
     if logistic and choice.kind.takes_classes and np.all(weights.expected == weights.expected[0]):
         return seen.in_one_release()
     return seen
+
+
+def _weighs_afterwards(choice: Choice, seen: Outline, weights: ClassWeights) -> bool:
+    """Return whether weights of two classes are applied after a fit without them: moments take none."""
+    uneven = bool(np.any(weights.expected != weights.expected[0]))
+    return uneven and seen.releases == 1 and choice.kind is SufficientStatistics
 
 
 def _check_enough(n_records: int) -> None:

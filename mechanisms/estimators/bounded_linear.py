@@ -156,7 +156,9 @@ class PrivateLogisticRegression(Probabilities, _PrivateLinearClassifier, Summari
         classes: the labels, two or more; for two (negative, positive). None infers them from the data, with
             the same warning.
         class_weight: None; a dict of class weights > 0 (raised to at least a thousandth of the largest), to
-            which the noise is proportional through gradient bounds; or "balanced": inverse class shares.
+            which the noise is proportional through gradient bounds; or "balanced": inverse class shares. For
+            two classes "sufficient-statistics", which "auto" takes at small budgets, fits records without
+            weights, and then adds the log of the ratio of the weights to the log odds.
         prevalence: shares for "balanced", *public* numbers: of the second of two classes, or of each. None:
             they are released privately first, at a twentieth of epsilon.
         convex_set: constraint set of the weights, the intercept's included: a ``ConvexSet``, or "l1:SIZE",
@@ -481,7 +483,7 @@ class PrivateLinearRegression(LinearRegressor, Summarised):
         return super()._inference()
 
     def _planned(
-        self, choice: Choice, seen: Outline, schema: Schema | None, epsilon: float, carried: Floats
+        self, choice: Choice, seen: Outline, schema: Schema | None, epsilon: float, carried: Floats | None
     ) -> RiskMechanism:
         plan = super()._planned(choice, seen, schema, epsilon, carried)
         if self.errors != "robust":
@@ -529,7 +531,7 @@ class _OfMoments(PrivateLinearRegression):
     size: int
 
     def _planned(
-        self, choice: Choice, seen: Outline, schema: Schema | None, epsilon: float, carried: Floats
+        self, choice: Choice, seen: Outline, schema: Schema | None, epsilon: float, carried: Floats | None
     ) -> RiskMechanism:
         plan = super()._planned(choice, seen, schema, epsilon, carried)
         assert isinstance(plan, SufficientStatistics)

@@ -122,7 +122,7 @@ def test_what_is_booked_is_what_runs(tmp_path: Path) -> None:
     )
     ledger = Ledger.create(tmp_path / "ledger", 10.0, 0.1)
     refused = PrivateLogisticRegression(
-        1.0, schema=SCHEMA, classes=CLASSES, mechanism="sufficient-statistics",
+        1.0, schema=SCHEMA, classes=(*CLASSES, "maybe"), mechanism="sufficient-statistics",
         class_weight="balanced", ledger=ledger,
     )  # fmt: skip
     with pytest.raises(PrivacyParameterError, match="WeightedLoss"):
@@ -285,3 +285,24 @@ def test_costs_of_a_prevalence_that_is_released_are_planned_for_the_rarest_class
     with pytest.raises(UnsupportedProblemError, match="32-bit tables"):
         PrivateHalfspaceClassifier(1.0, **options, class_weight="balanced").plan(300_000)
     assert PrivateHalfspaceClassifier(1.0, **options, class_weight="balanced").plan(300).spend.epsilon == 1.0
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+def test_at_small_budgets_class_weights_move_the_threshold_of_an_unweighted_model(intercept: bool) -> None:
+    """The odds of weighted records are those of the records times the ratio of the weights."""
+    rng, n = np.random.default_rng(0), 3000
+    X = pd.DataFrame({"level": rng.choice(["a", "b", "c"], n)})
+    y = (rng.random(n) < X["level"].map({"a": 0.05, "b": 0.1, "c": 0.3})).astype(int)
+    schema = Schema([Categorical("level", ["a", "b", "c"])], intercept=intercept)
+    facts: dict[str, Any] = {"schema": schema, "classes": (0, 1), "insecure_seed": 3}
+    plain = PrivateLogisticRegression(0.5, **facts).fit(X, y)
+    weighted = PrivateLogisticRegression(0.5, class_weight={0: 1.0, 1: 8.0}, **facts).fit(X, y)
+    assert weighted.mechanism_ == plain.mechanism_ == "sufficient-statistics"
+    assert (weighted.noise_, weighted.spend_) == (plain.noise_, plain.spend_)
+    moved = weighted.decision_function(X) - plain.decision_function(X)
+    assert moved == pytest.approx(np.log(8.0))
+    balanced = PrivateLogisticRegression(0.5, class_weight="balanced", **facts).fit(X, y)
+    assert balanced.mechanism_ == "sufficient-statistics"
+    assert balanced.spend_.epsilon == 0.5
+    assert 0.2 < np.mean(balanced.predict(X)) < 0.8
+    assert np.mean(plain.predict(X)) == 0

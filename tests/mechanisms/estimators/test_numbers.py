@@ -90,7 +90,6 @@ def test_n_and_mu_decide() -> None:
         {"regularizer": "l2:0.1"},
         {"data_norm": 2.0},
         {"norm": "l2"},
-        {"class_weight": "balanced"},
         {"max_weight": 2.0},
     ],
 )
