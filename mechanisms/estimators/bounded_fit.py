@@ -24,7 +24,15 @@ from privopt.mechanisms.estimators.booking import Unread, booked, read_unbooked,
 from privopt.mechanisms.estimators.counting import check_number, counted_here, encoded, unread_count_parts
 from privopt.mechanisms.estimators.labels import distinct_classes
 from privopt.mechanisms.estimators.linear_model import PrivateLinearModel
-from privopt.mechanisms.estimators.numbers import BINS, LINES, check_numbers, fitted_schema, reason_with_bins
+from privopt.mechanisms.estimators.numbers import (
+    AUTO,
+    BINS,
+    LINES,
+    check_numbers,
+    fitted_schema,
+    is_default,
+    reason_with_bins,
+)
 from privopt.mechanisms.estimators.persons import fit_persons, person_of
 from privopt.mechanisms.estimators.prepared import (
     Outline,
@@ -249,13 +257,15 @@ class BoundedFit(PrivateLinearModel):
             return None
         # Moments of weighted records do not use the order of bins.
         names = ("data_norm", "norm", "convex_set", "steps", "max_weight")
-        plain = all(getattr(self, name, None) is None for name in names) and self.regularizer == "none"
+        plain = all(getattr(self, name, None) is None for name in names) and is_default(
+            self.regularizer, "none"
+        )
         classes = getattr(self, "classes", None)
         return fitted_schema(
             self,
             schema,
             n_records,
-            open_choice=self._bins_pay and self.mechanism == "auto" and plain,
+            open_choice=self._bins_pay and is_default(self.mechanism, AUTO) and plain,
             threshold=bool(self.fit_intercept) or schema.intercept,
             classes=2 if classes is None else len(distinct_classes(classes, np.array([]))),
         )
@@ -369,7 +379,7 @@ class BoundedFit(PrivateLinearModel):
     def _choice(self, seen: Outline, schema: Schema | None, weights: ClassWeights) -> Choice:
         mu = gaussian_mu(weights.rest, public_delta(self.delta, seen.records)) / math.sqrt(seen.releases)
         equal = bool(np.all(weights.expected == weights.expected[0]))
-        if self.mechanism == "auto" and not equal and seen.releases == 1:
+        if is_default(self.mechanism, AUTO) and not equal and seen.releases == 1:
             # Moments are of records without weights, which then move the threshold.
             found = self._choice_for(self._facts(seen, schema, None), seen, schema, mu)
             if found.kind is SufficientStatistics:

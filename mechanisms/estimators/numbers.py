@@ -61,6 +61,11 @@ def fitted_schema(
     return schema.with_bins() if n_records * mu >= _ENOUGH * classes or not threshold else schema
 
 
+def is_default(given: object, default: str) -> bool:
+    """Return whether an argument of any type, arrays included, is the text that is its default."""
+    return isinstance(given, str) and given == default
+
+
 def check_numbers(numbers: object) -> None:
     """Raise InvalidInputError unless it is one of "auto", "bins" and "lines"."""
     if not isinstance(numbers, str) or numbers not in (AUTO, BINS, LINES):

@@ -41,7 +41,13 @@ from privopt.mechanisms.estimators.counting import (
     unread_part_counts,
 )
 from privopt.mechanisms.estimators.labels import class_indices, distinct_classes, label_name
-from privopt.mechanisms.estimators.numbers import AUTO, fitted_schema, reason_with_bins, rules_for_lines
+from privopt.mechanisms.estimators.numbers import (
+    AUTO,
+    fitted_schema,
+    is_default,
+    reason_with_bins,
+    rules_for_lines,
+)
 from privopt.mechanisms.estimators.persons import fit_persons, person_of, plan_of_persons
 from privopt.mechanisms.estimators.predictions import ScoredClassifier, by_parts, has_risks
 from privopt.mechanisms.estimators.public_facts import declared_schema, public_delta
@@ -445,9 +451,8 @@ class PrivateHalfspaceClassifier(
 
     def _fitted_schema(self, schema: Schema, n_records: int, classes: int) -> Schema:
         """Return the schema of a fit of that many records: the given one, or with its numbers in bins."""
-        solver = isinstance(self.oracle, str) and self.oracle == "auto"
-        default = self.mechanism == "auto" and self.lattice is None and solver
-        if default and self.numbers == AUTO:
+        default = self.lattice is None and all(is_default(v, AUTO) for v in (self.mechanism, self.oracle))
+        if default and is_default(self.numbers, AUTO):
             default = not rules_for_lines(schema, schema.with_constraints(self.constraints))
         return fitted_schema(
             self, schema, n_records, open_choice=default, threshold=schema.intercept, classes=classes

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from decimal import Decimal
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -112,7 +112,7 @@ def robust_classes(**options: Any) -> PrivateRobustClassifier:
 
 
 KINDS: dict[str, Callable[[], Any]] = {
-    "card": card,
+    "card": partial(card, numbers="lines"),
     "logistic": logistic,
     "regression": regression,
     "robust": robust,
