@@ -116,7 +116,7 @@ def test_numbers_out_of_range_are_refused(most: int, gap: float) -> None:
 def test_a_fitted_card_has_near_ones_before_and_after_it_is_saved(tmp_path: Path) -> None:
     frame, y = loans()
     rules = ["at most 3 columns", "sign(late) = +"]
-    fitted = model(constraints=rules, risk_share=0.2).fit(frame, y)
+    fitted = model(constraints=rules, risk_share=0.2, numbers="lines").fit(frame, y)
     choice = fitted.near_cards(5, gap=0.5)
     assert 2 <= len(choice.cards) <= 5
     assert choice.cards[0].columns == fitted.card_.columns
