@@ -378,8 +378,7 @@ class BoundedFit(PrivateLinearModel):
 
     def _choice(self, seen: Outline, schema: Schema | None, weights: ClassWeights) -> Choice:
         mu = gaussian_mu(weights.rest, public_delta(self.delta, seen.records)) / math.sqrt(seen.releases)
-        equal = bool(np.all(weights.expected == weights.expected[0]))
-        if is_default(self.mechanism, AUTO) and not equal and seen.releases == 1:
+        if is_default(self.mechanism, AUTO) and not weights.are_equal and seen.releases == 1:
             # Moments are of records without weights, which then move the threshold.
             found = self._choice_for(self._facts(seen, schema, None), seen, schema, mu)
             if found.kind is SufficientStatistics:
@@ -419,15 +418,14 @@ def risk_of_table(model: BoundedFit, X: Any, y: Any) -> EmpiricalRisk:
 def _in_one_release(seen: Outline, choice: Choice, weights: ClassWeights) -> Outline:
     """Return the outline with one release for all classes if the mechanism has one and weights are equal."""
     logistic = isinstance(seen.targets.loss, LogisticLoss) and seen.releases > 1
-    if logistic and choice.kind.takes_classes and np.all(weights.expected == weights.expected[0]):
+    if logistic and choice.kind.takes_classes and weights.are_equal:
         return seen.in_one_release()
     return seen
 
 
 def _weighs_afterwards(choice: Choice, seen: Outline, weights: ClassWeights) -> bool:
     """Return whether weights of two classes are applied after a fit without them: moments take none."""
-    uneven = bool(np.any(weights.expected != weights.expected[0]))
-    return uneven and seen.releases == 1 and choice.kind is SufficientStatistics
+    return not weights.are_equal and seen.releases == 1 and choice.kind is SufficientStatistics
 
 
 def _check_enough(n_records: int) -> None:

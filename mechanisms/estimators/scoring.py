@@ -194,13 +194,13 @@ def _common_schema(request: Request, X: Any) -> Schema | None:
         InvalidInputError: records that are counted already, or by an engine, and models of different schemas.
     """
     schemas = [getattr(each, "schema_", None) for each in request.models]
+    if len(schemas) == 1:
+        return schemas[0]
     schemas.sort(key=lambda schema: schema is None or schema == schema.with_bins())  # the finest comes first
     finest = schemas[0]
-    different = len(schemas) > 1 and not (
-        finest is not None and all(schema is not None and finest.refines(schema) for schema in schemas)
-    )
+    alike = finest is not None and all(schema is not None and finest.refines(schema) for schema in schemas)
     of_persons = is_dask(X) and request.person is not None
-    if different and (isinstance(X, CountedRecords) or is_engine_table(X) or of_persons):
+    if not alike and (isinstance(X, CountedRecords) or is_engine_table(X) or of_persons):
         raise InvalidInputError(
             "tables in engines, counted records, and persons in partitions are compared by models with the "
             "same schema: take the table into memory"

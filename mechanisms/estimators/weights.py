@@ -66,6 +66,11 @@ class ClassWeights:
         return cls(_inverse(uneven / np.sum(uneven)), plan, epsilon, rest)
 
     @property
+    def are_equal(self) -> bool:
+        """Whether all classes have one weight, so that no record weighs more; a public fact."""
+        return bool(np.all(self.expected == self.expected[0]))
+
+    @property
     def known(self) -> Floats | None:
         """The weights, or None if a prevalence is to be released first."""
         return self.expected if self.plan is None else None
