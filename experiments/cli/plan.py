@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,7 +11,7 @@ import typer
 from rich.console import Console
 
 from privopt.experiments.cli.families import AUTO, CARD, LINEAR, ROBUST, requested_family
-from privopt.experiments.cli.linear import robust_loss
+from privopt.experiments.cli.linear import linear_constructor, robust_loss
 from privopt.experiments.cli.options import (
     CardSolverOption,
     ClassesOption,
@@ -51,12 +50,10 @@ from privopt.experiments.cli.want import (
     check_not_wanted,
     show_wanted,
 )
-from privopt.mechanisms.convex.columns import Columns
 from privopt.mechanisms.discrete.subset import SubsetPlan
 from privopt.mechanisms.errors import BudgetExceededError
-from privopt.mechanisms.estimators.bounded_linear import PrivateLogisticRegression
 from privopt.mechanisms.estimators.column_choice import by_moments
-from privopt.mechanisms.estimators.numbers import fitted_schema
+from privopt.mechanisms.estimators.linear_plan import LinearPlan
 from privopt.mechanisms.estimators.public_facts import public_delta
 from privopt.mechanisms.estimators.robust import choose_robust
 from privopt.mechanisms.heavy_tails.clipped_newton import ClippedNewton
@@ -65,17 +62,17 @@ from privopt.mechanisms.privacy.accounting import gaussian_mu
 from privopt.mechanisms.privacy.groups import PersonBudget
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.mechanisms.privacy.usefulness import NoiseToSignal
-from privopt.mechanisms.risk.choice import choose_risk_mechanism, natural_norm
 from privopt.mechanisms.schemas.records import CHOICES, RecordsPlan
 from privopt.mechanisms.scorecards.card_plan import CardPlan
 from privopt.oracles.limits import MOST_WORK
 from privopt.problems.convex.losses import LogisticLoss
-from privopt.problems.convex.parsing import parse_loss
-from privopt.problems.convex.risk import RiskFacts
 from privopt.problems.convex.unclipped import PLAIN_SQUARES
 from privopt.problems.errors import InvalidInputError
 from privopt.problems.notebooks import text_of
 from privopt.problems.tables.schema import Schema
+
+# Options of a fit that a plan takes from the schema, or has at their defaults.
+_NOT_PLANNED = dict.fromkeys(("data_norm", "norm", "convex_set", "regularizer", "errors"))
 
 app = typer.Typer()
 tell = Console(soft_wrap=True, emoji=False)
@@ -132,8 +129,8 @@ def plan(
     residual_sd: ResidualOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Show the mechanism, noise and running time of a fit before any data are read: of a scorecard, tree,
-    rule list or robust model. With --want what to expect, and what it takes.
+    """Show the mechanism, noise and cost of a fit before any data are read. With --want what to expect of a
+    model, and what it takes.
     """
     if want is not None:
         show_wanted(context)
@@ -158,8 +155,9 @@ def plan(
             raise InvalidInputError(
                 _subset_calibrated(columns, records, epsilon, max_features, parse_delta(delta))
             )
-        raise InvalidInputError(_calibrated(options, columns))
-    if family is ROBUST:
+        linear = _linear_plan(options, columns, declared)
+        shown = linear.to_dict(), str(linear).split("\n"), linear.spend
+    elif family is ROBUST:
         if classes is not None:
             raise InvalidInputError("--classes: a plan of robust linear models is for two classes or numbers")
         shown = robust_plan(columns, records, options)
@@ -255,47 +253,11 @@ def _robust_lines(
     ]
 
 
-def _calibrated(options: Mapping[str, Any], schema: Schema) -> str:
-    """Return the hint to plan a linear model by ``privopt calibrate``, with the facts of the schema.
-
-    It names the mechanism that "auto" takes, and why.
-    """
-    name, records = options["mechanism"], options["records"]
-    classes = len(split_classes(options["classes"]) or (0, 1))
-    if (options["loss"] or "logistic") == "logistic":
-        model = PrivateLogisticRegression(
-            options["epsilon"], delta=parse_delta(options["delta"]), numbers=options["numbers"]
-        )
-        plain = all(options[asked] is None for asked in ("steps", "max_weight"))
-        schema = fitted_schema(
-            model,
-            schema,
-            records,
-            open_choice=name == "auto" and plain,
-            threshold=True,
-            classes=classes,
-        )
-    norm, dimension = natural_norm(name), len(schema.feature_names) + (not schema.intercept)
-    steps = "" if options["steps"] is None else f" --steps {options['steps']}"
-    bound, why = schema.norm(norm), f"{name} fits linear models"
-    if name == "auto":
-        loss, delta = parse_loss(options["loss"] or "logistic", 1.0), parse_delta(options["delta"])
-        facts, releases = RiskFacts(records, dimension, loss, bound, norm), classes if classes > 2 else 1
-        columns, plain = Columns.of(schema), options["max_weight"] is None
-        choice = choose_risk_mechanism(
-            name,
-            facts,
-            mu=gaussian_mu(options["epsilon"], public_delta(delta, records)) / math.sqrt(releases),
-            steps=options["steps"],
-            numbers=columns.share_of_numbers if plain else 0.0,
-            ordered=columns.share_of_ordered if plain else 0.0,
-        )
-        name = choice.kind.name
-        why = f"auto is {name} here ({choice.reason})"
-    return (
-        f"{why}; its noise and steps are shown by `privopt calibrate {name} --records {records} --dimension "
-        f"{dimension} --data-norm {bound:.6g} --norm {norm} --epsilon {options['epsilon']:g}{steps}`"
-    )
+def _linear_plan(options: Mapping[str, Any], schema: Schema, declared: Mapping[str, Any]) -> LinearPlan:
+    """Plan a linear model of records within the bounds of a schema."""
+    made = linear_constructor({**_NOT_PLANNED, **options})(schema=schema, **declared)
+    plan: LinearPlan = made.plan(options["records"])
+    return plan
 
 
 def _subset_calibrated(schema: Schema, records: int, epsilon: float, size: int, delta: float | str) -> str:

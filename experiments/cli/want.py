@@ -51,7 +51,7 @@ _TAKES = {
     "interval": _ALWAYS | {"loss", "label_range", "residual_sd"},
 }
 _NEEDS = {"auc": ("prevalence", "best_auc"), "interval": ("label_range", "residual_sd")}
-_ONLY_WANTED = ("best_auc", "label_range", "residual_sd")
+_ONLY_WANTED = ("best_auc", "residual_sd")
 
 
 class Want(NamedTuple):

@@ -20,10 +20,12 @@ from privopt.mechanisms.convex.columns import Columns
 from privopt.mechanisms.convex.screened_columns import ScreenedColumns
 from privopt.mechanisms.convex.screened_statistics import ScreenedStatistics
 from privopt.mechanisms.convex.sufficient_statistics import SufficientStatistics
+from privopt.mechanisms.estimators.booked_estimator import never_read
 from privopt.mechanisms.estimators.booking import Unread, booked, read_unbooked, unread_table
 from privopt.mechanisms.estimators.counting import check_number, counted_here, encoded, unread_count_parts
 from privopt.mechanisms.estimators.labels import distinct_classes
 from privopt.mechanisms.estimators.linear_model import PrivateLinearModel
+from privopt.mechanisms.estimators.linear_plan import FitPlan, LinearPlan
 from privopt.mechanisms.estimators.numbers import (
     AUTO,
     BINS,
@@ -33,7 +35,7 @@ from privopt.mechanisms.estimators.numbers import (
     is_default,
     reason_with_bins,
 )
-from privopt.mechanisms.estimators.persons import fit_persons, person_of
+from privopt.mechanisms.estimators.persons import fit_persons, person_of, plan_of_persons
 from privopt.mechanisms.estimators.prepared import (
     Outline,
     Prepared,
@@ -51,8 +53,7 @@ from privopt.mechanisms.estimators.validation import as_table, validated
 from privopt.mechanisms.estimators.weights import ClassWeights
 from privopt.mechanisms.privacy.accounting import gaussian_mu
 from privopt.mechanisms.privacy.noise import NoiseSource
-from privopt.mechanisms.privacy.parameters import check_epsilon, check_positive
-from privopt.mechanisms.privacy.reliance import spent
+from privopt.mechanisms.privacy.parameters import check_count, check_epsilon, check_positive
 from privopt.mechanisms.privacy.usefulness import warn_if_noise
 from privopt.mechanisms.risk.choice import Choice, choose_risk_mechanism, natural_norm
 from privopt.mechanisms.risk.mechanism import RealRelease, RiskMechanism
@@ -118,20 +119,11 @@ class BoundedFit(PrivateLinearModel):
         given, in_memory, schema = self._given(X, y, schema, counting=not weighted)
         if sample_weight is not None:
             given = with_weights(given, sample_weight, self.max_weight, in_memory and X)
-        seen = self._outline(given, schema)._replace(weighted=weighted)
-        _check_enough(seen.records)
-        weights = self._class_weights(seen.targets, check_epsilon(self.epsilon))
-        # The plan depends on public facts only.
-        choice = self._choice(seen, schema, weights)
-        seen = _in_one_release(seen, choice, weights)
-        afterwards = _weighs_afterwards(choice, seen, weights)
-        planned = partial(self._planned, choice, seen, schema, weights.rest)
-        plan = planned(None if afterwards else weights.expected)
+        fit = self._fit_plan(self._outline(given, schema)._replace(weighted=weighted), schema)
+        plan, seen, weights = fit.mechanism, fit.seen, fit.weights
         _check_records(plan, in_memory)
         source = NoiseSource(self.insecure_seed)
-        one = spent(plan, source)
-        note = f"one-vs-rest: {one.note}" if seen.releases > 1 else one.note
-        spend = weights.whole(replace(one, note=note))
+        spend = fit.spend(source)
         warn_if_noise(plan.noise_to_signal)
         with booked(self.ledger, spend, given) as table:
             _check_records(plan, in_memory and isinstance(table, Whole))
@@ -142,20 +134,60 @@ class BoundedFit(PrivateLinearModel):
             if weights.plan is not None and read.held is not None:
                 # Plan again with the same budget, for the released class weights.
                 carried = weights.release(read.held, source)
-                plan = planned(None if afterwards else carried)
+                plan = fit.again(carried)
             # Within the limit: norms of counted rows are computed by a compiled kernel.
-            made = partial(risk_of, table, weights=None if afterwards else carried, facts=plan.facts)
+            made = partial(risk_of, table, weights=None if fit.afterwards else carried, facts=plan.facts)
             risks = (within(clock, partial(made, number=k)) for k in range(seen.releases))
             releases = [plan.release(risk, source, limits=clock.rest) for risk in risks]
-        reason = choice.reason if schema is None else reason_with_bins(choice.reason, self, schema)
-        self._keep(releases, plan, reason, seen.targets, schema)
+        self._keep(releases, plan, fit.reason, seen.targets, schema)
         self.multinomial_ = isinstance(plan.facts.loss, OneVsRestLoss)
         self._keep_inference(releases, seen, schema)
         self.row_bound_ = None if self.data_norm is None else (seen.bound, self._row_norm)
         coef, intercept = self._of_records(np.vstack([release.point for release in releases]), seen, schema)
-        if afterwards:  # the log odds of weighted records
+        if fit.afterwards:  # the log odds of weighted records
             intercept = intercept + math.log(carried[1] / carried[0])
         return self._set(coef, intercept + seen.targets.centre, spend)
+
+    def plan(self, n_records: int, n_columns: int | None = None) -> LinearPlan:
+        """Plan a fit of ``n_records`` without data; with ``person`` it is the number of persons.
+
+        With ``max_weight`` it is of records with weights, and without ``classes`` of two classes.
+
+        Args:
+            n_records: n, public.
+            n_columns: d, public; needed without a schema.
+
+        Raises:
+            InvalidInputError: a public fact that a plan needs is not declared.
+            PrivOptError: an argument that ``fit`` would refuse before it reads records.
+        """
+        if person_of(self) is not None:
+            whole: LinearPlan = plan_of_persons(self, n_records, n_columns)
+            return whole
+        if getattr(self, "classes", ()) is None:
+            return type(self)(**{**self.get_params(deep=False), "classes": (0, 1)}).plan(n_records, n_columns)
+        self._check_arguments()
+        schema = None if self.schema is None else declared_schema(self.schema)
+        lacking = self._undeclared(schema) + (["n_columns"] if schema is None and n_columns is None else [])
+        if lacking:
+            raise InvalidInputError(f"a plan needs {' and '.join(lacking)}: it infers nothing from data")
+        given: Unread[Parts] = Unread(check_count(n_records, "n_records"), never_read, n_columns)
+        schema = self._fitted_schema(schema, given.n_records)
+        seen = self._outline(given, schema)._replace(weighted=self.max_weight is not None)
+        fit = self._fit_plan(seen, schema)
+        return LinearPlan(fit.mechanism, fit.reason, fit.spend(NoiseSource(self.insecure_seed)))
+
+    def _fit_plan(self, seen: Outline, schema: Schema | None) -> FitPlan:
+        """Plan the fit of a table from public facts: its outline, and the schema of the fit."""
+        _check_enough(seen.records)
+        weights = self._class_weights(seen.targets, check_epsilon(self.epsilon))
+        choice = self._choice(seen, schema, weights)
+        seen = _in_one_release(seen, choice, weights)
+        afterwards = _weighs_afterwards(choice, seen, weights)
+        planned = partial(self._planned, choice, seen, schema, weights.rest)
+        reason = choice.reason if schema is None else reason_with_bins(choice.reason, self, schema)
+        mechanism = planned(None if afterwards else weights.expected)
+        return FitPlan(seen, weights, afterwards, planned, mechanism, reason)
 
     def _check_arguments(self) -> None:
         check_type(self.fit_intercept, bool | np.bool_, "fit_intercept must be True or False")

@@ -60,6 +60,7 @@ from privopt.problems.tables.schema import Schema
 if TYPE_CHECKING:
     from privopt.mechanisms.privacy.ledger import Ledger
 from privopt.mechanisms.estimators.bounded_fit import BoundedFit
+from privopt.mechanisms.estimators.linear_plan import LinearPlan
 from privopt.mechanisms.estimators.linear_predictors import LinearClassifier, LinearRegressor, Probabilities
 from privopt.mechanisms.estimators.sample_weight import refuse_weights
 from privopt.mechanisms.estimators.summaries import Summarised
@@ -348,6 +349,15 @@ class PrivateLinearRegression(LinearRegressor, Summarised):
         if self.mechanism == SufficientStatistics.name:
             return self._fit_on_moments(X, y, encoding, "it was asked for")
         return self._fit_on_columns(X, y, encoding)
+
+    def plan(self, n_records: int, n_columns: int | None = None) -> LinearPlan:
+        """Plan a fit without data, as ``BoundedFit.plan``; not with ``max_features``."""
+        if self.max_features is not None:
+            raise InvalidInputError(
+                "plan takes no max_features: SubsetPlan.plan plans the choice of columns, "
+                "and plan without max_features the fit on all of them"
+            )
+        return super().plan(n_records, n_columns)
 
     def _fit_on_columns(self, X: Any, y: Any, encoding: SchemaFacts | None) -> Self:
         """Fit on columns that the exponential mechanism draws; for "auto" by moments where that is better."""

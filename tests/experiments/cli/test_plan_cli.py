@@ -162,7 +162,7 @@ def test_constraints_are_planned_and_refused_before_data(tmp_path: Path) -> None
 
 def test_plans_say_what_a_person_with_several_records_costs(tmp_path: Path) -> None:
     words = ("--records", "1000", "--epsilon", "1", "--person", "id", "--records-per-person", "3")
-    for model in ("card", "tree", "robust"):
+    for model in ("card", "tree", "robust", "linear"):
         run = planned(tmp_path, *words, "--model", model)
         assert run.exit_code == 0, run.output
         assert "(replace-one person; proved)" in run.output
@@ -176,23 +176,29 @@ def test_plans_say_what_a_person_with_several_records_costs(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("columns", "mechanism", "told"),
+    ("columns", "words", "told"),
     [
-        (
-            3,
-            "auto",
-            ("auto is objective-perturbation here (", "calibrate objective-perturbation", "--norm l2"),
-        ),
-        (1200, "auto", ("auto is screened-statistics here (of 1201 features", 'norm="linf"')),
-        (3, "screened-statistics", ("--dimension 4 --data-norm 1 --norm linf --epsilon 3",)),
+        (3, (), ("mechanism: objective-perturbation (", "weights: 4\n")),
+        (1200, (), ("mechanism: screened-statistics (of 1201 features", 'norm="linf"')),
+        (3, ("--mechanism", "dp-fw-l1"), ("dp-fw-l1 (it was asked for; ", "gumbel_scale = ", "steps: ")),
+        (3, ("--loss", "huber:0.5", "--label-range=-1:1"), ("mechanism: ", "epsilon = 3, delta = 1e-10")),
+        (3, ("--classes", "a,b,c", "--class-weight", "balanced"), ("the prevalence at epsilon = 0.15",)),
     ],
 )
-def test_a_linear_model_is_named_with_the_command_that_shows_its_noise(
-    columns: int, mechanism: str, told: tuple[str, ...], tmp_path: Path
+def test_a_linear_model_is_planned_with_its_noise(
+    columns: int, words: tuple[str, ...], told: tuple[str, ...], tmp_path: Path
 ) -> None:
     schema = Schema([Numeric(f"x{i}", 0, 1) for i in range(columns)])
-    words = ("--records", "100000", "--epsilon", "3", "--loss", "logistic", "--mechanism", mechanism)
-    run = planned(tmp_path, *words, schema=schema)
-    assert isinstance(run.exception, InvalidInputError)
+    given = ("--records", "100000", "--epsilon", "3", "--model", "linear", *words)
+    run = planned(tmp_path, *given, schema=schema)
+    assert run.exit_code == 0, run.output
     for text in told:
-        assert text in str(run.exception)
+        assert text in run.output
+    report = json.loads(planned(tmp_path, *given, "--json", schema=schema).output)
+    assert report["epsilon"] == pytest.approx(3)
+    assert report["weights"] == columns + 1
+
+
+def test_a_plan_of_a_regression_needs_the_range_of_labels(tmp_path: Path) -> None:
+    words = ("--records", "100", "--epsilon", "3", "--model", "linear", "--loss", "squared")
+    assert "a plan needs label_range" in str(planned(tmp_path, *words).exception)
