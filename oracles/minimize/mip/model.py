@@ -250,6 +250,11 @@ class ProgressRelay:
             self.stopped = self.stopped or self.watch.stop()
         except BaseException as error:
             self.raised = self.raised or error
+        return self.told
+
+    @property
+    def told(self) -> bool:
+        """Whether the solver was told to stop."""
         return self.stopped is not None or self.raised is not None
 
     def finish(self) -> Status | None:

@@ -38,6 +38,7 @@ from privopt.oracles.minimize.mip.model import (
     SolverProgress,
 )
 from privopt.oracles.minimize.mip.oracle import MipOracle, Model
+from privopt.oracles.minimize.mip.passing import NotPassedError, end_passing
 from privopt.oracles.minimize.mip.solver_files import CARELESS, Tell, private_folder, uses_files
 from privopt.problems.discrete.lattice import FloatArray
 
@@ -190,8 +191,11 @@ class PulpSession(Session):
             column.index = number
         # PuLP sorts variables by name: remember the position of each column.
         order = np.array([column.index for column in self._columns], dtype=np.int64)
-        self._call(problem, question, relay, order)
+        started = self._call(problem, question, relay, order)
         stopped = relay.finish()
+        if not started:
+            raw = f"{self._name} was not started"
+            return MipAnswer(Outcome.STOPPED, None, -math.inf, stopped or Status.TIME_LIMIT, 0, raw)
         if is_highs(self._name):
             return highs.answer(problem.solverModel, order, stopped, question.cutoff)
         if stopped is Status.INTERRUPTED:
@@ -216,7 +220,8 @@ class PulpSession(Session):
             problem.addConstraint(outside <= 0, "allowed")
         return problem
 
-    def _call(self, problem: Any, question: Question, relay: ProgressRelay, order: Any) -> None:
+    def _call(self, problem: Any, question: Question, relay: ProgressRelay, order: Any) -> bool:
+        """Solve the problem; return whether the solver was started before a limit."""
         import pulp
 
         seconds = relay.watch.remaining
@@ -234,18 +239,23 @@ class PulpSession(Session):
             if seconds is not None:
                 settings["timeLimit"] = max(seconds, 0.01)
             solver = pulp.getSolver(self._name, **settings)
-            if is_highs(self._name):
-                _keep_time(solver, relay.watch)
+            # While an external program gets its file, the main thread asks the relay.
+            files = uses_files(solver)
+            if files or is_highs(self._name):
+                end_passing(problem, solver, relay.watch, (lambda: relay.told) if files else relay)
             try:
                 with private_folder(solver) as end:
-                    if uses_files(solver):
+                    if files:
                         _watched(lambda: problem.solve(solver), relay, end)
                     else:
                         with relay if is_highs(self._name) else nullcontext():
                             problem.solve(solver)
+            except NotPassedError:
+                return False
             except pulp.PulpSolverError as error:
                 if not _ended(relay):
                     raise SolverFailedError(f"{self._name} failed under PuLP: {error}") from error
+        return True
 
     def _answer(self, problem: Any, costs: FloatArray, gap: float, watch: Watch) -> MipAnswer:
         import pulp
@@ -269,18 +279,6 @@ class PulpSession(Session):
 
     def _values(self) -> FloatArray:
         return np.array([c.varValue or 0.0 for c in self._columns], dtype=np.float64)
-
-
-def _keep_time(solver: Any, watch: Watch) -> None:
-    """Let HiGHS have the time that is left once PuLP has passed the model on, which takes seconds."""
-    run = solver.callSolver
-
-    def run_in_time(problem: Any) -> Any:
-        if watch.remaining is not None:
-            problem.solverModel.setOptionValue("time_limit", watch.remaining)
-        return run(problem)
-
-    solver.callSolver = run_in_time
 
 
 def _watched(work: Callable[[], object], relay: ProgressRelay, end: Tell) -> None:

@@ -7,7 +7,7 @@ import itertools
 import math
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -29,7 +29,7 @@ from privopt.oracles.limits import Limits, Progress
 from privopt.oracles.minimize.conformance import check_oracle
 from privopt.oracles.minimize.enumerate import EnumerationOracle
 from privopt.oracles.minimize.interface import trivial_bound
-from privopt.oracles.minimize.mip import cell_model
+from privopt.oracles.minimize.mip import cell_model, passing
 from privopt.oracles.minimize.mip import row_model as rows
 from privopt.oracles.minimize.mip.highs import HighsOracle, HighsSession, loads
 from privopt.oracles.minimize.mip.model import (
@@ -310,6 +310,43 @@ def test_the_time_in_which_pulp_passes_a_model_to_highs_is_no_longer_left(
     assert session.solve(Question(costs), watch, lambda news: None).outcome is Outcome.OPTIMAL
     (seconds,) = seen
     assert 0.0 < seconds <= 40.0
+
+
+@pytest.mark.parametrize(
+    ("solver", "start", "late"),
+    [("HiGHS", "callSolver", 130), ("HiGHS", "callSolver", 401), ("CBC", "get_pipe", 130)],
+)
+def test_a_model_that_is_passed_on_at_a_limit_is_passed_no_further(
+    solver: str, start: str, late: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PuLP took one to two seconds over 40,000 columns, whatever the limit, and started the solver then."""
+    model = MipModel("wide")
+    model.constrain(model.add(400, integer=True), np.ones(400), ">=", 5)
+    watch, seen, original = Limits(seconds=100.0).start(), [0], pulp.getSolver
+
+    def look(number: int) -> None:
+        seen.append(number)
+        if number == late:
+            watch.began -= 200.0
+
+    def slow(name: str, **settings: object) -> Any:
+        made = original(name, **settings)
+        monkeypatch.setattr(made, start, lambda *_: pytest.fail("it was started"))
+        if solver == "HiGHS":
+            build = made.buildSolverModel
+            made.buildSolverModel = lambda problem: (build(problem), look(401))
+        return made
+
+    class Columns(passing._Columns):
+        def __iter__(self) -> Iterator[Any]:
+            return (look(number) or column for number, column in enumerate(super().__iter__(), 1))
+
+    monkeypatch.setattr(pulp, "getSolver", slow)
+    monkeypatch.setattr(passing, "_Columns", Columns)
+    answer = PulpSession(model, solver).solve(Question(np.ones(400)), watch, lambda news: None)
+    assert (answer.outcome, answer.values, answer.reason) == (Outcome.STOPPED, None, Status.TIME_LIMIT)
+    assert answer.bound == -np.inf
+    assert (max(seen) < 400) is (late < 400)
 
 
 def test_another_user_of_highs_in_the_process_may_have_chosen_its_threads() -> None:

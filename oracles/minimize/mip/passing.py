@@ -1,0 +1,112 @@
+"""Passing a PuLP problem on to its solver, which ends at a limit: PuLP takes seconds over large problems."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeVar
+
+import numpy as np
+
+from privopt.oracles.limits import Watch
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+_EVERY = 64  # columns or rows between two looks at the limit
+
+
+class NotPassedError(Exception):
+    """A limit was reached before the solver had the whole problem, so that it was not started."""
+
+
+def end_passing(problem: Any, solver: Any, watch: Watch, stopped: Callable[[], bool]) -> None:
+    """Let PuLP pass a problem on until a limit, and tell its solver the time that is left then.
+
+    Args:
+        problem: of PuLP; nobody else uses it.
+        solver: of PuLP: its HiGHS, or an external program, which reads the problem from a file.
+        watch: tells the time that is left.
+        stopped: whether to stop earlier; then, or with the time, the passing ends with NotPassedError.
+    """
+    import pulp
+
+    look = _Look(lambda: stopped() or watch.remaining == 0.0)
+    problem._variables = _Columns(problem._variables, look)
+    problem._constraints = _Rows(problem._constraints, look)
+    if hasattr(solver, "buildSolverModel"):
+        solver.buildSolverModel = look.during(solver.buildSolverModel, lambda: _ready(problem, solver, watch))
+        unread = (pulp.LpStatusNotSolved, pulp.LpSolutionNoSolutionFound)
+        solver.findSolutionValues = lambda problem: unread  # the answer is read from HiGHS itself
+        solver.mip = False  # PuLP declares integers one by one, each in time linear in their number
+    for name in ("writeMPS", "writeLP"):
+        setattr(problem, name, look.during(getattr(problem, name), lambda: _limit_program(solver, watch)))
+
+
+def _ready(problem: Any, solver: Any, watch: Watch) -> None:
+    """Declare the integers of a HiGHS model, and its limit."""
+    import pulp
+    from highspy import HighsVarType
+
+    kinds = (HighsVarType.kContinuous, HighsVarType.kInteger)
+    found = [int(kinds[column.cat == pulp.LpInteger]) for column in problem._variables]
+    everything = np.arange(len(found), dtype=np.int32)
+    problem.solverModel.changeColsIntegrality(len(found), everything, np.array(found, dtype=np.uint8))
+    if watch.remaining is not None:
+        problem.solverModel.setOptionValue("time_limit", watch.remaining)
+
+
+def _limit_program(solver: Any, watch: Watch) -> None:
+    if watch.remaining is not None:
+        solver.timeLimit = max(watch.remaining, 0.01)
+
+
+class _Look:
+    """Looks at a limit while a problem is being passed on, and at no other time."""
+
+    def __init__(self, stopped: Callable[[], bool]) -> None:
+        self.stopped, self.passing = stopped, False
+
+    def along(self, items: Iterable[Item]) -> Iterator[Item]:
+        for number, item in enumerate(items):
+            if self.passing and number % _EVERY == 0 and self.stopped():
+                raise NotPassedError
+            yield item
+
+    def during(self, work: Callable[..., Result], then: Callable[[], None]) -> Callable[..., Result]:
+        def run(*args: Any, **options: Any) -> Result:
+            self.passing = True
+            try:
+                result = work(*args, **options)
+            finally:
+                self.passing = False
+            if self.stopped():
+                raise NotPassedError
+            then()
+            return result
+
+        return run
+
+
+class _Columns(list[Any]):
+    """The columns of a problem; PuLP goes through them as it passes it on."""
+
+    def __init__(self, columns: Iterable[Any], look: _Look) -> None:
+        super().__init__(columns)
+        self._look = look
+
+    def __iter__(self) -> Iterator[Any]:
+        return self._look.along(super().__iter__())
+
+
+class _Rows(dict[str, Any]):
+    """The rows of a problem, by name."""
+
+    def __init__(self, rows: dict[str, Any], look: _Look) -> None:
+        super().__init__(rows)
+        self._look = look
+
+    def items(self) -> Any:
+        return self._look.along(super().items())
+
+    def values(self) -> Any:
+        return self._look.along(super().values())
