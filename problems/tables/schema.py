@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -25,6 +26,7 @@ from privopt.problems.discrete.lattice import IntArray
 from privopt.problems.discrete.layout import Layout
 from privopt.problems.errors import InvalidInputError, PrivacyLeakWarning, SchemaError, did_you_mean
 from privopt.problems.notebooks import html_table
+from privopt.problems.plugins import loaded
 from privopt.problems.programs.constraints import Constraint, check_constraints
 from privopt.problems.programs.parsing import parse_constraints
 from privopt.problems.tables.cells import MISSING, UNREADABLE, read_numbers, text_positions
@@ -53,6 +55,8 @@ from privopt.problems.tables.values import FEATURE_LIMIT
 _GRID_LEVELS = 100
 _GRID_SPANS = [k for k in range(1, 121) if 120 % k == 0]
 _MOST_CATEGORIES, _FEW_CATEGORIES = 1000, 20
+# The entry points of what learns schemas.
+LEARNERS = "privopt.schema_learners"
 # The largest length of tables of levels and of pairs of levels.
 _MOST_LEVELS = 1024
 
@@ -400,6 +404,32 @@ class Schema:
         values = dict(zip(names, (values for _, values in table), strict=True))
         return [values[column.name] for column in self.columns]
 
+    @staticmethod
+    def learn(table: Any, *, epsilon: float, **options: Any) -> Any:
+        """Learn a schema from a table, privately and paid for.
+
+        This is ``privopt.mechanisms.learn_schema``, which states the guarantee and all options. It is found
+        by an entry point, since problems import no mechanism.
+
+        Args:
+            table: a data frame, a mapping of columns, or an Ibis table.
+            epsilon: > 0, of this release.
+            options: those of ``learn_schema``: ``delta``, ``types``, ``declared``, ``leave_out``, ``cuts``,
+                ``na_values``, ``ledger``, ``person``.
+
+        Returns:
+            A ``LearnedSchema``, with the attributes ``schema``, ``spend`` and ``left_out``.
+
+        Raises:
+            SchemaError: privopt is not installed as a package, or incompletely.
+            PrivOptError: those of ``learn_schema``.
+        """
+        entries = entry_points(group=LEARNERS, name="privopt")
+        if not entries:
+            raise SchemaError("nothing that learns schemas is installed. To do: install privopt anew")
+        learner = loaded(next(iter(entries)), "the learner of schemas", SchemaError)
+        return learner(table, epsilon=epsilon, **options)
+
     @classmethod
     def infer(cls, table: Table, *, intercept: bool = False) -> Schema:
         """Infer a draft of a schema from the data: a starting point to edit, and NOT private.
@@ -418,7 +448,7 @@ class Schema:
         """
         warnings.warn(
             "bounds and categories are inferred from the data, which no privacy budget covers; "
-            "declare a Schema from public facts instead, or pay for one: privopt.mechanisms.learn_schema",
+            "declare a Schema from public facts instead, or pay for one: Schema.learn",
             PrivacyLeakWarning,
             stacklevel=2,
         )

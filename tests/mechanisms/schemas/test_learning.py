@@ -22,6 +22,7 @@ from privopt.mechanisms.schemas.cuts import CutPlan
 from privopt.mechanisms.schemas.types import votes_of
 from privopt.problems import Binned, Categorical, InvalidInputError, MissingLevel, Numeric, Schema
 from privopt.problems.errors import SchemaError
+from privopt.problems.tables import schema
 from privopt.problems.tables.cells import NO_MARKERS
 from privopt.problems.tables.rules import PointRule
 
@@ -236,6 +237,18 @@ def test_a_category_whose_feature_two_learned_columns_have_is_dropped() -> None:
     found = learn_schema(cells, epsilon=2.0, types={"a": "text", "a=b": "text"})
     assert [column.levels for column in found.schema.columns] == [("d", "missing")]
     assert found.left_out == ("a=b",)
+
+
+def test_a_schema_learns_under_its_own_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = {"age": np.arange(4000) % 70, "town": np.array(["Bern", "Graz"])[np.arange(4000) % 2]}
+    asked: dict[str, Any] = {"epsilon": 1.0, "types": {"age": "whole"}, "leave_out": ["town"]}
+    found, same = (learn(table, **asked, insecure_seed=1) for learn in (Schema.learn, learn_schema))
+    assert (found.schema, found.spend) == (same.schema, same.spend)
+    with pytest.raises(PrivacyParameterError, match="epsilon"):
+        Schema.learn(table, epsilon=-1.0)
+    monkeypatch.setattr(schema, "LEARNERS", "privopt.nobody")
+    with pytest.raises(SchemaError, match="nothing that learns schemas is installed"):
+        Schema.learn(table, **asked)
 
 
 def test_seeded_runs_repeat_and_others_do_not() -> None:
