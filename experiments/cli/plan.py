@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,7 +10,7 @@ import typer
 from rich.console import Console
 
 from privopt.experiments.cli.families import AUTO, CARD, LINEAR, ROBUST, requested_family
-from privopt.experiments.cli.linear import linear_constructor, robust_loss
+from privopt.experiments.cli.linear import linear_constructor, robust_constructor
 from privopt.experiments.cli.options import (
     CardSolverOption,
     ClassesOption,
@@ -53,20 +52,13 @@ from privopt.experiments.cli.want import (
 from privopt.mechanisms.discrete.subset import SubsetPlan
 from privopt.mechanisms.errors import BudgetExceededError
 from privopt.mechanisms.estimators.column_choice import by_moments
-from privopt.mechanisms.estimators.linear_plan import LinearPlan
 from privopt.mechanisms.estimators.public_facts import public_delta
-from privopt.mechanisms.estimators.robust import choose_robust
-from privopt.mechanisms.heavy_tails.clipped_newton import ClippedNewton
-from privopt.mechanisms.heavy_tails.measured_descent import MeasuredDescent
 from privopt.mechanisms.privacy.accounting import gaussian_mu
-from privopt.mechanisms.privacy.groups import PersonBudget
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.mechanisms.privacy.usefulness import NoiseToSignal
-from privopt.mechanisms.schemas.records import CHOICES, RecordsPlan
+from privopt.mechanisms.schemas.records import CHOICES
 from privopt.mechanisms.scorecards.card_plan import CardPlan
 from privopt.oracles.limits import MOST_WORK
-from privopt.problems.convex.losses import LogisticLoss
-from privopt.problems.convex.unclipped import PLAIN_SQUARES
 from privopt.problems.errors import InvalidInputError
 from privopt.problems.notebooks import text_of
 from privopt.problems.tables.schema import Schema
@@ -150,17 +142,14 @@ def plan(
         labels = split_classes(classes)
         chosen = chosen_model(records, 2 if labels is None else len(labels), options)
         options = {**options, "model": chosen.model}
-    if family is LINEAR:
-        if max_features is not None:
-            raise InvalidInputError(
-                _subset_calibrated(columns, records, epsilon, max_features, parse_delta(delta))
-            )
-        linear = _linear_plan(options, columns, declared)
+    if family is LINEAR and max_features is not None:
+        raise InvalidInputError(
+            _subset_calibrated(columns, records, epsilon, max_features, parse_delta(delta))
+        )
+    if family in (LINEAR, ROBUST):
+        made = linear_constructor if family is LINEAR else robust_constructor
+        linear = made({**_NOT_PLANNED, **options})(schema=columns, **declared).plan(records)
         shown = linear.to_dict(), str(linear).split("\n"), linear.spend
-    elif family is ROBUST:
-        if classes is not None:
-            raise InvalidInputError("--classes: a plan of robust linear models is for two classes or numbers")
-        shown = robust_plan(columns, records, options)
     elif family is CARD or (chosen is not None and chosen.model == "card"):
         card = card_constructor(options)(schema=columns, **declared).plan(records)
         shown = plan_report(card, counted), _lines(card, counted), card.spend
@@ -188,76 +177,6 @@ def show(
         if not book.affords(spend):
             raise BudgetExceededError(f"{book} does not afford this: see `privopt budget show {book}`")
         tell.print(f"{book} affords it; nothing was booked", highlight=False, markup=False)
-
-
-def robust_plan(
-    schema: Schema, records: int, options: Mapping[str, Any]
-) -> tuple[dict[str, Any], list[str], PrivacySpend]:
-    """Return report, lines and spend of a linear model for records without public bounds."""
-    person, whole = options["person"], options["epsilon"]
-    k = 1 if person is None else parse_records(options["records_per_person"])
-    delta = public_delta(parse_delta(options["delta"]), records)
-    if isinstance(k, str):
-        choice = RecordsPlan.plan(records, whole)
-        budget = PersonBudget(choice.left(whole, delta, "gdp"), delta, CHOICES[-1])
-    else:
-        choice, budget = None, PersonBudget(whole, delta, k)
-    epsilon, delta = budget.of_record("gdp")
-    made, reason = choose_robust(
-        options["mechanism"],
-        records * budget.records,
-        schema.n_features,
-        PLAIN_SQUARES if robust_loss(options) == "squared" else LogisticLoss(),
-        epsilon=epsilon,
-        delta=delta,
-        steps=options["steps"],
-        flags=schema.flags,
-    )
-    spend = made.spend if person is None else budget.of_person(made.spend)
-    if choice is not None:
-        spend = choice.beside([spend], delta)
-    report = {
-        **spend.to_dict(),
-        **made.noise,
-        "steps": made.steps,
-        "mechanism": made.name,
-        "mechanism_reason": reason,
-        "noise_to_signal": made.noise_to_signal.ratio,
-    }
-    return report, _robust_lines(made, reason, spend, schema, in_detail=person is not None), spend
-
-
-def _robust_lines(
-    made: ClippedNewton | MeasuredDescent,
-    reason: str,
-    spend: PrivacySpend,
-    schema: Schema,
-    *,
-    in_detail: bool,
-) -> list[str]:
-    """Return the lines of a plan of a robust linear model."""
-    noise = ", ".join(f"{key} = {value:.6g}" for key, value in made.noise.items())
-    units = (
-        "found privately"
-        if made.search is not None
-        else ("none: there are too few records at this epsilon to find them, and columns are not rescaled")
-    )
-    return [
-        f"mechanism: {made.name} ({reason})",
-        f"spend: {spend}",
-        *([f"in detail: {spend.note}"] if in_detail else []),
-        f"units of {schema.n_features} features: {units}",
-        f"noise on {made.noised}: {noise}",
-        *_measure_lines(made.noise_to_signal),
-        f"steps: {made.steps}, each reads the table once",
-    ]
-
-
-def _linear_plan(options: Mapping[str, Any], schema: Schema, declared: Mapping[str, Any]) -> LinearPlan:
-    """Plan a linear model of records within the bounds of a schema."""
-    made = linear_constructor({**_NOT_PLANNED, **options})(schema=schema, **declared)
-    plan: LinearPlan = made.plan(options["records"])
-    return plan
 
 
 def _subset_calibrated(schema: Schema, records: int, epsilon: float, size: int, delta: float | str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,10 @@ from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.mechanisms.privacy.usefulness import NoiseToSignal
 from privopt.mechanisms.risk.mechanism import RiskMechanism
 from privopt.problems.notebooks import html_facts, text_of
+
+if TYPE_CHECKING:
+    from privopt.mechanisms.heavy_tails.clipped_newton import ClippedNewton
+    from privopt.mechanisms.heavy_tails.measured_descent import MeasuredDescent
 
 
 class FitPlan(NamedTuple):
@@ -59,7 +63,7 @@ class LinearPlan:
         spend: the privacy spend of the whole fit.
     """
 
-    mechanism: RiskMechanism
+    mechanism: RiskMechanism | ClippedNewton | MeasuredDescent
     reason: str
     spend: PrivacySpend
 
@@ -74,28 +78,41 @@ class LinearPlan:
         return {
             **self.spend.to_dict(),
             **made.noise,
-            "steps": made.schedule.get("steps", 1),
+            "steps": self._steps or 1,
             "mechanism": made.name,
             "mechanism_reason": self.reason,
-            "weights": made.facts.dimension,
+            "weights": self._weights,
             "noise_to_signal": self.noise_to_signal.ratio,
         }
+
+    @property
+    def _weights(self) -> int:
+        """The number of weights of a release, with that of the constant."""
+        made = self.mechanism
+        return made.facts.dimension if isinstance(made, RiskMechanism) else made.dimension + 1
+
+    @property
+    def _steps(self) -> int | None:
+        """The number of steps, None of a mechanism that takes none."""
+        made = self.mechanism
+        steps: int | None = made.schedule.get("steps") if isinstance(made, RiskMechanism) else made.steps
+        return steps
 
     @property
     def facts(self) -> dict[str, str]:
         """The plan in words, by name of the fact."""
         made, ratio = self.mechanism, self.noise_to_signal
-        steps = made.schedule.get("steps")
         noise = ", ".join(f"{key} = {value:.6g}" for key, value in made.noise.items())
         return {
             "mechanism": f"{made.name} ({self.reason})",
             "spend": str(self.spend),
             **({"in detail": self.spend.note} if self.spend.note else {}),
-            "weights": f"{made.facts.dimension:,}",
+            "weights": f"{self._weights:,}",
+            **({} if isinstance(made, RiskMechanism) else {"units": _units(made)}),
             f"noise on {made.noised}": noise,
             "noise / signal": str(ratio),
             **({"warning": ratio.warning} if ratio.warning else {}),
-            **({"steps": f"{steps:,}, each reads the table once"} if steps else {}),
+            **({"steps": f"{self._steps:,}, each reads the table once"} if self._steps else {}),
         }
 
     def __str__(self) -> str:
@@ -104,3 +121,10 @@ class LinearPlan:
     def _repr_html_(self) -> str:
         """Return a table for notebooks."""
         return html_facts("Plan of a linear model", self.facts)
+
+
+def _units(made: ClippedNewton | MeasuredDescent) -> str:
+    """Say whether columns without declared bounds are rescaled."""
+    if made.search is not None:
+        return "found privately"
+    return "none: there are too few records at this epsilon to find them, and columns are not rescaled"

@@ -19,8 +19,9 @@ from sklearn.utils import Tags
 from privopt.mechanisms.estimators.booking import Unread, booked, read_unbooked, unread_table
 from privopt.mechanisms.estimators.counting import check_number, encoded, unread_counts
 from privopt.mechanisms.estimators.linear_model import PrivateLinearModel
+from privopt.mechanisms.estimators.linear_plan import LinearPlan
 from privopt.mechanisms.estimators.linear_predictors import LinearClassifier, LinearRegressor, Probabilities
-from privopt.mechanisms.estimators.persons import fit_persons, person_of
+from privopt.mechanisms.estimators.persons import fit_persons, person_of, plan_of_persons
 from privopt.mechanisms.estimators.predictions import by_parts
 from privopt.mechanisms.estimators.prepared import Targets
 from privopt.mechanisms.estimators.public_facts import declared_schema, public_delta
@@ -28,7 +29,7 @@ from privopt.mechanisms.estimators.validation import as_table, keep_arguments, v
 from privopt.mechanisms.heavy_tails.clipped_newton import ClippedNewton
 from privopt.mechanisms.heavy_tails.measured_descent import MeasuredDescent
 from privopt.mechanisms.privacy.noise import NoiseSource
-from privopt.mechanisms.privacy.parameters import check_epsilon
+from privopt.mechanisms.privacy.parameters import check_count, check_epsilon
 from privopt.mechanisms.privacy.reliance import spent
 from privopt.mechanisms.privacy.usefulness import warn_if_noise
 from privopt.mechanisms.registry import ROBUST_FITS
@@ -110,25 +111,14 @@ class _PrivateRobustModel(PrivateLinearModel):
         given = self._unread(X, y, schema)
         n, d = given.n_records, given.n_columns if schema is None else schema.n_features
         assert d is not None
-        if n < 2:
-            raise InvalidInputError("n_samples = 1: a private fit needs at least 2 records")
+        _check_enough(n)
         table = given.then(lambda pair: self._read(pair[0], pair[1], schema, source))
         if getattr(self, "classes", ()) is None:
             X, targets = read_unbooked(self.ledger, table, ["classes"])
             table = table.known((X, targets))
         else:
             targets = self._declared_targets()
-        plan, reason = choose_robust(
-            self.mechanism,
-            n,
-            d,
-            targets.loss,
-            epsilon=check_epsilon(self.epsilon),
-            delta=public_delta(self.delta, n),
-            steps=self.steps,
-            releases=targets.releases,
-            flags=() if schema is None else schema.flags,
-        )
+        plan, reason = self._planned(targets, n, d, schema)
         numbers = d - (0 if schema is None else len(schema.flags)) + (targets.loss.labels is Labels.REAL)
         if plan.search is None and numbers:  # depends on public facts: n, epsilon and the columns
             _warn_of_units(n, self.epsilon, numbers)
@@ -140,6 +130,47 @@ class _PrivateRobustModel(PrivateLinearModel):
         self._keep(releases, plan, reason, targets, schema)
         points = np.stack([release.point for release in releases])
         return self._set(points[:, :d], points[:, d], spend)
+
+    def plan(self, n_records: int, n_columns: int | None = None) -> LinearPlan:
+        """Plan a fit of ``n_records`` without data; with ``person`` it is the number of persons.
+
+        Args:
+            n_records: n, public.
+            n_columns: d, public; needed without a schema.
+
+        Raises:
+            InvalidInputError: neither a schema nor ``n_columns``, or fewer than 2 records.
+            PrivacyParameterError: as ``fit``.
+        """
+        if person_of(self) is not None:
+            whole: LinearPlan = plan_of_persons(self, n_records, n_columns)
+            return whole
+        if getattr(self, "classes", ()) is None:
+            return type(self)(**{**self.get_params(deep=False), "classes": (0, 1)}).plan(n_records, n_columns)
+        schema = None if self.schema is None else declared_schema(self.schema)
+        d = n_columns if schema is None else schema.n_features
+        if d is None:
+            raise InvalidInputError("a plan needs schema or n_columns: it infers nothing from data")
+        n = check_count(n_records, "n_records")
+        _check_enough(n)
+        plan, reason = self._planned(self._declared_targets(), n, d, schema)
+        return LinearPlan(plan, reason, spent(plan, NoiseSource(self.insecure_seed)))
+
+    def _planned(
+        self, targets: Targets, n: int, d: int, schema: Schema | None
+    ) -> tuple[ClippedNewton | MeasuredDescent, str]:
+        """Return the plan of a fit, and the reason for its mechanism."""
+        return choose_robust(
+            self.mechanism,
+            n,
+            d,
+            targets.loss,
+            epsilon=check_epsilon(self.epsilon),
+            delta=public_delta(self.delta, n),
+            steps=self.steps,
+            releases=targets.releases,
+            flags=() if schema is None else schema.flags,
+        )
 
     def _unread(self, X: Any, y: Any, schema: Schema | None) -> Unread[Any]:
         """Wrap records and labels as unread; counted records hold their labels."""
@@ -167,6 +198,11 @@ class _PrivateRobustModel(PrivateLinearModel):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = False  # medians of columns are subtracted
         return tags
+
+
+def _check_enough(n: int) -> None:
+    if n < 2:
+        raise InvalidInputError("n_samples = 1: a private fit needs at least 2 records")
 
 
 def _check_in_memory(X: Any) -> None:

@@ -9,7 +9,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from privopt.mechanisms import PrivateLinearRegression, PrivateLogisticRegression, PrivateSigmoidClassifier
+from privopt.mechanisms import (
+    PrivateLinearRegression,
+    PrivateLogisticRegression,
+    PrivateRobustClassifier,
+    PrivateRobustRegression,
+    PrivateSigmoidClassifier,
+)
 from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.problems import Categorical, Numeric, Schema
 from privopt.problems.errors import InvalidInputError
@@ -21,7 +27,8 @@ N = 600
 def table(kind: type[Any], classes: int) -> tuple[pd.DataFrame, np.ndarray[Any, Any]]:
     rng = np.random.default_rng(0)
     X = pd.DataFrame({"age": rng.uniform(0, 100, N), "smoker": rng.choice(["yes", "no"], N)})
-    y = rng.uniform(0, 1, N) if kind is PrivateLinearRegression else rng.integers(0, classes, N)
+    real = kind in (PrivateLinearRegression, PrivateRobustRegression)
+    y = rng.uniform(0, 1, N) if real else rng.integers(0, classes, N)
     return X, y
 
 
@@ -36,14 +43,16 @@ def table(kind: type[Any], classes: int) -> tuple[pd.DataFrame, np.ndarray[Any, 
         (PrivateSigmoidClassifier, {}),
         (PrivateLinearRegression, {"errors": "robust"}),
         (PrivateLinearRegression, {"epsilon": 0.3, "mechanism": "dp-fw-l1"}),
+        (PrivateRobustRegression, {"steps": 2}),
+        (PrivateRobustClassifier, {"classes": (0, 1, 2), "mechanism": "robust-gd"}),
+        (PrivateRobustClassifier, {"schema": None, "columns": 1}),
     ],
     ids=str,
 )
 def test_a_plan_is_that_of_the_fit(kind: type[Any], given: dict[str, Any]) -> None:
     declared: dict[str, Any] = {"schema": SCHEMA, "insecure_seed": 1, **given}
-    declared.setdefault(
-        *(("label_range", (0, 1)) if kind is PrivateLinearRegression else ("classes", (0, 1)))
-    )
+    if kind is not PrivateRobustRegression:
+        declared.setdefault("label_range" if kind is PrivateLinearRegression else "classes", (0, 1))
     d = declared.pop("columns", None)
     X, y = table(kind, len(declared.get("classes", ())))
     model = kind(**declared)
@@ -75,6 +84,7 @@ def test_records_with_weights_and_persons_have_plans_of_their_own() -> None:
         (PrivateLogisticRegression(1.0, data_norm=1.0), "n_columns"),
         (PrivateLinearRegression(1.0, schema=SCHEMA), "label_range"),
         (PrivateLinearRegression(1.0, schema=SCHEMA, max_features=1), "max_features"),
+        (PrivateRobustClassifier(1.0), "schema or n_columns"),
     ],
 )
 def test_a_plan_names_what_it_lacks(model: Any, lacking: str) -> None:
