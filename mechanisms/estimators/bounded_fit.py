@@ -23,7 +23,7 @@ from privopt.mechanisms.convex.sufficient_statistics import SufficientStatistics
 from privopt.mechanisms.estimators.booked_estimator import never_read
 from privopt.mechanisms.estimators.booking import Unread, booked, read_unbooked, unread_table
 from privopt.mechanisms.estimators.counting import check_number, counted_here, encoded, unread_count_parts
-from privopt.mechanisms.estimators.labels import distinct_classes
+from privopt.mechanisms.estimators.labels import checked_labels, distinct_classes
 from privopt.mechanisms.estimators.linear_model import PrivateLinearModel
 from privopt.mechanisms.estimators.linear_plan import FitPlan, LinearPlan
 from privopt.mechanisms.estimators.numbers import (
@@ -273,15 +273,19 @@ class BoundedFit(PrivateLinearModel):
         parts = parts_of(X, y, columns) if is_dask(X) or is_dask(y) or not lacking else None
         if parts is not None:
             return self._given_parts(X, parts, schema)
-        table = unread_table(X, y, schema, partial(validated, self))
-        fitted = self._fitted_schema(schema, table.n_records)
-        given = table.then(lambda pair: self._whole(pair[0], pair[1], fitted, counting))
+        table, labels = unread_table(X, y, schema, partial(validated, self)), None
         if lacking:
-            given = given.known(read_unbooked(self.ledger, given, lacking))
-        return given, True, fitted
+            pair = read_unbooked(self.ledger, table, lacking)
+            table, labels = table.known(pair), pair[1]
+        fitted = self._fitted_schema(schema, table.n_records, labels)
+        given = table.then(lambda pair: self._whole(pair[0], pair[1], fitted, counting))
+        return (given.known(read_unbooked(None, given, ())) if lacking else given), True, fitted
 
-    def _fitted_schema(self, schema: Schema | None, n_records: int) -> Schema | None:
-        """Return the schema of a fit of that many records: the declared one, or with its numbers in bins."""
+    def _fitted_schema(self, schema: Schema | None, n_records: int, labels: Any = None) -> Schema | None:
+        """Return the schema of a fit of that many records: the declared one, or with its numbers in bins.
+
+        Undeclared classes are those of the labels, which are given where they are inferred.
+        """
         check_numbers(self.numbers)
         if schema is None:
             if self.numbers == BINS:
@@ -292,15 +296,22 @@ class BoundedFit(PrivateLinearModel):
         plain = all(getattr(self, name, None) is None for name in names) and is_default(
             self.regularizer, "none"
         )
-        classes = getattr(self, "classes", None)
         return fitted_schema(
             self,
             schema,
             n_records,
             open_choice=self._bins_pay and is_default(self.mechanism, AUTO) and plain,
             threshold=bool(self.fit_intercept) or schema.intercept,
-            classes=2 if classes is None else len(distinct_classes(classes, np.array([]))),
+            classes=self._number_of_classes(labels, n_records),
         )
+
+    def _number_of_classes(self, labels: Any, n_records: int) -> int:
+        """Return the number of declared classes, or that in labels they are inferred from; otherwise 2."""
+        classes = getattr(self, "classes", None)
+        if classes is not None:
+            return len(distinct_classes(classes, np.array([])))
+        inferred = hasattr(self, "classes") and labels is not None
+        return len(np.unique(checked_labels(labels, n_records))) if inferred else 2
 
     def _given_parts(
         self, X: Any, parts: Parts, schema: Schema | None

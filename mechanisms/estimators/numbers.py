@@ -13,7 +13,9 @@ from privopt.mechanisms.privacy.parameters import check_epsilon
 from privopt.problems.arguments import told
 from privopt.problems.errors import InvalidInputError
 from privopt.problems.programs.constraints import Constraint, bounds_of
+from privopt.problems.tables.columns import Binned
 from privopt.problems.tables.cuts import has_bins
+from privopt.problems.tables.missing import plain_column
 from privopt.problems.tables.point_columns import point_columns, rules_of
 from privopt.problems.tables.schema import Schema
 
@@ -89,7 +91,11 @@ def rules_for_lines(schema: Schema, constraints: Sequence[Constraint]) -> bool:
 
 
 def reason_with_bins(reason: str, fit: _Fit, fitted: Schema) -> str:
-    """Return the reason for a mechanism, which says so if numbers are in bins that are not declared."""
-    if fit.schema is None or any_schema(fit.schema).columns == fitted.columns:
-        return reason
-    return f"{reason}; each number has a weight for each of its bins"
+    """Return the reason for a mechanism, which says so if numbers are in bins that are not declared.
+
+    An inferred schema has no bins of its own.
+    """
+    declared = () if fit.schema is None else any_schema(fit.schema).columns
+    if any(isinstance(plain_column(c)[0], Binned) and c not in declared for c in fitted.columns):
+        return f"{reason}; each number has a weight for each of its bins"
+    return reason

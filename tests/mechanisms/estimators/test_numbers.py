@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from privopt.mechanisms import (
 )
 from privopt.mechanisms.privacy.accounting import gaussian_mu
 from privopt.problems import Categorical, Numeric, Schema
-from privopt.problems.errors import InvalidInputError
+from privopt.problems.errors import InvalidInputError, PrivacyLeakWarning
 from privopt.problems.tables.counted import CountedRecords
 from privopt.problems.tables.cuts import codes_in_bins
 from privopt.problems.tables.engines import count_records
@@ -192,6 +193,28 @@ def test_three_classes_have_bins() -> None:
     X, y = people()
     model = PrivateHalfspaceClassifier(3.0, schema=SCHEMA, classes=(0, 1, 2), insecure_seed=0)
     assert model.fit(X, y + (X["job"] == "a")).schema_ == BINNED
+
+
+def test_inferred_classes_count_as_declared_ones() -> None:
+    """At n mu between 150, which is enough for two classes, and 225, for three."""
+    X, y = people()
+    epsilon = next(e for e in np.geomspace(0.01, 1, 400) if N * gaussian_mu(e, 1 / N**2) >= 180)
+    for labels, binned in ((y, True), (y + (X["job"] == "a"), False)):
+        for classes in (None, tuple(np.unique(labels).tolist())):
+            model = PrivateLogisticRegression(epsilon, schema=SCHEMA, classes=classes, insecure_seed=0)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", PrivacyLeakWarning)  # classes are inferred
+                model.fit(X, labels)
+            assert (model.schema_ == BINNED) == binned
+
+
+def test_a_model_with_an_inferred_schema_says_that_its_numbers_are_in_bins() -> None:
+    X, y = people()
+    for numbers in ("auto", "lines"):
+        model = PrivateHalfspaceClassifier(3.0, numbers=numbers, classes=(0, 1), insecure_seed=0)
+        with pytest.warns(PrivacyLeakWarning, match="inferred"):
+            model.fit(X, y)
+        assert ("bins" in model.mechanism_reason_) == (numbers == "auto")
 
 
 def test_ordered_levels_count_as_one_in_noise_against_signal() -> None:
