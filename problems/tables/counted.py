@@ -101,7 +101,7 @@ class CountedRecords:
         if not self.schema.refines(schema):
             raise InvalidInputError("records were counted by another schema: count again")
         columns = zip(self.schema.columns, self.codes, strict=True)
-        return tuple(codes_in_bins(c)[codes] if has_bins(c) else codes for c, codes in columns)
+        return tuple(codes_in_bins(c, codes) if has_bins(c) else codes for c, codes in columns)
 
     def in_schema(self, schema: Schema) -> CountedRecords:
         """Return the counts by the same schema, or by the one with its numbers in bins; errors as there."""

@@ -44,12 +44,12 @@ def grid_cuts(column: Numeric) -> list[int]:
     return [k for cut, k in cuts.items() if float(column.low) < cut < float(column.high)]
 
 
-def codes_in_bins(column: Column) -> NDArray[np.int64]:
-    """Return the code in ``in_bins`` of each code of a column, shape (codes,)."""
+def codes_in_bins(column: Column, codes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the codes in ``in_bins`` of codes of a column."""
     kind, _ = plain_column(column)
-    codes = np.arange(column.n_codes, dtype=np.int64)
     if not isinstance(kind, Numeric):
         return codes
-    table = np.searchsorted(grid_cuts(kind), codes, side="right").astype(np.int64)
-    table[kind.n_codes :] = len(grid_cuts(kind)) + 1  # the missing level
-    return table
+    cuts = grid_cuts(kind)
+    found = np.searchsorted(cuts, codes, side="right")
+    # The missing level comes after the codes of numbers, in bins as on the grid.
+    return np.where(codes >= kind.n_codes, len(cuts) + 1, found).astype(np.int64)
