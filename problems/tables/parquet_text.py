@@ -6,9 +6,13 @@ decoded by itself; what is no text becomes a text that nobody can have declared.
 
 from __future__ import annotations
 
+import json
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from hashlib import sha256
+from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 
@@ -17,7 +21,7 @@ from privopt.problems.tables.arrow_cells import is_text
 # In place of a text that is not UTF-8: no category, no number, no date, no marker of missing cells.
 UNREADABLE_TEXT = f"not UTF-8: {secrets.token_hex(16)}"
 # Options of read_parquet that change no cell, and their values.
-_HARMLESS = {"union_by_name": True, "hive_partitioning": False}
+_HARMLESS = {"union_by_name": True}
 
 
 def answer(query: Any) -> pa.Table:
@@ -51,7 +55,10 @@ def with_readable_rows(table: Any, names: Sequence[str]) -> Any:
 
 def _in_place_of(expression: Any, error: Exception) -> Any:
     """Return what to ask in place of an expression that text ended; any other error is raised again."""
-    other = _readable(expression) if _about_text(error) else None
+    try:
+        other = _readable(expression) if _about_text(error) else None
+    except Exception:  # of a query that cannot be put in its place; that depends on no cell
+        other = None
     if other is None:
         raise error
     return other
@@ -63,64 +70,174 @@ def _about_text(error: Exception) -> bool:
 
 
 def _readable(expression: Any) -> Any | None:
-    """Return an expression whose Parquet files, as Ibis named them, are read by Arrow; None without any."""
+    """Return an expression whose Parquet files, in views and SQL too, are read by Arrow; None without any."""
     from ibis.expr import operations
 
-    backend = expression.get_backend()
+    backend, found = expression.get_backend(), {}
     if backend.name != "duckdb":
         return None
-    tables = expression.op().find(operations.DatabaseTable)
-    found = {table: other.op() for table in tables if (other := _by_arrow(backend, table.name)) is not None}
+    for node in expression.op().find((operations.DatabaseTable, operations.SQLQueryResult)):
+        own = isinstance(node, operations.SQLQueryResult)
+        query = node.query if own else f"SELECT * FROM {_quoted(node.name)}"
+        if (other := _rewritten(backend.con, query)) is not None:
+            found[node] = backend.table(_view(backend.con, list(node.schema), other)).op()
     return expression.op().replace(found).to_expr() if found else None
 
 
-def _by_arrow(backend: Any, view: str) -> Any | None:
-    """Return a view of the same columns and types, of files that Arrow reads; None if it reads no files."""
-    files = _files_of(backend.con, view)
-    types = {
-        name: kind for name, kind, *_ in backend.con.execute(f"DESCRIBE FROM {_quoted(view)}").fetchall()
-    }
-    parts = []
-    for k, file in enumerate(files):
-        part = f"{view}_text_{k}"
-        dataset, names = _bytes_of(file)
-        backend.con.register(part, dataset)
-        cells = [_cell(names.get(name.lower()), kind, name) for name, kind in types.items()]
-        parts.append(f"SELECT {', '.join(cells)} FROM {_quoted(part)}")
-    if not parts:
+def _rewritten(connection: Any, query: str) -> str | None:
+    """Return a query with the Parquet files that it names read by Arrow; None if it names none.
+
+    DuckDB itself parses the query and writes it: what it makes of the cells stays as it is.
+    """
+    tree = _parsed(connection, query)
+    if tree["error"]:
         return None
-    whole = f"{view}_text"
-    backend.con.execute(f"CREATE OR REPLACE TEMP VIEW {_quoted(whole)} AS {' UNION ALL '.join(parts)}")
-    return backend.table(whole)
+    own = {entry["key"] for node in _nodes(tree) for entry in node.get("cte_map", {}).get("map", ())}
+    places = [(holder, key) for holder in _nodes(tree) for key, node in holder.items() if _is_source(node)]
+    changed = False
+    for holder, key in places:
+        node = holder[key]
+        if node.get("table_name") not in own and (name := _in_place(connection, node)) is not None:
+            holder[key] = _named(connection, name, node)
+            changed = True
+    return _written(connection, tree) if changed else None
 
 
-def _files_of(connection: Any, view: str) -> list[str]:
-    """Return the files of a view that ``read_parquet`` of Ibis made, in its order; none of any other view."""
+def _in_place(connection: Any, node: Mapping[str, Any]) -> str | None:
+    """Return the view to be read in place of a table, a view or a file; None if it reads no Parquet file."""
+    source = _written(connection, _selected(connection, dict(node, alias="", column_name_alias=[])))
+    known = _known(connection, node) if node["type"] == "BASE_TABLE" else []
+    if not known:
+        return _by_arrow(connection, node, source)
+    made = known[0] if len(known) == 1 else None
+    if made is None or (other := _rewritten(connection, _definition(made))) is None:
+        return None
+    names = [name for name, *_ in connection.execute(f"DESCRIBE {source}").fetchall()]
+    return _view(connection, names, other)
+
+
+def _known(connection: Any, node: Mapping[str, Any]) -> list[str | None]:
+    """Return for all views and tables of that name the SQL that makes them, None for tables."""
+    given = {"schema_name": node["schema_name"], "database_name": node["catalog_name"]}
+    told = {key: value for key, value in given.items() if value}
+    where = " AND ".join(f"{key} = ?" for key in ("{0}_name", *told))
+    views = f"SELECT sql FROM duckdb_views() WHERE NOT internal AND {where.format('view')}"
+    tables = f"SELECT NULL FROM duckdb_tables() WHERE {where.format('table')}"
+    values = [node["table_name"], *told.values()]
+    return [made for q in (views, tables) for (made,) in connection.execute(q, values).fetchall()]
+
+
+def _definition(view: str) -> str:
+    """Return the query of a view, from the SQL that makes it."""
     import sqlglot
 
-    of = "SELECT sql FROM duckdb_views() WHERE view_name = ? AND NOT internal"
-    made = connection.execute(of, [view]).fetchall()
-    if len(made) != 1:
-        return []
-    select: Any = sqlglot.parse_one(made[0][0], read="duckdb").expression
-    call = select.find(sqlglot.exp.ReadParquet)
-    if call is None or select.sql("duckdb") != f"SELECT * FROM {call.sql('duckdb')}":
-        return []
-    first, *pairs = call.expressions  # the value of each is public, and the engine's own to tell
-    names, values = ["patterns"], [first]
-    for pair in pairs:
-        names.append(pair.unnest().this.name.lower())
-        values.append(pair.unnest().expression)
-    row = connection.execute(f"SELECT {', '.join(v.sql('duckdb') for v in values)}").fetchone()
-    given = dict(zip(names, row, strict=True))
-    patterns = given.pop("patterns")
+    words = sqlglot.tokenize(view, read="duckdb")
+    first = next(word for word in words if word.token_type == sqlglot.TokenType.ALIAS)
+    return view[first.end + 1 :].rstrip().removesuffix(";")
+
+
+def _by_arrow(connection: Any, node: Mapping[str, Any], source: str) -> str | None:
+    """Make a view of the same columns and types, of files that Arrow reads; None if it reads no files."""
+    named = _files_of(connection, node, source)
+    if named is None:
+        return None
+    files, in_path = named
+    types = {name: kind for name, kind, *_ in connection.execute(f"DESCRIBE {source}").fetchall()}
+    parts = []
+    for file in files:
+        part = f"privopt_{_hash(file)}"
+        dataset, names = _bytes_of(file)
+        path = _path_parts(file) if in_path else {}
+        if names.keys() & path.keys():
+            return None  # which of the two DuckDB takes is its own to say
+        connection.register(part, dataset)
+        cells = [_cell(names.get(n.lower()), kind, n, path.get(n.lower())) for n, kind in types.items()]
+        parts.append(f"SELECT {', '.join(cells)} FROM {_quoted(part)}")
+    return _view(connection, list(types), " UNION ALL ".join(parts)) if parts else None
+
+
+def _files_of(connection: Any, node: Mapping[str, Any], source: str) -> tuple[list[str], bool] | None:
+    """Return the files that a source reads, in its order, and whether parts of their paths are columns.
+
+    None if it reads anything else, or in a way that is not known here.
+    """
+    import sqlglot
+
+    if node["type"] == "BASE_TABLE":
+        if not str(node["table_name"]).lower().endswith(".parquet"):
+            return None
+        given: dict[str, Any] = {"patterns": node["table_name"]}
+    else:
+        call = sqlglot.parse_one(source, read="duckdb").find(sqlglot.exp.ReadParquet)
+        if call is None:
+            return None
+        first, *pairs = call.expressions  # the value of each is public, and the engine's own to tell
+        asked = {"patterns": first}
+        asked |= {pair.unnest().this.name.lower(): pair.unnest().expression for pair in pairs}
+        values = ", ".join(value.sql("duckdb") for value in asked.values())
+        given = dict(zip(asked, connection.execute(f"SELECT {values}").fetchone(), strict=True))
+    patterns, in_path = given.pop("patterns"), given.pop("hive_partitioning", True)
     if not given.items() <= _HARMLESS.items():
-        return []
+        return None
     patterns = [patterns] if isinstance(patterns, str) else patterns
     found = [connection.execute("SELECT file FROM glob(?)", [p]).fetchall() for p in patterns]
-    files = [file for rows in found for (file,) in rows]
-    # Parts of paths such as year=2024 are columns unless that is refused.
-    return [] if "hive_partitioning" not in given and any("=" in file for file in files) else files
+    return [file for rows in found for (file,) in rows], bool(in_path)
+
+
+def _path_parts(file: str) -> dict[str, str]:
+    """Return the parts such as year=2024 of a path."""
+    pairs = [part.split("=", 1) for part in Path(file).parts[:-1] if part.count("=") == 1]
+    return {name.lower(): unquote(value) for name, value in pairs}
+
+
+def _parsed(connection: Any, query: str) -> Any:
+    return json.loads(connection.execute("SELECT json_serialize_sql(?)", [query]).fetchone()[0])
+
+
+def _written(connection: Any, tree: Any) -> str:
+    return str(connection.execute("SELECT json_deserialize_sql(?)", [json.dumps(tree)]).fetchone()[0])
+
+
+def _selected(connection: Any, node: Any) -> Any:
+    """Return the parsed query for all columns of a source."""
+    tree = _parsed(connection, "SELECT * FROM t")
+    tree["statements"][0]["node"]["from_table"] = node
+    return tree
+
+
+def _named(connection: Any, view: str, node: Mapping[str, Any]) -> Any:
+    """Return the parsed name of a view in place of a source, of which queries may speak by the same name."""
+    made = _parsed(connection, f"SELECT * FROM {_quoted(view)}")["statements"][0]["node"]["from_table"]
+    own = node.get("table_name") or node["function"]["function_name"]
+    kept = {key: node[key] for key in ("sample", "column_name_alias") if key in node}
+    return made | kept | {"alias": node["alias"] or Path(own).stem}
+
+
+def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
+    """Go through the objects of a parsed query."""
+    if isinstance(tree, dict):
+        yield tree
+    for part in tree.values() if isinstance(tree, dict) else tree if isinstance(tree, list) else ():
+        yield from _nodes(part)
+
+
+def _is_source(node: Any) -> bool:
+    if not isinstance(node, dict):
+        return False
+    call = node.get("function", {})
+    reads = isinstance(call, dict) and call.get("function_name") in ("read_parquet", "parquet_scan")
+    return node.get("type") == "BASE_TABLE" or (node.get("type") == "TABLE_FUNCTION" and reads)
+
+
+def _view(connection: Any, names: Sequence[str], query: str) -> str:
+    """Make a temporary view, and return its name."""
+    view, columns = f"privopt_{_hash(query)}", ", ".join(map(_quoted, names))
+    connection.execute(f"CREATE OR REPLACE TEMP VIEW {_quoted(view)}({columns}) AS {query}")
+    return view
+
+
+def _hash(text: str) -> str:
+    return sha256(text.encode()).hexdigest()[:24]
 
 
 def _bytes_of(file: str) -> tuple[Any, Mapping[str, tuple[str, bool]]]:
@@ -136,16 +253,20 @@ def _bytes_of(file: str) -> tuple[Any, Mapping[str, tuple[str, bool]]]:
     return found, {f.name.lower(): (f.name, is_text(f.type)) for f in own}
 
 
-def _cell(column: tuple[str, bool] | None, kind: str, name: str) -> str:
-    """Return SQL for a column as a type of DuckDB; missing in a file without it."""
+def _cell(column: tuple[str, bool] | None, kind: str, name: str, in_path: str | None) -> str:
+    """Return SQL for a column as a type of DuckDB; missing in a file without it, unless its path tells it."""
     if column is None:
-        value = "NULL"
+        value = "NULL" if in_path in (None, "__HIVE_DEFAULT_PARTITION__") else _literal(str(in_path))
     elif not column[1]:
         value = _quoted(column[0])
     else:
         own = _quoted(column[0])
         value = f"CASE WHEN {own} IS NOT NULL THEN coalesce(TRY(decode({own})), '{UNREADABLE_TEXT}') END"
     return f"CAST({value} AS {kind}) AS {_quoted(name)}"
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
 
 
 def _quoted(name: str) -> str:

@@ -138,11 +138,7 @@ class Predicates:
 
     def coarsened(self, codes: Sequence[IntArray]) -> list[IntArray]:
         """Convert codes of the declared schema to codes of the coarse one."""
-        return [table[code] for table, code in zip(self._coarse_codes, codes, strict=True)]
-
-    @cached_property
-    def _coarse_codes(self) -> list[IntArray]:
-        return [codes_in_bins(column) for column in self.schema.columns]
+        return [codes_in_bins(column, own) for column, own in zip(self.schema.columns, codes, strict=True)]
 
 
 def _questions(place: int, column: Column, display: Display) -> Iterator[Predicate]:

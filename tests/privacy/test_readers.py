@@ -30,6 +30,7 @@ from privopt.problems import (
 from privopt.problems.arrays import record_counts
 from privopt.problems.tables.engine_cells import EngineCells
 from privopt.problems.tables.engines import EngineCount, count_records, rows_of
+from privopt.problems.tables.parquet_text import answer
 from privopt.problems.tables.sources import open_table
 
 BIG = 1 << 53
@@ -396,21 +397,52 @@ def test_cells_beside_a_text_that_is_not_utf8_stay_what_they_are(tmp_path: Path)
     assert repr([row[1:] for row in mended]) == repr([row[1:] for row in clean])
 
 
-def test_text_that_is_not_utf8_in_a_view_of_one_s_own_is_refused_without_a_value(tmp_path: Path) -> None:
-    """What the view makes of the cells is not known; nor is a column that is part of a path."""
-    ibis = pytest.importorskip("ibis")
-    (tmp_path / "z=1").mkdir()
-    in_parquet(tmp_path / "z=1" / "t.parquet", [b"a", b"secret\xff"])
-    connection = ibis.duckdb.connect()
-    read = f"read_parquet('{tmp_path}/*/*.parquet'"
+def test_text_that_is_not_utf8_in_views_and_sql_is_its_own_record_s(tmp_path: Path) -> None:
+    """What DuckDB makes of the other cells stays as it is, with parts of paths that are columns."""
+    connection = pytest.importorskip("ibis").duckdb.connect()
+    one, pattern, cells = f"'{tmp_path}/z=1/t.parquet'", f"'{tmp_path}/*/*.parquet'", [b"a", b"?", b"b"]
+
+    def write(unreadable: bytes) -> None:
+        for part, keys in (("z=1", [1, 2, 3]), ("z=p%20q", [4, 5, 6])):
+            (tmp_path / part).mkdir(exist_ok=True)
+            parts = [unreadable if cell == b"?" else cell for cell in cells]
+            in_parquet(tmp_path / part / "t.parquet", parts, k=pa.array(keys))
+
+    write(b"?")
+    for name, query in {
+        "one": f"SELECT upper(x) AS x, y FROM read_parquet({pattern}, hive_partitioning = false)",
+        "two(k, z)": f"SELECT t.x || '!', z FROM {pattern} AS t WHERE k < 6",
+        "three": "SELECT k, o.z FROM two AS o WHERE k <> 'b!'",
+        "four": f"WITH one AS (FROM {one}) SELECT one.x, p.k FROM one JOIN parquet_scan([{one}]) p "
+        "USING (k) ORDER BY k",
+    }.items():
+        connection.con.execute(f"CREATE VIEW {name} AS {query}")
+    tables = [connection.table(name) for name in ("one", "two", "three", "four")]
+    tables += [tables[1].filter(tables[1].z == "1"), connection.read_parquet(pattern[1:-1])]
+    clean = [answer(table).to_pylist() for table in tables]
+    write(b"\xff")
+    for table, rows in zip(tables, clean, strict=True):
+        found = answer(table).to_pylist()
+        assert len({repr(cell) for row in found for cell in row.values() if "UTF" in repr(cell)}) == 1
+        for was, row in zip(rows, found, strict=True):
+            for name, cell in row.items():
+                assert was[name] == cell or ("?" in was[name] and "UTF" in cell.upper())
+    schema = Schema([Categorical("x", ["A"], "ignore")])
+    counted = count_records(tables[0], schema, "y", ["no", "yes"])
+    assert counted.counts.tolist() == [2, 4]
+
+
+def test_text_that_is_not_utf8_in_files_of_unknown_options_is_refused_without_a_value(tmp_path: Path) -> None:
+    connection = pytest.importorskip("ibis").duckdb.connect()
+    in_parquet(tmp_path / "t.parquet", [b"a", b"secret\xff"])
     connection.con.execute(
-        f"CREATE VIEW own AS SELECT upper(x) AS x, y FROM {read}, hive_partitioning=false)"
+        f"CREATE VIEW own AS FROM read_parquet('{tmp_path}/*.parquet', file_row_number = true)"
     )
-    tables = [connection.table("own"), connection.read_parquet(f"{tmp_path}/*/*.parquet")]
-    for table in tables:
-        with pytest.raises(InvalidInputError, match="could not read the table") as found:
-            count_records(table, Schema([Categorical("x", ["a"], "ignore")]), "y", ["no", "yes"])
-        assert "secret" not in str(found.value)
+    with pytest.raises(InvalidInputError, match="could not read the table") as found:
+        count_records(
+            connection.table("own"), Schema([Categorical("x", ["a"], "ignore")]), "y", ["no", "yes"]
+        )
+    assert "secret" not in str(found.value)
 
 
 @pytest.mark.parametrize("encoding", ["UTF-16le", "UTF-16be"])

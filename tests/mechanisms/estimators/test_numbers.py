@@ -32,6 +32,7 @@ from privopt.problems.tables.counted import CountedRecords
 from privopt.problems.tables.cuts import codes_in_bins
 from privopt.problems.tables.engines import count_records
 from privopt.problems.tables.missing import MissingLevel
+from privopt.problems.tables.predicates import Predicates
 from privopt.problems.tables.rules import PointRule
 
 SCHEMA = Schema(
@@ -290,7 +291,9 @@ def test_codes_of_long_grids_take_no_more_memory_than_their_records() -> None:
     found = CountedRecords.of(schema, schema.codes(X), (0, 1), np.zeros(5, np.int64)).in_schema(
         schema.with_bins()
     )
-    assert found.codes[0].tolist() == sorted(schema.with_bins().codes(X)[0].tolist())
+    binned = schema.with_bins().codes(X)[0].tolist()
+    assert found.codes[0].tolist() == sorted(binned)
+    assert Predicates.of(schema).coarsened(schema.codes(X))[0].tolist() == binned
 
 
 def test_the_command_line_has_the_same_bins(
