@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Sequence
@@ -27,6 +28,8 @@ _RARE, _TYPICAL = 1e-3, 0.25
 _MEANS, _SHARES = 0.08, 0.02
 # Lower limit on a share of K levels, as a fraction of 1 / K, and of its noise.
 _RARE_OF_LEVELS = 0.3
+# The part of shares of ordered levels, and of their log odds, that is no random walk a priori.
+_ROUGH = 0.1
 
 
 @dataclass(frozen=True)
@@ -187,11 +190,12 @@ class Columns:
             squares[feature] = _MEANS * (high - low) ** 2
         squares = np.maximum(squares, at_least)
         kept = squares / (squares + sigma**2)
-        found = kept * noisy
+        found, ends = kept * noisy, dict(self.ordered)
         for start, stop in self._levels:
             if stop - start > 1:
-                spread = float(np.mean(at_least[start:stop]))
-                found[start:stop], kept[start:stop] = likely_shares(noisy[start:stop], sigma, spread)
+                spread, ordered = float(np.mean(at_least[start:stop])), ends.get(start, start) - start
+                near = smooth_prior(stop - start, ordered) if ordered > 2 else None
+                found[start:stop], kept[start:stop] = likely_shares(noisy[start:stop], sigma, spread, near)
         return np.asarray(found), np.asarray(kept * sigma**2)
 
     def blocks(self, variances: Floats, means: Floats, sigma: float) -> list[Block]:
@@ -213,8 +217,10 @@ class Columns:
         return found
 
 
-def likely_shares(noisy: Floats, sigma: float, at_least: float) -> tuple[Floats, float]:
-    """Return the shares of exclusive levels less 1 / K each, and the factor on their deviations.
+def likely_shares(
+    noisy: Floats, sigma: float, at_least: float, prior: Floats | None = None
+) -> tuple[Floats, Floats]:
+    """Return the shares of exclusive levels less 1 / K each, and the factors on the variances of their noise.
 
     They are shrunk towards equal shares by empirical Bayes, and projected on the simplex of their sum.
 
@@ -222,17 +228,40 @@ def likely_shares(noisy: Floats, sigma: float, at_least: float) -> tuple[Floats,
         noisy: the same with noise of ``sigma``.
         sigma: the standard deviation of the noise.
         at_least: another estimate of their variance, which is not too large.
+        prior: their covariances, up to a factor; None: levels are alike.
     """
     k, mean = len(noisy), float(np.mean(noisy))
     total = min(max(1 + k * mean, _RARE * k), 1.0)
     spread = max(float(np.var(noisy)) * k / (k - 1) - sigma**2, at_least, _SHARES / k)
-    kept = spread / (spread + sigma**2)
-    shares = total / k + kept * (noisy - mean)
+    if prior is None:
+        kept = np.eye(k) * (spread / (spread + sigma**2))
+    else:
+        centre = np.eye(k) - 1 / k
+        near = centre @ prior @ centre
+        near *= spread * (k - 1) / float(np.trace(near))
+        kept = near @ np.linalg.inv(near + sigma**2 * np.eye(k))
+    shares = total / k + kept @ (noisy - mean)
     falling = np.sort(shares)[::-1]
     excess = (np.cumsum(falling) - total) / np.arange(1, k + 1)
     shares = shares - excess[np.flatnonzero(falling > excess)[-1]]
     shares = np.maximum(shares, max(_RARE, _RARE_OF_LEVELS * min(1 / k, sigma)))
-    return np.asarray(shares * total / np.sum(shares) - 1 / k), kept
+    return np.asarray(shares * total / np.sum(shares) - 1 / k), np.diag(kept)
+
+
+@functools.cache
+def smooth_prior(levels: int, ordered: int) -> Floats:
+    """Return the prior covariance of numbers for levels, of which the first ``ordered`` are a random walk.
+
+    The walk is measured from its mean; what a level has besides is independent. A level that is not ordered
+    has variance 1, and that is the mean of the others.
+    """
+    steps = np.arange(ordered)
+    centre = np.eye(ordered) - 1 / ordered
+    walk = centre @ np.minimum.outer(steps, steps) @ centre
+    each = (1 - _ROUGH) * walk / float(np.trace(walk)) + _ROUGH * centre / float(np.trace(centre))
+    found = np.eye(levels)
+    found[:ordered, :ordered] = each * (ordered - 1)
+    return found
 
 
 def _is_ordered(column: Column) -> bool:
