@@ -61,8 +61,9 @@ class ModelSampler:
         return list(self.outcomes(points).tolist())
 
     def outcomes(self, points: IntArray) -> IntArray:
-        said = self.problem.predictions(points, np.ones((1, 1), dtype=bool))[:, 0]
-        stops = points[:, 0] >= self.problem.ways
+        problem = self.problem
+        said = problem.predictions(problem.models(points), np.ones((1, 1), dtype=bool))[:, 0]
+        stops = points[:, 0] >= problem.ways
         return np.asarray(2 * stops + said, dtype=np.int64)
 
     def law(self) -> tuple[float, ...]:

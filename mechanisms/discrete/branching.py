@@ -117,11 +117,11 @@ class BranchingPlan:
         """Expected excess loss over any model of one predicate, against half of what n records can lose.
 
         The prior gives mass q to the models that predict as one of these does: its predicate has 1 / values
-        or more, each decision to split or to stop 1/2, each label 1/classes. Of all laws, the draw's has the
-        least mean of beta L plus divergence from the prior, so its mean of L is at most L of that model plus
-        log(1/q) / beta.
+        or more, each decision to split or to stop 1/2, two different labels 1 / (classes (classes - 1)). Of
+        all laws, the draw's has the least mean of beta L plus divergence from the prior, so its mean of L is
+        at most L of that model plus log(1/q) / beta.
         """
-        rare = math.log(8 * self.costs.classes**2 * self.values)
+        rare = math.log(8 * self.costs.classes * (self.costs.classes - 1) * self.values)
         largest = check_count(n_records, "n_records") * self.choice.loss_bound / 2
         return NoiseToSignal(rare / self.choice.beta, largest, "total loss of a split")
 

@@ -209,6 +209,7 @@ class _PrivateBranchingClassifier(
         clock = started(self.limits)  # preparing, compiling included, takes its part of the time
         oracle = within(clock, lambda: prepare_oracle(_ORACLE, plan.choice, problem))
         release = plan.choice.release(oracle, source, clock.rest)
+        release = replace(release, point=problem.models(release.point[None])[0])
         if not budget.risks:
             return release, None
         branches = branches_of(self._kind, release.point, given.predicates)
@@ -440,7 +441,8 @@ class _PrivateBranchingClassifier(
         predicates, levels = Predicates.of(schema), check_count(model["levels"], "levels")
         classes = distinct_classes(tuple(model["classes"]), np.array([]))
         point = np.array(model["point"], dtype=np.int64)
-        if not cls._kind.domain(len(predicates.values), levels, len(classes)).contains(point):
+        domain = cls._kind.domain(len(predicates.values), levels, len(classes))
+        if not domain.contains(point) or np.any(point[len(point) // 2 :] >= len(classes)):
             raise InvalidInputError("the point is none of the schema's domain")
         release = Release(point, spend, dict(model["noise"]), _ORACLE)
         fitted = cls(spend.epsilon, schema=schema, classes=tuple(model["classes"]))

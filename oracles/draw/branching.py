@@ -2,7 +2,8 @@
 
 The two sides of a branch hold independent models, so the mass of all models on a block is a sum of products
 of masses on smaller blocks (``privopt.oracles.draw.branching_masses``). A draw goes from the root down: at
-each node a predicate, in proportion to the mass of the models that ask it there, and then each label.
+each node a predicate and which of its sides branch on, in proportion to the mass of the models that do so
+there, and then labels, of two sides that stop in one choice.
 
 - **Time.** The same additions are made whatever the labels are; where rows stand for one record each, time
   and memory follow from the numbers of predicates, levels, classes and records alone, but for the few places
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import ClassVar
@@ -24,7 +26,7 @@ import numpy as np
 from privopt.oracles.cells.compiling import announced
 from privopt.oracles.draw.arrivals import RepeatedDraws, flipped_exactness, permute_and_flip
 from privopt.oracles.draw.branching_law import Block, BranchingLaw
-from privopt.oracles.draw.branching_masses import LARGEST_EXPONENT
+from privopt.oracles.draw.branching_masses import LARGEST_EXPONENT, Masses
 from privopt.oracles.draw.interface import (
     UNIT_ROUNDOFF,
     DrawRequest,
@@ -48,7 +50,7 @@ from privopt.problems.discrete.conjunction_counts import conjunction_counts
 from privopt.problems.discrete.lattice import IntArray, IntegerLattice
 from privopt.problems.discrete.problem import DiscreteProblem
 from privopt.problems.discrete.rule_list import RuleList
-from privopt.problems.discrete.tree import DecisionTree
+from privopt.problems.discrete.tree import DecisionTree, first_leaf
 
 # The number of points of a lattice has to be one in floating point, with room.
 _MOST_POINTS = 1e250
@@ -154,20 +156,23 @@ def _exactness(
 ) -> Exactness:
     """Each race compares products of two masses; errors add up over races.
 
-    The mass of a leaf is a mean of K exponentials. Each is exact to 1.5 roundoffs, besides the rounding of
-    its argument, which is at most ``LARGEST_EXPONENT``. The mass of one level more is a sum of two products
-    for each of p predicates; each has the errors of its factors, of its weight, of two scalings and of
-    another exponential.
+    The mass of a label is a mean of K exponentials, that of two labels of K (K - 1). Each is exact to 1.5
+    roundoffs, besides the rounding of its argument, which is at most ``LARGEST_EXPONENT``. The mass of one
+    level more is a sum of up to three products for each of p predicates, and of three more; each has the
+    errors of its factors and of its weight. Adding one takes 3.5 roundoffs, of a scaling and a sum, besides
+    the arguments of exponentials: those that a summand is scaled by add up to ``LARGEST_EXPONENT`` or it is
+    too small to matter.
     """
-    places, labels = lattice.dimension, int(lattice.high[-1]) + 1
+    places, pairs = lattice.dimension, int(lattice.high[-1]) + 1
     exponential = LARGEST_EXPONENT + 4
-    mass = exponential + labels
+    mass = exponential + pairs
     levels = next(k for k in range(1, MOST_LEVELS + 1) if sum(kind.places(k)) == places)
     for _ in range(1, levels):
-        mass = 2 * mass + exponential + 5 * predicates + 8
+        mass = 2 * mass + exponential + 11 * predicates + 16
     magnitude = beta * n + math.log(lattice.box_size)
     error = chain_error(places, UNIT_ROUNDOFF * (2 * mass + 8), 2 * magnitude)
-    widest = int(np.max(lattice.high)) + 1
+    # A race has an entry for each value that branches, up to half of all, and what its sides do, up to four.
+    widest = 2 * (int(np.max(lattice.high)) + 1) + 1
     exactness = Exactness(error, lost_to_the_source(float(places * widest)))
     return exactness if law is Law.GIBBS else flipped_exactness(exactness, beta, n)
 
@@ -178,64 +183,93 @@ class _ModelDraws(RepeatedDraws):
     def __init__(self, law: BranchingLaw, request: DrawRequest, rate: float) -> None:
         super().__init__(request, rate)
         self._law = law
+        # The number of values of a coordinate that branch.
+        self._branching = law.problem.ways * len(law.problem.table.values)
         self.places = 0
 
     def draw(self) -> IntArray:
-        """Draw a point. Coordinates that the model does not use, or that no row reaches, are uniform."""
-        lattice, random = self._law.problem.lattice, self.request.random
-        spans = (lattice.high - lattice.low + 1).tolist()
+        """Draw a point. Of what the model does not use, or no row reaches, all values are equally likely."""
+        problem, random = self._law.problem, self.request.random
+        spans = (problem.lattice.high - problem.lattice.low + 1).tolist()
         point = np.array([uniform_below(random, span) for span in spans], dtype=np.int64)
-        if self._law.one_sided:
-            self._draw_list(point)
+        whole = self._law.whole()
+        chosen = self._chosen(whole)
+        if not problem.root_splits and chosen == len(whole.mean) - 1:
+            self._stop(point, 0)
+            self._label(point, len(point) // 2, Block())
+        elif self._law.one_sided:
+            self._draw_list(point, chosen)
         else:
-            self._draw_tree(point, 0, Block(), self._law.problem.levels)
+            self._draw_tree(point, 0, Block(), problem.levels, chosen)
         return point
 
-    def _draw_tree(self, point: IntArray, node: int, block: Block | None, level: int) -> None:
-        if block is None:
-            return
-        if level == 0:
-            point[node] = self._label(block)
-            return
-        asked = self._asked(point, node, block, level)
-        if asked is None:
-            while node < len(point) // 2:
-                node = 2 * node + 1
-            point[node] = self._label(block)
-            return
-        self._draw_tree(point, 2 * node + 1, block.side(asked, True), level - 1)
-        self._draw_tree(point, 2 * node + 2, block.side(asked, False), level - 1)
+    def _draw_tree(self, point: IntArray, node: int, block: Block, level: int, chosen: int) -> None:
+        """Draw what is below a node that branches, of which ``chosen`` was drawn."""
+        children, branches = (2 * node + 1, 2 * node + 2), len(point) // 2
+        on, g, _ = self._asked(point, node, chosen)
+        sides = block.side(g, True), block.side(g, False)
+        leaves = [first_leaf(child, branches) for child in children]
+        if on == 0:
+            self._label_both(point, leaves, sides)
+        for child, side, leaf, goes_on in zip(children, sides, leaves, (on & 1, on & 2), strict=True):
+            if not goes_on:
+                self._stop(point, child)
+                if on != 0:
+                    self._label(point, leaf, side)
+            elif side is None:
+                self._branch(point, child)
+            else:
+                below = self._chosen(self._law.branches(side, level - 1))
+                self._draw_tree(point, child, side, level - 1, below)
 
-    def _draw_list(self, point: IntArray) -> None:
+    def _draw_list(self, point: IntArray, chosen: int) -> None:
         rules, block = self._law.problem.levels, Block()
         for place in range(rules):
-            asked = self._asked(point, place, block, rules - place)
-            if asked is None:
-                point[rules + place] = self._label(block)
+            on, g, way = self._asked(point, place, chosen)
+            holds, rest = block.side(g, way == 0), block.side(g, way == 1)
+            label = rules + place
+            if on == 0:
+                self._stop(point, place + 1)
+                self._label_both(point, (label, label + 1), (holds, rest))
                 return
-            g, true = asked // 2, asked % 2 == 0
-            holds, rest = block.side(g, true), block.side(g, not true)
-            if holds is not None:
-                point[rules + place] = self._label(holds)
+            self._label(point, label, holds)
             if rest is None:
+                self._branch(point, place + 1)
                 return
             block = rest
-        point[-1] = self._label(block)
+            chosen = self._chosen(self._law.branches(block, rules - place - 1))
 
-    def _asked(self, point: IntArray, place: int, block: Block, level: int) -> int | None:
-        """Draw a coordinate; ``ways`` times the predicate it asks plus the way, or None where it stops."""
+    def _chosen(self, masses: Masses) -> int:
         stop_if_asked(self.request.watch, self.places)
         self.places += 1
-        masses = self._law.choices(block, level)
-        problem = self._law.problem
-        ways, values = problem.ways, problem.table.values
-        drawn = race(self.request.random, self._law.scores(masses))
-        if drawn < ways * len(values):
-            point[place] = drawn
-            return ways * int(values[drawn // ways]) + drawn % ways
-        stops = ways * len(values)
-        point[place] = stops + uniform_below(self.request.random, stops)
-        return None
+        return race(self.request.random, self._law.scores(masses))
 
-    def _label(self, block: Block) -> int:
-        return race(self.request.random, self._law.label_scores(block))
+    def _asked(self, point: IntArray, place: int, chosen: int) -> tuple[int, int, int]:
+        """Write the coordinate of a choice; return which sides branch on, the predicate, and the way."""
+        on, point[place] = divmod(chosen, self._branching)
+        value, way = divmod(chosen % self._branching, self._law.problem.ways)
+        return on, int(self._law.problem.table.values[value]), way
+
+    def _branch(self, point: IntArray, place: int) -> None:
+        """Make a uniform coordinate one of those that branch."""
+        point[place] %= self._branching
+
+    def _stop(self, point: IntArray, place: int) -> None:
+        """Make a uniform coordinate one of those that stop; labels below the last level have none."""
+        if place < len(point) // 2:
+            point[place] = self._branching + point[place] % self._branching
+
+    def _label(self, point: IntArray, place: int, block: Block | None) -> None:
+        classes = self._law.problem.costs.classes
+        label = race(self.request.random, self._law.label_scores(block))
+        point[place] = label + classes * (point[place] // classes)
+
+    def _label_both(
+        self, point: IntArray, places: Sequence[int], blocks: tuple[Block | None, Block | None]
+    ) -> None:
+        """Draw two different labels."""
+        classes = self._law.problem.costs.classes
+        label, away = divmod(race(self.request.random, self._law.pair_scores(*blocks)), classes - 1)
+        first, second = places
+        point[first] = label + classes * (point[first] // classes)
+        point[second] = point[second] % classes + classes * away

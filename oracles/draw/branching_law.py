@@ -53,7 +53,8 @@ class BranchingLaw:
         problem: whose models.
         numbers: of the sets of its predicates.
         tables: losses on conjunctions, and the inverse temperature.
-        levels: the masses of models of no level, of one, ..., of one less than models have.
+        levels: the masses of labels, and of models that branch, of up to one level, ..., of up to one less
+            than models have.
     """
 
     problem: BranchingProblem
@@ -99,46 +100,66 @@ class BranchingLaw:
     def _summed(self, d: int, size: int, chunk: int, first: int) -> None:
         """Sum over models of d levels on the blocks of some sets."""
         stop = min(first + chunk, int(self.numbers.starts[size + 1] - self.numbers.starts[size]))
-        leaf, out = self.levels[0], self.levels[d]
+        leaf, one, rest, out = self.levels[0], self.levels[1], self.levels[d - 1], self.levels[d]
         if d == 1:
             leaf_and_one_level(first, stop, size, self.tables, leaf, out)
         else:
-            rest = self.levels[d - 1]
-            one_level_more(first, stop, size, self.tables, leaf if self.one_sided else rest, rest, leaf, out)
+            one_level_more(first, stop, size, self.tables, leaf, one, rest, self.one_sided, out)
 
     @property
     def one_sided(self) -> bool:
         """Whether one side of every branch is a label."""
         return isinstance(self.problem, RuleList)
 
-    def label_scores(self, block: Block) -> FloatArray:
+    def label_scores(self, block: Block | None) -> FloatArray:
         """Return the logarithms of the weights of all labels, up to a constant; shape (K,)."""
-        losses = self._leaf_losses(block)
+        return self._score(self._leaf_losses(block))
+
+    def pair_scores(self, first: Block | None, second: Block | None) -> FloatArray:
+        """Return those of all pairs of different labels: of the label a and the one away from it by 1 + c, by
+        (K - 1) a + c.
+        """
+        return self._score(_pairs(self._leaf_losses(first), self._leaf_losses(second)))
+
+    def _score(self, losses: IntArray) -> FloatArray:
         scores: FloatArray = -self.tables.beta * (losses - losses.min())
         return scores
 
-    def choices(self, block: Block, level: int) -> Masses:
-        """Return the masses of all choices at a node with ``level`` more levels below it.
-
-        One mass for each value of its coordinate that branches, in order; the last is that of all values that
-        stop, together, and is missing at a root that has to branch.
+    def whole(self) -> Masses:
+        """Return the masses of all choices at the root: those of ``branches``, then, if models may stop
+        there, that of stopping.
         """
-        rest_true, rest_false = self._sides(block, level - 1)
-        if self.one_sided:
-            true, false = self._sides(block, 0)
-            pairs = [_times(true, rest_false), _times(false, rest_true)]
-            ways = Masses(*(np.stack(columns, axis=1).ravel() for columns in zip(*pairs, strict=True)))
-        else:
-            ways = _times(rest_true, rest_false)
-        of_values = (
-            np.arange(len(ways.mean)).reshape(-1, self.problem.ways)[self.problem.table.values].ravel()
-        )
-        ways = Masses(ways.smallest[of_values], ways.mean[of_values], ways.excess[of_values])
-        if self.problem.root_splits and level == self.problem.levels:
-            return _scaled(ways, 1.0 / len(ways.mean))
-        stop = _leaf(self._leaf_losses(block)[None, :], self.tables.beta)
-        branch, stop = _scaled(ways, 0.5 / len(ways.mean)), _scaled(stop, 0.5)
-        return Masses(*(np.concatenate(columns) for columns in zip(branch, stop, strict=True)))
+        branches = self.branches(Block(), self.problem.levels)
+        if self.problem.root_splits:
+            return branches
+        label = _leaf(self._leaf_losses(Block())[None], self.tables.beta)
+        return _joined([_scaled(branches, 0.5), _scaled(label, 0.5)])
+
+    def branches(self, block: Block, level: int) -> Masses:
+        """Return the masses of all choices at a node that branches, with ``level`` levels from it on.
+
+        A choice says which sides branch on, and the value of the coordinate: the number of the choice is the
+        number of the sides times the values that branch, plus the value. Sides have the number 0 if both
+        stop; in a tree 1 if the true one branches on, 2 if the false one does, and 3 if both do; in a rule
+        list 1 if the list goes on.
+        """
+        beta, values = self.tables.beta, self.problem.table.values
+        sides = [[block.side(g, way) for g in range(len(self.problem.table))] for way in (True, False)]
+        losses = [np.stack([self._leaf_losses(b) for b in side]) for side in sides]
+        choices = [[_leaf(_pairs(*losses), beta)] * self.problem.ways]
+        if level > 1:
+            true, false = (_leaf(of_labels, beta) for of_labels in losses)
+            more_true, more_false = (self._masses_of(side, level - 1) for side in sides)
+            on_true, on_false = _times(more_true, false), _times(true, more_false)
+            if self.one_sided:
+                choices += [[on_false, on_true]]
+            else:
+                choices += [[on_true], [on_false], [_times(more_true, more_false)]]
+        parts = [
+            Masses(*(np.stack(columns, axis=1)[values].ravel() for columns in zip(*ways, strict=True)))
+            for ways in choices
+        ]
+        return _scaled(_joined(parts), 1.0 / (len(choices) * len(parts[0].mean)))
 
     def scores(self, masses: Masses) -> FloatArray:
         """Return logarithms of masses, up to a constant. Nothing is too small to have one."""
@@ -147,7 +168,7 @@ class BranchingLaw:
 
     def total(self) -> Masses:
         """Return the mass of all models: arrays of one entry."""
-        all_of = self.choices(Block(), self.problem.levels)
+        all_of = self.whole()
         smallest = all_of.smallest.min()
         by = all_of.smallest - smallest
         scale = np.exp(-self.tables.beta * by)
@@ -155,14 +176,8 @@ class BranchingLaw:
         excess = np.sum((all_of.excess + by * all_of.mean) * scale)
         return Masses(np.array([smallest]), np.array([mean]), np.array([excess]))
 
-    def _sides(self, block: Block, level: int) -> tuple[Masses, Masses]:
-        """Return the masses of models of so many levels on the rows where each predicate is true, false."""
-        predicates = range(len(self.problem.table))
-        true, false = ([block.side(g, side) for g in predicates] for side in (True, False))
-        return self._masses_of(true, level), self._masses_of(false, level)
-
     def _masses_of(self, blocks: list[Block | None], level: int) -> Masses:
-        """Return the masses of models of so many levels on blocks; 1 on what has no rows."""
+        """Return the masses on blocks of models that branch, of up to so many levels; 1 without rows."""
         masses = Masses(np.zeros(len(blocks), dtype=np.int64), np.ones(len(blocks)), np.zeros(len(blocks)))
         sizes = np.array([-1 if block is None else len(block.elements) for block in blocks])
         for size in set(sizes.tolist()) - {-1}:
@@ -173,19 +188,19 @@ class BranchingLaw:
         return masses
 
     def _of_one_size(self, blocks: list[Block], level: int) -> Masses:
-        if level == 0:
-            return _leaf(np.stack([self._leaf_losses(block) for block in blocks]), self.tables.beta)
         elements, size = _sets(blocks), len(blocks[0].elements)
         number = self.numbers.number(elements) - self.numbers.starts[size]
         masks = np.array([block.mask for block in blocks])
         at = self.tables.blocks[size] + (number << size) + masks
         return Masses(*(column[at] for column in self.levels[level]))
 
-    def _leaf_losses(self, block: Block) -> IntArray:
+    def _leaf_losses(self, block: Block | None) -> IntArray:
         """Return the cost of each label on a block, by inclusion and exclusion in integers; shape (K,)."""
+        total = np.zeros(self.tables.losses.shape[1], dtype=np.int64)
+        if block is None:
+            return total
         true = [e for t, e in enumerate(block.elements) if (block.mask >> t) & 1]
         false = [e for e in block.elements if e not in true]
-        total = np.zeros(self.tables.losses.shape[1], dtype=np.int64)
         for k in range(len(false) + 1):
             for some in combinations(false, k):
                 members = np.array([sorted((*true, *some))], dtype=np.int64).reshape(1, -1)
@@ -195,6 +210,14 @@ class BranchingLaw:
 
 def _sets(blocks: list[Block]) -> IntArray:
     return np.array([block.elements for block in blocks], dtype=np.int64).reshape(len(blocks), -1)
+
+
+def _pairs(first: IntArray, second: IntArray) -> IntArray:
+    """Return what pairs of different labels cost, from what labels cost; shape (..., K (K - 1))."""
+    classes = first.shape[-1]
+    label, away = np.divmod(np.arange(classes * (classes - 1)), classes - 1)
+    costs: IntArray = first[..., label] + second[..., (label + 1 + away) % classes]
+    return costs
 
 
 def _leaf(losses: IntArray, beta: float) -> Masses:
@@ -207,6 +230,10 @@ def _leaf(losses: IntArray, beta: float) -> Masses:
 
 def _times(a: Masses, b: Masses) -> Masses:
     return Masses(a.smallest + b.smallest, a.mean * b.mean, a.excess * b.mean + a.mean * b.excess)
+
+
+def _joined(parts: list[Masses]) -> Masses:
+    return Masses(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 
 
 def _scaled(masses: Masses, by: float) -> Masses:

@@ -7,12 +7,17 @@ the mean s of exp(-beta (L - m)), and the mean u of (L - m) exp(-beta (L - m)). 
 smaller than the share of the best model, and a summand below exp(-``LARGEST_EXPONENT``) of the largest is
 dropped: that is far below a rounding of s. No draw is made from what is dropped here.
 
-With Z_0 the mass of the models that stop, and predicates of the weights w_g with the sum w,
+Let Z_0 be the mass of a label, D(A, B) that of two different labels on A and B, and S_d the mass of the
+models of up to d levels that branch. Each side of a branch stops with probability 1/2, so with predicates of
+the weights w_g with the sum w, A = S and g, and B = S and not g,
 
-    Z_d(S) = Z_0(S) / 2 + (1 / 2 w) sum over g of w_g Z'(S and g) Z_{d-1}(S and not g),
+    S_1(S) = (1 / w) sum over g of w_g D(A, B),
+    S_d(S) = S_1(S) / 4 + (1 / 4 w) sum over g of w_g (Z_0(A) S_{d-1}(B) + S_{d-1}(A) Z_0(B)
+                                                       + S_{d-1}(A) S_{d-1}(B)).
 
-where Z' is Z_{d-1} for trees; for rule lists it is Z_0, and both sides take their turn. A conjunction that
-asks for both sides of a predicate has a mass of 1. Imports numba.
+In a rule list one side is a label, and both take their turn: S_1 has the share 1/2, and the last product is
+missing. All terms are positive: D is a sum over pairs of different labels, not a product less the equal ones.
+A conjunction that asks for both sides of a predicate has a mass of 1. Imports numba.
 """
 
 from __future__ import annotations
@@ -26,6 +31,8 @@ from privopt.problems.discrete.conjunction_counts import SetNumbers
 from privopt.problems.discrete.lattice import FloatArray, IntArray
 
 LARGEST_EXPONENT = 700.0
+# Smallest loss of a mass of 0: more than any loss.
+_NONE = 1 << 62
 
 
 class Masses(NamedTuple):
@@ -71,9 +78,9 @@ def no_masses(blocks: int) -> Masses:
 
 @njit(cache=True, nogil=True)
 def leaf_and_one_level(first: int, stop: int, size: int, tables: Tables, leaf: Masses, one: Masses) -> None:
-    """Write masses of models of no level and of one, on the blocks of the sets first to stop of one size."""
+    """Write masses of labels and of one branch, on the blocks of the sets first to stop of one size."""
     losses, binomials, beta = tables.losses, tables.binomials, tables.beta
-    p, labels, masks = len(binomials) - 1, losses.shape[1], 1 << size
+    p, labels, masks, whole = len(binomials) - 1, losses.shape[1], 1 << size, tables.weights.sum()
     here = np.empty((masks, labels), dtype=np.int64)
     true = np.empty((masks, labels), dtype=np.int64)
     false = np.empty(labels, dtype=np.int64)
@@ -87,9 +94,10 @@ def leaf_and_one_level(first: int, stop: int, size: int, tables: Tables, leaf: M
         for mask in range(masks):
             m, s, u = _leaf(here[mask], beta)
             leaf.smallest[base + mask], leaf.mean[base + mask], leaf.excess[base + mask] = m, s, u
-            # What is asked again splits nothing off.
-            one.smallest[base + mask] = m
-            one.mean[base + mask], one.excess[base + mask] = again * s, again * u
+            one.smallest[base + mask], one.mean[base + mask], one.excess[base + mask] = _NONE, 0.0, 0.0
+            if size > 0:
+                # What is asked again splits nothing off: the label of what has no records is of no account.
+                _add(one, base + mask, m, again * s, again * u, beta)
         for g in range(p):
             place = _place(elements, size, g)
             if place < 0:
@@ -99,34 +107,46 @@ def leaf_and_one_level(first: int, stop: int, size: int, tables: Tables, leaf: M
             for mask in range(masks):
                 for k in range(labels):
                     false[k] = here[mask, k] - true[mask, k]
-                a, b, w = _leaf(true[mask], beta), _leaf(false, beta), tables.weights[g]
-                _add(one, base + mask, a[0] + b[0], w * a[1] * b[1], w * (a[1] * b[2] + a[2] * b[1]), beta)
+                (m, s, u), w = _different(true[mask], false, beta), tables.weights[g]
+                _add(one, base + mask, m, w * s, w * u, beta)
         for mask in range(masks):
-            _half_stops(one, base + mask, leaf, tables.weights, beta)
+            one.mean[base + mask] /= whole
+            one.excess[base + mask] /= whole
 
 
 @njit(cache=True, nogil=True)
 def one_level_more(
-    first: int, stop: int, size: int, tables: Tables, side: Masses, rest: Masses, leaf: Masses, out: Masses
+    first: int,
+    stop: int,
+    size: int,
+    tables: Tables,
+    leaf: Masses,
+    one: Masses,
+    rest: Masses,
+    one_sided: bool,
+    out: Masses,
 ) -> None:
-    """Write masses of models of a level more than ``rest``, on the blocks of some sets of one size.
+    """Write masses of branches with a level more than ``rest``, on the blocks of some sets of one size.
 
-    One side of a branch has the masses ``side``, which are ``rest`` for trees and ``leaf`` for rule lists;
-    the other side has ``rest``.
+    ``leaf`` are the masses of labels and ``one`` of one branch; ``one_sided`` says whether models are rule
+    lists.
     """
     binomials, beta = tables.binomials, tables.beta
-    p, masks = len(binomials) - 1, 1 << size
+    p, masks, whole = len(binomials) - 1, 1 << size, tables.weights.sum()
     elements = np.empty(size + 1, dtype=np.int64)
     with_asked = np.empty(size + 1, dtype=np.int64)
     for r in range(first, stop):
         _elements(r, size, binomials, elements)
         base = tables.blocks[size] + r * masks
-        half = 0.5 * _weight(elements, size, tables.weights)
+        again = 0.25 * _weight(elements, size, tables.weights)
+        last = 0.25 * whole if not one_sided else 0.5 * whole
         for mask in range(masks):
-            x = base + mask
-            out.smallest[x], out.mean[x], out.excess[x] = rest.smallest[x], 0.0, 0.0
-            _add(out, x, rest.smallest[x], half * rest.mean[x], half * rest.excess[x], beta)
-            _add(out, x, side.smallest[x], half * side.mean[x], half * side.excess[x], beta)
+            x, more = base + mask, again if one_sided else 2 * again
+            out.smallest[x] = one.smallest[x]
+            out.mean[x], out.excess[x] = last * one.mean[x], last * one.excess[x]
+            if size > 0:
+                _add(out, x, leaf.smallest[x], again * leaf.mean[x], again * leaf.excess[x], beta)
+                _add(out, x, rest.smallest[x], more * rest.mean[x], more * rest.excess[x], beta)
         for g in range(p):
             place = _place(elements, size, g)
             if place < 0:
@@ -139,10 +159,13 @@ def one_level_more(
             for mask in range(masks):
                 no = below + (mask & ((1 << place) - 1)) + ((mask >> place) << (place + 1))
                 yes = no + (1 << place)
-                _add_both(out, base + mask, side, rest, yes, no, tables.weights[g], beta)
-                _add_both(out, base + mask, side, rest, no, yes, tables.weights[g], beta)
+                _add_both(out, base + mask, leaf, rest, yes, no, tables.weights[g], beta)
+                _add_both(out, base + mask, leaf, rest, no, yes, tables.weights[g], beta)
+                if not one_sided:
+                    _add_both(out, base + mask, rest, rest, yes, no, tables.weights[g], beta)
         for mask in range(masks):
-            _half_stops(out, base + mask, leaf, tables.weights, beta)
+            out.mean[base + mask] /= whole
+            out.excess[base + mask] /= whole
 
 
 @njit(cache=True, nogil=True)
@@ -231,6 +254,26 @@ def _leaf(losses: IntArray, beta: float) -> tuple[int, float, float]:
 
 
 @njit(cache=True, nogil=True)
+def _different(first: IntArray, second: IntArray, beta: float) -> tuple[int, float, float]:
+    """Return the mass of two different labels, from what labels cost on either side."""
+    labels, m = len(first), _NONE
+    for a in range(labels):
+        for b in range(labels):
+            if a != b:
+                m = min(m, first[a] + second[b])
+    s, u = 0.0, 0.0
+    for a in range(labels):
+        for b in range(labels):
+            if a != b:
+                above = first[a] + second[b] - m
+                weight = _decayed(above, beta)
+                s += weight
+                u += above * weight
+    pairs = labels * (labels - 1)
+    return m, s / pairs, u / pairs
+
+
+@njit(cache=True, nogil=True)
 def _add(out: Masses, x: int, m: int, s: float, u: float, beta: float) -> None:
     """Add a mass to what is there."""
     if m < out.smallest[x]:
@@ -247,16 +290,7 @@ def _add(out: Masses, x: int, m: int, s: float, u: float, beta: float) -> None:
 
 @njit(cache=True, nogil=True)
 def _add_both(out: Masses, x: int, side: Masses, rest: Masses, a: int, b: int, w: float, beta: float) -> None:
-    """Add half of the mass of ``side`` on one block and ``rest`` on another, ``w`` times."""
-    s = 0.5 * w * side.mean[a] * rest.mean[b]
-    u = 0.5 * w * (side.excess[a] * rest.mean[b] + side.mean[a] * rest.excess[b])
+    """Add a quarter of the mass of ``side`` on one block and ``rest`` on another, ``w`` times."""
+    s = 0.25 * w * side.mean[a] * rest.mean[b]
+    u = 0.25 * w * (side.excess[a] * rest.mean[b] + side.mean[a] * rest.excess[b])
     _add(out, x, side.smallest[a] + rest.smallest[b], s, u, beta)
-
-
-@njit(cache=True, nogil=True)
-def _half_stops(out: Masses, x: int, leaf: Masses, weights: FloatArray, beta: float) -> None:
-    """Turn a weighted sum over the predicates into their mean, and mix it half and half with stopping."""
-    whole = 2 * weights.sum()
-    out.mean[x] /= whole
-    out.excess[x] /= whole
-    _add(out, x, leaf.smallest[x], 0.5 * leaf.mean[x], 0.5 * leaf.excess[x], beta)

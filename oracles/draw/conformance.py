@@ -580,8 +580,8 @@ def draw_instances(seed: int) -> Iterator[DrawInstance]:
     costly = random_halfspace(rng, IntegerLattice(-1, 1, dimension=4), blocks=(3,), numeric=1)
     dear = ZeroOneHalfspace(costly.X, costly.y, costly.lattice, Costs(2, 5))
     yield DrawInstance("unequal costs", dear)
-    yield DrawInstance("tree of two levels", _branching(rng, DecisionTree, 2))
-    yield DrawInstance("rule list that may not be empty", _branching(rng, RuleList, 3, root_splits=True))
+    yield DrawInstance("tree of two levels", _branching(rng, DecisionTree, 2, 2))
+    yield DrawInstance("rule list that may not be empty", _branching(rng, RuleList, 1, 3, root_splits=True))
     one = IntegerLattice([1, -1], [1, -1])
     yield DrawInstance("one point", random_halfspace(rng, one, blocks=(2,), numeric=0))
     under = random_halfspace(rng, constrained_lattice(), blocks=(2, 2), numeric=1)
@@ -589,13 +589,18 @@ def draw_instances(seed: int) -> Iterator[DrawInstance]:
 
 
 def _branching(
-    rng: np.random.Generator, kind: type[BranchingProblem], classes: int, *, root_splits: bool = False
+    rng: np.random.Generator,
+    kind: type[BranchingProblem],
+    levels: int,
+    classes: int,
+    *,
+    root_splits: bool = False,
 ) -> BranchingProblem:
     """Return a problem of a few hundred models over two predicates, one of which mostly decides the class."""
     X = rng.integers(0, 2, (30, 2))
     y = np.where(rng.random(30) < 0.7, X[:, 0], rng.integers(0, classes, 30))
     costs = CostMatrix.of_weights(np.arange(1, classes + 1))
-    return kind(X, y, kind.domain(2, 2, classes, root_splits=root_splits), costs)
+    return kind(X, y, kind.domain(2, levels, classes, root_splits=root_splits), costs)
 
 
 def _one_good_point() -> ZeroOneHalfspace:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterator
 from typing import ClassVar
 
 import numpy as np
@@ -30,6 +31,11 @@ class BranchingProblem(DiscreteProblem):
     lattice is the prior of Chipman, George and McCulloch (1998) with a constant splitting probability: stop
     with probability 1/2, otherwise any predicate. A law over points of the lattice is a law over models with
     that prior, which favours simple models.
+
+    A branch with the same label on both sides would predict as no branch at all, so there is none: the two
+    labels are a uniform pair of *different* ones. The coordinate of a label has K (K - 1) values c, and says
+    the label c mod K; at the second of two labels it says instead how far it is from the first, 1 + c // K,
+    modulo K. Both are uniform. ``models`` writes all labels out.
 
     Args:
         X: truth values, shape (rows, p), p >= 1, or a ``PredicateTable``. Copied.
@@ -71,6 +77,14 @@ class BranchingProblem(DiscreteProblem):
         """Return the number of nodes to branch at, and of labels, in a model of ``levels`` levels."""
 
     @classmethod
+    @abstractmethod
+    def pairs(cls, branches: int) -> Iterator[tuple[int, int, tuple[int, ...]]]:
+        """Yield the pairs of labels that differ, if both are used.
+
+        Each with the coordinates of its first and second label, and of the nodes that stop if both are used.
+        """
+
+    @classmethod
     def domain(
         cls, predicates: int, levels: int, classes: int = 2, *, root_splits: bool = False
     ) -> IntegerLattice:
@@ -91,7 +105,7 @@ class BranchingProblem(DiscreteProblem):
                 f"classes or more; got {predicates}, {levels} and {classes}"
             )
         branches, labels = cls.places(levels)
-        high = np.full(branches + labels, classes - 1, dtype=np.int64)
+        high = np.full(branches + labels, classes * (classes - 1) - 1, dtype=np.int64)
         high[:branches] = 2 * cls.ways * predicates - 1
         if root_splits:
             high[0] = cls.ways * predicates - 1
@@ -123,8 +137,20 @@ class BranchingProblem(DiscreteProblem):
         """The truth values, shape (rows, p)."""
         return np.concatenate([truths for _, truths in self.table.blocks()])
 
+    def models(self, points: IntArray) -> IntArray:
+        """Return points with the number of a class in the place of every label; shape (models, dimension)."""
+        found = np.array(points, dtype=np.int64)
+        branches, classes = found.shape[1] // 2, self.costs.classes
+        away, stops = 1 + found // classes, found >= self.ways * len(self.table.values)
+        found[:, branches:] %= classes
+        for first, second, nodes in self.pairs(branches):
+            both = np.all(stops[:, nodes], axis=1)
+            label = (found[:, first] + away[:, second]) % classes
+            found[:, second] = np.where(both, label, found[:, second])
+        return found
+
     def losses(self, points: IntArray) -> IntArray:
-        chosen = np.asarray(points, dtype=np.int64)
+        chosen = self.models(points)
         total, price = np.zeros(len(chosen), dtype=np.int64), self.costs.matrix
         values = self.table.values
         for rows, truths in self.table.blocks():
@@ -138,11 +164,11 @@ class BranchingProblem(DiscreteProblem):
 
     @classmethod
     @abstractmethod
-    def predictions(cls, points: IntArray, truths: Bools) -> IntArray:
+    def predictions(cls, models: IntArray, truths: Bools) -> IntArray:
         """Return the predicted classes of models for rows; shape (models, rows).
 
         Args:
-            points: the models, shape (models, dimension).
+            models: as ``models`` returns them, shape (models, dimension).
             truths: the truth value for each value of a coordinate, shape (rows, sum of the weights).
         """
 

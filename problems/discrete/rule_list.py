@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import ClassVar
 
 import numpy as np
@@ -25,12 +26,19 @@ class RuleList(BranchingProblem):
         return levels, levels + 1
 
     @classmethod
-    def predictions(cls, points: IntArray, truths: Bools) -> IntArray:
-        rules, p = points.shape[1] // 2, truths.shape[1]
-        label = np.repeat(points[:, -1:], len(truths), axis=1)
+    def pairs(cls, branches: int) -> Iterator[tuple[int, int, tuple[int, ...]]]:
+        # The last rule, and what is left.
+        for place in range(1, branches + 1):
+            label = branches + place
+            yield label - 1, label, (place,) if place < branches else ()
+
+    @classmethod
+    def predictions(cls, models: IntArray, truths: Bools) -> IntArray:
+        rules, p = models.shape[1] // 2, truths.shape[1]
+        label = np.repeat(models[:, -1:], len(truths), axis=1)
         for place in reversed(range(rules)):
-            literal = np.minimum(points[:, place], 2 * p - 1)
+            literal = np.minimum(models[:, place], 2 * p - 1)
             holds = (literal % 2 == 1)[:, None] != truths[:, literal // 2].T
-            holds |= points[:, place, None] >= 2 * p
-            label = np.where(holds, points[:, rules + place, None], label)
+            holds |= models[:, place, None] >= 2 * p
+            label = np.where(holds, models[:, rules + place, None], label)
         return label

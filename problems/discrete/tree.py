@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import ClassVar
 
 import numpy as np
@@ -26,14 +27,28 @@ class DecisionTree(BranchingProblem):
         return 2**levels - 1, 2**levels
 
     @classmethod
-    def predictions(cls, points: IntArray, truths: Bools) -> IntArray:
-        branches, p = points.shape[1] // 2, truths.shape[1]
-        node = np.zeros((len(points), len(truths)), dtype=np.int64)
+    def pairs(cls, branches: int) -> Iterator[tuple[int, int, tuple[int, ...]]]:
+        for node in range(branches):
+            sides = 2 * node + 1, 2 * node + 2
+            first, second = (first_leaf(side, branches) for side in sides)
+            yield first, second, tuple(side for side in sides if side < branches)
+
+    @classmethod
+    def predictions(cls, models: IntArray, truths: Bools) -> IntArray:
+        branches, p = models.shape[1] // 2, truths.shape[1]
+        node = np.zeros((len(models), len(truths)), dtype=np.int64)
         stopped = np.zeros(node.shape, dtype=bool)
         rows = np.arange(len(truths))[None, :]
         for _ in range(int(branches).bit_length()):
-            asked = np.take_along_axis(points, node, axis=1)
+            asked = np.take_along_axis(models, node, axis=1)
             stopped |= asked >= p
             left = stopped | truths[rows, np.minimum(asked, p - 1)]
             node = 2 * node + np.where(left, 1, 2)
-        return np.take_along_axis(points, node, axis=1)
+        return np.take_along_axis(models, node, axis=1)
+
+
+def first_leaf(node: int, branches: int) -> int:
+    """Return the first leaf below a node of a tree, which has its label if it stops."""
+    while node < branches:
+        node = 2 * node + 1
+    return node

@@ -246,6 +246,18 @@ def test_pruned_models_predict_as_drawn(kind: Any, drawn: Any) -> None:
         assert np.array_equal(model.predict(X) == "ill", drawn.predictions(point[None], matrix)[0] == 1)
 
 
+@pytest.mark.parametrize("kind", [PrivateTreeClassifier, PrivateRuleListClassifier])
+def test_two_sides_that_stop_have_different_labels_in_the_released_point(kind: Any) -> None:
+    """Also where no record comes: what is written in a saved model needs no further reading."""
+    X, y = patients(60)
+    for seed in range(6):
+        model = classifier(kind, epsilon=1e-3, insecure_seed=seed).fit(X, y)
+        point, predicates = model.release_.point, model.predicates_
+        stops = point >= model._kind.ways * len(predicates.values)
+        for first, second, nodes in model._kind.pairs(len(point) // 2):
+            assert point[first] != point[second] or not np.all(stops[list(nodes)])
+
+
 def _leaves(node: Any) -> list[Leaf]:
     return [node] if isinstance(node, Leaf) else _leaves(node.then) + _leaves(node.otherwise)
 

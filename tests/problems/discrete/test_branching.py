@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from privopt.problems.discrete.predicates import PredicateTable
 from privopt.problems.discrete.rule_list import RuleList
 from privopt.problems.discrete.tree import DecisionTree
 from privopt.problems.errors import InvalidInputError
+from tests.problems.discrete.reading import label_of, read_aloud
 
 KINDS = (DecisionTree, RuleList)
 
@@ -39,29 +41,6 @@ def random_problem(
     return kind(X, y, kind.domain(p, levels, classes, root_splits=root_splits), costs, counts)
 
 
-def tree_label(point: list[int], row: list[int], node: int = 0) -> int:
-    """A tree read aloud: no vectors, no heap beyond the definition of its children."""
-    inner = len(point) // 2
-    if node >= inner:
-        return point[node]
-    if point[node] >= len(row):
-        while node < inner:
-            node = 2 * node + 1
-        return point[node]
-    return tree_label(point, row, 2 * node + 1 if row[point[node]] == 1 else 2 * node + 2)
-
-
-def list_label(point: list[int], row: list[int]) -> int:
-    rules = len(point) // 2
-    for place in range(rules):
-        if point[place] >= 2 * len(row):
-            return point[rules + place]
-        g, negated = divmod(point[place], 2)
-        if row[g] == 1 - negated:
-            return point[rules + place]
-    return point[-1]
-
-
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("p", "levels", "classes"), [(3, 1, 2), (2, 2, 3), (4, 3, 2), (3, 4, 4)])
 def test_losses_are_the_definition(kind: type[BranchingProblem], p: int, levels: int, classes: int) -> None:
@@ -69,11 +48,11 @@ def test_losses_are_the_definition(kind: type[BranchingProblem], p: int, levels:
     rng = np.random.default_rng(1)
     lattice = problem.lattice
     points = np.stack([rng.integers(lattice.low, lattice.high + 1) for _ in range(200)])
-    label = tree_label if kind is DecisionTree else list_label
     price = problem.costs.matrix
     rows, counts = problem.X.astype(int).tolist(), problem.counts.tolist()
     for point, loss in zip(points.tolist(), problem.losses(points).tolist(), strict=True):
-        told = [label(point, row) for row in rows]
+        model = read_aloud(kind, point, p, classes)
+        told = [label_of(kind, model, row) for row in rows]
         assert loss == sum(c * int(price[y, k]) for c, y, k in zip(counts, problem.y, told, strict=True))
 
 
@@ -91,6 +70,34 @@ def test_replacing_a_record_moves_a_loss_by_the_largest_cost_at_most_and_sometim
         second = kind(rows[1], [z, 0], lattice, costs).losses(points)
         moved = max(moved, int(np.max(np.abs(first - second))))
     assert moved == costs.largest == 7
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("classes", [2, 3])
+def test_two_sides_that_stop_have_different_labels_and_any_two_equally_often(
+    kind: type[BranchingProblem], classes: int
+) -> None:
+    """And so has any label elsewhere, over all points of the lattice: the prior."""
+    problem = random_problem(kind, 1, 2, classes)
+    points = np.concatenate(list(problem.lattice.batches()))
+    seen: dict[str, Counter[Any]] = {"alone": Counter(), "together": Counter()}
+
+    def look(model: Any) -> None:
+        if isinstance(model, int):
+            seen["alone"][model] += 1
+        elif isinstance(model[1], int) and isinstance(model[2], int):
+            seen["together"][model[1:]] += 1
+        else:
+            for side in model[1:]:
+                look(side)
+
+    written, branches = problem.models(points), kind.places(2)[0]
+    for point, plain in zip(points.tolist(), written.tolist(), strict=True):
+        look(read_aloud(kind, point, 1, classes))
+        assert max(plain[branches:]) < classes
+    assert seen["alone"].keys() == set(range(classes))
+    assert seen["together"].keys() == set(itertools.permutations(range(classes), 2))
+    assert all(len(set(found.values())) == 1 for found in seen.values())
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -164,8 +171,8 @@ def test_half_of_the_values_of_a_place_stop_and_a_root_that_splits_has_none_of_t
     free, splitting = (kind.domain(5, 3, 4, root_splits=root) for root in (False, True))
     branches, labels = kind.places(3)
     asked = 5 * kind.ways
-    assert free.high.tolist() == [2 * asked - 1] * branches + [3] * labels
-    assert splitting.high.tolist() == [asked - 1] + [2 * asked - 1] * (branches - 1) + [3] * labels
+    assert free.high.tolist() == [2 * asked - 1] * branches + [11] * labels
+    assert splitting.high.tolist() == [asked - 1] + [2 * asked - 1] * (branches - 1) + [11] * labels
     problem = random_problem(kind, 5, 3, 4, root_splits=True)
     assert (problem.levels, problem.root_splits) == (3, True)
 
