@@ -326,7 +326,13 @@ def _show(found: LearnedSchema, save: Path | None, n: int, known: Schema | None)
     if save is None:
         sys.stdout.write(found.schema.to_text())
     for name in found.left_out:
-        say.print(f"left out: {name}: no cut or category has enough records", markup=False, highlight=False)
+        say.print(
+            f"left out: {name}: no cut or category has enough records. To do: if it matters, declare it in a "
+            "file for --schema",
+            markup=False,
+            highlight=False,
+            soft_wrap=True,
+        )
     declared = [] if known is None else [column.name for column in known.columns]
     learned = [column for column in found.schema.columns if column.name not in declared]
     if doubtful := [column.name for column in learned if _far_apart(column)]:

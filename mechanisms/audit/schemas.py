@@ -31,10 +31,11 @@ from privopt.mechanisms.schemas.categories import CategoryPlan
 from privopt.mechanisms.schemas.cuts import CutPlan
 from privopt.mechanisms.schemas.learning import SchemaPlan
 from privopt.mechanisms.schemas.prior import LAST, masses, ordinals
-from privopt.mechanisms.schemas.types import CANDIDATES, ColumnType, VotePlan, votes_of
+from privopt.mechanisms.schemas.types import CANDIDATES, Candidate, ColumnType, VotePlan, votes_of
 from privopt.problems.tables.cells import NO_MARKERS
 from privopt.problems.tables.columns import Binned
 from privopt.problems.tables.missing import plain_column
+from privopt.problems.tables.notation import PLAIN
 
 # Chosen with the laws: the true epsilon of the release is near its largest for these, by which deltas of
 # other sizes lose up to a third.
@@ -199,12 +200,20 @@ def _vote_subject(name: str, plan: VotePlan) -> Subject:
     for lead in (_LEAD, _LEAD - 2):
         numbers = (_RECORDS + lead) // 2
         samplers.append(VoteSampler(plan, numbers, _RECORDS - numbers))
-        held = {ColumnType.NUMBER: numbers, ColumnType.TEXT: _RECORDS - numbers}
-        weights = [math.exp(plan.strength * (held.get(c.type, 0) - numbers)) for c in CANDIDATES]
+        held = [_votes(c, numbers, _RECORDS - numbers) for c in CANDIDATES]
+        weights = [math.exp(plan.strength * (votes - numbers)) for votes in held]
         laws.append(tuple(weight / sum(weights) for weight in weights))
     first, second = laws
     exact = exact_epsilon(first, second, _VOTE_DELTA)
     return Subject(name, samplers[0], samplers[1], 1.0, _VOTE_DELTA, exact, (first, second))
+
+
+def _votes(candidate: Candidate, numbers: int, others: int) -> float:
+    """Return the votes of numbers such as 1.5 and of other texts for a candidate, by its definition."""
+    if candidate.type is ColumnType.NUMBER:
+        share = {PLAIN: 1.0}.get(candidate.notation, 0.8 if candidate.notation.decimal == "." else 0.0)
+        return share * numbers
+    return others if candidate.type is ColumnType.TEXT else 0.0
 
 
 def _vote_claim() -> AuditedClaim:

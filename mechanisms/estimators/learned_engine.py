@@ -20,6 +20,7 @@ from privopt.problems.tables.columns import Binned, Categorical, Column
 from privopt.problems.tables.counted import CountedRecords
 from privopt.problems.tables.dates import Date
 from privopt.problems.tables.missing import MissingLevel
+from privopt.problems.tables.notation import Notation
 from privopt.problems.tables.schema import Schema
 
 if TYPE_CHECKING:
@@ -136,11 +137,11 @@ def _kinds(column: ColumnPlan) -> list[Column]:
     return [MissingLevel(_kind(column.name, *candidate)) for candidate in found]
 
 
-def _kind(name: str, kind: ColumnType, form: str | None) -> Binned | Categorical:
+def _kind(name: str, kind: ColumnType, form: str | None, notation: Notation) -> Binned | Categorical:
     if kind is ColumnType.BOOLEAN:
         return Categorical(name, [False, True], "ignore")
     if kind is ColumnType.TEXT:
         return Categorical(name, ["a"], "ignore")
     if kind is ColumnType.DATE:
         return Date(name, ["2000-01-01", "2000-01-02"], format=form)
-    return Binned(name, [0, 1])
+    return Binned(name, [0, 1], **notation.to_dict())

@@ -265,12 +265,12 @@ class SchemaPlan:
         self, plan: ColumnPlan, cells: Mapping[str, Any], source: NoiseSource, ranks: dict[str, Sequence[str]]
     ) -> Column | None:
         """Release one column; None without a cut or category. Ranks of categories go to ``ranks``."""
-        kind, form = Candidate(plan.type)
+        kind, form, notation = Candidate(plan.type)
         if kind is ColumnType.BOOLEAN:
             return _of_categories(plan.name, [False, True], self.na_values)
         held, markers = CountedCells.of(cells[plan.name]), Markers.of(self.na_values)
         if plan.vote is not None:
-            kind, form = plan.vote.release(votes_of(held, markers), source)
+            kind, form, notation = plan.vote.release(votes_of(held, markers), source)
         if kind is ColumnType.TEXT:
             assert plan.categories is not None
             texts = plan.categories.release(_texts(held, markers), source)
@@ -286,7 +286,7 @@ class SchemaPlan:
             if not cuts:
                 return None
             return MissingLevel(Date(plan.name, date_edges(cuts), format=form, na_values=self.na_values))
-        values = read_numbers(held.cells, markers).values
+        values = read_numbers(notation.usual(held.cells), markers).values
         known = ~np.isnan(values)
         if plan.bounds is not None:
             found = plan.bounds.release(values[known], source, held.counts[known])
@@ -297,7 +297,7 @@ class SchemaPlan:
         if not cuts:
             return None
         edges = outer_edges(readable_cuts(cuts, whole=whole), whole=whole)
-        return MissingLevel(Binned(plan.name, edges, na_values=self.na_values))
+        return MissingLevel(Binned(plan.name, edges, na_values=self.na_values, **notation.to_dict()))
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready: the spend, and what each column costs."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple, Self
@@ -14,9 +15,10 @@ from privopt.mechanisms.privacy.accounting import pure_to_gdp
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.schemas.cuts import ARITHMETIC_SHARE, ENOUGH, strength_of
 from privopt.oracles.draw.interface import race
-from privopt.problems.tables.cells import Markers, read_numbers
+from privopt.problems.tables.cells import NUMBER, Markers, read_numbers
 from privopt.problems.tables.counted_cells import CountedCells
 from privopt.problems.tables.days import day_parser, read_days
+from privopt.problems.tables.notation import PLAIN, Notation
 
 
 class ColumnType(StrEnum):
@@ -32,23 +34,30 @@ class ColumnType(StrEnum):
 
 
 class Candidate(NamedTuple):
-    """A type that a vote may find; of dates the format too, None for YYYY-MM-DD."""
+    """A type that a vote may find; of dates the format too, None for YYYY-MM-DD, of numbers the notation."""
 
     type: ColumnType
     format: str | None = None
+    notation: Notation = PLAIN
 
 
-# How texts write dates, in the vote.
+# How texts write dates and numbers, in the vote: 1,234.5 before 1.234,5 and 1 234,5 and 1'234.5.
 FORMATS = (None, "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%d-%m-%Y")
+_SYMBOLS = ("%", "€", "$", "£", "EUR", "USD", "GBP", "CHF")
+NOTATIONS = tuple(Notation(*marks, _SYMBOLS) for marks in ((".", ","), (",", "."), (",", " "), (".", "'")))
 CANDIDATES = (
     Candidate(ColumnType.NUMBER),
     Candidate(ColumnType.WHOLE),
     Candidate(ColumnType.TEXT),
     *(Candidate(ColumnType.DATE, form) for form in FORMATS),
+    *(Candidate(ColumnType.NUMBER, notation=notation) for notation in NOTATIONS),
 )
 # Votes are counted in tenths. A whole number is nine tenths of a vote for numbers: a column is one of whole
-# numbers if fewer than a tenth are others.
-_ONE, _ALMOST = 10, 9
+# numbers if fewer than a tenth are others. A number as usual is eight tenths of one for a notation that reads
+# it, too: a column is one of that notation if more than about a sixth of its cells need it.
+_ONE, _ALMOST, _TOO = 10, 9, 8
+# A group of thousands does not begin with 0, but a decimal does.
+_ZERO_FIRST = re.compile(r"[^0-9]*0([^0-9])")
 
 
 @dataclass(frozen=True)
@@ -99,8 +108,9 @@ class VotePlan:
 def votes_of(held: Any, markers: Markers) -> NDArray[np.int64]:
     """Return the votes of the cells of a column for each candidate, in tenths.
 
-    A number votes for numbers, and a whole one for whole numbers, too. A text votes for each format of dates
-    that it is written in, a cell of a date type for the first. Other cells vote for text, missing ones not.
+    A number votes for numbers, a whole one for whole numbers, too, and both for notations that read them
+    alike. A text votes for each format of dates and notation of numbers that it is written in, a cell of a
+    date type for the first format. Other cells vote for text, missing ones not.
 
     Args:
         held: a NumPy array, an Arrow array of text, or cells with counts.
@@ -113,10 +123,28 @@ def votes_of(held: Any, markers: Markers) -> NDArray[np.int64]:
     numbers = _ONE * counted.total(is_number) - (_ONE - _ALMOST) * whole
     texts, others = counted.where(unreadable).apart()
     parsers = [day_parser("a column", form) for form in FORMATS]
-    written = np.array([[parse(text) is not None for parse in parsers] for text in texts], dtype=bool)
-    written, counts = written.reshape(-1, len(FORMATS)), np.array(list(texts.values()), dtype=np.int64)
-    dates = counts @ written
+    counts = np.array(list(texts.values()), dtype=np.int64)
+    dated = np.array([[parse(text) is not None for parse in parsers] for text in texts], dtype=bool)
+    written = np.array([_notation_votes(text) for text in texts], dtype=np.int64)
+    dated, written = dated.reshape(-1, len(FORMATS)), written.reshape(-1, len(NOTATIONS))
+    dates = counts @ dated
     stamps = others.total(~np.isnat(read_days(others.cells, parsers[0], bool).days))
     dates[0] += stamps
-    rest = int(counts[~written.any(axis=1)].sum()) + int(others.counts.sum()) - stamps
-    return np.array([numbers, _ONE * whole, _ONE * rest, *(_ONE * dates)], dtype=np.int64)
+    alike = [_TOO * (counted.total(is_number) if n.decimal == "." else whole) for n in NOTATIONS]
+    rest = int(counts[~(dated.any(axis=1) | written.any(axis=1))].sum()) + int(others.counts.sum()) - stamps
+    return np.array(
+        [numbers, _ONE * whole, _ONE * rest, *(_ONE * dates), *(counts @ written + alike)], dtype=np.int64
+    )
+
+
+def _notation_votes(text: str) -> list[int]:
+    """Return the votes of a text that is no number as usual: one for the first notation that reads it."""
+    reads = [_reads(notation, text) for notation in NOTATIONS]
+    first = reads.index(True) if any(reads) else -1
+    return [_ONE if k == first else _ALMOST * read for k, read in enumerate(reads)]
+
+
+def _reads(notation: Notation, text: str) -> bool:
+    zero = _ZERO_FIRST.match(text)
+    grouped = zero is not None and zero[1] == notation.thousands
+    return not grouped and NUMBER.fullmatch(notation.rewritten(text)) is not None

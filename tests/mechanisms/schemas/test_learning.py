@@ -309,8 +309,43 @@ def test_a_vote_finds_numbers_dates_in_their_format_and_text(
     assert all(float(edge).is_integer() for edge in said["edges"])  # found to be whole numbers
 
 
+@pytest.mark.parametrize(
+    ("cells", "said"),
+    [
+        (["1.234,50 €", "999,90 €", "80"], {"decimal": ",", "thousands": "."}),
+        (["12,5 %", "7,25 %", "3"], {"decimal": ",", "thousands": "."}),
+        (["0,512", "0,250", "0,125"], {"decimal": ",", "thousands": "."}),  # no groups of thousands
+        (["$1,234.50", "1,234", "999.9", "80"], {"thousands": ","}),
+        (["1 234,5", "999,9", "80,1"], {"decimal": ",", "thousands": " "}),
+        (["CHF 1'234.50", "999.9", "80"], {"thousands": "'"}),
+    ],
+)
+def test_a_vote_finds_how_text_writes_numbers(cells: list[str], said: dict[str, str]) -> None:
+    held = np.array((cells * N)[:N], dtype=object)
+    column = learn_schema({"a": held}, epsilon=5.0, types={"a": "vote"}, insecure_seed=0).schema.columns[0]
+    found = column.to_dict()
+    assert found["kind"] == "binned"
+    assert {key: found[key] for key in ("decimal", "thousands") if key in found} == said
+    assert isinstance(column, MissingLevel)
+    assert column.gap not in column.code(held)  # every cell is read
+
+
+def test_few_cells_in_another_notation_change_none_and_texts_with_numbers_are_text() -> None:
+    usual = np.array((["80", "81.5"] * 10 + ["1,2"]) * (N // 21), dtype=object)
+    texts = np.array(["Nr. 3", "4 kg", "1.2.3", "EUR"] * (N // 4), dtype=object)
+    for held, kind in ((usual, "binned"), (texts, "categorical")):
+        column = learn_schema({"a": held}, epsilon=5.0, types={"a": "vote"}, insecure_seed=0).schema.columns[
+            0
+        ]
+        said = column.to_dict()
+        assert said["kind"] == kind
+        assert "decimal" not in said
+        assert "thousands" not in said
+
+
 def test_a_cell_gives_every_candidate_of_a_vote_one_vote_at_most() -> None:
     some: list[Any] = [*ODD, 3, 2.5, "4", "-1e-7", "01.02.2003", "1/2/2003", "2003/1/2", datetime.date.min]
+    some += ["1,5", "1.234,5 €", "$1,234", "0,512", "1 234", "1'234.5", "12 %", "%", "€ -3,5", ",5", "1e5 %"]
     for odd in some:
         held = np.empty(1, dtype=object)
         held[0] = odd
