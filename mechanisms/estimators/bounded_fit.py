@@ -145,7 +145,8 @@ class BoundedFit(PrivateLinearModel):
         self.row_bound_ = None if self.data_norm is None else (seen.bound, self._row_norm)
         coef, intercept = self._of_records(np.vstack([release.point for release in releases]), seen, schema)
         if fit.afterwards:  # the log odds of weighted records
-            intercept = intercept + math.log(carried[1] / carried[0])
+            logs = np.log(carried)
+            intercept = intercept + (logs[1] - logs[0] if len(logs) == 2 else logs)
         return self._set(coef, intercept + seen.targets.centre, spend)
 
     def plan(self, n_records: int, n_columns: int | None = None) -> LinearPlan:
@@ -421,7 +422,7 @@ class BoundedFit(PrivateLinearModel):
 
     def _choice(self, seen: Outline, schema: Schema | None, weights: ClassWeights) -> Choice:
         mu = gaussian_mu(weights.rest, public_delta(self.delta, seen.records)) / math.sqrt(seen.releases)
-        if is_default(self.mechanism, AUTO) and not weights.are_equal and seen.releases == 1:
+        if is_default(self.mechanism, AUTO) and not weights.are_equal:
             # Moments are of records without weights, which then move the threshold.
             found = self._choice_for(self._facts(seen, schema, None), seen, schema, mu)
             if found.kind is SufficientStatistics:
@@ -459,15 +460,16 @@ def risk_of_table(model: BoundedFit, X: Any, y: Any) -> EmpiricalRisk:
 
 
 def _in_one_release(seen: Outline, choice: Choice, weights: ClassWeights) -> Outline:
-    """Return the outline with one release for all classes if the mechanism has one and weights are equal."""
+    """Return the outline with one release for all classes if the mechanism has one for their weights."""
     logistic = isinstance(seen.targets.loss, LogisticLoss) and seen.releases > 1
-    if logistic and choice.kind.takes_classes and weights.are_equal:
+    unweighted = weights.are_equal or choice.kind is SufficientStatistics
+    if logistic and choice.kind.takes_classes and unweighted:
         return seen.in_one_release()
     return seen
 
 
 def _weighs_afterwards(choice: Choice, seen: Outline, weights: ClassWeights) -> bool:
-    """Return whether weights of two classes are applied after a fit without them: moments take none."""
+    """Return whether weights of classes are applied after a fit without them: moments take none."""
     return not weights.are_equal and seen.releases == 1 and choice.kind is SufficientStatistics
 
 

@@ -29,7 +29,7 @@ class FitPlan(NamedTuple):
     Attributes:
         seen: the outline of its table.
         weights: class weights, or the plan that releases them.
-        afterwards: whether weights of two classes move the threshold of a fit without them.
+        afterwards: whether weights of classes move the thresholds of a fit without them.
         planned: class weights, shape (K,), or None -> the calibrated mechanism.
         mechanism: the mechanism for the expected class weights.
         reason: why this mechanism.

@@ -122,7 +122,7 @@ def test_what_is_booked_is_what_runs(tmp_path: Path) -> None:
     )
     ledger = Ledger.create(tmp_path / "ledger", 10.0, 0.1)
     refused = PrivateLogisticRegression(
-        1.0, schema=SCHEMA, classes=(*CLASSES, "maybe"), mechanism="sufficient-statistics",
+        1.0, schema=SCHEMA, classes=(*CLASSES, "maybe"), mechanism="screened-statistics",
         class_weight="balanced", ledger=ledger,
     )  # fmt: skip
     with pytest.raises(PrivacyParameterError, match="WeightedLoss"):
@@ -306,3 +306,30 @@ def test_at_small_budgets_class_weights_move_the_threshold_of_an_unweighted_mode
     assert balanced.spend_.epsilon == 0.5
     assert 0.2 < np.mean(balanced.predict(X)) < 0.8
     assert np.mean(plain.predict(X)) == 0
+
+
+def test_at_small_budgets_weights_of_several_classes_move_the_scores_of_an_unweighted_model(
+    tmp_path: Path,
+) -> None:
+    """The odds of two classes of weighted records are those of the records times the ratio of the weights."""
+    rng, n = np.random.default_rng(0), 3000
+    X = pd.DataFrame({"level": rng.choice(["a", "b", "c"], n)})
+    likely = X["level"].map({"a": "p", "b": "q", "c": "r"})
+    y = np.where(rng.random(n) < 0.3, likely, "p")
+    schema = Schema([Categorical("level", ["a", "b", "c"])], intercept=True)
+    facts: dict[str, Any] = {"schema": schema, "classes": ("p", "q", "r"), "insecure_seed": 3}
+    plain = PrivateLogisticRegression(0.5, **facts).fit(X, y)
+    weighted = PrivateLogisticRegression(0.5, class_weight={"q": 8.0, "r": 2.0}, **facts).fit(X, y)
+    assert weighted.mechanism_ == plain.mechanism_ == "sufficient-statistics"
+    assert (weighted.noise_, weighted.spend_) == (plain.noise_, plain.spend_)
+    odds = plain.predict_proba(X) * [1.0, 8.0, 2.0]
+    assert weighted.predict_proba(X) == pytest.approx(odds / np.sum(odds, axis=1, keepdims=True))
+    assert weighted.plan(n).spend == weighted.spend_
+    assert set(plain.predict(X)) == {"p"}
+    ledger = Ledger.create(tmp_path / "ledger", 1.0, 1e-5)
+    facts["insecure_seed"] = None
+    balanced = PrivateLogisticRegression(1.0, class_weight="balanced", ledger=ledger, **facts).fit(X, y)
+    assert balanced.mechanism_ == "sufficient-statistics"
+    assert [entry.spend for entry in ledger.entries()] == [balanced.spend_]
+    assert balanced.spend_.epsilon == 1.0
+    assert set(balanced.predict(X)) == {"p", "q", "r"}
