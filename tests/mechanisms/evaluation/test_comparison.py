@@ -327,3 +327,15 @@ def test_what_cannot_be_compared_is_refused_with_what_to_do() -> None:
         compare(a, b, X, y, target="me")  # type: ignore[arg-type]
     assert compare(a, make_pipeline(StandardScaler(), LogisticRegression()).fit(X, y), X, y).metrics
     assert compare(c, d, Z, numbers_, label_range=RANGE).metrics
+
+
+@pytest.mark.parametrize("classes", [["ill"], ["ill", "ill"], ["ill", 1], [0, 0], "ill", None])
+def test_the_classes_of_a_saved_comparison_are_different_labels_of_one_kind(classes: Any) -> None:
+    plan = LeafPlan.plan(1.0)
+    found = ClassComparison(
+        "table", 0.95, plan.release_counts(np.full((4, 2), 9), NoiseSource(1)), ("ill", "well")
+    )
+    saved = found.to_dict()
+    assert ClassComparison.from_dict(saved).to_dict() == saved
+    with pytest.raises(InvalidInputError, match="two or more different labels"):
+        ClassComparison.from_dict({**saved, "classes": classes})

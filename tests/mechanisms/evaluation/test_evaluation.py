@@ -27,8 +27,10 @@ from privopt.mechanisms import (
 from privopt.mechanisms.errors import BudgetExceededError, PrivacyParameterError
 from privopt.mechanisms.estimators.rowwise import Check, check_rowwise_scores
 from privopt.mechanisms.evaluation.bins import ScoreBins, bins_of, score_law
+from privopt.mechanisms.evaluation.classes import mean_of
 from privopt.mechanisms.evaluation.histogram import HistogramPlan, ScoreHistogram
 from privopt.mechanisms.evaluation.intervals import Estimate, Intervals
+from privopt.mechanisms.evaluation.leaves import LeafHistogram, LeafPlan, LeafRisks
 from privopt.mechanisms.evaluation.metrics import Evaluation, supported, whole_counts
 from privopt.mechanisms.privacy.ledger import Ledger
 from privopt.problems import Binned, Categorical, InvalidInputError, Numeric, Schema
@@ -447,6 +449,36 @@ def test_an_evaluation_survives_a_file() -> None:
     for damage in ({"target": "everybody"}, {"confidence": 1.5}, {"confidence": "high"}):
         with pytest.raises(InvalidInputError):
             Evaluation.from_dict({**found.to_dict(), **damage})
+
+
+def test_the_interval_of_an_auc_is_that_of_hanley_and_mcneil_for_exponential_scores() -> None:
+    """For them it is exact, and noise is nothing among a million records."""
+    edges = np.arange(-19, 60) / 20
+    shares = [np.diff(-np.exp(-rate * np.array([0, *(edges + 1), np.inf]))) for rate in (2.0, 1.0)]
+    held = np.rint(np.column_stack([500_000 * shares[0], 500_000 * shares[1]])).astype(np.int64)
+    plan = HistogramPlan.plan(ScoreBins(tuple(edges.tolist())), epsilon=5.0)
+    counts = ScoreHistogram(plan.bins, held, int(held.sum()), plan.steps, plan.spend)
+    found = Evaluation(counts, (0, 1)).metrics["auc"]
+    t, n = 2 / 3, 500_000
+    variance = t * (1 - t) + n * (t / (2 - t) - t**2) + n * (2 * t**2 / (1 + t) - t**2)
+    assert found.value == pytest.approx(t, abs=1e-3)
+    assert (found.high - found.low) / 2 == pytest.approx(1.96 * math.sqrt(variance) / n, rel=0.1, abs=5e-4)
+
+
+def test_the_mean_of_estimates_is_known_better_than_each() -> None:
+    """Squared half-widths of independent estimates add."""
+    found = mean_of([Estimate(0.5, 0.44, 0.53), Estimate(0.7, 0.62, 0.74)])
+    assert (found.value, found.low, found.high) == pytest.approx((0.6, 0.55, 0.625))
+
+
+def test_intervals_of_the_risks_of_leaves_are_those_of_shares() -> None:
+    plan = LeafPlan.plan(10.0)
+    held = np.array([[9000, 1000], [3000, 7000]])
+    risks = LeafRisks.of(LeafHistogram(held, 20_000, plan.steps, plan.spend))
+    reach = 1.96 * np.sqrt(np.array([[0.9 * 0.1] * 2, [0.3 * 0.7] * 2]) / 10_000)
+    assert risks.shares == pytest.approx(held / 10_000, abs=1e-3)
+    assert (risks.highs - risks.lows) / 2 == pytest.approx(reach, rel=0.05)
+    assert np.all(risks.lows < risks.shares)
 
 
 # ---------------------------------------------------------------- the function

@@ -163,12 +163,14 @@ def quantities(y: Any, said: Any) -> dict[str, float]:
 
 
 def test_intervals_of_many_records_are_hardly_wider_than_without_noise() -> None:
-    """Var e^2 = 2 m^2 of normal errors: 1.96 * .36 * sqrt(2 / n) on either side."""
+    """Var e^2 = 2 m^2 of normal errors: 1.96 * .36 * sqrt(2 / n) on either side; Var |e| = (1 - 2 / pi) m."""
     n = 1_000_000
     table = draw("normal", n, np.random.default_rng(3))
     released = ResidualPlan.plan(RANGE, epsilon=10.0).release(*table, NoiseSource(insecure_seed=3))
-    mse = RegressionEvaluation(released, RANGE).metrics["mse"]
+    found = RegressionEvaluation(released, RANGE).metrics
+    mse, mae = found["mse"], found["mae"]
     assert (mse.high - mse.low) / 2 == pytest.approx(1.96 * 0.36 * np.sqrt(2 / n), rel=0.1)
+    assert (mae.high - mae.low) / 2 == pytest.approx(1.96 * 0.6 * np.sqrt((1 - 2 / np.pi) / n), rel=0.1)
 
 
 def test_where_noise_hides_the_spread_of_labels_r2_has_no_lower_bound() -> None:
