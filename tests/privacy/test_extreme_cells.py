@@ -336,3 +336,10 @@ def test_sparse_times_are_days_and_no_numbers(fill: str, unit: str) -> None:
     assert expected[1].tolist() == [1, 2, 0, 1]
     for column in (sparse, pd.Series(sparse)):
         assert np.array_equal(SCHEMA.codes(dict.fromkeys(NAMES, column)), expected)
+
+
+def test_a_column_of_objects_stays_one_whatever_its_cells() -> None:
+    """pandas 3 makes text of it, unless one cell is a number."""
+    for cells in (["a", "b"], ["a", 1], [1, 2]):
+        (column,) = (c for _, c in as_table({"x": np.array(cells, dtype=object)}).items())
+        assert column.dtype == object

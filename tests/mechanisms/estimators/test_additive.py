@@ -69,6 +69,13 @@ def test_the_budget_is_halved_and_the_scores_are_added() -> None:
     assert model.target_ == tree.target_ == "state"
 
 
+def test_a_table_in_an_engine_names_its_labels() -> None:
+    ibis = pytest.importorskip("ibis")
+    X, y = patients(100)
+    model = classifier().fit(ibis.memtable(X.assign(state=y)), "state")
+    assert model.target_ == model.scorecard_model_.target_ == "state"
+
+
 def test_what_is_saved_is_what_was_fitted(tmp_path: Path) -> None:
     X, y = patients()
     model = classifier().fit(X, y)

@@ -124,6 +124,14 @@ def test_a_record_is_bounded_whatever_it_holds() -> None:
                 assert np.linalg.norm(seen[0]) <= plan.clip_of(d, PLAIN_SQUARES) * (1 + 1e-12)
 
 
+def test_units_of_too_few_records_leave_numbers_as_they_are() -> None:
+    units = Units.unscaled(3)
+    assert (units.label_centre, units.label_scale, units.row_norm) == (0.0, 1.0, math.sqrt(3))
+    assert (units.centres.tolist(), units.scales.tolist()) == ([0.0] * 3, [1.0] * 3)
+    clips = [ClippedNewton.clip_of(d, PLAIN_SQUARES) for d in (0, 3)]  # a constant is a feature, too
+    assert clips[1] == pytest.approx(2 * clips[0])
+
+
 def test_searches_find_medians_scales_and_lengths() -> None:
     rng = np.random.default_rng(1)
     n, source = 50_000, NoiseSource(insecure_seed=0)

@@ -184,3 +184,11 @@ def test_empty_missing_and_equal_records_are_cut_somewhere() -> None:
         cuts = plan.release(np.array(values), source)
         assert list(cuts) == sorted(set(cuts))
         assert all(map(math.isfinite, cuts))
+
+
+def test_a_closed_node_of_few_records_is_left_whole_as_often_as_its_cuts_have_mass() -> None:
+    """Records add almost nothing at this strength; only nodes without an end are left whole more often."""
+    low = int(prior.ordinals(np.array([1.0]))[0])
+    held, times, source = np.array([low + 10]), np.array([1]), NoiseSource(insecure_seed=1)
+    cuts = [_drawn_cut(low, low + 20, held, times, 1e-6, source) for _ in range(400)]
+    assert 160 <= cuts.count(None) <= 240

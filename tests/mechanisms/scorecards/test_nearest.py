@@ -13,6 +13,7 @@ import pytest
 
 from privopt.mechanisms import PrivateHalfspaceClassifier
 from privopt.mechanisms.errors import PrivacyParameterError
+from privopt.mechanisms.scorecards.domain import all_constraints
 from privopt.mechanisms.scorecards.facts import CardFacts
 from privopt.mechanisms.scorecards.nearest import NearestCards
 from privopt.mechanisms.scorecards.seeded import points_lattice
@@ -366,6 +367,11 @@ def test_an_empty_domain_is_refused_in_the_plan(mechanism: str) -> None:
         InfeasibleDomainError, match=r"no card satisfies all of these.*'all of late, job, age'"
     ):
         small(mechanism=mechanism, constraints=["all of late, job, age", "at most 2 columns"]).plan(N)
+
+
+def test_without_constraints_none_are_made_up() -> None:
+    assert all_constraints(SCHEMA, (), None) == ()
+    assert [str(c) for c in all_constraints(SCHEMA, (), 2)] == ["at most 2 columns"]
 
 
 def test_a_norm_bound_without_a_card_is_refused_in_the_plan() -> None:
