@@ -33,6 +33,7 @@ from privopt.mechanisms.audit.audit import (
 )
 from privopt.mechanisms.audit.claims import AuditedClaim, AuditLine, Subject, audit_claim
 from privopt.mechanisms.audit.convex import RISK_AUDITS
+from privopt.mechanisms.audit.evaluation import evaluation_claims
 from privopt.mechanisms.audit.laws import audit_plan, output_law
 from privopt.mechanisms.audit.neighbours import (
     LossTable,
@@ -45,7 +46,12 @@ from privopt.mechanisms.audit.neighbours import (
     singled_out_neighbours,
 )
 from privopt.mechanisms.audit.opsamp import OPSAMP_AUDITS
+from privopt.mechanisms.audit.perturbed_hessian import perturbed_hessian_claims
 from privopt.mechanisms.audit.registry import AUDITS, ReleaseSampler
+from privopt.mechanisms.audit.residuals import comparison_claims, residual_claims
+from privopt.mechanisms.audit.scorecards import means_claims
+from privopt.mechanisms.audit.selection import selection_claims
+from privopt.mechanisms.audit.subset import subset_claims
 from privopt.mechanisms.discrete.preparation import prepare_oracle
 from privopt.mechanisms.errors import AuditError, PrivacyParameterError
 from privopt.mechanisms.privacy.accounting import gaussian_delta
@@ -139,6 +145,7 @@ def test_lower_bound_is_clopper_pearson() -> None:
     assert found == pytest.approx(math.log((hit - 0.01) / miss))
     assert float(epsilon_lower_bound(0, 0, 400, 0.0, 0.98)) == -math.inf
     assert math.isfinite(float(epsilon_lower_bound(400, 400, 400, 0.0, 0.98)))
+    assert math.isfinite(float(epsilon_lower_bound(1, 0, 400, 0.0, 0.98)))
 
 
 def test_lower_bound_covers() -> None:
@@ -389,6 +396,33 @@ def test_exact_laws_are_the_laws_of_releases(name: str, pair: Neighbours) -> Non
     parameter, factor = ("beta", 2.0) if "beta" in plan.noise else (SCALE[name], 0.5)
     sharper = dataclasses.replace(plan, **{parameter: factor * getattr(plan, parameter)})
     assert stats.chisquare(counts, 1500 * output_law(sharper, problem)).pvalue < 1e-3
+
+
+SAMPLED = [
+    evaluation_claims,
+    selection_claims,
+    comparison_claims,
+    residual_claims,
+    means_claims,
+    perturbed_hessian_claims,
+    subset_claims,
+    *OPSAMP_AUDITS.values(),
+]
+
+
+@pytest.mark.parametrize("claims", SAMPLED, ids=lambda made: made.__module__.rpartition(".")[2])
+def test_samplers_of_audits_draw_from_the_laws_that_they_state(claims: Any) -> None:
+    """A law that is wrong in both would be refuted by no run, and a sampler that is wrong refutes nothing."""
+    runs = 300
+    for subject in {claim.mechanism: claim.claim for claim in claims()}.values():
+        for sampler, law in zip((subject.first, subject.second), subject.laws or (), strict=True):
+            drawn = np.asarray(sampler(runs, NoiseSource(insecure_seed=SEED)), dtype=np.int64)
+            expected, seen = runs * np.asarray(law), np.bincount(drawn, minlength=len(law))
+            often = expected > 4
+            rest = expected[~often].sum()
+            assert abs(seen[~often].sum() - rest) <= 5 * math.sqrt(rest) + 1
+            kept = seen[often] * expected[often].sum() / seen[often].sum()
+            assert stats.chisquare(kept, expected[often]).pvalue > 1e-4
 
 
 def test_permute_and_flip_law_is_that_of_its_listing() -> None:
