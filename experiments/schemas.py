@@ -1,6 +1,6 @@
 """Learned schemas: ranks of private cuts on shapes of columns, and cards with learned against declared cuts.
 
-    python -m privopt.experiments.schemas [--opendp PYTHON] [--runs 30] [--splits 10] [--environments FOLDER]
+    python -m privopt.experiments.schemas [--opendp PYTHON] [--runs 150] [--splits 20] [--environments FOLDER]
         [--output FOLDER]
 
 ``--opendp`` is the Python of an environment with OpenDP, whose medians are measured too. ``--environments``
@@ -328,8 +328,8 @@ def ranks_study(runs: int, python: Path | None) -> Study[str]:
 
 
 def main(
-    runs: Annotated[int, typer.Option(min=1, help="Number of runs for each column.")] = 30,
-    splits: Annotated[int, typer.Option(min=1, help="Number of random parts of each table.")] = 10,
+    runs: Annotated[int, typer.Option(min=1, help="Number of runs for each column.")] = 150,
+    splits: Annotated[int, typer.Option(min=1, help="Number of random parts of each table.")] = 20,
     environments: Annotated[
         Path | None, typer.Option(help="Folder of the environments of `privopt.experiments.scorecards`.")
     ] = None,

@@ -1,10 +1,11 @@
 """Public prior law of cuts over all 64-bit numbers, with integer weights.
 
-Half of the mass is on short decimals: 9/10 of it on decimals of one to four significant digits (the number of
-digits and the digits uniform, the decade 10^e with weight 1 / (1 + |e|)^2 for |e| <= 30, the sign fair) and
-1/10 on zero. The other half has a fair sign and log10 |x| of a Cauchy law with scale 3 (as far as
-64-bit numbers reach), uniform within each power of two. So no column needs a declared range: short decimals
-are likely, and every number is possible.
+A twentieth of the mass is on zero, and three tenths on the other small whole numbers: 1 to 100 and their
+negatives, k with a weight proportional to 1 / (k (k + 1)), so that codes and counts are mostly cut at whole
+numbers. The rest has a fair sign and log10 |x| of a Cauchy law with median 1 and scale 1 (as far as 64-bit
+numbers reach), uniform within each power of two. So no column needs a declared range: every number is
+possible. Beyond 100 no number is much likelier than those beside it: round ones that were would draw cuts
+away from the middle of the records, by ln(ratio of masses) / strength of them.
 
 Numbers are handled by their *ordinal*, an integer: 0 for zero (and for subnormal numbers), k for the k-th
 positive normal 64-bit number, -k for its negative. Every weight is an integer, so that masses of intervals
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
@@ -29,8 +31,10 @@ Ints = NDArray[np.int64]
 _BITS, _BINADES = 52, 2046
 _SIZE = 1 << _BITS
 LAST = _BINADES * _SIZE
-_DECADES, _CAUCHY_SCALE = 30, 3.0
-_DIGITS = np.arange(1000, 10000)
+# The Cauchy law of log10 |x|, the small whole numbers, and the shares of the mass of zero and of the others.
+_MEDIAN, _CAUCHY_SCALE = 1.0, 1.0
+_LARGEST_WHOLE = 100
+_ZERO, _WHOLE = Fraction(1, 20), Fraction(3, 10)
 # The relative error of ``masses``: three products and two sums of positive terms per sign and kind, then
 # the sum of five such terms, each rounded once.
 MASS_ROUNDINGS = 16
@@ -45,15 +49,15 @@ class _Tables:
     Attributes:
         fine: weight of each number of a power of two, shape (binades + 1,); the last is 0.
         below: sums of ``fine`` over the powers of two before, shape (binades + 1,).
-        decimals: ordinals of the positive short decimals, increasing.
-        counts: cumulated weights of short decimals before scaling, shape (decimals + 1,).
-        scale: factor of the weights of short decimals.
+        wholes: ordinals of the whole numbers 1, 2, ..., 100.
+        counts: cumulated weights of these before scaling, shape (101,); the first is 0.
+        scale: factor of ``counts``.
         zero: the weight of zero.
     """
 
     fine: Ints
     below: Ints
-    decimals: Ints
+    wholes: Ints
     counts: Ints
     scale: int
     zero: int
@@ -61,22 +65,15 @@ class _Tables:
 
 @lru_cache(maxsize=1)
 def _tables() -> _Tables:
-    edges = (np.arange(_BINADES + 1) - 1022) * math.log10(2) / _CAUCHY_SCALE
+    edges = ((np.arange(_BINADES + 1) - 1022) * math.log10(2) - _MEDIAN) / _CAUCHY_SCALE
     shares = np.diff(np.arctan(edges)) / math.pi
     fine = np.append(np.maximum(np.rint(shares * 2.0**30), 1), 0).astype(np.int64)
     below = np.concatenate([[0], np.cumsum(fine[:-1])]).astype(np.int64)
-    values, weights = [], []
-    # A decimal d.ddd counts once for every number of digits, 1 to 4, that writes it: the 9000 / 9 first have
-    # weight 1000 each, and so on.
-    short = 1 + 10 * (_DIGITS % 10 == 0) + 100 * (_DIGITS % 100 == 0) + 1000 * (_DIGITS % 1000 == 0)
-    for e in range(-_DECADES, _DECADES + 1):
-        up, down = 10 ** max(e - 3, 0), 10 ** max(3 - e, 0)
-        values += [m * up / down for m in _DIGITS.tolist()]  # a quotient of integers is rounded once
-        weights.append(short * round(2**20 / (1 + abs(e)) ** 2))
-    counts = np.concatenate([[0], np.cumsum(np.concatenate(weights))]).astype(np.int64)
-    half = _SIZE * int(below[-1])  # the mass of the numbers of either sign
-    scale = half * 9 // (10 * int(counts[-1]))
-    return _Tables(fine, below, ordinals(np.array(values)), counts, scale, 2 * half // 10)
+    numbers = np.arange(1, _LARGEST_WHOLE + 1)
+    counts = np.concatenate([[0], np.cumsum(2**20 // (numbers * (numbers + 1)))]).astype(np.int64)
+    total = 2 * _SIZE * int(below[-1]) / (1 - _ZERO - _WHOLE)
+    scale = int(total * _WHOLE / 2) // int(counts[-1])
+    return _Tables(fine, below, ordinals(numbers.astype(np.float64)), counts, scale, int(total * _ZERO))
 
 
 def ordinals(values: Floats) -> Ints:
@@ -113,9 +110,9 @@ def _positive_masses(low: Ints, high: Ints) -> Floats:
     between = (tables.below[last] - tables.below[np.minimum(first + 1, _BINADES)]).astype(np.float64) * _SIZE
     apart = tables.fine[first] * after.astype(np.float64) + between + tables.fine[last] * before.astype(float)
     together = tables.fine[first] * (high - low).astype(np.float64)
-    places = np.searchsorted(tables.decimals, [low, high], side="right")
-    decimals = (tables.counts[places[1]] - tables.counts[places[0]]).astype(np.float64) * tables.scale
-    return np.asarray(np.where(first == last, together, apart) + decimals)
+    places = np.searchsorted(tables.wholes, [low, high], side="right")
+    wholes = (tables.counts[places[1]] - tables.counts[places[0]]).astype(np.float64) * tables.scale
+    return np.asarray(np.where(first == last, together, apart) + wholes)
 
 
 def draw_between(low: int, high: int, random: RandomSource) -> int:
@@ -133,13 +130,13 @@ def draw_between(low: int, high: int, random: RandomSource) -> int:
         rest -= fine[k]
         if rest < short[k] * tables.scale:
             wanted = _counted(lows[k]) + rest // tables.scale
-            return sign * int(tables.decimals[np.searchsorted(tables.counts, wanted, side="right") - 1])
+            return sign * int(tables.wholes[np.searchsorted(tables.counts, wanted, side="right") - 1])
         rest -= short[k] * tables.scale
     return 0
 
 
 def _fine_below(ordinal: int) -> int:
-    """Return the weight of 1, ..., ordinal, without short decimals."""
+    """Return the weight of 1, ..., ordinal, without small whole numbers."""
     tables, binade = _tables(), ordinal >> _BITS
     return int(tables.below[binade]) * _SIZE + int(tables.fine[binade]) * (ordinal & (_SIZE - 1))
 
@@ -154,4 +151,4 @@ def _fine_at(weight: int) -> int:
 
 def _counted(ordinal: int) -> int:
     tables = _tables()
-    return int(tables.counts[np.searchsorted(tables.decimals, ordinal, side="right")])
+    return int(tables.counts[np.searchsorted(tables.wholes, ordinal, side="right")])

@@ -1,9 +1,8 @@
-"""The prior of cuts: masses against its definition in Decimal and arctangents, draws against all weights."""
+"""The prior of cuts: masses against its definition in fractions, draws against all weights."""
 
 from __future__ import annotations
 
 import math
-from decimal import Decimal
 from fractions import Fraction
 
 import numpy as np
@@ -27,29 +26,22 @@ TOTAL = float(prior.masses(*(np.array([end]) for end in EVERYTHING))[0])
 
 
 def defined(a: float, b: float) -> float:
-    """P[a < t <= b] for 0 < a < b, from the definition, each decimal written out."""
-    decades = {e: (1 + abs(e)) ** -2 for e in range(-30, 31)}
-    short = Fraction(0)
-    for e, weight in decades.items():
-        if not (a < 10.0 ** (e + 1) and 10.0**e <= b * 1.001):
-            continue  # no decimal of this decade lies between
-        for digits in range(1, 5):
-            unit = Decimal(10) ** (e - digits + 1)
-            inside = (a < float(d * unit) <= b for d in range(10 ** (digits - 1), 10**digits))
-            short += Fraction(weight) * Fraction(sum(inside), 4 * 9 * 10 ** (digits - 1))
+    """P[a < t <= b] for 0 < a < b, from the definition."""
+    weights = {k: Fraction(1, k * (k + 1)) for k in range(1, 101)}
+    whole = sum((weight for k, weight in weights.items() if a < k <= b), Fraction(0)) / sum(weights.values())
     fine = 0.0
     for k in range(-1022, 1024):
-        low, high = (math.atan(j * math.log10(2) / 3) / math.pi for j in (k, k + 1))
+        low, high = (math.atan(j * math.log10(2) - 1) / math.pi for j in (k, k + 1))
         start, end = math.ldexp(1.0, k), math.ldexp(1.0, k) * 2.0
         covered = max(0.0, min(b, end) - max(a, start)) / start
         fine += covered * (high - low)
-    held = sum(math.atan(k * math.log10(2) / 3) / math.pi for k in (1022, 1024))  # by the range of doubles
-    return 0.225 * float(short) / sum(decades.values()) + 0.25 * fine / held
+    held = [math.atan(k * math.log10(2) - 1) / math.pi for k in (-1022, 1024)]  # by the range of doubles
+    return 0.15 * float(whole) + 0.325 * fine / (held[1] - held[0])
 
 
 @pytest.mark.parametrize(("a", "b"), [(1.0, 2.0), (0.3, 41.5), (17.0, 17.0005), (1e-9, 3e-9), (2e40, 1e300)])
 def test_masses_are_those_of_the_definition_and_symmetric(a: float, b: float) -> None:
-    # Weights are rounded to integers: by less than 1e-3 of a power of two, and of a decade.
+    # Weights are rounded to integers: by less than 1e-3 of a power of two, and of a whole number.
     assert mass(a, b) / TOTAL == pytest.approx(defined(a, b), rel=1e-3)
     below = (math.nextafter(-b, -math.inf), math.nextafter(-a, -math.inf))
     assert mass(*below) == mass(a, b) or mass(*below) == pytest.approx(mass(a, b), rel=1e-12)
@@ -66,12 +58,12 @@ def test_zero_has_a_twentieth_and_every_number_something() -> None:
     assert [prior.number_at(int(k)) for k in prior.ordinals(numbers)] == numbers.tolist()
 
 
-@pytest.mark.parametrize("x", [2.5, -2.5])
+@pytest.mark.parametrize("x", [3.0, -3.0])
 def test_draws_between_use_up_every_weight(x: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of three numbers around a short decimal: each has the weight of its power of two, one has its own."""
+    """Of three numbers around a small whole one: each has the weight of its power of two, one has its own."""
     k, tables = ordinal(x), prior._tables()
     fine = int(tables.fine[abs(k) >> 52])
-    place = int(np.searchsorted(tables.decimals, abs(k)))
+    place = int(np.searchsorted(tables.wholes, abs(k)))
     short = int(tables.counts[place + 1] - tables.counts[place]) * tables.scale
     edges = [0, fine - 1, fine, 2 * fine - 1, 2 * fine, 3 * fine - 1, 3 * fine, 3 * fine + short - 1]
     rests, totals = iter(edges), []
@@ -86,11 +78,22 @@ def test_draws_between_use_up_every_weight(x: float, monkeypatch: pytest.MonkeyP
     assert set(totals) == {3 * fine + short}
 
 
-def test_draws_over_everything_have_both_signs_zero_and_short_decimals() -> None:
+def test_draws_over_everything_have_both_signs_zero_and_small_whole_numbers() -> None:
     source = NoiseSource(3)
     drawn = [prior.number_at(prior.draw_between(*EVERYTHING, source)) for _ in range(2000)]
-    # Binomial standard deviations: sqrt(2000 p (1 - p)) = 9.7 for zero, 22 for signs and short decimals.
+    # Binomial standard deviations: sqrt(2000 p (1 - p)) = 9.7 for zero, 22 for signs, 20.5 for whole numbers.
     assert abs(drawn.count(0.0) - 100) < 50
     assert abs(sum(x > 0 for x in drawn) - 950) < 110
-    short = sum(float(f"{x:.3e}") == x for x in drawn)
-    assert abs(short - 1000) < 110
+    whole = sum(x.is_integer() and 0 < abs(x) <= 100 for x in drawn)
+    assert abs(whole - 600) < 100
+
+
+def test_a_column_of_zeros_and_ones_is_cut_at_one_in_about_half_of_the_draws() -> None:
+    """P[t = 1 | 0 < t <= 1]: 1 has half of the whole numbers of a sign; a quarter of log10 x is below 0."""
+    share = mass(math.nextafter(1.0, 0.0), 1.0) / mass(0.0, 1.0)
+    assert share == pytest.approx(0.15 * 101 / 200 / (0.15 * 101 / 200 + 0.325 * 0.25), rel=0.01)
+
+
+def test_beyond_a_hundred_a_round_number_is_no_likelier_than_its_neighbours() -> None:
+    for x in (3000.0, 2900.0, 5e7):
+        assert mass(x - 1, x) == pytest.approx(mass(x, x + 1), rel=1e-9)
