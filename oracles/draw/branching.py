@@ -156,8 +156,9 @@ def _exactness(
 ) -> Exactness:
     """Each race compares products of two masses; errors add up over races.
 
-    The mass of a label is a mean of K exponentials, that of two labels of K (K - 1). Each is exact to 1.5
-    roundoffs, besides the rounding of its argument, which is at most ``LARGEST_EXPONENT``. The mass of one
+    The mass of a label is a mean of K exponentials, that of two labels of K (K - 1) products of two. Each
+    exponential is exact to 1.5 roundoffs, besides the rounding of its argument, which is at most
+    ``LARGEST_EXPONENT``; a sum over one label and then over the other adds 2 K or less. The mass of one
     level more is a sum of up to three products for each of p predicates, and of three more; each has the
     errors of its factors and of its weight. Adding one takes 3.5 roundoffs, of a scaling and a sum, besides
     the arguments of exponentials: those that a summand is scaled by add up to ``LARGEST_EXPONENT`` or it is
@@ -165,7 +166,7 @@ def _exactness(
     """
     places, pairs = lattice.dimension, int(lattice.high[-1]) + 1
     exponential = LARGEST_EXPONENT + 4
-    mass = exponential + pairs
+    mass = 2 * exponential + pairs + 4
     levels = next(k for k in range(1, MOST_LEVELS + 1) if sum(kind.places(k)) == places)
     for _ in range(1, levels):
         mass = 2 * mass + exponential + 11 * predicates + 16

@@ -84,6 +84,7 @@ def leaf_and_one_level(first: int, stop: int, size: int, tables: Tables, leaf: M
     here = np.empty((masks, labels), dtype=np.int64)
     true = np.empty((masks, labels), dtype=np.int64)
     false = np.empty(labels, dtype=np.int64)
+    near = np.empty(labels)
     elements = np.empty(size + 1, dtype=np.int64)
     with_asked = np.empty(size + 1, dtype=np.int64)
     for r in range(first, stop):
@@ -107,7 +108,7 @@ def leaf_and_one_level(first: int, stop: int, size: int, tables: Tables, leaf: M
             for mask in range(masks):
                 for k in range(labels):
                     false[k] = here[mask, k] - true[mask, k]
-                (m, s, u), w = _different(true[mask], false, beta), tables.weights[g]
+                (m, s, u), w = _different(true[mask], false, beta, near), tables.weights[g]
                 _add(one, base + mask, m, w * s, w * u, beta)
         for mask in range(masks):
             one.mean[base + mask] /= whole
@@ -254,21 +255,35 @@ def _leaf(losses: IntArray, beta: float) -> tuple[int, float, float]:
 
 
 @njit(cache=True, nogil=True)
-def _different(first: IntArray, second: IntArray, beta: float) -> tuple[int, float, float]:
-    """Return the mass of two different labels, from what labels cost on either side."""
-    labels, m = len(first), _NONE
+def _different(first: IntArray, second: IntArray, beta: float, near: FloatArray) -> tuple[int, float, float]:
+    """Return the mass of two different labels, from what labels cost on either side.
+
+    To every label of the first side all others of the second are summed, relative to the best of those: the
+    second best where the label itself is the best. So few exponentials are taken. ``near`` is scratch space.
+    """
+    labels, best, other, m = len(first), 0, _NONE, _NONE
+    for b in range(1, labels):
+        if second[b] < second[best]:
+            best = b
+    for b in range(labels):
+        near[b] = _decayed(second[b] - second[best], beta)
+        if b != best:
+            other = min(other, second[b])
     for a in range(labels):
-        for b in range(labels):
-            if a != b:
-                m = min(m, first[a] + second[b])
+        m = min(m, first[a] + (other if a == best else second[best]))
     s, u = 0.0, 0.0
     for a in range(labels):
+        least = other if a == best else second[best]
+        mass, excess = 0.0, 0.0
         for b in range(labels):
-            if a != b:
-                above = first[a] + second[b] - m
-                weight = _decayed(above, beta)
-                s += weight
-                u += above * weight
+            if b != a:
+                weight = _decayed(second[b] - least, beta) if a == best else near[b]
+                mass += weight
+                excess += (second[b] - least) * weight
+        above = first[a] + least - m
+        weight = _decayed(above, beta)
+        s += weight * mass
+        u += weight * (excess + above * mass)
     pairs = labels * (labels - 1)
     return m, s / pairs, u / pairs
 

@@ -24,7 +24,7 @@ class BranchingEffort:
     Attributes:
         packed: truth values to pack, 1 for each record and predicate.
         words: machine words to intersect.
-        pairs: pairs of blocks to weigh, for each pair of different labels.
+        pairs: pairs of blocks to weigh, for each label.
         memory: bytes of the tables of counts and masses.
     """
 
@@ -42,7 +42,7 @@ class BranchingEffort:
         return cls(
             packed=float(rows * predicates),
             words=float((rows // 64 + classes) * sum(sets)),
-            pairs=float(predicates * sum(blocks[:levels]) * classes * (classes - 1)),
+            pairs=float(predicates * sum(blocks[:levels]) * classes),
             memory=float(8 * (2 * classes + 1) * sum(sets) + 24 * masses + rows * predicates / 4),
         )
 

@@ -275,7 +275,7 @@ def test_log_partition_is_right_to_a_few_roundings(
         relative = exact * mpmath.exp(mpmath.mpf(beta) * int(whole.smallest[0]))
         off = abs(mpmath.mpf(float(whole.mean[0])) / relative - 1)
     # What the sampler states of a mass, from which its exactness is made; in fact it is some ten roundings.
-    stated = 704 + classes * (classes - 1)
+    stated = 2 * 704 + classes * (classes - 1) + 4
     for _ in range(levels):
         stated = 2 * stated + 704 + 11 * p + 16
     assert off <= stated * UNIT_ROUNDOFF
