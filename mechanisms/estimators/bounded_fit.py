@@ -183,7 +183,7 @@ class BoundedFit(PrivateLinearModel):
         _check_enough(seen.records)
         weights = self._class_weights(seen.targets, check_epsilon(self.epsilon))
         choice = self._choice(seen, schema, weights)
-        seen = _in_one_release(seen, choice, weights)
+        seen = _in_one_release(seen, choice)
         afterwards = _weighs_afterwards(choice, seen, weights)
         planned = partial(self._planned, choice, seen, schema, weights.rest)
         reason = choice.reason if schema is None else reason_with_bins(choice.reason, self, schema)
@@ -425,7 +425,7 @@ class BoundedFit(PrivateLinearModel):
         if is_default(self.mechanism, AUTO) and not weights.are_equal:
             # Moments are of records without weights, which then move the threshold.
             found = self._choice_for(self._facts(seen, schema, None), seen, schema, mu)
-            if found.kind is SufficientStatistics:
+            if found.kind.takes_classes:
                 return found
         return self._choice_for(self._facts(seen, schema, weights.expected), seen, schema, mu)
 
@@ -459,18 +459,15 @@ def risk_of_table(model: BoundedFit, X: Any, y: Any) -> EmpiricalRisk:
     return risk_of(table, 0, None, model._facts(outline_of(table), schema, None))
 
 
-def _in_one_release(seen: Outline, choice: Choice, weights: ClassWeights) -> Outline:
-    """Return the outline with one release for all classes if the mechanism has one for their weights."""
+def _in_one_release(seen: Outline, choice: Choice) -> Outline:
+    """Return the outline with one release for all classes if the mechanism has one."""
     logistic = isinstance(seen.targets.loss, LogisticLoss) and seen.releases > 1
-    unweighted = weights.are_equal or choice.kind is SufficientStatistics
-    if logistic and choice.kind.takes_classes and unweighted:
-        return seen.in_one_release()
-    return seen
+    return seen.in_one_release() if logistic and choice.kind.takes_classes else seen
 
 
 def _weighs_afterwards(choice: Choice, seen: Outline, weights: ClassWeights) -> bool:
     """Return whether weights of classes are applied after a fit without them: moments take none."""
-    return not weights.are_equal and seen.releases == 1 and choice.kind is SufficientStatistics
+    return not weights.are_equal and seen.releases == 1 and choice.kind.takes_classes
 
 
 def _check_enough(n_records: int) -> None:
