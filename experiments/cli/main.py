@@ -128,7 +128,8 @@ def main() -> None:
     except PrivOptError as error:
         _fail(type(error).__name__, error, 1 if isinstance(error, BudgetExceededError) else 2)
     except OSError as error:
-        say.print(f"[red]{escape(str(error.filename))}:[/] {error.strerror}", soft_wrap=True)
+        where = error.filename or "standard output"
+        say.print(f"[red]{escape(str(where))}:[/] {error.strerror}", soft_wrap=True)
         sys.exit(2)
     except _UsageError as error:
         if type(error).__name__ == "NoArgsIsHelpError":  # some versions of click: the message is the help

@@ -15,7 +15,7 @@ from rich.console import Console
 
 from privopt.experiments.cli import fit as fitting
 from privopt.experiments.cli.families import AUTO, FAMILIES, requested_family
-from privopt.experiments.cli.files import PaidFile, showing
+from privopt.experiments.cli.files import PaidFile, say, showing
 from privopt.experiments.cli.options import (
     ClassesOption,
     DataOption,
@@ -142,8 +142,8 @@ def search(
         if plan:
             show({}, str(planned).splitlines(), planned.spend, as_json=False, ledger=ledger)
             return
-        for line in planned.expected:
-            tell.print(line, markup=False, highlight=False)
+        for line in planned.expected:  # before anything is spent: standard output may be broken
+            say.print(line, markup=False, highlight=False)
         with stoppable(time_limit) as limits:
             began = time.monotonic()
             with accounted(book):
