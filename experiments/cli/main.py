@@ -28,8 +28,8 @@ COMMANDS = {
     "model out.",
     "schema": "Write the skeleton of a schema, check one on public rows, put numbers in bins, or learn one.",
     "estimate": "Release a private mean, or an estimate from subsets or tilted minima, of records in a file.",
-    "plan": "Show the mechanism, noise and running time of a fit before any data are read: of a scorecard, "
-    "tree, rule list or robust model. With --want what to expect, and what it takes.",
+    "plan": "Show the mechanism, noise and cost of a fit before any data are read. With --want what to "
+    "expect of a model, and what it takes.",
     "calibrate": "Show the noise that a privacy guarantee requires, before any data are read.",
     "predict": "Predict with a saved model: columns `score` and `prediction`, in the order of the records.",
     "summary": "Print the coefficients of a saved linear model with confidence intervals that include the "
