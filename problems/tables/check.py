@@ -58,15 +58,21 @@ class SchemaCheck:
 
     @property
     def verdict(self) -> str:
-        """Whether the schema accepts the rows, and the remedy if it does not."""
+        """Whether the schema accepts the rows, and the remedy if it does not, or does not read a column."""
         refused = [column for column in self.columns if column.refused]
-        if not refused:
-            return "every row is accepted"
         names = ", ".join(f"{column.name!r} ({column.refused:,} cells)" for column in refused)
-        return (
+        said = (
             f"refused: column {names}. To do: complete the declaration, or accept such cells by "
             "missing_level = true and outside = 'clip' or 'ignore'"
+            if refused
+            else "every row is accepted"
         )
+        if unread := [repr(column.name) for column in self.columns if 2 * column.unreadable > column.cells]:
+            said += (
+                f"\nmost cells are not read: column {', '.join(unread)}. To do: declare how its text writes "
+                "numbers (decimal, thousands, symbols, words) or dates (format)"
+            )
+        return said
 
 
 def check_rows(schema: Schema, table: Table) -> SchemaCheck:

@@ -330,6 +330,12 @@ def test_a_vote_finds_how_text_writes_numbers(cells: list[str], said: dict[str, 
     assert column.gap not in column.code(held)  # every cell is read
 
 
+def test_a_column_is_cut_by_the_notation_that_is_declared() -> None:
+    cells = np.array(["1.500,00 €", "20,00 €"] * (N // 2), dtype=object)
+    column = learn_schema({"a": cells}, epsilon=5.0, types={"a": "vote"}, insecure_seed=0).schema.columns[0]
+    assert len(set(column.code(cells).tolist())) == 2  # a cut lies between 20 and 1500
+
+
 def test_few_cells_in_another_notation_change_none_and_texts_with_numbers_are_text() -> None:
     usual = np.array((["80", "81.5"] * 10 + ["1,2"]) * (N // 21), dtype=object)
     texts = np.array(["Nr. 3", "4 kg", "1.2.3", "EUR"] * (N // 4), dtype=object)

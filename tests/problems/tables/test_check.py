@@ -47,6 +47,15 @@ def test_each_cell_is_counted_as_it_is_treated() -> None:
         )
 
 
+def test_a_column_most_of_whose_cells_are_not_read_is_named_though_no_cell_is_refused() -> None:
+    """As where text writes numbers with a decimal comma, which is not declared."""
+    schema = Schema([MissingLevel(Binned("cost", [0, 1, 5])), MissingLevel(Binned("age", [0, 40, 100]))])
+    verdict = check_rows(schema, {"cost": ["1,50", "0,99", "3"], "age": ["20", "x", "NA"]}).verdict
+    assert verdict.startswith("every row is accepted\nmost cells are not read: column 'cost'. To do: declare")
+    declared = Schema([MissingLevel(Binned("cost", [0, 1, 5], decimal=","))])
+    assert check_rows(declared, {"cost": ["1,50", "0,99", "3"]}).verdict == "every row is accepted"
+
+
 def test_refused_cells_are_counted_and_named() -> None:
     """As many as the columns refuse one at a time."""
     strict = Schema(
