@@ -24,7 +24,7 @@ import pytest
 from privopt.mechanisms import PrivacySpend, PrivateHalfspaceClassifier, evaluate
 from privopt.mechanisms.discrete.mechanism import Release
 from privopt.mechanisms.estimators.card import number
-from privopt.mechanisms.estimators.page import breakable, card_page
+from privopt.mechanisms.estimators.page import _decimal, _promise, breakable, card_page
 from privopt.mechanisms.evaluation.bins import card_bins
 from privopt.mechanisms.evaluation.histogram import HistogramPlan
 from privopt.mechanisms.privacy.noise import NoiseSource
@@ -560,3 +560,13 @@ def test_a_page_names_its_model_and_version_and_breaks_long_names_at_separators(
     assert first == again != second
     assert "Date of birth" in card_page(one)
     assert breakable("days_since/last.visit: <a> _") == ("days_<wbr>since/<wbr>last.<wbr>visit: &lt;a&gt; _")
+
+
+def test_pages_say_what_is_open_and_what_nobody_checked() -> None:
+    assert (_decimal(math.nan), _decimal(0.125)) == ("open", "0.12")
+    spend = PrivacySpend.pure(1.0, "a mechanism")
+    unchecked = replace(spend, claim="not checked", note="made elsewhere")
+    assert "has been checked" not in _promise(spend, "card")
+    assert "Not all of the code behind this guarantee has been checked: made elsewhere." in _promise(
+        unchecked, "card"
+    )

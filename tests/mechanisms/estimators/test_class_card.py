@@ -21,6 +21,7 @@ from privopt.mechanisms.convex.sufficient_statistics import SufficientStatistics
 from privopt.mechanisms.errors import PlanMismatchError
 from privopt.mechanisms.estimators.class_card import ClassCard, ClassColumn
 from privopt.mechanisms.estimators.class_page import class_heads, class_page
+from privopt.mechanisms.estimators.class_sql import _free
 from privopt.mechanisms.privacy.accounting import gaussian_mu
 from privopt.mechanisms.scorecards.class_points import ClassPoints
 from privopt.mechanisms.scorecards.facts import CardFacts
@@ -337,3 +338,8 @@ def test_counted_records_and_evaluation(model: PrivateHalfspaceClassifier) -> No
     report = evaluate(model, X, y, epsilon=5.0, insecure_seed=0)
     accuracy = report.metrics["accuracy"]
     assert accuracy.low <= model.score(X, y) <= accuracy.high
+
+
+def test_columns_of_classes_get_names_that_are_free_in_either_case() -> None:
+    taken = {"score", "score_1"}
+    assert [_free(name, taken) for name in ("Score", "other", "SCORE")] == ["Score_2", "other", "SCORE_3"]

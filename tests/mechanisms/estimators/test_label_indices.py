@@ -9,8 +9,10 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from privopt.mechanisms.estimators.labels import label_indices
-from privopt.problems.errors import InvalidInputError
+from privopt.mechanisms.estimators.labels import label_indices, public_classes
+from privopt.mechanisms.estimators.prepared import Targets
+from privopt.problems.convex.losses import LogisticLoss
+from privopt.problems.errors import InvalidInputError, SchemaError
 
 CLASSES = np.array(["well", "ill"])
 TEXTS = ["ill", "well", "well", "ill"]
@@ -56,3 +58,17 @@ def test_text_of_arrow_that_is_no_text_is_refused() -> None:
     )
     with pytest.raises(InvalidInputError, match="no text"):
         label_indices(broken, 1, CLASSES)
+
+
+def test_classes_that_floats_do_not_tell_apart_are_refused() -> None:
+    assert public_classes((0, 2**53 - 1), np.array([])).tolist() == [0, 2**53 - 1]
+    with pytest.raises(SchemaError, match="classes: integers must be below"):
+        public_classes((2**53, 2**53 + 1), np.array([]))
+
+
+def test_labels_carry_the_weights_of_their_classes() -> None:
+    labels, number = [np.array([-1.0, 1.0, 1.0])], np.array([0, 1, 1])
+    targets = Targets(labels, LogisticLoss(), np.array(["a", "b"]), number=number)
+    assert targets.weighted(np.array([0.5, 2.0])).labels[0].tolist() == [-0.5, 2.0, 2.0]
+    for weights in (None, np.array([3.0, 3.0])):
+        assert targets.weighted(weights) is targets

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from privopt.mechanisms import PrivateLogisticRegression, compare, evaluate
-from privopt.mechanisms.estimators.partition_persons import PartitionPersons
+from privopt.mechanisms.estimators.partition_persons import PartitionPersons, _persons
 from privopt.mechanisms.privacy.ledger import Ledger
 from privopt.problems.errors import InvalidInputError, SchemaError
 from privopt.problems.tables.columns import Binned, Categorical
@@ -98,3 +98,10 @@ def test_what_tells_no_persons_is_refused_before_a_booking(tmp_path: Path) -> No
     with pytest.raises(InvalidInputError, match="the number of persons has changed"):
         fewer.counted()
     assert book.entries() == []
+
+
+def test_persons_of_partitions_are_told_apart_whatever_the_types_of_others() -> None:
+    """Among floats, which one missing cell makes of a partition, two large integers are one."""
+    whole, real = pd.Series([2**53, 2**53 + 1]), pd.Series([7.0, np.nan])
+    assert _persons([whole, real]).count == 4
+    assert _persons([whole, whole]).count == 2
