@@ -8,7 +8,9 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+import scipy.sparse as sp
 
+from privopt.mechanisms.estimators.columns import dense_columns
 from privopt.mechanisms.estimators.labels import label_indices, public_classes
 from privopt.mechanisms.estimators.prepared import Targets
 from privopt.problems.convex.losses import LogisticLoss
@@ -72,3 +74,9 @@ def test_labels_carry_the_weights_of_their_classes() -> None:
     assert targets.weighted(np.array([0.5, 2.0])).labels[0].tolist() == [-0.5, 2.0, 2.0]
     for weights in (None, np.array([3.0, 3.0])):
         assert targets.weighted(weights) is targets
+
+
+def test_arrays_are_not_taken_for_sparse_matrices() -> None:
+    X = np.array([[0, 1], [2, 3]])
+    assert dense_columns(X) is X
+    assert dense_columns(sp.csr_array(X > 1)).tolist() == [[0, 0], [1, 1]]

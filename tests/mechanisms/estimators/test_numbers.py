@@ -131,6 +131,8 @@ def test_counted_records_and_engines_give_the_same_model(kind: Any) -> None:
     by_hand = models[0].decision_function(CountedRecords.of(BINNED, BINNED.codes(X), (0, 1), y.to_numpy()))
     assert len(scores) == len(counted.counts)
     assert set(np.round(scores, 9)) == set(np.round(by_hand, 9))
+    with pytest.raises(InvalidInputError, match="predictions are made in memory"):
+        models[0].decision_function(inside)
     with pytest.raises(InvalidInputError, match="another schema"):
         counted.in_schema(Schema([Numeric("age", 0, 90, step=1)]))
 
