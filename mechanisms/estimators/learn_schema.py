@@ -71,8 +71,8 @@ def learn_schema(
         delta: in (0, 1), or "auto" for 1/n^2.
         types: types by name: "number", "whole" (whole numbers), "range" (numbers that are not cut, between
             learned bounds), "date", "text", "boolean", "vote" (one of number, whole, date and text, by a
-            private vote of the cells). Others follow from the types of the
-            columns: numbers, booleans, dates, strings; a column of Python objects is voted on.
+            private vote of the cells). Others follow from the types of the columns: numbers, booleans, dates,
+            strings; a column of Python objects, or of pandas' type "str", is voted on.
         declared: a schema of known columns: they are kept, and cost nothing.
         leave_out: columns that should not be in the schema, such as the label.
         cuts: the largest number of cuts of a column of numbers: 1, 3, 7 or 15. Fewer if there are too few
@@ -234,7 +234,7 @@ def _dtype(values: Any) -> Any:
 
 
 def _type(place: int, dtype: Any) -> ColumnType:
-    """Return the type that a column declares; one of Python objects, and of categories, is voted on.
+    """Return the type that a column declares; one of objects, of categories and of "str" is voted on.
 
     Whole numbers of a database are declared; pandas makes others of them where a cell is missing.
     """
@@ -249,10 +249,12 @@ def _type(place: int, dtype: Any) -> ColumnType:
         return ColumnType.NUMBER
     if pd.api.types.is_datetime64_any_dtype(dtype) or _is_arrow_date(dtype):
         return ColumnType.DATE
+    # pandas 3 makes "str" of the texts of a file, where pandas 2 made Python objects: nobody declared them.
+    found_by_pandas = isinstance(dtype, pd.StringDtype) and dtype.na_value is not pd.NA
+    if isinstance(dtype, pd.CategoricalDtype) or dtype == np.dtype(object) or found_by_pandas:
+        return ColumnType.VOTE
     if isinstance(dtype, pd.StringDtype) or getattr(dtype, "kind", "") == "U" or _is_arrow_text(dtype):
         return ColumnType.TEXT
-    if isinstance(dtype, pd.CategoricalDtype) or dtype == np.dtype(object):
-        return ColumnType.VOTE
     raise SchemaError(_no_type(place, dtype))
 
 
