@@ -78,8 +78,7 @@ def verdicts(frame: pd.DataFrame) -> list[Verdict]:
     composed = Verdict(
         "The zCDP noise gives a smaller gradient than that of Zhang et al. (2017)",
         held(count, len(EPSILONS)),
-        f"With a factor of T in the variance, as advanced composition has it, their gradient is {words} as "
-        "large.",
+        f"With a factor of T in the variance, as advanced composition has it, their gradient is {words}.",
     )
     count, words = against(QUOTED)
     quoted = Verdict(
