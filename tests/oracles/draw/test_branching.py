@@ -20,6 +20,7 @@ from privopt.experiments.scorecards import declared
 from privopt.oracles.draw import branching, conformance
 from privopt.oracles.draw.branching import GibbsBranching
 from privopt.oracles.draw.branching_law import Block
+from privopt.oracles.draw.branching_masses import block_starts
 from privopt.oracles.draw.conformance import check_gibbs_oracle
 from privopt.oracles.draw.enumerate import GibbsEnumeration
 from privopt.oracles.draw.interface import UNIT_ROUNDOFF, Law
@@ -29,6 +30,7 @@ from privopt.problems.datasets.adult import ADULT_TARGET, load_adult
 from privopt.problems.datasets.covertype import load_covertype
 from privopt.problems.datasets.uci import load_credit, load_marketing, load_mushrooms
 from privopt.problems.discrete.branching import BranchingProblem
+from privopt.problems.discrete.conjunction_counts import SetNumbers
 from privopt.problems.discrete.cost_matrix import CostMatrix
 from privopt.problems.discrete.halfspace import ZeroOneHalfspace
 from privopt.problems.discrete.lattice import IntegerLattice
@@ -432,3 +434,8 @@ def test_the_smallest_loss_is_that_of_an_optimal_tree(name: str, levels: int) ->
     optimum = errors_of_streed(X, y, levels)
     assert GibbsBranching().prepare(problem).draw(60.0, Bits()).loss == optimum
     assert fewest_errors(X, y, levels) == pytest.approx(optimum, abs=1e-6)
+
+
+def test_blocks_of_sets_follow_one_another_from_the_first() -> None:
+    """A set of s predicates has 2^s values: of three, 1 without any, 3 of one and 3 of two."""
+    assert block_starts(SetNumbers(3, 2)).tolist() == [0, 1, 1 + 3 * 2, 1 + 3 * 2 + 3 * 4]
