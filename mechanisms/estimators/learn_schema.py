@@ -33,7 +33,7 @@ from privopt.problems.tables.frames import (
 from privopt.problems.tables.persons import Persons, check_undeclared, column_of_persons
 from privopt.problems.tables.row_by_row import check_expression
 from privopt.problems.tables.schema import Schema
-from privopt.problems.tables.sources import is_engine_table
+from privopt.problems.tables.sources import is_engine_table, is_type_of_null
 
 if TYPE_CHECKING:
     from privopt.mechanisms.privacy.ledger import Ledger
@@ -275,7 +275,7 @@ def _engine_type(dtype: Any) -> ColumnType | None:
         return ColumnType.NUMBER
     if dtype.is_date() or dtype.is_timestamp():
         return ColumnType.DATE
-    return ColumnType.TEXT if dtype.is_string() else None
+    return ColumnType.TEXT if dtype.is_string() or is_type_of_null(dtype) else None
 
 
 def _is_arrow_date(dtype: Any) -> bool:

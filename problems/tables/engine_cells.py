@@ -22,7 +22,7 @@ from privopt.problems.tables.counted_cells import CountedCells
 from privopt.problems.tables.date_expressions import check_day, written_day
 from privopt.problems.tables.dates import YEAR
 from privopt.problems.tables.engine_persons import EnginePersons
-from privopt.problems.tables.expressions import Cell, exact_text
+from privopt.problems.tables.expressions import Cell, exact_text, with_type
 from privopt.problems.tables.parquet_text import UNREADABLE_TEXT, answer
 from privopt.problems.tables.sources import check_encoding, decoded, ibis_library, unquoted
 
@@ -83,7 +83,7 @@ class EngineCells(Mapping[str, CountedCells]):
 
 def _typed_cells(table: Any, name: str, count: Count) -> tuple[Any, Decode]:
     """Return the query for a column all of whose cells have its type, and their decoding."""
-    value, where = table[name], f"column {name!r}"
+    value, where = with_type(table[name], "string"), f"column {name!r}"
     kind, engine = value.type(), table.get_backend().name
     if kind.is_date() or kind.is_timestamp():
         check_day(value, where, engine)

@@ -35,7 +35,7 @@ import numpy as np
 
 from privopt.problems.discrete.lattice import IntArray
 from privopt.problems.errors import InvalidInputError
-from privopt.problems.tables.expressions import exact_text
+from privopt.problems.tables.expressions import exact_text, with_type
 from privopt.problems.tables.frames import missing_columns
 from privopt.problems.tables.parquet_text import answer
 from privopt.problems.tables.sources import ibis_library, unquoted
@@ -75,7 +75,7 @@ class EnginePersons:
             )
         if name not in table.columns:
             raise InvalidInputError(f"person: no {missing_columns([name], list(table.columns))}")
-        value = table[name]
+        value = with_type(table[name], "string")
         kind = value.type()
         if not (kind.is_string() or kind.is_integer() or kind.is_uuid()):
             raise InvalidInputError(

@@ -21,7 +21,14 @@ from privopt.problems.errors import InvalidInputError, SchemaError
 from privopt.problems.parts import Blocks, Parts, Whole
 from privopt.problems.tables.counted import CountedRecords, pack, unpack
 from privopt.problems.tables.engine_persons import EnginePersons
-from privopt.problems.tables.expressions import REFUSED, Cell, column_code, feature_cell, label_code
+from privopt.problems.tables.expressions import (
+    REFUSED,
+    Cell,
+    column_code,
+    feature_cell,
+    label_code,
+    with_type,
+)
 from privopt.problems.tables.frames import missing_columns
 from privopt.problems.tables.parquet_text import answer, with_readable_rows
 from privopt.problems.tables.persons import check_undeclared
@@ -108,7 +115,8 @@ class EngineCount:
             raise InvalidInputError(f"the schema declares {target!r}, which is the label, not a feature")
         engine = table.get_backend().name
         sizes = [len(classes) + len(REFUSED)]
-        codes = [label_code(Cell(table[target], "y", engine), classes, written)]
+        labels = with_type(table[target], "string" if written or isinstance(classes[0], str) else "int64")
+        codes = [label_code(Cell(labels, "y", engine), classes, written)]
         for column in schema.columns:
             if column.n_codes > _MOST_CODES:
                 raise SchemaError(

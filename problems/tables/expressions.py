@@ -24,7 +24,7 @@ from privopt.problems.tables.date_expressions import date_number
 from privopt.problems.tables.dates import Date
 from privopt.problems.tables.missing import plain_column
 from privopt.problems.tables.notation import PLAIN
-from privopt.problems.tables.sources import decoded, ibis_library
+from privopt.problems.tables.sources import decoded, ibis_library, is_type_of_null
 from privopt.problems.tables.values import Refused
 
 # Largest number of thresholds compared sequentially; with more the search is binary.
@@ -161,13 +161,30 @@ class Cell:
         return self.plain == int(known)
 
 
+def with_type(value: Any, usual: str) -> Any:
+    """Return a column; one of the type of NULL alone, as a column of the type ``usual``.
+
+    A Parquet file gets that type where all cells of a column are missing, so it tells something about cells:
+    it must not be refused before a booking.
+    """
+    return value.cast(usual) if is_type_of_null(value.type()) else value
+
+
 def feature_cell(value: Any, column: Column, engine: str) -> Cell:
     """Return a column of features in an engine; errors as ``Cell``."""
     plain, _ = plain_column(column)
     assert isinstance(plain, Number | Categorical)
+    value = with_type(value, _usual_type(plain))
     if isinstance(plain, Date):
         return Cell(date_number(value, plain, engine), f"column {column.name!r}", engine)
     return Cell(value, f"column {column.name!r}", engine, plain)
+
+
+def _usual_type(column: Number | Categorical) -> str:
+    if isinstance(column, Date):
+        return "date"
+    is_text = isinstance(column, Categorical) and isinstance(column.categories[0], str)
+    return "string" if is_text else "float64"
 
 
 def column_code(cell: Cell, column: Column) -> Any:

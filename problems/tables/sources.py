@@ -24,6 +24,11 @@ def is_engine_table(table: object) -> bool:
     return type(table).__module__.partition(".")[0] == "ibis"
 
 
+def is_type_of_null(kind: Any) -> bool:
+    """Return whether an Ibis type holds NULL alone; Ibis does not know DuckDB's, and keeps its name."""
+    return kind.is_null() or (kind.is_unknown() and str(getattr(kind, "raw_type", "")) == '"NULL"')
+
+
 def is_engine_address(data: str) -> bool:
     """Return whether data is read by an engine: a URL, or a pattern of Parquet files."""
     return "://" in data or (any(mark in data for mark in "*?[") and not Path(data).is_file())

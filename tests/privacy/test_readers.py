@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from privopt.mechanisms import PrivateHalfspaceClassifier, PrivateLogisticRegression
+from privopt.mechanisms.estimators.learn_schema import column_types
 from privopt.problems import (
     Binned,
     Categorical,
@@ -29,6 +30,7 @@ from privopt.problems import (
 )
 from privopt.problems.arrays import record_counts
 from privopt.problems.tables.engine_cells import EngineCells
+from privopt.problems.tables.engine_persons import EnginePersons
 from privopt.problems.tables.engines import EngineCount, count_records, rows_of
 from privopt.problems.tables.parquet_text import answer
 from privopt.problems.tables.sources import open_table
@@ -583,3 +585,34 @@ def test_labels_and_counts_of_odd_types_are_refused_in_plain_words() -> None:
     with pytest.raises(InvalidInputError, match="columns need distinct names") as refused:
         PrivateLogisticRegression(1.0, data_norm=1.0, classes=(0, 1)).fit(twice, [0, 1])
     assert "SECRET" not in str(refused.value)
+
+
+EMPTY = Schema(
+    [
+        MissingLevel(Categorical("word", ["a"], "ignore")),
+        MissingLevel(Categorical("level", [0, 1], "ignore")),
+        MissingLevel(Categorical("truth", [True, False], "ignore")),
+        MissingLevel(Numeric("real", 0, 1)),
+        MissingLevel(Date("day", ["1970-01-01", "2000-01-01"])),
+        MissingLevel(Date("written", ["1970-01-01", "2000-01-01"], format="%d.%m.%Y")),
+    ]
+)
+
+
+@pytest.mark.parametrize("by", ["file", "expression"])
+def test_a_column_without_a_cell_has_a_type_of_its_own_and_is_missing(tmp_path: Path, by: str) -> None:
+    """Parquet files get it from the cells, so a refusal would tell what they hold, before the booking."""
+    ibis = pytest.importorskip("ibis")
+    names = [column.name for column in EMPTY.columns]
+    empty = pa.table({**dict.fromkeys(names, pa.nulls(4)), "y": ["no", "yes"] * 2})
+    pyarrow.parquet.write_table(empty, tmp_path / "t.parquet")
+    table = open_table(f"{tmp_path}/*.parquet")
+    if by == "expression":
+        table = table.mutate(**{name: ibis.null() for name in names})
+    codes = [column[0] for column in count_records(table, EMPTY, "y", ["no", "yes"]).codes]
+    assert codes == [column[0] for column in EMPTY.codes(empty)] == [c.gap for c in EMPTY.columns]
+    for classes in (["no", "yes"], [0, 1]):  # refused, as in memory, in the counts that follow the booking
+        EngineCount.of(table, Schema(EMPTY.columns[:2]), "real", classes)
+    assert EngineCells(table, ["word"], 4)["word"].cells.tolist() == [None]
+    assert EnginePersons.of(table, "word").count == 1
+    assert set(column_types(table, {}, None, ["y"]).values()) == {"text"}
