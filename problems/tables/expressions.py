@@ -156,7 +156,8 @@ class Cell:
         if isinstance(known, float) and math.isinf(known):
             largest = math.copysign(sys.float_info.max, known)
             return self.above(largest) if known > 0 else self.below(largest)
-        if self.kind.is_floating() or self.kind.is_decimal() or not float(known).is_integer():
+        as_doubles = self.kind.is_floating() or self.kind.is_decimal() or not float(known).is_integer()
+        if as_doubles or (known < 0 and self.kind.is_unsigned_integer()):  # which Ibis does not compare
             return self.number == _double(float(known))
         return self.plain == int(known)
 
@@ -328,7 +329,7 @@ def _counted_cuts(cell: Cell, reached: int, cuts: Sequence[float]) -> Any:
 
 def _category_code(cell: Cell, column: Categorical, own: int) -> Any:
     if cell.text != isinstance(column.categories[0], str):
-        raise column.refusal(Refused.KIND)
+        raise SchemaError(_other_type(cell))
     if cell.is_long:
         raise SchemaError(
             f"{cell.where}: categories are compared exactly, and the column of the table holds "
@@ -336,6 +337,18 @@ def _category_code(cell: Cell, column: Categorical, own: int) -> Any:
         )
     other = len(column.categories) if column.outside == "ignore" else _refused(own, Refused.OUTSIDE)
     return _matched(cell, [[c] for c in column.categories], other)
+
+
+def _other_type(cell: Cell) -> str:
+    if cell.text:
+        return (
+            f"{cell.where}: the column of the table in the engine is text, and the categories are not: "
+            'declare the categories as text ("1"), or cast the column to integers in a view'
+        )
+    return (
+        f"{cell.where}: the categories are text, and the column of the table in the engine is {cell.kind}: "
+        "cast the column to text in a view, or declare numbers"
+    )
 
 
 def label_code(cell: Cell, classes: Sequence[Any], written: bool) -> Any:

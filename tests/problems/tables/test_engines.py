@@ -378,6 +378,16 @@ def test_decimals_are_read_as_memory_reads_them() -> None:
         count_records(connection.table("t"), Schema([Categorical("z", [0, 1])]), "y", CLASSES)
 
 
+def test_negative_numbers_are_declared_for_columns_without_a_sign(tmp_path: Path) -> None:
+    """They are no cell of it: categories, markers and classes."""
+    rows: Rows = {"x": [0, 1, 3, 2**64 - 1], "y": [0, 1, 1, 0]}
+    types = {"x": np.uint64, "y": np.uint32}
+    pd.DataFrame({c: np.array(v, types[c]) for c, v in rows.items()}).to_parquet(tmp_path / "0.parquet")
+    schema = Schema([Categorical("x", [0, -7, 1], "ignore", na_values=[-9])])
+    counted = count_records(open_table(f"{tmp_path}/*.parquet"), schema, "y", [0, -1, 1])
+    assert same(counted, in_memory(rows, {}, schema, [0, -1, 1]))
+
+
 @pytest.mark.parametrize(
     ("kind", "values"),
     [("REAL", [1.5, "abc"]), ("INTEGER", [1, b"1"]), ("BOOLEAN", [7, "yes"]), ("TEXT", ["a", b"a"])],
@@ -405,8 +415,8 @@ def test_cells_of_another_type_than_their_column_are_refused(kind: str, values: 
         (Binned("x", [0, 1], "refuse"), "text", "4321.5", "must lie in"),
         (Binned("x", [0, 1]), "text", None, "missing values"),
         (Categorical("x", ["a"]), "text", "4321.5", "not declared"),
-        (Categorical("x", ["a"]), "float", 4321.5, "are needed"),
-        (Categorical("x", [1]), "text", "4321.5", "are needed"),
+        (Categorical("x", ["a"], "ignore"), "float", 4321.5, "cast the column to text in a view"),
+        (Categorical("x", [1], "ignore"), "text", "4321.5", "declare the categories as text"),
         (Numeric("x", 0, 1, step="1/10000"), "float", 4321.5, "coarser"),
         (Categorical("z", ["a"]), "text", "4321.5", "missing from the table"),
     ],
