@@ -284,10 +284,16 @@ class PrivateAdditiveTreeClassifier(
         points = self.scorecard_model_.decision_function(X)
         return np.asarray(self._unit * points + self.tree_model_._leaf_scores()[self.tree_model_.apply(X)])
 
-    def to_sql(self, table: str = "records") -> str:
+    def to_sql(self, table: str = "records", columns: Sequence[str] = ()) -> str:
         """Return a SELECT statement that adds score and prediction to all rows.
 
         It agrees with ``predict``; the added values are NULL for records that ``predict`` refuses.
+
+        Args:
+            table: its name.
+            columns: the names of all columns of the table: an added column with one of them gets a number.
+                Undeclared columns are not known otherwise, and two columns may then have the name
+                ``prediction``, of which engines read the table's own.
 
         Raises:
             InvalidInputError: as ``PrivateHalfspaceClassifier.to_sql``.
@@ -303,6 +309,7 @@ class PrivateAdditiveTreeClassifier(
             tree._leaf_scores().tolist(),
             self.classes_.tolist(),
             table,
+            columns,
         )
 
     @by_parts

@@ -28,6 +28,7 @@ def additive_statement(
     scores: Sequence[float],
     classes: Sequence[Any],
     table: str,
+    columns: Sequence[str] = (),
 ) -> str:
     """Return a SELECT that adds the columns score and prediction; NULL for records that ``predict`` refuses.
 
@@ -40,6 +41,7 @@ def additive_statement(
         scores: the score of each leaf.
         classes: (negative, positive).
         table: name of the table.
+        columns: names of further columns of the table.
 
     Raises:
         InvalidInputError: a schema without a translation, or text that SQL cannot represent.
@@ -49,6 +51,5 @@ def additive_statement(
     # A refused record has no points, and a sum with NULL is NULL.
     score = f"{double(unit)} * ({card} / {schema.denominator}) + {as_double(tree)}"
     alias = alias_of(score)
-    return statement_with(
-        predicates.schema, table, score, {"score": alias, "prediction": class_by_sign(alias, classes)}
-    )
+    added = {"score": alias, "prediction": class_by_sign(alias, classes)}
+    return statement_with(predicates.schema, table, score, added, columns)

@@ -13,18 +13,23 @@ from privopt.mechanisms.estimators.sql import (
     identifier,
     literal,
     points_expression,
+    taken_names,
 )
 from privopt.problems.tables.schema import Schema
 
 
 def class_statement(
-    schema: Schema, points: Sequence[Sequence[int]], classes: Sequence[Any], table: str
+    schema: Schema,
+    points: Sequence[Sequence[int]],
+    classes: Sequence[Any],
+    table: str,
+    others: Sequence[str] = (),
 ) -> str:
     """Return a SELECT that adds the points of each class, ``points_LABEL``, and the prediction.
 
-    Both are NULL for records that ``predict`` refuses. If a declared column has one of these names, in upper
-    or lower case, a number is appended. The integers that are compared are columns ``privopt_...`` of the
-    result, one for each class.
+    Both are NULL for records that ``predict`` refuses. If a declared column, or one of ``others``, has one of
+    these names, in upper or lower case, a number is appended. The integers that are compared are columns
+    ``privopt_...`` of the result, one for each class.
 
     Raises:
         InvalidInputError: as ``points_expression``.
@@ -32,7 +37,7 @@ def class_statement(
     totals = [f"(\n  {points_expression(schema, own)}\n)" for own in points]
     # Classes may have equal points everywhere: the number makes the aliases different.
     aliases = [f"{alias_of(total)}_{k}" for k, total in enumerate(totals)]
-    taken = {column.name.lower() for column in schema.columns}
+    taken = taken_names(schema, others)
     added = []
     for label, alias in zip(classes, aliases, strict=True):
         value = alias if schema.denominator == 1 else f"{as_double(alias)} / {schema.denominator}"

@@ -575,7 +575,7 @@ class PrivateHalfspaceClassifier(
         classes = tuple(self.classes_.tolist())
         return class_card_of(self.schema_, points, classes, self.spend_, self.target_)
 
-    def to_sql(self, table: str = "records") -> str:
+    def to_sql(self, table: str = "records", columns: Sequence[str] = ()) -> str:
         """Return a SELECT statement that adds points, prediction and, with risks, risk to a table's rows.
 
         It agrees with ``predict``; points and prediction are NULL for records that ``predict`` refuses.
@@ -583,6 +583,12 @@ class PrivateHalfspaceClassifier(
         stores in any column, has no points, so cast such a column in a view. The added columns come
         last; the points are also added as ``privopt_...``. An added column with the name of a declared
         column gets a number, ``points_1``. Of several classes the points of each are ``points_LABEL``.
+
+        Args:
+            table: its name.
+            columns: the names of all columns of the table: an added column with one of them gets a number.
+                Undeclared columns are not known otherwise, and two columns may then have the name
+                ``prediction``, of which engines read the table's own.
 
         Raises:
             InvalidInputError: a number of more than 1,000 grid points, or a name or category with a NUL.
@@ -592,9 +598,9 @@ class PrivateHalfspaceClassifier(
 
         check_is_fitted(self)
         if len(self.classes_) > 2:
-            return class_statement(self.schema_, self.coef_.tolist(), self.classes_.tolist(), table)
+            return class_statement(self.schema_, self.coef_.tolist(), self.classes_.tolist(), table, columns)
         classes = (self.classes_.tolist()[0], self.classes_.tolist()[1])
-        return select_statement(self.schema_, self.coef_[0].tolist(), classes, self.risk_, table)
+        return select_statement(self.schema_, self.coef_[0].tolist(), classes, self.risk_, table, columns)
 
     @property
     def certificate_(self) -> Certificate | None:

@@ -56,11 +56,17 @@ def points_expression(schema: Schema, points: Sequence[int]) -> str:
 
 
 def select_statement(
-    schema: Schema, points: Sequence[int], classes: tuple[Any, Any], risks: RiskTable | None, table: str
+    schema: Schema,
+    points: Sequence[int],
+    classes: tuple[Any, Any],
+    risks: RiskTable | None,
+    table: str,
+    columns: Sequence[str] = (),
 ) -> str:
     """Return a SELECT that adds the columns points, prediction and, with a table of risks, risk.
 
-    If a declared column has one of these names, in upper or lower case, a number is appended: ``points_1``.
+    If a declared column, or one of ``columns``, has one of these names, in upper or lower case, a number is
+    appended: ``points_1``.
 
     Raises:
         InvalidInputError: a schema without a translation, or text that SQL cannot represent.
@@ -77,7 +83,7 @@ def select_statement(
         ]
         last = f"WHEN {alias} IS NOT NULL THEN {double(risks.risks[-1])}"
         added["risk"] = as_double("CASE " + "\n  ".join([*steps, last]) + " END")
-    return statement_with(schema, table, total, added)
+    return statement_with(schema, table, total, added, columns)
 
 
 def alias_of(expression: str) -> str:
@@ -92,15 +98,23 @@ def class_by_sign(alias: str, classes: Sequence[Any]) -> str:
     )
 
 
-def statement_with(schema: Schema, table: str, expression: str, added: Mapping[str, str]) -> str:
+def taken_names(schema: Schema, columns: Sequence[str]) -> set[str]:
+    """Return the names that no added column may have, in lower case: those of the table that are known."""
+    return {str(name).lower() for name in (*columns, *(column.name for column in schema.columns))}
+
+
+def statement_with(
+    schema: Schema, table: str, expression: str, added: Mapping[str, str], columns: Sequence[str] = ()
+) -> str:
     """Return a SELECT of a table with columns added, which may use ``alias_of`` the expression.
 
-    If a declared column has one of the added names, in upper or lower case, a number is appended.
+    If a declared column, or one of ``columns``, has one of the added names, in upper or lower case, a number
+    is appended.
     """
-    taken = {column.name.lower() for column in schema.columns}
-    columns = ",\n  ".join(["*", *(f"{value} AS {free_name(name, taken)}" for name, value in added.items())])
+    taken = taken_names(schema, columns)
+    selected = ",\n  ".join(["*", *(f"{value} AS {free_name(name, taken)}" for name, value in added.items())])
     inner = f"SELECT {TABLE}.*, {expression} AS {alias_of(expression)} FROM {identifier(table)} AS {TABLE}"
-    return f"{_comments(schema)}SELECT {columns}\nFROM (\n{inner}\n) AS scored\n"
+    return f"{_comments(schema)}SELECT {selected}\nFROM (\n{inner}\n) AS scored\n"
 
 
 def _comments(schema: Schema) -> str:
@@ -110,7 +124,7 @@ def _comments(schema: Schema) -> str:
 
 
 def free_name(name: str, taken: set[str]) -> str:
-    """Return the name, with a number appended if a declared column has it."""
+    """Return the name, with a number appended if a column has it."""
     names = (name, *(f"{name}_{k}" for k in range(1, len(taken) + 1)))
     return next(free for free in names if free not in taken)
 

@@ -322,15 +322,22 @@ class _PrivateBranchingClassifier(
             self.target_,
         )
 
-    def to_sql(self, table: str = "records") -> str:
+    def to_sql(self, table: str = "records", columns: Sequence[str] = ()) -> str:
         """Return a SELECT statement that adds leaf, prediction and, with risks, the risk of each class to
         all rows.
 
         It agrees with ``predict``; the added values are NULL for records that ``predict`` refuses, and for
         text in a column of numbers, which SQLite stores in any column: cast such a column in a view.
+
+        Args:
+            table: its name.
+            columns: the names of all columns of the table: an added column with one of them gets a number.
+                Undeclared columns are not known otherwise, and two columns may then have the name
+                ``prediction``, of which engines read the table's own.
         """
         check_is_fitted(self)
-        return tree_statement(self.predicates_, self.branches_, self.classes_.tolist(), self.risk_, table)
+        classes = self.classes_.tolist()
+        return tree_statement(self.predicates_, self.branches_, classes, self.risk_, table, columns)
 
     @by_parts
     def apply(self, X: Any) -> IntArray:

@@ -21,13 +21,18 @@ from privopt.problems.tables.predicates import Predicates
 
 
 def tree_statement(
-    predicates: Predicates, branches: Node, classes: Sequence[Any], risks: LeafRisks | None, table: str
+    predicates: Predicates,
+    branches: Node,
+    classes: Sequence[Any],
+    risks: LeafRisks | None,
+    table: str,
+    columns: Sequence[str] = (),
 ) -> str:
     """Return a SELECT that adds the columns leaf, prediction and, with risks, the risk of each class.
 
     A question is asked as the points of a column are (``points_of_column``): 1 for yes, 0 for no. Of records
-    that ``predict`` refuses, some column has no points: what is added is NULL. Names that a declared column
-    has already get a number.
+    that ``predict`` refuses, some column has no points: what is added is NULL. Names that a declared column,
+    or one of ``columns``, has already get a number.
 
     Raises:
         InvalidInputError: text that no statement can hold.
@@ -44,7 +49,7 @@ def tree_statement(
         for name, column in zip(names, risks.shares.T[-len(names) :], strict=True):
             values = [f"WHEN {leaf.number} THEN {double(column[leaf.number])}" for leaf in leaves]
             added[name] = as_double(f"CASE {alias} {' '.join(values)} END")
-    return statement_with(predicates.schema, table, leaf, added)
+    return statement_with(predicates.schema, table, leaf, added, columns)
 
 
 def leaf_expression(node: Node, predicates: Predicates, values: Sequence[str], indent: str = "  ") -> str:

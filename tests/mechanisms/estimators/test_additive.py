@@ -138,6 +138,7 @@ def test_sql_agrees_with_predict(engine: str, request: pytest.FixtureRequest) ->
         assert found["score"][: len(X)].astype(float).tolist() == model.decision_function(X).tolist()
         assert found["prediction"][: len(X)].tolist() == model.predict(X).tolist()
         assert found[["score", "prediction"]][len(X) :].isna().all().all()
+        assert "AS prediction_1" in model.to_sql(columns=["Prediction"])
 
 
 def _run(engine: str, frame: pd.DataFrame, statement: str, request: pytest.FixtureRequest) -> pd.DataFrame:

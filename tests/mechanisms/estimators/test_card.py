@@ -290,6 +290,19 @@ def any_table(rng: np.random.Generator) -> tuple[Any, pd.DataFrame, str]:
     return model, frame, names[int(rng.integers(len(names)))]
 
 
+@pytest.mark.parametrize("engine", [sqlite3.connect, duckdb.connect])
+def test_an_undeclared_column_of_the_table_does_not_hide_the_prediction(engine: Any) -> None:
+    model = card(Schema([Binned("x", [0, 1, 2])], intercept=True), points=[-3, 2, 1], risks=False)
+    frame = pd.DataFrame({"x": [0.5, 1.5], "Prediction": ["old", "old"], "points": [99, 99]})
+    statement = model.to_sql(columns=frame.columns).rstrip("\n")
+    database = engine(":memory:")
+    database.execute('CREATE TABLE records (x DOUBLE PRECISION, "Prediction" VARCHAR(9), points INTEGER)')
+    database.executemany("INSERT INTO records VALUES (?, ?, ?)", frame.values.tolist())
+    found = database.execute(f"SELECT points_1, prediction_1 FROM ({statement}) AS t ORDER BY x").fetchall()
+    database.close()
+    assert found == list(zip(model.decision_function(frame), model.predict(frame), strict=True))
+
+
 def kinds_of(model: Any, frame: pd.DataFrame, number: str) -> str:
     text = {column.name for column in model.schema_.columns if isinstance(column, Categorical)}
     quoted = [(name, '"' + name.replace('"', '""') + '"') for name in frame]

@@ -265,6 +265,9 @@ def test_sql_of_equal_points_and_of_refused_records(model: PrivateHalfspaceClass
         found = database.execute(equal.to_sql()).df()
     assert found["prediction"].fillna("refused").tolist() == ["low", "refused", "low"]
     assert found["points_mid"].isna().tolist() == [False, True, False]
+    numbered = equal.to_sql(columns=["Points_mid", "prediction"])
+    assert 'AS "points_mid_1"' in numbered
+    assert "AS prediction_1" in numbered
 
 
 def test_the_printed_card_adds_up(model: PrivateHalfspaceClassifier) -> None:

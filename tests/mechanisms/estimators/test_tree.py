@@ -320,6 +320,7 @@ def test_sql_agrees_with_predict(
         assert found["leaf"].tolist() == model.apply(X).tolist()
         risk = "risk" if classes == 2 else "risk_2"
         assert found[risk].tolist() == model.predict_proba(X)[:, -1].tolist()
+        assert "AS prediction_1" in model.to_sql(columns=["Prediction"])
 
 
 def test_sql_is_null_where_predict_refuses() -> None:
