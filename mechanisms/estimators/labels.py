@@ -26,6 +26,8 @@ from privopt.problems.tables.values import check_exact, positions
 
 # pandas' names for arrays of a single type without missing entries.
 _ONE_KIND = ("string", "integer", "boolean")
+# How scikit-learn says of labels of several versions that it does not know them.
+_UNKNOWN = ("Unknown label type: unknown", "You appear to be using a legacy multi-label")
 _NO_LABELS = "y holds labels that are no text, integers or booleans; convert them"
 
 
@@ -68,7 +70,7 @@ def checked_labels(y: ArrayLike, n_rows: int) -> NDArray[Any]:
                 check_classification_targets(y)
         labels = column_or_1d(y, warn=True)
     except ValueError as error:
-        known = not str(error).startswith("Unknown label type: unknown")
+        known = not str(error).startswith(_UNKNOWN)
         raise InvalidInputError(without_values(error) if known else _NO_LABELS) from None
     except TypeError:  # bytes, and objects that cannot be compared
         raise InvalidInputError(_NO_LABELS) from None

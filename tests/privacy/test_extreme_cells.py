@@ -319,6 +319,8 @@ WIDE |= {
 def test_text_of_every_type_is_read_as_its_cells(made: Callable[[list[Any]], Any]) -> None:
     """Text of variable width was no text: all of it was missing, or all of a table was refused."""
     cells = ["a", "1", "2020-01-01", "a\0", "nan", "", "\u00e9", None, "1e999"]
+    if "a\0" not in list(made(["a", "a\0"])):  # pandas 2.2 makes one category of both
+        cells.remove("a\0")
     alone = [SCHEMA.codes({name: [cell] for name in NAMES}) for cell in cells]
     for held in (cells, cells[:7], cells[7:], cells[::2]):
         found = SCHEMA.codes(dict.fromkeys(NAMES, made(held)))

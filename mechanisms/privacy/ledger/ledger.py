@@ -420,7 +420,7 @@ class Ledger:
         if row is None:
             raise LedgerError(f"there is no open reservation of that identifier to {action}")
         content: dict[str, Any] = json.loads(row.content)
-        if not set(content["budgets"]) <= {account.name for account in self._accounts(book)}:
+        if set(content["budgets"]) != {account.name for account in self._accounts(book)}:
             raise LedgerError(
                 f"that reservation is in other budgets than {self}: {action} it by the address that made it, "
                 f"{self._store}#{','.join(content['budgets'])}"

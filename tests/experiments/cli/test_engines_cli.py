@@ -46,10 +46,10 @@ def clinic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     frame = pd.DataFrame({"age": rng.integers(18, 95, 400) / 2.0, "smoker": rng.choice(["no", "yes"], 400)})
     frame.loc[::17, "age"] = np.nan
     frame["state"] = ((frame["smoker"] == "yes") & ~(frame["age"] < 20)).astype(int)
-    frame.to_parquet(tmp_path / "patients.parquet")
+    frame.to_parquet(tmp_path / "patients.parquet", index=False)
     (tmp_path / "parts").mkdir()
     for k, part in enumerate(np.array_split(np.arange(400), 3)):
-        frame.iloc[part].to_parquet(tmp_path / "parts" / f"{k}.parquet")
+        frame.iloc[part].to_parquet(tmp_path / "parts" / f"{k}.parquet", index=False)
     with sqlite3.connect(tmp_path / "clinic.sqlite") as database:
         frame.to_sql("patients", database, index=False)
     database.close()

@@ -50,7 +50,7 @@ def loans() -> tuple[pd.DataFrame, np.ndarray[Any, Any]]:
 
 
 def model(**options: Any) -> PrivateHalfspaceClassifier:
-    given = {"schema": SCHEMA, "classes": (0, 1), "insecure_seed": 0, **options}
+    given = {"schema": SCHEMA, "classes": (0, 1), "insecure_seed": 0, "numbers": "lines", **options}
     return PrivateHalfspaceClassifier(3.0, **given)
 
 

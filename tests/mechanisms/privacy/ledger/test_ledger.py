@@ -190,8 +190,16 @@ def test_a_reservation_is_closed_by_the_budgets_that_it_is_in(place: str) -> Non
     with pytest.raises(LedgerError, match="holds several budgets"):
         Ledger(place).cancel(identifier, "nothing was read")
     assert ana.total().epsilon == 0.1
-    Ledger(f"{place}#students,adult/ana").commit(identifier)
+    with pytest.raises(LedgerError, match="is in other budgets than"):
+        Ledger(f"{place}#students,adult/ana").commit(identifier)
+    ana.commit(identifier)
     assert [e.state for e in ana.entries()] == ["committed"]
+    # Nor by budgets within or beside it: the owner's reservation is not Ana's to cancel.
+    owners = Ledger(f"{place}#adult").reserve(TENTH)
+    for other in ("#adult/ana", "#adult/bo,adult/ana", "#adult,students"):
+        with pytest.raises(LedgerError, match="is in other budgets than"):
+            Ledger(place + other).cancel(owners, "nothing was read")
+    assert Ledger(f"{place}#adult").total().epsilon == 0.2
 
 
 def test_a_release_whose_reservation_is_gone_is_withheld(place: str) -> None:
