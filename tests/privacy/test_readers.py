@@ -603,6 +603,8 @@ EMPTY = Schema(
 def test_a_column_without_a_cell_has_a_type_of_its_own_and_is_missing(tmp_path: Path, by: str) -> None:
     """Parquet files get it from the cells, so a refusal would tell what they hold, before the booking."""
     ibis = pytest.importorskip("ibis")
+    if by == "file" and int(pytest.importorskip("duckdb").__version__.split(".")[0]) < 2:
+        pytest.skip("before 2.0 DuckDB reads the type of NULL in Parquet as whole numbers")
     names = [column.name for column in EMPTY.columns]
     empty = pa.table({**dict.fromkeys(names, pa.nulls(4)), "y": ["no", "yes"] * 2})
     pyarrow.parquet.write_table(empty, tmp_path / "t.parquet")
