@@ -35,7 +35,7 @@ from privopt.mechanisms.estimators.numbers import (
     is_default,
     reason_with_bins,
 )
-from privopt.mechanisms.estimators.persons import fit_persons, person_of, plan_of_persons
+from privopt.mechanisms.estimators.persons import fit_persons, person_of
 from privopt.mechanisms.estimators.prepared import (
     Outline,
     Prepared,
@@ -49,7 +49,7 @@ from privopt.mechanisms.estimators.prepared import (
 )
 from privopt.mechanisms.estimators.public_facts import declared_schema, leak, public_delta
 from privopt.mechanisms.estimators.sample_weight import refuse_weights, with_weights
-from privopt.mechanisms.estimators.validation import as_table, validated
+from privopt.mechanisms.estimators.validation import as_table, check_enough, validated
 from privopt.mechanisms.estimators.weights import ClassWeights
 from privopt.mechanisms.privacy.accounting import gaussian_mu
 from privopt.mechanisms.privacy.noise import NoiseSource
@@ -149,24 +149,7 @@ class BoundedFit(PrivateLinearModel):
             intercept = intercept + (logs[1] - logs[0] if len(logs) == 2 else logs)
         return self._set(coef, intercept + seen.targets.centre, spend)
 
-    def plan(self, n_records: int, n_columns: int | None = None) -> LinearPlan:
-        """Plan a fit of ``n_records`` without data; with ``person`` it is the number of persons.
-
-        With ``max_weight`` it is of records with weights, and without ``classes`` of two classes.
-
-        Args:
-            n_records: n, public.
-            n_columns: d, public; needed without a schema.
-
-        Raises:
-            InvalidInputError: a public fact that a plan needs is not declared.
-            PrivOptError: an argument that ``fit`` would refuse before it reads records.
-        """
-        if person_of(self) is not None:
-            whole: LinearPlan = plan_of_persons(self, n_records, n_columns)
-            return whole
-        if getattr(self, "classes", ()) is None:
-            return type(self)(**{**self.get_params(deep=False), "classes": (0, 1)}).plan(n_records, n_columns)
+    def _plan_of_records(self, n_records: int, n_columns: int | None) -> LinearPlan:
         self._check_arguments()
         schema = None if self.schema is None else declared_schema(self.schema)
         lacking = self._undeclared(schema) + (["n_columns"] if schema is None and n_columns is None else [])
@@ -180,7 +163,7 @@ class BoundedFit(PrivateLinearModel):
 
     def _fit_plan(self, seen: Outline, schema: Schema | None) -> FitPlan:
         """Plan the fit of a table from public facts: its outline, and the schema of the fit."""
-        _check_enough(seen.records)
+        check_enough(seen.records)
         weights = self._class_weights(seen.targets, check_epsilon(self.epsilon))
         choice = self._choice(seen, schema, weights)
         seen = _in_one_release(seen, choice)
@@ -468,13 +451,6 @@ def _in_one_release(seen: Outline, choice: Choice) -> Outline:
 def _weighs_afterwards(choice: Choice, seen: Outline, weights: ClassWeights) -> bool:
     """Return whether weights of classes are applied after a fit without them: moments take none."""
     return not weights.are_equal and seen.releases == 1 and choice.kind.takes_classes
-
-
-def _check_enough(n_records: int) -> None:
-    if n_records == 0:
-        raise InvalidInputError("no records: at least one row is needed")
-    if n_records < 2:
-        raise InvalidInputError("n_samples = 1: a private fit needs at least 2 records")
 
 
 def _check_records(plan: RiskMechanism, in_memory: bool) -> None:

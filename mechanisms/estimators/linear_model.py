@@ -20,7 +20,8 @@ from sklearn.utils.validation import check_is_fitted
 from privopt.mechanisms.estimators.booked_estimator import BookedEstimator
 from privopt.mechanisms.estimators.counting import codes_of, encoded
 from privopt.mechanisms.estimators.labels import check_label_range, distinct_classes
-from privopt.mechanisms.estimators.persons import without_person
+from privopt.mechanisms.estimators.linear_plan import LinearPlan
+from privopt.mechanisms.estimators.persons import person_of, plan_of_persons, without_person
 from privopt.mechanisms.estimators.prepared import (
     Targets,
     shortened,
@@ -59,6 +60,30 @@ class PrivateLinearModel(BookedEstimator, SavedModel, BaseEstimator):  # type: i
     row_bound_: tuple[float, RowNorm] | None = None  # declared bound, enforced in predictions too
 
     file_format = "privopt-linear/1"
+
+    def plan(self, n_records: int, n_columns: int | None = None) -> LinearPlan:
+        """Plan a fit of ``n_records`` without data; with ``person`` it is the number of persons.
+
+        With ``max_weight`` it is of records with weights, and without ``classes`` of two classes.
+
+        Args:
+            n_records: n, public.
+            n_columns: d, public; needed without a schema.
+
+        Raises:
+            InvalidInputError: a public fact that a plan needs is not declared.
+            PrivOptError: an argument that ``fit`` would refuse before it reads records.
+        """
+        if person_of(self) is not None:
+            whole: LinearPlan = plan_of_persons(self, n_records, n_columns)
+            return whole
+        if getattr(self, "classes", ()) is None:
+            return type(self)(**{**self.get_params(deep=False), "classes": (0, 1)}).plan(n_records, n_columns)
+        return self._plan_of_records(n_records, n_columns)
+
+    @abstractmethod
+    def _plan_of_records(self, n_records: int, n_columns: int | None) -> LinearPlan:
+        """Return the plan of a fit of records, of declared classes; arguments and errors: ``plan``."""
 
     @abstractmethod
     def _targets_of(self, y: ArrayLike, n_rows: int) -> Targets:

@@ -21,11 +21,11 @@ from privopt.mechanisms.estimators.counting import check_number, encoded, unread
 from privopt.mechanisms.estimators.linear_model import PrivateLinearModel
 from privopt.mechanisms.estimators.linear_plan import LinearPlan
 from privopt.mechanisms.estimators.linear_predictors import LinearClassifier, LinearRegressor, Probabilities
-from privopt.mechanisms.estimators.persons import fit_persons, person_of, plan_of_persons
+from privopt.mechanisms.estimators.persons import fit_persons, person_of
 from privopt.mechanisms.estimators.predictions import by_parts
 from privopt.mechanisms.estimators.prepared import Targets
 from privopt.mechanisms.estimators.public_facts import declared_schema, public_delta
-from privopt.mechanisms.estimators.validation import as_table, keep_arguments, validated
+from privopt.mechanisms.estimators.validation import as_table, check_enough, keep_arguments, validated
 from privopt.mechanisms.heavy_tails.clipped_newton import ClippedNewton
 from privopt.mechanisms.heavy_tails.measured_descent import MeasuredDescent
 from privopt.mechanisms.privacy.noise import NoiseSource
@@ -111,7 +111,7 @@ class _PrivateRobustModel(PrivateLinearModel):
         given = self._unread(X, y, schema)
         n, d = given.n_records, given.n_columns if schema is None else schema.n_features
         assert d is not None
-        _check_enough(n)
+        check_enough(n)
         table = given.then(lambda pair: self._read(pair[0], pair[1], schema, source))
         if getattr(self, "classes", ()) is None:
             X, targets = read_unbooked(self.ledger, table, ["classes"])
@@ -131,28 +131,13 @@ class _PrivateRobustModel(PrivateLinearModel):
         points = np.stack([release.point for release in releases])
         return self._set(points[:, :d], points[:, d], spend)
 
-    def plan(self, n_records: int, n_columns: int | None = None) -> LinearPlan:
-        """Plan a fit of ``n_records`` without data; with ``person`` it is the number of persons.
-
-        Args:
-            n_records: n, public.
-            n_columns: d, public; needed without a schema.
-
-        Raises:
-            InvalidInputError: neither a schema nor ``n_columns``, or fewer than 2 records.
-            PrivacyParameterError: as ``fit``.
-        """
-        if person_of(self) is not None:
-            whole: LinearPlan = plan_of_persons(self, n_records, n_columns)
-            return whole
-        if getattr(self, "classes", ()) is None:
-            return type(self)(**{**self.get_params(deep=False), "classes": (0, 1)}).plan(n_records, n_columns)
+    def _plan_of_records(self, n_records: int, n_columns: int | None) -> LinearPlan:
         schema = None if self.schema is None else declared_schema(self.schema)
         d = n_columns if schema is None else schema.n_features
         if d is None:
             raise InvalidInputError("a plan needs schema or n_columns: it infers nothing from data")
         n = check_count(n_records, "n_records")
-        _check_enough(n)
+        check_enough(n)
         plan, reason = self._planned(self._declared_targets(), n, d, schema)
         return LinearPlan(plan, reason, spent(plan, NoiseSource(self.insecure_seed)))
 
@@ -198,11 +183,6 @@ class _PrivateRobustModel(PrivateLinearModel):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = False  # medians of columns are subtracted
         return tags
-
-
-def _check_enough(n: int) -> None:
-    if n < 2:
-        raise InvalidInputError("n_samples = 1: a private fit needs at least 2 records")
 
 
 def _check_in_memory(X: Any) -> None:

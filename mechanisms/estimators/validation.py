@@ -122,3 +122,11 @@ def without_values(error: ValueError) -> str:
     if first.startswith(("Input ", "The feature names")):  # "... contains NaN", or infinity; column names
         return first
     return text
+
+
+def check_enough(n_records: int) -> None:
+    """Raise InvalidInputError for fewer records than a private fit takes."""
+    if n_records == 0:
+        raise InvalidInputError("no records: at least one row is needed")
+    if n_records < 2:
+        raise InvalidInputError("n_samples = 1: a private fit needs at least 2 records")
