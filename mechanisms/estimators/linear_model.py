@@ -21,7 +21,12 @@ from privopt.mechanisms.estimators.booked_estimator import BookedEstimator
 from privopt.mechanisms.estimators.counting import codes_of, encoded
 from privopt.mechanisms.estimators.labels import check_label_range, distinct_classes
 from privopt.mechanisms.estimators.linear_plan import LinearPlan
-from privopt.mechanisms.estimators.persons import person_of, plan_of_persons, without_person
+from privopt.mechanisms.estimators.persons import (
+    person_of,
+    plan_of_persons,
+    with_two_classes,
+    without_person,
+)
 from privopt.mechanisms.estimators.prepared import (
     Targets,
     shortened,
@@ -77,9 +82,8 @@ class PrivateLinearModel(BookedEstimator, SavedModel, BaseEstimator):  # type: i
         if person_of(self) is not None:
             whole: LinearPlan = plan_of_persons(self, n_records, n_columns)
             return whole
-        if getattr(self, "classes", ()) is None:
-            return type(self)(**{**self.get_params(deep=False), "classes": (0, 1)}).plan(n_records, n_columns)
-        return self._plan_of_records(n_records, n_columns)
+        declared: Self = with_two_classes(self)
+        return declared._plan_of_records(n_records, n_columns)
 
     @abstractmethod
     def _plan_of_records(self, n_records: int, n_columns: int | None) -> LinearPlan:

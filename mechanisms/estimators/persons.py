@@ -282,12 +282,17 @@ def plan_of_persons(estimator: Any, n_persons: int, n_columns: int | None = None
     If the number of records is learned, it is that of the most places, which takes the most time.
     """
     persons: Unread[Any] = Unread(check_count(n_persons, "the number of persons"), never_read, n_columns)
-    known = _params(estimator)
-    if "classes" in known and known["classes"] is None:  # any two, as other plans take
-        estimator = type(estimator)(**{**known, "classes": (0, 1)})
-    planned = plan_persons(estimator, persons)
+    planned = plan_persons(with_two_classes(estimator), persons)
     k, columns = max(planned.fits), () if n_columns is None else (n_columns,)
     return replace(planned.fits[k].model.plan(n_persons * k, *columns), spend=planned.spend)
+
+
+def with_two_classes(estimator: Any) -> Any:
+    """Return the estimator for a plan: of any two classes if its own are still to be found in records."""
+    known = _params(estimator)
+    if known.get("classes", ()) is not None:
+        return estimator
+    return type(estimator)(**{**known, "classes": (0, 1)})
 
 
 def person_of(estimator: Any) -> str | None:

@@ -46,7 +46,7 @@ from privopt.oracles.draw.interface import (
     race_error,
     stop_if_asked,
 )
-from privopt.oracles.draw.thinning import TRIES, Node, ThinnedArrivals, holding_tables
+from privopt.oracles.draw.thinning import TRIES, LastFrontier, Node, ThinnedArrivals
 from privopt.oracles.facts import ProblemFacts
 from privopt.oracles.limits import Limits, Watch
 from privopt.oracles.task import Task
@@ -151,11 +151,11 @@ class _BranchSampler(Sampler):
     def __init__(
         self, problem: ZeroOneHalfspace, law: Law, smallest_loss: SmallestLoss | None, memory: int
     ) -> None:
-        self.problem, self.law, self._memory = problem, law, memory
+        self.problem, self.law = problem, law
         self._regions = CellModel.make(problem, Task.LINEAR)
         self._smallest_loss = smallest_loss
         self._smallest: int | None = None  # the smallest loss, proved
-        self._known: tuple[_Model, list[Node[Region]]] | None = None
+        self._frontier = LastFrontier(lambda beta: _Model(self._regions, beta, memory))
 
     def draw(self, request: DrawRequest) -> Sample:
         beta, n = request.beta, self.problem.largest_loss
@@ -167,8 +167,7 @@ class _BranchSampler(Sampler):
             )
         stop_if_asked(request.watch, 0)
         smallest = self._minimum(request.watch) if self.law is Law.PERMUTE_AND_FLIP else 0
-        model, frontier = self._frontier(beta, request.watch)
-        self._known = None  # the frontier is kept only if the draw is not interrupted
+        model, frontier = self._frontier.take(beta, request.watch)
         lattice = self.problem.lattice
         allowed = lattice.contains if lattice.constrained else _always
         arrivals = ThinnedArrivals(model, request, frontier, -beta * smallest, allowed)
@@ -177,22 +176,8 @@ class _BranchSampler(Sampler):
         else:
             point = permute_and_flip(arrivals, beta, lambda w: self.problem.loss(w) - smallest)
         exactness = _exactness(model.sizes, lattice, self.law, beta, n)
-        self._known = model, arrivals.frontier()
+        self._frontier.kept = model, arrivals.frontier()
         return Sample(point, exactness, None, arrivals.nodes)
-
-    def _frontier(self, beta: float, watch: Watch) -> tuple[_Model, list[Node[Region]]]:
-        """Return the last draw's frontier at this beta, or the roots if it takes over half of the memory.
-
-        The law of a draw does not depend on the choice.
-        """
-        if self._known is not None and self._known[0].beta == beta:
-            model, frontier = self._known
-            if 2 * holding_tables(frontier) <= model.most:
-                return model, frontier
-        else:
-            model = _Model(self._regions, beta, self._memory)
-        self._known = None
-        return model, model.roots(watch)
 
     def _minimum(self, watch: Watch) -> int:
         if self._smallest is None:

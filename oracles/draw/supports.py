@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -48,9 +48,9 @@ from privopt.oracles.draw.subset_proposals import (
     subset_tree,
     words_per_try,
 )
-from privopt.oracles.draw.thinning import TRIES, Node, ThinnedArrivals, holding_tables
+from privopt.oracles.draw.thinning import TRIES, LastFrontier, Node, ThinnedArrivals
 from privopt.oracles.facts import ProblemFacts
-from privopt.oracles.limits import Watch
+from privopt.oracles.limits import Limits, Watch
 from privopt.problems.arguments import check_whole
 from privopt.problems.discrete.lattice import FloatArray, IntArray
 from privopt.problems.discrete.problem import DiscreteProblem
@@ -117,7 +117,7 @@ def _compile() -> None:
     X = np.array([[1.0, 0.0, 0.5], [0.0, 1.0, 0.5]])
     problem = BestSubset(X, X[:, 0], SupportLattice(3, 1), SubsetBounds(1.0, feature=1.0))
     model = _Model(_Relaxation(problem), 1e-6, 1 << 20)
-    node = model.root()
+    (node,) = model.roots(Limits().start())
     model.open(node)
     words, levels = np.arange(1 << 12, dtype=np.uint64), np.zeros(3, dtype=np.int64)
     model.propose(node, words, 0, 0.0, math.inf, 1, levels)
@@ -125,9 +125,8 @@ def _compile() -> None:
 
 class _SupportSampler(Sampler):
     def __init__(self, problem: BestSubset, memory: int) -> None:
-        self.problem, self._memory = problem, memory
-        self._relaxation: _Relaxation | None = None
-        self._known: tuple[_Model, list[Node[_Region]]] | None = None
+        self.problem = problem
+        self._frontier = LastFrontier(lambda beta: _Model(self._relaxation, beta, memory))
 
     def draw(self, request: DrawRequest) -> Sample:
         if request.beta * self.problem.largest_loss > _LARGEST_ENERGY:
@@ -136,28 +135,16 @@ class _SupportSampler(Sampler):
                 "law. To do: a smaller epsilon"
             )
         stop_if_asked(request.watch, 0)
-        model, frontier = self._frontier(request.beta, request.watch)
-        self._known = None  # the frontier is kept only if the draw is not interrupted
+        model, frontier = self._frontier.take(request.beta, request.watch)
         arrivals = ThinnedArrivals(model, request, frontier, 0.0)
         point = arrivals.first()
-        self._known = model, arrivals.frontier()
+        self._frontier.kept = model, arrivals.frontier()
         exactness = _exactness(self.problem.lattice, request.beta * self.problem.largest_loss)
         return Sample(point, exactness, None, arrivals.nodes)
 
-    def _frontier(self, beta: float, watch: Watch) -> tuple[_Model, list[Node[_Region]]]:
-        """Return the last draw's frontier at this beta, or the root if it takes over half of the memory.
-
-        The law of a draw does not depend on the choice.
-        """
-        if self._known is not None and self._known[0].beta == beta:
-            model, frontier = self._known
-            if 2 * holding_tables(frontier) <= model.most:
-                return model, frontier
-        if self._relaxation is None:
-            self._relaxation = _Relaxation(self.problem)
-            stop_if_asked(watch, 0)
-        model = _Model(self._relaxation, beta, self._memory)
-        return model, [model.root()]
+    @cached_property
+    def _relaxation(self) -> _Relaxation:
+        return _Relaxation(self.problem)
 
 
 @dataclass(frozen=True)
@@ -296,8 +283,9 @@ class _Model:
         self.most = max(1, memory // (_OVERHEAD + tables))
         self.multiplier = 0.0
 
-    def root(self) -> Node[_Region]:
+    def roots(self, watch: Watch) -> list[Node[_Region]]:
         """Return the root with the multiplier that bounds its mass best."""
+        stop_if_asked(watch, 0)
         free = np.arange(self.depth)
         scale = float(np.trace(self.relaxation.gram)) / len(self.relaxation.cross)
         regions = {}
@@ -306,7 +294,7 @@ class _Model:
             regions[multiple * scale] = self._region((), (), free, self.lattice.support, bound)
         self.multiplier = min(regions, key=lambda m: regions[m].log_bound)
         region = self._exact(regions[self.multiplier])
-        return Node(0, (), region.log_bound, None, region)
+        return [Node(0, (), region.log_bound, None, region)]
 
     def _region(
         self, inside: tuple[int, ...], outside: tuple[int, ...], free: IntArray, size: int, bound: _Bound

@@ -19,7 +19,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from privopt.oracles.draw.arrivals import Arrivals
 from privopt.oracles.draw.interface import DrawRequest, RandomSource, exponentials, race, stop_if_asked
 from privopt.oracles.draw.mass_bounds import DRAWN, OUT_OF_BITS, Words
 from privopt.oracles.errors import UnfinishedDrawError
+from privopt.oracles.limits import Watch
 from privopt.problems.discrete.lattice import IntArray
 
 # Rejected arrivals of a region before it is tuned or split.
@@ -76,14 +77,19 @@ class Bounds(Protocol[Tables]):
     """Interface of a problem at one inverse temperature, as the sampler uses it.
 
     Attributes:
+        beta: the inverse temperature.
         depth: the number of fixed levels at which a region is a point and its bound exact.
         words: the number of random words to request at once; enough for one proposal.
         most: the largest number of regions of the frontier that may hold tables.
     """
 
+    beta: float
     depth: int
     words: int
     most: int
+
+    def roots(self, watch: Watch) -> list[Node[Tables]]:
+        """Return regions that cover the lattice, with coarse bounds."""
 
     def open(self, node: Node[Tables]) -> float:
         """Make the tables of a region, and return the log of its bound, which does not rise."""
@@ -255,6 +261,34 @@ class ThinnedArrivals(Arrivals, Generic[Tables]):
 
     def _push(self, time: Decimal, node: Node[Tables]) -> None:
         heapq.heappush(self._heap, (time, next(self._count), node))
+
+
+Model = TypeVar("Model", bound=Bounds[Any])
+
+
+class LastFrontier(Generic[Model]):
+    """The frontier that a draw leaves, with which the next one at the same beta starts.
+
+    The law of a draw does not depend on the regions that it starts with.
+    """
+
+    def __init__(self, bounds_at: Callable[[float], Model]) -> None:
+        self._bounds_at = bounds_at
+        self.kept: tuple[Model, list[Node[Any]]] | None = None
+
+    def take(self, beta: float, watch: Watch) -> tuple[Model, list[Node[Any]]]:
+        """Take the frontier out, so that an interrupted draw leaves none.
+
+        Without one at this beta, or if its tables take over half of the memory, return the roots.
+        """
+        kept, self.kept = self.kept, None
+        if kept is None or kept[0].beta != beta:
+            bounds = self._bounds_at(beta)
+        elif 2 * holding_tables(kept[1]) <= kept[0].most:
+            return kept
+        else:
+            bounds = kept[0]
+        return bounds, bounds.roots(watch)
 
 
 def holding_tables(frontier: list[Node[Tables]]) -> int:

@@ -312,14 +312,14 @@ def test_splitting_at_every_opportunity_does_not_change_the_law(
     monkeypatch.setattr(gibbs_branch, "_MOST_STEPS", 1)
     prepared, source = branch().prepare(problem, law), Bits(23)
     assert isinstance(prepared.sampler, gibbs_branch._BranchSampler)
-    ours, depths = [], []
+    last, ours, depths = prepared.sampler._frontier, [], []
     for _ in range(draws):
-        if prepared.sampler._known is not None:  # so that splits happen before the first point is found
-            model, _ = prepared.sampler._known
-            prepared.sampler._known = model, model.roots(Limits().start())
+        if last.kept is not None:  # so that splits happen before the first point is found
+            model, _ = last.kept
+            last.kept = model, model.roots(Limits().start())
         ours.append(prepared.draw(beta, source).loss)
-        assert prepared.sampler._known is not None
-        depths.append(max(len(node.levels) for node in prepared.sampler._known[1]))
+        assert last.kept is not None
+        depths.append(max(len(node.levels) for node in last.kept[1]))
     assert np.mean(depths) > 0.3
     assert fit_of_losses(problem, ours, law, beta) > 1e-3
     assert fit_of_losses(problem, ours, law, 1.2 * beta) < 1e-4
@@ -400,8 +400,8 @@ def test_the_memory_of_a_draw_is_bounded_and_an_old_frontier_gives_way(
     source, no_limits = Bits(46), Limits().start()
     for _ in range(30):
         free.draw(DrawRequest(beta, source, no_limits))
-    assert free._known is not None
-    model, frontier = free._known
+    assert free._frontier.kept is not None
+    model, frontier = free._frontier.kept
     regions = {id(r): r for node in frontier if (r := node.region or node.parent) is not None}
     taken = sum(region.nbytes for region in regions.values())
     each = (4 << 30) / model.most  # what is counted for one region, at least
@@ -417,8 +417,8 @@ def test_the_memory_of_a_draw_is_bounded_and_an_old_frontier_gives_way(
     losses, kept = [], []
     for _ in range(400):
         losses.append(small.draw(beta, source).loss)
-        assert small.sampler._known is not None
-        kept.append(holding_tables(small.sampler._known[1]))
+        assert small.sampler._frontier.kept is not None
+        kept.append(holding_tables(small.sampler._frontier.kept[1]))
     assert any(b < a for a, b in itertools.pairwise(kept))
     mean = GibbsEnumeration().prepare(problem).expected_loss(beta)
     assert abs(np.mean(losses) - mean) < 5 * np.std(losses) / math.sqrt(400)

@@ -58,7 +58,7 @@ class Tree:
         self.opened = self.split = 0
         self.known: dict[tuple[int, ...], tuple[float, IntArray, NDArray[np.float64]]] = {}
 
-    def root(self) -> list[Node[str]]:
+    def roots(self, watch: object = None) -> list[Node[str]]:
         return [Node(half, (half,), self.bound(half, (half,), "closed"), None) for half in (0, 1)]
 
     def below(self, levels: tuple[int, ...]) -> IntArray:
@@ -140,7 +140,7 @@ def drawn(tree: Tree, draws: int, seed: int, *, flip: bool = False) -> IntArray:
     source, least = Bits(seed), int(tree.losses.min())
     for _ in range(draws):
         request = DrawRequest(tree.beta, source, Limits().start())
-        arrivals = ThinnedArrivals(tree, request, tree.root(), -tree.beta * least if flip else 0.0)
+        arrivals = ThinnedArrivals(tree, request, tree.roots(), -tree.beta * least if flip else 0.0)
 
         def excess(levels: IntArray) -> int:
             return int(tree.losses[tree.below(tuple(levels.tolist()))[0]]) - least
@@ -178,7 +178,7 @@ def test_rates_may_be_of_any_size(scale: int, offset: int, flip: bool) -> None:
 
 def test_a_later_draw_from_a_refined_frontier_follows_the_law() -> None:
     tree, source = Tree(LOSSES, 0.7, SHAPES["leaves gain"]), Bits(3)
-    frontier, counts = tree.root(), np.zeros(8, dtype=np.int64)
+    frontier, counts = tree.roots(), np.zeros(8, dtype=np.int64)
     for _ in range(2500):
         arrivals = ThinnedArrivals(tree, DrawRequest(0.7, source, Limits().start()), frontier, 0.0)
         counts[tree.below(tuple(arrivals.first().tolist()))[0]] += 1
@@ -191,7 +191,7 @@ def test_rings_of_a_horizon_come_as_often_as_their_rates_say() -> None:
     """Up to time 2 a point of relative rate r arrivals a Poisson number of times with mean 2r."""
     tree, source, counts, runs = Tree(LOSSES, 0.7, SHAPES["tuning gains"]), Bits(4), np.zeros(8), 300
     for _ in range(runs):
-        arrivals = ThinnedArrivals(tree, DrawRequest(0.7, source, Limits().start()), tree.root(), 0.0)
+        arrivals = ThinnedArrivals(tree, DrawRequest(0.7, source, Limits().start()), tree.roots(), 0.0)
         while (arrival := arrivals.next(2.0)) is not None:
             assert arrival[0] <= 2.0
             counts[tree.below(tuple(arrival[1].tolist()))[0]] += 1
@@ -203,14 +203,14 @@ def test_an_interrupted_draw_raises() -> None:
     tree = Tree(LOSSES, 0.7, SHAPES["tuning gains"])
     request = DrawRequest(0.7, Bits(5), Limits(cancelled=lambda: True).start())
     with pytest.raises(UnfinishedDrawError, match="INTERRUPTED"):
-        ThinnedArrivals(tree, request, tree.root(), 0.0).first()
+        ThinnedArrivals(tree, request, tree.roots(), 0.0).first()
 
 
 def test_a_frontier_that_outgrows_its_room_ends_the_draw_and_a_larger_room_does_not() -> None:
     needed = []
     for seed in range(20):
         tree = Tree(LOSSES, 0.7, SHAPES["leaves gain"])
-        arrivals = ThinnedArrivals(tree, DrawRequest(0.7, Bits(seed), Limits().start()), tree.root(), 0.0)
+        arrivals = ThinnedArrivals(tree, DrawRequest(0.7, Bits(seed), Limits().start()), tree.roots(), 0.0)
         held = [0]
         original = arrivals._reserve
 
@@ -227,11 +227,11 @@ def test_a_frontier_that_outgrows_its_room_ends_the_draw_and_a_larger_room_does_
     for seed, (most, point) in enumerate(needed):
         tree = Tree(LOSSES, 0.7, SHAPES["leaves gain"])
         tree.most = most
-        arrivals = ThinnedArrivals(tree, DrawRequest(0.7, Bits(seed), Limits().start()), tree.root(), 0.0)
+        arrivals = ThinnedArrivals(tree, DrawRequest(0.7, Bits(seed), Limits().start()), tree.roots(), 0.0)
         assert np.array_equal(arrivals.first(), point)  # the limit changes no draw that it admits
         tree = Tree(LOSSES, 0.7, SHAPES["leaves gain"])
         tree.most = most - 1
-        arrivals = ThinnedArrivals(tree, DrawRequest(0.7, Bits(seed), Limits().start()), tree.root(), 0.0)
+        arrivals = ThinnedArrivals(tree, DrawRequest(0.7, Bits(seed), Limits().start()), tree.roots(), 0.0)
         with pytest.raises(UnfinishedDrawError, match=f"more than {most - 1} regions .* To do: a smaller"):
             arrivals.first()
 
