@@ -439,10 +439,14 @@ class Categorical(Column):
     def gap(self) -> int | None:
         return None if self.missing is None else self._index.get(self.missing, len(self.categories))
 
+    def positions(self, values: Any) -> IntArray:
+        """Return the position of each cell among the categories, or UNDECLARED, MISSING or UNREADABLE."""
+        read = text_positions if isinstance(self.categories[0], str) else number_positions
+        return read(values, self._index, self.markers)
+
     def coded(self, values: Any, gap: int | None) -> IntArray:
         """Encode categories; a value of another type than theirs is an undeclared category."""
-        read = text_positions if isinstance(self.categories[0], str) else number_positions
-        found = read(values, self._index, self.markers)
+        found = self.positions(values)
         missing = found == MISSING
         if gap is None and bool(np.any(missing)):
             raise self.refusal(Refused.MISSING)

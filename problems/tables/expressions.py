@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privopt.problems.errors import InvalidInputError, SchemaError
-from privopt.problems.tables.cells import Markers, written_number
+from privopt.problems.tables.cells import MISSING, UNDECLARED, UNREADABLE, Markers, written_number
 from privopt.problems.tables.columns import Binned, Categorical, Column, Number, Numeric
 from privopt.problems.tables.date_expressions import date_number
 from privopt.problems.tables.dates import Date
@@ -63,7 +63,7 @@ class Cell:
 
     def __init__(self, value: Any, where: str, engine: str, column: Column | None = None) -> None:
         kind = value.type()
-        read = engine == "sqlite" and isinstance(column, Number) and kind.is_string()  # text read as numbers
+        read = engine == "sqlite" and column is not None and holds_numbers(column) and kind.is_string()
         self.where, self.text = where, kind.is_string() and not read
         if not (
             kind.is_string()
@@ -84,7 +84,7 @@ class Cell:
         self.kind, self.engine = ibis_library().dtype("float64") if read else kind, engine
         self.raw = value
         if engine == "sqlite" and isinstance(column, Number | Categorical) and not self.text:
-            self.raw = _parsed_text(value, column)
+            self.raw = _parsed_text(value, column)  # text, which is read as numbers
         self.value = exact_text(value, engine) if self.text else value
 
     @property
@@ -162,6 +162,16 @@ class Cell:
         return self.plain == int(known)
 
 
+def holds_numbers(column: Column) -> bool:
+    """Return whether a column compares its cells as numbers: a number, or categories that are numbers."""
+    return isinstance(column, Number) or not isinstance(_categories(column)[0], str)
+
+
+def _categories(column: Column) -> tuple[str | int, ...]:
+    assert isinstance(column, Categorical)
+    return column.categories
+
+
 def with_type(value: Any, usual: str) -> Any:
     """Return a column; one of the type of NULL alone, as a column of the type ``usual``.
 
@@ -193,20 +203,33 @@ def column_code(cell: Cell, column: Column) -> Any:
     own.
     """
     plain, _ = plain_column(column)
-    if cell.text and isinstance(plain, Number) and cell.engine == "duckdb":
+    if cell.text and cell.engine == "duckdb" and holds_numbers(plain):
         return _code_of_text(cell, column)
-    own = column.n_codes
-    gap = _refused(own, Refused.MISSING) if column.gap is None else column.gap
-    unreadable = _refused(own, Refused.KIND)
+    own, (gap, unreadable) = column.n_codes, _codes_of_none(column)
     if isinstance(plain, Number):
         inner = _number_code(cell, plain, own)
-        unreadable = unreadable if column.gap is None else column.gap
     else:
         assert isinstance(plain, Categorical)
         inner = _category_code(cell, plain, own)
-        unreadable = len(plain.categories) if plain.outside == "ignore" else unreadable
     marked = [(cell.equals(marker), _literal(gap)) for marker in cell.markers(plain.markers)]
     return _whole(cell, gap, unreadable, _first_of(marked, inner))
+
+
+def _codes_of_none(column: Column) -> tuple[int, int]:
+    """Return the codes of a missing cell and of one of another type, those beyond the column's if refused."""
+    plain, _ = plain_column(column)
+    gap = _refused(column.n_codes, Refused.MISSING) if column.gap is None else column.gap
+    unreadable = _refused(column.n_codes, Refused.KIND)
+    if isinstance(plain, Number):
+        return gap, unreadable if column.gap is None else column.gap
+    ignored = isinstance(plain, Categorical) and plain.outside == "ignore"
+    return gap, _other(plain, column.n_codes) if ignored else unreadable
+
+
+def _other(column: Column, own: int) -> int:
+    """Return the code of an undeclared category."""
+    assert isinstance(column, Categorical)
+    return len(column.categories) if column.outside == "ignore" else _refused(own, Refused.OUTSIDE)
 
 
 def _code_of_text(cell: Cell, column: Column) -> Any:
@@ -214,27 +237,30 @@ def _code_of_text(cell: Cell, column: Column) -> Any:
 
     DuckDB runs in it, and calls a function with parts of the column. It is not called for NULL.
     """
-    ibis, arrow, gap = ibis_library(), importlib.import_module("pyarrow"), column.gap
+    ibis, arrow = ibis_library(), importlib.import_module("pyarrow")
 
     def codes(texts: Any) -> Any:
         held = texts.combine_chunks() if isinstance(texts, arrow.ChunkedArray) else texts
         return arrow.array(text_codes(held, column), type=arrow.int64())
 
     read = ibis.udf.scalar.pyarrow(codes, name="privopt_code", signature=(("string",), "int64"))
-    none = _refused(column.n_codes, Refused.MISSING) if gap is None else gap
-    return ibis.ifelse(cell.raw.isnull(), _literal(none), read(cell.raw))
+    gap, _ = _codes_of_none(column)
+    return ibis.ifelse(cell.raw.isnull(), _literal(gap), read(cell.raw))
 
 
 def text_codes(texts: Any, column: Column) -> NDArray[np.int64]:
     """Return the codes of an Arrow array of text in a column of numbers, of refused ones those beyond."""
     plain, _ = plain_column(column)
+    gap, wrong = _codes_of_none(column)
+    if isinstance(plain, Categorical):
+        places = plain.positions(texts)
+        codes = np.where(places == MISSING, gap, np.where(places == UNREADABLE, wrong, places))
+        return np.where(places == UNDECLARED, _other(plain, column.n_codes), codes)
     assert isinstance(plain, Number)
-    own, gap = column.n_codes, column.gap
     (values, unreadable), (low, high) = plain.read(texts), map(float, plain.bounds)
-    none, wrong = (_refused(own, r) if gap is None else gap for r in (Refused.MISSING, Refused.KIND))
-    codes = np.where(unreadable, wrong, none)
+    codes = np.where(unreadable, wrong, gap)
     outside = (values < low) | (values > high) if plain.outside == "refuse" else np.zeros(len(values), bool)
-    codes[outside] = _refused(own, Refused.OUTSIDE)
+    codes[outside] = _refused(column.n_codes, Refused.OUTSIDE)
     known = ~np.isnan(values) & ~outside
     codes[known] = plain.coded(values[known], None)
     return codes
@@ -335,15 +361,14 @@ def _category_code(cell: Cell, column: Categorical, own: int) -> Any:
             f"{cell.where}: categories are compared exactly, and the column of the table holds "
             f"{cell.kind}; cast it to integers in a view"
         )
-    other = len(column.categories) if column.outside == "ignore" else _refused(own, Refused.OUTSIDE)
-    return _matched(cell, [[c] for c in column.categories], other)
+    return _matched(cell, [[c] for c in column.categories], _other(column, own))
 
 
 def _other_type(cell: Cell) -> str:
     if cell.text:
         return (
-            f"{cell.where}: the column of the table in the engine is text, and the categories are not: "
-            'declare the categories as text ("1"), or cast the column to integers in a view'
+            f"{cell.where}: the column of the table in the engine is text, which DuckDB and SQLite read as "
+            f'numbers and {cell.engine} does not: declare the categories as the text that it holds ("1")'
         )
     return (
         f"{cell.where}: the categories are text, and the column of the table in the engine is {cell.kind}: "

@@ -416,7 +416,7 @@ def test_cells_of_another_type_than_their_column_are_refused(kind: str, values: 
         (Binned("x", [0, 1]), "text", None, "missing values"),
         (Categorical("x", ["a"]), "text", "4321.5", "not declared"),
         (Categorical("x", ["a"], "ignore"), "float", 4321.5, "cast the column to text in a view"),
-        (Categorical("x", [1], "ignore"), "text", "4321.5", "declare the categories as text"),
+        (Categorical("x", [1]), "text", "4321.5", "not declared"),
         (Numeric("x", 0, 1, step="1/10000"), "float", 4321.5, "coarser"),
         (Categorical("z", ["a"]), "text", "4321.5", "missing from the table"),
     ],

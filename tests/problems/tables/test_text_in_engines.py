@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from privopt.problems.errors import PrivOptError, SchemaError
-from privopt.problems.tables.columns import Binned, Column, Numeric
+from privopt.problems.tables.columns import Binned, Categorical, Column, Numeric
 from privopt.problems.tables.dates import Date
 from privopt.problems.tables.engines import count_records
 from privopt.problems.tables.missing import MissingLevel
@@ -47,7 +47,11 @@ def columns(draw: st.DrawFn) -> tuple[Column, list[str | None]]:
     notation, cells = draw(st.sampled_from(NOTATIONS)), draw(st.lists(CELLS, min_size=1, max_size=30))
     outside: Any = draw(st.sampled_from(["clip", "clip", "refuse"]))
     make: Any
-    if draw(st.booleans()):
+    kind = draw(st.integers(0, 2))
+    if kind == 0:
+        levels, other = draw(st.sampled_from([[0, 1, 7, -3], [True, False], [12, 2]])), outside != "refuse"
+        make = Categorical("x", levels, "ignore" if other else "refuse", na_values=["unknown", -999, 345])
+    elif kind == 1:
         make = Numeric("x", 0, 4, "0.1", outside=outside, **notation)
     else:
         make = Binned("x", [0, 1, 1.5, 7, 12, 1234, 10**6], outside, **notation)
@@ -92,6 +96,15 @@ def test_dates_in_a_format_have_the_codes_of_memory(name: str, form: str | None)
     for options in ({"part": "weekday"}, {"edges": ["1999-01-01", "2001-01-01", "2049-01-01"]}):
         column = MissingLevel(Date("x", format=form, na_values=["1999-01-01"], **options))  # type: ignore[arg-type]
         agree(table_of(name, cells), column, cells)
+
+
+@pytest.mark.parametrize("name", ["duckdb", "sqlite"])
+def test_categories_that_are_numbers_are_found_in_text(name: str) -> None:
+    cells = ["1", " 01.0", "1e0", "true", "2", "x", "NA", None]
+    agree(table_of(name, cells), MissingLevel(Categorical("x", [0, 1], "ignore")), cells)
+    agree(table_of(name, cells[:4]), Categorical("x", [False, True]), cells[:4])
+    with pytest.raises(SchemaError, match="values of the categories' type are needed"):
+        count_records(table_of(name, cells[:6]), Schema([Categorical("x", [1, 2])]), "y", ["no", "yes"])
 
 
 FORMATS = ["%d.%m.%Y", "%d-%b-%Y", "%B %d, %y", "%Y%m%d", "on (%m/%d/%Y)", "%d1%m^%Y", "\\%y[%m]%d"]
@@ -140,5 +153,7 @@ def test_postgresql_refuses_text_as_numbers_by_name_without_reading_it(postgres:
 
     with psycopg.connect(postgres, autocommit=True) as connection:
         connection.execute("CREATE TABLE texts (x TEXT, y TEXT)")
-    with pytest.raises(SchemaError, match=r"column 'x': .*postgres does not; cast it"):
-        EngineCount.of(open_table(postgres, "texts"), Schema([Numeric("x", 0, 1)]), "y", ["no", "yes"])
+    table, cases = open_table(postgres, "texts"), {"cast it": Numeric("x", 0, 1)}
+    for remedy, column in (cases | {"declare the categories as the text": Categorical("x", [0, 1])}).items():
+        with pytest.raises(SchemaError, match=rf"column 'x': .*postgres does not.? {remedy}"):
+            EngineCount.of(table, Schema([column]), "y", ["no", "yes"])
