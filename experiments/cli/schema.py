@@ -223,7 +223,7 @@ def learn(
     One release, booked before a cell is read. What a column costs, and whether there are enough records for
     it, follows from public facts: `--plan` shows it. Neighbours differ in one record.
     """
-    suffix = ".toml" if save is None else schema_file(save).suffix
+    suffix = ".json" if save is None else schema_file(save).suffix  # a temporary file is called .json
     known = None if schema is None else declared_schema(schema)
     with ExitStack() as files:
         if not plan:
@@ -324,7 +324,7 @@ def _report(made: SchemaPlan, found: LearnedSchema) -> dict[str, Any]:
 
 def _show(found: LearnedSchema, save: Path | None, n: int, known: Schema | None) -> None:
     if save is None:
-        sys.stdout.write(found.schema.to_text())
+        print(found.schema.to_text(), end="")  # there may be no standard output to write to
     for name in found.left_out:
         say.print(
             f"left out: {name}: no cut or category has enough records. To do: if it matters, declare it in a "

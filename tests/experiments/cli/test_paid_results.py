@@ -18,6 +18,7 @@ import pytest
 from privopt.experiments.cli import files
 from privopt.experiments.cli.errors import UnshownResultError
 from privopt.experiments.cli.files import PaidFile
+from privopt.experiments.cli.models import load_model
 from privopt.mechanisms import PrivateHalfspaceClassifier
 from privopt.mechanisms.estimators.evaluate import Evaluation
 from privopt.mechanisms.privacy.ledger import Ledger
@@ -31,6 +32,7 @@ pytestmark = pytest.mark.skipif(os.name == "nt", reason="forks; /dev/full")
 PROGRAM = """
 import gc, json, os, resource, sys
 import privopt.experiments.cli.estimate, privopt.experiments.cli.evaluate, privopt.experiments.cli.fit
+import privopt.experiments.cli.schema, privopt.experiments.cli.search
 import privopt.mechanisms.heavy_tails.subset_mean, privopt.problems.convex.passes, typer
 from privopt.experiments.cli.main import main
 
@@ -74,6 +76,7 @@ SPENDING = {
         "--save",
     ),
     "evaluation": (["evaluate", "model.json", *DATA], "--json"),
+    "schema": (["schema", "learn", "clinic.csv", *DATA[2:], "--types", "age=number,smoker=text"], "--save"),
 }
 
 
@@ -117,6 +120,8 @@ def clinic(table: Path, tmp_path: Path) -> Path:
 
 def is_result(path: Path) -> bool:
     content = json.loads(path.read_text("utf-8"))
+    if "columns" in content:
+        return Schema.load(path).n_features > 0
     if "estimate" in content:
         return bool(np.all(np.isfinite(list(content["estimate"].values()))))
     return "weights" in content or Evaluation.from_dict(content).histogram.n_records == 300
@@ -131,7 +136,7 @@ def states(clinic: Path) -> list[str]:
 def test_what_was_asked_to_be_saved_is_saved(clinic: Path, program: Any, what: str, out: str) -> None:
     words, option = SPENDING[what]
     code = program(clinic, out, [*words, option, "kept.json"], err=out == "pipe")
-    assert code == 74
+    assert code == (0 if what == "schema" and out != "closed" else 74)  # a saved schema is not printed
     assert is_result(clinic / "kept.json")
     assert states(clinic) == ["committed"]
     assert list((clinic / "tmp").iterdir()) == []
@@ -148,6 +153,15 @@ def test_what_could_not_be_shown_is_kept(clinic: Path, program: Any, what: str, 
     assert is_result(kept)
     assert kept.stat().st_mode & 0o077 == 0
     assert f"it is in {kept}" in (clinic / "said").read_text("utf-8").replace("\n", "")
+    assert states(clinic) == ["committed"]
+
+
+def test_the_model_that_a_search_chose_is_kept(clinic: Path, program: Any) -> None:
+    words = ["search", *DATA, *PUBLIC, *(["--candidate", "--model tree --max-depth 1"] * 2)]
+    code = program(clinic, "full", words, err=True)
+    assert code == 74
+    (kept,) = (clinic / "tmp").iterdir()
+    assert load_model(kept).spend_.mechanism == "private-selection"
     assert states(clinic) == ["committed"]
 
 
