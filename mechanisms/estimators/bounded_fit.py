@@ -50,6 +50,7 @@ from privopt.mechanisms.estimators.prepared import (
 from privopt.mechanisms.estimators.public_facts import declared_schema, leak, public_delta
 from privopt.mechanisms.estimators.sample_weight import refuse_weights, with_weights
 from privopt.mechanisms.estimators.validation import as_table, check_enough, validated
+from privopt.mechanisms.estimators.weighing import Weighing, moved_from
 from privopt.mechanisms.estimators.weights import ClassWeights
 from privopt.mechanisms.privacy.accounting import gaussian_mu
 from privopt.mechanisms.privacy.noise import NoiseSource
@@ -61,7 +62,7 @@ from privopt.oracles.limits import Limits, check_limits, within
 from privopt.problems.arguments import check_type, told
 from privopt.problems.convex.losses import LogisticLoss, OneVsRestLoss
 from privopt.problems.convex.parsing import parse_regularizer, parse_set
-from privopt.problems.convex.regularizers import ElasticNet
+from privopt.problems.convex.regularizers import NO_REGULARIZER, ElasticNet
 from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts, RowNorm
 from privopt.problems.convex.sets.interface import ConvexSet
 from privopt.problems.errors import InvalidInputError
@@ -136,7 +137,7 @@ class BoundedFit(PrivateLinearModel):
                 carried = weights.release(read.held, source)
                 plan = fit.again(carried)
             # Within the limit: norms of counted rows are computed by a compiled kernel.
-            made = partial(risk_of, table, weights=None if fit.afterwards else carried, facts=plan.facts)
+            made = partial(risk_of, table, weights=fit.weighing.in_losses(carried), facts=plan.facts)
             risks = (within(clock, partial(made, number=k)) for k in range(seen.releases))
             releases = [plan.release(risk, source, limits=clock.rest) for risk in risks]
         self._keep(releases, plan, fit.reason, seen.targets, schema)
@@ -144,9 +145,7 @@ class BoundedFit(PrivateLinearModel):
         self._keep_inference(releases, seen, schema)
         self.row_bound_ = None if self.data_norm is None else (seen.bound, self._row_norm)
         coef, intercept = self._of_records(np.vstack([release.point for release in releases]), seen, schema)
-        if fit.afterwards:  # the log odds of weighted records
-            logs = np.log(carried)
-            intercept = intercept + (logs[1] - logs[0] if len(logs) == 2 else logs)
+        intercept = fit.weighing.moved(intercept, carried)
         return self._set(coef, intercept + seen.targets.centre, spend)
 
     def _plan_of_records(self, n_records: int, n_columns: int | None) -> LinearPlan:
@@ -166,12 +165,12 @@ class BoundedFit(PrivateLinearModel):
         check_enough(seen.records)
         weights = self._class_weights(seen.targets, check_epsilon(self.epsilon))
         choice = self._choice(seen, schema, weights)
+        weighing = self._weighing(choice, seen, schema, weights)
         seen = _in_one_release(seen, choice)
-        afterwards = _weighs_afterwards(choice, seen, weights)
         planned = partial(self._planned, choice, seen, schema, weights.rest)
         reason = choice.reason if schema is None else reason_with_bins(choice.reason, self, schema)
-        mechanism = planned(None if afterwards else weights.expected)
-        return FitPlan(seen, weights, afterwards, planned, mechanism, reason)
+        mechanism = planned(weighing.in_losses(weights.expected))
+        return FitPlan(seen, weights, weighing, planned, mechanism, reason + weighing.told(weights))
 
     def _check_arguments(self) -> None:
         check_type(self.fit_intercept, bool | np.bool_, "fit_intercept must be True or False")
@@ -404,13 +403,34 @@ class BoundedFit(PrivateLinearModel):
         return None, largest or 1.0
 
     def _choice(self, seen: Outline, schema: Schema | None, weights: ClassWeights) -> Choice:
-        mu = gaussian_mu(weights.rest, public_delta(self.delta, seen.records)) / math.sqrt(seen.releases)
+        mu = self._level_of_release(seen, weights)
         if is_default(self.mechanism, AUTO) and not weights.are_equal:
-            # Moments are of records without weights, which then move the threshold.
             found = self._choice_for(self._facts(seen, schema, None), seen, schema, mu)
-            if found.kind.takes_classes:
+            if self._weighing(found, seen, schema, weights).moves(weights.most_alike):
                 return found
         return self._choice_for(self._facts(seen, schema, weights.expected), seen, schema, mu)
+
+    def _weighing(
+        self, choice: Choice, seen: Outline, schema: Schema | None, weights: ClassWeights
+    ) -> Weighing:
+        """Return whether class weights move thresholds: from public facts, before any is released."""
+        if weights.are_equal:
+            return Weighing()
+        if choice.kind.takes_classes:
+            return Weighing(0.0)  # moments take no class weights
+        # A penalty, a set or a missing constant would make another model of it.
+        plain = self.convex_set is None and self.steps is None and choice.regularizer == NO_REGULARIZER
+        constant = bool(self.fit_intercept) or (schema is not None and schema.intercept)
+        chosen = is_default(self.mechanism, AUTO) and isinstance(seen.targets.loss, LogisticLoss)
+        if not (plain and constant and chosen) or seen.releases > 1 or seen.weighted:
+            return Weighing()
+        features = self._facts(seen, schema, None).dimension
+        return Weighing(moved_from(seen.records, self._level_of_release(seen, weights), features))
+
+    def _level_of_release(self, seen: Outline, weights: ClassWeights) -> float:
+        """Return the budget of each release, as Gaussian differential privacy."""
+        mu = gaussian_mu(weights.rest, public_delta(self.delta, seen.records))
+        return mu / math.sqrt(seen.releases)
 
     def _choice_for(self, facts: RiskFacts, seen: Outline, schema: Schema | None, mu: float) -> Choice:
         space, penalty = self.convex_set, self.regularizer
@@ -446,11 +466,6 @@ def _in_one_release(seen: Outline, choice: Choice) -> Outline:
     """Return the outline with one release for all classes if the mechanism has one."""
     logistic = isinstance(seen.targets.loss, LogisticLoss) and seen.releases > 1
     return seen.in_one_release() if logistic and choice.kind.takes_classes else seen
-
-
-def _weighs_afterwards(choice: Choice, seen: Outline, weights: ClassWeights) -> bool:
-    """Return whether weights of classes are applied after a fit without them: moments take none."""
-    return not weights.are_equal and seen.releases == 1 and choice.kind.takes_classes
 
 
 def _check_records(plan: RiskMechanism, in_memory: bool) -> None:

@@ -134,10 +134,10 @@ class PrivateLogisticRegression(Probabilities, _PrivateLinearClassifier, Summari
     running time, whether data were refused (NaN, unknown labels, absurdly long rows), and for the
     perturbation mechanisms whether fitting failed. With K > 2 classes "sufficient-statistics" releases
     moments once, with the noise of two classes, and the model is one discriminant of all classes. Any other
-    mechanism, and any with class weights, makes one release per class (one-vs-rest), and they share the
-    budget evenly in the notion in which the mechanism composes: on full batches and under
-    output perturbation mu / sqrt(K) each (GDP), "dp-fw-l1" rho / K (zCDP), sampled
-    mechanisms as one sequence of K times the steps, objective perturbation epsilon / K and delta / K.
+    mechanism makes one release per class (one-vs-rest), and they share the budget evenly in the notion in
+    which the mechanism composes: on full batches and under output perturbation mu / sqrt(K) each (GDP),
+    "dp-fw-l1" rho / K (zCDP), sampled mechanisms as one sequence of K times the steps, objective perturbation
+    epsilon / K and delta / K.
     ``spend_`` states the whole, its note the share.
 
     Args:
@@ -157,9 +157,10 @@ class PrivateLogisticRegression(Probabilities, _PrivateLinearClassifier, Summari
         classes: the labels, two or more; for two (negative, positive). None infers them from the data, with
             the same warning.
         class_weight: None; a dict of class weights > 0 (raised to at least a thousandth of the largest), to
-            which the noise is proportional through gradient bounds; or "balanced": inverse class shares. For
-            two classes "sufficient-statistics", which "auto" takes at small budgets, fits records without
-            weights, and then adds the log of the ratio of the weights to the log odds.
+            which the noise is proportional through gradient bounds; or "balanced": inverse class shares. With
+            mechanism="auto", unless the budget is large for the ratio of the weights, two classes are fitted
+            without weights, and the log of the ratio is then added to the log odds. So do moments of any
+            number of classes ("sufficient-statistics"). ``mechanism_reason_`` says so.
         prevalence: shares for "balanced", *public* numbers: of the second of two classes, or of each. None:
             they are released privately first, at a twentieth of epsilon.
         convex_set: constraint set of the weights, the intercept's included: a ``ConvexSet``, or "l1:SIZE",

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privopt.mechanisms.estimators.prepared import Outline
+from privopt.mechanisms.estimators.weighing import Weighing
 from privopt.mechanisms.estimators.weights import ClassWeights
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.reliance import spent
@@ -29,7 +30,7 @@ class FitPlan(NamedTuple):
     Attributes:
         seen: the outline of its table.
         weights: class weights, or the plan that releases them.
-        afterwards: whether weights of classes move the thresholds of a fit without them.
+        weighing: whether class weights move the thresholds of a fit without them.
         planned: class weights, shape (K,), or None -> the calibrated mechanism.
         mechanism: the mechanism for the expected class weights.
         reason: why this mechanism.
@@ -37,14 +38,14 @@ class FitPlan(NamedTuple):
 
     seen: Outline
     weights: ClassWeights
-    afterwards: bool
+    weighing: Weighing
     planned: Callable[[NDArray[np.float64] | None], RiskMechanism]
     mechanism: RiskMechanism
     reason: str
 
     def again(self, carried: NDArray[np.float64]) -> RiskMechanism:
         """Return the mechanism for class weights that were released."""
-        return self.planned(None if self.afterwards else carried)
+        return self.planned(self.weighing.in_losses(carried))
 
     def spend(self, source: NoiseSource) -> PrivacySpend:
         """Return the spend of the fit, with that of class weights."""

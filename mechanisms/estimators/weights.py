@@ -71,6 +71,11 @@ class ClassWeights:
         return bool(np.all(self.expected == self.expected[0]))
 
     @property
+    def most_alike(self) -> Floats:
+        """The weights; if a prevalence is to be released first, equal ones, as those may be."""
+        return self.expected if self.plan is None else np.ones_like(self.expected)
+
+    @property
     def known(self) -> Floats | None:
         """The weights, or None if a prevalence is to be released first."""
         return self.expected if self.plan is None else None

@@ -10,12 +10,20 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.optimize import brentq
+from scipy.stats import norm
 
-from privopt.mechanisms import NoiseSource, PrivateHalfspaceClassifier, PrivateLogisticRegression
+from privopt.mechanisms import (
+    NoiseSource,
+    PrivateHalfspaceClassifier,
+    PrivateLogisticRegression,
+    PrivateSigmoidClassifier,
+)
 from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.mechanisms.estimators.weights import ClassWeights, costs_of
 from privopt.mechanisms.privacy.ledger import Ledger
 from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.mechanisms.risk.mechanism import RiskMechanism
 from privopt.mechanisms.scorecards.prevalence import PrevalencePlan
 from privopt.oracles import UnsupportedProblemError
 from privopt.problems import Binned, Categorical, Costs, InvalidInputError, Schema
@@ -333,3 +341,114 @@ def test_at_small_budgets_weights_of_several_classes_move_the_scores_of_an_unwei
     assert [entry.spend for entry in ledger.entries()] == [balanced.spend_]
     assert balanced.spend_.epsilon == 1.0
     assert set(balanced.predict(X)) == {"p", "q", "r"}
+
+
+MULTIPLY = "class weights multiply the losses"
+
+
+@pytest.mark.parametrize("ratio", [19.0, 1 / 19])
+def test_unless_the_budget_is_large_weights_of_two_classes_move_the_threshold_by_the_log_of_their_ratio(
+    ratio: float,
+) -> None:
+    """Above the budgets of moments: one release without the weights, at its noise and spend."""
+    X, y = rare(3000)
+    plain, weighted = model(epsilon=6.0), model(epsilon=6.0, class_weight={"yes": ratio})
+    assert plain.fit(X, y).mechanism_ == weighted.fit(X, y).mechanism_ == "objective-perturbation"
+    assert (weighted.noise_, weighted.spend_) == (plain.noise_, plain.spend_)
+    assert weighted.coef_ == pytest.approx(plain.coef_)
+    moved = weighted.decision_function(X) - plain.decision_function(X)
+    assert moved == pytest.approx(np.log(ratio))
+    for fitted in (plain, weighted):
+        assert fitted.plan(3000).spend == fitted.spend_
+        assert fitted.plan(3000).reason == fitted.mechanism_reason_
+    assert "class weights move the threshold" in weighted.mechanism_reason_
+    assert "weights" not in plain.mechanism_reason_
+
+
+def level(epsilon: float, delta: float) -> float:
+    """Return mu of a Gaussian mechanism that is (epsilon, delta)-private (Balle and Wang 2018)."""
+
+    def excess(mu: float) -> float:
+        first, second = norm.cdf(np.array([mu / 2, -mu / 2]) - epsilon / mu)
+        return float(first - np.exp(epsilon) * second - delta)
+
+    return float(brentq(excess, 1e-3, 10))
+
+
+def test_the_larger_the_budget_the_larger_the_ratio_that_moves_a_threshold() -> None:
+    """n mu per feature of up to 60 times the ratio."""
+    common: dict[str, Any] = {"schema": SCHEMA, "classes": CLASSES}
+    for n, epsilon in ((100_000, 0.5), (10_000, 6.0)):
+        ratio = n * level(epsilon, 1 / n**2) / (60 * SCHEMA.n_features)
+        for factor in (0.98, 1.02):
+            weights = {"yes": factor * ratio}
+            said = PrivateLogisticRegression(epsilon, class_weight=weights, **common).plan(n).reason
+            assert ("move the threshold" in said) == (factor > 1)
+            assert (MULTIPLY in said) == (factor < 1)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"mechanism": "objective-perturbation"},
+        {"regularizer": "l2:0.01"},
+        {"convex_set": "l2:3"},
+        {"max_weight": 2.0},
+        {"schema": Schema(SCHEMA.columns), "fit_intercept": False},
+        {"classes": (*CLASSES, "maybe")},
+    ],
+    ids=str,
+)
+def test_other_fits_have_weighted_losses(options: dict[str, Any]) -> None:
+    """What is named keeps its loss; a set, a penalty or a missing constant would make another model of it."""
+    given: dict[str, Any] = {"schema": SCHEMA, "classes": CLASSES, "class_weight": {"yes": 50.0}, **options}
+    plan = PrivateLogisticRegression(20.0, **given).plan(10_000)
+    assert MULTIPLY in plan.reason
+    assert isinstance(plan.mechanism, RiskMechanism)
+    assert plan.mechanism.facts.loss == WeightedLoss(LogisticLoss(), 50.0)
+
+
+def test_the_sigmoid_loss_which_has_no_odds_is_weighted() -> None:
+    given: dict[str, Any] = {"schema": SCHEMA, "classes": CLASSES, "class_weight": {"yes": 50.0}}
+    assert MULTIPLY in PrivateSigmoidClassifier(3.0, **given).plan(3000).reason
+
+
+def test_a_released_prevalence_decides_whether_weights_move_the_threshold(tmp_path: Path) -> None:
+    """Either fit has the rest of the budget, so that the same spend is booked before the release."""
+    X, y = rare(3000)
+    even = np.where(np.arange(3000) % 2, "yes", "no")
+    balanced = model(epsilon=10.0, class_weight="balanced")
+    said = balanced.plan(3000).reason
+    assert "released class weights whose ratio is at least" in said
+    rest = ClassWeights.of("balanced", None, np.array(CLASSES), 10.0).rest
+    moved = balanced.fit(X, y)
+    assert moved.noise_ == model(epsilon=rest).fit(X, y).noise_
+    weights = 1 / np.array([np.mean(y == label) for label in CLASSES])
+    assert 15 < weights[1] / weights[0] < 25
+    weighted = model(epsilon=10.0, class_weight="balanced").fit(X, even)
+    assert weighted.noise_["sigma"] != moved.noise_["sigma"]
+    assert weighted.mechanism_reason_ == moved.mechanism_reason_ == said
+    for labels in (y, even):
+        ledger = Ledger.create(tmp_path / str(labels is y), 10.0, 1e-3)
+        fitted = PrivateLogisticRegression(
+            10.0, schema=SCHEMA, classes=CLASSES, class_weight="balanced", ledger=ledger
+        ).fit(X, labels)
+        assert [entry.spend for entry in ledger.entries()] == [fitted.spend_]
+        assert fitted.mechanism_ == "objective-perturbation"
+
+
+def test_wide_tables_with_weights_of_two_classes_select_features_without_them() -> None:
+    options: dict[str, Any] = {"data_norm": 1.0, "norm": "linf", "classes": CLASSES}
+    weighted = PrivateLogisticRegression(3.0, class_weight={"yes": 9.0}, **options).plan(4000, 2000)
+    assert weighted.mechanism.name == "screened-statistics"
+    assert weighted.spend == PrivateLogisticRegression(3.0, **options).plan(4000, 2000).spend
+
+
+def test_persons_with_class_weights_have_the_noise_of_those_without() -> None:
+    options: dict[str, Any] = {"schema": SCHEMA, "classes": CLASSES, "person": "id", "records_per_person": 2}
+    plain = PrivateLogisticRegression(20.0, **options).plan(3000)
+    weighted = PrivateLogisticRegression(20.0, class_weight={"yes": 50.0}, **options).plan(3000)
+    assert weighted.mechanism == plain.mechanism
+    assert weighted.spend == plain.spend
+    assert weighted.reason.startswith(plain.reason)
+    assert "class weights move the threshold" in weighted.reason
