@@ -28,6 +28,7 @@ def unwatched(monkeypatch: pytest.MonkeyPatch, root: Path) -> None:
         monkeypatch.setattr(f"tests.mutation.mutate.{cached.__name__}", functools.cache(cached.__wrapped__))
 
 
+@functools.cache
 def lists(name: str) -> Any:
     return tomllib.loads((HERE / name).read_text("utf-8"))
 
