@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Container
+from functools import lru_cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
@@ -11,7 +14,28 @@ from privopt.problems.errors import PrivOptError
 
 def offered(group: str, ours: Container[str]) -> dict[str, EntryPoint]:
     """Return the entry points of a group by name. A name of ours stays ours."""
-    return {entry.name: entry for entry in entry_points(group=group) if entry.name not in ours}
+    return {entry.name: entry for entry in entries(group) if entry.name not in ours}
+
+
+def entries(group: str) -> tuple[EntryPoint, ...]:
+    """Return the entry points of a group.
+
+    To find them reads the metadata of every installed package. It is done again only when the path for
+    imports has changed, or a folder on it, as an installation changes it.
+    """
+    return _entries(group, tuple((folder, _changed(folder)) for folder in sys.path))
+
+
+@lru_cache(maxsize=32)
+def _entries(group: str, _path: tuple[tuple[str, int], ...]) -> tuple[EntryPoint, ...]:
+    return tuple(entry_points(group=group))
+
+
+def _changed(folder: str) -> int:
+    try:
+        return os.stat(folder or ".").st_mtime_ns
+    except OSError:
+        return 0
 
 
 def provider(entry: EntryPoint) -> str:

@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -26,7 +25,7 @@ from privopt.problems.discrete.lattice import IntArray
 from privopt.problems.discrete.layout import Layout
 from privopt.problems.errors import InvalidInputError, PrivacyLeakWarning, SchemaError, did_you_mean
 from privopt.problems.notebooks import html_table
-from privopt.problems.plugins import loaded
+from privopt.problems.plugins import entries, loaded
 from privopt.problems.programs.constraints import Constraint, check_constraints
 from privopt.problems.programs.parsing import parse_constraints
 from privopt.problems.tables.cells import MISSING, UNREADABLE, read_numbers, text_positions
@@ -424,10 +423,10 @@ class Schema:
             SchemaError: privopt is not installed as a package, or incompletely.
             PrivOptError: those of ``learn_schema``.
         """
-        entries = entry_points(group=LEARNERS, name="privopt")
-        if not entries:
+        learners = [entry for entry in entries(LEARNERS) if entry.name == "privopt"]
+        if not learners:
             raise SchemaError("nothing that learns schemas is installed. To do: install privopt anew")
-        learner = loaded(next(iter(entries)), "the learner of schemas", SchemaError)
+        learner = loaded(learners[0], "the learner of schemas", SchemaError)
         return learner(table, epsilon=epsilon, **options)
 
     @classmethod

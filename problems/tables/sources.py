@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from privopt.problems.errors import InvalidInputError
+from privopt.problems.plugins import entries
 from privopt.problems.tables.frames import check_distinct
 
 # DuckDB's temporary files are readable by others, so a computation that does not fit in memory is refused.
@@ -107,9 +108,7 @@ def _without_connection(ibis: Any, error: Exception, kind: str) -> str:
 
 def _engines() -> list[str]:
     """Return the names of Ibis backends."""
-    from importlib.metadata import entry_points
-
-    return sorted({point.name for point in entry_points(group="ibis.backends")} | {"postgresql"})
+    return sorted({entry.name for entry in entries("ibis.backends")} | {"postgresql"})
 
 
 def _without_table(error: Exception, kind: str, name: str) -> str:

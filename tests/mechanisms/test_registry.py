@@ -147,11 +147,17 @@ def test_an_installed_package_offers_mechanisms_by_name(stranger: Path) -> None:
     assert "mechanism: patient" in run.stdout
 
 
+def upgrade(stranger: Path, version: str, entry: str) -> None:
+    """Replace the facts of the package, as ``pip install --upgrade`` does: it is seen without a restart."""
+    (old,) = stranger.glob("*.dist-info")
+    (old / "entry_points.txt").write_text(f"[privopt.mechanisms]\n{entry}\n")
+    old.rename(stranger / f"patient_descent-{version}.dist-info")
+
+
 def test_what_a_package_offers_is_checked(stranger: Path) -> None:
-    facts = stranger / "patient_descent-1.0.dist-info" / "entry_points.txt"
-    facts.write_text("[privopt.mechanisms]\nwrong = patient_descent:Wrong\n")
+    upgrade(stranger, "1.1", "wrong = patient_descent:Wrong")
     with pytest.raises(UnknownMechanismError, match=r"Wrong \(of the package 'patient-descent'\) is not a"):
         list(RISK_MECHANISMS)
-    facts.write_text("[privopt.mechanisms]\nmissing = patient_descent:Missing\n")
+    upgrade(stranger, "1.2", "missing = patient_descent:Missing")
     with pytest.raises(UnknownMechanismError, match=r"mechanism 'missing' .* cannot be loaded"):
         list(RISK_MECHANISMS)
