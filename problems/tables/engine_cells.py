@@ -23,6 +23,7 @@ from privopt.problems.tables.date_expressions import check_day, written_day
 from privopt.problems.tables.dates import YEAR
 from privopt.problems.tables.engine_persons import EnginePersons
 from privopt.problems.tables.expressions import Cell, exact_text, with_type
+from privopt.problems.tables.parquet_files import fields, is_mixed
 from privopt.problems.tables.parquet_text import UNREADABLE_TEXT, answer
 from privopt.problems.tables.sources import check_encoding, decoded, ibis_library, unquoted
 
@@ -84,16 +85,36 @@ class EngineCells(Mapping[str, CountedCells]):
 def _typed_cells(table: Any, name: str, count: Count) -> tuple[Any, Decode]:
     """Return the query for a column all of whose cells have its type, and their decoding."""
     value, where = with_type(table[name], "string"), f"column {name!r}"
-    kind, engine = value.type(), table.get_backend().name
+    engine = table.get_backend().name
+    if not is_mixed(value.type()):
+        cell, decode = _typed_cell(value, where, engine)
+        return count({"privopt_cell": cell}), decode
+    parts = {field: _typed_cell(part, where, engine) for field, part in fields(value).items()}
+    cells = ibis_library().struct({field: cell for field, (cell, _) in parts.items()})
+    return count({"privopt_cell": cells}), partial(_in_parts, [decode for _, decode in parts.values()])
+
+
+def _typed_cell(value: Any, where: str, engine: str) -> tuple[Any, Decode]:
+    kind = value.type()
     if kind.is_date() or kind.is_timestamp():
         check_day(value, where, engine)
-        return count({"privopt_cell": written_day(value.cast("date"))}), _days
+        return written_day(value.cast("date")), _days
     cell = Cell(value, where, engine)
     if cell.text:
-        return count({"privopt_cell": exact_text(value, engine)}), _texts
+        return exact_text(value, engine), _texts
     if kind.is_decimal():  # of which some have no double in the engine, but an error
-        return count({"privopt_cell": value.cast("string")}), _decimals
-    return count({"privopt_cell": cell.number}), _numbers
+        return value.cast("string"), _decimals
+    return cell.number, _numbers
+
+
+def _in_parts(decodes: Sequence[Decode], cells: Any) -> Any:
+    """Return the cells of a column whose files hold different kinds, each by the decoding of its kind."""
+    held = cells.combine_chunks()
+    found = np.full(len(held), None, dtype=object)
+    for part, decode in zip(held.flatten(), decodes, strict=True):
+        known = np.asarray(part.is_valid())
+        found[known] = list(decode(part.filter(pa.array(known))))
+    return found
 
 
 def _any_cells(table: Any, name: str, count: Count) -> tuple[Any, Decode]:

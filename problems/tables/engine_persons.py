@@ -37,6 +37,7 @@ from privopt.problems.discrete.lattice import IntArray
 from privopt.problems.errors import InvalidInputError
 from privopt.problems.tables.expressions import exact_text, with_type
 from privopt.problems.tables.frames import missing_columns
+from privopt.problems.tables.parquet_files import NUMBER, TEXT, fields, is_mixed
 from privopt.problems.tables.parquet_text import answer
 from privopt.problems.tables.sources import ibis_library, unquoted
 
@@ -75,7 +76,7 @@ class EnginePersons:
             )
         if name not in table.columns:
             raise InvalidInputError(f"person: no {missing_columns([name], list(table.columns))}")
-        value = with_type(table[name], "string")
+        value = _one_type(with_type(table[name], "string"))
         kind = value.type()
         if not (kind.is_string() or kind.is_integer() or kind.is_uuid()):
             raise InvalidInputError(
@@ -167,6 +168,14 @@ class EnginePersons:
         before = mixed.privopt_to - mixed.privopt_of
         kept = mixed.filter((before <= place) & (place < mixed.privopt_to))
         return kept.group_by(names).aggregate(privopt_n=lambda t: t.count())
+
+
+def _one_type(value: Any) -> Any:
+    """Return the text of persons whose files hold them as text and as whole numbers; other columns as is."""
+    if not is_mixed(value.type()) or set(held := fields(value)) != {TEXT, NUMBER}:
+        return value
+    number = held[NUMBER]
+    return ibis_library().coalesce(held[TEXT], number.cast("string")) if number.type().is_integer() else value
 
 
 def _mixed(salt: Any, keys: Sequence[Any]) -> Any:

@@ -23,13 +23,11 @@ from privopt.problems.tables.counted import CountedRecords, pack, unpack
 from privopt.problems.tables.engine_persons import EnginePersons
 from privopt.problems.tables.expressions import (
     REFUSED,
-    Cell,
-    column_code,
-    feature_cell,
+    feature_code,
     label_code,
-    with_type,
 )
 from privopt.problems.tables.frames import missing_columns
+from privopt.problems.tables.parquet_files import is_mixed, plain_cell
 from privopt.problems.tables.parquet_text import answer, with_readable_rows
 from privopt.problems.tables.persons import check_undeclared
 from privopt.problems.tables.row_by_row import check_expression
@@ -115,8 +113,7 @@ class EngineCount:
             raise InvalidInputError(f"the schema declares {target!r}, which is the label, not a feature")
         engine = table.get_backend().name
         sizes = [len(classes) + len(REFUSED)]
-        labels = with_type(table[target], "string" if written or isinstance(classes[0], str) else "int64")
-        codes = [label_code(Cell(labels, "y", engine), classes, written)]
+        codes = [label_code(table[target], classes, written, engine)]
         for column in schema.columns:
             if column.n_codes > _MOST_CODES:
                 raise SchemaError(
@@ -124,7 +121,7 @@ class EngineCount:
                     f'by; declare a coarser step, or bins (kind = "binned")'
                 )
             sizes.append(column.n_codes + len(REFUSED))
-            codes.append(column_code(feature_cell(table[column.name], column, engine), column))
+            codes.append(feature_code(table[column.name], column, engine))
         most = max(1, _MOST_NUMBERS // schema.n_features)
         keys = pack([c.cast("int64") for c in codes], sizes)
         return cls(table, schema, tuple(classes), tuple(keys), tuple(sizes), most)
@@ -248,8 +245,12 @@ def rows_of(table: Any, names: Sequence[str], size: int) -> Iterator[pd.DataFram
     if not hasattr(cursor, "fetchmany"):
         raise InvalidInputError("this engine is not read in parts: bring records here by X.to_pandas()")
     text = decoded if backend.name == "sqlite" else None
+    mixed = [name for name in names if is_mixed(table[name].type())]
     while rows := _next(cursor, size, text):
-        yield pd.DataFrame(rows, columns=list(names), dtype=object)
+        found = pd.DataFrame(rows, columns=list(names), dtype=object)
+        for name in mixed:
+            found[name] = pd.Series([plain_cell(cell) for cell in found[name]], dtype=object)
+        yield found
 
 
 def _as_counted(value: Any, engine: str) -> Any:

@@ -24,6 +24,7 @@ from privopt.problems.tables.date_expressions import date_number
 from privopt.problems.tables.dates import Date
 from privopt.problems.tables.missing import plain_column
 from privopt.problems.tables.notation import PLAIN
+from privopt.problems.tables.parquet_files import NUMBER, TEXT, TIME, fields, is_mixed
 from privopt.problems.tables.sources import decoded, ibis_library, is_type_of_null
 from privopt.problems.tables.values import Refused
 
@@ -122,7 +123,7 @@ class Cell:
             return self.raw
         if self.engine == "sqlite":  # where booleans are numbers, any of them
             return self.raw.cast("float64")
-        return ibis_library().ifelse(self.raw, _literal(1), _literal(0))
+        return _first_of([(self.raw, _literal(1)), (~self.raw, _literal(0))], None)  # NULL of NULL
 
     @cached_property
     def number(self) -> Any:
@@ -189,6 +190,34 @@ def feature_cell(value: Any, column: Column, engine: str) -> Cell:
     if isinstance(plain, Date):
         return Cell(date_number(value, plain, engine), f"column {column.name!r}", engine)
     return Cell(value, f"column {column.name!r}", engine, plain)
+
+
+def feature_code(value: Any, column: Column, engine: str) -> Any:
+    """Return the code of a column of features in an engine, also of one whose files differ in kind.
+
+    Raises:
+        SchemaError: a type that the declaration refuses.
+    """
+    if not is_mixed(value.type()):
+        return column_code(feature_cell(value, column, engine), column)
+    gap, unreadable = map(_literal, _codes_of_none(column))
+    steps = []
+    for field, part in fields(value).items():
+        if field in _kinds_read(column):
+            code = column_code(feature_cell(part, column, engine), column)
+        else:  # NaN is missing in a column of text, too
+            is_nan = Cell(part, "", engine).missing if field == NUMBER else part.isnull()
+            code = ibis_library().ifelse(is_nan, gap, unreadable)
+        steps.append((part.notnull(), code))
+    return _first_of(steps, gap)
+
+
+def _kinds_read(column: Column) -> tuple[str, ...]:
+    """Return the kinds of cells that have codes of their own in a column; others are no value there."""
+    plain, _ = plain_column(column)
+    if isinstance(plain, Date):
+        return TEXT, TIME
+    return (TEXT, NUMBER) if holds_numbers(plain) else (TEXT,)
 
 
 def _usual_type(column: Number | Categorical) -> str:
@@ -376,8 +405,34 @@ def _other_type(cell: Cell) -> str:
     )
 
 
-def label_code(cell: Cell, classes: Sequence[Any], written: bool) -> Any:
-    """Return the index of the class, or a code beyond the last one."""
+def label_code(value: Any, classes: Sequence[Any], written: bool, engine: str) -> Any:
+    """Return the index of the class, or a code beyond the last one.
+
+    Args:
+        value: the column of labels.
+        classes: the classes.
+        written: whether classes are given as text for labels of any type.
+        engine: the name of the Ibis backend.
+
+    Raises:
+        SchemaError, InvalidInputError: a type that has no labels, or of which the classes are not.
+    """
+    is_text, own = isinstance(classes[0], str), len(classes)
+    if not is_mixed(value.type()):
+        labels = with_type(value, "string" if written or is_text else "int64")
+        return _label_code(Cell(labels, "y", engine), classes, written)
+    read = (TEXT, NUMBER) if written else (TEXT,) if is_text else (NUMBER,)
+    steps = []
+    for field, part in fields(value).items():
+        if field in read:
+            code = _label_code(Cell(part, "y", engine), classes, written)
+        else:
+            code = _literal(_refused(own, Refused.KIND))
+        steps.append((part.notnull(), code))
+    return _first_of(steps, _literal(_refused(own, Refused.MISSING)))
+
+
+def _label_code(cell: Cell, classes: Sequence[Any], written: bool) -> Any:
     known = [_typed(cell, str(c)) for c in classes] if written else [[c] for c in classes]
     if cell.kind.is_decimal() or (not written and cell.text != isinstance(classes[0], str)):
         raise InvalidInputError(

@@ -20,6 +20,8 @@ from privopt.problems.tables.arrow_cells import is_text
 
 # In place of a text that is not UTF-8: no category, no number, no date, no marker of missing cells.
 UNREADABLE_TEXT = f"not UTF-8: {secrets.token_hex(16)}"
+# The field for text of a column whose files hold different kinds of cells.
+TEXT = "privopt_text"
 # Options of read_parquet that change no cell, and their values.
 _HARMLESS = {"union_by_name": True}
 
@@ -43,14 +45,35 @@ def with_readable_rows(table: Any, names: Sequence[str]) -> Any:
     Raises:
         Exception: as ``answer``.
     """
-    texts = [name for name in names if table[name].type().is_string()]
+    columns = {name: _text_in(table[name]) for name in names}
+    texts = [text.length().max().name(name) for name, text in columns.items() if text is not None]
     if table.get_backend().name != "duckdb" or not texts:
         return table
     try:
-        table.aggregate([table[name].length().max().name(name) for name in texts]).to_pyarrow()
+        table.aggregate(texts).to_pyarrow()
     except Exception as error:  # every driver has its own error types
         return _in_place_of(table, error)
     return table
+
+
+def _text_in(value: Any) -> Any | None:
+    """Return the text of a column, which can be a field of it; None if there is none."""
+    kind = value.type()
+    if kind.is_struct() and TEXT in kind.names:
+        value, kind = value[TEXT], kind[TEXT]
+    return value if kind.is_string() else None
+
+
+def make_view(connection: Any, names: Sequence[str], query: str) -> str:
+    """Make a temporary view, and return its name."""
+    view, columns = f"privopt_{_hash(query)}", ", ".join(map(quoted, names))
+    connection.execute(f"CREATE OR REPLACE TEMP VIEW {quoted(view)}({columns}) AS {query}")
+    return view
+
+
+def quoted(name: str) -> str:
+    """Return a name as SQL writes it."""
+    return '"' + name.replace('"', '""') + '"'
 
 
 def _in_place_of(expression: Any, error: Exception) -> Any:
@@ -78,9 +101,9 @@ def _readable(expression: Any) -> Any | None:
         return None
     for node in expression.op().find((operations.DatabaseTable, operations.SQLQueryResult)):
         own = isinstance(node, operations.SQLQueryResult)
-        query = node.query if own else f"SELECT * FROM {_quoted(node.name)}"
+        query = node.query if own else f"SELECT * FROM {quoted(node.name)}"
         if (other := _rewritten(backend.con, query)) is not None:
-            found[node] = backend.table(_view(backend.con, list(node.schema), other)).op()
+            found[node] = backend.table(make_view(backend.con, list(node.schema), other)).op()
     return expression.op().replace(found).to_expr() if found else None
 
 
@@ -113,7 +136,7 @@ def _in_place(connection: Any, node: Mapping[str, Any]) -> str | None:
     if made is None or (other := _rewritten(connection, _definition(made))) is None:
         return None
     names = [name for name, *_ in connection.execute(f"DESCRIBE {source}").fetchall()]
-    return _view(connection, names, other)
+    return make_view(connection, names, other)
 
 
 def _known(connection: Any, node: Mapping[str, Any]) -> list[str | None]:
@@ -152,8 +175,8 @@ def _by_arrow(connection: Any, node: Mapping[str, Any], source: str) -> str | No
             return None  # which of the two DuckDB takes is its own to say
         connection.register(part, dataset)
         cells = [_cell(names.get(n.lower()), kind, n, path.get(n.lower())) for n, kind in types.items()]
-        parts.append(f"SELECT {', '.join(cells)} FROM {_quoted(part)}")
-    return _view(connection, list(types), " UNION ALL ".join(parts)) if parts else None
+        parts.append(f"SELECT {', '.join(cells)} FROM {quoted(part)}")
+    return make_view(connection, list(types), " UNION ALL ".join(parts)) if parts else None
 
 
 def _files_of(connection: Any, node: Mapping[str, Any], source: str) -> tuple[list[str], bool] | None:
@@ -207,7 +230,7 @@ def _selected(connection: Any, node: Any) -> Any:
 
 def _named(connection: Any, view: str, node: Mapping[str, Any]) -> Any:
     """Return the parsed name of a view in place of a source, of which queries may speak by the same name."""
-    made = _parsed(connection, f"SELECT * FROM {_quoted(view)}")["statements"][0]["node"]["from_table"]
+    made = _parsed(connection, f"SELECT * FROM {quoted(view)}")["statements"][0]["node"]["from_table"]
     own = node.get("table_name") or node["function"]["function_name"]
     kept = {key: node[key] for key in ("sample", "column_name_alias") if key in node}
     return made | kept | {"alias": node["alias"] or Path(own).stem}
@@ -227,13 +250,6 @@ def _is_source(node: Any) -> bool:
     call = node.get("function", {})
     reads = isinstance(call, dict) and call.get("function_name") in ("read_parquet", "parquet_scan")
     return node.get("type") == "BASE_TABLE" or (node.get("type") == "TABLE_FUNCTION" and reads)
-
-
-def _view(connection: Any, names: Sequence[str], query: str) -> str:
-    """Make a temporary view, and return its name."""
-    view, columns = f"privopt_{_hash(query)}", ", ".join(map(_quoted, names))
-    connection.execute(f"CREATE OR REPLACE TEMP VIEW {_quoted(view)}({columns}) AS {query}")
-    return view
 
 
 def _hash(text: str) -> str:
@@ -258,16 +274,12 @@ def _cell(column: tuple[str, bool] | None, kind: str, name: str, in_path: str | 
     if column is None:
         value = "NULL" if in_path in (None, "__HIVE_DEFAULT_PARTITION__") else _literal(str(in_path))
     elif not column[1]:
-        value = _quoted(column[0])
+        value = quoted(column[0])
     else:
-        own = _quoted(column[0])
+        own = quoted(column[0])
         value = f"CASE WHEN {own} IS NOT NULL THEN coalesce(TRY(decode({own})), '{UNREADABLE_TEXT}') END"
-    return f"CAST({value} AS {kind}) AS {_quoted(name)}"
+    return f"CAST({value} AS {kind}) AS {quoted(name)}"
 
 
 def _literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'

@@ -12,6 +12,7 @@ from typing import Any
 from privopt.problems.errors import InvalidInputError
 from privopt.problems.plugins import entries
 from privopt.problems.tables.frames import check_distinct
+from privopt.problems.tables.parquet_files import by_their_own_types
 
 # DuckDB's temporary files are readable by others, so a computation that does not fit in memory is refused.
 _NO_FILES = {"temp_directory": ""}
@@ -197,7 +198,8 @@ def _parquet(ibis: Any, data: str) -> Any:
         # Types are those of all files: by the first file alone, 0.9 in another would become 1, and "7" a
         # number.
         options = {"union_by_name": True, "hive_partitioning": False}
-        table = ibis.duckdb.connect(**_NO_FILES).read_parquet(data, **options)
+        connection = ibis.duckdb.connect(**_NO_FILES)
+        table = connection.read_parquet(data, **options)
     except Exception as error:
         raise InvalidInputError(
             f"{data}: no Parquet files that can be read together ({type(error).__name__})"
@@ -207,4 +209,4 @@ def _parquet(ibis: Any, data: str) -> Any:
 
         for file in glob(data, recursive=True):  # DuckDB renames the second of two columns of one name
             check_distinct(file, pyarrow.parquet.read_schema(file).names)
-    return table
+    return by_their_own_types(connection, table, data)
