@@ -114,7 +114,7 @@ def show(ledger: LedgerArgument, as_json: JsonOption = False) -> None:
             escape(entry.who),
             entry.state,
             escape(", ".join(entry.budgets)),
-            escape(entry.spend.mechanism),
+            escape(_named(entry.spend)),
             f"{entry.spend.epsilon:g}",
             f"{entry.spend.delta:.3g}",
         )
@@ -263,6 +263,11 @@ def _opened(address: str) -> Ledger:
     from privopt.mechanisms.privacy.ledger import Ledger
 
     return Ledger(address)
+
+
+def _named(spend: PrivacySpend) -> str:
+    """Return the mechanism; with its claim and on what it relies, where that is not proved."""
+    return spend.mechanism if spend.claim == "proved" else f"{spend.mechanism}, {spend.claim}: {spend.note}"
 
 
 def budget_report(now: Snapshot) -> dict[str, Any]:

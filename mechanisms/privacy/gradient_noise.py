@@ -77,9 +77,10 @@ def noise_at_level(
     # Replacing all n records moves a release by at most n * sensitivity, which must fit into 2^60 grid steps
     # of sigma 2^-30; otherwise a release could be refused depending on the records.
     if not n_records * (mu / math.sqrt(steps)) <= 2.0 ** (60 - MAX_EXPONENT):
+        known, fewer = (f" from {n_records:,} records", ", or fewer records") if n_records > 1 else ("", "")
         raise PrivacyParameterError(
-            f"mu = {mu:.3g} (GDP) in {steps} steps leaves too little noise for the 64-bit grid of a release "
-            f"from {n_records:,} records: a smaller epsilon, more steps, or fewer records"
+            f"mu = {mu:.3g} (GDP) in {steps} steps leaves too little noise for the 64-bit grid of a release"
+            f"{known}: a smaller epsilon, or more steps{fewer}"
         )
     # (sensitivity + sqrt(dimension) sigma 2^-30)(1 + 2^-40) sqrt(steps) <= mu sigma, solved for sigma.
     usable = mu / math.sqrt(steps) / (1 + 2.0**-39) - math.sqrt(dimension) * 2.0**-MAX_EXPONENT

@@ -87,11 +87,20 @@ class PrivacySpend:
 
     def _check_pair(self, level: float) -> None:
         implied = _implied_epsilon(self.notion, level, self.delta)
-        if self.epsilon < implied * (1 - 1e-9):
+        if self.epsilon < implied * (1 - 1e-9) and not self._bounds_delta(level):
             raise PrivacyParameterError(
                 f"{self.notion} at level {level:g} and delta = {self.delta:g} implies "
                 f"epsilon = {implied:g}, not {self.epsilon:g}"
             )
+
+    def _bounds_delta(self, level: float) -> bool:
+        """Return whether the level implies the pair by its delta.
+
+        A tiny epsilon changes delta by less than delta's rounding, so that none can be computed from delta.
+        """
+        from privopt.mechanisms.privacy.accounting import gaussian_delta
+
+        return self.notion == "gdp" and gaussian_delta(level, self.epsilon) <= self.delta * (1 + 1e-9)
 
     @property
     def unit(self) -> str:

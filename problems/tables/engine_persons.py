@@ -37,8 +37,8 @@ from privopt.problems.discrete.lattice import IntArray
 from privopt.problems.errors import InvalidInputError
 from privopt.problems.tables.expressions import exact_text, with_type
 from privopt.problems.tables.frames import missing_columns
-from privopt.problems.tables.parquet_files import NUMBER, TEXT, fields, is_mixed
-from privopt.problems.tables.parquet_text import answer
+from privopt.problems.tables.parquet_files import NUMBER, fields, is_mixed
+from privopt.problems.tables.parquet_text import TEXT, answer
 from privopt.problems.tables.sources import ibis_library, unquoted
 
 _ENGINES = ("duckdb", "sqlite", "postgres")

@@ -24,7 +24,8 @@ from privopt.problems.tables.date_expressions import date_number
 from privopt.problems.tables.dates import Date
 from privopt.problems.tables.missing import plain_column
 from privopt.problems.tables.notation import PLAIN
-from privopt.problems.tables.parquet_files import NUMBER, TEXT, TIME, fields, is_mixed
+from privopt.problems.tables.parquet_files import NUMBER, TIME, fields, is_mixed
+from privopt.problems.tables.parquet_text import TEXT
 from privopt.problems.tables.sources import decoded, ibis_library, is_type_of_null
 from privopt.problems.tables.values import Refused
 

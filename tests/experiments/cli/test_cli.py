@@ -549,6 +549,20 @@ def test_weights_of_records_are_a_column_of_the_file(tmp_path: Path, privopt: Co
     assert "spent epsilon = 0 of 9" in privopt("budget", "show", "l.db", cwd=tmp_path).stdout
 
 
+def test_a_ledger_shows_which_releases_are_not_proved(tmp_path: Path) -> None:
+    from typer.testing import CliRunner
+
+    from privopt.experiments.cli.budget import app
+    from privopt.mechanisms.privacy.spend import PrivacySpend
+
+    book, spend = Ledger.create(tmp_path / "l.db", epsilon=9.0), PrivacySpend.pure(0.5, "opdisc")
+    book.reserve(spend)
+    assert "opdisc" in (shown := CliRunner().invoke(app, ["show", str(tmp_path / "l.db")]).stdout)
+    assert "not checked" not in shown
+    book.reserve(spend.relying_on("the oracle Mine", checked=False))
+    assert "not checked: the oracle Mine" in CliRunner().invoke(app, ["show", str(tmp_path / "l.db")]).stdout
+
+
 WEIGHTS_REFUSED = {
     "--max-weight 3": "--max-weight belongs to --sample-weight",
     "--sample-weight w": "sample_weight needs max_weight, a public bound",

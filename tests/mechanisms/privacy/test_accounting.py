@@ -334,6 +334,16 @@ def test_levels_are_kept_and_agree_with_the_pair() -> None:
         PrivacySpend(0.9 * gdp.epsilon, 1e-6, "gdp", "b", level=0.7)
 
 
+@pytest.mark.parametrize("epsilon", [1e-14, 1e-12, 1e-10, 1e-9, 1e-6])
+def test_levels_agree_with_pairs_whose_epsilon_is_lost_in_the_rounding_of_delta(epsilon: float) -> None:
+    for delta in (1e-9, 1e-5):
+        mu, rho = gaussian_mu(epsilon, delta), zcdp_rho(max(epsilon, 1e-9), delta)
+        PrivacySpend(epsilon, delta, "gdp", "a", level=mu)
+        PrivacySpend(max(epsilon, 1e-9), delta, "zcdp", "a", level=rho)
+        with pytest.raises(PrivacyParameterError, match="implies"):
+            PrivacySpend(epsilon, delta, "gdp", "a", level=mu * (1 + 1e-6))
+
+
 def test_what_is_guaranteed() -> None:
     assert [s.guaranteed for s in SPENDS] == [True, True, True, True, False, False]
     assert "void" in str(SPENDS[-1])
