@@ -165,7 +165,6 @@ def test_what_an_engine_cannot_do_is_refused_before_a_booking(tmp_path: Path) ->
         (lambda: learn_schema(no_times.filter(table.i < 0), **facts), "no records"),
         (lambda: fit(table, "ill", leave_out=["s", "id"], types={"at": "date"}), "column 'at'"),
         (lambda: fit(no_times, "s", leave_out=["id"]), "y: labels are text"),
-        (lambda: fit(no_times, "ill", types={"s": "boolean"}), "column 's'"),
         (lambda: fit(no_times, None), "y is the name of the label column"),
     ]
     for run, message in refused:
