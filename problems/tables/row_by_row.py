@@ -16,10 +16,10 @@ from privopt.problems.errors import InvalidInputError
 if TYPE_CHECKING:
     from dask.typing import Key
 
-# Steps of Ibis expressions by which a row depends on several records.
+# Steps of Ibis expressions by which a row depends on several records, or a record makes several rows.
 _MIXING = (
     "JoinChain", "Aggregate", "Reduction", "WindowFunction", "Analytic", "Limit", "Sample", "Distinct",
-    "Intersection", "Difference", "ScalarSubquery", "InSubquery", "ExistsSubquery",
+    "Intersection", "Difference", "ScalarSubquery", "InSubquery", "ExistsSubquery", "Unnest", "TableUnnest",
 )  # fmt: skip
 # Layers of Dask graphs that cut partitions into rows, and that put rows together.
 _SPLITS = ("rechunk-split", "repartition-split")
@@ -29,13 +29,27 @@ _MERGES = ("rechunk", "repartition", "concat")
 def check_expression(table: Any) -> None:
     """Raise InvalidInputError if a step of an Ibis expression can make several rows depend on one record."""
     operations = importlib.import_module("ibis.expr.operations")
-    found = table.op().find(tuple(getattr(operations, name) for name in _MIXING if hasattr(operations, name)))
-    if found:
+    mixing = tuple(getattr(operations, name) for name in _MIXING if hasattr(operations, name))
+    if found := [*table.op().find(mixing), *_repeating(table.op(), operations)]:
         raise InvalidInputError(
             f"the table is an expression with a step that mixes rows ({type(found[0]).__name__}): joins, "
-            "windows, aggregations, limits and subqueries let one record into several rows, while privacy is "
-            "for one row. Where every row stands for one record anyhow, store the result as a table first"
+            "windows, aggregations, limits, subqueries, unnested arrays and unions of a table with itself "
+            "let one record into several rows, while privacy is for one row. Where every row stands for one "
+            "record anyhow, store the result as a table first"
         )
+
+
+def _repeating(expression: Any, operations: Any) -> list[Any]:
+    """Return the unions that leave out equal rows, or have the rows of one table on both sides."""
+
+    def tables(side: Any) -> set[Any]:
+        return set(side.find(operations.PhysicalTable))
+
+    return [
+        union
+        for union in expression.find(operations.Union)
+        if union.distinct or tables(union.left) & tables(union.right)
+    ]
 
 
 def check_graph(X: Any, y: Any) -> None:

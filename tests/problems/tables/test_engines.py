@@ -903,6 +903,11 @@ def test_a_driver_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch
         lambda t: t.limit(1),
         lambda t: t.distinct(),
         lambda t: t.filter(t.x.isin(t.view().filter(lambda s: s.y == "no").x)),
+        lambda t: t.union(t.view().mutate(x=ibis._.x + 1)),
+        lambda t: t.union(ibis.memtable({"x": [0.5], "y": ["no"]}), distinct=True),
+        lambda t: t.mutate(part=t.y.split("o").unnest()),
+        lambda t: t.mutate(z=t.x).pivot_longer(["x", "z"], values_to="x"),
+        lambda t: t.mutate(x=ibis.array([t.x, t.x])).unnest("x"),
     ],
 )
 def test_steps_that_let_a_record_into_several_rows_are_refused(mix: Callable[[Any], Any]) -> None:
@@ -910,7 +915,8 @@ def test_steps_that_let_a_record_into_several_rows_are_refused(mix: Callable[[An
     with engine("duckdb", {"x": [0.5, 1.5], "y": ["no", "yes"]}, {"x": "float", "y": "text"}) as table:
         with pytest.raises(InvalidInputError, match="mixes rows"):
             count_records(mix(table), schema, "y", CLASSES)
-        plain = table.filter(table.x > 0).mutate(x=ibis._.x * 1).union(table).order_by("x")
+        other = ibis.memtable({"x": [0.5, 1.5], "y": ["no", "yes"]})
+        plain = table.filter(table.x > 0).mutate(x=ibis._.x * 1).union(other).order_by("x")
         assert count_records(plain, schema, "y", CLASSES).n_records == 4
 
 
