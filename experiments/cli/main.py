@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import sys
 import warnings
+from functools import cache
 from importlib import import_module
 from typing import Annotated, Any, NoReturn
 
@@ -51,6 +52,7 @@ COMMANDS = {
 }
 
 
+@cache
 def load(name: str) -> Any:
     """Import a command."""
     command = typer.main.get_command(import_module(f"privopt.experiments.cli.{name.replace('-', '_')}").app)
