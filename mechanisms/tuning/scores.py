@@ -13,6 +13,8 @@ from privopt.mechanisms.privacy.noise import NoiseSource
 
 # Relative and absolute allowance for the grid of the noise, and the least level that leaves room for it.
 _GRID, _LEAST = 2.0**-29, 2.0**-24
+# The least noise of a mean, whatever the level: with less its sum does not fit in 64 bits on the grid.
+_LEAST_NOISE = 2.0**-29
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,7 @@ class NoisyMean:
 
     @property
     def scale(self) -> float:
-        """The standard deviation, or scale, of the noise of the sum."""
+        """The standard deviation, or scale, of the noise of the sum, or a little less than it."""
         return (1 + 1e-12) / (self.level * (1 - _GRID) - _GRID)
 
     def release(self, scores: ArrayLike, noise: NoiseSource) -> float:
@@ -47,11 +49,12 @@ class NoisyMean:
         """Release the mean of each row of shape (k, n), every row at the full level; returns shape (k,)."""
         numbers = np.nan_to_num(np.asarray(scores, dtype=np.float64), nan=0.0).clip(0.0, 1.0)
         kind = DiscreteGaussianRelease if self.gaussian else DiscreteLaplaceRelease
-        one = kind(1.0, self.scale, 1)
+        scale = max(self.scale, numbers.shape[1] * _LEAST_NOISE)
+        one = kind(1.0, scale, 1)
         if (one.mu if isinstance(one, DiscreteGaussianRelease) else one.epsilon) > self.level:
             raise PrivacyParameterError(
                 f"a score at the level {self.level:g} is beyond the grid of its noise"
             )
         # One vector of sums, whose coordinates have independent noise of the same scale.
-        sums = kind(1.0, self.scale, len(numbers)).release(numbers.T, noise)
+        sums = kind(1.0, scale, len(numbers)).release(numbers.T, noise)
         return np.asarray(sums / numbers.shape[1])

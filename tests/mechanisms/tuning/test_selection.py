@@ -156,6 +156,14 @@ def test_score_of_noise_alone_is_refused() -> None:
         NoisyMean(1e-9, True)
 
 
+@pytest.mark.parametrize("gaussian", [True, False])
+@pytest.mark.parametrize("level", [1e9, 1e18, 1e300])
+def test_a_score_has_noise_that_its_grid_takes_at_any_level(gaussian: bool, level: float) -> None:
+    """It was refused on the grid, and every run of a search failed, after the booking."""
+    found = NoisyMean(level, gaussian).release(np.ones(60), NoiseSource(insecure_seed=7))
+    assert found == pytest.approx(1.0, abs=1e-6)
+
+
 def test_thousands_of_candidates_are_refused_before_a_booking() -> None:
     """The law of the number of runs would be refused when it is drawn from, after the booking."""
     with pytest.raises(PrivacyParameterError, match="too large"):
