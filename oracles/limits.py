@@ -22,6 +22,7 @@ Made = TypeVar("Made")
 
 # Largest number of steps of an exact draw that "auto" accepts by default: some seconds on one core.
 MOST_WORK = 2e9
+_PATIENCE = 1.0  # seconds after a limit in which outside work may still end by itself
 _LOOK = 0.02  # seconds between two looks at a limit, while work that polls none is waited for
 
 
@@ -52,7 +53,8 @@ class Limits:
     """Time limit, progress callback and cancellation of one solve.
 
     Attributes:
-        seconds: wall-clock limit of one solve, > 0, or None.
+        seconds: wall-clock limit of one solve, > 0, or None. Outside code that ignores it is abandoned a
+            tenth of it and a second later: a thread goes on, and its answer is dropped.
         on_progress: called at most a few times per second with a ``Progress``. Its content and timing depend
             on the records, and no privacy guarantee covers them: only for those who may see the records.
         cancelled: polled often; True stops the solve with a valid bound.
@@ -144,6 +146,25 @@ def within(watch: Watch, build: Callable[[], Made]) -> Made:
             f"{reason.value}; what is compiled for this machine is compiled once"
         )
     return work.result()
+
+
+def unless_deaf(watch: Watch, work: Callable[[], Made], otherwise: Callable[[Status], Made]) -> Made:
+    """Return the result of outside work; if it goes on after a limit, what ``otherwise`` makes of the reason.
+
+    Work that polls its limits ends with them, and has a tenth of the limit and a second to say so. Other work
+    goes on to its end in another thread, and its result is dropped.
+    """
+    if watch.limits.seconds is None and watch.limits.cancelled is None:
+        return work()
+    patience, reached = _PATIENCE + 0.1 * (watch.limits.seconds or 0.0), list[tuple[float, Status]]()
+
+    def over() -> bool:
+        if not reached and (reason := watch.stop()) is not None:
+            reached.append((watch.seconds, reason))
+        return bool(reached) and watch.seconds > reached[0][0] + patience
+
+    found = awaited(work, over)
+    return found.result() if found.done() else otherwise(reached[0][1])
 
 
 def awaited(work: Callable[[], Made], stopped: Callable[[], bool]) -> Future[Made]:

@@ -4,10 +4,11 @@ A runner is one process that solves all instances by one oracle, pinned to one c
 If it dies, its current instance is lost, and a new runner continues with the next one.
 
 Time is processor time of the runner and its child processes, if the system reports it, so that the load of
-the machine changes little. Oracles that poll for cancellation are stopped at the limit of processor time.
-Others are stopped by wall-clock time, at twenty times the limit, and a proof after the limit does not count.
-Building has the same limit. Warming up, in which kernels are compiled, has a longer one. A runner that
-exceeds a limit is killed.
+the machine changes little. Oracles that poll for cancellation stop at the limit of processor time; a proof
+after it does not count. A runner that goes on for a tenth of the limit and five seconds more is killed, in a
+build as in a solve; warming up, in which kernels are compiled, has at least two minutes. For this, time in
+which the runner sleeps counts as well: time in which it waits for a processor does not, but no stage takes
+more than twenty times its limit.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from multiprocessing.process import BaseProcess
@@ -247,7 +249,7 @@ class StageTimeoutError(Exception):
 
 
 class StageTimer:
-    """Time limits of a runner's stages, by its processor time or by a larger limit of wall-clock time.
+    """Time limits of a runner's stages, of time with a processor or asleep, and larger ones by the clock.
 
     Args:
         limit: processor seconds of a build and of a solve; most oracles stop a solve by themselves.
@@ -259,6 +261,7 @@ class StageTimer:
 
     def begin(self, stage: Stage) -> None:
         self.stage, self._began, self._used_before = stage, time.monotonic(), math.nan
+        self._asleep, self._looked = 0.0, self._began
 
     @property
     def allowed(self) -> float:
@@ -268,13 +271,14 @@ class StageTimer:
 
     def check(self, process: BaseProcess) -> None:
         """Raise StageTimeoutError if the stage has taken too long."""
-        used, passed = processor_seconds(process.pid), time.monotonic() - self._began
+        now, used = time.monotonic(), processor_seconds(process.pid)
         if math.isnan(self._used_before):
             self._used_before = used
-        by_clock = passed > _CLOCK * self.allowed
-        # Solvers that never poll for cancellation are limited by wall-clock time alone.
-        by_processor = self.stage is not Stage.SOLVE and used - self._used_before > self.allowed
-        if by_clock or by_processor:
+        if not is_awake(process.pid):
+            self._asleep += now - self._looked
+        self._looked, passed = now, now - self._began
+        spent = passed if math.isnan(used) else used - self._used_before + self._asleep
+        if max(spent, passed / _CLOCK) > self.allowed:
             raise StageTimeoutError(
                 f"ended after {passed:.0f} s of {self.stage.value}; the limit is {self.limit:g} s of "
                 "processor time for each build and solve"
@@ -387,6 +391,12 @@ def processor_limits(spent: Spent, seconds: float) -> Limits:
     return Limits(seconds=_CLOCK * seconds, cancelled=lambda: spent.soon() > seconds)
 
 
+def is_awake(pid: int | None) -> bool:
+    """Return whether a thread of a process or of a descendant runs, or waits for a processor or a disk."""
+    family = _family(pid, {number: int(words[1]) for number, words in _stats("[0-9]*/stat").items()})
+    return any(words[0] in "RD" for p in family for words in _stats(f"{p}/task/[0-9]*/stat").values())
+
+
 def processor_seconds(pid: int | None = None) -> float:
     """Return the processor time of a process and its descendants; NaN without Linux's /proc.
 
@@ -394,20 +404,29 @@ def processor_seconds(pid: int | None = None) -> float:
     """
     if not Path("/proc/self/stat").exists():
         return math.nan
-    parents, used = dict[int, int](), dict[int, float]()
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            words = stat.read_text().rpartition(")")[2].split()
-        except OSError:  # the process has ended
-            continue
-        number = int(stat.parent.name)
-        # Fields: state, parent, ...; user and system time, and both of children that were waited for.
-        parents[number], used[number] = int(words[1]), sum(map(int, words[11:15])) / os.sysconf("SC_CLK_TCK")
-    family = {os.getpid() if pid is None else pid}
-    while grown := {p for p, parent in parents.items() if parent in family} - family:
-        family |= grown
+    stats, tick = _stats("[0-9]*/stat"), os.sysconf("SC_CLK_TCK")
+    # Of each process the user and system time, and both of children that were waited for.
+    used = {number: sum(map(int, words[11:15])) / tick for number, words in stats.items()}
+    family = _family(pid, {number: int(words[1]) for number, words in stats.items()})
     if pid not in (None, os.getpid()):
         return sum(used.get(p, 0.0) for p in family)
     ended = os.times()
     own = time.process_time() + ended.children_user + ended.children_system
     return own + sum(used[p] for p in family - {os.getpid()})
+
+
+def _stats(pattern: str) -> dict[int, list[str]]:
+    """Return by their numbers the fields of processes, or of threads: state, parent, ..."""
+    found = {}
+    for stat in Path("/proc").glob(pattern):
+        with suppress(OSError):  # it has ended
+            found[int(stat.parent.name)] = stat.read_text().rpartition(")")[2].split()
+    return found
+
+
+def _family(pid: int | None, parents: dict[int, int]) -> set[int]:
+    """Return a process, by default this one, and its descendants."""
+    family = {os.getpid() if pid is None else pid}
+    while grown := {p for p, parent in parents.items() if parent in family} - family:
+        family |= grown
+    return family

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Self
@@ -15,10 +16,11 @@ from scipy.special import logit
 
 from privopt.mechanisms.estimators.labels import class_indices
 from privopt.problems.errors import InvalidInputError, PrivOptError
-from privopt.problems.tables.made_up import synthetic_rows
+from privopt.problems.tables.made_up import rows_beyond, synthetic_rows
 from privopt.problems.tables.schema import Schema
 
-_ROWS = 64
+_ROWS, _BEYOND = 64, 32
+_LARGE = (300, 4096)  # sizes of batches that repeat rows
 # Rounding may depend on the number of rows, and scores may be in single precision.
 _TOLERANCE = 1e-5
 # Log odds of probabilities reach about 8: bins of models without a schema end there.
@@ -159,24 +161,44 @@ def check_rowwise_scores(model: Any, schema: Schema | None, output: Output = "de
 
     The rows are drawn from the schema, or without one are normal variables of several scales; they are never
     records. Rows are scored one by one first, then together, in another order, in halves and smaller groups,
-    with duplicates, and once more alone.
+    with duplicates, in batches of thousands, and once more alone; then together with rows that hold a cell
+    which the schema takes and does not declare. Of these, rows that the model itself refuses are left out.
 
     Raises:
         InvalidInputError: a score depends on more than its row, or has another shape.
     """
-    rows, of = _rows(model, schema), "of the schema" if schema is not None else "without a schema"
-    if rows is None:
+    made, of = _rows(model, schema), "of the schema" if schema is not None else "without a schema"
+    if made is None:
         return Check(False, "not checked, as no schema describes the rows")
+    rows, total = made
     try:
         alone = np.concatenate([_score(model, output, rows, [i]) for i in range(_ROWS)])
     except PrivOptError:
         raise
     except Exception as error:  # any error of the model on unsuitable rows
         return Check(False, f"not checked, as the model raised {type(error).__name__} on synthetic rows {of}")
-    for which in _batches():
+    _compare(model, output, rows, dict(enumerate(alone)))
+    beyond = {}
+    for i in range(_ROWS, total):
+        with suppress(Exception):  # a refusal of the row by itself
+            beyond[i] = float(_score(model, output, rows, [i])[0])
+    if beyond:
+        _compare(model, output, rows, dict(enumerate(alone)) | beyond)
+    also = f", and of {len(beyond)} with an undeclared cell," if beyond else ""
+    return Check(
+        True, f"those of {_ROWS} synthetic rows {of}{also} did not change with the other rows of a batch"
+    )
+
+
+def _compare(
+    model: Any, output: Output, rows: Callable[[list[int]], Any], alone: Mapping[int, float]
+) -> None:
+    """Raise InvalidInputError if rows have other scores than ``alone`` in some batch of them."""
+    known = np.array([alone.get(i, np.nan) for i in range(max(alone) + 1)])
+    for which in _batches(sorted(alone)):
         found = _score(model, output, rows, which)
         if not np.allclose(
-            found, alone[which], rtol=_TOLERANCE, atol=_TOLERANCE * _size(alone), equal_nan=True
+            found, known[which], rtol=_TOLERANCE, atol=_TOLERANCE * _size(known), equal_nan=True
         ):
             raise InvalidInputError(
                 f"the scores of {type(model).__name__} depend on which rows are scored together, or before: "
@@ -184,15 +206,16 @@ def check_rowwise_scores(model: Any, schema: Schema | None, output: Output = "de
                 "then move every count, and evaluate promises that it moves two. To do: let transformers use "
                 "only what they learned in fit, not the rows that are being scored"
             )
-    return Check(True, f"those of {_ROWS} synthetic rows {of} did not change with the other rows of a batch")
 
 
-def _batches() -> list[list[int]]:
-    order = np.random.default_rng(1).permutation(_ROWS)
-    first, second = order[: _ROWS // 2], order[_ROWS // 2 :]
-    some = np.random.default_rng(2).permutation(_ROWS)[: _ROWS // 4]
-    every = list(range(_ROWS))
-    return [every, order.tolist(), first.tolist(), second.tolist(), some.tolist(), [*every, *every[:8]], [0]]
+def _batches(every: list[int]) -> list[list[int]]:
+    n = len(every)
+    order = np.random.default_rng(1).permutation(every)
+    first, second = order[: n // 2], order[n // 2 :]
+    some = np.random.default_rng(2).permutation(every)[: n // 4]
+    large = [np.random.default_rng(3).choice(every, size) for size in _LARGE]
+    groups = (order, first, second, some, *large)
+    return [every, *(group.tolist() for group in groups), [*every, *every[:8]], every[:1]]
 
 
 def _size(scores: Scores) -> float:
@@ -206,16 +229,19 @@ def _score(model: Any, output: Output, rows: Callable[[list[int]], Any], which: 
     return scores
 
 
-def _rows(model: Any, schema: Schema | None) -> Callable[[list[int]], Any] | None:
-    """Return a function from row numbers to synthetic rows; None if the number of columns is unknown."""
+def _rows(model: Any, schema: Schema | None) -> tuple[Callable[[list[int]], Any], int] | None:
+    """Return a function from row numbers to synthetic rows, and their number: ``_ROWS`` that the schema
+    declares come first. None if the number of columns is unknown.
+    """
     if schema is not None:
-        table = synthetic_rows(schema, _ROWS)
-        return lambda which: table.iloc[which].reset_index(drop=True)
+        parts = [synthetic_rows(schema, _ROWS), rows_beyond(schema, _BEYOND)]
+        table = pd.concat([part for part in parts if len(part)], ignore_index=True)
+        return lambda which: table.iloc[which].reset_index(drop=True), len(table)
     width = getattr(model, "n_features_in_", None)
     if width is None:
         return None
     rng, names = np.random.default_rng(0), getattr(model, "feature_names_in_", None)
     numbers = rng.standard_normal((_ROWS, int(width))) * 10.0 ** rng.integers(-1, 3, (_ROWS, 1))
     if names is None:
-        return lambda which: numbers[which]
-    return lambda which: pd.DataFrame(numbers[which], columns=list(names))
+        return lambda which: numbers[which], _ROWS
+    return lambda which: pd.DataFrame(numbers[which], columns=list(names)), _ROWS

@@ -29,8 +29,8 @@ from numpy.typing import NDArray
 from privopt.oracles.certificate import Status
 from privopt.oracles.errors import SolverFailedError, UnfinishedDrawError, UnsupportedProblemError
 from privopt.oracles.facts import Precision, ProblemFacts
-from privopt.oracles.limits import LatticeOracle, Limits, Watch, started
-from privopt.oracles.vetting import outside_code
+from privopt.oracles.limits import LatticeOracle, Limits, Watch, started, unless_deaf
+from privopt.oracles.vetting import is_own, outside_code
 from privopt.problems.discrete.branching import BranchingProblem
 from privopt.problems.discrete.halfspace import ZeroOneHalfspace
 from privopt.problems.discrete.lattice import FloatArray, IntArray
@@ -284,7 +284,7 @@ class PreparedGibbs:
             SolverFailedError: the sampler returned a point outside the lattice.
         """
         watch = started(limits)
-        sample = self.sampler.draw(DrawRequest(_inverse_temperature(beta), random, watch))
+        sample = self._sample(DrawRequest(_inverse_temperature(beta), random, watch))
         point = np.array(sample.point, dtype=np.int64)
         if not self.problem.lattice.contains(point):
             raise SolverFailedError(f"oracle {self.name!r} drew a point outside the lattice")
@@ -299,6 +299,19 @@ class PreparedGibbs:
             nodes=sample.nodes,
             seconds=watch.seconds,
         )
+
+    def _sample(self, request: DrawRequest) -> Sample:
+        """Ask the sampler; one of outside code that ignores a limit is not waited for."""
+        if self.maker is None or is_own(self.maker):
+            return self.sampler.draw(request)
+
+        def nothing(reason: Status) -> Sample:
+            raise UnfinishedDrawError(
+                f"stopped by {reason.name} after {request.watch.seconds:.1f} s: the sampler {self.name!r} "
+                f"went on, and was abandoned. To do: {reason.value}"
+            )
+
+        return unless_deaf(request.watch, lambda: self.sampler.draw(request), nothing)
 
     def moments(self, beta: float, limits: Limits | None = None) -> Moments:
         """Log-partition function and expected loss of the Gibbs law at beta. Not private.

@@ -29,6 +29,41 @@ def synthetic_rows(schema: Schema, n_rows: int, seed: int = 0) -> pd.DataFrame:
     return pd.DataFrame({c.name: _values(c, n_rows, rng) for c in schema.columns})
 
 
+def rows_beyond(schema: Schema, most: int, seed: int = 0) -> pd.DataFrame:
+    """Draw rows with one cell each that the schema takes and does not declare. Public: no record is read.
+
+    Such cells are numbers and dates beyond bounds that clip, infinities among them, and undeclared
+    categories. There are up to ``most`` rows, none if the schema refuses all such cells.
+    """
+    cells = [(c.name, cell) for c in schema.columns for cell in _beyond(plain_column(c)[0])]
+    rng = np.random.default_rng(seed)
+    chosen = rng.permutation(len(cells))[:most].tolist()
+    rows = synthetic_rows(schema, len(chosen), seed)
+    for row, place in enumerate(chosen):
+        name, cell = cells[place]
+        if isinstance(cell, float) and rows[name].dtype.kind in "iub":
+            rows[name] = rows[name].astype(np.float64)
+        rows.loc[row, name] = cell
+    return rows
+
+
+def _beyond(kind: Column) -> list[Any]:
+    """Return cells that a column takes and does not declare."""
+    if isinstance(kind, Categorical):
+        if kind.outside != "ignore":
+            return []
+        whole = [int(c) for c in kind.categories if not isinstance(c, str)]
+        return [max(whole) + 1] if whole else ["".join(map(str, kind.categories)) + " or another"]
+    if isinstance(kind, Date):
+        days = (date(1000, 1, 1), date(9000, 1, 1)) if kind.part is None else ()
+        return [f"{day:{kind.format or '%Y-%m-%d'}}" for day in days if kind.outside == "clip"]
+    if not isinstance(kind, Numeric | Binned) or kind.outside != "clip":
+        return []
+    low, high = map(float, kind.bounds)
+    width = max(1.0, np.ceil(high - low))
+    return [float(np.floor(low - width)), float(np.ceil(high + width)), np.inf]
+
+
 def _values(column: Column, n: int, rng: Generator) -> NDArray[Any]:
     kind, has_level = plain_column(column)
     found = _declared(kind)[rng.integers(0, len(_declared(kind)), n)]

@@ -164,13 +164,12 @@ def test_a_build_or_a_warm_up_that_never_ends_is_ended_and_the_race_goes_on(
     assert stages == [stage]
 
 
-def test_a_stage_is_over_when_its_processor_time_is_and_a_deaf_solve_by_the_clock(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """By hand, 10 s a build: 16 s allowed, 20 times as many on the clock."""
-    now, used = [0.0], [100.0]
+def test_a_stage_is_over_when_its_time_with_a_processor_or_asleep_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By hand, 10 s a build: 16 s allowed, 20 times as many on the clock of a busy machine."""
+    now, used, awake = [0.0], [100.0], [True]
     monkeypatch.setattr(race.time, "monotonic", lambda: now[0])
     monkeypatch.setattr(race, "processor_seconds", lambda pid: used[0])
+    monkeypatch.setattr(race, "is_awake", lambda pid: awake[0])
     process = multiprocessing.Process()
     for stage, after, passed, over in (
         (race.Stage.BUILD, 115.9, 319.0, False),
@@ -178,7 +177,8 @@ def test_a_stage_is_over_when_its_processor_time_is_and_a_deaf_solve_by_the_cloc
         (race.Stage.BUILD, 101.0, 321.0, True),
         (race.Stage.WARM_UP, 236.0, 20.0, False),
         (race.Stage.WARM_UP, 238.0, 20.0, True),
-        (race.Stage.SOLVE, 300.0, 319.0, False),
+        (race.Stage.SOLVE, 115.9, 319.0, False),
+        (race.Stage.SOLVE, 116.1, 20.0, True),
         (race.Stage.SOLVE, 101.0, 321.0, True),
     ):
         now[0], used[0] = 0.0, 100.0
@@ -188,6 +188,27 @@ def test_a_stage_is_over_when_its_processor_time_is_and_a_deaf_solve_by_the_cloc
         now[0], used[0] = passed, after
         with pytest.raises(race.StageTimeoutError, match=stage.value) if over else nullcontext():
             timer.check(process)
+        now[0], used[0], awake[0] = 0.0, 100.0, False
+        timer.begin(stage)
+        timer.check(process)
+        now[0], used[0] = timer.allowed - 1.1, 101.0
+        timer.check(process)
+        now[0], awake[0] = timer.allowed + 300.0, True  # in which it waits for a processor
+        timer.check(process)
+        now[0], awake[0] = timer.allowed + 300.2, False
+        with pytest.raises(race.StageTimeoutError):
+            timer.check(process)
+        awake[0] = True
+
+
+def test_a_process_that_sleeps_is_not_awake() -> None:
+    if not Path("/proc/self/stat").exists():
+        pytest.skip("not Linux")
+    assert race.is_awake(None)
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        while race.is_awake(process.pid):
+            time.sleep(0.01)
+        process.kill()
 
 
 def test_the_race_is_told_line_by_line_where_there_is_no_terminal(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ from privopt.mechanisms.evaluation.intervals import Estimate, Intervals
 from privopt.mechanisms.evaluation.leaves import LeafHistogram, LeafPlan, LeafRisks
 from privopt.mechanisms.evaluation.metrics import Evaluation, supported, whole_counts
 from privopt.mechanisms.privacy.ledger import Ledger
-from privopt.problems import Binned, Categorical, InvalidInputError, Numeric, Schema
+from privopt.problems import Binned, Categorical, InvalidInputError, MissingLevel, Numeric, Schema
 from privopt.problems.tables.counted import CountedRecords
 
 SCHEMA = Schema(
@@ -614,6 +614,55 @@ def test_scores_that_depend_on_other_rows_are_refused_before_records_are_read(
     model = fitted(transform, schema is not None)
     with pytest.raises(InvalidInputError, match="which rows are scored together"):
         evaluate(model, NoRecords(), NoRecords(), schema=schema)
+
+
+class Turns:
+    """A model that turns all scores over if ``when`` is true of the rows of a batch."""
+
+    def __init__(self, when: Any) -> None:
+        self.when = when
+
+    def decision_function(self, rows: Any) -> Any:
+        scores = np.tanh(rows["a"].to_numpy(float, na_value=0.0)) + 0.1
+        return -scores if len(rows) > 1 and self.when(rows) else scores
+
+
+class Knows(Turns):
+    """A model that knows the declared texts alone."""
+
+    def decision_function(self, rows: Any) -> Any:
+        if not rows["c"].isin(["u", "v"]).all():
+            raise ValueError("an unknown text")
+        return super().decision_function(rows)
+
+
+OPEN_SCHEMA = Schema([MissingLevel(Binned("a", [0, 1, 5])), Categorical("c", ["u", "v"], "ignore")])
+
+
+@pytest.mark.parametrize(
+    "when",
+    [
+        lambda rows: not rows["c"].isin(["u", "v"]).all(),
+        lambda rows: (rows["a"] > 5).any(),
+        lambda rows: (rows["a"] < 0).any(),
+        lambda rows: np.isinf(rows["a"]).any(),
+        lambda rows: rows["a"].isna().any(),
+        lambda rows: len(rows) > 110,
+        lambda rows: len(rows) > 4000,
+    ],
+)
+def test_scores_that_depend_on_undeclared_cells_of_other_rows_or_on_their_number_are_refused(
+    when: Any,
+) -> None:
+    with pytest.raises(InvalidInputError, match="which rows are scored together"):
+        check_rowwise_scores(Turns(when), OPEN_SCHEMA)
+
+
+def test_rows_that_a_model_refuses_by_themselves_are_left_out_of_its_test() -> None:
+    every, fewer = (check_rowwise_scores(kind(lambda _: False), OPEN_SCHEMA) for kind in (Turns, Knows))
+    assert (every.made, fewer.made) == (True, True)
+    assert "64 synthetic rows of the schema, and of 4 with an undeclared cell," in every.words
+    assert "64 synthetic rows of the schema, and of 3 with an undeclared cell," in fewer.words
 
 
 def test_scores_near_zero_are_compared_on_their_own_scale() -> None:
