@@ -7,6 +7,7 @@ standard streams of whoever asks; the answer is the exit status.
 from __future__ import annotations
 
 import gc
+import importlib
 import json
 import os
 import signal
@@ -70,13 +71,28 @@ def run_program(folder: Path, program: str, cwd: Path) -> tuple[int, str, str]:
         return status, out.read(), err.read()
 
 
-def _serve(address: str) -> None:
-    import privopt.experiments.cli.evaluate
-    import privopt.experiments.cli.fit
-    import privopt.mechanisms.estimators.tree
-    import privopt.problems.convex.passes  # noqa: F401
+# What commands import when they run, other libraries included.
+MODULES = """
+numba pandas.core.methods.to_dict pyarrow.pandas_compat pydantic.type_adapter sqlalchemy.dialects.sqlite
+privopt.experiments.cli.budget privopt.experiments.cli.estimate privopt.experiments.cli.evaluate
+privopt.experiments.cli.fit privopt.experiments.cli.schema privopt.experiments.cli.search
+privopt.mechanisms.estimators.tree privopt.mechanisms.heavy_tails.subset_mean
+privopt.mechanisms.privacy.ledger.ledger privopt.mechanisms.scorecards.near_cards
+privopt.problems.convex.passes
+"""
 
+
+def import_and_freeze() -> None:
+    """Import what forks would import each for itself, and hide it from their garbage collector."""
+    for module in MODULES.split():
+        importlib.import_module(module)
+    # With the first function that is compiled or loaded, numba imports a second part of itself.
+    importlib.import_module("numba.core.registry").cpu_target.target_context.refresh()
     gc.freeze()
+
+
+def _serve(address: str) -> None:
+    import_and_freeze()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for those who answer
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(address)

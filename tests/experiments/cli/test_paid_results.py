@@ -30,13 +30,8 @@ pytestmark = pytest.mark.skipif(os.name == "nt", reason="forks; /dev/full")
 # One import, then a fork for every case: its standard output is a pipe that nobody reads, a device that is
 # full, or closed; the same for standard error, where asked.
 PROGRAM = """
-import gc, json, os, resource, sys
-import privopt.experiments.cli.estimate, privopt.experiments.cli.evaluate, privopt.experiments.cli.fit
-import privopt.experiments.cli.schema, privopt.experiments.cli.search
-import privopt.mechanisms.heavy_tails.subset_mean, privopt.problems.convex.passes, typer
-import privopt.mechanisms.privacy.ledger.ledger, privopt.mechanisms.scorecards.near_cards
-import pandas.core.methods.to_dict, pyarrow.pandas_compat, pydantic.type_adapter, sqlalchemy.dialects.sqlite
-from numba.core.registry import cpu_target
+import json, os, resource, sys
+from tests.warm_process import import_and_freeze
 from privopt.experiments.cli.main import main
 
 def broken(kind):
@@ -46,8 +41,7 @@ def broken(kind):
     os.close(reader)
     return writer
 
-cpu_target.target_context.refresh()  # imports what compiled code is loaded with
-gc.freeze()  # what was imported is not gone through in every fork
+import_and_freeze()
 for line in sys.stdin:
     case = json.loads(line)
     child = os.fork()
