@@ -263,13 +263,12 @@ class PrivateHalfspaceClassifier(
             refuse_weights(sample_weight, "person")
             return fit_persons(self, X, y)
         schema, classes, given = self._given(X, y, grouped=sample_weight is None)
-        heaviest = None
-        if sample_weight is not None:
-            heaviest = self._heaviest(sample_weight, X, given.n_records, classes)
+        n = given.n_records
+        heaviest = None if sample_weight is None else self._heaviest(sample_weight, X, n, classes)
         if len(classes) > 2:
             return self._fit_classes(schema, classes, given, label_name(y))
         # The plan depends on public facts only.
-        budget, n = CardBudget.of(self.epsilon, self.risk_share), given.n_records
+        budget = CardBudget.of(self.epsilon, self.risk_share)
         weights = ClassWeights.of(self.class_weight, self.prevalence, classes, budget.card)
         planned = self._planned(schema, n, weights, heaviest=heaviest)
         plan, costs, source = planned.plan, _costs(weights), NoiseSource(self.insecure_seed)
@@ -282,12 +281,10 @@ class PrivateHalfspaceClassifier(
                 planned = _covered(planned, self._planned(schema, n, weights, costs))
                 plan = planned.plan
             assert not isinstance(plan, scorecards.ClassPoints)  # of more than two classes
-            held: dict[str, Any] = {"counts": records.counts}
-            if sample_weight is not None and heaviest is not None:
-                held = {"weights": whole_weights(sample_weight, heaviest), "max_weight": heaviest}
+            counting = _counting(records, sample_weight, heaviest)
             signs = 2 * records.label - 1
             problem = ZeroOneHalfspace(
-                records.features.X, signs, plan.lattice, costs, layout=schema.layout, **held
+                records.features.X, signs, plan.lattice, costs, layout=schema.layout, **counting
             )
             clock = started(self.limits)  # preparing, compiling included, takes its part of the time
             coded = None if problem.is_weighted else records.coded  # of distinct records
@@ -779,6 +776,15 @@ def _spend(planned: scorecards.CardPlan, weights: ClassWeights, budget: CardBudg
 def _costs(weights: ClassWeights) -> Costs:
     """Return the costs for the plan: equal ones if a prevalence is to be released first."""
     return EQUAL_COSTS if weights.known is None else costs_of(weights.known)
+
+
+def _counting(
+    records: CountedRecords, sample_weight: ArrayLike | None, heaviest: int | None
+) -> dict[str, Any]:
+    """Return how often each record counts: the numbers of records that are alike, or the weights."""
+    if sample_weight is None or heaviest is None:
+        return {"counts": records.counts}
+    return {"weights": whole_weights(sample_weight, heaviest), "max_weight": heaviest}
 
 
 @contextmanager

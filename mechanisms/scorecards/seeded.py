@@ -144,11 +144,7 @@ class SeededScorecard:
             InfeasibleDomainError: no card satisfies the constraints.
         """
         epsilon, delta = check_epsilon(epsilon), check_delta(delta)
-        if facts.lattice.squared_radius is not None:
-            raise PrivacyParameterError(
-                f"seeded rounds to a box of weights, not {facts.lattice}. To do: leave the radius out, or "
-                "another mechanism: exponential, rspm or opdisc (--mechanism)"
-            )
+        _check_box(facts.lattice)
         decisive = _DECISIVE * facts.loss_bound / (epsilon * facts.n_records)
         rest = (1 - min(max(_CHOICE_SHARE, decisive), _LARGEST_SHARE)) * epsilon
         left = math.nextafter(epsilon - rest, 0.0)  # the sum of both is at most epsilon
@@ -159,15 +155,7 @@ class SeededScorecard:
         domain = IntegerLattice([0, 0], [len(cards) - 1, ladders.shape[1] - 1])
         choice = ExponentialMechanism.plan(CandidateCards, domain, epsilon=left, loss_bound=facts.loss_bound)
         mu = mu_beside_range(epsilon, delta, choice.width)
-        risk = RiskFacts(
-            facts.n_records,
-            facts.lattice.dimension,
-            loss or LogisticLoss(),
-            facts.row_norm,
-            "l2",
-            constant=1.0 if facts.intercept and facts.row_norm >= 1 else 0.0,
-            weighted=facts.max_weight is not None,
-        )
+        risk = _risk_facts(facts, loss or LogisticLoss())
         means: NumberMeans | None = None
         plain = loss is None and model == "auto" and not risk.weighted
         count = _selected_columns(facts, mu) if plain else 0
@@ -392,6 +380,27 @@ def _moments(facts: CardFacts, risk: RiskFacts, epsilon: float, mu: float) -> Su
     """Plan one mu-GDP release of moments that is used column by column."""
     plan = SufficientStatistics.plan(risk, epsilon=epsilon, delta=_delta_of(mu, epsilon))
     return ColumnStatistics.of(plan, facts.known, units=False)
+
+
+def _check_box(lattice: IntegerLattice) -> None:
+    if lattice.squared_radius is not None:
+        raise PrivacyParameterError(
+            f"seeded rounds to a box of weights, not {lattice}. To do: leave the radius out, or another "
+            "mechanism: exponential, rspm or opdisc (--mechanism)"
+        )
+
+
+def _risk_facts(facts: CardFacts, loss: Loss) -> RiskFacts:
+    """Return the public facts of the linear model's risk."""
+    return RiskFacts(
+        facts.n_records,
+        facts.lattice.dimension,
+        loss,
+        facts.row_norm,
+        "l2",
+        constant=1.0 if facts.intercept and facts.row_norm >= 1 else 0.0,
+        weighted=facts.max_weight is not None,
+    )
 
 
 def _seed(model: str, risk: RiskFacts, epsilon: float, delta: float, mu: float) -> RiskMechanism:
