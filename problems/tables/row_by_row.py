@@ -24,6 +24,8 @@ _MIXING = (
 # Layers of Dask graphs that cut partitions into rows, and that put rows together.
 _SPLITS = ("rechunk-split", "repartition-split")
 _MERGES = ("rechunk", "repartition", "concat")
+# Layers that make several rows of a record, within its partition.
+_REPEATS = ("repeat", "explode", "melt")
 
 
 def check_expression(table: Any) -> None:
@@ -55,14 +57,20 @@ def _repeating(expression: Any, operations: Any) -> list[Any]:
 def check_graph(X: Any, y: Any) -> None:
     """Raise InvalidInputError if a partition of Dask collections depends on records of other partitions.
 
-    So do shuffles, joins, windows across partitions (rolling, map_overlap), cumulative sums, and reductions
-    whose result comes back into the rows (X - X.mean(axis=0)). Splitting and concatenating partitions does
-    not. Steps within one partition are not seen.
+    Partitions depend on others in shuffles, joins, windows across partitions (rolling, map_overlap),
+    cumulative sums, and reductions whose result comes back into the rows (X - X.mean(axis=0)), not where they
+    are split or concatenated. Steps that repeat records (repeat, explode, melt) are refused, too; others
+    within one partition are not seen.
 
     Args:
         X, y: records and labels, partition by partition.
     """
     graph: dict[Key, Any] = {**X.__dask_graph__(), **y.__dask_graph__()}
+    if repeated := {_layer(key) for key in graph}.intersection(_REPEATS):
+        raise InvalidInputError(
+            f"the Dask graph has a step that makes several rows of one record ({min(repeated)}), while "
+            "privacy is for one row: leave it out"
+        )
     outputs: dict[Key, Key] = {
         key: key[1] for collection in (X, y) for key in _flat(collection.__dask_keys__())
     }

@@ -91,6 +91,15 @@ def test_arrays_with_mixed_rows_are_refused(made: str) -> None:
         parts_of(*MIXED[made]())
 
 
+def test_steps_that_repeat_records_are_refused() -> None:
+    lists = dd.from_pandas(FRAME.assign(c=[[1.0, 2.0]] * 12), npartitions=2).explode("c")
+    long = dd.from_pandas(FRAME[["a", "y"]], npartitions=2).melt(id_vars=["y"])
+    twice = (da.repeat(array(), 2, axis=0), da.repeat(labels(), 2))
+    for X, y in (twice, (lists[["c"]], lists["y"]), (long[["value"]], long["y"])):
+        with pytest.raises(InvalidInputError, match="makes several rows of one record"):
+            parts_of(X, y)
+
+
 def frame(turn: int, folder: Path) -> Any:
     """One table, of three sources in turn."""
     if turn % 3 == 0:
