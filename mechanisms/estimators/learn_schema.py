@@ -30,6 +30,7 @@ from privopt.problems.tables.frames import (
     missing_columns,
     unread_columns,
 )
+from privopt.problems.tables.parquet_files import is_mixed
 from privopt.problems.tables.persons import Persons, check_undeclared, column_of_persons
 from privopt.problems.tables.row_by_row import check_expression
 from privopt.problems.tables.schema import Schema
@@ -241,6 +242,8 @@ def _type(place: int, dtype: Any) -> ColumnType:
     if is_engine_table(dtype):
         if (found := _engine_type(dtype)) is not None:
             return found
+        if is_mixed(dtype):
+            return ColumnType.VOTE
         dtype = "a type of its own" if dtype.is_unknown() else dtype
         raise SchemaError(_no_type(place, dtype))
     if pd.api.types.is_bool_dtype(dtype):

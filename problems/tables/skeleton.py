@@ -18,6 +18,7 @@ import pyarrow as pa
 from privopt.problems.errors import SchemaError
 from privopt.problems.tables.display import UNNAMED, Display
 from privopt.problems.tables.frames import missing_columns
+from privopt.problems.tables.parquet_files import is_mixed
 from privopt.problems.tables.reading import header_of
 from privopt.problems.tables.schema import toml_line
 from privopt.problems.tables.sources import is_engine_address, open_table
@@ -31,7 +32,7 @@ class Held(Enum):
     TEXT = "text"
     TRUTH = "true or false"
     DATES = "dates"
-    OPEN = "numbers or text: a CSV file does not tell"
+    OPEN = "numbers or text: the file does not tell"
     OTHER = "a type that no kind of column reads"
 
 
@@ -153,6 +154,8 @@ def _of_arrow(kind: Any) -> Held:
 
 def _of_engine(kind: Any) -> Held:
     """Return the content of a column of an Ibis type."""
+    if is_mixed(kind):
+        return Held.OPEN
     if kind.is_string():
         return Held.TEXT
     if kind.is_boolean():

@@ -22,6 +22,7 @@ from privopt.mechanisms.errors import BudgetExceededError, PrivacyParameterError
 from privopt.mechanisms.privacy.ledger import Ledger
 from privopt.problems.errors import InvalidInputError, SchemaError
 from privopt.problems.tables.engine_cells import EngineCells
+from privopt.problems.tables.skeleton import Held, column_types
 from privopt.problems.tables.sources import open_table
 
 ibis = pytest.importorskip("ibis", reason="pip install 'privopt[engines]'")
@@ -142,6 +143,18 @@ def test_schema_and_model_of_an_engine_are_those_of_memory(places: dict[str, Any
         assert found.schema == expected.schema
         assert found.spend_ == expected.spend_
         np.testing.assert_allclose(found.coef_, expected.coef_, atol=1e-9)
+
+
+def test_a_column_that_files_hold_as_numbers_and_as_text_is_voted_on(tmp_path: Path) -> None:
+    numbers = np.random.default_rng(0).integers(0, 40, 800) / 4
+    parts = [pd.DataFrame({"a": numbers[:400]}), pd.DataFrame({"a": numbers[400:].astype(str)})]
+    for k, part in enumerate(parts):
+        part.to_parquet(tmp_path / f"{k}.parquet")
+    table = open_table(f"{tmp_path}/*.parquet")
+    facts: dict[str, Any] = {"epsilon": 20.0, "insecure_seed": 1}
+    here = pd.concat([part.astype(object) for part in parts], ignore_index=True)
+    assert learn_schema(table, **facts).schema == learn_schema(here, **facts).schema
+    assert column_types(f"{tmp_path}/*.parquet") == {"a": Held.OPEN}
 
 
 def test_what_an_engine_cannot_do_is_refused_before_a_booking(tmp_path: Path) -> None:
