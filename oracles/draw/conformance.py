@@ -17,7 +17,7 @@ import itertools
 import math
 import pickle
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -147,7 +147,8 @@ class _Case:
         self.prepared = self.prepare()
 
     def prepare(self) -> PreparedGibbs:
-        return self.oracle.prepare(self.problem, self.kind)
+        """Prepare the oracle; without a maker it is waited for, so that no draw runs beside the next one."""
+        return replace(self.oracle.prepare(self.problem, self.kind), maker=None)
 
     def source(self) -> _Bits:
         """Return a random source that no other draw of the run uses."""

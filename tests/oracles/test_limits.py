@@ -12,8 +12,10 @@ import pytest
 from privopt.oracles import DiscreteOracle, GibbsOracle, Law, Limits, Proposal
 from privopt.oracles import limits as own
 from privopt.oracles.certificate import Status
+from privopt.oracles.draw import conformance as draw_kit
 from privopt.oracles.draw.interface import Sampler
 from privopt.oracles.errors import CertificateError, UnfinishedDrawError
+from privopt.oracles.minimize import conformance as minimize_kit
 from privopt.oracles.minimize.enumerate import EnumerationOracle
 from privopt.oracles.task import Task
 from privopt.problems import IntegerLattice
@@ -93,3 +95,14 @@ def test_a_draw_that_ignores_its_limit_is_none(released: Event) -> None:
     prepared, source = DeafSampler(released).prepare(PROBLEM), np.random.default_rng(0)
     with pytest.raises(UnfinishedDrawError, match="'deaf' went on, and was abandoned"):
         prepared.draw(1.0, source, Limits(seconds=0.01))  # type: ignore[arg-type]
+
+
+def test_the_kits_wait_for_late_answers(released: Event) -> None:
+    """Also of code that polls no limit: what it answers in the end is what they check."""
+    instance, drawn = next(iter(minimize_kit.instances(0))), next(iter(draw_kit.draw_instances(0)))
+    case = minimize_kit._Case(Deaf(released), instance, 0.0)
+    law = draw_kit._Case(DeafSampler(released), drawn, Law.GIBBS, 0)
+    assert (case.prepared.maker, law.prepare().maker) == (None, None)
+    released.set()
+    limited = case.prepared.minimize(Perturbation.zero(instance.problem.lattice), Limits(seconds=1e-9))
+    assert limited.certificate.gap == 0
