@@ -105,4 +105,4 @@ def test_the_kits_wait_for_late_answers(released: Event) -> None:
     assert (case.prepared.maker, law.prepare().maker) == (None, None)
     released.set()
     limited = case.prepared.minimize(Perturbation.zero(instance.problem.lattice), Limits(seconds=1e-9))
-    assert limited.certificate.gap == 0
+    assert "abandoned" not in limited.certificate.raw_status
