@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import fcntl
+import functools
 import gc
 import importlib
 import importlib.util
 import os
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -66,6 +68,25 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     for name in COMPILED[part]:
         module, function = name.split(":")
         getattr(importlib.import_module(f"privopt.{module}"), function)()
+
+
+class Unsynced(sqlite3.Connection):
+    """A connection of a ledger that does not wait for the disk."""
+
+    def execute(self, statement: str, *parameters: Any) -> sqlite3.Cursor:
+        return super().execute(statement.replace("synchronous = EXTRA", "synchronous = OFF"), *parameters)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_waiting_for_the_disk() -> Iterator[None]:
+    """What tests write need not outlive a power failure, only processes that are killed: the kernel has it.
+
+    Tests of what is on the disk set ``sqlite3.connect`` back to ``sqlite3.dbapi2.connect``.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda descriptor: None)
+        patch.setattr(sqlite3, "connect", functools.partial(sqlite3.connect, factory=Unsynced))
+        yield
 
 
 # To look for garbage among the nodes of all pages takes a quarter of the time.
