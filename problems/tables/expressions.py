@@ -207,7 +207,7 @@ def feature_code(value: Any, column: Column, engine: str) -> Any:
         if field in _kinds_read(column):
             code = column_code(feature_cell(part, column, engine), column)
         else:  # NaN is missing in a column of text, too
-            is_nan = Cell(part, "", engine).missing if field == NUMBER else part.isnull()
+            is_nan = Cell(part, column.name, engine).missing if field == NUMBER else part.isnull()
             code = ibis_library().ifelse(is_nan, gap, unreadable)
         steps.append((part.notnull(), code))
     return _first_of(steps, gap)

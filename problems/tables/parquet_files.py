@@ -83,6 +83,8 @@ def _source(files: Sequence[str]) -> str:
 
 def _kind(kind: str) -> str:
     """Return the field for cells of a type of DuckDB, "" for that of NULL alone."""
+    if kind.endswith("]"):  # a list of them
+        return _OTHER
     return next((field for start, field in _KINDS.items() if re.match(rf"({start})\b", kind)), _OTHER)
 
 

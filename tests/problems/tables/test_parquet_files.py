@@ -35,6 +35,7 @@ TRUTH = pa.array([True, None, False, True])
 TEXT = pa.array(["1", "0,3", None, "13.02.2048"])
 DAY = pa.array([date(2048, 2, 13), None, date(1999, 12, 31), date(2000, 1, 1)])
 BYTES = pa.array([b"1", None, b"a", b""])
+LISTS = pa.array([[1], None, [], [2, 3]])
 NOTHING = pa.nulls(4)
 FOLDERS = [
     [DOUBLE, TEXT],
@@ -43,6 +44,8 @@ FOLDERS = [
     [NOTHING, DAY, WHOLE],
     [DAY, TEXT, DOUBLE],
     [BYTES, TEXT, DECIMAL],
+    [LISTS, WHOLE],
+    [LISTS, TEXT, DAY],
 ]
 NUMBERS = [[TRUTH], [SINGLE, WHOLE], [DECIMAL, TRUTH, DOUBLE]]
 COLUMNS: list[Column] = [
