@@ -19,10 +19,10 @@ NUMBER, TIME = "privopt_number", "privopt_time"
 _KINDS = {
     "VARCHAR|JSON|ENUM": TEXT,
     "BOOLEAN|U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?|FLOAT|DOUBLE|DECIMAL": NUMBER,
-    "DATE|TIMESTAMP": TIME,
+    "DATE|TIMESTAMP(_NS)?": TIME,
     '"?NULL': "",
 }
-_OTHER = "other"
+_OTHER, _NANOSECONDS = "other", "TIMESTAMP_NS"
 # Columns of footers in which files can differ, in the words of DuckDB's function.
 _FOOTER = "type, converted_type, logical_type, scale, precision"
 # The types of each column of a file, in lower case as DuckDB compares names.
@@ -91,13 +91,14 @@ def _kind(kind: str) -> str:
 def _fields(name: str, types: Sequence[_Types]) -> dict[str, bool]:
     """Return the fields of a column, and whether each is to be of doubles; none if DuckDB loses nothing.
 
-    A column of numbers alone of which some would be rounded has one field, and is no struct.
+    A column of numbers alone of which some would be rounded has one field, and is no struct; so has one of
+    times alone of which some are in nanoseconds, in which DuckDB has no year 9999.
     """
     held = {kinds[name.lower()] for kinds in types if name.lower() in kinds}
     kinds = {_kind(kind) for kind in held} - {""}
     numbers = {kind for kind in held if _kind(kind) == NUMBER}
     inexact = _rounded(numbers)
-    if len(kinds) < 2 and not inexact:
+    if len(kinds) < 2 and not inexact and not (_NANOSECONDS in held and len(held) > 1):
         return {}
     shown = sorted((kinds - {_OTHER}) | ({TEXT} if _OTHER in kinds else set()))
     fractions = any(re.match("FLOAT|DOUBLE|DEC", kind) for kind in numbers)
@@ -131,6 +132,8 @@ def _cell(name: str, types: _Types, held: Mapping[str, bool]) -> str:
     elif field == NUMBER and held[NUMBER]:  # a decimal becomes the nearest double by way of its digits
         digits = f"CAST({value} AS VARCHAR)" if kind.startswith("DEC") else value
         value = f"CAST({digits} AS DOUBLE)"
+    elif kind == _NANOSECONDS:
+        value = f"CAST({value} AS TIMESTAMP)"
     if len(held) == 1:
         return value if field else "NULL"
     return "{" + ", ".join(f"{f}: {value if f == field else 'NULL'}" for f in held) + "}"

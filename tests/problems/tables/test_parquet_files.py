@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import date
+from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,7 @@ DECIMAL = pa.array([Decimal("0.3"), None, Decimal(1), Decimal("0.5")], pa.decima
 TRUTH = pa.array([True, None, False, True])
 TEXT = pa.array(["1", "0,3", None, "13.02.2048"])
 DAY = pa.array([date(2048, 2, 13), None, date(1999, 12, 31), date(2000, 1, 1)])
+NANOSECONDS = pa.array([datetime(2048, 2, 13, 23), None, datetime(1999, 12, 31), None], pa.timestamp("ns"))
 BYTES = pa.array([b"1", None, b"a", b""])
 LISTS = pa.array([[1], None, [], [2, 3]])
 NOTHING = pa.nulls(4)
@@ -44,6 +45,8 @@ FOLDERS = [
     [NOTHING, DAY, WHOLE],
     [DAY, TEXT, DOUBLE],
     [BYTES, TEXT, DECIMAL],
+    [NANOSECONDS, TEXT],
+    [LISTS, NANOSECONDS, DAY],
     [LISTS, WHOLE],
     [LISTS, TEXT, DAY],
 ]
@@ -79,6 +82,16 @@ def test_a_cell_is_read_by_the_type_of_its_own_file(tmp_path: Path, parts: list[
         assert np.repeat(counted.codes[0], counted.counts).tolist() == sorted(own)
         assert schema.codes(rows)[0].tolist() == own
         assert sorted(np.repeat(column.code(cells.cells), cells.counts).tolist()) == sorted(own)
+
+
+def test_times_in_nanoseconds_do_not_shorten_those_of_other_files(tmp_path: Path) -> None:
+    far = pa.array([date(9999, 12, 31), date(1500, 1, 1), None, date(1999, 12, 31)])
+    schema = Schema([COLUMNS[4]])
+    for k, parts in enumerate([[NANOSECONDS, far.cast(pa.timestamp("us"))], [far, NANOSECONDS]]):
+        (tmp_path / str(k)).mkdir()
+        counted = count_records(folder(tmp_path / str(k), parts), schema, "y", CLASSES)
+        own = [code for part in parts for code in schema.codes(pa.table({"x": part}))[0].tolist()]
+        assert np.repeat(counted.codes[0], counted.counts).tolist() == sorted(own)
 
 
 def test_labels_of_either_kind_are_what_a_person_writes(tmp_path: Path) -> None:
