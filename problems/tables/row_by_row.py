@@ -45,13 +45,23 @@ def _repeating(expression: Any, operations: Any) -> list[Any]:
     """Return the unions that leave out equal rows, or have the rows of one table on both sides."""
 
     def tables(side: Any) -> set[Any]:
-        return set(side.find(operations.PhysicalTable))
+        return {_place(table) for table in side.find(operations.PhysicalTable)}
 
     return [
         union
         for union in expression.find(operations.Union)
         if union.distinct or tables(union.left) & tables(union.right)
     ]
+
+
+def _place(table: Any) -> Any:
+    """Return what identifies a table, however it is named: in any case, with or without its database."""
+    within = getattr(table, "namespace", None)
+    if within is None:
+        return table
+    source, name = table.source, table.name.lower()
+    catalog = within.catalog or getattr(source, "current_catalog", None)
+    return id(source), catalog, within.database or getattr(source, "current_database", None), name
 
 
 def check_graph(X: Any, y: Any) -> None:

@@ -904,6 +904,8 @@ def test_a_driver_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch
         lambda t: t.distinct(),
         lambda t: t.filter(t.x.isin(t.view().filter(lambda s: s.y == "no").x)),
         lambda t: t.union(t.view().mutate(x=ibis._.x + 1)),
+        lambda t: t.union(t.get_backend().table(t.get_name().upper())),
+        lambda t: t.union(t.get_backend().table(t.get_name(), database="main")),
         lambda t: t.union(ibis.memtable({"x": [0.5], "y": ["no"]}), distinct=True),
         lambda t: t.mutate(part=t.y.split("o").unnest()),
         lambda t: t.mutate(z=t.x).pivot_longer(["x", "z"], values_to="x"),
