@@ -8,7 +8,7 @@ seen.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from privopt.problems.errors import InvalidInputError
@@ -69,14 +69,14 @@ def check_graph(X: Any, y: Any) -> None:
 
     Partitions depend on others in shuffles, joins, windows across partitions (rolling, map_overlap),
     cumulative sums, and reductions whose result comes back into the rows (X - X.mean(axis=0)), not where they
-    are split or concatenated. Steps that repeat records (repeat, explode, melt) are refused, too; others
-    within one partition are not seen.
+    are split or concatenated. Steps that repeat records (repeat, explode, melt) are refused, too;
+    others within one partition are not seen.
 
     Args:
         X, y: records and labels, partition by partition.
     """
     graph: dict[Key, Any] = {**X.__dask_graph__(), **y.__dask_graph__()}
-    if repeated := {_layer(key) for key in graph}.intersection(_REPEATS):
+    if repeated := set(_layers(graph)).intersection(_REPEATS):
         raise InvalidInputError(
             f"the Dask graph has a step that makes several rows of one record ({min(repeated)}), while "
             "privacy is for one row: leave it out"
@@ -155,6 +155,15 @@ def _takes_several_blocks(key: Key, needs: set[Key]) -> bool:
     rows: dict[Key, Key] = {}
     blocks = [need for need in needs if isinstance(need, tuple) and len(need) > 1]
     return any(rows.setdefault(layer, row) != row for layer, row, *_ in blocks)
+
+
+def _layers(graph: Mapping[Key, Any]) -> Iterator[str]:
+    """Yield the names of the layers of a graph, also of those that Dask has fused into tasks."""
+    for key, task in graph.items():
+        yield _layer(key)
+        for part in getattr(task, "args", ()):
+            if isinstance(part, Mapping):
+                yield from _layers(part)
 
 
 def _layer(key: Key) -> str:

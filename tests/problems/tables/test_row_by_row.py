@@ -15,7 +15,8 @@ from privopt.problems.tables.partitions import parts_of
 
 da = pytest.importorskip("dask.array", reason="Dask is not installed")
 dd = pytest.importorskip("dask.dataframe")
-delayed = pytest.importorskip("dask").delayed
+dask = pytest.importorskip("dask")
+delayed = dask.delayed
 
 ROWS = np.arange(24.0).reshape(12, 2)
 FRAME = pd.DataFrame({"a": np.arange(12.0), "b": list("uv") * 6, "y": np.arange(12) % 2})
@@ -95,7 +96,10 @@ def test_steps_that_repeat_records_are_refused() -> None:
     lists = dd.from_pandas(FRAME.assign(c=[[1.0, 2.0]] * 12), npartitions=2).explode("c")
     long = dd.from_pandas(FRAME[["a", "y"]], npartitions=2).melt(id_vars=["y"])
     twice = (da.repeat(array(), 2, axis=0), da.repeat(labels(), 2))
-    for X, y in (twice, (lists[["c"]], lists["y"]), (long[["value"]], long["y"])):
+    more = lists[["c", "y"]].rename(columns={"c": "z"})  # in optimised graphs steps are within others
+    fused = more[["z"]].optimize(), more["y"].optimize()
+    frames = ((lists[["c"]], lists["y"]), (long[["value"]], long["y"]), fused)
+    for X, y in (twice, dask.optimize(*twice), *frames):
         with pytest.raises(InvalidInputError, match="makes several rows of one record"):
             parts_of(X, y)
 
