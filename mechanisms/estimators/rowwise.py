@@ -21,6 +21,7 @@ from privopt.problems.tables.schema import Schema
 
 _ROWS, _BEYOND = 64, 32
 _LARGE = (300, 4096)  # sizes of batches that repeat rows
+_MOST_CELLS = 1 << 20  # of a large batch
 # Rounding may depend on the number of rows, and scores may be in single precision.
 _TOLERANCE = 1e-5
 # Log odds of probabilities reach about 8: bins of models without a schema end there.
@@ -195,7 +196,8 @@ def _compare(
 ) -> None:
     """Raise InvalidInputError if rows have other scores than ``alone`` in some batch of them."""
     known = np.array([alone.get(i, np.nan) for i in range(max(alone) + 1)])
-    for which in _batches(sorted(alone)):
+    most = max(_LARGE[0], _MOST_CELLS // max(1, rows([0]).shape[1]))
+    for which in _batches(sorted(alone), most):
         found = _score(model, output, rows, which)
         if not np.allclose(
             found, known[which], rtol=_TOLERANCE, atol=_TOLERANCE * _size(known), equal_nan=True
@@ -208,12 +210,12 @@ def _compare(
             )
 
 
-def _batches(every: list[int]) -> list[list[int]]:
+def _batches(every: list[int], most: int) -> list[list[int]]:
     n = len(every)
     order = np.random.default_rng(1).permutation(every)
     first, second = order[: n // 2], order[n // 2 :]
     some = np.random.default_rng(2).permutation(every)[: n // 4]
-    large = [np.random.default_rng(3).choice(every, size) for size in _LARGE]
+    large = [np.random.default_rng(3).choice(every, min(size, most)) for size in _LARGE]
     groups = (order, first, second, some, *large)
     return [every, *(group.tolist() for group in groups), [*every, *every[:8]], every[:1]]
 
@@ -235,7 +237,7 @@ def _rows(model: Any, schema: Schema | None) -> tuple[Callable[[list[int]], Any]
     """
     if schema is not None:
         parts = [synthetic_rows(schema, _ROWS), rows_beyond(schema, _BEYOND)]
-        table = pd.concat([part for part in parts if len(part)], ignore_index=True)
+        table = pd.concat([part for part in parts if len(part)], ignore_index=True).copy()
         return lambda which: table.iloc[which].reset_index(drop=True), len(table)
     width = getattr(model, "n_features_in_", None)
     if width is None:

@@ -66,7 +66,8 @@ def _beyond(kind: Column) -> list[Any]:
 
 def _values(column: Column, n: int, rng: Generator) -> NDArray[Any]:
     kind, has_level = plain_column(column)
-    found = _declared(kind)[rng.integers(0, len(_declared(kind)), n)]
+    declared = _declared(kind)
+    found = declared[rng.integers(0, len(declared), n)]
     if not (has_level or getattr(kind, "missing", None) is not None):
         return found
     gaps = rng.integers(0, 8, n) == 0
