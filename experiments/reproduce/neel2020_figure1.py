@@ -28,6 +28,7 @@ from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.problems.datasets.adult import load_adult23, load_adult23_test
 from privopt.problems.discrete.halfspace import ZeroOneHalfspace
 from privopt.problems.discrete.lattice import IntegerLattice
+from privopt.problems.tables.schema import Schema
 
 CITE = "Neel, Roth, Vietri and Wu (2020)"
 PAPER = "Neel, Roth, Vietri and Wu, Oracle Efficient Private Non-Convex Optimization, ICML 2020"
@@ -63,12 +64,16 @@ _TERNARY, _BALL = IntegerLattice(-1, 1, dimension=23), OPDisc.default_lattice(23
 
 
 class _Task(NamedTuple):
-    """Training and test records: integer features, and real ones with a constant for linear models."""
+    """Training and test records: integer features, and real ones with a constant for linear models.
+
+    The schema bounds how exact draws are before any record is seen.
+    """
 
     X: NDArray[np.int64]
     y: NDArray[np.int64]
     X_test: NDArray[np.int64]
     y_test: NDArray[np.int64]
+    schema: Schema
 
     @property
     def delta(self) -> float:
@@ -80,9 +85,9 @@ class _Task(NamedTuple):
 
 @lru_cache(maxsize=1)
 def _task() -> _Task:
-    X, y, _ = load_adult23()
+    X, y, schema = load_adult23()
     X_test, y_test, _ = load_adult23_test()
-    return _Task(X, y, X_test, y_test)
+    return _Task(X, y, X_test, y_test, schema)
 
 
 def runs(quick: bool) -> int:
@@ -130,7 +135,7 @@ def _prepared(curve: str) -> Any:
     kind, lattice = _MECHANISMS[curve]
     task = _task()
     plan = kind.plan(ZeroOneHalfspace, lattice, epsilon=1.0, delta=task.delta)
-    return prepare_oracle("auto", plan, ZeroOneHalfspace(task.X, task.y, lattice))
+    return prepare_oracle("auto", plan, ZeroOneHalfspace(task.X, task.y, lattice, layout=task.schema.layout))
 
 
 def plan_of(cell: Cell, delta: float) -> LatticeMechanism[Any]:
@@ -264,9 +269,10 @@ def setting(quick: bool) -> str:
         f"{len(dpsgd_baseline.grid())} on the data, for free, as in the paper, {dpsgd_baseline.EPOCHS} "
         "passes, all iterates averaged. With printed noise it is accounted as in the paper's library "
         "(moments, adding or removing a record, a weaker promise); with sound noise for replacing a record. "
-        "Peers have one setting each, not tuned here: diffprivlib is pure (δ = 0), replace-one; Opacus runs "
-        "with noise for replacing a record (our accountant), and with that of its own accountant for adding "
-        "or removing one." + (f" Peers have {_PEER_RUNS} runs." if quick else "")
+        "Peers, where they were installed, have one setting each, not tuned here: diffprivlib is pure (δ = "
+        "0), replace-one; Opacus runs with noise for replacing a record (our accountant), and with that of "
+        "its own accountant for adding or removing one."
+        + (f" Peers have {_PEER_RUNS} runs." if quick else "")
     )
 
 

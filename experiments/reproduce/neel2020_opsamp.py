@@ -48,7 +48,7 @@ def alphas(quick: bool) -> tuple[float, ...]:
 
 
 def runs(quick: bool) -> int:
-    return 3 if quick else 15
+    return 3 if quick else 5
 
 
 def draws(quick: bool) -> int | None:

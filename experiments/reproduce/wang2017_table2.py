@@ -24,6 +24,7 @@ STUDY = paper.Study(
     slope=-1,
     work=1,
     relevant=None,
+    full_sizes=(1_000, 3_000, 10_000, 30_000),
     growth=0.5,
     dimensions=(5, 20, 80),
     rivals=(paper.ONE_RECORD, "dp-sgd", "objective-perturbation", "output-perturbation"),

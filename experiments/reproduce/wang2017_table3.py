@@ -19,6 +19,7 @@ STUDY = paper.Study(
     slope=-1,
     work=1.5,
     relevant=_RELEVANT,
+    full_sizes=(1_000, 3_000, 10_000, 30_000),
     growth=0.5,
     dimensions=(50, 200, 800),
     rivals=("dp-pmd", "dp-fw-l1"),
