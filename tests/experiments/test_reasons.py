@@ -56,9 +56,14 @@ from privopt.problems.discrete.lattice import IntegerLattice
 DOCS = Path(runner.__file__).parents[1] / "docs"
 
 
-def _shown(name: str) -> list[Verdict]:
+@lru_cache(maxsize=64)
+def _shown(name: str, quick: bool) -> list[Verdict]:
+    """Return the verdicts of a page; none if its full runs are not complete."""
     figure = reproduction(name)
-    return list(figure.verdicts(_shown_frame(figure)))
+    if figure.study(quick).missing(DOCS / "figures", figure.cells(quick)):
+        assert not quick
+        return []
+    return list(figure.verdicts(_shown_frame(figure, quick)))
 
 
 def _shown_frame(figure: Reproduction, quick: bool = True) -> pd.DataFrame:
@@ -69,7 +74,7 @@ def test_the_pages_count_what_is_judged() -> None:
     """The count on the page of all reproductions is that of the results; no cause is of another claim."""
     verdicts = []
     for name in FIGURES:
-        own = _shown(name)
+        own = _shown(name, True)
         for part in REASONS.get(name, {}):
             assert any(part in v.claim for v in own), (name, part)
         verdicts += explained(name, own)
@@ -84,11 +89,10 @@ def test_the_pages_count_what_is_judged() -> None:
 
 def test_the_page_of_full_runs_counts_those_that_are_complete() -> None:
     folder, verdicts = DOCS / "figures", []
-    for figure in map(reproduction, FIGURES):
-        if not figure.study(False).missing(folder, figure.cells(False)):
-            found = figure.verdicts(figure.study(False).kept(folder).frame)
-            verdicts += explained(figure.name, found)
-            assert (folder / f"{figure.name}.md").exists()
+    for name in FIGURES:
+        if found := _shown(name, False):
+            verdicts += explained(name, found)
+            assert (folder / f"{name}.md").exists()
     assert summary(verdicts) in (folder / "figures.md").read_text()
     assert all(v.reason for v in verdicts if v.differs)
 
@@ -181,11 +185,9 @@ def test_powers_of_noise_are_those_of_the_causes() -> None:
 
 def test_runs_are_called_too_few_only_where_an_interval_contains_the_power_of_the_bound() -> None:
     undecided = 0
-    for figure in map(reproduction, FIGURES):
+    for name in FIGURES:
         for quick in (True, False):
-            if figure.study(quick).missing(DOCS / "figures", figure.cells(quick)):
-                continue
-            for verdict in explained(figure.name, figure.verdicts(_shown_frame(figure, quick))):
+            for verdict in explained(name, _shown(name, quick)):
                 if verdict.reason is reasons._UNDECIDED:
                     low, high = map(float, re.findall(r"95%: (-?[0-9.]+) to (-?[0-9.]+)", verdict.words)[0])
                     told = re.findall(r"that of the bound: (-?[0-9.]*[0-9])", verdict.words)
