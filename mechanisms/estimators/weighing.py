@@ -1,4 +1,4 @@
-"""Where class weights act: on the threshold of a fit without them, or in the losses."""
+"""Class weights of linear models: they move the threshold of a fit without them, or multiply its losses."""
 
 from __future__ import annotations
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from privopt.problems.tables.parquet_text import text_literal
 from privopt.problems.tables.skeleton import Known
 from privopt.problems.tables.sources import is_engine_address, open_table, unquoted
 
@@ -57,6 +58,5 @@ _FINDERS = {"duckdb": _of_duckdb, "postgres": _of_postgres}
 
 
 def _rows(backend: Any, query: str, table: str) -> list[Any]:
-    text = "'" + table.replace("'", "''") + "'"
     with unquoted():
-        return list(backend.raw_sql(query.format(table=text)).fetchall())
+        return list(backend.raw_sql(query.format(table=text_literal(table))).fetchall())

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
-from privopt.problems.tables.parquet_text import TEXT, UNREADABLE_TEXT, make_view, quoted
+from privopt.problems.tables.parquet_text import TEXT, UNREADABLE_TEXT, make_view, quoted, text_literal
 
 # The fields of a column whose files hold different kinds of cells.
 NUMBER, TIME = "privopt_number", "privopt_time"
@@ -77,7 +77,7 @@ def _types(connection: Any, files: Sequence[str]) -> _Types:
 
 def _source(files: Sequence[str]) -> str:
     names = (re.sub(r"([*?\[])", r"[\1]", file) for file in files)  # each a pattern of one file
-    named = ", ".join("'" + name.replace("'", "''") + "'" for name in names)
+    named = ", ".join(map(text_literal, names))
     return f"read_parquet([{named}], union_by_name = true, hive_partitioning = false)"
 
 

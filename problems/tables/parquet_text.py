@@ -76,6 +76,11 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
+def text_literal(text: str) -> str:
+    """Return a text as SQL writes it."""
+    return "'" + text.replace("'", "''") + "'"
+
+
 def _in_place_of(expression: Any, error: Exception) -> Any:
     """Return what to ask in place of an expression that text ended; any other error is raised again."""
     try:
@@ -272,14 +277,10 @@ def _bytes_of(file: str) -> tuple[Any, Mapping[str, tuple[str, bool]]]:
 def _cell(column: tuple[str, bool] | None, kind: str, name: str, in_path: str | None) -> str:
     """Return SQL for a column as a type of DuckDB; missing in a file without it, unless its path tells it."""
     if column is None:
-        value = "NULL" if in_path in (None, "__HIVE_DEFAULT_PARTITION__") else _literal(str(in_path))
+        value = "NULL" if in_path in (None, "__HIVE_DEFAULT_PARTITION__") else text_literal(str(in_path))
     elif not column[1]:
         value = quoted(column[0])
     else:
         own = quoted(column[0])
         value = f"CASE WHEN {own} IS NOT NULL THEN coalesce(TRY(decode({own})), '{UNREADABLE_TEXT}') END"
     return f"CAST({value} AS {kind}) AS {quoted(name)}"
-
-
-def _literal(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"

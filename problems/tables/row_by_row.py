@@ -69,8 +69,8 @@ def check_graph(X: Any, y: Any) -> None:
 
     Partitions depend on others in shuffles, joins, windows across partitions (rolling, map_overlap),
     cumulative sums, and reductions whose result comes back into the rows (X - X.mean(axis=0)), not where they
-    are split or concatenated. Steps that repeat records (repeat, explode, melt) are refused, too;
-    others within one partition are not seen.
+    are split or concatenated. Steps that repeat records (repeat, explode, melt) are refused, too; others
+    within one partition are not seen.
 
     Args:
         X, y: records and labels, partition by partition.
