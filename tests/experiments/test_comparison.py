@@ -271,7 +271,7 @@ def test_processor_time_counts_what_was_started() -> None:
     if math.isnan(before):
         pytest.skip("not Linux")
     subprocess.run([sys.executable, "-c", "import time\nwhile time.process_time() < 0.3: pass"], check=True)
-    assert race.processor_seconds() - before >= 0.3
+    assert race.processor_seconds() - before > 0.25  # ended processes are counted in hundredths, rounded down
 
 
 def test_exported_files_have_the_optimum_that_is_stated(tmp_path: Path) -> None:
