@@ -322,7 +322,7 @@ def _panel_verdicts(frame: pd.DataFrame, panel: str) -> Iterator[Verdict]:
     mean, std = ends(frame, panel) | ends(frame, panel + _BATCHED), ends(frame, panel, "std")
     levels = mean[RGD].index
     for ours, against in ((PRINTED, RGD), (BALANCED, RGD), (BATCHES, RGD_BATCHES)):
-        near = sum(_comparable(frame, panel, ours, against, float(e)) for e in levels)
+        near = sum(_comparable(mean, panel, ours, against, float(e)) for e in levels)
         yield Verdict(
             f"{panel}: {ours} is comparable to {against}",
             held(int(near), len(levels)),
@@ -364,15 +364,14 @@ _NEAR = {
 }
 
 
-def _comparable(frame: pd.DataFrame, panel: str, ours: str, against: str, epsilon: float) -> bool:
+def _comparable(
+    mean: dict[str, pd.Series[float]], panel: str, ours: str, against: str, epsilon: float
+) -> bool:
     """Errors within one and a half times; of risks, two thirds of the other's gain on the best constant."""
-    value, goal = (
-        next(e[c][epsilon] for e in (ends(frame, panel), ends(frame, panel + _BATCHED)) if c in e)
-        for c in (ours, against)
-    )
+    value, goal = mean[ours][epsilon], mean[against][epsilon]
     if panel in (LINE, SIGNS):
         return bool(value <= 1.5 * goal)
-    constant = float(ends(frame, panel)[CONSTANT][epsilon])
+    constant = mean[CONSTANT][epsilon]
     return bool(goal < constant and constant - value >= 2 / 3 * (constant - goal))
 
 

@@ -46,6 +46,7 @@ class Kept:
         self.path, self.kind, self.key = path, kind, tuple(key)
         self.columns = [f.name for f in fields(kind)]
         self.lines: list[Mapping[str, Any]] = []
+        self._found: dict[tuple[str, ...], tuple[int, dict[tuple[Any, ...], list[Mapping[str, Any]]]]] = {}
         if path.exists():
             frame = pd.read_csv(path)
             if list(frame.columns) != self.columns:
@@ -83,7 +84,12 @@ class Kept:
 
     def matching(self, **wanted: object) -> list[Mapping[str, Any]]:
         """Return the lines with these values."""
-        return [line for line in self.lines if all(line[k] == v for k, v in wanted.items())]
+        names = tuple(wanted)
+        seen, found = self._found.get(names, (0, {}))
+        for line in self.lines[seen:]:
+            found.setdefault(tuple(line[k] for k in names), []).append(line)
+        self._found[names] = len(self.lines), found
+        return list(found.get(tuple(wanted.values()), ()))
 
     def holds(self, line: Any) -> bool:
         values = asdict(line)

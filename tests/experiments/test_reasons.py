@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +41,7 @@ from privopt.experiments.reproduce.registry import FIGURES, reproduction
 from privopt.experiments.reproduce.tables import power_law
 from privopt.experiments.reproduce.wang2017 import DELTA, EPSILONS
 from privopt.experiments.reproduce.wang2017_table1 import STUDY as TABLE1
+from privopt.experiments.workbench.resumable import Kept
 from privopt.mechanisms.convex.stochastic_gradient import DPStochasticGradient
 from privopt.mechanisms.discrete.opdisc import OPDisc
 from privopt.mechanisms.discrete.rspm import GaussianRSPM
@@ -60,14 +61,20 @@ DOCS = Path(runner.__file__).parents[1] / "docs"
 def _shown(name: str, quick: bool) -> list[Verdict]:
     """Return the verdicts of a page; none if its full runs are not complete."""
     figure = reproduction(name)
-    if figure.study(quick).missing(DOCS / "figures", figure.cells(quick)):
+    kept = _kept(figure, quick)
+    if not all(figure.study(quick).is_finished(kept, cell) for cell in figure.cells(quick)):
         assert not quick
         return []
-    return list(figure.verdicts(_shown_frame(figure, quick)))
+    return list(figure.verdicts(kept.frame))
+
+
+@cache
+def _kept(figure: Reproduction, quick: bool) -> Kept:
+    return figure.study(quick).kept(DOCS / "figures")
 
 
 def _shown_frame(figure: Reproduction, quick: bool = True) -> pd.DataFrame:
-    return figure.study(quick).kept(DOCS / "figures").frame
+    return _kept(figure, quick).frame
 
 
 def test_the_pages_count_what_is_judged() -> None:
