@@ -131,9 +131,9 @@ def test_wheel_works_in_a_fresh_environment(wheel: Path, tmp_path: Path, depende
         return done.stdout
 
     borrowed = dependencies == "borrowed"
-    run(sys.executable, "-m", "venv", "fresh")
-    only = ["--no-deps", "--no-index"] if borrowed else []
-    run("fresh/bin/python", "-m", "pip", "install", "--quiet", *only, wheel)
+    run(sys.executable, "-m", "venv", "--without-pip", "fresh")
+    only = ["--no-deps", "--no-index", "--no-compile"] if borrowed else []
+    run(sys.executable, "-m", "pip", "--python", "fresh/bin/python", "install", "--quiet", *only, wheel)
     # Without the .pth files there, which lead to an editable install.
     there = {"PYTHONPATH": sysconfig.get_path("purelib")} if borrowed else {}
     code = (

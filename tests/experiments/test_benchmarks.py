@@ -89,6 +89,7 @@ def quiet() -> Console:
     return Console(quiet=True)
 
 
+@pytest.mark.usefixtures("imported_once")
 def test_the_benchmark_of_draws_runs_resumes_and_writes_its_page(tmp_path: Path) -> None:
     first = draws.study(small=True).run(tmp_path, PLAN[:1], quiet())
     assert first["finished"].all()
@@ -134,6 +135,7 @@ def test_the_default_run_asks_what_it_promises() -> None:
     }
 
 
+@pytest.mark.usefixtures("imported_once")
 def test_scaling_runs_resumes_and_writes_its_page(tmp_path: Path) -> None:
     plan = [scaling.Unit((), "opdisc", 1.0, 5.0), scaling.Unit((), "exponential", 1.0, 5.0)]
     scaling.STUDY.run(tmp_path, plan[:1], quiet())

@@ -34,6 +34,8 @@ from privopt.oracles.task import Task
 from privopt.problems.discrete.problem import DiscreteProblem
 from privopt.problems.errors import InvalidInputError
 
+pytestmark = pytest.mark.usefixtures("imported_once")
+
 TINY = workload.workload("tiny", 1)
 
 
@@ -118,8 +120,8 @@ class Endless(DiscreteOracle):
 
     name = "endless"
 
-    def __init__(self, at: int) -> None:
-        self.at = at
+    def __init__(self, at: int, begun: Path) -> None:
+        self.at, self.begun = at, begun
 
     def refusals(self, problem: DiscreteProblem, task: Task) -> list[str]:
         return []
@@ -127,7 +129,7 @@ class Endless(DiscreteOracle):
     def build(self, problem: DiscreteProblem, task: Task) -> Solver:
         if problem.lattice.dimension == self.at:
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
-            Path(os.environ["ENDLESS"]).touch()
+            self.begun.touch()
             while True:
                 time.sleep(1)
         return lambda query: Proposal(problem.lattice.low * 0, -query.perturbation.magnitude)
@@ -135,7 +137,8 @@ class Endless(DiscreteOracle):
 
 def endless_runner(name: str, *words: object) -> Iterator[race.Finding | race.Stage]:
     warm = race.Instance("synthetic", 60, 20, "rspm", 1.0, 0)
-    race.minimizer = lambda _: Endless(int(name))  # type: ignore[assignment,return-value]
+    at, _, begun = name.partition(" ")
+    race.minimizer = lambda _: Endless(int(at), Path(begun))  # type: ignore[assignment,return-value]
     race._warm = lambda oracle: race._built(oracle, warm)  # type: ignore[assignment]
     yield from race.runner(name, *words)  # type: ignore[arg-type]
 
@@ -146,7 +149,6 @@ def test_a_build_or_a_warm_up_that_never_ends_is_ended_and_the_race_goes_on(
 ) -> None:
     """Time is up as soon as the oracle says that it has begun to go on for ever."""
     begun = tmp_path / "begun"
-    monkeypatch.setenv("ENDLESS", str(begun))
     monkeypatch.setattr(race, "runner", endless_runner)
     monkeypatch.setattr(resumable, "_GRACE", 0.2)
     stages = []
@@ -159,7 +161,7 @@ def test_a_build_or_a_warm_up_that_never_ends_is_ended_and_the_race_goes_on(
 
     monkeypatch.setattr(race.StageTimer, "check", check)
     instances = [TINY[2], TINY[0]]
-    found = [solve.status for solve, _ in race._survived(str(dimension), instances, 5.0, None)]
+    found = [solve.status for solve, _ in race._survived(f"{dimension} {begun}", instances, 5.0, None)]
     assert found == [race.TIMED_OUT, OPEN if stage is race.Stage.BUILD else race.TIMED_OUT]
     assert stages == [stage]
 

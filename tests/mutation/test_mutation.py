@@ -58,7 +58,7 @@ def test_a_module_is_tested_by_its_mirror_and_by_whoever_names_it() -> None:
 @pytest.mark.parametrize("name", lists("named.toml"))
 def test_named_mutants_quote_the_code_as_it_stands(name: str) -> None:
     one = lists("named.toml")[name]
-    ast.parse(located(one["where"], one["old"], one["new"], name).source())
+    ast.parse(located(one["where"], one["old"], one["new"], name).program())
 
 
 def test_equivalent_mutants_are_mutants_and_have_a_reason() -> None:

@@ -7,7 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -129,8 +129,16 @@ def states(clinic: Path) -> list[str]:
     return [entry.state for entry in Ledger(clinic / "ledger").entries()]
 
 
-@pytest.mark.parametrize("out", ["pipe", "full", "closed"])
-@pytest.mark.parametrize("what", SPENDING)
+def shared_out(outs: Sequence[str]) -> list[Any]:
+    """Every command with one of the outs, every out with two commands; a card with all. The rest are slow."""
+    return [
+        pytest.param(what, out, marks=[] if what == "card" or k % len(outs) == j else pytest.mark.slow)
+        for k, what in enumerate(SPENDING)
+        for j, out in enumerate(outs)
+    ]
+
+
+@pytest.mark.parametrize(("what", "out"), shared_out(["pipe", "full", "closed"]))
 def test_what_was_asked_to_be_saved_is_saved(clinic: Path, program: Any, what: str, out: str) -> None:
     words, option = SPENDING[what]
     code = program(clinic, out, [*words, option, "kept.json"], err=out == "pipe")
@@ -141,8 +149,7 @@ def test_what_was_asked_to_be_saved_is_saved(clinic: Path, program: Any, what: s
     assert not [p for p in clinic.iterdir() if p.suffix == ".partial"]
 
 
-@pytest.mark.parametrize("out", ["pipe", "full", "closed"])
-@pytest.mark.parametrize("what", SPENDING)
+@pytest.mark.parametrize(("what", "out"), shared_out(["closed", "pipe", "full"]))
 def test_what_could_not_be_shown_is_kept(clinic: Path, program: Any, what: str, out: str) -> None:
     """In a temporary file, of which standard error tells where it is."""
     words, _ = SPENDING[what]
@@ -184,8 +191,7 @@ def test_a_disk_without_room_for_the_result_is_found_before_anything_is_spent(
     assert list((clinic / "tmp").iterdir()) == []
 
 
-@pytest.mark.parametrize("where", ["missing/kept.json", ".", "/dev/null"])
-@pytest.mark.parametrize("what", SPENDING)
+@pytest.mark.parametrize(("what", "where"), shared_out(["missing/kept.json", ".", "/dev/null"]))
 def test_a_place_that_takes_no_file_is_found_before_anything_is_spent(
     clinic: Path, program: Any, what: str, where: str
 ) -> None:
