@@ -24,6 +24,7 @@ class LearnedFit:
     """Labelled records without a schema, and the public facts for learning one.
 
     Attributes:
+        records: the records, with what is declared of their labels.
         engine: the same records, if an engine holds them.
         share: the share of the budget that the schema spends.
         kinds: the types of the columns to learn.
@@ -36,15 +37,15 @@ class LearnedFit:
     options: dict[str, Any]
     engine: EngineRecords | None = None
 
-    def fit(self, made: Any) -> Any:
-        """Plan, book and run schema and model."""
+    def fit(self, estimator: Any) -> Any:
+        """Plan schema and model, book both, learn the one and fit the other."""
         given = self.records.unread() if self.engine is None else self.engine
         try:
-            fitted = fit_learned(made, given, self.kinds, self.share, self.options)
+            fitted = fit_learned(estimator, given, self.kinds, self.share, self.options)
         except PrivOptError as error:
             if (found := learned_before(error)) is not None:
                 path = kept_aside(json.dumps(found.schema.to_dict(), indent=2) + "\n")
-                error.add_note(f"It is in {path}, for --schema")
+                error.add_note(f"The learned schema is in {path}: pass it as --schema")
             raise
         if self.engine is not None:
             self.records.keep(self.engine.counted(fitted.schema))
@@ -62,7 +63,7 @@ def read_for_learning(
     types: str | None = None,
     person: str | None = None,
 ) -> LearnedFit:
-    """Open a table; no cell is interpreted.
+    """Open a table from which a schema is to be learned; no cell is interpreted.
 
     Raises:
         InvalidInputError, SchemaError: facts that are missing, or a table that cannot be read.

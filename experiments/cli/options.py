@@ -158,8 +158,8 @@ LedgerOption = Annotated[
     str | None,
     typer.Option(
         envvar="PRIVOPT_LEDGER",
-        help="Ledger, a path or URL, with #BUDGET if it holds several budgets, in which the spend is booked "
-        "first; the fit is refused if it overdraws the budget.",
+        help="Ledger in which the spend is booked first: a path or URL, with #BUDGET if it holds several "
+        "budgets. The fit is refused if it overdraws the budget.",
         rich_help_panel=_PRIVACY,
     ),
 ]
@@ -186,8 +186,8 @@ MaxWeightOption = Annotated[
     float | None,
     typer.Option(
         "--max-weight",
-        help="Public bound on the weights of records, from knowledge: larger ones are clipped. Cards round "
-        "weights to whole numbers.",
+        help="Public bound on the weights of records, not taken from the data: larger ones are clipped. "
+        "Cards round weights to whole numbers.",
         rich_help_panel=_PRIVACY,
         min=0,
     ),
@@ -310,7 +310,8 @@ NormOption = Annotated[
     float | None,
     typer.Option(
         "--data-norm",
-        help="Norm to which rows are clipped, > 0. Default: that implied by the schema; for calibrate 1.",
+        help="Norm to which rows are clipped, > 0. Default: that implied by the schema; for `privopt "
+        "calibrate` 1.",
         rich_help_panel=_BOUNDED,
     ),
 ]
@@ -328,7 +329,7 @@ LabelOption = Annotated[
     typer.Option(
         help="LOW:HIGH, the range to which labels are clipped in regression, in their own unit, as in "
         "--label-range=-1:1. Without it the range is inferred from the data, a privacy leak; for "
-        "calibrate it is -1:1.",
+        "`privopt calibrate` it is -1:1.",
         rich_help_panel=_BOUNDED,
     ),
 ]

@@ -1,9 +1,10 @@
 """Noise calibration of OPDisc and RSPM, from public facts before any data is read.
 
-Both return w(eta) = argmin_w L(D, w) - <eta, phi(w)> for random eta (a sign of eta is immaterial). Let s_w be
-vectors with <s_w, phi(w) - phi(v)> >= b for all v != w, where b bounds the change of a loss *difference* when
-one record is replaced (2 B for losses in [0, B]). If w wins on D under eta, it wins on D' under eta + s_w.
-For Gaussian eta, comparing the densities at eta and eta + s_w gives, for every event S,
+Both return w(eta) = argmin_w L(D, w) - <eta, phi(w)> for random eta (a sign of eta is immaterial). Let b be
+the sensitivity of a loss *difference* L(D, w) - L(D, v) to replacing one record (2 B for losses in [0, B]),
+and let s_w be vectors, the *shifts*, with <s_w, phi(w) - phi(v)> >= b for all v != w. If w wins on D under
+eta, it wins on D' under eta + s_w. For Gaussian eta, comparing the densities at eta and eta + s_w gives, for
+every event S,
 
     P[D in S] - exp(epsilon) P[D' in S] <= E[(1 - exp(epsilon - Z))_+],
     Z = max_w (<eta, s_w> + |s_w|^2 / 2) / sigma^2.
@@ -127,7 +128,8 @@ def calibrate_rspm(
     loss_bound: int = 1,
     calibration: str = "sound",
 ) -> Calibration:
-    """Gaussian noise on the separators' weights; see ``rspm_sigma``, and ``separator_counts`` for the counts.
+    """Return Gaussian noise on the separators' weights; see ``rspm_sigma`` and, for ``counts``,
+    ``separator_counts``.
 
     Separators are 0 or 1 on every point while the losses of a record lie in [0, B], B = ``loss_bound``: every
     condition on a shift is linear in b = 2 B, and so are shifts and noise.
@@ -154,7 +156,7 @@ def calibrate_rspm(
 
 
 def calibrate_rspm_laplace(epsilon: float, counts: SeparatorCounts, *, loss_bound: int = 1) -> Calibration:
-    """Laplace noise of scale 2 B m / epsilon on the separators' weights, for losses in [0, B].
+    """Return Laplace noise of scale 2 B m / epsilon on the separators' weights, for losses in [0, B].
 
     m is the number of separators that a shift moves, at most two of an ordered coordinate. Entries of shifts
     are in {-2 B, 0, 2 B}, so |s_w|_1 <= 2 B m, and the density of eta changes by a factor of at most
@@ -170,7 +172,7 @@ def calibrate_rspm_laplace(epsilon: float, counts: SeparatorCounts, *, loss_boun
 
 
 def opdisc_shift(squared_radius: float, separation: float, loss_difference: float = LOSS_DIFFERENCE) -> float:
-    """c such that s_w = c pi(w) satisfies <s_w, pi(w) - pi(v)> >= loss_difference for all v != w.
+    """Return c such that s_w = c pi(w) satisfies <s_w, pi(w) - pi(v)> >= loss_difference for all v != w.
 
     |pi| = 1: <pi(w), pi(w) - pi(v)> = |pi(w) - pi(v)|^2 / 2 >= |w - v|^2 / (2 D^2), so c = 2 b D^2 / tau^2.
     For losses in [0, 1], b = 2 and c = 4 D^2 / tau^2. For G-Lipschitz losses the need is 2 G |w - v|, and
@@ -246,7 +248,7 @@ def _ordered(tables: NDArray[np.int64]) -> bool:
 
 
 def rspm_delta(epsilon: float, sigma: float, counts: SeparatorCounts) -> float:
-    """Upper bound on the delta of Gaussian RSPM for losses in [0, 1], by the law of the worst shift.
+    """Bound the delta of Gaussian RSPM for losses in [0, 1] from above, by the law of the worst shift.
 
     The losses phi on separators of different coordinates do not interact, so s_w can be chosen, and the
     maximum in Z taken, coordinate by coordinate. With x = eta / sigma, a = 2 / sigma:
@@ -281,7 +283,7 @@ def rspm_delta(epsilon: float, sigma: float, counts: SeparatorCounts) -> float:
 
 
 def rspm_sigma(epsilon: float, delta: float, counts: SeparatorCounts) -> float:
-    """Nearly the smallest sigma with ``rspm_delta`` <= delta; never smaller than needed.
+    """Return nearly the smallest sigma with ``rspm_delta`` <= delta; never smaller than needed.
 
     For losses in [0, 1]; for losses in [0, B] it is B times as much. For m = 2 ternary separators this is 0.6
     to 0.7 times ``sound_sigma`` with shift 2 sqrt(m), dof m, the general bound.
@@ -355,7 +357,7 @@ def _refuted(epsilon: float, delta: float, mechanism: str, note: str) -> Privacy
 
 
 def _round_up(a: float) -> float:
-    """``a`` with 7 significant bits, not smaller: a larger a only enlarges the ternary law."""
+    """Return ``a`` with 7 significant bits, not smaller: a larger a only enlarges the ternary law."""
     mantissa, exponent = math.frexp(a)
     return math.ldexp(math.ceil(mantissa * 128), exponent - 7)
 
@@ -366,13 +368,13 @@ def _fine_grid() -> Floats:
 
 @lru_cache(maxsize=1)
 def _binary_tail() -> Floats:
-    """P[|x| > t] on the fine grid."""
+    """Return P[|x| > t] on the fine grid."""
     return np.asarray(special.erfc(_fine_grid() / math.sqrt(2)))
 
 
 @lru_cache(maxsize=32)
 def _ternary_tail(a: float) -> Floats:
-    """P[max(-x1, -x2, x1 + x2 + a/2) > t] on the fine grid, x1 and x2 standard normal.
+    """Return P[max(-x1, -x2, x1 + x2 + a/2) > t] on the fine grid, x1 and x2 standard normal.
 
     One of x1, x2 is below -t; or neither is and x1 + x2 > y = t - a/2. All terms are positive, so the
     relative error is that of Gauss-Legendre quadrature of a smooth integrand, below 1e-11.
@@ -403,7 +405,7 @@ def _ordered_tail(k: int, a: float) -> Floats:
 
 
 def _coarse_law(tail: Floats, a: float) -> Floats:
-    """Masses on 0, 1/_COARSE, ..., _END of a law with the given fine tail, pessimistic in exp(-a X)."""
+    """Return masses on 0, 1/_COARSE, ..., _END of a law with that fine tail, pessimistic in exp(-a X)."""
     mass = -np.diff(tail, prepend=1.0)
     ratio = _FINE // _COARSE
     # mass[k] is P[t_(k-1) < X <= t_k], placed at t_k, the right end of its fine cell.
@@ -415,7 +417,7 @@ def _coarse_law(tail: Floats, a: float) -> Floats:
 
 
 def _tail_expectation(laws: list[tuple[int, Floats]], a: float, threshold: float) -> float:
-    """E[(1 - exp(-a (X - threshold)))_+] for the sum X of n independent draws of each law; not too small."""
+    """Return E[(1 - exp(-a (X - threshold)))_+] or more, X the sum of n independent draws of each law."""
     step = 1 / _COARSE
     x = np.arange(laws[0][1].size) * step
     # The tilt that minimises Chernoff's bound at the threshold; any tilt is valid.

@@ -1,1 +1,1 @@
-"""scikit-learn estimators."""
+"""Estimators of scikit-learn's kind that use the mechanisms, and their models as cards, pages and SQL."""

@@ -1,1 +1,1 @@
-"""Private evaluation of classifiers: one noisy histogram of scores by class, and metrics from it."""
+"""Private evaluation of models: noisy histograms of scores by class, noisy sums of residuals, and metrics."""

@@ -1,4 +1,4 @@
-"""Several cards near one private linear model, to choose from by meaning: post-processing."""
+"""Several cards near one private linear model, so that a person can choose: post-processing."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from privopt.problems.programs.constraints import Constraint, OtherColumns
 from privopt.problems.programs.program import CardProgram
 from privopt.problems.tables.schema import Schema
 
-# Scales of the cards, relative to the one that was released: as fine, and with fewer points to add up.
+# Scales of the other cards, relative to that of the released one: the same, and coarser, with smaller points.
 COARSER = (1.0, 0.5, 0.25, 0.125)
 # Scales among which that of the released card is found, relative to the largest that fits its bounds.
 _GRID_OF_SCALES = np.geomspace(0.1, 4.0, 60)
-# Seconds for all solves; each has its share, and returns the best card that it found.
+# Seconds for all solves. Each has an equal share, and returns the best card that it found by then.
 _SECONDS = 4.0
 
 
@@ -41,8 +41,9 @@ class CardSource:
         weights: weights of the features, the intercept, if any, last, shape (d,); of K classes (K, d).
         low, high: bounds of the points, shape (d,).
         max_columns: the largest number of columns with points, or None.
-        deviations: posterior standard deviations of the weights, of levels from the mean of their column,
-            shape (d,); None where they do not follow from what is released, and in files of earlier versions.
+        deviations: posterior standard deviations of the weights, shape (d,); that of a level is of its
+            difference from the mean of its column. None where they do not follow from what is released, and
+            in files of earlier versions.
     """
 
     weights: Floats
@@ -66,7 +67,7 @@ class CardSource:
         """Read what ``to_dict`` wrote, for a card with points of this shape.
 
         Raises:
-            InvalidInputError: not one finite number for each point.
+            InvalidInputError: weights or deviations that are not one finite number for each point.
         """
         weights = np.array(given["weights"], dtype=np.float64)
         low, high = (np.array(given[end], dtype=np.int64) for end in ("low", "high"))
@@ -108,8 +109,8 @@ def near_cards(
 
     No two have the same set of columns: each further card is the nearest one that satisfies a no-good cut
     against every card before it. Four scales take turns: as fine as the released card, and with fewer points
-    to add up. The records chose, privately, by how much the threshold of the released card differs from the
-    model's; every other card keeps that difference.
+    to add up. The private choice of the released card may have moved its threshold away from the model's;
+    the thresholds of the other cards are moved as far.
 
     Args:
         source: the model.
@@ -208,7 +209,7 @@ class _Search:
         return NearCard(card, self.distance(points, scale))
 
     def _base(self, points: IntArray, scale: float) -> float:
-        """Return the intercept of points at a scale under the model itself."""
+        """Return the intercept that the model itself gives to points at a scale."""
         return self.nearest.base(scale * self.real, points, self.near(scale))
 
 

@@ -1,4 +1,4 @@
-"""Exact draws from 0/1-loss problems over scorecard features, by branch and bound on masses.
+"""Exact draws of scorecards, 0/1-loss problems over their features, by branch and bound on masses.
 
 For lattices that are too large to sum over. A region fixes the numeric weights and the first few indicator
 weights, and has an upper bound on its mass (``privopt.oracles.cells.regions``). Poisson thinning

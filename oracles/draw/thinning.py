@@ -32,8 +32,8 @@ from privopt.problems.discrete.lattice import IntArray
 
 # Rejected arrivals of a region before it is tuned or split.
 TRIES = 100
-# Log of the rate times the current time at which tuning stops: the next arrival is expected at about e^6
-# times the current time.
+# Tuning stops where the log of rate times current time is this: the next arrival is then expected at about
+# e^6 times the current time.
 _QUIET = -6.0
 # More digits than doubles have: the rounding of times is negligible against that of waiting times.
 _DECIMAL = Context(prec=20, Emax=MAX_EMAX, Emin=MIN_EMIN)
@@ -123,7 +123,7 @@ class ThinnedArrivals(Arrivals, Generic[Tables]):
         bounds: of the problem, at the inverse temperature of the request.
         request: the randomness and the limits.
         frontier: regions that cover the lattice.
-        log_unit: the log of the mass that has rate 1 in the time that ``next`` returns.
+        log_unit: the log of the mass with one arrival per unit of time, in the unit of what ``next`` returns.
         allowed: whether a point belongs to the domain. Arrivals at others are rejected: their mass is 0.
     """
 
@@ -191,7 +191,7 @@ class ThinnedArrivals(Arrivals, Generic[Tables]):
         """Reserve memory for the tables of more regions.
 
         Raises:
-            UnfinishedDrawError: the memory limit; with the largest number of regions and the alternatives.
+            UnfinishedDrawError: there is not enough memory for them.
         """
         self._holding += more
         if self._holding > self._bounds.most:
@@ -292,6 +292,7 @@ class LastFrontier(Generic[Model]):
 
 
 def holding_tables(frontier: list[Node[Tables]]) -> int:
+    """Count the regions that hold tables."""
     return sum(node.holds_tables for node in frontier)
 
 

@@ -1,1 +1,1 @@
-"""Global minimisation of indefinite quadratics over balls, boxes and polytopes, perhaps with a half-space."""
+"""Global minimisers of indefinite quadratics over balls, boxes, polytopes, and their half-space sections."""

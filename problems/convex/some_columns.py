@@ -16,7 +16,7 @@ class SomeColumns(EmpiricalRisk):
     """The records of a risk on some of its features, for sums of functions of ``bare_rows``.
 
     Rows, labels and counts stay where they are: nothing is copied, and parts of a table are read in place.
-    Values and gradients are not those of the view: they belong to the risk behind it.
+    The view has no values or gradients of its own: ask the risk behind it.
 
     Args:
         risk: the risk.
@@ -28,7 +28,7 @@ class SomeColumns(EmpiricalRisk):
         self.risk, self.columns, self.facts = risk, columns, facts
 
     def __getattr__(self, name: str) -> Any:
-        """Return the labels, the counts or the table of the risk, which a partitioned risk lacks."""
+        """Return the table, labels or counts of the risk; a partitioned risk has none of these attributes."""
         if name in ("X", "y", "counts"):
             return getattr(self.risk, name)
         raise AttributeError(name)

@@ -5,14 +5,14 @@ release is booked atomically in all addressed budgets: ``ledger.db#adult/cardiol
 that of the data, the team's share of it, and the analyst's.
 
 A reservation is on disk before the release may run and counts as spent from then on, whether or not the
-release finishes. Only ``cancel``, for a failure before any record was read, reverts it, and never a
-reservation of ``spending``, whose release starts at once.
+release finishes. Only ``cancel`` takes it back, for a failure before any record was read. A reservation of
+``spending`` is never cancelled, as its release starts at once.
 
 Any sign of tampering refuses all further spending: missing, altered or reordered rows of the trail, altered
 sums, totals other than those at creation, an older copy of a file. Each booking checks the data that it
 depends on, in time independent of the length of the history. ``verify``, and all functions that show the
 history, check everything; only they detect an older row of sums that was restored with its own hash.
-Undetectable is a replacement of everything, the database and the head beside a file, by older or recomputed
+No check detects that everything was replaced, the database and the head beside a file, by older or recomputed
 data.
 """
 
@@ -121,7 +121,10 @@ class Ledger:
         """
         place, budget = Address.of(address), Budget(epsilon, delta, rule, unit)
         if len(place.names) > 1:
-            raise LedgerError(f"one budget is made at a time; {place} names {len(place.names)}")
+            raise LedgerError(
+                f"one budget is made at a time; {place} names {len(place.names)}. To do: create one after "
+                "the other"
+            )
         *containing, name = (replace(place, names=place.names or (MAIN,))).applying
         store = Store(place)
         store.make_room()
@@ -142,7 +145,10 @@ class Ledger:
                     f"{name!r} would be within {missing[-1]!r}, which is not there: create that first"
                 )
             if other := [a.name for a in book.accounts() if a.name in containing and a.budget.unit != unit]:
-                raise LedgerError(f"{name!r} would count by {unit}, and {other[0]!r} around it does not")
+                raise LedgerError(
+                    f"{name!r} would count by {unit}, and {other[0]!r} around it does not. To do: create it "
+                    f"with the unit of {other[0]!r}"
+                )
             facts = {"epsilon": budget.epsilon, "delta": budget.delta, "rule": budget.rule}
             book.append("create", {"name": name, "neighbours": NEIGHBOURS[unit], **facts})
             book.put(Account(name, budget, Spent()))
@@ -186,7 +192,7 @@ class Ledger:
             return self._one(book).budget
 
     def budgets(self) -> dict[str, tuple[Budget, Total]]:
-        """Budget and spend of the addressed budgets, or of all if none is named, by name."""
+        """Return budget and spend of the addressed budgets, or of all if none is named, by name."""
         with self._store.reading() as book:
             accounts = book.accounts(self._address.applying)
         return {a.name: (a.budget, a.budget.stated(a.spent)) for a in accounts}
@@ -299,7 +305,7 @@ class Ledger:
             book.append("commit", {}, reservation=identifier)
 
     def cancel(self, identifier: str, reason: str) -> None:
-        """Cancel a reservation. *Only* if the release failed before it read any record.
+        """Cancel a reservation; allowed *only* if the release failed before it read any record.
 
         Raises:
             LedgerError: no open reservation of that name in the addressed budgets, no reason given, or a
@@ -331,7 +337,7 @@ class Ledger:
         try:
             self.commit(identifier)
         except LedgerUnavailableError as error:
-            warnings.warn(f"{error}; this release among it, which stays marked as reserved", stacklevel=3)
+            warnings.warn(f"{error}, this release too: it stays marked as reserved", stacklevel=3)
 
     def move(self, address: str | os.PathLike[str]) -> Ledger:
         """Move the whole ledger to an empty place, such as from a file to a server's database.
@@ -377,8 +383,8 @@ class Ledger:
     def _priced(self, spend: PrivacySpend) -> PrivacySpend:
         """Return the spend as it is kept: under the rule "profile" with the Gaussian that it is counted as.
 
-        So the same sum follows from the trail at any time, in any version. It takes seconds, and nobody waits
-        for the ledger meanwhile. A Gaussian that the caller quotes is not taken: it is computed again.
+        So the same sum follows from the trail at any time, in any version. The Gaussian takes seconds to
+        compute, so this is done before the ledger is locked. One that the caller quotes is computed again.
         """
         if spend.event is None:
             return spend

@@ -1,1 +1,1 @@
-"""Oracles for best subsets of columns after the noise: a feasible choice with its value, no proof."""
+"""Oracles for best subsets of columns on noisy moments: a feasible choice with its value, no proof."""
