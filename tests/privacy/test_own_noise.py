@@ -16,11 +16,15 @@ from privopt.mechanisms.heavy_tails.sample_aggregate import SampleAggregate
 from privopt.mechanisms.heavy_tails.trimmed_mean import TrimmedMean
 from privopt.mechanisms.scorecards.prevalence import PrevalencePlan
 
+HISTOGRAM = HistogramPlan.plan(ScoreBins((0.0,)), epsilon=0.5)
+AGGREGATE = SampleAggregate.plan(500, 3, subsets=500, radius=1.0, epsilon=1.0, delta=1e-2)
+ROBUST = RobustMean.plan(100, 3, moment=1.0, epsilon=1.0, delta=1e-2)
+TRIMMED = TrimmedMean.plan(100, 3, mean_range=(-1.0, 1.0), epsilon=1.0, delta=1e-2)
+
 
 def histogram(source: NoiseSource) -> np.ndarray:
-    plan = HistogramPlan.plan(ScoreBins((0.0,)), epsilon=0.5)
     scores = np.repeat([-1.0, 1.0], 50)
-    return plan.release(scores, np.arange(100) % 2 == 0, source).counts.ravel()
+    return HISTOGRAM.release(scores, np.arange(100) % 2 == 0, source).counts.ravel()
 
 
 def residuals(source: NoiseSource) -> np.ndarray:
@@ -32,20 +36,16 @@ def prevalence(source: NoiseSource) -> np.ndarray:
 
 
 def aggregate(source: NoiseSource) -> np.ndarray:
-    plan = SampleAggregate.plan(500, 3, subsets=500, radius=1.0, epsilon=1.0, delta=1e-2)
     rows = np.random.default_rng(0).uniform(-0.5, 0.5, (500, 3))
-    return plan.release(rows, np.zeros(500), lambda X, y: X[0], source).point
+    return AGGREGATE.release(rows, np.zeros(500), lambda X, y: X[0], source).point
 
 
 def robust(source: NoiseSource) -> np.ndarray:
-    return (
-        RobustMean.plan(100, 3, moment=1.0, epsilon=1.0, delta=1e-2).release(np.zeros((100, 3)), source).point
-    )
+    return ROBUST.release(np.zeros((100, 3)), source).point
 
 
 def trimmed(source: NoiseSource) -> np.ndarray:
-    plan = TrimmedMean.plan(100, 3, mean_range=(-1.0, 1.0), epsilon=1.0, delta=1e-2)
-    return plan.release(np.tile(np.linspace(-1, 1, 100)[:, None], 3), source).point
+    return TRIMMED.release(np.tile(np.linspace(-1, 1, 100)[:, None], 3), source).point
 
 
 @pytest.mark.parametrize(

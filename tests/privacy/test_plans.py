@@ -272,7 +272,7 @@ def takes(value: object, low: float, high: float) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and low < value < high
 
 
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(
     st.sampled_from(sorted(RISK_MECHANISMS)),
     st.sampled_from(["epsilon", "delta", "steps", "batch", "rounds"]),
@@ -296,7 +296,7 @@ def test_bad_parameters_are_refused_in_the_documented_classes(name: str, field: 
         kind.plan(facts, space(name, 3), regularizer, **{**GOOD, field: junk})
 
 
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(st.sampled_from(sorted(MECHANISMS)), st.sampled_from(["epsilon", "delta", "calibration"]), JUNK)
 def test_bad_lattice_parameters_are_refused_in_the_documented_classes(
     name: str, field: str, junk: Any

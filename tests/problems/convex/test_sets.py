@@ -178,7 +178,7 @@ def test_k_support_norm_with_ties_and_zeros(k: int) -> None:
 def test_gaussian_width_against_simulation(convex_set: ConvexSet) -> None:
     width = gaussian_width(convex_set)
     rng = np.random.default_rng(3)
-    samples = 300 if isinstance(convex_set, Polytope) else 20_000
+    samples = 300 if isinstance(convex_set, Polytope) else 4_000
     values = [support(convex_set, rng.standard_normal(convex_set.dimension)) for _ in range(samples)]
     spread = float(np.std(values)) / math.sqrt(samples)
     assert width.value == pytest.approx(np.mean(values), abs=5 * math.hypot(spread, width.error) + 1e-9)
