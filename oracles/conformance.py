@@ -239,7 +239,7 @@ def random_halfspace(
 
 
 def decimal_ties() -> ZeroOneHalfspace:
-    """Problem whose only perfect w = (1, 1, -1) needs 0.1 + 0.2 - 0.3 to be exactly 0, which predicts -1."""
+    """Return a problem whose only perfect w, (1, 1, -1), scores 0.1 + 0.2 - 0.3: exactly 0 predicts -1."""
     X = np.repeat([[1, 2, 3], [2, 4, 6], [2, 4, 5]], 5, axis=0)
     y = np.repeat([-1, -1, 1], 5)
     return ZeroOneHalfspace(X, y, IntegerLattice(-1, 1, dimension=3))

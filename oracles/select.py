@@ -142,12 +142,12 @@ def samplers() -> dict[str, Callable[[], GibbsOracle]]:
 
 
 def program_oracles() -> dict[str, Callable[[], ProgramOracle]]:
-    """Solvers of card programs by name, as ``minimizers``."""
+    """Return solvers of card programs by name, as ``minimizers``."""
     return _known(PROGRAMS, "privopt.programs", ProgramOracle)  # type: ignore[type-abstract]
 
 
 def subset_oracles() -> dict[str, Callable[[], SubsetOracle]]:
-    """Solvers of best subset programs by name, as ``minimizers``."""
+    """Return solvers of best subset programs by name, as ``minimizers``."""
     return _known(SUBSETS, "privopt.subsets", SubsetOracle)  # type: ignore[type-abstract]
 
 
@@ -163,7 +163,7 @@ def subsets_over(solver: str) -> SubsetOracle:
 
 
 def default_programs() -> ProgramOracle:
-    """HiGHS through PuLP; where it cannot be loaded beside another library, in a process of its own."""
+    """Return HiGHS by PuLP; in a process of its own where it cannot be loaded beside another library."""
     from privopt.oracles.programs.highs import HighsPrograms
     from privopt.oracles.programs.pulp import PulpPrograms
 

@@ -27,7 +27,7 @@ def told(value: object) -> str:
 
 
 def check_type(value: Kind, kind: Any, what: str) -> Kind:
-    """``value``, if ``isinstance`` says so; ``what`` begins the message: "limits must be a Limits", say.
+    """Return ``value`` if ``isinstance`` allows it; ``what`` begins the message: "limits must be ..."
 
     Raises:
         InvalidTypeError: it is not.
@@ -38,7 +38,7 @@ def check_type(value: Kind, kind: Any, what: str) -> Kind:
 
 
 def check_real(value: Any, name: str) -> float:
-    """``value`` as a float, if it is a real number; it may be infinite or NaN.
+    """Return ``value`` as a float if it is a real number; it may be infinite or NaN.
 
     Raises:
         InvalidTypeError: not a number, or one beyond 64-bit floats.
@@ -52,7 +52,7 @@ def check_real(value: Any, name: str) -> float:
 
 
 def check_whole(value: Any, name: str, least: int = 1) -> int:
-    """``value`` as an int, if it is a whole number of at least ``least``.
+    """Return ``value`` as an int if it is a whole number of at least ``least``.
 
     Raises:
         InvalidInputError: it is not.

@@ -69,16 +69,16 @@ def evaluate(
     person: Annotated[
         str | None,
         typer.Option(
-            help="Column that identifies the person of each record: only the first record of each person is "
-            "used, and the guarantee is for replacing a person."
+            help="Column that identifies the person of each record. The guarantee is then for replacing a "
+            "person. Only the first record of each person is used."
         ),
     ] = None,
     ledger: Annotated[
         str | None,
         typer.Option(
             envvar="PRIVOPT_LEDGER",
-            help="Ledger, a path or URL, in which the spend is booked first; the evaluation is "
-            "refused if it overdraws the budget.",
+            help="Ledger in which the spend is booked first: a path or URL. The evaluation is refused if it "
+            "overdraws the budget.",
         ),
     ] = None,
     insecure_seed: Annotated[

@@ -49,7 +49,7 @@ _ESTIMATORS: dict[str, type[Any]] = {e.__name__: e for e in get_args(LinearModel
 
 
 def robust_constructor(options: Mapping[str, Any]) -> Callable[..., LinearModel]:
-    """Return the estimator of a robust linear model, with the options of a command.
+    """Return a constructor of robust linear models with the options of a command.
 
     Raises:
         InvalidInputError: a malformed option, or a loss that robust models do not have.
@@ -68,7 +68,7 @@ def robust_loss(options: Mapping[str, Any]) -> str:
 
 
 def linear_constructor(options: Mapping[str, Any]) -> Callable[..., LinearModel]:
-    """Return the estimator of a linear model of records within bounds, with the options of a command.
+    """Return a constructor of linear models of records within bounds with the options of a command.
 
     The bound on row norms is that of the schema unless another is declared. The norm is l2; for dp-fw-l1
     and screened-statistics it is linf, which determines their noise.
@@ -127,7 +127,9 @@ def _with_classes(
     if loss in _CLASSIFYING:
         return kind(**arguments, **data, classes=classes)
     if classes is not None:
-        raise InvalidInputError(f"--classes belongs to classification, --loss {loss} to regression")
+        raise InvalidInputError(
+            f"--classes belongs to classification, --loss {loss} to regression: leave one of them out"
+        )
     return kind(**arguments, **data)
 
 
@@ -172,7 +174,7 @@ def _plain(values: Any) -> Any:
 
 
 def certificate(model: LinearModel) -> dict[str, Any]:
-    """Return the certificate of a perturbed minimum, over classes that with the largest gap. NOT private.
+    """Return the certificate of a perturbed minimum; of several classes, the largest gap. NOT private.
 
     value and bound are of the noisy, penalised objective; the privacy proof needs gradient_norm.
     """

@@ -197,15 +197,15 @@ def learn(
         str | None,
         typer.Option(
             envvar="PRIVOPT_LEDGER",
-            help="Ledger, a path or URL, in which the spend is booked first; refused if it overdraws the "
-            "budget.",
+            help="Ledger in which the spend is booked first: a path or URL. The release is refused if it "
+            "overdraws the budget.",
         ),
     ] = None,
     person: Annotated[
         str | None,
         typer.Option(
-            help="Column that identifies the person of each record: only the first record of each person is "
-            "used, in an engine one cell of each in each column, and the guarantee is for replacing a person."
+            help="Column that identifies the person of each record. The guarantee is then for replacing a "
+            "person. Only the first record of each is used; in an engine, one cell of each in each column."
         ),
     ] = None,
     insecure_seed: Annotated[
@@ -218,7 +218,7 @@ def learn(
         Path | None, typer.Option("--json", help="Write the full report to this JSON file.")
     ] = None,
 ) -> None:
-    """Learn a schema from a table: cuts of numbers into bins, and the categories of text that many have.
+    """Learn a schema from a table: cuts of numbers into bins, and categories of text that many records share.
 
     One release, booked before a cell is read. What a column costs, and whether there are enough records for
     it, follows from public facts: `--plan` shows it. Neighbours differ in one record.
@@ -279,7 +279,10 @@ def read_unlearned(
     """
     declared = parse_types(types)
     if table is not None and not is_engine_address(data):
-        raise InvalidInputError("--table names a table of a database, whose URL is its place")
+        raise InvalidInputError(
+            "--table names a table of a database, and no URL of a database is given. To do: give the URL in "
+            "place of the file, or leave out --table"
+        )
     if data == "adult23":
         frame = adult23_frame()
         return Unlearned(frame, types_of_frame(frame, declared, known, left))

@@ -186,7 +186,7 @@ def _two_digits(x: float) -> str:
 
 
 def _plain(band: Band) -> dict[str, float | None]:
-    """JSON-ready: None for infinite."""
+    """Return numbers for JSON: None for infinite ones."""
     return {key: value if math.isfinite(value) else None for key, value in band._asdict().items()}
 
 

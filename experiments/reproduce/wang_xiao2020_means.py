@@ -167,7 +167,7 @@ def _falls(frame: pd.DataFrame, theorem: str, curve: str, measure: str) -> Verdi
 
 
 def _costs(frame: pd.DataFrame, theorem: str, curve: str, measure: str) -> Verdict:
-    """Judge the power of 1 / epsilon; without noise there is none."""
+    """Judge the power of 1 / epsilon; an error that noise does not change has none."""
     power = power_law(_values(frame, BUDGETS, curve, measure)).inverted
     bound, (better, of) = 2 if measure == SQUARED else 1, _useful(frame, BUDGETS, curve)
     return Verdict(

@@ -40,8 +40,9 @@ class Scan:
 
     Attributes:
         of: its name.
-        levels: its values in quick runs; more: further ones.
+        levels: its values in quick runs.
         bound: its power in the bound.
+        more: its further values in full runs.
     """
 
     of: str
@@ -59,7 +60,10 @@ class Theorem:
     """A theorem: its mechanisms, and where it is measured.
 
     Attributes:
-        base: the values of n, epsilon, d and of the variance of the labels' noise that are not varied.
+        number: its number in the paper.
+        curves: the mechanisms.
+        base: the values of n, epsilon, d and the least risk L(w*), where they are not varied.
+        scans: the quantities that are varied, one at a time.
     """
 
     number: int

@@ -120,7 +120,7 @@ def run_settings(
     *,
     on_row: Callable[[Row], None] = lambda row: None,
 ) -> None:
-    """Add the missing ones of ``draws`` draws of every setting to ``results``."""
+    """Make ``draws`` draws of every setting, but for those that ``results`` holds, and add them to it."""
     for setting, draw in product(settings, range(draws)):
         if not results.drawn(setting.mechanism.name, str(setting.lattice), setting.epsilon, draw):
             row = repeats.row(setting, draw)

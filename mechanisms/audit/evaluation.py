@@ -1,8 +1,8 @@
 """Audit of the histogram of scores by class: one record, moved to another bin and another class.
 
-The outcome is whether each of the two counts that the record changes exceeds 0. It depends on the signs of
-the noise, so the four outcomes have a closed-form law, and the worst of them attains epsilon. Both counts are
-needed to reject a mechanism that accounts for one of them only.
+The outcome says of each of the two counts that the record changes whether it exceeds 0. It depends on the
+signs of the noise, so the four outcomes have a closed-form law, and the worst of them attains epsilon. Both
+counts are needed to reject a mechanism that accounts for one of them only.
 
 Neighbours: replace-one, the number of records public.
 """
@@ -37,8 +37,9 @@ class HistogramSampler:
 
 
 def _law(plan: HistogramPlan, positive: bool) -> tuple[float, ...]:
-    """Return the law of two signs: P[Z > 0] = a / (1 + a) with a = exp(-rate); P[1 + Z > 0] is one minus
-    that.
+    """Return the law of the two signs.
+
+    P[Z > 0] = a / (1 + a) with a = exp(-rate), and P[1 + Z > 0] = 1 / (1 + a).
     """
     ratio = math.exp(-plan.steps / 2**MAX_EXPONENT)
     without, held = ratio / (1 + ratio), 1 / (1 + ratio)

@@ -70,7 +70,7 @@ def _claims(plan: OPSamp, unpaid: OPSamp) -> tuple[AuditedClaim, ...]:
     edges = 0.5 + np.linspace(-8, 8, 65)
 
     def law(one: OPSamp, prefers: int) -> NDArray[np.float64]:
-        """Each tail is computed from its own end: far out, 1 minus the rest would be 0."""
+        """Return the law, each tail computed from its own end: far out, 1 minus the rest would be 0."""
         z = (np.concatenate([[-np.inf], edges, [np.inf]]) - prefers) / one.mean.laplace.scale
         below, above = np.exp(np.minimum(z, 0)) / 2, np.exp(-np.maximum(z, 0)) / 2
         across = 1 - below[:-1] - above[1:]

@@ -81,7 +81,7 @@ class UnclippedSampler:
 
 
 def outside_claims(kind: type[Any]) -> tuple[AuditedClaim, ...]:
-    """Claims of a mechanism class to audit, by its family.
+    """Return the claims of a mechanism class to audit, by its family.
 
     Raises:
         AuditError: a family, or arguments of its plan, for which no pair of neighbours is known; or its plan
@@ -214,7 +214,7 @@ def _claim(
 
 
 def _binned(first: Any, second: Any) -> tuple[Sampler, Sampler]:
-    """Both with the same bins: quantiles of pilot runs, which no audit counts."""
+    """Put both into the same bins: quantiles of pilot runs, which no audit counts."""
     seen: Sequence[Floats] = [sampler(_PILOT // 2, NoiseSource()) for sampler in (first, second)]
     edges = np.unique(np.quantile(np.concatenate(seen), np.linspace(0, 1, _BINS + 1)[1:-1]))
     return Binned(first, tuple(edges.tolist())), Binned(second, tuple(edges.tolist()))

@@ -109,7 +109,7 @@ class SubsetPlan:
     def recovery(
         self, design: SparseDesign, n: int, *, tables: int = 20, seed: int = 0, limits: Limits | None = None
     ) -> float:
-        """Share of synthetic tables of n records in which the informative columns are drawn.
+        """Return the share of synthetic tables of n records in which the informative columns are drawn.
 
         It reads no records: tables are drawn from the design.
 

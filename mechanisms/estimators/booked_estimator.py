@@ -107,7 +107,7 @@ def spend_of_fit(model: BookedEstimator, given: Unread[Any]) -> PrivacySpend:
 
 
 def never_read() -> Any:
-    """Reader of records for plans, which read none."""
+    """Stand for the reader of records in plans, which read none."""
     raise AssertionError("a plan reads no records")
 
 

@@ -54,7 +54,7 @@ def learn_schema(
     insecure_seed: int | None = None,
     person: str | None = None,
 ) -> LearnedSchema:
-    """Learn a schema from a table: cuts of numbers and dates, and the categories of text that many have.
+    """Learn a schema from a table: cuts of numbers and dates, and categories of text that many records share.
 
     Privacy: (epsilon, delta)-differential privacy, neighbours by replacing one record. Public are the number
     of records, the names of columns, and their types: ``types``, or those of a data frame's columns. A type

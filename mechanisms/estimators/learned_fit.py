@@ -139,7 +139,7 @@ class LearnedFitPlan:
         return spend.epsilon <= self.model_epsilon and spend.delta <= self.model_delta
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready: the spend, and what schema and model cost."""
+        """Return the spend, and what schema and model cost, for JSON."""
         model = {"epsilon": self.model_epsilon, "delta": self.model_delta}
         return {**self.spend.to_dict(), "schema": self.schema.to_dict(), "model": model}
 

@@ -265,7 +265,7 @@ class PrivateRobustRegression(LinearRegressor, _PrivateRobustModel):
 
     @by_parts
     def predict(self, X: Any) -> Floats:
-        """Predictions, shape (n,)."""
+        """Return predictions, shape (n,)."""
         return self._scores(X)[:, 0]
 
 

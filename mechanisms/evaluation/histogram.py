@@ -97,7 +97,7 @@ class ScoreHistogram(NoisyCounts):
     spend: PrivacySpend
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready; ``from_dict`` reads it back."""
+        """Return a dictionary for JSON; ``from_dict`` reads it back."""
         return {
             "edges": list(self.bins.edges),
             "counts": self.counts.tolist(),

@@ -50,7 +50,7 @@ class Estimate:
     high: float
 
     def to_dict(self) -> dict[str, float | None]:
-        """JSON-ready: None for nan and for no bound."""
+        """Return a dictionary for JSON: None for nan and for no bound."""
         numbers = {"value": self.value, "low": self.low, "high": self.high}
         return {name: number if math.isfinite(number) else None for name, number in numbers.items()}
 

@@ -35,7 +35,7 @@ class LeafHistogram(NoisyCounts):
     spend: PrivacySpend
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready; ``from_dict`` reads it back."""
+        """Return a dictionary for JSON; ``from_dict`` reads it back."""
         return {
             "counts": self.counts.tolist(),
             "n_records": self.n_records,

@@ -167,7 +167,7 @@ class NoisySums:
         return dict(zip(self.plan.names, map(float, values), strict=True))
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready; ``from_dict`` reads it back."""
+        """Return a dictionary for JSON; ``from_dict`` reads it back."""
         return {
             "sums": self.sums.tolist(),
             "bits": self.plan.bits,

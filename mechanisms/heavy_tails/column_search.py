@@ -90,7 +90,7 @@ class ColumnSearch:
         return self.rank < 0.45 * self.n_records
 
     def centres(self, columns: Floats, source: NoiseSource) -> Floats:
-        """Private medians of the columns of an array of shape (n, c)."""
+        """Release private medians of the columns of an array of shape (n, c)."""
 
         noisy = self.counts.adder(source, CENTRE_ROUNDS)
 

@@ -91,7 +91,7 @@ class Coefficients:
         return np.column_stack([measured, np.full(len(X), constant)]) if constant else measured
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready; ``from_dict`` reads it back."""
+        """Return a dictionary for JSON; ``from_dict`` reads it back."""
         found = {key: list(getattr(self, key)) for key in ("names", "features", "middle", "zeros", "units")}
         return {**found, "centre": self.centre, "references": list(self.references)}
 

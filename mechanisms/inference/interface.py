@@ -76,7 +76,7 @@ class LinearInference(ABC):
 
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready."""
+        """Return a dictionary for JSON."""
 
 
 def signal_to_noise(matrix: Floats, sigma: float) -> float:

@@ -58,7 +58,7 @@ class Interval:
         return Interval(f"{self.name} - {other.name}", value, low, high, share)
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready: None for an infinite bound."""
+        """Return a dictionary for JSON: None for an infinite bound."""
         low, high = (bound if math.isfinite(bound) else None for bound in (self.low, self.high))
         share = {"noise_share": self.noise_share}
         return {"name": self.name, "estimate": self.estimate, "low": low, "high": high, **share}
@@ -101,7 +101,7 @@ class Summary:
         raise KeyError(name)
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready."""
+        """Return a dictionary for JSON."""
         return {
             "intervals": [interval.to_dict() for interval in self.intervals],
             "confidence": self.confidence,

@@ -63,7 +63,7 @@ class NoisyMinimum:
         return replace(self, weights=Q.T @ self.weights, hessian=(inner + inner.T) / 2)
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready, with the upper triangle of the matrix; ``from_dict`` reads it back."""
+        """Return a dictionary for JSON, of the matrix its upper triangle; ``from_dict`` reads it back."""
         triangle = upper_triangle(self.hessian)
         numbers = {name: getattr(self, name) for name in _NUMBERS}
         return {"weights": self.weights.tolist(), "hessian": triangle, **numbers}

@@ -55,7 +55,7 @@ class NoisyMoments:
         return replace(self, features=self.features[np.ix_(kept, kept)], products=self.products[kept])
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready, with the upper triangle of the matrix; ``from_dict`` reads it back."""
+        """Return a dictionary for JSON, of the matrix its upper triangle; ``from_dict`` reads it back."""
         return {
             "features": upper_triangle(self.features),
             "products": self.products.tolist(),
@@ -105,7 +105,7 @@ class NoisySpread:
             raise InvalidInputError("moments of residuals must be finite numbers, their noise >= 0")
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready; ``from_dict`` reads it back."""
+        """Return a dictionary for JSON; ``from_dict`` reads it back."""
         return {"matrix": self.matrix.tolist(), "sigma": self.sigma}
 
     @classmethod

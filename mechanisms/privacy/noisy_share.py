@@ -48,7 +48,7 @@ class NoisyShare:
         return seen + kept * (self.value - seen), math.sqrt(kept) * self.deviation
 
     def to_dict(self) -> dict[str, float]:
-        """JSON-ready; ``from_dict`` reads it back."""
+        """Return a dictionary for JSON; ``from_dict`` reads it back."""
         return {"value": self.value, "deviation": self.deviation}
 
     @classmethod

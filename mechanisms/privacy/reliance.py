@@ -77,7 +77,7 @@ def _held(value: Any) -> Iterator[tuple[str, type]]:
 
 
 def _role(kind: type) -> str | None:
-    """Role of an outside class whose statements noise is calibrated to; None for other classes."""
+    """Return the role of an outside class whose statements noise is calibrated to; None for other classes."""
     if is_own(kind) or not any(map(is_own, kind.__mro__)):
         return None
     from privopt.problems.convex.losses import Loss  # here, as both read SciPy

@@ -147,7 +147,7 @@ def entropic_horizon(facts: RiskFacts, convex_set: ConvexSet, mu: float) -> floa
 
 
 def entropic_steps(facts: RiskFacts, convex_set: ConvexSet, mu: float) -> int:
-    """T of entropic mirror descent: gamma T is the ``entropic_horizon``, gamma one over the curvature."""
+    """Return T of entropic mirror descent: gamma T is ``entropic_horizon``, gamma one over the curvature."""
     return whole_steps(entropic_horizon(facts, convex_set, mu) * _vertex_curvature(facts, convex_set))
 
 
@@ -170,7 +170,7 @@ def entropic_accelerated_steps(facts: RiskFacts, convex_set: ConvexSet, mu: floa
 def entropic_accelerated_smoothness(
     facts: RiskFacts, convex_set: ConvexSet, mu: float, ridge: float, steps: int
 ) -> float:
-    """L' for so many steps, T^2 / (8 A); never below the curvature."""
+    """Return L' for so many steps, T^2 / (8 A); never below the curvature."""
     least = _vertex_curvature(facts, convex_set) + ridge
     return max(least, steps**2 / (8 * _accelerated_reach(facts, convex_set, mu)))
 

@@ -82,7 +82,7 @@ class ColumnPlan:
         return f"{self.name}: {'; '.join(parts) or 'both values, free'}"
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready; costs are levels of Gaussian differential privacy, and delta."""
+        """Return a dictionary for JSON; costs are levels of Gaussian differential privacy, and delta."""
         return {
             "name": self.name,
             "type": str(self.type),
@@ -300,7 +300,7 @@ class SchemaPlan:
         return MissingLevel(Binned(plan.name, edges, na_values=self.na_values, **notation.to_dict()))
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready: the spend, and what each column costs."""
+        """Return the spend, and what each column costs, for JSON."""
         return {**self.spend.to_dict(), "columns": [column.to_dict() for column in self.columns]}
 
 

@@ -412,7 +412,7 @@ def assign_rows(target: Costs, source: Costs) -> None:
 
 @njit(inline="always")
 def minimum(out: Costs, after: Costs, levels: IntArray, size: int, steps: IntArray, costs: Costs) -> None:
-    """out[t] = min over the levels v of after[t + steps[v]] + costs[v]."""
+    """Do out[t] = min over the levels v of after[t + steps[v]] + costs[v]."""
     out[:] = BIG
     for i in range(size):
         v = levels[i]

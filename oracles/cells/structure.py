@@ -110,7 +110,7 @@ class CellStructure:
         return np.bincount(self.group_cell, self.group_positive + self.group_negative).astype(np.int64)
 
     def members(self, cell: int) -> IntArray:
-        """Coordinates of w that are active in a cell."""
+        """Return the coordinates of w that are active in a cell."""
         return self.cell_members[self.cell_start[cell] : self.cell_start[cell + 1]]
 
     @cached_property
@@ -159,7 +159,7 @@ class CellStructure:
         return out
 
     def offsets(self, w: IntArray) -> IntArray:
-        """t_c for all cells at one point w; shape (cells,)."""
+        """Return t_c for all cells at one point w; shape (cells,)."""
         totals = np.concatenate(([0], np.cumsum(np.asarray(w, dtype=np.int64)[self.cell_members])))
         return np.asarray(totals[self.cell_start[1:]] - totals[self.cell_start[:-1]], dtype=np.int64)
 

@@ -162,7 +162,7 @@ class _Case(Generic[Built]):
 
 
 def _check_linear_optimality(case: _Case[LinearMinimizer]) -> Iterator[Finding]:
-    """Feasible, no point is better, the bound is below all points and meets the value."""
+    """Check that the answer is feasible and no point better, and the bound below all points and tight."""
     for where, g in case.questions():
         answer = case.built(g)
         slack = case.tolerance * float(np.linalg.norm(g)) * case.size + 1e-300
@@ -190,7 +190,7 @@ def _check_linear_refusals(case: _Case[LinearMinimizer]) -> Iterator[Finding]:
 
 
 def _check_nearest(case: _Case[Projector]) -> Iterator[Finding]:
-    """u is nearest to x exactly when <x - u, v - u> <= 0 for all v in C."""
+    """Check that u is nearest to x: it is exactly when <x - u, v - u> <= 0 for all v in C."""
     for where, x in case.questions():
         u = case.built(x)
         scale = case.size + float(np.linalg.norm(x))
@@ -201,7 +201,7 @@ def _check_nearest(case: _Case[Projector]) -> Iterator[Finding]:
 
 
 def _check_idempotence(case: _Case[Projector]) -> Iterator[Finding]:
-    """Points of the set stay where they are."""
+    """Check that points of the set stay where they are."""
     kept = [("a projection", case.built(x)) for _, x in case.questions()]
     kept += [("a given point", v) for v in case.instance.points[:20]]
     for where, u in kept:

@@ -100,7 +100,7 @@ class Geometry(Protocol):
     """A distance generating function w and its divergence V(u, x) = w(u) - w(x) - <grad w(x), u - x>."""
 
     def divergence(self, u: Vector, x: Vector) -> float:
-        """V(u, x) >= 0."""
+        """Return V(u, x) >= 0."""
 
 
 @dataclass(frozen=True)

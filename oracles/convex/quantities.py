@@ -18,7 +18,7 @@ from privopt.problems.convex.sets.simplex import Simplex
 
 
 def support(convex_set: ConvexSet, g: Vector) -> float:
-    """max over C of <w, g>, the dual of the Minkowski norm; for a polytope the certified upper bound."""
+    """Return max over C of <w, g>, the dual of the Minkowski norm; of a polytope a certified upper bound."""
     if isinstance(convex_set, Polytope):
         return -linear_minimizer(convex_set)(-g).bound
     return convex_set.support(g)

@@ -211,7 +211,7 @@ def _inverse(curved: Vector) -> Vector:
 
 
 def _learnt(inverse: Vector, step: Vector, change: Vector) -> Vector:
-    """BFGS update of an inverse Hessian: it maps the change of the gradient to the step."""
+    """Return the BFGS update of an inverse Hessian: it maps the change of the gradient to the step."""
     product, along = inverse @ change, float(step @ change)
     crossed = np.outer(step, product / along)
     scale = (1 + float(change @ product) / along) / along

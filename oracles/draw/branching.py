@@ -154,7 +154,7 @@ class _BranchingSampler(Sampler):
 def _exactness(
     kind: type[BranchingProblem], lattice: IntegerLattice, predicates: int, law: object, beta: float, n: int
 ) -> Exactness:
-    """Each race compares products of two masses; errors add up over races.
+    """Bound the error of a draw: each race compares products of two masses, and errors add up over races.
 
     The mass of a label is a mean of K exponentials, that of two labels of K (K - 1) products of two. Each
     exponential is exact to 1.5 roundoffs, besides the rounding of its argument, which is at most

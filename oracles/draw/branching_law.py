@@ -36,7 +36,7 @@ class Block(NamedTuple):
     mask: int = 0
 
     def side(self, g: int, true: bool) -> Block | None:
-        """Its rows on one side of a predicate; None if the conjunction asks for the other side."""
+        """Return its rows on one side of a predicate; None if the conjunction asks for the other side."""
         if g in self.elements:
             return self if bool((self.mask >> self.elements.index(g)) & 1) == true else None
         place = sum(e < g for e in self.elements)

@@ -179,7 +179,7 @@ class _Case:
         return index
 
     def drawn(self, prepared: PreparedGibbs, betas: list[float], source: _Bits) -> IntArray:
-        """Indices of points drawn in sequence. Each point is overwritten: the oracle must not reuse it."""
+        """Return indices of points drawn in sequence. Each is overwritten: the oracle must not reuse it."""
         indices = []
         for beta in betas:
             draw = prepared.draw(beta, source)

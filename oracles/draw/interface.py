@@ -125,7 +125,7 @@ class Sampler(ABC):
         """
 
     def moments(self, beta: float, watch: Watch) -> Moments:
-        """Log-partition function and expected loss of the Gibbs law, by exact summation.
+        """Return log-partition function and expected loss of the Gibbs law, by exact summation.
 
         Raises:
             UnsupportedProblemError: this sampler computes no sum over the whole lattice.
@@ -314,7 +314,7 @@ class PreparedGibbs:
         return unless_deaf(request.watch, lambda: self.sampler.draw(request), nothing)
 
     def moments(self, beta: float, limits: Limits | None = None) -> Moments:
-        """Log-partition function and expected loss of the Gibbs law at beta. Not private.
+        """Return log-partition function and expected loss of the Gibbs law at beta. Not private.
 
         Raises:
             InvalidInputError: an unusable beta.

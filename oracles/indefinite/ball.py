@@ -163,7 +163,7 @@ def _cut_ball(H: Vector, radius: float, cut: HalfSpace) -> IndefiniteSolver:
 def _search(
     slices: _Slices, low: float, high: float, gap: float, watch: Watch
 ) -> tuple[float, Vector, float, int, Status]:
-    """Branch and bound on t: the best t and v, a lower bound, the number of splits, why it ended."""
+    """Branch and bound on t; return the best t and v, a lower bound, the number of splits, why it ended."""
     found = {t: slices.best(t) for t in (low, high)}
     best, t_best = min((value, t) for t, (value, _, _) in found.items())
     v_best, tie = found[t_best][2], itertools.count()

@@ -373,7 +373,7 @@ def instances(seed: int) -> Iterator[Instance]:
 
 
 def large_instances(seed: int) -> Iterator[Instance]:
-    """Instances with more points or larger losses, with two perturbations each as they take longer."""
+    """Yield instances with more points or larger losses, with two perturbations each as they take longer."""
     rng = np.random.default_rng([seed, 20])
     box, ball = IntegerLattice(-2, 2, dimension=5), IntegerLattice(-2, 2, dimension=7, radius=3.5)
     few = random_halfspace(rng, IntegerLattice([-2, 0, -1], [1, 2, 1]), blocks=(2,), numeric=1)
@@ -391,7 +391,7 @@ def large_instances(seed: int) -> Iterator[Instance]:
 
 
 def short_instances(seed: int) -> Iterator[Instance]:
-    """Instances with few points, on which many questions are quick."""
+    """Yield instances with few points, on which many questions are quick."""
     rng = np.random.default_rng([seed, 30])
     problem = random_halfspace(rng, IntegerLattice(-1, 1, dimension=3), blocks=(2,), numeric=1)
     for task in Task:
@@ -445,7 +445,7 @@ def _problems(rng: Generator) -> Iterator[tuple[str, DataProblem]]:
 
 
 def _perturbations(lattice: IntegerLattice, task: Task, rng: Generator) -> dict[str, Perturbation]:
-    """Perturbations: none, noise, noise far larger than the loss, exact ties, and single grid steps."""
+    """Return perturbations: none, noise, noise much larger than the loss, exact ties, single grid steps."""
     d = lattice.dimension
 
     def noise(scale: float) -> Perturbation:

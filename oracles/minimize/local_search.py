@@ -61,7 +61,7 @@ def incumbent(problem: DiscreteProblem, query: Query) -> IntArray:
 
 
 def descend(problem: DiscreteProblem, query: Query, starts: Sequence[IntArray]) -> IntArray:
-    """Coordinate descent from several points; the best result, or the first point if stopped at once."""
+    """Descend by coordinates from several points; return the best, or the first point if stopped at once."""
     lattice, watch = problem.lattice, query.watch
     best: tuple[int, IntArray] | None = None
     for start in starts:

@@ -58,10 +58,10 @@ class Rows(Protocol):
         """The number of rows in a block."""
 
     def predict(self, rows: slice, scale: RealArray, w: RealArray) -> RealArray:
-        """scale_i <row_i, w> for some rows, in the dtype of the matrix; w has it too."""
+        """Return scale_i <row_i, w> for some rows, in the dtype of the matrix; w has it too."""
 
     def add(self, total: Vector, rows: slice, scale: RealArray, weights: RealArray) -> None:
-        """total += sum of weights_i scale_i row_i over some rows, in float64."""
+        """Do total += sum of weights_i scale_i row_i over some rows, in float64."""
 
 
 def rows_of(X: Any) -> Rows:

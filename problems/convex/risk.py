@@ -225,7 +225,7 @@ class EmpiricalRisk:
         return self._on(X, slice(0, len(self.y)))
 
     def _on(self, X: Any, rows: slice) -> EmpiricalRisk:
-        """The same risk of some rows, given anew."""
+        """Return the same risk of some rows, given anew."""
         f, weights = self.facts, None if self.weights is None else self.weights[rows]
         return EmpiricalRisk(
             X,
@@ -238,7 +238,7 @@ class EmpiricalRisk:
         )
 
     def value(self, w: ArrayLike) -> float:
-        """F(w). Not private."""
+        """Return F(w). Not private."""
         return float(self._mean(partial(EmpiricalRisk._value_sum, w=self._point(w))))
 
     def value_and_gradient(self, w: ArrayLike) -> tuple[float, Vector]:

@@ -105,7 +105,7 @@ def _influence(a: float, beta: float) -> float:
 
 @njit(cache=True, nogil=True, fastmath=_REORDERED)
 def add_soft_dense(X: RealArray, factor: Vector, beta: float, total: Vector) -> None:
-    """total_j += sum_i influence(factor_i X_ij)."""
+    """Do total_j += sum_i influence(factor_i X_ij)."""
     n, d = X.shape
     cubic = 1 / (2 * beta) + 1 / 6
     safe = EDGE * math.sqrt(beta) / (_TAIL + math.sqrt(beta))
@@ -146,7 +146,7 @@ def add_soft_sparse(
 
 
 def soft_mean(X: RealArray, scale: float, beta: float) -> Vector:
-    """scale / n * sum_i influence(X_ij / scale), shape (d,), in one pass and on all threads.
+    """Return scale / n * sum_i influence(X_ij / scale), shape (d,), in one pass and on all threads.
 
     Args:
         X: C-contiguous float32 or float64, shape (n, d).

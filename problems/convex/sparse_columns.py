@@ -65,7 +65,7 @@ class SparseColumns:
         return SparseColumns(self.starts, self.rows, np.abs(self.values)).sums(every, weights)
 
     def add(self, total: Vector, feature: int, factor: float) -> None:
-        """total_i += factor a_ij for the rows i that have feature j."""
+        """Do total_i += factor a_ij for the rows i that have feature j."""
         _add_column(self.starts, self.rows, self.values, feature, factor, total)
 
     def compile(self) -> None:

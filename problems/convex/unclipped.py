@@ -60,7 +60,7 @@ class UnclippedRisk(EmpiricalRisk):
     def soft_gradient_sum(
         self, w: ArrayLike, records: NDArray[np.int64], scale: float, beta: float
     ) -> Vector:
-        """scale * sum of influences over some records, shape (d,). Not private."""
+        """Return scale * sum of influences over some records, shape (d,). Not private."""
         from privopt.problems.convex.passes import predict_each, rows_of
 
         X, y, row_scale = self._batch(records)

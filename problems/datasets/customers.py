@@ -12,7 +12,7 @@ import pandas as pd
 
 
 def load_customers() -> pd.DataFrame:
-    """Customers of an online shop for music in October 1997: 23,570 rows, and ``left``: yes (70%) or no.
+    """Load customers of an online shop for music in October 1997: 23,570 rows, and ``left``: yes (70%) or no.
 
     All bought for the first time in the first quarter of 1997. A row has the number of days with a purchase,
     the discs and the dollars until the end of September, and how many days before 1 October the first and the

@@ -18,7 +18,7 @@ EMAIL_COLUMNS = 2**15
 
 
 def load_emails() -> tuple[sp.csr_array, NDArray[np.str_]]:
-    """5,849 e-mails of 2002 and what they are: spam (30%) or ham, which is wanted mail; in random order.
+    """Load 5,849 e-mails of 2002 and what they are: spam (30%) or ham, which is wanted; in random order.
 
     A cell is 1 if one of the first hundred different words of an e-mail (subject, then text; letters only)
     has this column, and 0 otherwise. ``word_column`` is a hash: no list of words was read off the e-mails.
@@ -41,5 +41,5 @@ def load_emails() -> tuple[sp.csr_array, NDArray[np.str_]]:
 
 
 def word_column(word: str) -> int:
-    """The column of a word: a fixed hash of its letters in lower case; some words share one."""
+    """Return the column of a word: a fixed hash of its letters in lower case; some words share one."""
     return crc32(word.lower().encode()) % EMAIL_COLUMNS

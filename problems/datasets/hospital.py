@@ -12,7 +12,7 @@ import pandas as pd
 
 
 def load_readmissions() -> pd.DataFrame:
-    """Stays in hospital: 1,000 rows of 161 patients, and ``readmitted`` within 30 days: yes (15%) or no.
+    """Load stays in hospital: 1,000 rows of 161 patients, and ``readmitted`` within 30 days: yes (15%) or no.
 
     A row has the patient, systolic blood pressure, LDL cholesterol, A1C (long-term blood sugar, in percent)
     and the gender. Measurements are missing in 13 rows; 10 outcomes are missing.

@@ -55,7 +55,7 @@ class MonotoneConjunction(RowProblem):
         self.counts = record_counts(counts, len(self.X), costs.largest)
 
     def predict(self, w: IntArray) -> IntArray:
-        """Predictions -1 or +1 for all rows, shape (rows,)."""
+        """Return predictions -1 or +1 for all rows, shape (rows,)."""
         return self._predictions(np.asarray(w, dtype=np.int64)[None, :])[:, 0]
 
     def losses(self, points: IntArray) -> IntArray:

@@ -85,7 +85,7 @@ class ZeroOneHalfspace(ScoreProblem):
         return missed + self.costs.false_positive * _held(positive[~actual], counts[~actual])
 
     def predict(self, w: IntArray) -> IntArray:
-        """Predictions -1 or +1 for all rows, shape (rows,)."""
+        """Return predictions -1 or +1 for all rows, shape (rows,)."""
         return np.where(self.X @ np.asarray(w, dtype=np.int64) > 0, 1, -1).astype(np.int64)
 
     def with_records(self, X: ArrayLike, y: ArrayLike) -> Self:

@@ -24,7 +24,7 @@ _MOST_STEPS = 200
 
 @njit(cache=True, nogil=True)
 def _factor(gram: FloatArray, shift: float, factor: FloatArray) -> bool:
-    """Cholesky factor of gram + shift I in the lower triangle; False if it is not positive definite."""
+    """Factor gram + shift I by Cholesky in the lower triangle; False if it is not positive definite."""
     size = len(gram)
     for i in range(size):
         for j in range(i + 1):
@@ -114,7 +114,7 @@ def least_in_ball(gram: FloatArray, cross: FloatArray, radius: float) -> tuple[F
 def loss_of_columns(
     gram: FloatArray, cross: FloatArray, square: float, radius: float, units: float, columns: IntArray
 ) -> int:
-    """Restricted loss of some columns in whole units, rounded down; -1 if the gap exceeds a quarter unit."""
+    """Return the loss of some columns in whole units, rounded down; -1 if the gap exceeds a quarter unit."""
     size = len(columns)
     inner, right = np.empty((size, size)), np.empty(size)
     for i in range(size):

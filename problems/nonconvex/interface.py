@@ -29,7 +29,7 @@ class TwiceDifferentiableRisk(Protocol):
         """Compile what computes value and derivatives, or that of ``in_float64``; may do nothing."""
 
     def value(self, w: ArrayLike, /) -> float:
-        """F(w). Not private."""
+        """Return F(w). Not private."""
 
     def gradient(self, w: ArrayLike, /) -> Vector:
         """Return the gradient of F at w, shape (dimension,). Not private."""

@@ -191,7 +191,7 @@ def _read_missing(values: NDArray[Any], markers: Markers) -> Numbers:
 
 
 def _read_times(values: NDArray[Any], markers: Markers) -> Numbers:
-    """Times and spans of time are no numbers; NaT is missing, as in a column of them."""
+    """Read times and spans of time, which are no numbers; NaT is missing, as in a column of them."""
     return Numbers(np.full(len(values), np.nan), ~np.fromiter(map(np.isnat, values), bool, len(values)))
 
 

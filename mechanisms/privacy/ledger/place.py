@@ -156,7 +156,7 @@ class Address:
         return f"Address({str(self)!r})"
 
     def __str__(self) -> str:
-        """For messages: without password and options."""
+        """Return the address for messages: without password and options."""
         place = self.place
         if not self.is_file:
             try:

@@ -303,7 +303,7 @@ class Store:
 
     @contextmanager
     def making(self) -> Iterator[Book]:
-        """``booking``, in a ledger that is made if there is none.
+        """Begin a ``booking`` in a ledger that is made if there is none.
 
         Raises:
             LedgerError: in a server, the tables are somebody else's.

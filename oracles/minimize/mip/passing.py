@@ -1,4 +1,4 @@
-"""Passing a PuLP problem on to its solver, which ends at a limit: PuLP takes seconds over large problems."""
+"""Passing a PuLP problem on to its solver, stopped at a limit: with large problems PuLP takes seconds."""
 
 from __future__ import annotations
 
@@ -20,13 +20,15 @@ class NotPassedError(Exception):
 
 
 def end_passing(problem: Any, solver: Any, watch: Watch, stopped: Callable[[], bool]) -> None:
-    """Let PuLP pass a problem on until a limit, and tell its solver the time that is left then.
+    """Stop PuLP at a limit while it passes a problem on; give its solver the time that is left afterwards.
+
+    The problem and the solver are changed so that solving raises NotPassedError where the limit comes first.
 
     Args:
-        problem: of PuLP; nobody else uses it.
-        solver: of PuLP: its HiGHS, or an external program, which reads the problem from a file.
+        problem: a problem of PuLP, which nobody else uses.
+        solver: a solver of PuLP: its HiGHS, or an external program, which reads the problem from a file.
         watch: tells the time that is left.
-        stopped: whether to stop earlier; then, or with the time, the passing ends with NotPassedError.
+        stopped: whether to stop before the time is over.
     """
     import pulp
 

@@ -247,7 +247,7 @@ def _costs(p: Perturbation, columns: Columns, size: int) -> FloatArray:
 
 
 def _merged(problem: ZeroOneHalfspace | MonotoneConjunction) -> Iterator[tuple[IntArray, int, int]]:
-    """Distinct records (up to a positive factor, for halfspaces), with the total costs of errors by label."""
+    """Merge equal records (up to a positive factor, for halfspaces); add up the costs of errors by label."""
     X = _reduced(problem.X) if isinstance(problem, ZeroOneHalfspace) else problem.X
     rows, inverse = np.unique(X, axis=0, return_inverse=True)
     which, costs = inverse.ravel(), problem.costs

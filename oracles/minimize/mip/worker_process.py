@@ -179,7 +179,7 @@ def _give_back(hand: list[_Worker], pool: list[_Worker]) -> None:
 
 
 def work() -> None:
-    """Main loop of a worker: answer orders from standard input until it is closed."""
+    """Answer orders from standard input until it is closed."""
     import signal
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the caller, who decides

@@ -97,7 +97,7 @@ _COLUMNS = ("var", "parent", "end", "below", "into", "share", "start", "size", "
 
 
 def _groups(blocks: list[int]) -> list[int]:
-    """For each variable, the first of its run of consecutive variables of one block."""
+    """Return for each variable the first of its run of consecutive variables of one block."""
     first: list[int] = []
     for j, block in enumerate(blocks):
         first.append(first[-1] if j > 0 and blocks[j - 1] == block else j)

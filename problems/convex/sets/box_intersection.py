@@ -37,7 +37,10 @@ class BoxIntersection(ConvexSet):
 
     def __post_init__(self) -> None:
         if self.box.dimension != self.other.dimension:
-            raise InvalidInputError(f"sets of dimensions {self.box.dimension} and {self.other.dimension}")
+            raise InvalidInputError(
+                f"a box of dimension {self.box.dimension} and a {type(self.other).__name__} of dimension "
+                f"{self.other.dimension} have no intersection: give both the same dimension"
+            )
         if isinstance(self.other, Simplex):
             object.__setattr__(self, "box", Box(np.maximum(self.box.low, 0), self.box.high))
             empty = not np.sum(self.box.low) <= self.other.size <= np.sum(self.box.high)

@@ -27,7 +27,10 @@ def intersect(first: ConvexSet, second: ConvexSet) -> ConvexSet:
         InfeasibleDomainError: the intersection of boxes, or of a box and another set, is empty.
     """
     if first.dimension != second.dimension:
-        raise InvalidInputError(f"sets of dimensions {first.dimension} and {second.dimension}")
+        raise InvalidInputError(
+            f"sets of dimensions {first.dimension} and {second.dimension} have no intersection: give both "
+            "the same dimension"
+        )
     if isinstance(first, WholeSpace) or first is second:
         return second
     if isinstance(second, WholeSpace):
