@@ -12,7 +12,7 @@ import sqlite3
 import time
 import uuid
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -38,6 +38,8 @@ _SECRET = ("password", "sslpassword")  # options with passwords
 _EXACT = "SET LOCAL extra_float_digits = 3"
 # TCP keepalives of libpq, in seconds, which detect a lost server.
 _KEEPALIVE = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3}
+# Statements for SQLite as SQLAlchemy compiles them, which takes a third of a booking for each new file.
+_COMPILED: dict[Any, Any] = {}
 _SERVERS = ("postgresql", "postgres", "postgresql+psycopg")
 
 
@@ -250,7 +252,11 @@ def engine(place: str, *, reads: bool = False) -> Engine:
     A transaction that only ``reads`` sees a snapshot, takes no lock and needs no right to write.
     """
     if "://" not in place:
-        made = sql.create_engine("sqlite://", creator=partial(_open_file, place), poolclass=NullPool)
+        shared = _sqlite()
+        creator: Any = partial(_open_file, place)  # a type that SQLAlchemy declares too narrowly
+        pool = NullPool(creator, dialect=shared.dialect)
+        options = {"compiled_cache": _COMPILED}
+        made = Engine(pool, shared.dialect, shared.url, execution_options=options)
         sql.event.listen(made, "begin", _begin_reading_file if reads else _begin_in_file)
         return made
     try:
@@ -271,6 +277,14 @@ def engine(place: str, *, reads: bool = False) -> Engine:
     sql.event.listen(made, "begin", _begin_reading_server if reads else _begin_on_server)
     sql.event.listen(made, "do_connect", _connected)
     return made
+
+
+@cache
+def _sqlite() -> Engine:
+    """Create the engine whose dialect those of all files share: statements are compiled for a dialect."""
+    made = sql.create_engine("sqlite://")
+    with made.connect():  # whereupon the dialect knows the version of SQLite
+        return made
 
 
 def _connected(dialect: Any, _: Any, words: Any, more: Any) -> Any:
