@@ -89,15 +89,6 @@ def no_waiting_for_the_disk() -> Iterator[None]:
         yield
 
 
-# To look for garbage among the nodes of all pages takes a quarter of the time.
-SPHINX = """
-import gc, sys
-from sphinx.cmd.build import main
-gc.set_threshold(100_000, 20, 100)
-sys.exit(main(sys.argv[1:]))
-"""
-
-
 @pytest.fixture(scope="session")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The built site, which workers share."""
@@ -119,10 +110,12 @@ def build_site(folder: Path) -> Path:
     shutil.copytree(root / "experiments" / "docs", pages, ignore=left_out, dirs_exist_ok=True)
     for page in root.glob("*.md"):  # some are included
         shutil.copy(page, folder / "root")
-    words = [sys.executable, "-c", SPHINX, "-W", "-q", "-b", "html", "-t", "versions"]
+    words = [sys.executable, "-m", "tests.sphinx_build", "-W", "-q", "-b", "html", "-t", "versions"]
     # Every page lists all others: Sphinx copies the list from one that has all names of the reference, too.
     words += ["-D", "toc_object_entries=0"]
-    run = subprocess.run([*words, str(pages), str(made)], capture_output=True, text=True, check=False)
+    run = subprocess.run(
+        [*words, str(pages), str(made)], cwd=root, capture_output=True, text=True, check=False
+    )
     assert run.returncode == 0, run.stderr
     return made
 
