@@ -218,7 +218,7 @@ class LatticeOracle(ABC):
         return []
 
     def all_planned_refusals(self, facts: ProblemFacts) -> list[str]:
-        """List them with that of an oracle that knows no constraints on points."""
+        """List the planned refusals, and that of constraints on points where the oracle knows none."""
         return [*self._boxes_alone(facts.lattice), *self.planned_refusals(facts)]
 
     def _boxes_alone(self, lattice: IntegerLattice) -> list[str]:

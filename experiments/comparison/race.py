@@ -249,7 +249,7 @@ class StageTimeoutError(Exception):
 
 
 class StageTimer:
-    """Time limits of a runner's stages, of time with a processor or asleep, and larger ones by the clock.
+    """Time limits of a runner's stages: of processor time plus time asleep, and larger ones of clock time.
 
     Args:
         limit: processor seconds of a build and of a solve; most oracles stop a solve by themselves.
@@ -385,7 +385,7 @@ class Spent:
 
 
 def processor_limits(spent: Spent, seconds: float) -> Limits:
-    """Return limits of processor time and, larger, of wall-clock time; of the latter alone if need be."""
+    """Return limits of processor time and, larger, of clock time; of the latter alone if need be."""
     if not spent.known:
         return Limits(seconds=seconds)
     return Limits(seconds=_CLOCK * seconds, cancelled=lambda: spent.soon() > seconds)

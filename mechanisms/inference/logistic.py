@@ -19,7 +19,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class LogisticMinimum(LinearInference):
-    """Logistic regression theta = B phi, phi = w + l2 H^-1 w, with intervals; there is no shrinkage in it.
+    """Logistic regression with intervals: theta = B phi, phi = w + l2 H^-1 w, which undoes the shrinkage.
 
     w is the minimum under a penalty and a random linear term b, H the noisy Hessian at it. The mean gradient
     of the risk at w is -(l2 w + b), and that at the true phi_0 has mean 0 and, if the logistic model holds,
@@ -41,7 +41,10 @@ class LogisticMinimum(LinearInference):
     def __post_init__(self) -> None:
         p = len(self.minimum.weights)
         if self.basis.shape != (p, p) or not np.all(np.isfinite(self.basis)):
-            raise InvalidInputError("the coordinates of a minimum do not fit it")
+            raise InvalidInputError(
+                f"a minimum of {p} weights needs finite coordinates of shape ({p}, {p}), got shape "
+                f"{self.basis.shape}"
+            )
 
     @classmethod
     def of(cls, minimum: NoisyMinimum) -> Self:

@@ -125,9 +125,7 @@ class RunClaim:
 
 
 def selection_epsilon(claim: RunClaim, law: RunCounts) -> float:
-    """Return the epsilon of the best of a random number of runs, rounded up; its delta is
-    ``selection_delta``.
-    """
+    """Return the epsilon of the best of a random number of runs, rounded up, beside ``selection_delta``."""
     slack = 3 * _LAW_ERROR  # f' is off by at most that factor, once above and once below
     return (claim.epsilon + (1 + law.shape) * claim.log_ratio(law.stop)) * (1 + 1e-14) + slack
 
@@ -222,7 +220,6 @@ def _tail(mean: float, shape: float) -> Floats:
         raise PrivacyParameterError(f"a mean of {mean:g} runs is too large: millions of runs would be likely")
     k = np.arange(1, most)
     weights = np.concatenate([[1.0], np.cumprod((k + shape) / (k + 1) * (1 - stop))])
-    tail = np.cumsum(weights[::-1])[
-        ::-1
-    ]  # from the smallest, so that every sum is exact relative to its size
+    # Summed from the smallest, so that every sum is exact relative to its size.
+    tail = np.cumsum(weights[::-1])[::-1]
     return np.asarray(tail[1:] / tail[0])

@@ -147,7 +147,7 @@ def strength_of(mu: float, n_records: int) -> float:
     # A law that is off by a factor of at most e^error on either table widens the range by 4 errors.
     if not 4 * law_error(strength, n_records) <= 2 * strength * ARITHMETIC_SHARE:
         raise PrivacyParameterError(
-            f"mu = {mu:.3g} (GDP) for one draw from {n_records:,} records: numbers of the computer are too "
+            f"mu = {mu:.3g} (GDP) for one draw from {n_records:,} records: floating-point numbers are too "
             "coarse for it. To do: an epsilon nearer to 1"
         )
     return strength

@@ -77,7 +77,7 @@ class RecordsPlan:
                 f"epsilon = {epsilon:g}; there are {n_persons:,}. To do: records_per_person as a number"
             )
         if not 4 * made._law_error <= 2 * made.strength * ARITHMETIC_SHARE:
-            raise PrivacyParameterError(f"numbers of the computer are too coarse for {n_persons:,} persons")
+            raise PrivacyParameterError(f"floating-point numbers are too coarse for {n_persons:,} persons")
         return made
 
     @property

@@ -45,9 +45,8 @@ class SelectionPlan:
     Privacy, neighbours by replacing one record, the number of records public. A replaced record is in one
     part. In the first, only models change; scores are computed from them and from records that are the same.
     In the second, only scores change. So every run has the larger of both costs, never their sum (parallel
-    composition), and likewise every choice among runs. Data sets as tables in any order: a permutation that
-    aligns two neighbours maps the uniform law of the parts to itself, so the order of rows tells nothing
-    that the parts do not.
+    composition), and likewise every choice among runs. The order of rows does not matter: a permutation that
+    aligns two neighbours maps the uniform law of the parts to itself.
 
     With ``law`` None every candidate is run once, and the runs compose: mu-GDP releases to sqrt(k) mu-GDP,
     others by adding epsilons and deltas. Otherwise a random number of runs is made of candidates drawn at
@@ -87,7 +86,7 @@ class SelectionPlan:
         if check_count(candidates, "candidates") < 2:
             raise PrivacyParameterError("one candidate needs no search: fit it")
         if delta == 0 and notion != "pure":
-            raise PrivacyParameterError("runs that have a delta cannot be chosen from with delta = 0")
+            raise PrivacyParameterError("a choice among runs that have a delta needs a larger one than delta = 0")
         make = cls._of_all if candidates < _FEWEST_DRAWN else cls._of_random_number
         return make(candidates, epsilon, delta, notion)
 
@@ -115,7 +114,7 @@ class SelectionPlan:
         law = RunCounts(float(candidates), _SHAPE)
         _ = law.tail  # a law of too many runs is refused here, not after the booking
         most = 0.0 if notion == "pure" else run_delta(delta, law)
-        given = most * (1 - _DELTA_ROUNDING)  # to fits, so that the level they choose fits ``most``
+        given = most * (1 - _DELTA_ROUNDING)  # the delta of runs, less than ``most``: their level is rounded
 
         def claim(run_epsilon: float) -> RunClaim:
             if notion != "gdp":
@@ -125,7 +124,9 @@ class SelectionPlan:
         run = largest_below(lambda e: selection_epsilon(claim(e), law), epsilon, start=0.75 * epsilon)
         mu = claim(run).mu
         if selection_delta(claim(run), law) > delta or (mu is not None and gaussian_delta(mu, run) > most):
-            raise PrivacyParameterError(f"delta = {delta:g} is too small to choose among Gaussian releases")
+            raise PrivacyParameterError(
+                f"delta = {delta:g} is too small to choose among Gaussian releases: take a larger one"
+            )
         score = NoisyMean(run, False) if notion == "pure" else NoisyMean(gaussian_mu(run, given), True)
         note = f"best of a random number of runs of {candidates} candidates, {law.mean:g} on average"
         spend = _spend(epsilon, 0.0 if notion == "pure" else delta, note)

@@ -62,7 +62,7 @@ def strict_saddle(n: int, dimension: int = 2, wells: int = 1) -> Planted:
 
 
 def phase_retrieval(n: int, dimension: int, seed: int = 0) -> Planted:
-    """Labels <a, w*>^2 of random unit vectors a, |w*| = 1: minima are +-w*, 0 is a saddle or a maximum."""
+    """Return labels <a, w*>^2 of unit vectors a, |w*| = 1: minima are +-w*, 0 is a saddle or a maximum."""
     rng = np.random.default_rng(seed)
     X = _directions(rng, n, dimension)
     target = _directions(rng, 1, dimension)[0]

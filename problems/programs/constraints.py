@@ -52,7 +52,7 @@ class Constraint(ABC):
         """Check that it fits the columns.
 
         Raises:
-            InvalidInputError: an undeclared column, or one of a kind that it does not suit; with the remedy.
+            InvalidInputError: an undeclared column, one named twice, or one of a kind that it does not suit.
         """
         known = [c.name for c in columns]
         for name in self.names:
@@ -61,7 +61,7 @@ class Constraint(ABC):
                     f"constraint '{self}': no column {name!r} is declared{did_you_mean(name, known)}"
                 )
         if len(set(self.names)) < len(self.names):
-            raise InvalidInputError(f"constraint '{self}': it names a column twice")
+            raise InvalidInputError(f"constraint '{self}': it names a column twice; name it once")
 
     def about(self, columns: Sequence[PointColumn]) -> list[PointColumn]:
         """Return the columns that it is about."""
@@ -304,7 +304,7 @@ def check_constraints(constraints: Iterable[Constraint], columns: Sequence[Point
 
 
 def quoted(name: str) -> str:
-    """Return a column's name as constraints write it: in double quotes if it is no plain words."""
+    """Return a column's name as constraints write it: in double quotes unless it is plain words."""
     plain = _BARE.fullmatch(name) and not _WORDS & set(name.lower().split())
     return name if plain else json.dumps(name, ensure_ascii=False)
 
