@@ -121,8 +121,7 @@ def grid_distance(coordinates: int) -> float:
 
 
 def continuous_delta(epsilon: float, delta: float, *, coordinates: int) -> float:
-    """Return the delta that remains after paying for ``coordinates`` discrete instead of continuous
-    Gaussians.
+    """Return the delta that is left after paying for discrete Gaussians in place of continuous ones.
 
     Raises:
         PrivacyParameterError: less than half remains.

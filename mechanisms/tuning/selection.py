@@ -86,7 +86,7 @@ class SelectionPlan:
         if check_count(candidates, "candidates") < 2:
             raise PrivacyParameterError("one candidate needs no search: fit it")
         if delta == 0 and notion != "pure":
-            raise PrivacyParameterError("a choice among runs that have a delta needs a larger one than delta = 0")
+            raise PrivacyParameterError("delta = 0: a choice among runs that have a delta needs one > 0")
         make = cls._of_all if candidates < _FEWEST_DRAWN else cls._of_random_number
         return make(candidates, epsilon, delta, notion)
 

@@ -31,10 +31,12 @@ class PolytopeMinimizer:
     polytope: Polytope
 
     def __call__(self, g: Vector, /) -> LinearAnswer:
-        """Raises:
-        InvalidInputError: g is not a finite vector of the polytope's dimension.
-        InfeasibleDomainError: the polytope is empty.
-        SolverFailedError: HiGHS stopped for any other reason.
+        """Return a minimiser, and the bound of its multipliers.
+
+        Raises:
+            InvalidInputError: g is not a finite vector of the polytope's dimension.
+            InfeasibleDomainError: the polytope is empty.
+            SolverFailedError: HiGHS stopped for any other reason.
         """
         c, box = self.polytope, self.polytope.box
         bounds = list(zip(box.low.tolist(), box.high.tolist(), strict=True))

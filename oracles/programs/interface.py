@@ -41,8 +41,8 @@ class ProgramProposal:
 
     Attributes:
         point: the best feasible point found, integers of shape (d,), or None.
-        finished: whether the solver claims to be done: no value is less by more than ``GAP``, relatively; or
-            without a point there is none.
+        finished: whether the solver claims to be done: no feasible point has a value that is less by more
+            than ``GAP``, relatively; without a point, that no point is feasible.
         raw_status: the solver's status text.
     """
 

@@ -54,7 +54,8 @@ class Run:
         ties: int = 0,
         any_below: int | None = None,
     ) -> None:
-        """
+        """Start a search.
+
         Args:
             ties: the number of regions whose bound equals the incumbent's value that may be opened in search
                 of a lexicographically earlier point.
