@@ -271,10 +271,11 @@ class StageTimer:
 
     def check(self, process: BaseProcess) -> None:
         """Raise StageTimeoutError if the stage has taken too long."""
-        now, used = time.monotonic(), processor_seconds(process.pid)
+        now, stats = time.monotonic(), _stats("[0-9]*/stat")
+        used = processor_seconds(process.pid, stats)
         if math.isnan(self._used_before):
             self._used_before = used
-        if not is_awake(process.pid):
+        if not is_awake(process.pid, stats):
             self._asleep += now - self._looked
         self._looked, passed = now, now - self._began
         spent = passed if math.isnan(used) else used - self._used_before + self._asleep
@@ -391,23 +392,26 @@ def processor_limits(spent: Spent, seconds: float) -> Limits:
     return Limits(seconds=_CLOCK * seconds, cancelled=lambda: spent.soon() > seconds)
 
 
-def is_awake(pid: int | None) -> bool:
+Stats = dict[int, list[str]]
+
+
+def is_awake(pid: int | None, stats: Stats | None = None) -> bool:
     """Return whether a thread of a process or of a descendant runs, or waits for a processor or a disk."""
-    family = _family(pid, {number: int(words[1]) for number, words in _stats("[0-9]*/stat").items()})
+    family = _family(pid, _stats("[0-9]*/stat") if stats is None else stats)
     return any(words[0] in "RD" for p in family for words in _stats(f"{p}/task/[0-9]*/stat").values())
 
 
-def processor_seconds(pid: int | None = None) -> float:
+def processor_seconds(pid: int | None = None, stats: Stats | None = None) -> float:
     """Return the processor time of a process and its descendants; NaN without Linux's /proc.
 
     The resolution is a hundredth of a second for running processes and finer for others.
     """
     if not Path("/proc/self/stat").exists():
         return math.nan
-    stats, tick = _stats("[0-9]*/stat"), os.sysconf("SC_CLK_TCK")
+    stats, tick = _stats("[0-9]*/stat") if stats is None else stats, os.sysconf("SC_CLK_TCK")
     # Of each process the user and system time, and both of children that were waited for.
     used = {number: sum(map(int, words[11:15])) / tick for number, words in stats.items()}
-    family = _family(pid, {number: int(words[1]) for number, words in stats.items()})
+    family = _family(pid, stats)
     if pid not in (None, os.getpid()):
         return sum(used.get(p, 0.0) for p in family)
     ended = os.times()
@@ -415,7 +419,7 @@ def processor_seconds(pid: int | None = None) -> float:
     return own + sum(used[p] for p in family - {os.getpid()})
 
 
-def _stats(pattern: str) -> dict[int, list[str]]:
+def _stats(pattern: str) -> Stats:
     """Return by their numbers the fields of processes, or of threads: state, parent, ..."""
     found = {}
     for stat in Path("/proc").glob(pattern):
@@ -424,8 +428,9 @@ def _stats(pattern: str) -> dict[int, list[str]]:
     return found
 
 
-def _family(pid: int | None, parents: dict[int, int]) -> set[int]:
+def _family(pid: int | None, stats: Stats) -> set[int]:
     """Return a process, by default this one, and its descendants."""
+    parents = {number: int(words[1]) for number, words in stats.items()}
     family = {os.getpid() if pid is None else pid}
     while grown := {p for p, parent in parents.items() if parent in family} - family:
         family |= grown

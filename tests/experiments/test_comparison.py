@@ -170,8 +170,8 @@ def test_a_stage_is_over_when_its_time_with_a_processor_or_asleep_is(monkeypatch
     """By hand, 10 s a build: 16 s allowed, 20 times as many on the clock of a busy machine."""
     now, used, awake = [0.0], [100.0], [True]
     monkeypatch.setattr(race.time, "monotonic", lambda: now[0])
-    monkeypatch.setattr(race, "processor_seconds", lambda pid: used[0])
-    monkeypatch.setattr(race, "is_awake", lambda pid: awake[0])
+    monkeypatch.setattr(race, "processor_seconds", lambda pid, stats: used[0])
+    monkeypatch.setattr(race, "is_awake", lambda pid, stats: awake[0])
     process = multiprocessing.Process()
     for stage, after, passed, over in (
         (race.Stage.BUILD, 115.9, 319.0, False),
