@@ -131,6 +131,11 @@ def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         if os.environ.get("CI"):
             raise
         pytest.skip(f"PostgreSQL does not start here: {type(error).__name__}")
+    import psycopg
+
+    with psycopg.connect(running.get_uri(), autocommit=True) as connection:  # as no_waiting_for_the_disk
+        connection.execute("ALTER SYSTEM SET fsync = off")
+        connection.execute("SELECT pg_reload_conf()")
     yield running.get_uri()
     running.cleanup()
 

@@ -86,7 +86,10 @@ def solving(temporary: Path) -> bool:
 
 @posix
 @linux
-def test_during_a_solve_the_files_are_in_a_folder_that_nobody_else_may_enter(temporary: Path) -> None:
+def test_during_a_solve_the_files_are_in_a_folder_that_nobody_else_may_enter(
+    temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("privopt.oracles.minimize.mip.pulp._PATIENCE", 0.0)  # its answer is not asked for
     rng = np.random.default_rng(0)
     X, y = rng.integers(-20, 21, (150, 24)), rng.choice([-1, 1], 150)
     problem = ZeroOneHalfspace(X, y, IntegerLattice(-1, 1, dimension=24))
