@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import sys
 import traceback
@@ -191,16 +192,24 @@ ESTIMATORS: dict[str, Callable[[], Any]] = {
 }
 
 
+def good_labels(estimator: str) -> Any:
+    return np.linspace(0, 1, 20) if estimator == "regression" else np.array(["well", "ill"] * 10)
+
+
+@functools.cache
+def fitted_once(estimator: str) -> Any:
+    """A model to predict with; None of those without a schema."""
+    if estimator.endswith(", raw"):
+        return None
+    return ESTIMATORS[estimator]().fit(SCHEMA_TABLE, good_labels(estimator))
+
+
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 @pytest.mark.parametrize("table", FRAMES)
 def test_estimators_quote_no_cell(table: str, estimator: str) -> None:
     frame, model = FRAMES[table], ESTIMATORS[estimator]()
-    y = frame.iloc[:, -1]
-    good = np.linspace(0, 1, 20) if estimator == "regression" else np.array(["well", "ill"] * 10)
-    fitted = None
-    if not estimator.endswith(", raw"):
-        fitted = ESTIMATORS[estimator]().fit(SCHEMA_TABLE, good)
+    y, good, fitted = frame.iloc[:, -1], good_labels(estimator), fitted_once(estimator)
     told: list[str] = []
     attempts: list[Callable[[], Any]] = [
         lambda: model.fit(frame.iloc[:, :-1], y),
