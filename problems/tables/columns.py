@@ -45,6 +45,8 @@ from privopt.problems.tables.values import (
     refusal,
 )
 
+_DIGITS = 15  # decimals of so many digits are told apart by doubles
+
 
 class Column(ABC):
     """One declared column: its name in the table and the features that it becomes."""
@@ -319,7 +321,7 @@ class Numeric(Number):
         out[:, 0] = a + b * codes
 
     def cuts(self) -> tuple[int, list[float]]:
-        found = [self.threshold(k) for k in range(1, self.top + 1)]
+        found = self._thresholds()
         low, high = float(self.low), float(self.high)
         return sum(t <= low for t in found), [t for t in found if low < t <= high]
 
@@ -337,6 +339,22 @@ class Numeric(Number):
         while Fraction(repr(t)) < border:
             t = math.nextafter(t, math.inf)
         return t
+
+    def _thresholds(self) -> list[float]:
+        """Return ``threshold`` of all grid points but the first.
+
+        Decimals of up to 15 digits are what their nearest doubles print as, and these are quotients of
+        doubles, so no threshold of such a grid has to be looked for.
+        """
+        first, last = (self.low + (k - Fraction(1, 2)) * self.step for k in (1, self.top))
+        d = math.lcm(first.denominator, self.step.denominator)
+        unit = next((10**places for places in range(_DIGITS) if 10**places % d == 0), None)
+        if unit is None or max(abs(first), abs(last)) * unit >= 10**_DIGITS:
+            return [self.threshold(k) for k in range(1, self.top + 1)]
+        found: list[float] = (
+            (int(first * unit) + int(self.step * unit) * np.arange(self.top)) / unit
+        ).tolist()
+        return found
 
     def _grid_points(self, x: NDArray[np.float64]) -> IntArray:
         """Return the exact indices of the nearest grid points, for x within the bounds."""

@@ -319,39 +319,40 @@ def _number_code(cell: Cell, column: Number, own: int) -> Any:
             "numbers in a view"
         )
     reached, cuts = column.cuts()
-    position = _grid_position(cell, column, reached, cuts)
-    code = _counted_cuts(cell, reached, cuts) if position is None else position + _literal(reached)
+    code = _grid_code(cell, column, reached, cuts)
+    if code is None:
+        code = _counted_cuts(cell, reached, cuts)
     if column.outside == "refuse":
         low, high = (float(bound) for bound in column.bounds)
         code = ibis.ifelse(cell.below(low) | cell.above(high), _literal(_refused(own, Refused.OUTSIDE)), code)
     return code
 
 
-def _grid_position(cell: Cell, column: Number, reached: int, cuts: Sequence[float]) -> Any | None:
-    """Compute the number of cuts that a cell has reached; None for cuts that are not on an exact grid.
+def _grid_code(cell: Cell, column: Number, reached: int, cuts: Sequence[float]) -> Any | None:
+    """Compute ``reached`` and the number of cuts reached; None for cuts that are not on an exact grid.
 
-    Cut j, from 0, has to be (a + j b) / d for integers a, b and d; that is checked here for each of them, in
-    the arithmetic of engines: integers below 2^53 are doubles, and their quotient is the nearest double. The
-    number of cuts that x reaches is k = floor(p), p = (x d - a) / b + 1, for x between bounds around all
-    cuts. In doubles p - 1/2 - 2^-10 has an error below 2^-12. So the integer q, which an engine makes of it
-    by rounding, is k - 1 or k, and by truncation as well, where it is not negative; where it is, k = 0 and
-    both -1 and 0 are correct. A comparison with the next cut, computed exactly, decides: k = q + [x >= cut
-    q].
+    Cut j, from 0 to n - 1, has to be (a + j b) / d for integers a, b and d; that is checked here for each of
+    them, in the arithmetic of engines: integers below 2^53 are doubles, and their quotient is the nearest
+    double. The number of cuts that x reaches is k = floor(p), p = (x d - a) / b + 1, for x from half a step
+    below the first cut, where p = 1/2, to the last cut, where p = n; other x are moved to the nearer end,
+    which has the same k. In doubles p - 1/2 - 2^-10 has an error below 2^-12. So the integer q, which an
+    engine makes of it by rounding or by truncation, is k - 1 or k, and one of 0 to n - 1. A comparison with
+    that cut, computed exactly, decides: k = q + [x >= cut q].
     """
     grid = _grid(column, reached, cuts)
     if grid is None:
         return None
     a, b, d = grid
     ibis, first, step = ibis_library(), Fraction(a, d), Fraction(b, d)
-    low, high = float(first - step / 2), cuts[-1]
-    error = 2.0**-50 * (max(abs(low), abs(high)) / float(step) + abs(float(first / step)) + len(cuts) + 2)
-    if not (error < _POSITION_ERROR and low < cuts[0]):
+    low, high, shift = float(first - step / 2), cuts[-1], step * (Fraction(1, 2) - Fraction(_LOW)) - first
+    error = 2.0**-50 * (max(abs(low), abs(high), abs(float(shift))) / float(step) + len(cuts) + 2)
+    if not (error < _POSITION_ERROR and low < cuts[0] and shift):
         return None
     x = ibis.least(ibis.greatest(cell.number, _double(low)), _double(high))
-    shift = float(1 - first / step - Fraction(1, 2)) - _LOW
-    q = (x * _double(float(1 / step)) + _double(shift)).cast("int64")
+    # A product of x itself could be too small for a double, which is an error in PostgreSQL.
+    q = ((x + _double(float(shift))) * _double(float(1 / step))).cast("int64")
     cut = (q.cast("float64") * _double(float(b)) + _double(float(a))) / _double(float(d))
-    return q + ibis.ifelse(x >= cut, _literal(1), _literal(0))
+    return q + ibis.ifelse(cell.number >= cut, _literal(reached + 1), _literal(reached))
 
 
 def _grid(column: Number, reached: int, cuts: Sequence[float]) -> tuple[int, int, int] | None:
@@ -488,10 +489,24 @@ def _with_nan(value: Any) -> Any:
     """Return the same value, of which DuckDB knows that it may be NaN.
 
     The statistics of Parquet files leave NaN out; DuckDB takes them for bounds, so that one record that is a
-    number would make numbers of all NaN. Different doubles have different hashes there.
+    number would make numbers of all NaN. Different doubles have different hashes there. It compares the
+    values themselves where hashes are compared, but not where their bits are.
     """
-    nan = ibis_library().literal("nan", "string").cast(value.type())
-    return ibis_library().ifelse(value.hash() == nan.hash(), nan, value)
+    ibis, kind = ibis_library(), value.type()
+    nan = ibis.literal("nan", "string").cast(kind)
+    differing = duckdb_hash(kind)(value) ^ duckdb_hash(kind)(nan)
+    return ibis.ifelse(differing == ibis.literal(0, "uint64"), nan, value)
+
+
+@cache
+def duckdb_hash(kind: Any) -> Any:
+    """Return DuckDB's hash of values of a type, of 64 bits. (That of Ibis becomes text on its way.)"""
+
+    @ibis_library().udf.scalar.builtin(name="hash", signature=((kind,), "uint64"))
+    def hashed(value):  # type: ignore[no-untyped-def]
+        ...
+
+    return hashed
 
 
 def _double_of_decimal(value: Any) -> Any:

@@ -31,7 +31,7 @@ from privopt.problems.tables.engine_cells import EngineCells
 from privopt.problems.tables.engines import EngineCount, count_records, rows_of
 from privopt.problems.tables.expressions import Cell, column_code
 from privopt.problems.tables.expressions import _grid as grid_of
-from privopt.problems.tables.expressions import _grid_position as grid_position
+from privopt.problems.tables.expressions import _grid_code as grid_code
 from privopt.problems.tables.missing import MissingLevel
 from privopt.problems.tables.parquet_text import with_readable_rows
 from privopt.problems.tables.schema import Schema
@@ -612,6 +612,7 @@ GRIDS = [
     Numeric("x", "1/3", 30, step="1/7"),
     Numeric("x", -12, 13, step="0.025"),
     Binned("x", [Fraction(k, 10) for k in range(-30, 400)]),
+    Numeric("x", -300, 6000, step=300),
     Binned("x", [float(k**1.5) for k in range(200)]),
 ]
 
@@ -633,12 +634,15 @@ def test_codes_on_fine_grids_are_those_of_memory(
         assert same(count_records(table, schema, "y", CLASSES), in_memory(rows, kinds, schema, CLASSES))
 
 
-@pytest.mark.parametrize(("column", "is_computed"), list(zip(GRIDS, [1, 1, 0, 1, 1, 0], strict=True)))
+@pytest.mark.parametrize(("column", "is_computed"), list(zip(GRIDS, [1, 1, 0, 1, 1, 1, 0], strict=True)))
 def test_a_number_on_an_exact_grid_is_one_comparison(column: Any, is_computed: int) -> None:
     """4,000 comparisons take 200 times as long; thirds and sevenths are no quotients that doubles hold."""
     table = ibis.table({"x": "float64", "y": "string"}, name="t")
     code = column_code(Cell(table.x, "x", "duckdb"), column)
-    assert (len(str(ibis.to_sql(table.select(code=code), dialect="duckdb"))) < 5000) == bool(is_computed)
+    sql = str(ibis.to_sql(table.select(code=code), dialect="duckdb"))
+    assert (len(sql) < 5000) == bool(is_computed)
+    # In DuckDB the bounds of x are compared twice, and hashes as numbers: more takes half as long again.
+    assert (sql.count("LEAST(") == 2 and "BIT" not in sql) or not is_computed
 
 
 @settings(max_examples=60, deadline=None)
@@ -655,18 +659,20 @@ def test_the_computed_position_is_the_code(low: int, scale: int, step: int, top:
     column = Numeric("x", Fraction(low, unit), Fraction(low + top * step, unit), Fraction(step, unit))
     reached, cuts = column.cuts()
     table = ibis.table({"x": "float64"}, name="t")
-    assert grid_position(Cell(table.x, "x", "duckdb"), column, reached, cuts) is not None
+    assert grid_code(Cell(table.x, "x", "duckdb"), column, reached, cuts) is not None
+    assert cuts == [
+        t for k in range(1, column.top + 1) if column.low < (t := column.threshold(k)) <= column.high
+    ]
     a, b, d = grid_of(column, reached, cuts)
     t = np.array(cuts)
     x = np.concatenate([t, np.nextafter(t, -math.inf), np.nextafter(t, math.inf), [-1e300, 1e300]])
     x = np.concatenate([x, np.random.default_rng(seed).uniform(t[0], t[-1], 50)])
     first, width = Fraction(a, d), Fraction(b, d)
-    clipped = np.maximum(np.minimum(x, t[-1]), float(first - width / 2))
-    shift = float(1 - first / width - Fraction(1, 2)) - 2.0**-10
-    position = clipped * float(1 / width) + shift
+    moved = np.maximum(np.minimum(x, t[-1]), float(first - width / 2))
+    position = (moved + float(width * (Fraction(1, 2) - Fraction(1, 1024)) - first)) * float(1 / width)
     for rounded in (np.rint, np.trunc):
         q = rounded(position)
-        found = q + (clipped >= (q * float(b) + float(a)) / float(d))
+        found = q + (x >= (q * float(b) + float(a)) / float(d))
         assert (found + reached).tolist() == column.code(x).tolist()
 
 
