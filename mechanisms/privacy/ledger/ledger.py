@@ -22,7 +22,7 @@ import json
 import os
 import uuid
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -129,26 +129,7 @@ class Ledger:
         store = Store(place)
         store.make_room()
         with store.making() as book:
-            there = {account.name for account in book.accounts()}
-            if name in there:
-                raise LedgerError(
-                    f"{place}: a budget {name!r} exists already; `privopt budget show {place}` tells what it "
-                    "holds"
-                )
-            if there and not place.names:
-                raise LedgerError(
-                    f"{place} holds budgets by name ({', '.join(sorted(there)[:20])}): name the new one "
-                    f"after a #, as in {place}#NAME"
-                )
-            if missing := [other for other in containing if other not in there]:
-                raise LedgerError(
-                    f"{name!r} would be within {missing[-1]!r}, which is not there: create that first"
-                )
-            if other := [a.name for a in book.accounts() if a.name in containing and a.budget.unit != unit]:
-                raise LedgerError(
-                    f"{name!r} would count by {unit}, and {other[0]!r} around it does not. To do: create it "
-                    f"with the unit of {other[0]!r}"
-                )
+            _require_room(place, name, containing, unit, {a.name: a.budget.unit for a in book.accounts()})
             facts = {"epsilon": budget.epsilon, "delta": budget.delta, "rule": budget.rule}
             book.append("create", {"name": name, "neighbours": NEIGHBOURS[unit], **facts})
             book.put(Account(name, budget, Spent()))
@@ -459,6 +440,28 @@ def verify(ledger: Ledger | str | os.PathLike[str]) -> list[str]:
     """
     address = ledger._address if isinstance(ledger, Ledger) else Address.of(ledger)
     return _opened(address).examined().faults
+
+
+def _require_room(
+    place: Address, name: str, containing: Sequence[str], unit: str, units: Mapping[str, str]
+) -> None:
+    """Raise LedgerError unless a budget can be created, given the units of those that are there."""
+    if name in units:
+        raise LedgerError(
+            f"{place}: a budget {name!r} exists already; `privopt budget show {place}` tells what it holds"
+        )
+    if units and not place.names:
+        raise LedgerError(
+            f"{place} holds budgets by name ({', '.join(sorted(units)[:20])}): name the new one after a #, "
+            f"as in {place}#NAME"
+        )
+    if missing := [other for other in containing if other not in units]:
+        raise LedgerError(f"{name!r} would be within {missing[-1]!r}, which is not there: create that first")
+    if others := [other for other in units if other in containing and units[other] != unit]:
+        raise LedgerError(
+            f"{name!r} would count by {unit}, and {others[0]!r} around it does not. To do: create it with "
+            f"the unit of {others[0]!r}"
+        )
 
 
 def _opened(address: Address) -> Store:
