@@ -79,8 +79,9 @@ class EnginePersons:
         value = _one_type(with_type(table[name], "string"))
         kind = value.type()
         if not (kind.is_string() or kind.is_integer() or kind.is_uuid()):
+            held = "different kinds of cells in different files" if is_mixed(kind) else str(kind)
             raise InvalidInputError(
-                f"the column of persons, {name!r}, holds {kind}: text or whole numbers are needed. To do: "
+                f"the column of persons, {name!r}, holds {held}: text or whole numbers are needed. To do: "
                 "cast it to text in a view"
             )
         if kind.is_uuid() or engine == "sqlite":  # whose cells are of any type

@@ -423,14 +423,14 @@ def label_code(value: Any, classes: Sequence[Any], written: bool, engine: str) -
     if not is_mixed(value.type()):
         labels = with_type(value, "string" if written or is_text else "int64")
         return _label_code(Cell(labels, "y", engine), classes, written)
-    read = (TEXT, NUMBER) if written else (TEXT,) if is_text else (NUMBER,)
-    steps = []
-    for field, part in fields(value).items():
-        if field in read:
-            code = _label_code(Cell(part, "y", engine), classes, written)
-        else:
-            code = _literal(_refused(own, Refused.KIND))
-        steps.append((part.notnull(), code))
+    held = fields(value)
+    if not written or not set(held) <= {TEXT, NUMBER}:
+        raise InvalidInputError(
+            "y: the Parquet files hold the labels as different kinds (numbers, text): write them as one, or "
+            "cast them in a view"
+        )
+    parts = ((part.notnull(), Cell(part, "y", engine)) for part in held.values())
+    steps = [(known, _label_code(cell, classes, written)) for known, cell in parts]
     return _first_of(steps, _literal(_refused(own, Refused.MISSING)))
 
 

@@ -14,15 +14,15 @@ from typing import Any
 
 from privopt.problems.tables.parquet_text import TEXT, UNREADABLE_TEXT, make_view, quoted, text_literal
 
-# The fields of a column whose files hold different kinds of cells.
-NUMBER, TIME = "privopt_number", "privopt_time"
+# The fields of a column whose files hold different kinds of cells; the last one of cells that are not read.
+NUMBER, TIME, OTHER = "privopt_number", "privopt_time", "privopt_other"
 _KINDS = {
     "VARCHAR|JSON|ENUM": TEXT,
     "BOOLEAN|U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?|FLOAT|DOUBLE|DECIMAL": NUMBER,
     "DATE|TIMESTAMP(_NS)?": TIME,
     '"?NULL': "",
 }
-_OTHER, _NANOSECONDS = "other", "TIMESTAMP_NS"
+_NANOSECONDS = "TIMESTAMP_NS"
 # Columns of footers in which files can differ, in the words of DuckDB's function.
 _FOOTER = "type, converted_type, logical_type, scale, precision"
 # The types of each column of a file, in lower case as DuckDB compares names.
@@ -31,7 +31,7 @@ _Types = Mapping[str, str]
 
 def is_mixed(kind: Any) -> bool:
     """Return whether an Ibis type is that of a column whose files hold different kinds of cells."""
-    return bool(kind.is_struct()) and set(kind.names) <= {TEXT, NUMBER, TIME}
+    return bool(kind.is_struct()) and set(kind.names) <= {TEXT, NUMBER, TIME, OTHER}
 
 
 def fields(value: Any) -> dict[str, Any]:
@@ -84,8 +84,8 @@ def _source(files: Sequence[str]) -> str:
 def _kind(kind: str) -> str:
     """Return the field for cells of a type of DuckDB, "" for that of NULL alone."""
     if kind.endswith("]"):  # a list of them
-        return _OTHER
-    return next((field for start, field in _KINDS.items() if re.match(rf"({start})\b", kind)), _OTHER)
+        return OTHER
+    return next((field for start, field in _KINDS.items() if re.match(rf"({start})\b", kind)), OTHER)
 
 
 def _fields(name: str, types: Sequence[_Types]) -> dict[str, bool]:
@@ -100,9 +100,8 @@ def _fields(name: str, types: Sequence[_Types]) -> dict[str, bool]:
     inexact = _rounded(numbers)
     if len(kinds) < 2 and not inexact and not (_NANOSECONDS in held and len(held) > 1):
         return {}
-    shown = sorted((kinds - {_OTHER}) | ({TEXT} if _OTHER in kinds else set()))
     fractions = any(re.match("FLOAT|DOUBLE|DEC", kind) for kind in numbers)
-    return {field: field == NUMBER and (inexact or fractions) for field in shown}
+    return {field: field == NUMBER and (inexact or fractions) for field in sorted(kinds)}
 
 
 def _rounded(numbers: set[str]) -> bool:
@@ -125,8 +124,8 @@ def _cell(name: str, types: _Types, held: Mapping[str, bool]) -> str:
     if kind is None or not held:
         return value if kind else "NULL"
     field = _kind(kind)
-    if field == _OTHER:
-        field, value = TEXT, f"CASE WHEN {value} IS NOT NULL THEN '{UNREADABLE_TEXT}' END"
+    if field == OTHER:
+        value = f"CASE WHEN {value} IS NOT NULL THEN '{UNREADABLE_TEXT}' END"
     elif field == TEXT:
         value = f"CAST({value} AS VARCHAR)"
     elif field == NUMBER and held[NUMBER]:  # a decimal becomes the nearest double by way of its digits

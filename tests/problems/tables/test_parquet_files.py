@@ -17,7 +17,7 @@ from privopt.problems.tables.columns import Binned, Categorical, Column, Numeric
 from privopt.problems.tables.dates import Date
 from privopt.problems.tables.engine_cells import EngineCells
 from privopt.problems.tables.engine_persons import EnginePersons
-from privopt.problems.tables.engines import count_records, rows_of
+from privopt.problems.tables.engines import EngineCount, count_records, rows_of
 from privopt.problems.tables.missing import MissingLevel
 from privopt.problems.tables.schema import Schema
 from privopt.problems.tables.sources import open_table
@@ -99,17 +99,25 @@ def test_labels_of_either_kind_are_what_a_person_writes(tmp_path: Path) -> None:
     table, schema = folder(tmp_path, [DOUBLE, DOUBLE], labels), Schema([COLUMNS[0]])
     counted = count_records(table, schema, "y", ["0", "1"], written=True)
     assert np.bincount(counted.label, counted.counts).tolist() == [3, 5]
-    for classes in (["0", "1"], [0, 1]):
-        with pytest.raises(InvalidInputError, match="labels of another type"):
-            count_records(table, schema, "y", classes)
+    for classes in (["0", "1"], [0, 1]):  # from the types of columns alone
+        with pytest.raises(InvalidInputError, match="labels as different kinds"):
+            EngineCount.of(table, schema, "y", classes)
+    (tmp_path / "other").mkdir()
+    days = folder(tmp_path / "other", [DOUBLE, DOUBLE], [labels[1], DAY])
+    with pytest.raises(InvalidInputError, match="labels as different kinds"):
+        EngineCount.of(days, schema, "y", ["0", "1"], written=True)
 
 
 def test_persons_are_text_and_whole_numbers(tmp_path: Path) -> None:
     people = pa.array(["a", "1", "a", None])
     assert EnginePersons.of(folder(tmp_path, [WHOLE, people]), "x").count == 5
-    (tmp_path / "other").mkdir()
-    with pytest.raises(InvalidInputError, match="text or whole numbers are needed"):
-        EnginePersons.of(folder(tmp_path / "other", [DOUBLE, people]), "x")
+    uuids = pa.ExtensionArray.from_storage(
+        pa.uuid(), pa.array([bytes(15) + bytes([k]) for k in range(4)], pa.binary(16))
+    )
+    for k, other in enumerate((DOUBLE, DAY, BYTES, LISTS, uuids)):  # of which some would be one person
+        (tmp_path / f"{k}").mkdir()
+        with pytest.raises(InvalidInputError, match="different files: text or whole numbers are needed"):
+            EnginePersons.of(folder(tmp_path / f"{k}", [other, people]), "x")
 
 
 def test_text_that_is_not_utf8_beside_numbers_cannot_be_read(tmp_path: Path) -> None:
