@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -10,6 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from privopt.oracles.convex.conformance import (
+    SetInstance,
     check_linear_minimizer,
     check_projector,
     check_quadratic_oracle,
@@ -27,8 +29,16 @@ from privopt.problems.convex.sets.norm_balls import L1Ball
 from privopt.problems.convex.sets.polytope import Polytope
 
 Vector = NDArray[np.float64]
-INSTANCES = list(set_instances())  # boundaries are found by bisection: once
-FEW = [i for i in INSTANCES if i.name in ("l1 ball", "box", "hull", "polytope in a plane", "l2 ball")]
+
+
+@functools.cache
+def every() -> list[SetInstance]:
+    """All instances; their boundaries are found by bisection, once."""
+    return list(set_instances())
+
+
+def few() -> list[SetInstance]:
+    return [i for i in every() if i.name in ("l1 ball", "box", "hull", "polytope in a plane", "l2 ball")]
 
 
 def test_formulas_and_active_sets_pass() -> None:
@@ -41,10 +51,10 @@ def test_formulas_and_active_sets_pass() -> None:
 
 
 def test_quadratic_oracles_pass() -> None:
-    report = check_quadratic_oracle(LeastDistanceOracle(), instances=INSTANCES)
+    report = check_quadratic_oracle(LeastDistanceOracle(), instances=every())
     assert "polytope in a plane: quadratic optimality" in report.passed
     assert any("hull" in skipped for skipped in report.skipped)
-    rest = [i for i in INSTANCES if not isinstance(i.convex_set, Polytope) and "hull" not in i.name]
+    rest = [i for i in every() if not isinstance(i.convex_set, Polytope) and "hull" not in i.name]
     assert not check_quadratic_oracle(ProjectedGradientOracle(), instances=rest).skipped
 
 
@@ -86,7 +96,7 @@ def wrong_linear(kind: str) -> object:
 )
 def test_wrong_linear_minimizers_fail(kind: str, finding: str) -> None:
     with pytest.raises(ConformanceError, match=finding):
-        check_linear_minimizer(wrong_linear(kind), instances=FEW)
+        check_linear_minimizer(wrong_linear(kind), instances=few())
 
 
 def scaled_to_the_gauge(convex_set: ConvexSet) -> Projector:
@@ -139,7 +149,7 @@ class LastSet:
 )
 def test_wrong_projections_fail(build: object, finding: str) -> None:
     with pytest.raises(ConformanceError, match=finding):
-        check_projector(build, instances=INSTANCES)
+        check_projector(build, instances=every())
 
 
 def test_nothing_checked_is_a_failure() -> None:
@@ -147,7 +157,7 @@ def test_nothing_checked_is_a_failure() -> None:
         raise UnsupportedProblemError("never")
 
     with pytest.raises(ConformanceError, match="nothing was checked"):
-        check_projector(refuses, instances=FEW)
+        check_projector(refuses, instances=few())
 
 
 @dataclass(frozen=True)
@@ -183,4 +193,4 @@ class Wrong(QuadraticOracle):
 )
 def test_wrong_quadratic_oracles_fail(kind: str, finding: str) -> None:
     with pytest.raises(ConformanceError, match=finding):
-        check_quadratic_oracle(Wrong(kind), instances=INSTANCES[:3])
+        check_quadratic_oracle(Wrong(kind), instances=every()[:3])
