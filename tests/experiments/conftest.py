@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-# What the processes of races and benchmarks import.
+# What the processes of races, benchmarks and analysts import.
 MODULES = [
     "privopt.experiments.benchmark_solvers",
     "privopt.experiments.comparison.race",
+    "privopt.experiments.ledgers",
     "privopt.experiments.scaling",
     "privopt.oracles.draw.elimination",
     "privopt.oracles.minimize.mip.highs",

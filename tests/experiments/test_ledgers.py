@@ -37,6 +37,7 @@ def test_the_last_tenth_is_compared_with_the_first_of_a_new_ledger(tmp_path: Pat
     assert table.iloc[1].tolist() == ["commit", 1.0, 1.0, 1.0]
 
 
+@pytest.mark.usefixtures("imported_once")
 def test_a_page_tells_of_each_place_and_crowd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)  # a server takes long to start
     steps, crowds = ledgers.measured(tmp_path, 10, 2)
