@@ -227,7 +227,7 @@ def constrained_lattice() -> ConstrainedLattice:
 def random_halfspace(
     rng: Generator, lattice: IntegerLattice, *, blocks: tuple[int, ...], numeric: int
 ) -> ZeroOneHalfspace:
-    """One-hot blocks with the given numbers of levels, then integer columns; labels from a noisy rule."""
+    """Draw one-hot blocks with these numbers of levels, then integer columns; labels from a noisy rule."""
     n = 40
     columns = [np.eye(size, dtype=np.int64)[rng.integers(0, size, n)] * 6 for size in blocks]
     columns.append(rng.integers(-4, 7, (n, numeric)))

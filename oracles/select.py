@@ -284,7 +284,7 @@ class AutoGibbs(GibbsOracle):
 
 
 def gibbs_branch() -> GibbsOracle:
-    """Branch and bound with the smallest loss proved by a minimiser: native, under constraints "auto"."""
+    """Return branch and bound whose least loss a minimiser proves: native, under constraints "auto"."""
     from privopt.oracles.draw.branch import GibbsBranch
 
     return GibbsBranch(smallest_loss=_smallest_loss, smallest_refusals=_smallest_refusals)

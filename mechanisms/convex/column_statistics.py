@@ -74,7 +74,7 @@ class MomentWeights(NamedTuple):
         return found._replace(beta=math.sqrt(max(free, _LEAST_BETA_SQUARED * far)))
 
     def _noise(self) -> float:
-        """Variance of the noise in covariances of features with labels, where means are typical."""
+        """Return the variance of noise in covariances of features with labels, where means are typical."""
         of_label = _MEAN_FEATURE * self.reach**2 / self.beta**2
         return self.squared_change * (1 + _MEAN_LABEL / self.alpha**2 + of_label)
 

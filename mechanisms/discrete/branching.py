@@ -114,7 +114,7 @@ class BranchingPlan:
         check_takes(oracle, choice.name, facts, "fewer levels or predicates")
 
     def noise_to_signal(self, n_records: int) -> NoiseToSignal:
-        """Expected excess loss over any model of one predicate, against half of what n records can lose.
+        """Compare the expected excess over any model of one predicate with half of what n records can lose.
 
         The prior gives mass q to the models that predict as one of these does: its predicate has 1 / values
         or more, each decision to split or to stop 1/2, two different labels 1 / (classes (classes - 1)). Of

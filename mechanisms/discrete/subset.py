@@ -60,7 +60,7 @@ class SubsetPlan:
         return self.choice.lattice
 
     def noise_to_signal(self, n_records: int) -> NoiseToSignal:
-        """Squared loss that the draw is expected to add at most, against that of zero weights at most.
+        """Compare the squared loss that a draw adds, as expected at most, with that of zero weights at most.
 
         Losses of subsets lie between 0 and n label^2. The best of N has a probability of at most 1 / (1 + (N
         - 1) exp(-beta n label^2)), which is N / (2 N - 1) where both are equal.

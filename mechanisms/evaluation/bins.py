@@ -136,7 +136,7 @@ def card_bins(schema: Schema, points: NDArray[np.int64], n_records: int, epsilon
 
 
 def risk_bins(schema: Schema, points: NDArray[np.int64], n_records: int, epsilon: float) -> ScoreBins:
-    """Bins for the table of risks of a scorecard: as ``card_bins``, with fewer bins under small budgets."""
+    """Return bins for a scorecard's table of risks: as ``card_bins``, but fewer under small budgets."""
     room = round(n_records * epsilon / _OF_A_ROW)
     most = max(_FEWEST_OF_RISKS, min(_most(n_records, epsilon), room))
     return _bins_of_points(schema, points, most)
@@ -162,7 +162,7 @@ def _most(n_records: int, epsilon: float) -> int:
 
 
 def _even(low: float, high: float, width: float) -> ScoreBins:
-    """Multiples of a round number >= ``width``, as far as they separate scores in [low, high], and 0."""
+    """List multiples of a round number >= ``width``, as far as they separate scores in [low, high], and 0."""
     if not width > 0:
         return ScoreBins((0.0,))
     power = Fraction(10) ** math.floor(math.log10(width))

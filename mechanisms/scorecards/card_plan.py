@@ -121,7 +121,7 @@ class CardPlan:
         return html_facts("Plan of a scorecard", self.facts)
 
     def noise_to_signal(self, n_records: int) -> NoiseToSignal | None:
-        """Predicted noise against signal for that many records; None: the mechanism does not predict it."""
+        """Return the predicted noise against signal for so many records; None if it is not predicted."""
         return self.plan.noise_to_signal(n_records)
 
     def prepare(self, table: ZeroOneHalfspace, coded: CodedRows | None = None) -> Any:

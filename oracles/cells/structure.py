@@ -325,7 +325,7 @@ def _codes(columns: NDArray[Any]) -> IntArray:
 
 
 def distinct_rows(cell: IntArray, numeric: IntArray, problem: ZeroOneHalfspace) -> Iterator[IntArray]:
-    """Cells, numeric features, and error costs on positives and negatives of the distinct rows, by cell."""
+    """Yield the distinct rows by cell: cells, numeric features, costs of errors on positives, negatives."""
     costs, counts, yes = problem.costs, problem.counts, problem.y > 0
     code = _codes(np.vstack([cell[None, :], numeric.T]))
     _, first, inverse = np.unique(code, return_index=True, return_inverse=True)

@@ -25,7 +25,7 @@ UNCERTIFIED = 3
 
 @njit(cache=True, nogil=True)
 def subset_tree(log_weights: FloatArray, most: int) -> FloatArray:
-    """Logs of e_t of the weights below each node, t = 0..most; node 1 is the root, v has 2 v and 2 v + 1."""
+    """Tabulate log e_t of the weights below nodes, t = 0..most; node 1 is the root, v has 2 v and 2 v + 1."""
     leaves = 1
     while leaves < len(log_weights):
         leaves *= 2

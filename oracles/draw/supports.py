@@ -209,7 +209,7 @@ class _Relaxation:
         return scales
 
     def _inverse_column(self, multiplier: float, j: int) -> FloatArray:
-        """Column j of the inverse of G + multiplier I; kept, since many regions exclude the same columns."""
+        """Return column j of the inverse of G + multiplier I; kept, as many regions exclude the same."""
         if (multiplier, j) not in self._inverse:
             self._inverse[multiplier, j] = self.vectors @ (self._scales(multiplier) * self.vectors[j])
         return self._inverse[multiplier, j]

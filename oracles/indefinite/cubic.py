@@ -11,7 +11,7 @@ from privopt.problems.convex.regularizers import Vector
 
 
 def cubic_step(H: Vector, g: Vector, rho: float) -> Vector:
-    """argmin over s of <g, s> + <s, H s>/2 + rho |s|^3/6, up to rounding; H symmetric, shape (p, p), rho > 0.
+    """Minimise <g, s> + <s, H s>/2 + rho |s|^3/6 over s, up to rounding; H symmetric, shape (p, p), rho > 0.
 
     At the minimum (H + r I) s = -g with r = rho |s|/2 and H + r I >= 0 (Nesterov and Polyak 2006): |s| falls
     in r while 2 r / rho grows, so r is a root of one number. Where even the least r leaves s too short, the

@@ -159,7 +159,7 @@ class CodeRows:
 
 
 def predict_each(X: Any, scale: RealArray, w: RealArray) -> RealArray:
-    """scale_i <row_i, w>, with the same operations at every position, which a BLAS product does not ensure.
+    """Return scale_i <row_i, w> by the same operations at every position, unlike a BLAS product.
 
     Args:
         X: selected rows, C-contiguous or CSR, of the same dtype as ``scale`` and ``w``.

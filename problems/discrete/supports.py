@@ -248,7 +248,7 @@ class BestSubset(DiscreteProblem):
         return UNITS / (self.bounds.largest_loss(self.lattice.support) / self.bounds.label**2)
 
     def columns(self, points: IntArray) -> IntArray:
-        """Selected columns of ``products`` per point, the constant included; shape (k, s) or (k, s + 1)."""
+        """Return the selected columns of ``products`` per point, and the constant; (k, s) or (k, s + 1)."""
         chosen = self.lattice.columns(np.asarray(points, dtype=np.int64))
         if not self.bounds.constant:
             return chosen
