@@ -133,7 +133,7 @@ def _together(parts: list[Outline]) -> Outline:
         raise InvalidInputError("no records: at least one row is needed")
     first = parts[0]
     if any(part.columns != first.columns or part.names != first.names for part in parts):
-        raise InvalidInputError("partitions differ in their columns")
+        raise InvalidInputError("partitions differ in their columns: give all the same, in one order")
     held = None if first.held is None else np.sum(np.array([part.held for part in parts]), axis=0)
     return first._replace(records=sum(part.records for part in parts), held=held)
 

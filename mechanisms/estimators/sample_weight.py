@@ -54,7 +54,7 @@ def check_weights(sample_weight: ArrayLike, max_weight: float | None, n_records:
     if max_weight is None:
         raise InvalidInputError(
             "sample_weight needs max_weight, a public bound on weights (a weight above it is clipped): "
-            "declare it from knowledge, not from the largest weight of these records"
+            "declare what is publicly known, not the largest weight of these records"
         )
     bound = check_positive(max_weight, "max_weight")
     check_unmasked(sample_weight, "sample_weight")

@@ -519,8 +519,8 @@ class PrivateHalfspaceClassifier(
     ) -> CardChoice:
         """Return several cards near the private linear model behind the card, the released one first.
 
-        They satisfy the constraints, and cost no privacy: for people to choose from by meaning, not for
-        accuracy. Choosing one by looking at records again does cost. See ``scorecards.near_cards``.
+        They satisfy the constraints, and cost no privacy. People choose among them by what the points mean,
+        not for accuracy. Choosing one by looking at records again does cost. See ``scorecards.near_cards``.
 
         Args:
             n_cards: the largest number of cards, >= 2.

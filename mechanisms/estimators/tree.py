@@ -450,7 +450,7 @@ class _PrivateBranchingClassifier(
         point = np.array(model["point"], dtype=np.int64)
         domain = cls._kind.domain(len(predicates.values), levels, len(classes))
         if not domain.contains(point) or np.any(point[len(point) // 2 :] >= len(classes)):
-            raise InvalidInputError("the point is none of the schema's domain")
+            raise InvalidInputError("its point is not one of a tree of its schema")
         release = Release(point, spend, dict(model["noise"]), _ORACLE)
         fitted = cls(spend.epsilon, schema=schema, classes=tuple(model["classes"]))
         fitted.target_ = model.get("target", "")

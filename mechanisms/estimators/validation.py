@@ -76,7 +76,7 @@ def as_table(X: Any) -> Any:
     if not is_engine_table(X):
         X = as_pandas(X)
     if isinstance(X, pd.DataFrame) and not X.columns.is_unique:
-        raise InvalidInputError("X: columns need distinct names")
+        raise InvalidInputError("X: columns need distinct names; rename those that share one")
     if not isinstance(X, Mapping) or sp.issparse(X):
         return X
     for values in X.values():
@@ -118,7 +118,7 @@ def without_values(error: ValueError) -> str:
     if first.startswith("Unknown label type: continuous"):
         return "Unknown label type: continuous. For numbers use PrivateLinearRegression, or --loss squared"
     if first.startswith("Expected unique column names"):  # and then names, which can be cells
-        return "X: columns need distinct names"
+        return "X: columns need distinct names; rename those that share one"
     if first.startswith(("Input ", "The feature names")):  # "... contains NaN", or infinity; column names
         return first
     return text

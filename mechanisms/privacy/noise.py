@@ -17,7 +17,7 @@ from scipy import special
 
 from privopt.mechanisms.errors import NoiseSourceError, PrivacyParameterError
 from privopt.mechanisms.privacy.parameters import check_count, check_positive
-from privopt.problems.arguments import check_type
+from privopt.problems.arguments import check_type, told
 
 Size = int | tuple[int, ...]
 Floats = NDArray[np.float64]
@@ -76,9 +76,11 @@ class NoiseSource:
         self._stream: np.random.Philox | None = None
         if insecure_seed is not None:
             if isinstance(insecure_seed, bool) or not isinstance(insecure_seed, int | np.integer):
-                raise PrivacyParameterError("insecure_seed must be an integer or None")
+                raise PrivacyParameterError(
+                    f"insecure_seed must be an integer or None, got {told(insecure_seed)}"
+                )
             if insecure_seed < 0:
-                raise PrivacyParameterError("insecure_seed must be >= 0")
+                raise PrivacyParameterError(f"insecure_seed must be >= 0, got {insecure_seed}")
             insecure_seed = int(insecure_seed)
             self._stream = np.random.Philox(insecure_seed)
         self._process = os.getpid()
@@ -152,7 +154,7 @@ class NoiseSource:
     def integers(self, n: int, size: Size = 1) -> Ints:
         """Draw exactly uniform integers in {0, ..., n - 1}, 1 <= n <= 2**62, by rejection."""
         if check_count(n, "n") > 1 << 62:
-            raise PrivacyParameterError("integers are drawn up to 2**62")
+            raise PrivacyParameterError(f"integers are drawn up to 2**62, got n = {n}")
         if n & (n - 1) == 0:
             return (self.bits(math.prod(_shape(size))) & np.uint64(n - 1)).astype(np.int64).reshape(size)
         limit = np.uint64((1 << 64) // n * n - 1)

@@ -72,11 +72,13 @@ class PrivacySpend:
             object.__setattr__(self, "level", check_positive(self.level, "level"))
             self._check_pair(self.level)
         if not (isinstance(self.mechanism, str) and self.mechanism):
-            raise PrivacyParameterError("mechanism must be a name")
+            raise PrivacyParameterError(f"mechanism must be a name, got {told(self.mechanism)}")
         if not isinstance(self.note, str) or (self.claim != "proved" and not self.note):
             raise PrivacyParameterError("a claim that is not proved needs a note saying whose it is")
         if self.insecure_seed is not None and type(self.insecure_seed) is not int:
-            raise PrivacyParameterError("insecure_seed must be an integer or None")
+            raise PrivacyParameterError(
+                f"insecure_seed must be an integer or None, got {told(self.insecure_seed)}"
+            )
         event = self.event
         if event is not None and not (
             isinstance(event, Event)

@@ -51,7 +51,7 @@ class CandidateCards(DiscreteProblem):
         if self.ladders.ndim != 2 or len(self.ladders) != len(self.cards) or not self.ladders.size:
             raise InvalidInputError(f"expected one ladder for each card, got {self.ladders.shape}")
         if np.any(np.diff(self.ladders, axis=1) <= 0):
-            raise InvalidInputError("the rungs of a ladder must increase")
+            raise InvalidInputError("the rungs of a ladder must increase: sort them, without equal ones")
         self.cards[:, -1] = self.ladders[:, 0]
         constant = table.X[:, -1]
         if self.ladders.shape[1] > 1 and (constant[0] <= 0 or np.any(constant != constant[0])):
