@@ -70,6 +70,11 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         getattr(importlib.import_module(f"privopt.{module}"), function)()
 
 
+def pytest_sessionfinish() -> None:
+    """Hide what is left from pytest, which looks for garbage five times before it ends."""
+    gc.freeze()
+
+
 class Unsynced(sqlite3.Connection):
     """A connection of a ledger that does not wait for the disk."""
 
