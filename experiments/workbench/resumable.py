@@ -57,11 +57,11 @@ class Kept:
             self.lines = [{str(k): v for k, v in line.items()} for line in frame.to_dict("records")]
 
     def add(self, line: Any) -> None:
-        """Append a line, to the file before memory."""
+        """Append a line: first to the file, then in memory."""
         self.add_all([line])
 
     def add_all(self, lines: Sequence[Any]) -> None:
-        """Append lines that belong together in one write, to the file before memory: all or none."""
+        """Append lines that belong together in one write, all or none: first to the file, then in memory."""
         values = [asdict(line) for line in lines]
         text = io.StringIO(newline="")
         writer = csv.DictWriter(text, self.columns)

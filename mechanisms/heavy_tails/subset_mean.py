@@ -30,8 +30,8 @@ class SubsetMean(SubsetMechanism):
     alone (``FreshCopies`` makes its copies), neighbours by replacing one record, n public. One record changes
     one estimate, and two points of a ball of radius R are at most 2 R apart: the mean moves by 2 R / m.
 
-    The noise is known before data, in contrast to that of ``SampleAggregate``, which is in proportion to the
-    spread of the estimates and exceeds it up to budgets and numbers of records that are rarely there.
+    The noise is known before data. That of ``SampleAggregate`` is in proportion to the spread of the
+    estimates, and larger than this except at budgets and numbers of records that are rarely there.
 
     Source: Nissim, Raskhodnikova and Smith (2007) for subsets; Smith (2011) for means of bounded answers.
 

@@ -54,8 +54,8 @@ class PersonBudget:
         if epsilon == 0:
             raise PrivacyParameterError(
                 f"records_per_person = {self.records:,} leaves nothing for a single record: its share of "
-                f"epsilon = {self.epsilon:g} is 0 in doubles. To do: fewer records_per_person, of which the "
-                "first of each person count, or a larger epsilon"
+                f"epsilon = {self.epsilon:g} is 0 in doubles. To do: a smaller records_per_person (the "
+                "first records of each person are then used), or a larger epsilon"
             )
         return epsilon, delta
 

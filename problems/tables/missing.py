@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from privopt.problems.arguments import told
 from privopt.problems.discrete.lattice import IntArray
 from privopt.problems.errors import SchemaError
 from privopt.problems.tables.columns import Binned, Categorical, Column, Numeric
@@ -33,7 +34,9 @@ class MissingLevel(Column):
 
     def __post_init__(self) -> None:
         if not isinstance(self.column, Numeric | Categorical | Binned):
-            raise SchemaError("a missing level belongs to a numeric, categorical or binned column")
+            raise SchemaError(
+                f"a missing level belongs to a numeric, categorical or binned column, got {told(self.column)}"
+            )
         if self.column.missing is not None:
             raise SchemaError(
                 f"column {self.name!r}: missing and missing_level exclude each other: declare one of them"

@@ -112,5 +112,5 @@ def test_delta_beyond_doubles_leaves_none():
 
 
 def test_so_many_records_that_nothing_is_left_for_one_are_refused():
-    with pytest.raises(PrivacyParameterError, match=r"records_per_person = 1,000,000 .*To do: fewer"):
+    with pytest.raises(PrivacyParameterError, match=r"records_per_person = 1,000,000 .*To do: a smaller"):
         PersonBudget(1.0, 1e-6, 10**6).of_record("gdp")
