@@ -350,9 +350,15 @@ def _grid_code(cell: Cell, column: Number, reached: int, cuts: Sequence[float]) 
         return None
     x = ibis.least(ibis.greatest(cell.number, _double(low)), _double(high))
     # A product of x itself could be too small for a double, which is an error in PostgreSQL.
-    q = ((x + _double(float(shift))) * _double(float(1 / step))).cast("int64")
-    cut = (q.cast("float64") * _double(float(b)) + _double(float(a))) / _double(float(d))
+    q = _times(x + _double(float(shift)), 1 / step).cast("int64")
+    by = d if d & (d - 1) else 1  # a power of two divides the integers exactly, so it is no divisor here
+    cut = _times(q.cast("float64"), step * by) + _double(float(first * by))
+    cut = cut if by == 1 else cut / _double(float(by))
     return q + ibis.ifelse(cell.number >= cut, _literal(reached + 1), _literal(reached))
+
+
+def _times(value: Any, factor: Fraction) -> Any:
+    return value if factor == 1 else value * _double(float(factor))
 
 
 def _grid(column: Number, reached: int, cuts: Sequence[float]) -> tuple[int, int, int] | None:
