@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -112,12 +112,24 @@ def _window(log_moment: Callable[[float], float], tilt: float) -> tuple[float, f
     """
     here = log_moment(tilt)
     # Any shift is valid; about a normal total, the best of these gives a window an eighth wider at most.
-    shifts = tilt * np.geomspace(1e-4, 1e4, 20)
-    ends = []
-    for sign in (-1, 1):
-        bounds = [(log_moment(tilt + sign * s) - here + _NEGLIGIBLE) / s for s in shifts.tolist()]
-        ends.append(sign * min(b for b in bounds if math.isfinite(b)))
-    return ends[0], ends[1]
+    shifts = (tilt * np.geomspace(1e-4, 1e4, 20)).tolist()
+
+    @cache
+    def bound(sign: int, k: int) -> float:
+        found = (log_moment(tilt + sign * shifts[k]) - here + _NEGLIGIBLE) / shifts[k]
+        return found if math.isfinite(found) else math.inf
+
+    def least(sign: int) -> float:
+        low, high = 0, len(shifts) - 1
+        while low < high:  # Lambda is convex, so bounds fall and then rise
+            middle = (low + high) // 2
+            if bound(sign, middle) <= bound(sign, middle + 1):
+                high = middle
+            else:
+                low = middle + 1
+        return sign * bound(sign, low)
+
+    return least(-1), least(1)
 
 
 def _summed(
