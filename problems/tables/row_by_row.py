@@ -11,6 +11,9 @@ import importlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import pandas as pd
+
 from privopt.problems.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -24,8 +27,9 @@ _MIXING = (
 # Layers of Dask graphs that cut partitions into rows, and that put rows together.
 _SPLITS = ("rechunk-split", "repartition-split")
 _MERGES = ("rechunk", "repartition", "concat")
-# Layers that make several rows of a record, within its partition.
-_REPEATS = ("repeat", "explode", "melt")
+# Layers that make several rows of a record, within its partition, and layers that do for some arguments.
+_REPEATS = ("repeat", "explode", "melt", "broadcast_to")
+_SAMPLE, _LOC, _TAKE = "sample", "loc", "shuffle-taker"
 
 
 def check_expression(table: Any) -> None:
@@ -69,14 +73,14 @@ def check_graph(X: Any, y: Any) -> None:
 
     Partitions depend on others in shuffles, joins, windows across partitions (rolling, map_overlap),
     cumulative sums, and reductions whose result comes back into the rows (X - X.mean(axis=0)), not where they
-    are split or concatenated. Steps that repeat records (repeat, explode, melt) are refused, too; others
-    within one partition are not seen.
+    are split or concatenated. Steps that repeat records (repeat, explode, melt, broadcast_to, samples with
+    replacement, an index with a record twice) are refused, too; others within one partition are not seen.
 
     Args:
         X, y: records and labels, partition by partition.
     """
     graph: dict[Key, Any] = {**X.__dask_graph__(), **y.__dask_graph__()}
-    if repeated := set(_layers(graph)).intersection(_REPEATS):
+    if repeated := {_layer(key) for key, task in _tasks(graph) if _repeats(_layer(key), task)}:
         raise InvalidInputError(
             f"the Dask graph has a step that makes several rows of one record ({min(repeated)}), while "
             "privacy is for one row: leave it out"
@@ -157,13 +161,32 @@ def _takes_several_blocks(key: Key, needs: set[Key]) -> bool:
     return any(rows.setdefault(layer, row) != row for layer, row, *_ in blocks)
 
 
-def _layers(graph: Mapping[Key, Any]) -> Iterator[str]:
-    """Yield the names of the layers of a graph, also of those that Dask has fused into tasks."""
+def _tasks(graph: Mapping[Key, Any]) -> Iterator[tuple[Key, Any]]:
+    """Yield the tasks of a graph, also those that Dask has fused into others."""
     for key, task in graph.items():
-        yield _layer(key)
+        yield key, task
         for part in getattr(task, "args", ()):
             if isinstance(part, Mapping):
-                yield from _layers(part)
+                yield from _tasks(part)
+
+
+def _repeats(layer: str, task: Any) -> bool:
+    """Return whether a task makes several rows of one record."""
+    arguments = tuple(getattr(task, "args", ()))
+    if layer == _SAMPLE:  # of a data frame: state, fraction, whether with replacement
+        return any(isinstance(value, bool | np.bool_) and bool(value) for value in arguments)
+    if layer == _LOC:
+        return any(map(_has_twice, arguments[1:2]))
+    if layer == _TAKE:  # a number, and the indices of each axis
+        return any(_has_twice(index[0]) for index in getattr(task, "value", ()) if isinstance(index, tuple))
+    return layer in _REPEATS
+
+
+def _has_twice(index: Any) -> bool:
+    if not isinstance(index, list | np.ndarray | pd.Index) or np.ndim(index) != 1:
+        return False
+    places = pd.Index(index)
+    return bool(places.dtype != bool and places.has_duplicates)
 
 
 def _layer(key: Key) -> str:

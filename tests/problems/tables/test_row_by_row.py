@@ -40,6 +40,8 @@ BY_ROW: dict[str, Callable[[], tuple[Any, Any]]] = {
     "rechunk to one": lambda: (array().rechunk((12, 2)), labels().rechunk(12)),
     "one that is cut": lambda: (array(12).rechunk((3, 2)), labels()),
     "slice": lambda: (array()[2:], labels()[2:]),
+    "records of one block": lambda: (array(12)[[3, 0, 5]], labels(12)[[3, 0, 5]]),
+    "a column twice": lambda: (array()[:, [0, 0]], labels()),
     "mask": lambda: (array()[labels() > 0], labels()[labels() > 0]),
     "map_blocks": lambda: (array().map_blocks(np.sqrt), labels()),
     "two tables": lambda: (da.concatenate([array(), array(rows=ROWS * 2)]), da.zeros(24, chunks=3)),
@@ -60,6 +62,7 @@ MIXED: dict[str, Callable[[], tuple[Any, Any]]] = {
 FRAMES_BY_ROW: dict[str, Callable[[Any], Any]] = {
     "as it is": lambda f: f,
     "dropna": lambda f: f.dropna(),
+    "loc": lambda f: f.loc[f.a > 3],
     "filter and assign": lambda f: f[f.a > 3].assign(a=f.a * 2),
     "map_partitions": lambda f: f.map_partitions(lambda part: part),
     "repartition": lambda f: f.repartition(npartitions=2),
@@ -101,6 +104,28 @@ def test_steps_that_repeat_records_are_refused() -> None:
     fused = more[["z"]].optimize(), more["y"].optimize()
     frames = ((lists[["c"]], lists["y"]), (long[["value"]], long["y"]), fused)
     for X, y in (twice, dask.optimize(*twice), *frames):
+        with pytest.raises(InvalidInputError, match="makes several rows of one record"):
+            parts_of(X, y)
+
+
+@pytest.mark.parametrize("index", [[0, 0, 1], [2, 5, 5], np.array([1, 1])], ids=str)
+def test_an_index_with_a_record_twice_is_refused(index: Any) -> None:
+    table = dd.from_pandas(FRAME, npartitions=3).loc[index]
+    by_array = array()[index], labels()[index]
+    for X, y in (
+        (table[["a"]], table["y"]),
+        (table[["a"]].optimize(), table["y"].optimize()),
+        by_array,
+        dask.optimize(*(part * 2 for part in by_array)),
+    ):
+        with pytest.raises(InvalidInputError, match="makes several rows of one record"):
+            parts_of(X, y)
+
+
+def test_samples_with_replacement_and_rows_spread_over_an_axis_are_refused() -> None:
+    table = dd.from_pandas(FRAME, npartitions=3).sample(frac=2, replace=True, random_state=1)
+    spread = da.broadcast_to(array()[None], (2, 12, 2)).reshape(24, 2), da.zeros(24, chunks=3)
+    for X, y in ((table[["a"]], table["y"]), spread, dask.optimize(*spread)):
         with pytest.raises(InvalidInputError, match="makes several rows of one record"):
             parts_of(X, y)
 
