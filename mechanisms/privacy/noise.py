@@ -155,13 +155,17 @@ class NoiseSource:
         """Draw exactly uniform integers in {0, ..., n - 1}, 1 <= n <= 2**62, by rejection."""
         if check_count(n, "n") > 1 << 62:
             raise PrivacyParameterError(f"integers are drawn up to 2**62, got n = {n}")
+        return self._integers(n, math.prod(_shape(size))).reshape(size)
+
+    def _integers(self, n: int, count: int) -> Ints:
+        """Draw ``integers`` for our own n: samplers ask some thirty times a draw."""
+        words = self.bits(count)
         if n & (n - 1) == 0:
-            return (self.bits(math.prod(_shape(size))) & np.uint64(n - 1)).astype(np.int64).reshape(size)
+            return (words & np.uint64(n - 1)).astype(np.int64)
         limit = np.uint64((1 << 64) // n * n - 1)
-        words = self.bits(math.prod(_shape(size)))
         while np.any(late := words > limit):
             words[late] = self.bits(int(np.count_nonzero(late)))
-        return (words % np.uint64(n)).astype(np.int64).reshape(size)
+        return (words % np.uint64(n)).astype(np.int64)
 
     def discrete_laplace(self, exponent: int, size: Size = 1, *, steps: int = 1) -> Ints:
         """Draw from the exact discrete Laplace law: P[x] ~ exp(-|x| steps / 2**exponent), steps >= 1.
@@ -246,17 +250,17 @@ class NoiseSource:
         k = 1
         while running.size:
             if bits:
-                running = running[self.integers(1 << bits, running.size) < numerator[running]]
+                running = running[self._integers(1 << bits, running.size) < numerator[running]]
             else:
                 running = running[numerator[running] > 0]
             if k > 1:
-                running = running[self.integers(k, running.size) == 0]
+                running = running[self._integers(k, running.size) == 0]
             accepted[running] = ~accepted[running]
             k += 1
         return accepted
 
     def _try_laplace(self, bits: int, n: int, steps: int = 1) -> Ints:
-        low = self.integers(1 << bits, n)
+        low = self._integers(1 << bits, n)
         low = low[self._accept_exp(low, bits)]
         high = np.zeros(low.size, dtype=np.int64)
         running = np.arange(low.size)
@@ -265,7 +269,7 @@ class NoiseSource:
             running = running[heads]
             high[running] += 1
         magnitude = (low + (high << bits)) // steps
-        negative = self.integers(2, low.size) == 1
+        negative = self._integers(2, low.size) == 1
         kept = ~(negative & (magnitude == 0))  # accept zero with one sign only
         return np.asarray(np.where(negative, -magnitude, magnitude)[kept])
 
