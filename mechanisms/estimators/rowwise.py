@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, NamedTuple, Self
 
 import cloudpickle  # type: ignore[import-untyped]
@@ -238,7 +239,7 @@ def _rows(model: Any, schema: Schema | None) -> tuple[Callable[[list[int]], Any]
     if schema is not None:
         parts = [synthetic_rows(schema, _ROWS), rows_beyond(schema, _BEYOND)]
         table = pd.concat([part for part in parts if len(part)], ignore_index=True).copy()
-        return lambda which: table.iloc[which].reset_index(drop=True), len(table)
+        return partial(_taken, table), len(table)
     width = getattr(model, "n_features_in_", None)
     if width is None:
         return None
@@ -247,3 +248,9 @@ def _rows(model: Any, schema: Schema | None) -> tuple[Callable[[list[int]], Any]
     if names is None:
         return lambda which: numbers[which], _ROWS
     return lambda which: pd.DataFrame(numbers[which], columns=list(names)), _ROWS
+
+
+def _taken(table: pd.DataFrame, which: list[int]) -> pd.DataFrame:
+    """Return rows of a table; a single one as a slice, because wide tables take long to be indexed."""
+    places = slice(which[0], which[0] + 1) if len(which) == 1 else which
+    return table.iloc[places].reset_index(drop=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from datetime import date, timedelta
 from typing import Any
 
@@ -66,8 +67,7 @@ def _beyond(kind: Column) -> list[Any]:
 
 def _values(column: Column, n: int, rng: Generator) -> NDArray[Any]:
     kind, has_level = plain_column(column)
-    declared = _declared(kind)
-    found = declared[rng.integers(0, len(declared), n)]
+    found = _declared(kind, n, rng)
     if not (has_level or getattr(kind, "missing", None) is not None):
         return found
     gaps = rng.integers(0, 8, n) == 0
@@ -77,18 +77,24 @@ def _values(column: Column, n: int, rng: Generator) -> NDArray[Any]:
     return found
 
 
-def _declared(kind: Column) -> NDArray[Any]:
-    """Return values that a column accepts, shape (k,)."""
-    if isinstance(kind, Categorical):
-        return np.array(kind.categories, dtype=object)
+def _declared(kind: Column, n: int, rng: Generator) -> NDArray[Any]:
+    """Draw values that a column accepts, shape (n,)."""
     if isinstance(kind, Numeric):
         steps = np.unique(np.linspace(0, kind.top, min(kind.top + 1, _FINE)).astype(np.int64))
-        return _plain([float(kind.low + int(k) * kind.step) for k in steps])
-    if isinstance(kind, Date):
-        return _dates(kind)
-    assert isinstance(kind, Binned)
-    edges = np.array([float(e) for e in kind.edges])
-    return _plain([*edges, *(edges[:-1] + edges[1:]) / 2])
+        drawn = steps[rng.integers(0, len(steps), n)].tolist()
+        d = math.lcm(kind.low.denominator, kind.step.denominator)
+        low, step = int(kind.low * d), int(kind.step * d)
+        return _plain([(low + k * step) / d for k in drawn], d == 1)
+    if isinstance(kind, Categorical):
+        values = np.array(kind.categories, dtype=object)
+    elif isinstance(kind, Date):
+        values = _dates(kind)
+    else:
+        assert isinstance(kind, Binned)
+        edges = np.array([float(e) for e in kind.edges])
+        found = np.array([*edges, *(edges[:-1] + edges[1:]) / 2])
+        values = _plain(found.tolist(), bool(np.all(found == np.rint(found))))
+    return values[rng.integers(0, len(values), n)]
 
 
 def _dates(kind: Date) -> NDArray[Any]:
@@ -106,8 +112,7 @@ def _within(kind: Date) -> list[date]:
     return [date(max(kind.age_at.year - age, 1), kind.age_at.month, 1) for age in ages]
 
 
-def _plain(values: list[float]) -> NDArray[Any]:
-    """Return an integer array if all values are integers."""
+def _plain(values: list[float], whole: bool) -> NDArray[Any]:
+    """Return an integer array if all values that a column declares are integers."""
     numbers = np.array(values)
-    whole = np.all(numbers == np.rint(numbers)) and np.max(np.abs(numbers)) < 2**53
-    return numbers.astype(np.int64) if whole else numbers
+    return numbers.astype(np.int64) if whole and np.max(np.abs(numbers), initial=0) < 2**53 else numbers
