@@ -235,7 +235,7 @@ class ColumnStatistics(SufficientStatistics):
         most = 1 - 2 * max(_LEAST_SHARE, min(hidden, 0.25), rarest)
         label = min(max(seen.label, -most), most)
         found, means = likely_columns(replace(seen, label=label), columns)
-        middle, scale = logistic_scale(share, found.explained, found.at_most, found.clear)
+        middle, scale = logistic_scale(share, found.explained, found.at_most)
         own = scale * found.weights
         middle -= float(means @ own)
         for unit in units:

@@ -37,8 +37,6 @@ _SINGLE, _PRIOR_LEVELS = 0.2, 20.0
 _OF_LEVELS = np.array([0.7, 0.03, 0.03, 0.04, 0.04, 0.05, 0.05, 0.04, 0.02])
 # Least squared mean label at which products tell as much about the means of features as they can.
 _UNEVEN = 0.5
-# Largest share of the variance of the labels that a model explains.
-_MOST_EXPLAINED = 0.9
 
 
 @dataclass(frozen=True)
@@ -111,8 +109,7 @@ def likely_columns(seen: NoisyColumns, columns: Columns) -> tuple[Likely, Floats
     If effects are weak, the covariance of features and labels is that of the features times the log odds,
     times the variance of the labels. A priori log odds of a column are normal with one of some variances;
     those of ordered levels may be a random walk, or each level has a variance of its own. Correlations of
-    columns are shrunk as in ``likely_covariances``; the variance of the scores is read from the noisy ones,
-    and weights are divided by what it is too large by. The posterior holds what the estimate misses of log
+    columns are shrunk as in ``likely_covariances``. The posterior holds what the estimate misses of log
     odds as the prior has them, and the noise in it, in which errors of covariances count by the weights
     themselves.
     """
@@ -146,25 +143,7 @@ def likely_columns(seen: NoisyColumns, columns: Columns) -> tuple[Likely, Floats
     # its feature are off together, and with them the mean of all scores.
     noise_share = 2 * seen.label * hidden / (seen.sigma**2 + seen.label**2 * hidden)
     means = means + noise_share * (own - A @ weights)
-    varied, clear = _score_variance(weights, explained, gram, seen.square_sigma)
-    kept = explained / max(varied, explained**2 / (_MOST_EXPLAINED * variance), 1e-300)
-    at_most = kept * (explained + 2 * math.sqrt(unsure))
-    return Likely(kept * weights, kept * explained, at_most, kept**2 * posterior, clear), means
-
-
-def _score_variance(weights: Floats, explained: float, gram: Floats, sigma: float) -> tuple[float, float]:
-    """Return the variance of the scores of a model, and how clear it is, from 0 to 1.
-
-    Shrunk covariances miss much of what columns have in common, which many weights add up. The noisy ones say
-    what that makes of the variance: the noise in w' G w has standard deviation sigma |w|^2 whatever the
-    number of features. A priori the variance is ``explained``, give or take as much; it is at least that.
-    """
-    noise, direct = sigma * float(weights @ weights), float(weights @ gram @ weights)
-    if not explained > 0:
-        return explained, 0.0
-    total = explained**2 + noise**2
-    varied = max((explained**2 * direct + noise**2 * explained) / total, explained)
-    return varied, max(1 - 2 * explained * noise / math.sqrt(total) / varied, 0.0)
+    return Likely(weights, explained, explained + 2 * math.sqrt(unsure), posterior), means
 
 
 def _noise(seen: NoisyColumns, means: Floats, hidden: Floats) -> Floats:

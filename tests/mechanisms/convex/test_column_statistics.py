@@ -340,34 +340,6 @@ def test_two_numbers_that_say_the_same_count_once_beside_levels_that_say_nothing
     assert np.mean(explained) == pytest.approx(0.25, rel=0.15)  # twice that if both counted
 
 
-def test_scores_of_columns_that_say_the_same_vary_as_much_as_the_model_says() -> None:
-    """Twenty columns of two levels whose correlations noise hides one by one, and all together does not."""
-    columns = Columns.of(Schema([Categorical(f"c{k}", ["n", "y"]) for k in range(20)], intercept=False))
-    level, alike = np.array([[0.25, -0.25], [-0.25, 0.25]]), 0.3 + 0.7 * np.eye(20)
-    exact, rng, sigma, ratios = np.kron(alike, level), np.random.default_rng(0), 0.3, []
-    products = np.tile([-0.15, 0.15], 20)
-    for _ in range(10):
-        noise = np.triu(rng.normal(size=(40, 40)) * sigma / math.sqrt(2))
-        seen = NoisyColumns(
-            products, np.zeros(40), 0.0, exact + noise + noise.T, 0.02, 1e-9, 1e-9, sigma, 10**6
-        )
-        found = likely_columns(seen, columns)[0]
-        ratios.append(float(found.weights @ exact @ found.weights) / found.explained)
-    assert np.mean(ratios) == pytest.approx(1.0, abs=0.3)
-
-
-def test_nearly_separable_classes_have_probabilities_near_0_and_1() -> None:
-    """Each of ten columns is the class of seven in eight records: Bayes' rule has a mean loss of .02."""
-    rng, n = np.random.default_rng(0), 4000
-    y = rng.integers(0, 2, 2 * n)
-    X = np.where(rng.random((2 * n, 10)) < 0.125, 1 - y[:, None], y[:, None])
-    schema = Schema([Categorical(f"c{j}", [0, 1]) for j in range(10)], intercept=True)
-    model = PrivateLogisticRegression(1.0, schema=schema, classes=(0, 1), insecure_seed=1).fit(X[:n], y[:n])
-    assert model.mechanism_ == "sufficient-statistics"
-    scores = np.where(y[n:] == 1, 1, -1) * model.decision_function(X[n:])
-    assert float(np.mean(np.logaddexp(0, -scores))) < 0.1
-
-
 def test_a_number_near_one_end_of_its_range_ranks_records_at_a_small_budget() -> None:
     rng = np.random.default_rng(0)
     frame = pd.DataFrame(
