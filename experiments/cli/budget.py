@@ -77,6 +77,7 @@ def create(
             "note: a budget with delta = 0 covers evaluations and pure mechanisms; the mechanisms that fits "
             "choose by default mostly need a delta, and the total of a budget cannot be changed later"
         )
+    _tell_who_counts(made, list(_opened(ledger.partition("#")[0]).budgets()))
 
 
 @app.command("list")
@@ -257,6 +258,20 @@ def spend(
         raise typer.Exit(1) from error
     with showing("the release was booked"):
         tell.print("booked")
+
+
+def _tell_who_counts(made: Ledger, names: list[str]) -> None:
+    """Print which of the other budgets of a ledger count the releases of a new one, too."""
+    place, mark, name = str(made).partition("#")
+    *around, _ = made.budgets()
+    others = [other for other in names if "/" not in other and other != name]
+    if around:
+        tell.print(f"its releases count in {escape(' and in '.join(around))}, too")
+    elif mark and others:
+        tell.print(
+            f"note: its releases count in none of the other budgets ({escape(', '.join(others[:20]))}); "
+            f"within {escape(others[0])} it would be {escape(f'{place}#{others[0]}/{name}')}"
+        )
 
 
 def _opened(address: str) -> Ledger:

@@ -289,6 +289,30 @@ def test_the_printed_calibration_says_that_it_is_refuted(privopt: Command) -> No
     assert "refuted" in report["claim"]
 
 
+def test_a_new_budget_says_which_others_count_its_releases(privopt: Command, tmp_path: Path) -> None:
+    """One beside the budget of a table looks like one within it."""
+
+    def told(name: str) -> str:
+        made = privopt("budget", "create", name, "--epsilon", 1, "--delta", 0.1, cwd=tmp_path)
+        return " ".join(made.stdout.split("rule basic")[1].split())
+
+    assert told("one.db") == ""
+    assert told("one.db#ana") == (
+        "note: its releases count in none of the other budgets (main); within main it would be "
+        "one.db#main/ana"
+    )
+    assert told("one.db#main/ana") == "its releases count in main, too"
+    assert told("one.db#main/ana/summer") == "its releases count in main and in main/ana, too"
+    assert "budgets (ana, main); within ana it would be one.db#ana/ben" in told("one.db#ben")
+    assert told("two.db#visits") == ""
+    # As it says:
+    for name, counted in (("one.db#main/ana/summer", ["main", "main/ana"]), ("one.db#ben", [])):
+        before = Ledger("one.db").budgets()
+        assert privopt("budget", "spend", name, "--epsilon", 0.01).returncode == 0
+        after = Ledger("one.db").budgets()
+        assert [n for n in after if after[n] != before[n]] == sorted([*counted, name.partition("#")[2]])
+
+
 def test_budgets_are_kept_checked_and_enforced(privopt: Command, clinic: Path) -> None:
     made = privopt("budget", "create", "ledger", "--epsilon", 1, "--delta", 0.1, cwd=clinic)
     assert made.returncode == 0
