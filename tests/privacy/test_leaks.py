@@ -223,6 +223,7 @@ BAD_CELLS = [(SECRET_WORD, "yes"), ("Aix", SECRET_WORD), ("", "yes"), ("Aix", ""
 # One import, then a fork in each folder.
 FITS_IN_FOLDERS = """
 import os, sys
+import privopt.experiments.cli.fit, privopt.mechanisms.estimators.scorecard, privopt.problems.tables.reading
 from privopt.experiments.cli.main import main
 folders, sys.argv = sys.argv[1:], ["privopt", *(
     "fit --data data.csv --target state --schema schema.json --classes no,yes --epsilon 1".split()

@@ -17,7 +17,7 @@ from privopt.mechanisms.heavy_tails.trimmed_mean import TrimmedMean
 from privopt.mechanisms.scorecards.prevalence import PrevalencePlan
 
 HISTOGRAM = HistogramPlan.plan(ScoreBins((0.0,)), epsilon=0.5)
-AGGREGATE = SampleAggregate.plan(500, 3, subsets=500, radius=1.0, epsilon=1.0, delta=1e-2)
+AGGREGATE = SampleAggregate.plan(270, 3, subsets=270, radius=1.0, epsilon=1.0, delta=1e-2)
 ROBUST = RobustMean.plan(100, 3, moment=1.0, epsilon=1.0, delta=1e-2)
 TRIMMED = TrimmedMean.plan(100, 3, mean_range=(-1.0, 1.0), epsilon=1.0, delta=1e-2)
 
@@ -36,8 +36,8 @@ def prevalence(source: NoiseSource) -> np.ndarray:
 
 
 def aggregate(source: NoiseSource) -> np.ndarray:
-    rows = np.random.default_rng(0).uniform(-0.5, 0.5, (500, 3))
-    return AGGREGATE.release(rows, np.zeros(500), lambda X, y: X[0], source).point
+    rows = np.random.default_rng(0).uniform(-0.5, 0.5, (270, 3))
+    return AGGREGATE.release(rows, np.zeros(270), lambda X, y: X[0], source).point
 
 
 def robust(source: NoiseSource) -> np.ndarray:
