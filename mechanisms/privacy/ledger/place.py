@@ -282,7 +282,7 @@ def engine(place: str, *, reads: bool = False) -> Engine:
 @cache
 def _sqlite() -> Engine:
     """Create the engine whose dialect those of all files share: statements are compiled for a dialect."""
-    made = sql.create_engine("sqlite://")
+    made = sql.create_engine("sqlite://", poolclass=NullPool)  # a fork must not inherit an open connection
     with made.connect():  # whereupon the dialect knows the version of SQLite
         return made
 

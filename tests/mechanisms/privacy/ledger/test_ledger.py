@@ -20,6 +20,7 @@ from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -834,3 +835,25 @@ def test_a_unit_that_was_altered_is_noticed(tmp_path):
         db.execute("UPDATE privopt_trail SET content = replace(content, 'replace-one person', 'replace-one')")
     with pytest.raises(LedgerCorruptError):
         book.reserve(PrivacySpend.pure(0.1, "m"))
+
+
+def test_no_connection_stays_open_when_a_booking_has_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A fork would inherit it, which SQLite forbids, and Python 3.13 warns of it at its end."""
+    made: list[sqlite3.Connection] = []
+
+    class Noted(sqlite3.Connection):
+        def __init__(self, *words: Any, **more: Any) -> None:
+            super().__init__(*words, **more)
+            made.append(self)
+
+    connect = sqlite3.dbapi2.connect
+    for module in (sqlite3, sqlite3.dbapi2):
+        monkeypatch.setattr(module, "connect", partial(connect, factory=Noted))
+    places._sqlite.cache_clear()  # as in a new process
+    Ledger.create(tmp_path / "l.db", 1.0).reserve(PrivacySpend.pure(0.5, "m"))
+    assert len(made) > 1
+    for connection in made:
+        with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+            connection.total_changes  # noqa: B018
