@@ -47,8 +47,9 @@ def fitted_schema(
         n_records: n, public.
         open_choice: whether everything that depends on the features has its default; otherwise "auto" leaves
             numbers as they are.
-        threshold: whether the score has a constant. Without one a line crosses 0 where the number does, and
-            "auto" has bins at any budget: one of them holds every record, so that they have a constant.
+        threshold: whether the score has a constant. Without one, of linear models, a line crosses 0 where the
+            number does, and "auto" has bins at any budget: one of them holds every record, so that they have
+            a constant.
         classes: the number of classes.
 
     Raises:

@@ -107,7 +107,8 @@ class PrivateHalfspaceClassifier(
     learned over integer features defined by a *public* schema, so the model is a readable scorecard. Of more
     than two classes each has its own points, rounded at one common scale from one release, whose noise is
     that of two classes (``ClassPoints``), and the class with the most points is predicted; ``calibration``
-    and the arguments from ``max_columns`` to ``risk_share`` then keep their defaults.
+    and the arguments from ``max_columns`` to ``risk_share`` then keep their defaults. With ``mechanism``,
+    ``oracle`` and ``lattice`` at their defaults a card has an intercept, declared in the schema or not.
 
     Privacy: (epsilon, delta)-differential privacy for the fitted weights, for data sets that differ by
     *replacing one record*; n, the schema, the classes and the lattice are public. See ``spend_``. Outside
@@ -447,8 +448,13 @@ class PrivateHalfspaceClassifier(
         return _Given(fitted, classes, read)
 
     def _fitted_schema(self, schema: Schema, n_records: int, classes: int) -> Schema:
-        """Return the schema of a fit of that many records: the given one, or with its numbers in bins."""
+        """Return the schema of a fit of that many records: with an intercept, and perhaps numbers in bins.
+
+        Points of any lattice, and those that a named mechanism finds, have an intercept only where it is
+        declared.
+        """
         default = self.lattice is None and all(is_default(v, AUTO) for v in (self.mechanism, self.oracle))
+        schema = schema.with_intercept() if default else schema
         if default and is_default(self.numbers, AUTO):
             default = not rules_for_lines(schema, schema.with_constraints(self.constraints))
         return fitted_schema(

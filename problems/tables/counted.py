@@ -15,7 +15,7 @@ from privopt.problems.arrays import record_counts
 from privopt.problems.convex.coded import CodedRows
 from privopt.problems.discrete.lattice import IntArray
 from privopt.problems.errors import InvalidInputError
-from privopt.problems.tables.cuts import codes_in_bins, has_bins
+from privopt.problems.tables.cuts import codes_in_bins
 from privopt.problems.tables.schema import IntegerFeatures, Schema
 
 # Keys are 64-bit integers.
@@ -91,22 +91,20 @@ class CountedRecords:
         return cls(schema, tuple(codes), tuple(classes), label, record_counts(counts[order], len(counts)))
 
     def codes_in(self, schema: Schema) -> tuple[IntArray, ...]:
-        """Return the codes of the rows in the same schema, or in the one with its numbers in bins.
+        """Return the codes of the rows in a schema that this one ``refines``.
 
         Raises:
             InvalidInputError: another schema.
         """
-        if schema == self.schema:
-            return self.codes
         if not self.schema.refines(schema):
             raise InvalidInputError("records were counted by another schema: count again")
-        columns = zip(self.schema.columns, self.codes, strict=True)
-        return tuple(codes_in_bins(c, codes) if has_bins(c) else codes for c, codes in columns)
+        columns = zip(self.schema.columns, schema.columns, self.codes, strict=True)
+        return tuple(codes if own == other else codes_in_bins(own, codes) for own, other, codes in columns)
 
     def in_schema(self, schema: Schema) -> CountedRecords:
-        """Return the counts by the same schema, or by the one with its numbers in bins; errors as there."""
-        if schema == self.schema:
-            return self
+        """Return the counts by a schema that this one refines; errors as there."""
+        if schema.columns == self.schema.columns:
+            return replace(self, schema=schema, codes=self.codes_in(schema))
         return CountedRecords.together([replace(self, schema=schema, codes=self.codes_in(schema))])
 
     @property

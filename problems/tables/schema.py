@@ -354,16 +354,24 @@ class Schema:
         """
         return self._with_columns([in_bins(c) if has_bins(c) else c for c in self.columns])
 
-    def refines(self, other: Schema) -> bool:
-        """Return whether counts of records by it say those by another: the same, or that with bins."""
-        return other == self or other == self.with_bins()
+    def with_intercept(self) -> Schema:
+        """Return the schema with a feature that is always 1."""
+        return self if self.intercept else self._with_columns(self.columns, intercept=True)
 
-    def _with_columns(self, columns: Sequence[Column]) -> Schema:
-        """Return the schema with other columns of the same names."""
+    def refines(self, other: Schema) -> bool:
+        """Return whether counts of records by it say those by another: the same, or that with bins.
+
+        A feature that is always 1 has no counts: either may have it.
+        """
+        return other.with_intercept() in (self.with_intercept(), self.with_bins().with_intercept())
+
+    def _with_columns(self, columns: Sequence[Column], intercept: bool = False) -> Schema:
+        """Return the schema with other columns of the same names, and an intercept if either has one."""
         rules = {c.name: r for c, r in zip(columns, self.rules, strict=True)}
         labels = {c.name: d.label for c, d in zip(columns, self.displays, strict=True) if d.label is not None}
         units = {c.name: d.unit for c, d in zip(columns, self.displays, strict=True) if d.unit is not None}
-        return Schema(columns, self.intercept, rules, self.constraints, labels, units, self.person)
+        whole = self.intercept or intercept
+        return Schema(columns, whole, rules, self.constraints, labels, units, self.person)
 
     def for_records(self) -> Schema:
         """Return the schema without its column of persons."""

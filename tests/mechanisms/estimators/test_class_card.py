@@ -195,8 +195,10 @@ def test_other_mechanisms_are_of_two_classes() -> None:
 
 
 def test_a_schema_needs_an_intercept_and_no_constraints() -> None:
+    bare = Schema(SCHEMA.columns, intercept=False)
     with pytest.raises(InvalidInputError, match="need an intercept"):
-        fitted(schema=Schema(SCHEMA.columns, intercept=False))
+        fitted(schema=bare, mechanism="seeded")
+    assert fitted(schema=bare).schema_.intercept
     bound = Schema(SCHEMA.columns, intercept=True, constraints=["at most 2 columns"])
     with pytest.raises(InvalidInputError, match="constraints of the schema"):
         fitted(schema=bound)

@@ -13,6 +13,7 @@ import ibis
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import clone
 from sklearn.metrics import balanced_accuracy_score, roc_auc_score
 
 from privopt.experiments.cli.main import main
@@ -229,15 +230,34 @@ def test_ordered_levels_count_as_one_in_noise_against_signal() -> None:
     assert ratio["bins"] == pytest.approx(ratio["lines"], rel=0.15)
 
 
-def test_cards_without_an_intercept_have_bins_at_any_budget() -> None:
+@pytest.mark.parametrize(("epsilon", "bins"), [(0.2, False), (3.0, True)])
+def test_cards_have_an_intercept_of_their_own(epsilon: float, bins: bool) -> None:
     """Points per unit alone put the threshold where the number is 0: every record had one class."""
     rng = np.random.default_rng(0)
     X = pd.DataFrame({"age": rng.integers(0, 101, N)})
     y = (rng.random(N) < 1 / (1 + np.exp((60 - X["age"]) / 8))).astype(int)
     schema = Schema([Numeric("age", 0, 100)])
-    card = PrivateHalfspaceClassifier(0.2, schema=schema, classes=(0, 1), insecure_seed=0).fit(X, y)
-    assert card.schema_ == schema.with_bins()
+    asked = PrivateHalfspaceClassifier(epsilon, schema=schema, classes=(0, 1), insecure_seed=0)
+    card = clone(asked).fit(X, y)
+    whole = Schema(schema.columns, intercept=True)
+    assert card.schema_ == (whole.with_bins() if bins else whole)
     assert balanced_accuracy_score(y, card.predict(X)) > 0.7
+    declared = clone(asked).set_params(schema=whole).fit(X, y)
+    assert np.array_equal(card.coef_, declared.coef_)
+    assert card.spend_ == declared.spend_
+    counted = clone(asked).fit(CountedRecords.of(schema, schema.codes(X), (0, 1), y))
+    assert np.array_equal(card.coef_, counted.coef_)
+
+
+def test_only_cards_that_choose_by_themselves_have_an_intercept_of_their_own() -> None:
+    schema = Schema([Categorical("sex", ["f", "m"])])
+    for options in ({"mechanism": "seeded"}, {"lattice": (-2, 2)}, {"mechanism": "opdisc"}):
+        plan = PrivateHalfspaceClassifier(1.0, schema=schema, **options).plan(N)
+        assert not plan.intercept
+        assert plan.plan.lattice.dimension == 2
+    plan = PrivateHalfspaceClassifier(1.0, schema=schema).plan(N)
+    assert plan.intercept
+    assert plan.plan.lattice.dimension == 3
 
 
 @pytest.mark.parametrize(
