@@ -214,7 +214,7 @@ def rows_in(table: Any) -> int:
         InvalidInputError: the engine cannot count them.
     """
     with unquoted():
-        return int(table.count().execute())
+        return int(answer(table.aggregate(privopt_n=lambda t: t.count()))["privopt_n"][0].as_py())
 
 
 def _counted_block(
