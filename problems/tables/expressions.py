@@ -101,7 +101,7 @@ class Cell:
             return gaps | self.number.isnan()
         if not self.kind.is_floating():
             return gaps
-        return gaps | (_with_nan(self.raw) if self.engine == "duckdb" else self.raw).isnan()
+        return gaps | self.raw.isnan()
 
     def markers(self, declared: Markers) -> list[Any]:
         """Return the missing-value markers of the column's type."""
@@ -489,19 +489,6 @@ def _among(cell: Cell, order: Sequence[tuple[Any, int]], other: int, most: int) 
 def _first_of(steps: Sequence[tuple[Any, Any]], other: Any) -> Any:
     """Return the value of the first condition that holds."""
     return ibis_library().cases(*steps, else_=other) if steps else other
-
-
-def _with_nan(value: Any) -> Any:
-    """Return the same value, of which DuckDB knows that it may be NaN.
-
-    The statistics of Parquet files leave NaN out; DuckDB takes them for bounds, so that one record that is a
-    number would make numbers of all NaN. Different doubles have different hashes there. It compares the
-    values themselves where hashes are compared, but not where their bits are.
-    """
-    ibis, kind = ibis_library(), value.type()
-    nan = ibis.literal("nan", "string").cast(kind)
-    differing = duckdb_hash(kind)(value) ^ duckdb_hash(kind)(nan)
-    return ibis.ifelse(differing == ibis.literal(0, "uint64"), nan, value)
 
 
 @cache
