@@ -43,10 +43,11 @@ def unread_counts(
 
     Args:
         X: an Ibis table, and y the name of its label column; or ``CountedRecords``, and y None.
-        schema, classes: as declared to the estimator; they must equal those of counted records.
+        schema, classes: as declared to the estimator; the schema of counted records ``refines`` this one, and
+            their classes are these.
 
     Raises:
-        InvalidInputError: schema or classes are not declared, or differ from those of counted records; also
+        InvalidInputError: schema or classes are not declared, or do not fit those of counted records; also
             as ``EngineCount.of``.
     """
     found = _to_count(X, y, schema, classes)
@@ -107,8 +108,8 @@ def declared_facts(
 
 
 def check_counted_by(counted: CountedRecords, schema: Schema, classes: Sequence[Any]) -> None:
-    """Raise InvalidInputError unless records were counted with this schema and these classes."""
-    if counted.schema != schema or list(counted.classes) != list(classes):
+    """Raise InvalidInputError unless records were counted for these classes and for such a schema."""
+    if not counted.schema.refines(schema) or list(counted.classes) != list(classes):
         raise InvalidInputError("records were counted by another schema, or for other classes: count again")
 
 

@@ -168,7 +168,8 @@ class _PrivateRobustModel(PrivateLinearModel):
         """Validate and encode features and labels."""
         if isinstance(X, CountedRecords):
             rows = in_random_order(X.counts, source)
-            X, y = encoded(X.schema, X)[rows], X.labels[rows]
+            assert schema is not None  # counting asked for it
+            X, y = encoded(schema, X)[rows], X.labels[rows]
         else:
             X = as_table(X) if schema is None else encoded(schema, X)
         X = validated(self, X, dtype=np.float64)

@@ -609,8 +609,6 @@ def _counted_rows(counted: CountedRecords, predicates: Predicates) -> _Rows:
     """
     if counted.schema == predicates.coarse:
         codes: Sequence[IntArray] = counted.codes
-    elif counted.schema == predicates.schema:
-        codes = predicates.coarsened(counted.codes)
     else:
-        raise InvalidInputError("records were counted by another schema: count again")
+        codes = predicates.coarsened(counted.codes_in(predicates.schema))
     return _Rows(predicates.table(codes), counted.label, counted.counts)

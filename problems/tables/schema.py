@@ -355,15 +355,20 @@ class Schema:
         return self._with_columns([in_bins(c) if has_bins(c) else c for c in self.columns])
 
     def with_intercept(self) -> Schema:
-        """Return the schema with a feature that is always 1."""
-        return self if self.intercept else self._with_columns(self.columns, intercept=True)
+        """Return the schema with a feature that is always 1, unless another feature has its name."""
+        named = "intercept" in self.feature_names
+        return self if named else self._with_columns(self.columns, intercept=True)
 
     def refines(self, other: Schema) -> bool:
         """Return whether counts of records by it say those by another: the same, or that with bins.
 
         A feature that is always 1 has no counts: either may have it.
         """
-        return other.with_intercept() in (self.with_intercept(), self.with_bins().with_intercept())
+        return other._counted_by == self._counted_by or other._counted_by == self.with_bins()._counted_by
+
+    @property
+    def _counted_by(self) -> tuple[object, ...]:
+        return self.columns, self.rules, self.constraints, self.displays, self.person
 
     def _with_columns(self, columns: Sequence[Column], intercept: bool = False) -> Schema:
         """Return the schema with other columns of the same names, and an intercept if either has one."""

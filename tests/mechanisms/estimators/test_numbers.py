@@ -21,6 +21,7 @@ from privopt.mechanisms import (
     PrivateAdditiveTreeClassifier,
     PrivateHalfspaceClassifier,
     PrivateLogisticRegression,
+    PrivateRobustClassifier,
     PrivateSigmoidClassifier,
     PrivateTreeClassifier,
     compare,
@@ -247,6 +248,36 @@ def test_cards_have_an_intercept_of_their_own(epsilon: float, bins: bool) -> Non
     assert card.spend_ == declared.spend_
     counted = clone(asked).fit(CountedRecords.of(schema, schema.codes(X), (0, 1), y))
     assert np.array_equal(card.coef_, counted.coef_)
+
+
+def test_records_are_counted_alike_with_an_intercept_and_without() -> None:
+    """A tree had booked its comparison with such a card before it refused records counted by its schema."""
+    X, y = people(400)
+    bare = Schema([Categorical("job", ["a", "b"]), Numeric("is_old", 0, 1, step=1)])
+    common: dict[str, Any] = {"schema": bare, "classes": (0, 1), "insecure_seed": 0}
+    inside = ibis.memtable(X.assign(ill=y))
+    counted = CountedRecords.of(bare, bare.codes(X), (0, 1), y.to_numpy())
+    card = PrivateHalfspaceClassifier(1.0, **common).fit(counted)
+    tree = PrivateTreeClassifier(1.0, **common).fit(counted)
+    both = PrivateAdditiveTreeClassifier(1.0, **common).fit(counted)
+    assert card.schema_ == bare.with_intercept() != bare == tree.schema_
+    for first, second in ((card, tree), (tree, card), (both, tree), (tree, both)):
+        found = [compare(first, second, *given, insecure_seed=0) for given in ((inside, "ill"), (counted,))]
+        assert found[0].metrics == found[1].metrics == compare(first, second, X, y, insecure_seed=0).metrics
+    again = counted.in_schema(card.schema_)
+    for kind in (PrivateRobustClassifier, PrivateTreeClassifier):
+        models = [kind(1.0, **common).fit(given) for given in (counted, again)]
+        assert np.array_equal(models[0].predict(X), models[1].predict(X))
+
+
+def test_a_column_named_intercept_leaves_no_room_for_another() -> None:
+    table = pd.DataFrame({"intercept": np.arange(400) % 10})
+    y = (table["intercept"] > 4).astype(int)
+    schema = Schema([Numeric("intercept", 0, 9, step=1)])
+    common: dict[str, Any] = {"schema": schema, "classes": (0, 1), "insecure_seed": 0}
+    counted = CountedRecords.of(schema, schema.codes(table), (0, 1), y.to_numpy())
+    for model in (PrivateHalfspaceClassifier(3.0, **common), PrivateLogisticRegression(3.0, **common)):
+        assert np.mean(model.fit(counted).predict(table) == y) > 0.8
 
 
 def test_only_cards_that_choose_by_themselves_have_an_intercept_of_their_own() -> None:
