@@ -16,6 +16,7 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
+from privopt.problems.errors import InvalidInputError
 from privopt.problems.tables.arrow_cells import is_text
 
 # In place of a text that is not UTF-8: no category, no number, no date, no marker of missing cells.
@@ -47,13 +48,25 @@ def _ask_each_record(backend: Any) -> None:
 
     It takes the statistics of Parquet files, which leave NaN out, for bounds: one record with a number would
     decide for all NaN of its row group whether they meet a condition.
+
+    Raises:
+        InvalidInputError: the configuration of the connection is locked.
     """
     if backend.name != "duckdb":
         return
     own = backend.con.cursor()  # a query on the connection itself would end one that it is answering
     (held,) = own.execute("SELECT current_setting('disabled_optimizers')").fetchone()
-    names = {*filter(None, held.split(",")), *_BY_STATISTICS}
-    own.execute(f"SET disabled_optimizers = '{','.join(sorted(names))}'")
+    known = {name.strip() for name in held.split(",") if name.strip()}
+    if known.issuperset(_BY_STATISTICS):
+        return
+    try:
+        own.execute(f"SET disabled_optimizers = '{','.join(sorted(known.union(_BY_STATISTICS)))}'")
+    except Exception as error:
+        raise InvalidInputError(
+            "the configuration of the DuckDB connection is locked, and statistics of Parquet files would "
+            "decide for whole row groups. To do, before it is locked: SET disabled_optimizers = "
+            f"'{','.join(_BY_STATISTICS)}'"
+        ) from error
 
 
 def with_readable_rows(table: Any, names: Sequence[str]) -> Any:

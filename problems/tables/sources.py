@@ -158,6 +158,8 @@ def unquoted() -> Iterator[None]:
     """Replace errors of an engine, which can quote cells, by InvalidInputError, which does not."""
     try:
         yield
+    except InvalidInputError:  # privopt's own, which quotes none
+        raise
     except Exception as error:  # every driver has its own error types
         raise InvalidInputError(_without_answer(error)) from None
 

@@ -666,6 +666,21 @@ def test_one_record_does_not_decide_which_others_meet_a_condition(tmp_path: Path
     connection.disconnect()
 
 
+def test_a_locked_configuration_of_duckdb_is_told() -> None:
+    connection = ibis.duckdb.connect()
+    connection.raw_sql("CREATE TABLE t AS SELECT 1.0 AS x, 'no' AS y FROM range(3)")
+    connection.raw_sql("SET lock_configuration = true")
+    with pytest.raises(InvalidInputError, match=r"is locked.*before it is locked: SET disabled_opt"):
+        rows_in(connection.table("t"))
+    connection.disconnect()
+    connection = ibis.duckdb.connect()
+    connection.raw_sql("CREATE TABLE t AS SELECT 1.0 AS x, 'no' AS y FROM range(3)")
+    connection.raw_sql("SET disabled_optimizers = 'statistics_propagation, filter_pushdown, join_order'")
+    connection.raw_sql("SET lock_configuration = true")
+    assert rows_in(connection.table("t")) == 3
+    connection.disconnect()
+
+
 @settings(max_examples=60, deadline=None)
 @given(
     low=st.integers(-(10**6), 10**6),
