@@ -103,7 +103,7 @@ class ExpectedAuc:
 
     The signal is n mu sqrt(s (1 - s)) sqrt 2 Phi^-1(a) / sqrt(p c), where mu is the level of Gaussian
     differential privacy of (epsilon, delta), s the share of positives, a the AUC without privacy, p the
-    number of features and c of columns. Replace-one, n public.
+    number of features, the constant one of these models included, and c of columns. Replace-one, n public.
 
     Args:
         schema: a ``Schema``, a dict, or a path.
@@ -137,7 +137,7 @@ class ExpectedAuc:
     @cached_property
     def _per_record(self) -> float:
         """The signal at n mu = 1."""
-        schema, s = declared_schema(self.schema), self.positive
+        schema, s = declared_schema(self.schema).with_intercept(), self.positive
         return signal_per_record(schema.n_features, len(schema.columns), s, self.not_private)
 
     def at(self, records: int, epsilon: float) -> Band:

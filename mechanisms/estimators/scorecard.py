@@ -108,7 +108,8 @@ class PrivateHalfspaceClassifier(
     than two classes each has its own points, rounded at one common scale from one release, whose noise is
     that of two classes (``ClassPoints``), and the class with the most points is predicted; ``calibration``
     and the arguments from ``max_columns`` to ``risk_share`` then keep their defaults. With ``mechanism``,
-    ``oracle`` and ``lattice`` at their defaults a card has an intercept, declared in the schema or not.
+    ``oracle`` and ``lattice`` at their defaults a card has an intercept, declared in the schema or not
+    (unless a column is named so).
 
     Privacy: (epsilon, delta)-differential privacy for the fitted weights, for data sets that differ by
     *replacing one record*; n, the schema, the classes and the lattice are public. See ``spend_``. Outside
@@ -169,7 +170,7 @@ class PrivateHalfspaceClassifier(
         classes_: the labels.
         coef_: integer weights of the schema's features, shape (1, d), or (classes, d) for more than two.
         intercept_: the weight of the schema's constant column, or 0; shape (1,) or (classes,).
-        schema_: the schema in use, with bins if numbers are in bins.
+        schema_: the schema in use: with an intercept if the card has one, with bins if numbers are in bins.
         target_: the name of the label column, "" if the labels have no name.
         scorecard_: points per feature level, a data frame.
         spend_: the privacy spend of the fit, the table of risks included.

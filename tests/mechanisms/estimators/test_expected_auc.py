@@ -40,6 +40,12 @@ def test_the_band_is_that_of_the_stated_signal(model: str) -> None:
     assert high == pytest.approx(0.5 + 0.35 * x / (x + curve.best) + curve.margin, rel=1e-4)
 
 
+@pytest.mark.parametrize("model", ["card", "linear"])
+def test_default_models_have_a_constant_that_is_not_declared(model: str) -> None:
+    bare = Schema(SCHEMA.columns, intercept=False)
+    assert expected(model=model, schema=bare).at(3_000, 1.0) == expected(model=model).at(3_000, 1.0)
+
+
 def test_records_and_epsilon_are_the_least_that_keep_the_auc() -> None:
     model = expected()
     few, middle, many = model.records(0.8, 0.5)
