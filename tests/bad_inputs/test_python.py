@@ -391,13 +391,17 @@ SINGLE: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "a column too few": (lambda: load("robust", columns=["a"]), InvalidInputError, "names"),
     "columns of numbers": (lambda: load("robust", columns=[1, 2, 3]), InvalidInputError, "names"),
     "a weight of 0.9": (
-        lambda: load("card", weights=[0.9, 0, 0]),
+        lambda: load("card", weights=[0.9, 0, 0, 0]),
         InvalidInputError,
         "'weights' contradicts",
     ),
-    "a weight of 1e30": (lambda: load("card", weights=[10**30, 0, 0]), InvalidInputError, "OverflowError"),
-    "a weight too few": (lambda: load("card", weights=[1, 0]), InvalidInputError, "2 weights for 3 features"),
-    "weights as text": (lambda: load("card", weights=["1", 0, 0]), InvalidInputError, "did not save it so"),
+    "a weight of 1e30": (lambda: load("card", weights=[10**30, 0, 0, 0]), InvalidInputError, "OverflowError"),
+    "a weight too few": (lambda: load("card", weights=[1, 0]), InvalidInputError, "2 weights for 4 features"),
+    "weights as text": (
+        lambda: load("card", weights=["1", 0, 0, 0]),
+        InvalidInputError,
+        "did not save it so",
+    ),
     "points beside weights": (
         lambda: load("card", scorecard=[{"feature": "a", "level": "x", "points": 9}]),
         InvalidInputError,
