@@ -65,10 +65,13 @@ def permute_and_flip(arrivals: Arrivals, beta: float, excess: Callable[[IntArray
     winner: IntArray | None = None
     while (arrival := arrivals.next(horizon)) is not None:
         time, point = arrival
-        key = _key(time, math.exp(-beta * excess(point)))
+        rate = math.exp(-beta * excess(point))
+        key = _key(time, rate)
         if key < smallest_key:
             winner, smallest_key = point, key
-            horizon = -math.log1p(-key) if key < 1 else math.inf
+            horizon = min(horizon, -math.log1p(-key) if key < 1 else math.inf)
+        if rate == 1:  # its bound is reached, also at times so late that its key is rounded to 1
+            horizon = min(horizon, time)
     assert winner is not None  # the horizon is infinite until the first arrival
     return winner
 

@@ -187,6 +187,28 @@ def test_mass_may_be_lost_at_every_ring(excess: list[int]) -> None:
     assert rings > 1.15 * runs or excess[1] != 1  # one ring's worth would not do
 
 
+class Late(Arrivals):
+    """Arrivals at given points, one after the other, from a time on."""
+
+    def __init__(self, time: float, *points: int) -> None:
+        self.time, self.points = time, iter(points)
+
+    def next(self, horizon: float) -> tuple[float, IntArray] | None:
+        self.time += 1.0
+        return None if self.time > horizon else (self.time, np.array([next(self.points)]))
+
+
+@pytest.mark.parametrize(
+    ("points", "beta", "winner"), [((0,), 1.0, 0), ((1, 0), 1.0, 0), ((1, 0), 1e-18, 1), ((2, 1), 1e-18, 2)]
+)
+def test_permute_and_flip_ends_however_late_arrivals_are(
+    points: tuple[int, ...], beta: float, winner: int
+) -> None:
+    """From 38 on, 1 - exp(-t) is 1 in floating point, the bound on keys, and the search went on for ever."""
+    excess = [0, 1, 5]
+    assert permute_and_flip(Late(40.0, *points), beta, lambda w: excess[w[0]])[0] == winner
+
+
 # --- Samplers -------------------------------------------------------------------------------------------
 
 SAMPLERS: dict[str, Callable[[], GibbsOracle]] = {
