@@ -18,6 +18,7 @@ import types
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -85,7 +86,8 @@ privopt.problems.convex.passes
 def import_and_freeze() -> None:
     """Import what forks would import each for itself, and hide it from their garbage collector."""
     for module in MODULES.split():
-        importlib.import_module(module)
+        if find_spec(module.partition(".")[0]):  # pydantic belongs to another library, where that is new
+            importlib.import_module(module)
     # With the first function that is compiled or loaded, numba imports a second part of itself.
     importlib.import_module("numba.core.registry").cpu_target.target_context.refresh()
     gc.freeze()
