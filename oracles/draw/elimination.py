@@ -180,9 +180,10 @@ class _EliminationSampler(Sampler):
         self._known: tuple[float, list[Mass]] | None = None
 
     def draw(self, request: DrawRequest) -> Sample:
-        masses = self._masses(request.beta, request.watch)
+        weights = exponentials_of_losses(request.beta, self.problem.largest_loss)
+        masses = self._masses(request.beta, request.watch, weights)
         whole = _joined(masses, request.beta)
-        arrivals = _WeightDraws(self, request, masses, whole.total)
+        arrivals = _WeightDraws(self, request, masses, weights, whole.total)
         if self.law is Law.GIBBS:
             point = arrivals.draw()
         else:
@@ -192,13 +193,13 @@ class _EliminationSampler(Sampler):
         return Sample(point, exactness, _moments(whole, request.beta).log_partition, arrivals.nodes)
 
     def moments(self, beta: float, watch: Watch) -> Moments:
-        return _moments(_joined(self._masses(beta, watch), beta), beta)
+        weights = exponentials_of_losses(beta, self.problem.largest_loss)
+        return _moments(_joined(self._masses(beta, watch, weights), beta), beta)
 
-    def _masses(self, beta: float, watch: Watch) -> list[Mass]:
+    def _masses(self, beta: float, watch: Watch, weights: FloatArray) -> list[Mass]:
         """Return the mass of every chunk, cached for further draws at the same beta."""
         if self._known is not None and self._known[0] == beta:
             return self._known[1]
-        weights = exponentials_of_losses(beta, self.problem.largest_loss)
         masses: list[Mass] = []
         threads = min(self.threads, len(self._chunks))
         with ThreadPoolExecutor(threads) if threads > 1 else nullcontext() as pool:
@@ -267,15 +268,21 @@ class _WeightDraws(RepeatedDraws):
     """Gibbs draws of weights, one after the other."""
 
     def __init__(
-        self, sampler: _EliminationSampler, request: DrawRequest, masses: list[Mass], rate: float
+        self,
+        sampler: _EliminationSampler,
+        request: DrawRequest,
+        masses: list[Mass],
+        weights: FloatArray,
+        rate: float,
     ) -> None:
         super().__init__(request, rate)
         self._sampler, self._log_masses = sampler, _log_masses(masses, request.beta)
+        self._weights = weights
         self.nodes = len(masses)
 
     def draw(self) -> IntArray:
         chunk = self._sampler._chunks[race(self.request.random, self._log_masses)]
-        search = _Descent(self._sampler, self.request, chunk)
+        search = _Descent(self._sampler, self.request, chunk, self._weights)
         point = search.finish(search.outer_digits())
         self.nodes += search.nodes
         return point
@@ -284,11 +291,13 @@ class _WeightDraws(RepeatedDraws):
 class _Descent:
     """A draw within a chunk: one weight after the other, each level in proportion to its conditional mass."""
 
-    def __init__(self, sampler: _EliminationSampler, request: DrawRequest, chunk: _Chunk) -> None:
+    def __init__(
+        self, sampler: _EliminationSampler, request: DrawRequest, chunk: _Chunk, weights: FloatArray
+    ) -> None:
         self._sampler, self._request, self._chunk = sampler, request, chunk
         self._a = sampler._numeric[chunk.numeric]
         self._table = sampler.cells.tables(self._a)
-        self._weights = exponentials_of_losses(request.beta, sampler.problem.largest_loss)
+        self._weights = weights
         self.nodes = 0
 
     def outer_digits(self) -> tuple[int, ...]:

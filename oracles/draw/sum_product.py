@@ -61,7 +61,11 @@ class Program(Record):
 def exponentials_of_losses(beta: float, n: int) -> FloatArray:
     """Return the values exp(-beta k) for k = 0, 1, ..., then a zero for all smaller ones."""
     largest = n if beta * n <= LARGEST_EXPONENT else math.floor(LARGEST_EXPONENT / beta)
-    return np.append(np.exp(-beta * np.arange(largest + 1)), 0.0)
+    weights = np.arange(largest + 2, dtype=np.float64)
+    weights *= -beta  # in place: with large costs there are up to 2^28
+    np.exp(weights, out=weights)
+    weights[-1] = 0.0
+    return weights
 
 
 @njit(cache=True, nogil=True)

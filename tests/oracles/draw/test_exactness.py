@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import tracemalloc
 from collections.abc import Callable
 from decimal import Context, Decimal, localcontext
 from fractions import Fraction
@@ -12,7 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 from privopt.oracles.cells.regions import CellModel
-from privopt.oracles.draw import mass_bounds
+from privopt.oracles.draw import elimination, mass_bounds
 from privopt.oracles.draw.arrivals import Arrivals, _key, flipped_exactness, permute_and_flip
 from privopt.oracles.draw.branch import GibbsBranch, _exactness, _Model
 from privopt.oracles.draw.elimination import GibbsElimination
@@ -299,3 +300,25 @@ def test_exponentials_of_losses_end_where_doubles_do() -> None:
     assert weights[1400] == pytest.approx(math.exp(-700), rel=1e-12)
     assert weights[1401:].tolist() == [0.0]
     assert len(exponentials_of_losses(0.5, 1000)) == 1002
+
+
+def test_exponentials_of_losses_take_the_memory_of_one_table() -> None:
+    """With large costs there are up to 2^28, and memory is planned by nobody."""
+    tracemalloc.start()
+    weights = exponentials_of_losses(1e-6, 200_000)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert weights.nbytes <= peak < 1.5 * weights.nbytes
+
+
+def test_a_draw_by_elimination_makes_its_exponentials_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[float] = []
+
+    def counted(beta: float, n: int) -> NDArray[np.float64]:
+        made.append(beta)
+        return exponentials_of_losses(beta, n)
+
+    prepared = GibbsElimination(threads=1).prepare(planted((3, 3), 200), Law.PERMUTE_AND_FLIP)
+    monkeypatch.setattr(elimination, "exponentials_of_losses", counted)
+    prepared.draw(0.01, Bits())
+    assert made == [0.01]
