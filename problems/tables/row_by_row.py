@@ -74,7 +74,9 @@ def check_graph(X: Any, y: Any) -> None:
     Partitions depend on others in shuffles, joins, windows across partitions (rolling, map_overlap),
     cumulative sums, and reductions whose result comes back into the rows (X - X.mean(axis=0)), not where they
     are split or concatenated. Steps that repeat records (repeat, explode, melt, broadcast_to, samples with
-    replacement, an index with a record twice) are refused, too; others within one partition are not seen.
+    replacement, an index with a record twice) are refused, too; others within one partition are not seen. So
+    are filters that Parquet files are read by: PyArrow decides them by statistics of row groups, which leave
+    NaN out, so that one record decides for all NaN.
 
     Args:
         X, y: records and labels, partition by partition.
@@ -84,6 +86,12 @@ def check_graph(X: Any, y: Any) -> None:
         raise InvalidInputError(
             f"the Dask graph has a step that makes several rows of one record ({min(repeated)}), while "
             "privacy is for one row: leave it out"
+        )
+    if any(_reads_by_a_filter(_layer(key), task) for key, task in _tasks(graph)):
+        raise InvalidInputError(
+            'Dask reads Parquet files by a filter (filters=, or with filesystem="arrow" a condition on the '
+            "frame), which statistics of the files decide for many records together. To do: "
+            "read_parquet(...) without filters and filesystem, and the condition on the frame"
         )
     outputs: dict[Key, Key] = {
         key: key[1] for collection in (X, y) for key in _flat(collection.__dask_keys__())
@@ -180,6 +188,18 @@ def _repeats(layer: str, task: Any) -> bool:
     if layer == _TAKE:  # a number, and the indices of each axis
         return any(_has_twice(index[0]) for index in getattr(task, "value", ()) if isinstance(index, tuple))
     return layer in _REPEATS
+
+
+def _reads_by_a_filter(layer: str, task: Any) -> bool:
+    """Return whether a task reads a Parquet file by a filter, or nothing of it, as filters can lead to."""
+    if layer != "read_parquet":
+        return False
+    for part in (task, *getattr(task, "args", ())):
+        reader = getattr(part, "func", None)
+        options = {**(getattr(part, "kwargs", None) or {}), **getattr(reader, "common_kwargs", {})}
+        if options.get("filters") or getattr(reader, "__name__", "") == "identity":
+            return True
+    return False
 
 
 def _has_twice(index: Any) -> bool:

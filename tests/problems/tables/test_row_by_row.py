@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow
+import pyarrow.parquet
 import pytest
 
 from privopt.problems.errors import InvalidInputError
@@ -140,6 +142,24 @@ def frame(turn: int, folder: Path) -> Any:
     if turn % 3 == 1:
         return dd.read_parquet(folder)
     return dd.from_delayed([delayed(pd.read_parquet)(file) for file in files], meta=FRAME[:0])
+
+
+@pytest.mark.parametrize("one", [1.0, 2.0])
+def test_parquet_files_read_by_a_filter_are_refused(tmp_path: Path, one: float) -> None:
+    """Statistics that leave NaN out decide it: of neighbours, 0 and 11 records differed from 1."""
+    path = tmp_path / "a.parquet"
+    x = pyarrow.array([one] + [np.nan] * 10, from_pandas=False)
+    pyarrow.parquet.write_table(pyarrow.table({"x": x, "y": np.zeros(11)}), path)
+    arrow, differs = {"filesystem": "arrow"}, {"filters": [("x", "!=", 1.0)]}
+    by_condition = dd.read_parquet(path, **arrow)
+    by_condition = by_condition[by_condition["x"] != 1.0]
+    for rows in (dd.read_parquet(path, **differs), dd.read_parquet(path, **arrow, **differs), by_condition):
+        for given in (rows[["x"]], rows[["x"]].optimize(), rows[["x"]].to_dask_array(lengths=True)):
+            with pytest.raises(InvalidInputError, match="Dask reads Parquet files by a filter"):
+                parts_of(given, rows["y"])
+    rows = dd.read_parquet(path)
+    rows = rows[rows["x"] != 1.0]
+    assert sum(parts_of(rows[["x"]], rows["y"]).each(lambda part: len(part[0]))) == 10 + (one != 1.0)
 
 
 @pytest.mark.parametrize("made", FRAMES_BY_ROW)
