@@ -25,8 +25,9 @@ UNREADABLE_TEXT = f"not UTF-8: {secrets.token_hex(16)}"
 TEXT = "privopt_text"
 # Options of read_parquet that change no cell, and their values.
 _HARMLESS = {"union_by_name": True}
-# What DuckDB decides for whole row groups by their statistics.
+# What DuckDB and Spark decide for whole row groups by their statistics.
 _BY_STATISTICS = ("filter_pushdown", "statistics_propagation")
+_BY_STATISTICS_IN_SPARK = ("spark.sql.parquet.filterPushdown", "spark.sql.orc.filterPushdown")
 
 
 def answer(query: Any) -> pa.Table:
@@ -44,14 +45,17 @@ def answer(query: Any) -> pa.Table:
 
 
 def _ask_each_record(backend: Any) -> None:
-    """Let DuckDB evaluate the conditions of filters and views for every record, from here on.
+    """Let DuckDB and Spark evaluate the conditions of filters and views for every record, from here on.
 
-    It takes the statistics of Parquet files, which leave NaN out, for bounds: one record with a number would
+    They take the statistics of Parquet files, which leave NaN out, for bounds: one record with a number would
     decide for all NaN of its row group whether they meet a condition.
 
     Raises:
         InvalidInputError: the configuration of the connection is locked.
     """
+    if backend.name == "pyspark":
+        for name in _BY_STATISTICS_IN_SPARK:
+            backend._session.conf.set(name, "false")
     if backend.name != "duckdb":
         return
     own = backend.con.cursor()  # a query on the connection itself would end one that it is answering

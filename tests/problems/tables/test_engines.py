@@ -666,6 +666,17 @@ def test_one_record_does_not_decide_which_others_meet_a_condition(tmp_path: Path
     connection.disconnect()
 
 
+@pytest.mark.parametrize("one", [1.0, 2.0])
+def test_one_record_does_not_decide_for_others_in_spark(spark: Any, tmp_path: Path, one: float) -> None:
+    path = tmp_path / "a.parquet"
+    x = pyarrow.array([one] + [math.nan] * 10, from_pandas=False)
+    pyarrow.parquet.write_table(pyarrow.table({"x": x, "y": ["no"] * 11}), path)
+    table = spark.read_parquet(str(path))
+    schema = Schema([MissingLevel(Binned("x", [0, 1, 2]))])
+    for rows in (table.filter(table.x > 1.5), table.filter(table.x != 1.0)):
+        assert count_records(rows, schema, "y", CLASSES).n_records == 10 + (one > 1.5)
+
+
 def test_a_locked_configuration_of_duckdb_is_told() -> None:
     connection = ibis.duckdb.connect()
     connection.raw_sql("CREATE TABLE t AS SELECT 1.0 AS x, 'no' AS y FROM range(3)")
