@@ -35,7 +35,7 @@ import numpy as np
 
 from privopt.problems.discrete.lattice import IntArray
 from privopt.problems.errors import InvalidInputError
-from privopt.problems.tables.expressions import duckdb_hash, exact_text, with_type
+from privopt.problems.tables.expressions import exact_text, with_type
 from privopt.problems.tables.frames import missing_columns
 from privopt.problems.tables.parquet_files import NUMBER, fields, is_mixed
 from privopt.problems.tables.parquet_text import TEXT, answer
@@ -203,8 +203,12 @@ def _literal(value: int) -> Any:
 
 def _duckdb_salt(value: Any) -> Any:
     """Return bits of DuckDB's hash; it has 64, and the largest ones are no integer of 64 bits with a sign."""
-    hashed = duckdb_hash(value.type())(value)
-    return (hashed % ibis_library().literal(1 << _BITS, "uint64")).cast("int64")
+
+    @ibis_library().udf.scalar.builtin(name="hash", signature=((value.type(),), "uint64"))
+    def hashed(value):  # type: ignore[no-untyped-def]
+        ...
+
+    return (hashed(value) % ibis_library().literal(1 << _BITS, "uint64")).cast("int64")
 
 
 def _postgres_salt(value: Any) -> Any:

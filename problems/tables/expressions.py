@@ -435,8 +435,9 @@ def label_code(value: Any, classes: Sequence[Any], written: bool, engine: str) -
             "y: the Parquet files hold the labels as different kinds (numbers, text): write them as one, or "
             "cast them in a view"
         )
-    parts = ((part.notnull(), Cell(part, "y", engine)) for part in held.values())
-    steps = [(known, _label_code(cell, classes, written)) for known, cell in parts]
+    steps = [
+        (part.notnull(), _label_code(Cell(part, "y", engine), classes, written)) for part in held.values()
+    ]
     return _first_of(steps, _literal(_refused(own, Refused.MISSING)))
 
 
@@ -489,17 +490,6 @@ def _among(cell: Cell, order: Sequence[tuple[Any, int]], other: int, most: int) 
 def _first_of(steps: Sequence[tuple[Any, Any]], other: Any) -> Any:
     """Return the value of the first condition that holds."""
     return ibis_library().cases(*steps, else_=other) if steps else other
-
-
-@cache
-def duckdb_hash(kind: Any) -> Any:
-    """Return DuckDB's hash of values of a type, of 64 bits. (That of Ibis becomes text on its way.)"""
-
-    @ibis_library().udf.scalar.builtin(name="hash", signature=((kind,), "uint64"))
-    def hashed(value):  # type: ignore[no-untyped-def]
-        ...
-
-    return hashed
 
 
 def _double_of_decimal(value: Any) -> Any:

@@ -58,6 +58,8 @@ def _ask_each_record(backend: Any) -> None:
             backend._session.conf.set(name, "false")
     if backend.name != "duckdb":
         return
+    from duckdb import Error
+
     own = backend.con.cursor()  # a query on the connection itself would end one that it is answering
     (held,) = own.execute("SELECT current_setting('disabled_optimizers')").fetchone()
     known = {name.strip() for name in held.split(",") if name.strip()}
@@ -65,7 +67,7 @@ def _ask_each_record(backend: Any) -> None:
         return
     try:
         own.execute(f"SET disabled_optimizers = '{','.join(sorted(known.union(_BY_STATISTICS)))}'")
-    except Exception as error:
+    except Error as error:
         raise InvalidInputError(
             "the configuration of the DuckDB connection is locked, and statistics of Parquet files would "
             "decide for whole row groups. To do, before it is locked: SET disabled_optimizers = "

@@ -82,12 +82,13 @@ def check_graph(X: Any, y: Any) -> None:
         X, y: records and labels, partition by partition.
     """
     graph: dict[Key, Any] = {**X.__dask_graph__(), **y.__dask_graph__()}
-    if repeated := {_layer(key) for key, task in _tasks(graph) if _repeats(_layer(key), task)}:
+    tasks = [(_layer(key), task) for key, task in _tasks(graph)]
+    if repeated := {layer for layer, task in tasks if _repeats(layer, task)}:
         raise InvalidInputError(
             f"the Dask graph has a step that makes several rows of one record ({min(repeated)}), while "
             "privacy is for one row: leave it out"
         )
-    if any(_reads_by_a_filter(_layer(key), task) for key, task in _tasks(graph)):
+    if any(_reads_by_a_filter(layer, task) for layer, task in tasks):
         raise InvalidInputError(
             'Dask reads Parquet files by a filter (filters=, or with filesystem="arrow" a condition on the '
             "frame), which statistics of the files decide for many records together. To do: "

@@ -113,12 +113,12 @@ def test_steps_that_repeat_records_are_refused() -> None:
 @pytest.mark.parametrize("index", [[0, 0, 1], [2, 5, 5], np.array([1, 1])], ids=str)
 def test_an_index_with_a_record_twice_is_refused(index: Any) -> None:
     table = dd.from_pandas(FRAME, npartitions=3).loc[index]
-    by_array = array()[index], labels()[index]
+    rows, classes = array()[index], labels()[index]
     for X, y in (
         (table[["a"]], table["y"]),
         (table[["a"]].optimize(), table["y"].optimize()),
-        by_array,
-        dask.optimize(*(part * 2 for part in by_array)),
+        (rows, classes),
+        dask.optimize(rows * 2, classes * 2),
     ):
         with pytest.raises(InvalidInputError, match="makes several rows of one record"):
             parts_of(X, y)
