@@ -49,7 +49,8 @@ TYPES = {"float": "DOUBLE", "single": "FLOAT", "int": "BIGINT", "bool": "BOOLEAN
 def engine(name: str, rows: Rows, kinds: dict[str, str]) -> Iterator[Any]:
     """The rows as a table of an engine, columns of the kinds in ``TYPES``."""
     columns = ", ".join(f'"{c}" {TYPES[kind]}' for c, kind in kinds.items())
-    marks, records = ", ".join("?" * len(kinds)), list(zip(*rows.values(), strict=True))
+    held = {**rows, **singles_of(rows, kinds, float)}  # SQLite has doubles alone
+    marks, records = ", ".join("?" * len(kinds)), list(zip(*held.values(), strict=True))
     connection = ibis.duckdb.connect() if name == "duckdb" else ibis.sqlite.connect()
     raw = connection.con
     raw.execute(f"CREATE TABLE t ({columns})")
@@ -60,11 +61,18 @@ def engine(name: str, rows: Rows, kinds: dict[str, str]) -> Iterator[Any]:
         connection.disconnect()
 
 
+def singles_of(rows: Rows, kinds: dict[str, str], kept: Callable[[Any], Any]) -> Rows:
+    """The columns of single precision, rounded to it."""
+    return {
+        c: [None if v is None else kept(np.float32(v)) for v in rows[c]]
+        for c, kind in kinds.items()
+        if kind == "single"
+    }
+
+
 def in_memory(rows: Rows, kinds: dict[str, str], schema: Schema, classes: list[Any]) -> CountedRecords:
     """The same, read as a data frame that holds just these values."""
-    singles = {
-        c: [None if v is None else np.float32(v) for v in rows[c]] for c, k in kinds.items() if k == "single"
-    }
+    singles = singles_of(rows, kinds, np.float32)
     frame = pd.DataFrame({c: pd.Series(v, dtype=object) for c, v in {**rows, **singles}.items()})
     index = np.array([classes.index(label) for label in rows["y"]], dtype=np.int64)
     return CountedRecords.of(schema, schema.codes(frame), classes, index)
