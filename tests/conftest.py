@@ -7,6 +7,7 @@ import functools
 import gc
 import importlib
 import importlib.util
+import multiprocessing
 import os
 import shutil
 import signal
@@ -73,6 +74,18 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 def pytest_sessionfinish() -> None:
     """Hide what is left from pytest, which looks for garbage five times before it ends."""
     gc.freeze()
+
+
+# What the processes of races, benchmarks, analysts and mutants import.
+PRELOADED = [
+    "privopt.experiments.benchmark_solvers",
+    "privopt.experiments.comparison.race",
+    "privopt.experiments.ledgers",
+    "privopt.experiments.scaling",
+    "privopt.oracles.draw.elimination",
+    "privopt.oracles.minimize.mip.highs",
+    "privopt.oracles.minimize.native.worker",
+]
 
 
 class Unsynced(sqlite3.Connection):
@@ -205,3 +218,19 @@ def empty_database(postgres: str) -> str:
     with psycopg.connect(postgres, autocommit=True) as connection:
         connection.execute(f"CREATE DATABASE {name}".encode())
     return postgres.replace("/postgres?", f"/{name}?")
+
+
+@pytest.fixture
+def imported_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fresh processes are forks of one that has imported what they need, and done nothing else.
+
+    Its environment is that of the first test that starts a process.
+    """
+    spawned = multiprocessing.get_context
+    forked = spawned("forkserver")
+    forked.set_forkserver_preload(PRELOADED)
+
+    def context(method: str | None = None) -> Any:
+        return forked if method == "spawn" else spawned(method)
+
+    monkeypatch.setattr(multiprocessing, "get_context", context)

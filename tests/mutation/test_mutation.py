@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import ast
 import functools
+import io
+import multiprocessing
 import shutil
 import tempfile
 import tomllib
 from collections import Counter
-from contextlib import suppress
+from contextlib import redirect_stdout, suppress
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.mutation import run
 from tests.mutation.mutate import ROOT, definitions, located, modules, mutants, read
 from tests.mutation.reach import Recorder, files_of_tests
 from tests.mutation.run import Job, carry_out, known, sample
@@ -110,13 +114,30 @@ def test_a_fault_is_found_by_its_function_however_its_lines_are_broken(
             located(where, old, "x", "no single place")
 
 
+def carry_out_two(results: Path, tests: tuple[str, ...], told: Connection) -> None:
+    """Run a fault inside a function and one of a constant with each test, and tell what became of them."""
+    run.RESULTS = results
+    faults = [
+        located("noise_steps", "if steps < 1:", "if False:", "a release without noise"),
+        located("_RECORD_MOVES", "2", "1", "a record moves one count"),
+    ]
+    printed = io.StringIO()
+    for test in tests:
+        jobs = [Job(fault, (test,)) for fault in faults]
+        with redirect_stdout(printed):
+            carry_out(jobs, workers=1, effort=60.0)
+        told.send([known(jobs).get(job.mutant.key) for job in jobs])
+    told.send(printed.getvalue().count("1 of constants, defaults and classes start afresh"))
+
+
+@pytest.mark.usefixtures("imported_once")
 def test_a_fault_is_killed_by_the_test_that_sees_it_and_by_no_other(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    request: pytest.FixtureRequest,
-    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    """One inside a function, run warm although a conftest freezes objects, and one of a constant, afresh."""
+    """One inside a function, run warm although a conftest freezes objects, and one of a constant, afresh.
+
+    In a process of their own: that of this test may have threads, which its forks would wait for.
+    """
     # In the project, as tests have to be; pytest 8.0 imports none from a hidden folder.
     (ROOT / "build").mkdir(exist_ok=True)
     folder = Path(tempfile.mkdtemp(dir=ROOT / "build"))
@@ -130,16 +151,15 @@ def test_a_fault_is_killed_by_the_test_that_sees_it_and_by_no_other(
         "        HistogramPlan.plan(ScoreBins((0.0,)), epsilon=1e-12)\n"
         "    assert HistogramPlan.plan(ScoreBins((0.0,)), epsilon=1.0).steps == 2**29\n"
     )
-    monkeypatch.setattr("tests.mutation.run.RESULTS", tmp_path / "results" / "results.jsonl")
-    faults = [
-        located("noise_steps", "if steps < 1:", "if False:", "a release without noise"),
-        located("_RECORD_MOVES", "2", "1", "a record moves one count"),
-    ]
-    for tests, fate in ((blind, "alive"), (sees, "killed")):
-        jobs = [Job(fault, (tests.relative_to(ROOT).as_posix(),)) for fault in faults]
-        carry_out(jobs, workers=1, effort=60.0)
-        assert [known(jobs)[job.mutant.key] for job in jobs] == [fate, fate]
-    assert capsys.readouterr().out.count("1 of constants, defaults and classes start afresh") == 2
+    processes = multiprocessing.get_context("spawn")
+    hears, told = processes.Pipe(duplex=False)
+    tests = tuple(path.relative_to(ROOT).as_posix() for path in (blind, sees))
+    results = tmp_path / "results" / "results.jsonl"
+    process = processes.Process(target=carry_out_two, args=(results, tests, told))
+    process.start()
+    told.close()
+    assert [hears.recv() for _ in range(3)] == [["alive", "alive"], ["killed", "killed"], 2]
+    process.join()
 
 
 def test_the_recorder_notes_the_functions_that_a_test_calls(request: pytest.FixtureRequest) -> None:
