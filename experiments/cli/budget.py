@@ -26,6 +26,7 @@ from privopt.problems.files import write_atomically
 if TYPE_CHECKING:
     from privopt.mechanisms.privacy.budget import Budget, Total
     from privopt.mechanisms.privacy.ledger import Entry, Ledger, Snapshot
+    from privopt.mechanisms.privacy.ledger.place import Address
     from privopt.mechanisms.privacy.spend import PrivacySpend
 
 app = typer.Typer(help="Manage privacy budgets in a file, or in a database for a team.", no_args_is_help=True)
@@ -62,6 +63,7 @@ def create(
     """Create a budget, in a new ledger or in an existing one."""
     from privopt.mechanisms.privacy.budget import RULES
     from privopt.mechanisms.privacy.ledger import Ledger
+    from privopt.mechanisms.privacy.ledger.place import Address
 
     if rule not in RULES:
         raise InvalidInputError(
@@ -69,15 +71,17 @@ def create(
         )
     if rule != "basic" and delta == 0:
         raise InvalidInputError(f"the rule {rule} needs --delta > 0")
-    made = Ledger.create(ledger, epsilon, delta, rule=rule, unit=unit)
+    address = Address.of(ledger)
+    Ledger.create(address, epsilon, delta, rule=rule, unit=unit)
     by = "" if unit == "record" else f", unit {unit}"
-    tell.print(f"{escape(str(made))}: epsilon = {epsilon:g}, delta = {delta:g}, rule {rule}{by}")
+    tell.print(f"{escape(str(address))}: epsilon = {epsilon:g}, delta = {delta:g}, rule {rule}{by}")
     if delta == 0:
         tell.print(
             "note: a budget with delta = 0 covers evaluations and pure mechanisms; the mechanisms that fits "
             "choose by default mostly need a delta, and the total of a budget cannot be changed later"
         )
-    _tell_who_counts(made, list(_opened(ledger.partition("#")[0]).budgets()))
+    if address.names:
+        _tell_who_counts(address)
 
 
 @app.command("list")
@@ -260,21 +264,22 @@ def spend(
         tell.print("booked")
 
 
-def _tell_who_counts(made: Ledger, names: list[str]) -> None:
+def _tell_who_counts(address: Address) -> None:
     """Print which of the other budgets of a ledger count the releases of a new one, too."""
-    place, mark, name = str(made).partition("#")
-    *around, _ = made.budgets()
-    others = [other for other in names if "/" not in other and other != name]
+    *around, name = address.applying
+    ledger = replace(address, names=())
+    others = [other for other in _opened(ledger).budgets() if "/" not in other and other != name]
     if around:
         tell.print(f"its releases count in {escape(' and in '.join(around))}, too")
-    elif mark and others:
+    elif others:
+        within = replace(address, names=(f"{others[0]}/{name}",))
         tell.print(
             f"note: its releases count in none of the other budgets ({escape(', '.join(others[:20]))}); "
-            f"within {escape(others[0])} it would be {escape(f'{place}#{others[0]}/{name}')}"
+            f"within {escape(others[0])} it would be {escape(str(within))}"
         )
 
 
-def _opened(address: str) -> Ledger:
+def _opened(address: str | Address) -> Ledger:
     from privopt.mechanisms.privacy.ledger import Ledger
 
     return Ledger(address)

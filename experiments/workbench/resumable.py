@@ -30,6 +30,19 @@ class WorkerDiedError(PrivOptError):
     """A worker process ended before its work was done: out of memory, or killed."""
 
 
+class _Index:
+    """Lines by their values in some columns."""
+
+    def __init__(self, columns: tuple[str, ...]) -> None:
+        self.columns, self.size = columns, 0
+        self.found: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
+
+    def add(self, lines: Sequence[Mapping[str, Any]]) -> None:
+        for line in lines:
+            self.found.setdefault(tuple(line[c] for c in self.columns), []).append(line)
+        self.size += len(lines)
+
+
 class Kept:
     """Results in a CSV file, appended line by line, so that an interrupted run can be resumed.
 
@@ -46,7 +59,7 @@ class Kept:
         self.path, self.kind, self.key = path, kind, tuple(key)
         self.columns = [f.name for f in fields(kind)]
         self.lines: list[Mapping[str, Any]] = []
-        self._found: dict[tuple[str, ...], tuple[int, dict[tuple[Any, ...], list[Mapping[str, Any]]]]] = {}
+        self._indexes: dict[tuple[str, ...], _Index] = {}
         if path.exists():
             frame = pd.read_csv(path)
             if list(frame.columns) != self.columns:
@@ -84,12 +97,9 @@ class Kept:
 
     def matching(self, **wanted: object) -> list[Mapping[str, Any]]:
         """Return the lines with these values."""
-        names = tuple(wanted)
-        seen, found = self._found.get(names, (0, {}))
-        for line in self.lines[seen:]:
-            found.setdefault(tuple(line[k] for k in names), []).append(line)
-        self._found[names] = len(self.lines), found
-        return list(found.get(tuple(wanted.values()), ()))
+        index = self._indexes.setdefault(tuple(wanted), _Index(tuple(wanted)))
+        index.add(self.lines[index.size :])
+        return list(index.found.get(tuple(wanted.values()), ()))
 
     def holds(self, line: Any) -> bool:
         values = asdict(line)

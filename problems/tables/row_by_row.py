@@ -171,12 +171,14 @@ def _takes_several_blocks(key: Key, needs: set[Key]) -> bool:
 
 
 def _tasks(graph: Mapping[Key, Any]) -> Iterator[tuple[Key, Any]]:
-    """Yield the tasks of a graph, also those that Dask has fused into others."""
+    """Yield the tasks of a graph, also those that Dask has fused into others or given them as arguments."""
     for key, task in graph.items():
         yield key, task
         for part in getattr(task, "args", ()):
             if isinstance(part, Mapping):
                 yield from _tasks(part)
+            elif hasattr(part, "args"):
+                yield from _tasks({key: part})
 
 
 def _repeats(layer: str, task: Any) -> bool:
@@ -195,12 +197,9 @@ def _reads_by_a_filter(layer: str, task: Any) -> bool:
     """Return whether a task reads a Parquet file by a filter, or nothing of it, as filters can lead to."""
     if layer != "read_parquet":
         return False
-    for part in (task, *getattr(task, "args", ())):
-        reader = getattr(part, "func", None)
-        options = {**(getattr(part, "kwargs", None) or {}), **getattr(reader, "common_kwargs", {})}
-        if options.get("filters") or getattr(reader, "__name__", "") == "identity":
-            return True
-    return False
+    reader = getattr(task, "func", None)
+    options = {**(getattr(task, "kwargs", None) or {}), **getattr(reader, "common_kwargs", {})}
+    return bool(options.get("filters")) or getattr(reader, "__name__", "") == "identity"
 
 
 def _has_twice(index: Any) -> bool:
