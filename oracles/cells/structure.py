@@ -201,6 +201,11 @@ class CellSizes:
         combinations = 1 if weights is None else weights.size
         return cls(len(layout.indicators), cells, combinations, cells * offsets)
 
+    @property
+    def table_bytes(self) -> int:
+        """The size of the tables of all weight vectors of the numeric columns."""
+        return 4 * self.table * self.numeric_weights
+
     def reasons(self, limits: CellLimits) -> list[str]:
         """List the limits that are exceeded; sizes of the records themselves are not told."""
         reasons = []
@@ -210,7 +215,7 @@ class CellSizes:
             reasons.append(f"more than {limits.cells} distinct indicator patterns")
         if self.numeric_weights > limits.numeric_combinations:
             reasons.append(f"more than {limits.numeric_combinations} weight vectors of the numeric columns")
-        if 4 * self.table * self.numeric_weights > limits.table_bytes:
+        if self.table_bytes > limits.table_bytes:
             reasons.append(f"tables of more than {limits.table_bytes / 2**20:.3g} MiB")
         return reasons
 

@@ -63,9 +63,10 @@ from privopt.oracles.draw.sum_product import (
     Mass,
     Program,
     exponentials_of_losses,
+    number_of_exponentials,
     sum_out,
 )
-from privopt.oracles.facts import ProblemFacts
+from privopt.oracles.facts import Precision, ProblemFacts
 from privopt.oracles.limits import Watch
 from privopt.problems.discrete.halfspace import ZeroOneHalfspace
 from privopt.problems.discrete.lattice import FloatArray, IntArray, IntegerLattice
@@ -86,7 +87,8 @@ class GibbsElimination(GibbsOracle):
     Args:
         max_work: largest number of table additions for one sum over the lattice (4e8 per second and core).
         threads: cores to use; None for all.
-        limits: sizes of the cell structure beyond which the oracle refuses.
+        limits: sizes of the cell structure beyond which the oracle refuses; the exponentials of losses count
+            among its tables.
     """
 
     name: ClassVar[str] = "gibbs-elimination"
@@ -102,7 +104,27 @@ class GibbsElimination(GibbsOracle):
 
     def planned_refusals(self, facts: ProblemFacts) -> list[str]:
         reasons = why_not_planned(facts, self.limits) + _large_losses(facts.largest_loss)
+        if not reasons and facts.precision is not None:
+            reasons += self._large(CellSizes.most(facts), facts.precision.beta, facts.largest_loss)
         return reasons or self._long(_most_work(facts))
+
+    def all_refusals(
+        self, problem: DiscreteProblem, law: Law = Law.GIBBS, precision: Precision | None = None
+    ) -> list[str]:
+        reasons = super().all_refusals(problem, law, precision)
+        if reasons or precision is None or not isinstance(problem, ZeroOneHalfspace):
+            return reasons
+        return self._large(CellStructure.of(problem).sizes, precision.beta, problem.largest_loss)
+
+    def _large(self, sizes: CellSizes, beta: float, largest: int) -> list[str]:
+        """Return the reason why the tables of cells and of exponentials together are too large."""
+        exponentials = number_of_exponentials(beta, largest)
+        if sizes.table_bytes + 8 * exponentials <= self.limits.table_bytes:
+            return []
+        return [
+            f"tables of more than {self.limits.table_bytes / 2**20:.3g} MiB, with one of {exponentials:,} "
+            "exponentials of losses: a larger epsilon, smaller costs or fewer records"
+        ]
 
     def planned_exactness(self, facts: ProblemFacts, beta: float) -> Exactness:
         """Bound it for all plans: each weight is a step or a leaf, with a step that enters its block."""

@@ -58,10 +58,14 @@ class Program(Record):
     ball: bool  # |w|^2 is limited
 
 
+def number_of_exponentials(beta: float, n: int) -> int:
+    """Return the length of the table of exponentials for losses up to n."""
+    return 2 + (n if beta * n <= LARGEST_EXPONENT else math.floor(LARGEST_EXPONENT / beta))
+
+
 def exponentials_of_losses(beta: float, n: int) -> FloatArray:
     """Return the values exp(-beta k) for k = 0, 1, ..., then a zero for all smaller ones."""
-    largest = n if beta * n <= LARGEST_EXPONENT else math.floor(LARGEST_EXPONENT / beta)
-    weights = np.arange(largest + 2, dtype=np.float64)
+    weights = np.arange(number_of_exponentials(beta, n), dtype=np.float64)
     weights *= -beta  # in place: with large costs there are up to 2^28
     np.exp(weights, out=weights)
     weights[-1] = 0.0

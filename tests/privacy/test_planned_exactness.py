@@ -21,6 +21,7 @@ from privopt.mechanisms.privacy.ledger import Ledger
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.scorecards.effort import problem_facts
 from privopt.oracles import Law, Limits, OracleError
+from privopt.oracles.cells.structure import CellLimits, CellSizes
 from privopt.oracles.draw.branching import GibbsBranching
 from privopt.oracles.draw.elimination import GibbsElimination
 from privopt.oracles.draw.interface import UNIT_ROUNDOFF, GibbsOracle
@@ -30,6 +31,7 @@ from privopt.oracles.select import AutoGibbs, samplers
 from privopt.problems import IntegerLattice, InvalidInputError, ZeroOneHalfspace
 from privopt.problems.discrete.branching import BranchingProblem
 from privopt.problems.discrete.cost_matrix import CostMatrix
+from privopt.problems.discrete.costs import Costs
 from privopt.problems.discrete.rule_list import RuleList
 from privopt.problems.discrete.supports import BestSubset, SubsetBounds, SupportLattice
 from privopt.problems.discrete.tree import DecisionTree
@@ -106,6 +108,26 @@ def test_energies_beyond_the_limit_are_refused_before_data() -> None:
     assert branch.planned_exactness(facts, 2.0**11).log_error == np.inf  # type: ignore[union-attr]
     subset = ProblemFacts(BestSubset, Law.GIBBS, SupportLattice(3, 1), 1, 1 << 41)
     assert GibbsSupports().planned_exactness(subset, 1.0).log_error == np.inf
+
+
+@pytest.mark.parametrize(("beta", "entries"), [(1e-4, 9_002), (0.7, 1_002)])
+def test_a_table_of_exponentials_counts_among_the_tables_before_data_and_after(
+    beta: float, entries: int
+) -> None:
+    """Losses up to 9,000 with their exponentials, until exp(-beta loss) is below exp(-700)."""
+    table = worst("small", 1, False, 9)[0]
+    costs = Costs(1000, 1000)
+    problem = ZeroOneHalfspace(table.X, table.y, table.lattice, costs, table.counts, table.layout)
+    facts = problem_facts(ZeroOneHalfspace, Law.GIBBS, problem.lattice, SCHEMAS["small"], 9, 1000)
+    precision = Precision(beta, 1.0, 0.5)
+    facts = replace(facts, precision=precision)
+    most = CellSizes.most(facts).table_bytes + 8 * entries
+    for room, refused in ((most, False), (most - 1, True)):
+        oracle = GibbsElimination(limits=CellLimits(table_bytes=room))
+        assert any("exponentials" in reason for reason in oracle.all_planned_refusals(facts)) == refused
+    oracle = GibbsElimination(limits=CellLimits(table_bytes=8 * entries))
+    assert "exponentials" in oracle.all_refusals(problem, Law.GIBBS, precision)[0]
+    assert oracle.all_refusals(problem, Law.GIBBS) == []
 
 
 def fitted(model: Any, folder: Path) -> tuple[bool, int]:
