@@ -10,7 +10,9 @@ Neighbours: replace-one, the number of records public.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import BrokenExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -106,11 +108,13 @@ def audit_outside(
     """Audit a mechanism class: its claim has to stand on all pairs, its mutant to fall on at least one.
 
     Raises:
-        AuditError: the claim is refuted; or no mutant was rejected, so that the runs tell nothing.
+        AuditError: the claim is refuted; no mutant was rejected, so that the runs tell nothing; or a release
+            failed.
     """
     lines: list[AuditLine] = []
     for claim in outside_claims(kind):
-        lines += audit_claim(claim, runs=runs, workers=workers, insecure_seed=insecure_seed)
+        with _failures(kind, claim.neighbours):
+            lines += audit_claim(claim, runs=runs, workers=workers, insecure_seed=insecure_seed)
     for line in lines:
         if line.refuted and not line.mutant:
             raise AuditError(
@@ -207,10 +211,29 @@ def _claim(
             f"{kind.__name__} refuses {name}, on which it would be audited ({error}). {_BY_HAND}"
         ) from error
     claimed = plan.spend.epsilon, plan.spend.delta
-    first, second = samplers(plan)
-    louder = samplers(planned(_LOUDER * _EPSILON))
+    with _failures(kind, name):
+        first, second = samplers(plan)
+        louder = samplers(planned(_LOUDER * _EPSILON))
     mutant = Subject(f"planned for {_LOUDER:g} times epsilon", louder[0], louder[1], *claimed)
     return AuditedClaim(plan.name, name, Subject(RELEASED, first, second, *claimed), (mutant,))
+
+
+@contextmanager
+def _failures(kind: type[Any], neighbours: str) -> Iterator[None]:
+    """Turn whatever goes wrong in a mechanism's code into an AuditError that says where."""
+    try:
+        yield
+    except PrivOptError:
+        raise
+    except BrokenExecutor as error:
+        raise AuditError(
+            f"{kind.__name__}: a process was ended while it audited releases on {neighbours}; most often by "
+            f"want of memory: a plan has to refuse what its release cannot list. {_BY_HAND}"
+        ) from error
+    except Exception as error:
+        raise AuditError(
+            f"{kind.__name__} failed on {neighbours} ({type(error).__name__}: {error}). {_BY_HAND}"
+        ) from error
 
 
 def _binned(first: Any, second: Any) -> tuple[Sampler, Sampler]:

@@ -8,9 +8,11 @@ import sys
 import warnings
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
+from joblib.externals.loky.process_executor import TerminatedWorkerError  # type: ignore[import-untyped]
 from typer.testing import CliRunner
 
 from privopt.experiments.cli import check as check_command
@@ -91,6 +93,12 @@ class Constant(ExponentialMechanism):
 
     def release(self, oracle, noise=None, limits=None):
         return dataclasses.replace(super().release(oracle, noise), point=np.zeros(3, dtype=np.int64))
+
+class Fails(ExponentialMechanism):
+    name = "fails"
+
+    def release(self, oracle, noise=None, limits=None):
+        raise FAILURE
 
 class Choosy(ExponentialMechanism):
     name = "choosy"
@@ -286,6 +294,19 @@ def test_an_audit_that_cannot_tell_a_mutant_passes_nothing(outside: ModuleType) 
             AuditError, match=r"no neighbours are known.*on a pair of your own; then .*remember"
         ):
             audit_outside(unknown, runs=400)
+
+
+@pytest.mark.parametrize(
+    ("failure", "told"),
+    [
+        (ZeroDivisionError("by 0"), r"Fails failed on singled out.* \(ZeroDivisionError: by 0\)"),
+        (TerminatedWorkerError("a long text"), "Fails: a process was ended .*want of memory"),
+    ],
+)
+def test_an_audit_says_where_a_mechanism_failed(outside: Any, failure: Exception, told: str) -> None:
+    outside.FAILURE = failure
+    with pytest.raises(AuditError, match=told):
+        audit_outside(outside.Fails, runs=400)
 
 
 def test_a_release_of_an_unchecked_mechanism_is_not_called_proved(outside: ModuleType) -> None:
