@@ -31,6 +31,7 @@ from sqlalchemy import Column, Connection, Double, Index, Integer, String, Table
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from privopt.mechanisms.errors import LedgerCorruptError, LedgerError, LedgerUnavailableError
+from privopt.mechanisms.privacy.ledger.forks import no_fork
 from privopt.mechanisms.privacy.ledger.place import Address, HeadFile, engine
 from privopt.mechanisms.privacy.ledger.trail import Account, Row, broken, miscounted
 from privopt.problems.arguments import told
@@ -431,7 +432,10 @@ class Store:
     def _transaction(self, *, reads: bool = False) -> Iterator[Connection]:
         before = self._identity()
         try:
-            with engine(self.address.place, reads=reads).begin() as db:
+            with (
+                no_fork() if self.address.is_file else contextlib.nullcontext(),
+                engine(self.address.place, reads=reads).begin() as db,
+            ):
                 yield db
         except SQLAlchemyError as error:
             raise self._failed(error) from None

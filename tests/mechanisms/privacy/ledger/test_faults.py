@@ -188,6 +188,37 @@ def test_of_two_processes_that_read_at_once_one_is_refused(place: str) -> None:
     assert len(ledger.entries()) == 1
 
 
+# Threads book while the process forks children, each of which books and is to end.
+THREADS = """
+import threading
+stop = threading.Event()
+def book():
+    while not stop.is_set():
+        ledger.reserve(PrivacySpend.pure(0.001, "m"))
+threads = [threading.Thread(target=book) for _ in range(3)]
+for thread in threads:
+    thread.start()
+def once():
+    signal.alarm(20)  # a child that hangs is ended by it
+    ledger.reserve(PrivacySpend.pure(0.001, "m"))
+    return 0
+children = []
+for _ in range(8):
+    children.append(forked(once))
+    time.sleep(0.01)
+stop.set()
+print(*map(code_of, children))
+"""
+
+
+def test_a_fork_of_a_process_whose_threads_book_can_book(tmp_path: Path) -> None:
+    """SQLite's locks were copied as they were held at the fork, for ever."""
+    place = str(tmp_path / "ledger.db")
+    Ledger.create(place, 10.0)
+    assert program(THREADS, place) == ["0 0 0 0 0 0 0 0"]
+    assert verify(place) == []
+
+
 def test_who_waits_too_long_is_told(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     ledger = Ledger.create(place, 1.0)
     monkeypatch.setattr(places, "_WAIT", 0.2)
