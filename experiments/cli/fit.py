@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import typer
@@ -191,22 +192,20 @@ def fit(
         with stoppable(time_limit) as limits:
             began = time.monotonic()
             with accounted(book):
-                common: dict[str, Any] = {
-                    "classes": records.classes,
-                    "person": person,
-                    "records_per_person": parse_records(records_per_person),
-                    "limits": limits,
-                    "ledger": book,
-                    "insecure_seed": insecure_seed,
-                }
+                made = partial(
+                    construct,
+                    classes=records.classes,
+                    person=person,
+                    records_per_person=parse_records(records_per_person),
+                    limits=limits,
+                    ledger=book,
+                    insecure_seed=insecure_seed,
+                )
                 if learning is None:
                     facts = records.inferred(book) if family is LINEAR else records.schema
-                    made = construct(schema=facts, **common)
-                    weighted = {} if records.weights is None else {"sample_weight": records.weights}
-                    whole = steps_of.counted and person is None and not weighted
-                    fitted = made.fit(records.unread(counted=whole), **weighted)
+                    fitted = _fitted(made(schema=facts), records, counted=steps_of.counted and person is None)
                 else:
-                    fitted = learning.fit(construct(schema=None, **common))
+                    fitted = learning.fit(made(schema=None))
                 fitted.target_ = records.target
             # Saved before it is printed, so that a broken terminal, pipe or full disk cannot lose it.
             kept.keep(json.dumps(fitted.to_dict(), indent=2) + "\n")
@@ -215,6 +214,13 @@ def fit(
             if report is not None:
                 report.keep(json.dumps(account, indent=2) + "\n")
             steps_of.show(fitted, account, tell)
+
+
+def _fitted(made: Any, records: Labelled, *, counted: bool) -> Any:
+    """Fit an estimator; records without weights are counted by an engine where the estimator takes counts."""
+    if records.weights is not None:
+        return made.fit(records.unread(counted=False), sample_weight=records.weights)
+    return made.fit(records.unread(counted=counted))
 
 
 def _opened(options: Mapping[str, Any]) -> tuple[Labelled, LearnedFit | None, str | None]:

@@ -45,6 +45,7 @@ from privopt.experiments.cli.tables import Labelled, read_labelled
 from privopt.mechanisms.estimators.search import PrivateSearchCV, SearchPlan
 from privopt.mechanisms.tuning.record_scores import CLASS_SCORES, REGRESSION_SCORES
 from privopt.problems.errors import InvalidInputError
+from privopt.problems.tables.schema import Schema
 from privopt.problems.tables.sources import is_engine_address
 
 app = typer.Typer()
@@ -121,12 +122,7 @@ def search(
         report = None if json_file is None else files.enter_context(PaidFile(json_file, "--json"))
         book = None if ledger is None else open_ledger(ledger)
         with accounted(book):
-            if is_engine_address(data):
-                raise InvalidInputError(
-                    "--data: a search splits records at random, so it takes a file, not a table in an engine"
-                )
-            facts, person = of_persons(marked_schema(schema, na_values), person)
-            records = read_labelled(data, target, facts, split_classes(classes), person=person)
+            records, person = _read(data, target, marked_schema(schema, na_values), classes, person)
             made = PrivateSearchCV(
                 [_model(one, records) for one in candidates],
                 epsilon=epsilon,
@@ -160,6 +156,18 @@ def search(
                 report.keep(json.dumps(whole, indent=2) + "\n")
             _show_choice(made, chosen)
             chosen.steps.show(best, account, tell)
+
+
+def _read(
+    data: str, target: str | None, schema: Schema | None, classes: str | None, person: str | None
+) -> tuple[Labelled, str | None]:
+    """Read the records of a file, and find their column of persons."""
+    if is_engine_address(data):
+        raise InvalidInputError(
+            "--data: a search splits records at random, so it takes a file, not a table in an engine"
+        )
+    facts, person = of_persons(schema, person)
+    return read_labelled(data, target, facts, split_classes(classes), person=person), person
 
 
 def _parsed(text: str) -> _Candidate:

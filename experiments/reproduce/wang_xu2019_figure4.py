@@ -74,13 +74,13 @@ def verdicts(frame: pd.DataFrame) -> list[Verdict]:
         words = ", ".join(f"{r:.2f} times as large at ε = {e:g}" for e, r in ratios.items())
         return int((ratios > 1.02).sum()), words
 
-    spent, (count, words) = _spent(frame, QUOTED), against(COMPOSED)
+    count, words = against(COMPOSED)
     composed = Verdict(
         "The zCDP noise gives a smaller gradient than that of Zhang et al. (2017)",
         held(count, len(EPSILONS)),
         f"With a factor of T in the variance, as advanced composition has it, their gradient is {words}.",
     )
-    count, words = against(QUOTED)
+    spent, (count, words) = _spent(frame, QUOTED), against(QUOTED)
     quoted = Verdict(
         "The same, with the noise of Zhang et al. as the paper quotes it",
         held(count, len(EPSILONS)),
@@ -94,16 +94,20 @@ def verdicts(frame: pd.DataFrame) -> list[Verdict]:
         f"The moments accountant's gradient is {words}: on the full batch both bounds are the same "
         "but for the rounding of orders.",
     )
-    count = sum(norms[EXACT][e] < ours[e] for e in EPSILONS)
-    spent = _spent(frame, ZCDP)
-    exact = Verdict(
+    exact = _exact_verdict(norms[EXACT] / ours, _spent(frame, ZCDP))
+    return [composed, quoted, moments, exact]
+
+
+def _exact_verdict(ratios: pd.Series[float], spent: pd.Series[float]) -> Verdict:
+    """Compare exact accounting with zCDP: gradients by epsilon as ratios, and what zCDP's noise spends."""
+    count = int((ratios < 1).sum())
+    return Verdict(
         "Accounted exactly, T steps need less noise still",
         held(count, len(EPSILONS)).beside,
         f"At zCDP's noise {', '.join(f'{s:.2f} of {e:g} is spent' for e, s in spent.items())}; exact "
         f"accounting gives the smaller gradient at {count} of {len(EPSILONS)} values of ε "
-        f"({', '.join(f'{norms[EXACT][e] / ours[e]:.2f} times at ε = {e:g}' for e in EPSILONS)}).",
+        f"({', '.join(f'{ratios[e]:.2f} times at ε = {e:g}' for e in EPSILONS)}).",
     )
-    return [composed, quoted, moments, exact]
 
 
 FIGURE = Reproduction(

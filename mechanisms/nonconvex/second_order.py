@@ -152,17 +152,16 @@ class SecondOrderMechanism(SteppedMechanism):
             each = for_gradients / math.sqrt(together) / facts.sensitivity
             steps = cls._default_steps(facts, space, regularizer, each, failure)
         tests = cls._checked_tests(check_count(steps, "steps"), tests)
-        d = facts.dimension
-        gradients = noise_at_level(for_gradients, steps * together, facts.sensitivity, d, facts.n_records)
-        frobenius = facts.hessian_sensitivity * (1 + 1e-12)
-        entries = noise_at_level(for_hessians, tests * together, frobenius, d * (d + 1) // 2, facts.n_records)
+        gradients = noise_at_level(
+            for_gradients, steps * together, facts.sensitivity, facts.dimension, facts.n_records
+        )
+        entries = _noise_of_entries(facts, for_hessians, tests * together)
         level = math.hypot(gradients.level(steps * together), entries.level(tests * together))
-        spend = target.gdp_spend(cls.name, level)
         made = cls(
             facts,
             space,
             regularizer,
-            spend,
+            target.gdp_spend(cls.name, level),
             steps,
             alpha=1.0,
             gamma=1.0,
@@ -170,7 +169,7 @@ class SecondOrderMechanism(SteppedMechanism):
             failure=failure,
             hessian_share=hessian_share,
             gradient_noise=gradients,
-            hessian_noise=MatrixNoise(entries, d),
+            hessian_noise=MatrixNoise(entries, facts.dimension),
         )
         return made._with_tolerances(alpha, gamma)
 
@@ -298,3 +297,9 @@ class SecondOrderMechanism(SteppedMechanism):
             gradients=np.stack(done.gradients),
             tests=done.tests,
         )
+
+
+def _noise_of_entries(facts: RiskFacts, mu: float, hessians: int) -> VectorNoise:
+    """Calibrate the noise of the entries of so many noisy Hessians that are mu-GDP together."""
+    sensitivity, d = facts.hessian_sensitivity * (1 + 1e-12), facts.dimension
+    return noise_at_level(mu, hessians, sensitivity, d * (d + 1) // 2, facts.n_records)

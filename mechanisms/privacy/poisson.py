@@ -96,15 +96,23 @@ def poisson_multiplier(
         return composed_delta(_releases(z, q, steps, full_z, full_steps, interval), epsilon) <= left
 
     # Central limit: mu = 2 q sqrt(steps) / z once z is not small.
-    high = max(2 * q * math.sqrt(steps) / gaussian_mu(epsilon, left), 0.7)
+    found = _smallest(fits, max(2 * q * math.sqrt(steps) / gaussian_mu(epsilon, left), 0.7))
+    if found is None:
+        raise PrivacyParameterError(
+            f"no noise brings {steps} sampled and {full_steps} full steps to epsilon = {epsilon:g}"
+        )
+    return found
+
+
+def _smallest(fits: Callable[[float, float], bool], start: float) -> float | None:
+    """Return the smallest z that fits, first on a coarse grid of losses; None: none up to 237 times the start."""
+    high = start
     for _ in range(30):
         if fits(high, _COARSE):
             break
         high *= 1.2
     else:
-        raise PrivacyParameterError(
-            f"no noise brings {steps} sampled and {full_steps} full steps to epsilon = {epsilon:g}"
-        )
+        return None
     low = high / 1.2
     while low > _LEAST_NOISE and fits(low, _COARSE):
         high, low = low, low / 1.2

@@ -431,6 +431,11 @@ def _problems(rng: Generator) -> Iterator[tuple[str, DataProblem]]:
         ZeroOneHalfspace(np.zeros((4, 2), dtype=int), [1, 1, -1, 1], IntegerLattice(-1, 1, dimension=2)),
     )
     yield "scores of zero", decimal_ties()
+    yield from _other_losses(rng)
+    yield "constraints on points", random_halfspace(rng, constrained_lattice(), blocks=(2, 2), numeric=1)
+
+
+def _other_losses(rng: Generator) -> Iterator[tuple[str, DataProblem]]:
     binary = rng.integers(0, 2, (30, 5))
     labels = rng.choice([-1, 1], 30)
     yield "conjunction", MonotoneConjunction(binary, labels)
@@ -441,7 +446,6 @@ def _problems(rng: Generator) -> Iterator[tuple[str, DataProblem]]:
     yield "absolute loss", AbsoluteRegression(features, rng.integers(-9, 10, 12), ball, norm=7.5, largest=8)
     few = IntegerLattice([0, 0, 1, 0, 0], 1, radius=2**0.5)
     yield "conjunction of at most two features", MonotoneConjunction(binary, labels, few)
-    yield "constraints on points", random_halfspace(rng, constrained_lattice(), blocks=(2, 2), numeric=1)
 
 
 def _perturbations(lattice: IntegerLattice, task: Task, rng: Generator) -> dict[str, Perturbation]:
