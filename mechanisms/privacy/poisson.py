@@ -105,7 +105,7 @@ def poisson_multiplier(
 
 
 def _smallest(fits: Callable[[float, float], bool], start: float) -> float | None:
-    """Return the smallest z that fits, first on a coarse grid of losses; None: none up to 237 times the start."""
+    """Return the smallest z that fits, first by a coarse grid; None if 237 times the start does not fit."""
     high = start
     for _ in range(30):
         if fits(high, _COARSE):
