@@ -162,7 +162,8 @@ def _exactness(
     level more is a sum of up to three products for each of p predicates, and of three more; each has the
     errors of its factors and of its weight. Adding one takes 3.5 roundoffs, of a scaling and a sum, besides
     the arguments of exponentials: those that a summand is scaled by add up to ``LARGEST_EXPONENT`` or it is
-    too small to matter.
+    too small to matter. The mass of one branch has less: 3.5 roundoffs of exponentials from tables besides
+    their arguments, two of the weight, one of each of p + K (K - 1) sums, and two of the mean.
     """
     places, pairs = lattice.dimension, int(lattice.high[-1]) + 1
     exponential = LARGEST_EXPONENT + 4

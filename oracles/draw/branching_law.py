@@ -13,6 +13,7 @@ import numpy as np
 
 from privopt.oracles.draw.branching_masses import (
     Masses,
+    Powers,
     Tables,
     block_starts,
     leaf_and_one_level,
@@ -82,7 +83,8 @@ class BranchingLaw:
         """
         numbers, most = SetNumbers(len(problem.table), problem.levels), problem.levels
         weights = problem.table.shares.astype(np.float64)
-        tables = Tables(losses, numbers.starts, numbers.binomials, block_starts(numbers), beta, weights)
+        powers, blocks = Powers.of(beta, problem.largest_loss), block_starts(numbers)
+        tables = Tables(losses, numbers.starts, numbers.binomials, blocks, beta, weights, powers)
         levels = tuple(no_masses(int(tables.blocks[most - max(d, 1) + 1])) for d in range(most))
         law = cls(problem, numbers, tables, levels)
         done = 0

@@ -22,7 +22,7 @@ A conjunction that asks for both sides of a predicate has a mass of 1. Imports n
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 from numba import njit
@@ -46,6 +46,27 @@ class Masses(NamedTuple):
     excess: FloatArray
 
 
+class Powers(NamedTuple):
+    """exp(-beta j) for whole numbers j: ``high[j >> shift]`` times ``low[j % 2^shift]``.
+
+    Two short tables for what may be millions of numbers: right to 3.5 roundoffs, besides the rounding of the
+    two arguments, which add up to beta j. The last of ``high`` is 0, for larger numbers.
+    """
+
+    high: FloatArray
+    low: FloatArray
+    shift: int
+
+    @classmethod
+    def of(cls, beta: float, largest: int) -> Self:
+        """Tabulate up to ``largest``, or up to where beta j is ``LARGEST_EXPONENT``."""
+        most = largest if beta * largest <= LARGEST_EXPONENT else int(LARGEST_EXPONENT / beta)
+        shift = (most.bit_length() + 1) // 2
+        low = np.exp(-beta * np.arange(1 << shift))
+        high = np.exp(-beta * np.arange(0, most + 1, 1 << shift))
+        return cls(np.append(high, 0.0), low, shift)
+
+
 class Tables(NamedTuple):
     """Inputs of the masses.
 
@@ -55,6 +76,7 @@ class Tables(NamedTuple):
         blocks: where the blocks of the sets of each size begin.
         beta: inverse temperature.
         weights: of the predicates, shape (p,).
+        powers: exp(-beta j).
     """
 
     losses: IntArray
@@ -63,6 +85,7 @@ class Tables(NamedTuple):
     blocks: IntArray
     beta: float
     weights: FloatArray
+    powers: Powers
 
 
 def block_starts(numbers: SetNumbers) -> IntArray:
@@ -79,40 +102,17 @@ def no_masses(blocks: int) -> Masses:
 @njit(cache=True, nogil=True)
 def leaf_and_one_level(first: int, stop: int, size: int, tables: Tables, leaf: Masses, one: Masses) -> None:
     """Write masses of labels and of one branch, on the blocks of the sets first to stop of one size."""
-    losses, binomials, beta = tables.losses, tables.binomials, tables.beta
-    p, labels, masks, whole = len(binomials) - 1, losses.shape[1], 1 << size, tables.weights.sum()
+    p, labels, masks = len(tables.weights), tables.losses.shape[1], 1 << size
     here = np.empty((masks, labels), dtype=np.int64)
-    true = np.empty((masks, labels), dtype=np.int64)
-    false = np.empty(labels, dtype=np.int64)
-    near = np.empty(labels)
-    elements = np.empty(size + 1, dtype=np.int64)
-    with_asked = np.empty(size + 1, dtype=np.int64)
+    true = np.empty((masks, labels, p), dtype=np.int64)
+    elements = np.empty(size, dtype=np.int64)
     for r in range(first, stop):
-        _elements(r, size, binomials, elements)
-        _signed(elements, size, -1, tables, here)
-        base = tables.blocks[size] + r * masks
-        again = _weight(elements, size, tables.weights)
+        _elements(r, size, tables.binomials, elements)
+        _signed(elements, tables, here, true)
         for mask in range(masks):
-            m, s, u = _leaf(here[mask], beta)
-            leaf.smallest[base + mask], leaf.mean[base + mask], leaf.excess[base + mask] = m, s, u
-            one.smallest[base + mask], one.mean[base + mask], one.excess[base + mask] = _NONE, 0.0, 0.0
-            if size > 0:
-                # What is asked again splits nothing off: the label of what has no records is of no account.
-                _add(one, base + mask, m, again * s, again * u, beta)
-        for g in range(p):
-            place = _place(elements, size, g)
-            if place < 0:
-                continue
-            _inserted(elements, size, g, place, with_asked)
-            _signed(with_asked, size + 1, place, tables, true)
-            for mask in range(masks):
-                for k in range(labels):
-                    false[k] = here[mask, k] - true[mask, k]
-                (m, s, u), w = _different(true[mask], false, beta, near), tables.weights[g]
-                _add(one, base + mask, m, w * s, w * u, beta)
-        for mask in range(masks):
-            one.mean[base + mask] /= whole
-            one.excess[base + mask] /= whole
+            x = tables.blocks[size] + r * masks + mask
+            leaf.smallest[x], leaf.mean[x], leaf.excess[x] = _leaf(here[mask], tables.beta)
+            one.smallest[x], one.mean[x], one.excess[x] = _one_branch(here[mask], true[mask], tables)
 
 
 @njit(cache=True, nogil=True)
@@ -210,29 +210,45 @@ def _inserted(elements: IntArray, size: int, g: int, place: int, into: IntArray)
 
 
 @njit(cache=True, nogil=True)
-def _signed(elements: IntArray, size: int, fixed: int, tables: Tables, out: IntArray) -> None:
-    """Return losses on the blocks of a set, by inclusion and exclusion in integers; shape (masks, K).
-
-    ``fixed`` is the place of a predicate that is true in all of them and not part of the mask; -1: none.
+def _signed(elements: IntArray, tables: Tables, here: IntArray, true: IntArray) -> None:
+    """Write losses on the blocks of a set, and on the parts of them where each predicate is true, by
+    inclusion and exclusion in integers; shapes (masks, K) and (masks, K, p).
     """
-    free = size if fixed < 0 else size - 1
-    for mask in range(1 << free):
-        number, members, bit = 0, 0, 0
-        for t in range(size):
-            inside = t == fixed
-            if not inside:
-                inside = (mask >> bit) & 1 == 1
-                bit += 1
-            if inside:
-                members += 1
-                number += tables.binomials[elements[t], members]
-        for k in range(out.shape[1]):
-            out[mask, k] = tables.losses[tables.starts[members] + number, k]
-    for t in range(free):
-        for mask in range(1 << free):
+    members = np.empty(len(elements), dtype=np.int64)
+    for mask in range(len(here)):
+        size = 0
+        for t in range(len(elements)):
+            if (mask >> t) & 1 == 1:
+                members[size] = elements[t]
+                size += 1
+        _with_each(members[:size], tables, here[mask], true[mask])
+    for t in range(len(elements)):
+        for mask in range(len(here)):
             if (mask >> t) & 1 == 0:
-                for k in range(out.shape[1]):
-                    out[mask, k] -= out[mask | (1 << t), k]
+                here[mask] -= here[mask | (1 << t)]
+                true[mask] -= true[mask | (1 << t)]
+
+
+@njit(cache=True, nogil=True)
+def _with_each(members: IntArray, tables: Tables, here: IntArray, true: IntArray) -> None:
+    """Write losses on the conjunction of a set, and of the set with each predicate; shapes (K,), (K, p)."""
+    size, binomials = len(members), tables.binomials
+    number, larger = tables.starts[size], tables.starts[size + 1]
+    for t in range(size):
+        number += binomials[members[t], t + 1]
+        larger += binomials[members[t], t + 2]
+    here[:] = tables.losses[number]
+    start = 0
+    for place in range(size + 1):
+        # Predicates before the next member of the set have the same place among them.
+        stop = members[place] if place < size else true.shape[1]
+        for g in range(start, stop):
+            for k in range(len(here)):
+                true[k, g] = tables.losses[larger + binomials[g, place + 1], k]
+        if place < size:
+            true[:, stop] = here
+            larger += binomials[stop, place + 1] - binomials[stop, place + 2]
+            start = stop + 1
 
 
 @njit(cache=True, nogil=True)
@@ -255,37 +271,34 @@ def _leaf(losses: IntArray, beta: float) -> tuple[int, float, float]:
 
 
 @njit(cache=True, nogil=True)
-def _different(first: IntArray, second: IntArray, beta: float, near: FloatArray) -> tuple[int, float, float]:
-    """Return the mass of two different labels, from what labels cost on either side.
+def _one_branch(here: IntArray, true: IntArray, tables: Tables) -> tuple[int, float, float]:
+    """Return the mass of one branch on a block, from what labels cost on it and where predicates are true.
 
-    To every label of the first side all others of the second are summed, relative to the best of those: the
-    second best where the label itself is the best. So few exponentials are taken. ``near`` is scratch space.
+    The smallest loss is found first, so that sums need no scaling. Of a predicate that is asked again all
+    records have the same answer, and the two labels are as good as one: that of what has no records is of no
+    account.
     """
-    labels, best, other, m = len(first), 0, _NONE, _NONE
-    for b in range(1, labels):
-        if second[b] < second[best]:
-            best = b
-    for b in range(labels):
-        near[b] = _decayed(second[b] - second[best], beta)
-        if b != best:
-            other = min(other, second[b])
+    (labels, p), m = true.shape, _NONE
+    (high, low, shift), weights = tables.powers, tables.weights
     for a in range(labels):
-        m = min(m, first[a] + (other if a == best else second[best]))
-    s, u = 0.0, 0.0
-    for a in range(labels):
-        least = other if a == best else second[best]
-        mass, excess = 0.0, 0.0
         for b in range(labels):
-            if b != a:
-                weight = _decayed(second[b] - least, beta) if a == best else near[b]
-                mass += weight
-                excess += (second[b] - least) * weight
-        above = first[a] + least - m
-        weight = _decayed(above, beta)
-        s += weight * mass
-        u += weight * (excess + above * mass)
-    pairs = labels * (labels - 1)
-    return m, s / pairs, u / pairs
+            if a != b:
+                for g in range(p):
+                    m = min(m, here[b] + true[a, g] - true[b, g])
+    s, u, last, fine = 0.0, 0.0, len(high) - 1, len(low) - 1
+    for a in range(labels):
+        for b in range(labels):
+            if a != b:
+                mean, excess = 0.0, 0.0
+                for g in range(p):
+                    above = here[b] + true[a, g] - true[b, g] - m
+                    weight = weights[g] * (high[min(above >> shift, last)] * low[above & fine])
+                    mean += weight
+                    excess += above * weight
+                s += mean
+                u += excess
+    whole = labels * (labels - 1) * weights.sum()
+    return m, s / whole, u / whole
 
 
 @njit(cache=True, nogil=True)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Self
 
 # Speeds per second and thread, measured on one core of a server: words intersected and counted, and pairs of
-# blocks weighed.
-_WORDS_PER_SECOND, _PAIRS_PER_SECOND = 3.0e9, 1.5e7
+# labels of two blocks weighed.
+_WORDS_PER_SECOND, _PAIRS_PER_SECOND = 3.0e9, 6e8
 # Truth values read and packed per second.
 _PACKED_PER_SECOND = 4e8
 # Seconds that a fit of any size takes.
@@ -24,7 +24,7 @@ class BranchingEffort:
     Attributes:
         packed: truth values to pack, 1 for each record and predicate.
         words: machine words to intersect.
-        pairs: pairs of blocks to weigh, for each label.
+        pairs: pairs of labels of two blocks to weigh; what is done for each label counts as two pairs.
         memory: bytes of the tables of counts and masses.
     """
 
@@ -42,7 +42,7 @@ class BranchingEffort:
         return cls(
             packed=float(rows * predicates),
             words=float((rows // 64 + classes) * sum(sets)),
-            pairs=float(predicates * sum(blocks[:levels]) * classes),
+            pairs=float(predicates * sum(blocks[:levels]) * classes * (classes + 2)),
             memory=float(8 * (2 * classes + 1) * sum(sets) + 24 * masses + rows * predicates / 4),
         )
 

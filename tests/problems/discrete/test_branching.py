@@ -230,4 +230,4 @@ def test_effort_counts_blocks_of_all_sizes() -> None:
     sets = sum(1 for size in range(4) for _ in itertools.combinations(range(100), size))
     signed = sum(2**size for size in range(3) for _ in itertools.combinations(range(100), size))
     assert effort.words == (1000 + 2) * sets
-    assert effort.pairs == 2 * 100 * signed == 2 * 100 * 20_001
+    assert effort.pairs == 2 * 4 * 100 * signed == 2 * 4 * 100 * 20_001
