@@ -183,7 +183,7 @@ def drawn(draws: pd.DataFrame, records: int) -> pd.DataFrame:
 
 
 def _drawing(group: pd.DataFrame) -> str:
-    """ "median (largest)", or what the limit stopped."""
+    """Format a group of draws as "median (largest)", or say after what time the limit stopped them."""
     if not len(group):
         return ""
     if not group["finished"].all():

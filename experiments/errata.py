@@ -66,7 +66,7 @@ class Demonstration:
 
 
 def the_winner_depends_on_the_noise() -> Demonstration:
-    """OPDisc and Gaussian RSPM on parities: exact true epsilon under three calibrations."""
+    """Compute the exact epsilon of OPDisc and Gaussian RSPM on parities, under three calibrations."""
     rows = []
     for d in (50, 100, 200, 1000):
         opdisc = [
@@ -104,7 +104,7 @@ def _true_epsilon(plan: LatticeMechanism[Any], records: int) -> float:
 
 
 def squared_rho() -> Demonstration:
-    """DP-PGD with the noise of its listing, on linear losses, the last iterate released."""
+    """Compute the epsilon of DP-PGD with the noise of its listing: linear losses, last iterate."""
     delta, rows = 1e-5, []
     for smoothness, epsilon in [(1.0, 1.0), (1.0, 4.0), (1.0, 8.0), (1.0, 16.0), (0.25, 1.0), (0.25, 4.0)]:
         # T releases of a mean gradient of sensitivity 2 G / n: mu^2 = 4 G^2 T / (n^2 sigma^2), G = 1.
@@ -123,7 +123,10 @@ def _paper_rho(epsilon: float, delta: float) -> float:
 
 
 def exact_gradient_in_a_noisy_loop() -> Demonstration:
-    """DP-AccMD on linear losses over a large set: the released y_T is a Gaussian whose law is a recursion."""
+    """Compute the epsilon of DP-AccMD on linear losses over a large set.
+
+    The released y_T is Gaussian, with a mean and a variance that follow a recursion.
+    """
     epsilon, delta, rows = 1.0, 1e-5, []
     for steps in (1, 2, 3, 5, 10, 50):
         found = []
@@ -164,7 +167,7 @@ def _accelerated(steps: int, noisy_y: bool) -> tuple[float, Floats]:
 
 
 def a_scale_that_leaks() -> Demonstration:
-    """One outlier moves the printed scale without limit, the smooth sensitivity by at most e^t."""
+    """Show that one outlier moves the printed scale without limit, the smooth sensitivity by at most e^t."""
     n, m, epsilon, delta, rows = 1000, 10, 1.0, 1e-5, []
     claimed = zcdp_epsilon(epsilon**2 / 2, delta)
     trimming = Trimming(n, 0.0, 1.0, m, ArsinhNoise.as_printed(epsilon))
@@ -295,7 +298,7 @@ def advanced_composition() -> Demonstration:
 
 
 def distances_that_one_answer_moves() -> Demonstration:
-    """Sample and aggregate: m equal answers, and one of them moved to the end of the ball."""
+    """Move one of m equal answers of sample and aggregate to the end of the ball, and compare the scales."""
     rows = []
     for m, epsilon, delta in [(161, 4.0, 0.05), (401, 4.0, 1e-3), (2001, 1.0, 1e-3)]:
         plan = SampleAggregate.plan(m, 1, subsets=m, radius=1.0, epsilon=epsilon, delta=delta)
@@ -344,7 +347,7 @@ def a_variance_without_the_steps() -> Demonstration:
 
 
 def a_sensitivity_of_a_noisy_size() -> Demonstration:
-    """PrivaTree's code: a path of splits that keeps two records together, against one record."""
+    """Bound the loss of a path of splits of PrivaTree's code that keeps two records together."""
     columns = (
         "levels",
         "claimed",
@@ -376,7 +379,7 @@ def together_loss(epsilon: float) -> float:
 
 
 def a_trim_that_does_not_grow() -> Demonstration:
-    """Algorithm 2 with the number of trimmed records a constant: the noise does not depend on n.
+    """Show that the noise of Algorithm 2 does not depend on n if the number of trimmed records is constant.
 
     In units of b - a: the scale is at least e^(-m t) / s, t = epsilon^2 / 16, s = epsilon / 4.
     """
@@ -415,7 +418,7 @@ def a_scale_that_is_never_zero() -> Demonstration:
 
 
 def a_class_with_one_member() -> Demonstration:
-    """Subsets drawn by the number of their mistakes: true losses on neighbours, by enumeration."""
+    """Enumerate the subsets that are drawn by the number of their mistakes, on neighbours: true losses."""
     columns = (
         "n",
         "R(S) moves by at most",
@@ -514,7 +517,10 @@ def drawn_by_class(losses: Floats) -> Floats:
 
 
 def a_loss_for_all_the_rest() -> Demonstration:
-    """Probability of the informative columns: drawn exactly, and with one loss for all but the R best."""
+    """Compare exact draws with draws in which all but the R best subsets have one loss.
+
+    Both by the probability of the informative columns.
+    """
     columns = ("p", "s", "n", "R", "exact", "R best")
     rows = []
     for p, n in ((30, 2048), (30, 4096), (100, 4096), (100, 8192), (1000, 4096), (1000, 8192)):

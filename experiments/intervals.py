@@ -230,7 +230,7 @@ def _weights(p: int) -> Floats:
 
 
 def normal(p: int, correlation: float = 0.0) -> Callable[[np.random.Generator, int], Records]:
-    """Normal columns and errors; neighbouring columns have the correlation."""
+    """Return a source of normal columns and errors, where neighbouring columns have the correlation."""
     root = np.linalg.cholesky(correlation ** np.abs(np.subtract.outer(np.arange(p), np.arange(p))))
 
     def draw(rng: np.random.Generator, n: int) -> Records:
@@ -258,19 +258,19 @@ def heavy(rng: np.random.Generator, n: int) -> Records:
 
 
 def uneven(rng: np.random.Generator, n: int) -> Records:
-    """Columns whose spreads differ by a factor of 3."""
+    """Draw columns whose spreads differ by a factor of 3."""
     x = rng.uniform(-1, 1, (n, 4)) * [1, 0.7, 0.5, 0.33]
     return _clipped(x, x @ _weights(4) + 0.1 * rng.normal(size=n))
 
 
 def shares(rng: np.random.Generator, n: int) -> Records:
-    """Skewed columns: shares, most of them small."""
+    """Draw skewed columns: shares, most of them small."""
     x = rng.beta(1, 3, (n, 3))
     return _clipped(x, x @ _weights(3) - 0.2 + 0.1 * rng.normal(size=n))
 
 
 def uneven_residuals(rng: np.random.Generator, n: int) -> Records:
-    """Residuals whose standard deviation is in proportion to the size of a column."""
+    """Draw residuals whose standard deviation is in proportion to the size of a column."""
     x = rng.uniform(-1, 1, (n, 3))
     return _clipped(x, x @ _weights(3) + 0.3 * np.abs(x[:, 0]) * rng.normal(size=n))
 
@@ -295,7 +295,7 @@ def table(rng: np.random.Generator, n: int) -> Records:
 
 
 def groups(rng: np.random.Generator, n: int) -> Records:
-    """The category alone: predictions are means of groups."""
+    """Draw records with a category alone, so that predictions are means of groups."""
     found = table(rng, n)
     return Records(found.given[["region"]], found.columns[:, 2:], found.labels)
 
@@ -303,7 +303,7 @@ def groups(rng: np.random.Generator, n: int) -> Records:
 def classes(
     draw: Callable[[np.random.Generator, int], Records], model: Floats
 ) -> Callable[[np.random.Generator, int], Records]:
-    """Classes 0 and 1 that follow the logistic model of the columns of other records."""
+    """Return a source of records whose classes, 0 and 1, follow a logistic model of their columns."""
 
     def drawn(rng: np.random.Generator, n: int) -> Records:
         found = draw(rng, n)

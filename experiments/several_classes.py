@@ -49,7 +49,7 @@ class Task:
 
 
 def synthetic(name: str, seed: int) -> Task:
-    """Six categories and four numbers; multinomial classes, or ordered ones along one score."""
+    """Draw six categories and four numbers, with multinomial classes, or classes in order of one score."""
     rng, n = np.random.default_rng(seed), 12_000
     table: dict[str, Any] = {f"c{j}": rng.choice(_LEVELS, n, p=[0.4, 0.3, 0.2, 0.1]) for j in range(6)}
     scores = np.zeros((n, _CLASSES))
@@ -70,7 +70,7 @@ def synthetic(name: str, seed: int) -> Task:
 
 
 def covertype(seed: int) -> Task:
-    """40,000 records of Covertype, its ten quantities in twelve bins of their public ranges."""
+    """Take 40,000 records of Covertype, with its ten quantities in twelve bins of their public ranges."""
     X, y = load_covertype(np.float32)
     drawn, bounds = np.random.default_rng(seed).choice(len(y), 40_000, replace=False), covertype_bounds()
     table, columns = {}, []

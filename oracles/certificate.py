@@ -60,7 +60,7 @@ class Certificate:
 
     @property
     def gap(self) -> float:
-        """value - bound >= 0; infinite when there is no point."""
+        """Value less bound, >= 0; infinite when there is no point."""
         return float("inf") if self.fixed_value is None else from_fixed(self.fixed_value - self.fixed_bound)
 
     def __str__(self) -> str:

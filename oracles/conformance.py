@@ -82,7 +82,7 @@ class ConformanceReport:
     unseen: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        """One line for each kind of failure, with its first example, and each reason of skipped checks."""
+        """Format a line for each kind of failure, with an example, and each reason of skipped checks."""
         kinds: dict[tuple[str, str], list[Failure]] = {}
         for failure in self.failures:
             kinds.setdefault(failure.kind, []).append(failure)
@@ -181,7 +181,7 @@ def described(error: Exception) -> str:
 
 
 def _location(error: Exception) -> str:
-    """ " at FILE.py:LINE": the innermost line outside privopt, preferably not one of a library either."""
+    """Name the innermost line outside privopt as " at FILE.py:LINE", if possible none of a library."""
     libraries = [Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib", "platlib")]
     outside = [
         (Path(frame.f_code.co_filename), line)

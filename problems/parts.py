@@ -19,7 +19,7 @@ _LOOK: ContextVar[Callable[[], None]] = ContextVar("privopt_look", default=lambd
 
 @contextmanager
 def looking(look: Callable[[], None]) -> Iterator[None]:
-    """Context manager in which passes over parts call ``look`` between two of them."""
+    """Let passes over parts in the block call ``look`` between two of them."""
     before = _LOOK.set(look)
     try:
         yield

@@ -83,7 +83,7 @@ class Commands(SphinxDirective):
 
 
 def literal_bars(app: Sphinx, what: str, name: str, thing: object, options: object, lines: list[str]) -> None:
-    """|x| in a docstring is an absolute value, not a substitution of reStructuredText."""
+    """Mark |x| in a docstring as an absolute value: reStructuredText takes it for a substitution."""
     lines[:] = ["``".join(_barred(line.split("``"))) for line in lines]
 
 
@@ -98,7 +98,7 @@ def untyped(app: Sphinx, what: str, name: str, thing: object, options: object, l
 
 
 def inherited(app: Sphinx, what: str, name: str, thing: object, skip: bool, options: object) -> bool | None:
-    """Members that scikit-learn brings along have their pages there."""
+    """Leave out members that scikit-learn brings along: they have their pages there."""
     return True if (getattr(thing, "__module__", "") or "").startswith("sklearn.") else None
 
 

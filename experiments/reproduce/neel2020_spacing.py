@@ -90,7 +90,7 @@ def _panel(d: int) -> str:
 
 @lru_cache(maxsize=4)
 def records(d: int, n: int) -> Table:
-    """Synthetic records: whole features, labels by a threshold function in the unit ball, 10% flipped."""
+    """Draw records with whole features, and labels by a threshold function in the unit ball, 10% flipped."""
     rng = np.random.default_rng(d)
     X = rng.integers(-_LARGEST, _LARGEST + 1, (_ROWS, d))
     direction = rng.normal(size=d)
@@ -110,7 +110,7 @@ def lattice(d: int, k: int) -> IntegerLattice:
 
 @lru_cache(maxsize=2)
 def _problem(d: int, k: int, n: int) -> ZeroOneHalfspace:
-    """1{<w, x> >= 1} with w = v / k: 2 <v, x> - (2 k - 1) > 0."""
+    """Return the problem of 1{<w, x> >= 1} with w = v / k, which is 2 <v, x> - (2 k - 1) > 0."""
     table = records(d, n)
     X = np.column_stack([2 * table.X, np.full(len(table.X), 1 - 2 * k)])
     return ZeroOneHalfspace(X, table.y, lattice(d, k), counts=table.counts)
@@ -158,7 +158,7 @@ def _thresholds(cell: Cell, d: int, k: int, n: int, quick: bool) -> Iterator[Poi
 
 
 def _bound(plan: OPDisc | GaussianRSPM) -> float:
-    """Excess loss that Theorem 5 or 6 allows with probability 1 - beta, in records, at the plan's noise.
+    """Return the excess loss, in records, that Theorem 5 or 6 allows with probability 1 - beta.
 
     OPDisc: <eta, pi(w) - pi(v)> <= 2 |eta|, and |eta| <= sigma sqrt(2 k ln(4 / beta)) in k = d + 1 >= 2
     dimensions, from E exp(|x|^2 / 4) = 2^(k / 2). RSPM: a sum of m weights, each at most

@@ -367,7 +367,10 @@ _NEAR = {
 def _comparable(
     mean: dict[str, pd.Series[float]], panel: str, ours: str, against: str, epsilon: float
 ) -> bool:
-    """Errors within one and a half times; of risks, two thirds of the other's gain on the best constant."""
+    """Judge errors as comparable within a factor of 1.5, risks from two thirds of the other's gain on.
+
+    The gain is that on the best constant.
+    """
     value, goal = mean[ours][epsilon], mean[against][epsilon]
     if panel in (LINE, SIGNS):
         return bool(value <= 1.5 * goal)

@@ -40,8 +40,7 @@ def objective_penalty(facts: RiskFacts, convex_set: ConvexSet, sigma: float, hid
     """
     distance, p = typical_distance(facts, convex_set), facts.dimension
 
-    def cost(l2: float) -> float:  # products, not powers: those raise where floats end
-        """products, not powers: powers raise on overflow"""
+    def cost(l2: float) -> float:  # products, not powers: powers raise on overflow
         traced = 4 * facts.smoothness / l2 / l2
         return l2 * distance * distance + sigma * sigma * min(p / l2, traced) + hiding * hiding * traced
 

@@ -194,7 +194,7 @@ class SufficientStatistics(RiskMechanism):
 
     @property
     def _label_weight(self) -> float:
-        """r / B, the factor of x y."""
+        """Factor of x y, r / B."""
         return math.hypot(feature_norm(self.facts), self.offset) / label_bound(self.facts.loss)
 
     @property

@@ -211,7 +211,7 @@ class SeparatorCounts(NamedTuple):
 
     @property
     def separators(self) -> int:
-        """m, the number of separators."""
+        """The number m of separators."""
         return self.binary + 2 * self.ternary + sum(k * n for k, n in self.longer.items())
 
     @property

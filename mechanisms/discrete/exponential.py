@@ -74,12 +74,12 @@ class ExponentialMechanism(LatticeMechanism[PreparedGibbs]):
 
     @property
     def excess(self) -> float:
-        """log |W| / beta: the entropy of the draw is at most log |W|, and that of one point is 0."""
+        """Bound log |W| / beta: the entropy of the draw is at most log |W|, and that of one point is 0."""
         return math.log(self.lattice.box_size) / self.beta
 
     @property
     def width(self) -> float:
-        """w of bounded range: for neighbours, log P[w] / P'[w] lies in an interval of this width, over all w.
+        """Width of bounded range: for neighbours, log P[w] / P'[w] lies in so wide an interval, over all w.
 
         It is beta times a change of L, which lies in [-Delta, Delta], less the same number for all w (Durfee
         and Rogers 2019). Floating point moves either logarithm by up to half its share of epsilon. Not so for

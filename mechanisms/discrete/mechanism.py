@@ -169,7 +169,10 @@ class LatticeMechanism(ABC, Generic[Prepared]):
         return None
 
     def noise_to_signal(self, n_records: int) -> NoiseToSignal | None:
-        """Expected excess loss against that of a constant, half of what n records can lose; None: unknown."""
+        """Compare the expected excess loss with that of a constant, half of what n records can lose.
+
+        None: it is unknown.
+        """
         if self.excess is None:
             return None
         constant = check_count(n_records, "n_records") * self.loss_bound / 2

@@ -20,7 +20,9 @@ from privopt.problems.discrete.problem import DiscreteProblem
 
 @dataclass(frozen=True)
 class OPDisc(PerturbedMinimizer):
-    """argmin over w of L(D, w) - <eta, pi(w)>, eta ~ N(0, sigma^2 I), pi(w) = (w/D, sqrt(1 - |w|^2/D^2)).
+    """Minimiser of the loss minus a random linear term in the point of the sphere above w.
+
+    argmin over w of L(D, w) - <eta, pi(w)>, eta ~ N(0, sigma^2 I), pi(w) = (w/D, sqrt(1 - |w|^2/D^2)).
 
     Losses are bounded, as 0/1 losses are, or Lipschitz, as hinge and absolute losses are.
 
@@ -101,7 +103,7 @@ class OPDisc(PerturbedMinimizer):
 
     @property
     def excess(self) -> float:
-        """E max over w of <eta, pi(w)>: at most E |eta|, and sigma sqrt(2 log |W|), as |pi(w)| = 1."""
+        """Bound on E max <eta, pi(w)> over w: at most E |eta|, and sigma sqrt(2 log |W|), as |pi(w)| = 1."""
         points = 2 * math.log(self.lattice.box_size)
         return self.sigma * math.sqrt(min(points, normalized_dof(self.lattice)))
 

@@ -23,7 +23,9 @@ from privopt.problems.discrete.objective import Perturbation
 
 @dataclass(frozen=True)
 class GaussianRSPM(PerturbedMinimizer):
-    """argmin over w of L(D, w) + sum_k eta_k loss(w, e_k), eta ~ N(0, sigma^2 I), e_1..e_m a separator set.
+    """Minimiser of the loss plus that of public records with random weights.
+
+    argmin over w of L(D, w) + sum_k eta_k loss(w, e_k), eta ~ N(0, sigma^2 I), e_1..e_m a separator set.
 
     Privacy, with calibration="sound": (epsilon, delta)-differential privacy, neighbours by replacing one
     record, n and the lattice public; the answer must be the certified, lexicographically first argmin.
@@ -60,7 +62,7 @@ class GaussianRSPM(PerturbedMinimizer):
 
     @property
     def excess(self) -> float:
-        """E of the largest sum of weights: coordinate by coordinate the largest of k + 1 partial sums.
+        """Mean of the largest sum of weights: coordinate by coordinate the largest of k + 1 partial sums.
 
         That of a random walk of k steps is at most sqrt(2 k / pi) standard deviations.
         """

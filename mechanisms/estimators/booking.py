@@ -73,7 +73,7 @@ class Unread(Generic[Content]):
 
 @contextmanager
 def charged(charge: Charge | None) -> Iterator[None]:
-    """Context manager in which fits are charged to a release that is booked as a whole, not to a ledger."""
+    """Charge fits in the block to a release that is booked as a whole, not to a ledger."""
     before = _CHARGED.set(charge)
     try:
         yield
@@ -85,7 +85,7 @@ def charged(charge: Charge | None) -> Iterator[None]:
 def booked(
     ledger: Ledger | CarriedBudgets | str | Path | None, spend: PrivacySpend, records: Unread[Content]
 ) -> Iterator[Content]:
-    """Context manager that reserves the spend, and reads the records.
+    """Reserve the spend, read the records, and yield them; commit after the block.
 
     It is reserved in the ledger, if there is one, otherwise in all ambient budgets (``budget``). An error
     after the reservation carries a note that the reserved spend counts as spent.
@@ -113,7 +113,7 @@ def is_part() -> bool:
 
 @contextmanager
 def part_of_release() -> Iterator[None]:
-    """Context manager in which fits without a ledger of their own are parts of a release that is booked."""
+    """Make fits in the block that have no ledger of their own parts of a release that is booked."""
     with charged(_covered):
         yield
 
@@ -156,7 +156,7 @@ def refuse_from_another_budget(models: Sequence[Any], ledger: object) -> None:
 
 @contextmanager
 def _reserved(books: Sequence[Ledger], spend: PrivacySpend) -> Iterator[None]:
-    """Context manager that reserves the spend in all ledgers, or in none if one refuses."""
+    """Reserve the spend of the block in all ledgers, or in none if one refuses."""
     for book in books[1:]:  # the first refuses before anything is reserved
         if (why := book.shortfall(spend)) is not None:
             raise BudgetExceededError(f"{spend} would overdraw {book}: {why}. Nothing was run")

@@ -65,8 +65,9 @@ def fits_ahead(estimator: Any) -> FitsAhead | None:
 
 
 def _of_validation(call: FrameType, splits: FrameType) -> FitsAhead | None:
-    """Before the first fit, count the folds of ``cross_validate``, ``cross_val_predict`` or
-    ``CalibratedClassifierCV.fit``; later None.
+    """Count the folds of ``cross_validate``, ``cross_val_predict`` or ``CalibratedClassifierCV.fit``.
+
+    Only before the first fit; later None.
     """
     folds = splits.f_locals.get(".0")
     number = 0

@@ -365,7 +365,7 @@ def _check_ends(model: Any, n_records: int) -> None:
 
 @contextmanager
 def _keeping(learned: LearnedSchema) -> Iterator[None]:
-    """Context manager whose errors carry the learned schema, which is paid for, as ``learned``."""
+    """Add the learned schema, which is paid for, to errors of the block as ``learned``."""
     try:
         yield
     except Exception as error:

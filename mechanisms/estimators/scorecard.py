@@ -796,7 +796,7 @@ def _counting(
 
 @contextmanager
 def _searching(mechanism: str, limits: Limits | None) -> Iterator[None]:
-    """Context manager that adds advice to the error of a search that reached its time limit."""
+    """Add advice to the error of a search in the block that reached its time limit."""
     try:
         yield
     except (UnfinishedDrawError, CertificateError) as error:

@@ -416,7 +416,7 @@ class PrivateSearchCV(BookedEstimator, MetaEstimatorMixin, BaseEstimator):  # ty
 
 @dataclass(frozen=True)
 class _Score:
-    """How models are scored: a function of the model, records and labels, and the labels' public facts."""
+    """Score of models: a function of the model, records and labels, and the labels' public facts."""
 
     name: str
     classes: NDArray[Any] | None

@@ -66,7 +66,7 @@ class ArsinhNoise:
 
     @property
     def rho(self) -> float:
-        """rho of the zero-concentrated privacy of one release, rounded up."""
+        """The rho of the zero-concentrated privacy of one release, rounded up."""
         return lipschitz(self.t, self.s) ** 2 / 2 * (1 + 1e-12)
 
     @classmethod

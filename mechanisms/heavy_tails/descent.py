@@ -73,7 +73,10 @@ class Descent:
 
 @dataclass(frozen=True)
 class RobustDescent(SteppedMechanism):
-    """x+ = prox of x - eta (robust gradient + noise), eta = 1 / (L + l2); the last iterate is returned."""
+    """Proximal descent along noisy robust gradients; the last iterate is returned.
+
+    x+ = prox of x - eta (robust gradient + noise), eta = 1 / (L + l2).
+    """
 
     family: ClassVar[Family] = Family.UNBOUNDED_RISK
     instead: ClassVar[str] = "make the facts with unclipped_facts(n, d, loss)"

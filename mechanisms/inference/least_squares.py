@@ -80,7 +80,7 @@ class LeastSquares(LinearInference):
 
     @cached_property
     def residual_variance(self) -> float:
-        """s^2, at least 0."""
+        """Variance s^2 of residuals, at least 0."""
         m, theta = self.moments, self.theta
         trace, noise = float(np.trace(self.inverse)), m.sigma**2
         biased = noise * (1 / m.label_weight**2 + float(theta @ theta) / 2) * trace

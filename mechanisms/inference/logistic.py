@@ -69,7 +69,7 @@ class LogisticMinimum(LinearInference):
 
     @cached_property
     def inverse(self) -> Floats:
-        """H^-1; NoIntervalError where the noise hides H."""
+        """Inverse of the Hessian H; NoIntervalError where the noise hides H."""
         return noisy_inverse(self.minimum.hessian, self.signal_to_noise)
 
     def bounds(self, C: Floats, z: float) -> Bounds:

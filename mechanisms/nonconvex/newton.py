@@ -21,7 +21,9 @@ from privopt.problems.nonconvex.interface import TwiceDifferentiableRisk
 
 @dataclass(frozen=True)
 class DPCubicNewton(SecondOrderMechanism):
-    """w+ = w + argmin over s of <g, s> + <s, (H + h I) s>/2 + r |s|^3/6, g and H the noisy derivatives at w.
+    """Newton steps with a cubic penalty, on noisy gradients and Hessians.
+
+    w+ = w + argmin over s of <g, s> + <s, (H + h I) s>/2 + r |s|^3/6, g and H the noisy derivatives at w.
 
     A step leaves a saddle at once, along the eigenvector of the least eigenvalue, and its length adapts to
     curvature. So the default T is some 20 to 50 where gradient descent needs hundreds, with accordingly less

@@ -66,7 +66,7 @@ def budget(
     unit: str = "record",
     ledger: Ledger | str | os.PathLike[str] | None = None,
 ) -> Iterator[Ledger]:
-    """Context manager in which every fit, evaluation and search is booked; yields the ledger.
+    """Book every fit, evaluation and search of the block in one budget; yields the ledger.
 
     A release within the block is booked before it reads records, as with ``ledger=`` of an estimator, so
     schema and classes must be declared; a release that would overdraw the budget is refused. An estimator

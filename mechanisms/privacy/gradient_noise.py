@@ -40,7 +40,7 @@ class VectorNoise:
         return self.add_drawn(vector, source.discrete_gaussian(MAX_EXPONENT, self.dimension))
 
     def add_drawn(self, vector: Vector, drawn: NDArray[np.int64]) -> Vector:
-        """Like ``add``, with a fresh draw of ``discrete_gaussian(MAX_EXPONENT, dimension)``."""
+        """Do the same as ``add`` with a fresh draw of ``discrete_gaussian(MAX_EXPONENT, dimension)``."""
         plan = DiscreteGaussianRelease(self.sensitivity, self.sigma, self.dimension)
         return plan.add(vector[None, :], drawn)
 

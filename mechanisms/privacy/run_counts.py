@@ -94,7 +94,7 @@ class RunCounts:
 
     @property
     def tail(self) -> Floats:
-        """P[K > k] for k = 1, 2, ..., up to the cut."""
+        """Probabilities P[K > k] for k = 1, 2, ..., up to the cut."""
         return _tail(self.mean, self.shape)
 
     def tried(self, candidates: int) -> float:

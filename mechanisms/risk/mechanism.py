@@ -111,7 +111,7 @@ class RiskTarget:
 
     @property
     def precision(self) -> float:
-        """mu per unit of noise on the mean gradient: T steps have sigma = sqrt(T) / precision."""
+        """Level mu per unit of noise on the mean gradient: T steps have sigma = sqrt(T) / precision."""
         return self.mu / self.facts.sensitivity
 
     def gdp_spend(self, name: str, level: float) -> PrivacySpend:

@@ -64,7 +64,7 @@ class BoundsPlan:
 
     @property
     def beyond(self) -> float:
-        """About how many records lie beyond a bound."""
+        """Number of records beyond a bound, about."""
         return ENOUGH / 2 / self.strength
 
     def release(self, values: Floats, source: NoiseSource, counts: Ints | None = None) -> tuple[float, float]:

@@ -75,7 +75,7 @@ class CategoryPlan:
 
     @property
     def threshold(self) -> int:
-        """T, in noise steps."""
+        """The threshold T, in noise steps."""
         quantile = -float(special.ndtri(self.delta)) * _INFLATION
         return self.steps + 1 + math.ceil(_SIGMA * max(quantile, 0.0))
 

@@ -71,7 +71,7 @@ class NumberMeans:
 
     @property
     def level(self) -> float:
-        """mu of the release, rounded up."""
+        """Level mu of the release, rounded up."""
         return self.noise.level(1)
 
     def release(self, table: ZeroOneHalfspace, source: NoiseSource) -> Units:

@@ -136,7 +136,7 @@ class CellStructure:
         return CellSizes(len(self.indicators), self.n_cells, self.n_numeric_weights, self.table_size)
 
     def tables(self, a: IntArray) -> Int32Array:
-        """E_c[t] for all cells and offsets, at numeric weights ``a`` of shape (m,); see ``table_start``."""
+        """Tabulate E_c[t] over cells and offsets at numeric weights ``a``, shape (m,)."""
         table: Int32Array = self.all_tables(np.asarray(a, dtype=np.int64).reshape(1, -1))[0]
         return table
 

@@ -50,7 +50,7 @@ def _is_domain(geometry: SignedEntropy, convex_set: ConvexSet) -> bool:
 
 
 def _signed_step(geometry: SignedEntropy, x: Vector, g: Vector, step: float, l1: float) -> Vector:
-    """Optimality: grad w(u) = grad w(x) - step g - step l1 sign(u); the ball is the domain of w."""
+    """Return the u with grad w(u) = grad w(x) - step g - step l1 sign(u); the ball is the domain of w."""
     return geometry.inverse_gradient(soft_threshold(geometry.gradient(x) - step * g, step * l1))
 
 

@@ -268,7 +268,7 @@ def _slope(case: _Case[list[PreparedQuadratic]], H: Vector, g: Vector) -> float:
 
 
 def _check_quadratic_optimality(case: _Case[list[PreparedQuadratic]]) -> Iterator[Finding]:
-    """bound <= every value, feasible, and finished means that no point of the set lies downhill."""
+    """Check that bounds are valid and points feasible, and that none of the set lies downhill if finished."""
     for number, prepared in enumerate(case.built):
         for where, g in case.questions():
             answer = prepared.minimize(g)
@@ -280,7 +280,7 @@ def _check_quadratic_optimality(case: _Case[list[PreparedQuadratic]]) -> Iterato
 
 
 def _check_limits(case: _Case[list[PreparedQuadratic]]) -> Iterator[Finding]:
-    """Under immediate cancellation or an expired limit: still a point of the set and a valid bound."""
+    """Check that cancelled and late answers are still points of the set with valid bounds."""
     limits = {"cancelled at once": Limits(cancelled=lambda: True), "no time": Limits(seconds=1e-9)}
     for prepared, (name, limit) in itertools.product(case.built, limits.items()):
         for where, g in case.questions():
@@ -317,7 +317,7 @@ def _purity(case: _Case[Built], answer: Callable[[Vector], object]) -> Iterator[
 
 
 def _in_turn(cases: Iterable[_Case[Built]], ask: Callable[[Built, Vector], object]) -> Iterator[Finding]:
-    """Oracles built for different sets answer in turn what each answers alone: none keeps another's data."""
+    """Check that oracles built for different sets answer in turn what each answers alone."""
     asked = [(case, list(case.questions())) for case in cases]
     alone = [[ask(case.built, x) for _, x in questions] for case, questions in asked]
     for number in range(min((len(questions) for _, questions in asked), default=0)):
@@ -379,7 +379,7 @@ def _report(
 
 
 def _empty_sets(build: Callable[[ConvexSet], object]) -> Iterator[Failure]:
-    """An empty polytope is an error when built or when asked, not an answer."""
+    """Check that an empty polytope is an error when built or when asked, not an answer."""
     empty = Polytope([[1.0, 1.0]], [-3.0], [-1, -1], [1, 1])
     try:
         built = build(empty)

@@ -14,7 +14,7 @@ from privopt.problems.convex.unclipped import UnclippedRisk
 
 @dataclass(frozen=True)
 class RiskMinimizer:
-    """argmin of the mean loss plus (l2/2) |w|^2, by SciPy's L-BFGS. Not private, not certified.
+    """Minimiser of the mean loss plus (l2/2) |w|^2, by SciPy's L-BFGS. Not private, not certified.
 
     Attributes:
         loss: a convex loss.

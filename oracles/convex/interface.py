@@ -31,7 +31,7 @@ class Bounded:
 
     @property
     def gap(self) -> float:
-        """value - bound; negative only by rounding or by a constraint violation."""
+        """Value less bound; negative only by rounding or by a constraint violation."""
         return self.value - self.bound
 
 
@@ -67,31 +67,34 @@ class LinearAnswer(Bounded):
 
 
 class LinearMinimizer(Protocol):
-    """argmin over v in C of <v, g>."""
+    """Linear minimisation oracle: argmin over v in C of <v, g>."""
 
     def __call__(self, g: Vector, /) -> LinearAnswer: ...
 
 
 class Projector(Protocol):
-    """argmin over u in C of |u - x|_2."""
+    """Euclidean projection: argmin over u in C of |u - x|_2."""
 
     def __call__(self, x: Vector, /) -> Vector: ...
 
 
 class ProxStep(Protocol):
-    """argmin over u in C of |u - x|_2^2 / (2 step) + r(u)."""
+    """Proximal step: argmin over u in C of |u - x|_2^2 / (2 step) + r(u)."""
 
     def __call__(self, x: Vector, step: float, /) -> Vector: ...
 
 
 class BregmanStep(Protocol):
-    """argmin over u in C of <g, u> + V(u, x) / step + r(u), V the divergence of a geometry."""
+    """Mirror step: argmin over u in C of <g, u> + V(u, x) / step + r(u), V a Bregman divergence."""
 
     def __call__(self, x: Vector, g: Vector, step: float, /) -> Vector: ...
 
 
 class GaugeStep(Protocol):
-    """argmin over u in C of <g, u - x> + (weight / 2) |u - x|_C^2, |.|_C the Minkowski norm; x in C."""
+    """Step in the Minkowski norm |.|_C, from x in C.
+
+    argmin over u in C of <g, u - x> + (weight / 2) |u - x|_C^2.
+    """
 
     def __call__(self, x: Vector, g: Vector, weight: float, /) -> Vector: ...
 
@@ -105,7 +108,7 @@ class Geometry(Protocol):
 
 @dataclass(frozen=True)
 class Euclidean:
-    """w(u) = (scale/2) |u|_2^2."""
+    """Geometry of w(u) = (scale/2) |u|_2^2."""
 
     scale: float = 1.0
 
@@ -115,7 +118,7 @@ class Euclidean:
 
 @dataclass(frozen=True)
 class Entropy:
-    """w(u) = scale * sum u log u on u >= 0, with 0 log 0 = 0."""
+    """Geometry of w(u) = scale * sum u log u on u >= 0, with 0 log 0 = 0."""
 
     scale: float = 1.0
 
@@ -128,7 +131,9 @@ class Entropy:
 
 @dataclass(frozen=True)
 class SignedEntropy:
-    """w(u) = min sum q log q over mixtures q of the 2p vertices +-size e_j whose mean is u; |u|_1 <= size.
+    """Geometry of the entropy of mixtures of the vertices of an l1 ball.
+
+    w(u) = min sum q log q over mixtures q of the 2p vertices +-size e_j whose mean is u; |u|_1 <= size.
 
     1-strongly convex for |.|_1 / size: its conjugate log(2 sum cosh(size theta_j)) is 1-smooth in the dual
     norm. Its mirror steps are exponentiated gradients with positive and negative weights (Kivinen and Warmuth

@@ -178,7 +178,7 @@ def _within_face(H: Vector, g: Vector, A: Vector, b: Vector, w: Vector, active: 
 
 
 class _StrictlyConvex:
-    """argmin of <w, H w>/2 + <g, w> over A w <= b, for one H > 0."""
+    """Minimiser of <w, H w>/2 + <g, w> over A w <= b, for one H > 0."""
 
     def __init__(self, H: Vector, A: Vector, b: Vector) -> None:
         self._R = np.linalg.cholesky(H).T

@@ -22,7 +22,7 @@ _NUMERICAL_TROUBLE = 4  # a status of scipy.optimize.linprog
 
 @dataclass(frozen=True)
 class PolytopeMinimizer:
-    """argmin over {A v <= b, low <= v <= high} of <v, g>.
+    """Linear minimiser over a polytope: argmin over {A v <= b, low <= v <= high} of <v, g>.
 
     The bound does not rely on the solver: for any multipliers y >= 0, <v, g> is at least
     min over the box of <v, g + A'y> - <b, y>, which is evaluated for the multipliers that HiGHS returns.

@@ -62,7 +62,7 @@ def _(convex_set: GroupL1Ball, x: Vector) -> Vector:
 
 @project.register
 def _(convex_set: BoxIntersection, x: Vector) -> Vector:
-    """With a multiplier t, clip(x / (1 + t)), clip(x - t sign(x)) or clip(x - t)."""
+    """Project by a multiplier t: clip(x / (1 + t)), clip(x - t sign(x)) or clip(x - t)."""
     box, size = convex_set.box, convex_set.other.size
     if isinstance(convex_set.other, Simplex):
         return shifted_to_sum(x, box.low, box.high, size)

@@ -31,7 +31,7 @@ class Arrivals(ABC):
 
     @abstractmethod
     def next(self, horizon: float) -> tuple[float, IntArray] | None:
-        """Time and point of the next arrival, or None if there is none up to the horizon.
+        """Return time and point of the next arrival, or None if there is none up to the horizon.
 
         Raises:
             UnfinishedDrawError: a limit was reached.

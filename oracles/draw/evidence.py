@@ -52,7 +52,7 @@ def _quadrature(degree: int) -> tuple[FloatArray, FloatArray]:
 
 
 def odds_of(drawn: IntArray, law: FloatArray, alternatives: Sequence[FloatArray]) -> FloatArray:
-    """Log odds of each alternative law against the claimed one, shape (alternatives,)."""
+    """Return the log odds of each alternative law against the claimed one, shape (alternatives,)."""
     counts = np.bincount(drawn, minlength=len(law))
     seen = counts > 0
     if np.any(law[seen] == 0):
@@ -63,7 +63,7 @@ def odds_of(drawn: IntArray, law: FloatArray, alternatives: Sequence[FloatArray]
 
 
 def any_of(log_odds: FloatArray) -> float:
-    """Log odds of the even mixture of several bets."""
+    """Return the log odds of the even mixture of several bets."""
     best = float(np.max(log_odds))
     if math.isinf(best):
         return best
@@ -71,7 +71,7 @@ def any_of(log_odds: FloatArray) -> float:
 
 
 def odds_of_other_shares(kinds: IntArray, shares: FloatArray, given: IntArray | None = None) -> float:
-    """Log odds that the kinds of draws have other shares than the claimed ones.
+    """Return the log odds that the kinds of draws have other shares than the claimed ones.
 
     The alternative is a mixture over all shares: the predictor of Krichevsky and Trofimov (1981).
 
@@ -97,7 +97,7 @@ def _learnt(kinds: IntArray, shares: FloatArray) -> float:
 
 
 def odds_of_habit(drawn: IntArray, before: IntArray, law: FloatArray) -> float:
-    """Log odds that a draw repeats, or avoids, the point drawn before it.
+    """Return the log odds that a draw repeats, or avoids, the point drawn before it.
 
     Args:
         drawn: indices of the drawn points.

@@ -69,7 +69,7 @@ def share_weights(shape: Shape, region: Region, norm: float) -> None:
 
 @njit(cache=True, nogil=True)
 def child_bounds(shape: Shape, region: Region) -> FloatArray:
-    """Log bounds of the children, one per level of the first free variable."""
+    """Return log bounds of the children, one per level of the first free variable."""
     gains = np.empty(shape.squares.shape[1])
     _gains(shape, region, shape.fixed, np.zeros(shape.cells + 1, dtype=np.int64), gains)
     whole = bound(shape, region)
@@ -80,7 +80,7 @@ def child_bounds(shape: Shape, region: Region) -> FloatArray:
 
 @njit(cache=True, nogil=True)
 def _gains(shape: Shape, region: Region, j: int, sums: IntArray, gains: FloatArray) -> None:
-    """Log ratios of child to node bound by level of variable j; ``sums`` are the factors' partial sums."""
+    """Set log ratios of child to node bound by level of variable j; ``sums``: partial sums of factors."""
     last = shape.var_start[j + 1] - 1
     e = shape.var_member[last]
     at = shape.table_start[e + shape.cells] + sums[shape.cells]
@@ -290,7 +290,7 @@ def _go_down(
 
 @njit(cache=True, nogil=True)
 def exponential(words: Words, cursor: int) -> tuple[float, int]:
-    """Like ``privopt.oracles.draw.interface.exponentials``, from a stream of random words; at most 4 of them.
+    """Draw as ``privopt.oracles.draw.interface.exponentials`` does, from at most 4 words of a random stream.
 
     One word gives the fraction (52 bits), the half (1) and the start of the binary exponent (11).
     """

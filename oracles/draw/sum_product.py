@@ -175,7 +175,9 @@ def _lane_norms(program: Program, lane_fixed: IntArray) -> IntArray:
 
 @inner
 def _make_buffers(program: Program, room: int, lanes: int) -> tuple[Int32Array, Int32Array, FloatArray]:
-    """Losses by level and lane, and the old and the new mass, in turns: smallest losses; totals and excesses.
+    """Make buffers of losses by level and lane, and of the old and the new mass, which take turns.
+
+    Those of masses hold smallest losses, and totals with excesses.
 
     Row q of a mass is over the leaf weights so far with sum of squares q; one column per lane.
     """

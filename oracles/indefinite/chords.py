@@ -196,7 +196,7 @@ class _Model:
     def _chords(
         pulp: Any, problem: Any, name: str, half: float, z: list[Any], breaks: Vector
     ) -> list[tuple[Any, float]]:
-        """half z^2, half < 0: a binary b_k per piece, and u_k <= b_k how far along it z is."""
+        """Model half z^2, half < 0, by a binary b_k per piece, and by how far along it z is, u_k <= b_k."""
         values, pieces, position = half * breaks**2, [], []
         costs: list[tuple[Any, float]] = []
         for k in range(len(breaks) - 1):
@@ -214,7 +214,7 @@ class _Model:
     def _tangents(
         pulp: Any, problem: Any, name: str, half: float, z: list[Any], breaks: Vector
     ) -> list[tuple[Any, float]]:
-        """half z^2, half > 0: at least 0 and every tangent."""
+        """Model half z^2, half > 0, as at least 0 and every tangent."""
         s = problem.add_variable(f"s{name}", 0.0)
         for t in breaks.tolist():
             tangent = [(x, 2 * half * t * c) for x, c in z]

@@ -123,7 +123,7 @@ def _check_minimum(case: _Case) -> Iterator[Finding]:
 
 
 def _check_limits(case: _Case) -> Iterator[Finding]:
-    """Under immediate cancellation or an expired limit: still a point of the set and a valid bound."""
+    """Check that cancelled and late answers are still points of the set with valid bounds."""
     limits = {"cancelled at once": Limits(cancelled=lambda: True), "no time": Limits(seconds=1e-9)}
     for name, limit in limits.items():
         answer = case.prepared.minimize(case.instance.g, limit)
@@ -162,7 +162,7 @@ _CHECKS: tuple[Callable[[_Case], Iterator[Finding]], ...] = (
 
 
 def _empty(oracle: IndefiniteOracle) -> Iterator[str]:
-    """A half-space without a point of the set is an error, not a problem."""
+    """Check that a half-space without a point of the set is refused."""
     for convex_set in (L2Ball(2, 1.0), Box([-1, -1], [1, 1]), Simplex(2, 1.0)):
         try:
             oracle.prepare(convex_set, -np.eye(2), HalfSpace(np.ones(2), -3.0))
@@ -196,7 +196,10 @@ def _planted(seed: int) -> Iterator[QuadraticInstance]:
 
 
 def _on_balls(rng: np.random.Generator) -> Iterator[QuadraticInstance]:
-    """By the condition (H + lambda I) w = -g, H + lambda I >= 0, |w| = R (More and Sorensen 1983)."""
+    """Make instances with minimum w by (H + lambda I) w = -g, H + lambda I >= 0, |w| = R.
+
+    More and Sorensen (1983).
+    """
     B = rng.standard_normal((4, 4))
     H = (B + B.T) / 2
     least = -float(np.linalg.eigvalsh(H)[0])
@@ -231,7 +234,7 @@ def _on_balls(rng: np.random.Generator) -> Iterator[QuadraticInstance]:
 
 
 def _on_boxes(rng: np.random.Generator) -> Iterator[QuadraticInstance]:
-    """Coordinate by coordinate; rotated by a polytope that is a rotated box."""
+    """Make instances that are minimised by coordinate: a box, and a polytope that is a rotated box."""
     d, g = np.array([-2.0, 1.5, -0.5, 0.0]), np.array([0.3, -0.6, 0.1, -1.0])
     low, high = np.array([-1.0, -0.5, -2.0, -1.0]), np.array([0.8, 1.0, 1.5, 0.5])
     tried = np.stack([low, high, np.clip(-g / np.where(d > 0, d, -1.0), low, high)])

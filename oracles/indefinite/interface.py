@@ -30,7 +30,7 @@ from privopt.problems.errors import InfeasibleDomainError, InvalidInputError
 
 @dataclass(frozen=True, eq=False)
 class HalfSpace:
-    """{<normal, w> <= offset}; normal of shape (p,), finite and not 0."""
+    """Half-space {<normal, w> <= offset}; normal of shape (p,), finite and not 0."""
 
     normal: Vector
     offset: float

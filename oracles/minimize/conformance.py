@@ -170,7 +170,7 @@ class _Case:
 
 
 def _check_optimality(case: _Case) -> Iterator[Finding]:
-    """bound <= minimum <= value, feasible, and finished means optimal; with and without tie-breaking."""
+    """Check that bound <= minimum <= value, at a feasible point, and that finished means optimal."""
     for name, perturbation in case.instance.perturbations.items():
         for break_ties in (False, True):
             answer = case.prepared.minimize(perturbation, break_ties=break_ties)
@@ -179,7 +179,7 @@ def _check_optimality(case: _Case) -> Iterator[Finding]:
 
 
 def _check_scaling(case: _Case) -> Iterator[Finding]:
-    """Three copies of every record and three times the perturbation: three times the value."""
+    """Check that three copies of every record and three times the perturbation have three times the value."""
     problem = case.instance.problem
     tripled = problem.with_records(np.repeat(problem.X, 3, axis=0), np.repeat(problem.y, 3))
     if case.oracle.refusals(tripled, case.instance.task):
@@ -199,7 +199,7 @@ def _check_scaling(case: _Case) -> Iterator[Finding]:
 
 
 def _check_independence(case: _Case) -> Iterator[Finding]:
-    """Answers follow from the problem and the question alone: A, B, A again, in sessions on related data.
+    """Check that answers follow from problem and question alone: A, B, A again, in sessions on related data.
 
     Each question goes to all sessions in turn, so an oracle that answers from an earlier question, or from
     data that it was prepared for before, gives some of them another's answer.
@@ -238,7 +238,7 @@ def _related(case: _Case) -> Iterator[tuple[str, _Case]]:
 
 
 def _check_limits(case: _Case) -> Iterator[Finding]:
-    """Under cancellation (at once, or later) or an expired time limit, bounds are still valid."""
+    """Check that bounds are valid under cancellation (at once, or later) and an expired time limit."""
     asked = count()
     limits = {
         "cancelled at once": Limits(cancelled=lambda: True),
@@ -252,7 +252,7 @@ def _check_limits(case: _Case) -> Iterator[Finding]:
 
 
 def _check_progress(case: _Case) -> Iterator[Finding]:
-    """Reported incumbents are never below the minimum and reported bounds never above it."""
+    """Check that reported incumbents are never below the minimum, and reported bounds never above it."""
     for name, p in case.instance.perturbations.items():
         seen: list[Progress] = []
         answer = case.prepared.minimize(p, Limits(on_progress=seen.append))
@@ -266,7 +266,7 @@ def _check_progress(case: _Case) -> Iterator[Finding]:
 
 
 def _check_purity(case: _Case) -> Iterator[Finding]:
-    """Solving changes neither the data, nor the perturbation, nor global random states."""
+    """Check that solving changes neither the data, nor the perturbation, nor global random states."""
     problem = case.instance.problem
     tables = [t for p in case.instance.perturbations.values() for t in (*p.unary, p.radial) if t is not None]
     arrays = [problem.X, problem.y, problem.lattice.low, problem.lattice.high, *tables]
@@ -281,7 +281,7 @@ def _check_purity(case: _Case) -> Iterator[Finding]:
 
 
 def _check_refusals(case: _Case) -> Iterator[Finding]:
-    """NaN, empty domains, other lattices and terms of another task raise errors."""
+    """Check that NaN, empty domains, other lattices and terms of another task raise errors."""
     lattice = case.instance.problem.lattice
     other = IntegerLattice(0, 7, dimension=lattice.dimension)
     radial = np.zeros(lattice.max_squared_norm + 1, dtype=np.int64)
@@ -329,7 +329,7 @@ def _check_tables(case: _Case) -> Iterator[Finding]:
 
 
 def _check_many_questions(case: _Case) -> Iterator[Finding]:
-    """Many consecutive questions, each with another answer than the one before: finds occasional faults."""
+    """Ask many questions in turn, each with another answer than the one before: finds occasional faults."""
     lattice, size = case.instance.problem.lattice, len(case.points)
     if size < 100:
         steps = np.random.default_rng(size).integers(1, size, _MANY)  # from one minimiser to the next

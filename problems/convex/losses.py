@@ -34,7 +34,9 @@ class Labels(Enum):
 
 
 class Loss(ABC):
-    """phi(z, y) for arrays z, y of one shape; every method is elementwise and keeps the dtype of z.
+    """Loss phi(z, y) of scores z and labels y, arrays of one shape.
+
+    Every method is elementwise and keeps the dtype of z.
 
     A risk calls them on blocks of records, from several threads at once.
     """
@@ -97,7 +99,7 @@ class Loss(ABC):
 
 @dataclass(frozen=True)
 class LogisticLoss(Loss):
-    """log(1 + exp(-y z)), y = -1 or +1."""
+    """Logistic loss log(1 + exp(-y z)), y = -1 or +1."""
 
     labels = Labels.SIGN
     convex = True
@@ -151,7 +153,7 @@ class OneVsRestLoss(LogisticLoss):
 
 @dataclass(frozen=True)
 class SigmoidLoss(Loss):
-    """1 / (1 + exp(y z)), y = -1 or +1: a smooth count of errors, not convex.
+    """Sigmoid loss 1 / (1 + exp(y z)), y = -1 or +1: a smooth count of errors, not convex.
 
     Wang and Xu (2019) print 1 / (1 + exp(-y z)), which *grows* with the margin; the decreasing function is
     the one that classifies.
@@ -178,7 +180,7 @@ class SigmoidLoss(Loss):
 
 @dataclass(frozen=True)
 class WeightedLoss(Loss):
-    """|y| phi(z, sign y): a loss for labels -1 and +1, times a public weight that the label carries.
+    """Loss |y| phi(z, sign y) for labels -1 and +1, times a public weight that the label carries.
 
     Args:
         base: phi.
@@ -225,7 +227,7 @@ class WeightedLoss(Loss):
 
 @dataclass(frozen=True)
 class HuberLoss(Loss):
-    """(z - y)^2 / 2 where |z - y| <= threshold, continued linearly beyond."""
+    """Huber loss: (z - y)^2 / 2 where |z - y| <= threshold, continued linearly beyond."""
 
     threshold: float
 
@@ -254,7 +256,7 @@ class HuberLoss(Loss):
 
 @dataclass(frozen=True)
 class SquaredLoss(HuberLoss):
-    """(z - y)^2 / 2 for residuals up to a public bound, the ``threshold``; linear beyond.
+    """Squared loss (z - y)^2 / 2 for residuals up to a public bound, the ``threshold``; linear beyond.
 
     Squares are Lipschitz only where residuals are bounded. The linear continuation makes the constant hold
     for every iterate and every label; within the bound it changes nothing.
@@ -271,7 +273,7 @@ class SquaredLoss(HuberLoss):
 
 @dataclass(frozen=True)
 class SigmoidSquaredLoss(Loss):
-    """(s(z) - y)^2 with the sigmoid link s, y in [0, 1] (Wang, Chen and Xu 2019). Not convex."""
+    """Loss (s(z) - y)^2 with the sigmoid link s, y in [0, 1] (Wang, Chen and Xu 2019). Not convex."""
 
     labels = Labels.UNIT
     convex = False
@@ -295,7 +297,7 @@ class SigmoidSquaredLoss(Loss):
 
 @dataclass(frozen=True)
 class ProbitSquaredLoss(Loss):
-    """(Phi(z) - y)^2 with the probit link, y in [0, 1] (Wang, Chen and Xu 2019). Not convex."""
+    """Loss (Phi(z) - y)^2 with the probit link, y in [0, 1] (Wang, Chen and Xu 2019). Not convex."""
 
     labels = Labels.UNIT
     convex = False

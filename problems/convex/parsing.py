@@ -32,9 +32,9 @@ _BALLS: dict[str, Callable[[int, float], ConvexSet]] = {
 
 
 def parse_set(text: str, dimension: int) -> ConvexSet:
-    """ "l1:SIZE", "l2:SIZE", "linf:SIZE", "simplex" or "simplex:SIZE", in that many dimensions.
+    """Parse "l1:SIZE", "l2:SIZE", "linf:SIZE", "simplex" or "simplex:SIZE", in that many dimensions.
 
-    Joined by plus signs: their intersection, as in "l1:5+linf:1", where that is a set of this package.
+    Plus signs stand for intersections, as in "l1:5+linf:1", where they are sets of this package.
     """
     return functools.reduce(intersect, [_parse_ball(part, dimension) for part in text.split("+")])
 
@@ -49,7 +49,7 @@ def _parse_ball(text: str, dimension: int) -> ConvexSet:
 
 
 def parse_regularizer(text: str) -> ElasticNet:
-    """ "none", "l1:STRENGTH", "l2:STRENGTH", or both with a plus sign, as in "l1:0.01+l2:0.1"."""
+    """Parse "none", "l1:STRENGTH", "l2:STRENGTH", or both with a plus sign, as in "l1:0.01+l2:0.1"."""
     if text == "none":
         return NO_REGULARIZER
     parts = dict(part.partition(":")[::2] for part in text.split("+"))

@@ -16,7 +16,7 @@ Vector = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class ElasticNet:
-    """r(w) = l1 |w|_1 + (l2/2) |w|_2^2. With one coefficient 0 it is the lasso or the ridge penalty.
+    """Penalty r(w) = l1 |w|_1 + (l2/2) |w|_2^2. With one coefficient 0 it is the lasso or the ridge penalty.
 
     Public: choosing the strengths by looking at the data is a release of its own.
 

@@ -74,22 +74,22 @@ class RiskFacts:
 
     @property
     def gradient_bound(self) -> float:
-        """G: a bound on the l2 norm of one record's gradient at any w."""
+        """Bound G on the l2 norm of one record's gradient at any w."""
         return self.loss.lipschitz * self.row_norm_l2
 
     @property
     def gradient_bound_linf(self) -> float:
-        """G1: a bound on the l-infinity norm of one record's gradient, i.e. Lipschitz under l1."""
+        """Bound G1 on the l-infinity norm of one record's gradient, i.e. Lipschitz under l1."""
         return self.loss.lipschitz * self.row_norm  # an l2 bound is an l-infinity bound
 
     @property
     def smoothness(self) -> float:
-        """L: the gradient of each record is L-Lipschitz in l2."""
+        """Smoothness L: the gradient of each record is L-Lipschitz in l2."""
         return self.loss.smoothness * self.row_norm_l2**2
 
     @property
     def hessian_lipschitz(self) -> float:
-        """rho: the Hessian of each record is rho-Lipschitz, spectral norm against l2; infinite if unknown."""
+        """Bound rho: each record's Hessian is rho-Lipschitz, spectral norm to l2; infinite if unknown."""
         return self.loss.curvature_lipschitz * self.row_norm_l2**3
 
     @property
@@ -466,7 +466,7 @@ class EmpiricalRisk:
         return float(np.sum(self._multiplied(b, values)))
 
     def _add(self, total: Vector, b: slice, weights: RealArray) -> None:
-        """total += sum of weights_i a_i over the records of some rows."""
+        """Add the sum of weights_i a_i over the records of some rows to the total."""
         self._rows.add(total, b, self._scale, self._multiplied(b, weights))
 
     def _multiplied(self, b: slice, values: RealArray) -> RealArray:
@@ -541,7 +541,7 @@ def _matrix(X: Any) -> Any:
 
 
 def _in_memory(X: Any) -> Any:
-    """X itself, or a copy if it lies in a memory-mapped file: rows are measured once and summed later."""
+    """Return X, or a copy if it lies in a memory-mapped file: rows are measured once and summed later."""
     held = (X.data, X.indices, X.indptr) if _is_sparse(X) else (X,)
     return X.copy() if any(map(_is_mapped, held)) else X
 

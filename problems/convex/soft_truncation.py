@@ -92,7 +92,7 @@ def _integral(a: float, b: float) -> float:
 
 @njit(cache=True)
 def _influence(a: float, beta: float) -> float:
-    """0 for NaN, the limit for infinity: whatever a record holds, it is within the bound."""
+    """Return the influence of a number: 0 for NaN, the limit for infinity, always within the bound."""
     if not abs(a) <= 1e100:
         limit = INFLUENCE * math.erf(math.sqrt(beta / 2))
         return limit if a > 0 else (-limit if a < 0 else 0.0)

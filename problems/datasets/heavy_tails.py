@@ -15,9 +15,9 @@ Floats = NDArray[np.float64]
 def make_lognormal_line(
     n: int = 100_000, d: int = 10, *, spread: float = 1.0, seed: int
 ) -> tuple[Floats, Floats, Floats]:
-    """y = <w, x> + e, e log-normal(0, spread) less its mean: Wang, Xiao, Devadas and Xu (2020), ridge
-    regression.
+    """Draw y = <w, x> + e, e log-normal(0, spread) less its mean.
 
+    The ridge regression of Wang, Xiao, Devadas and Xu (2020).
     Features are standard normal, and w has norm 1 (neither is stated there).
 
     Returns:
@@ -31,7 +31,9 @@ def make_lognormal_line(
 def make_loglogistic_signs(
     n: int = 100_000, d: int = 10, *, spread: float = 0.3, seed: int
 ) -> tuple[Floats, Floats, Floats]:
-    """y = sign of <w, x> + e, e log-logistic(0, spread) less its mean: their logistic regression.
+    """Draw y = sign of <w, x> + e, e log-logistic(0, spread) less its mean.
+
+    The logistic regression of Wang, Xiao, Devadas and Xu (2020).
 
     Args:
         spread: below 1, where the mean exists; the tail of e has index 1 / spread.

@@ -49,7 +49,7 @@ class SetNumbers:
 
     @cached_property
     def binomials(self) -> IntArray:
-        """C(e, t) for elements e and t up to ``MOST_LEVELS`` + 1; shape (predicates + 1, MOST_LEVELS + 2)."""
+        """Binomial coefficients C(e, t), e <= predicates, t <= MOST_LEVELS + 1, as a matrix."""
         rows = [[math.comb(e, t) for t in range(MOST_LEVELS + 2)] for e in range(self.predicates + 1)]
         return np.array(rows, dtype=np.int64)
 

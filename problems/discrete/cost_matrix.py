@@ -70,7 +70,7 @@ class CostMatrix:
 
     @property
     def classes(self) -> int:
-        """K, the number of classes."""
+        """The number K of classes."""
         return len(self.rows)
 
     @property

@@ -98,7 +98,7 @@ class LipschitzProblem(ScoreProblem):
 
     @abstractmethod
     def slopes(self, label: int) -> list[tuple[int, int]]:
-        """The loss is the maximum of 0 and these linear pieces: (a, b) for a * score + b."""
+        """Return linear pieces (a, b), for a * score + b: the loss is the maximum of them and 0."""
 
     @abstractmethod
     def _labels(self, y: ArrayLike, rows: int) -> IntArray:

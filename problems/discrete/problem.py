@@ -150,7 +150,7 @@ class SeparatorSet:
 
     @property
     def size(self) -> int:
-        """m, the number of separators."""
+        """The number m of separators."""
         return len(self.loss_tables)
 
     def losses(self, w: IntArray) -> IntArray:
@@ -170,7 +170,7 @@ class SeparatorSet:
         return Perturbation(self.lattice, tuple(unary))
 
     def weighted(self, weights: object) -> Perturbation:
-        """Like ``perturbation`` for real weights, each rounded to the grid first."""
+        """Return the ``perturbation`` by real weights, each rounded to the grid first."""
         return self.perturbation(to_fixed(np.asarray(weights, dtype=np.float64)))
 
 

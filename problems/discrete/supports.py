@@ -239,7 +239,7 @@ class BestSubset(DiscreteProblem):
 
     @property
     def radius(self) -> float:
-        """r, in units of weights of the scaled columns of ``products``."""
+        """Radius r, in units of weights of the scaled columns of ``products``."""
         return self.bounds.ball(self.lattice.support) * _scale(self.bounds) / self.bounds.label
 
     @property

@@ -115,7 +115,7 @@ class FactorRisk:
         return np.asarray(np.linalg.norm(seen, axis=1))
 
     def _curvatures(self, seen: Vector) -> tuple[Vector, Vector]:
-        """phi'(t)/t, and (phi''(t) - phi'(t)/t) / t^2: S = the first times I plus the second times v v'."""
+        """Return a = phi'(t)/t and b = (phi''(t) - phi'(t)/t) / t^2, so that S = a I + b v v'."""
         t, loss = self._lengths(seen), self.facts.loss
         long = np.maximum(t, 1e-6)  # both have limits at 0, -y and 2
         flat = np.asarray(loss.slope(long, self.y) / long)

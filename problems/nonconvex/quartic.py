@@ -12,7 +12,7 @@ from privopt.problems.errors import InvalidInputError
 
 @dataclass(frozen=True)
 class QuarticLoss(Loss):
-    """(z^2 - y)^2 / 4 for |z| <= bound, y in [0, 1]; beyond the bound the curvature decreases linearly to 0.
+    """Loss (z^2 - y)^2 / 4 for |z| <= bound, y in [0, 1]; beyond, the curvature decreases linearly to 0.
 
     A quartic has no Lipschitz constant; this continuation has one. It changes nothing for predictions within
     the bound, which include all labels y = <a, w*>^2 with |a|, |w*| <= 1. Let B be the bound, c = 3 B^2 - y
@@ -43,7 +43,7 @@ class QuarticLoss(Loss):
         return 6 * self.bound
 
     def _parts(self, z: RealArray, y: RealArray) -> tuple[RealArray, RealArray, RealArray, RealArray]:
-        """min(|z|, bound), the curvature there, the excess of |z|, and the excess with curvature > 0."""
+        """Return min(|z|, bound), the curvature there, the excess of |z|, and that with curvature > 0."""
         inside = np.minimum(np.abs(z), self.bound)
         beyond = np.abs(z) - inside
         curvature = 3 * inside**2 - y

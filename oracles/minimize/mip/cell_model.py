@@ -140,7 +140,7 @@ class _CellModel:
         return int(np.sum(self.regions.tables[k][self.entry_column < 0], dtype=np.int64))
 
     def column_costs(self, p: Perturbation, costs: CellCosts, k: int) -> FloatArray:
-        """Column costs in units of loss, for the k-th numeric weights."""
+        """Return column costs in units of loss, for the k-th numeric weights."""
         regions, found, paid = self.regions, np.zeros(self.model.size), self.entry_column >= 0
         np.add.at(found, self.entry_column[paid], regions.tables[k][paid])
         for coordinate in regions.cells.indicators.tolist():

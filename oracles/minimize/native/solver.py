@@ -61,7 +61,7 @@ class NativeOracle(DiscreteOracle):
         return self.solver(problem, CellModel.make(problem, task))
 
     def solver(self, problem: ZeroOneHalfspace, regions: CellModel) -> Solver:
-        """``build`` from a cell model that may be shared."""
+        """Build the solver from a cell model that may be shared."""
         compile_kernels()
         model = Model.make(problem, regions)
         threads = max(1, self.threads or os.cpu_count() or 1)

@@ -16,7 +16,7 @@ from privopt.problems.errors import InfeasibleDomainError, InvalidInputError
 
 @dataclass(frozen=True, eq=False)
 class Box(ConvexSet):
-    """{low <= w <= high}, coordinate by coordinate; shape (p,) each, finite."""
+    """Box {low <= w <= high}, coordinate by coordinate; shape (p,) each, finite."""
 
     low: Vector
     high: Vector

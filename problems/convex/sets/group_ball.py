@@ -23,7 +23,7 @@ from privopt.problems.errors import InvalidInputError
 
 @dataclass(frozen=True)
 class GroupL1Ball(NormBall):
-    """{sum over groups of |w_group|_2 <= size}; groups partition the coordinates 0..p-1."""
+    """Group ball {sum over groups of |w_group|_2 <= size}; groups partition the coordinates 0..p-1."""
 
     groups: tuple[tuple[int, ...], ...]
     size: float

@@ -43,11 +43,11 @@ class ConvexSet(ABC):
     @property
     @abstractmethod
     def radius(self) -> float:
-        """max over C of |w|_2; infinite if C is unbounded."""
+        """Radius, max over C of |w|_2; infinite if C is unbounded."""
 
     @property
     def diameter(self) -> float:
-        """|C|_2 = max over C x C of |v - w|_2. Twice the radius for a centrally symmetric set."""
+        """Diameter |C|_2 = max over C x C of |v - w|_2. Twice the radius for a centrally symmetric set."""
         if not self.centrally_symmetric:
             raise NoClosedFormError(f"no formula for the diameter of {type(self).__name__}")
         return 2 * self.radius
@@ -55,7 +55,7 @@ class ConvexSet(ABC):
     @property
     @abstractmethod
     def l1_radius(self) -> float:
-        """max over C of |w|_1 (an upper bound where a set says so)."""
+        """Radius in l1, max over C of |w|_1 (an upper bound where a set says so)."""
 
     @abstractmethod
     def support(self, g: Vector) -> float:

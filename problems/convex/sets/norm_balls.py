@@ -30,7 +30,7 @@ class _Ball(NormBall):
 
 @dataclass(frozen=True)
 class L2Ball(_Ball):
-    """{|w|_2 <= size}."""
+    """Euclidean ball {|w|_2 <= size}."""
 
     @property
     def l1_radius(self) -> float:
@@ -47,7 +47,7 @@ class L2Ball(_Ball):
 
 @dataclass(frozen=True)
 class L1Ball(_Ball):
-    """{|w|_1 <= size}, the hull of the 2p points size * (+-e_j): index j < p is +e_j, index p + j is -e_j."""
+    """Ball {|w|_1 <= size}, the hull of 2p points size * (+-e_j): index j < p is +e_j, p + j is -e_j."""
 
     @property
     def l1_radius(self) -> float:
@@ -84,7 +84,7 @@ class L1Ball(_Ball):
 
 @dataclass(frozen=True)
 class LinfBall(_Ball):
-    """{|w|_inf <= size}, with 2^p vertices."""
+    """Cube {|w|_inf <= size}, with 2^p vertices."""
 
     @property
     def radius(self) -> float:

@@ -24,7 +24,7 @@ from privopt.problems.errors import InfeasibleDomainError, InvalidInputError
 
 @dataclass(frozen=True, eq=False)
 class Polytope(ConvexSet):
-    """{A w <= b, low <= w <= high}: A of shape (m, p), b (m,), low and high (p,), all finite.
+    """Polytope {A w <= b, low <= w <= high}: A of shape (m, p), b (m,), low and high (p,), all finite.
 
     The box keeps the set bounded; the exact radius and diameter are hard to compute, and the box's are
     used: upper bounds, which is the side that step sizes want.

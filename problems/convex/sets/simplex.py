@@ -21,7 +21,7 @@ from privopt.problems.convex.sets.interface import (
 
 @dataclass(frozen=True)
 class Simplex(ConvexSet):
-    """{w >= 0, sum w = size}, the hull of p points."""
+    """Simplex {w >= 0, sum w = size}, the hull of p points."""
 
     dimension: int
     size: float = 1.0
