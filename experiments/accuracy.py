@@ -17,7 +17,6 @@ from typing import Annotated, Any
 import numpy as np
 import pandas as pd
 import typer
-from rich.console import Console
 
 from privopt.experiments.workbench.dpgd_baseline import dpgd_accuracies
 from privopt.experiments.workbench.figures import accuracy_figure, named, weights
@@ -170,7 +169,7 @@ def main(
     (X, y, _), (test_X, test_y, _) = load_adult23(), load_adult23_test()
     cells: list[Draw | Baseline] = [Draw(one, k) for one in settings(len(y)) for k in range(draws)]
     cells += [Baseline(epsilon, draws) for epsilon in EPSILONS]
-    study((X, y), (test_X, test_y)).run(output, cells, Console(stderr=True, soft_wrap=True, emoji=False))
+    study((X, y), (test_X, test_y)).run(output, cells)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,6 @@ from typing import Annotated, NamedTuple
 import numpy as np
 import pandas as pd
 import typer
-from rich.console import Console
 
 from privopt.experiments.workbench.pages import markdown_table
 from privopt.experiments.workbench.resumable import Kept
@@ -142,7 +141,7 @@ def main(
 ) -> None:
     """Measure the missing designs, and write the table."""
     cells = [Cell(*design, tables) for design in _DESIGNS]
-    STUDY.run(output, cells, Console(stderr=True, soft_wrap=True, emoji=False))
+    STUDY.run(output, cells)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,6 @@ import numpy as np
 import pandas as pd
 import typer
 from numpy.typing import NDArray
-from rich.console import Console
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits
 from sklearn.metrics import roc_auc_score
 
@@ -212,7 +211,7 @@ def main(
         for kind in KINDS
         if kind != _ORDER or table not in _NO_NUMBERS
     ]
-    STUDY.run(output, cells, Console(stderr=True, soft_wrap=True, emoji=False), shard)
+    STUDY.run(output, cells, shard=shard)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,6 @@ import numpy as np
 import pandas as pd
 import typer
 from numpy.typing import NDArray
-from rich.console import Console
 
 from privopt.experiments.workbench import peers
 from privopt.experiments.workbench.drawing import Figure
@@ -278,7 +277,7 @@ def main(
 ) -> None:
     """Measure the missing draws, and write the page."""
     tasks = (adult_task(), covertype_task())
-    study(tasks).run(output, cells(tasks, draws), Console(stderr=True, soft_wrap=True, emoji=False))
+    study(tasks).run(output, cells(tasks, draws))
 
 
 if __name__ == "__main__":

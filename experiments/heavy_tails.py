@@ -23,7 +23,6 @@ import numpy as np
 import pandas as pd
 import typer
 from numpy.typing import NDArray
-from rich.console import Console
 from scipy import special
 from sklearn.metrics import log_loss, roc_auc_score
 
@@ -438,7 +437,7 @@ def main(
     quick: Annotated[bool, typer.Option("--quick", help="Small data and one run, as a test.")] = False,
 ) -> None:
     """Measure the missing parts, and write the page."""
-    STUDY.run(output, parts(quick, tables, runs), Console(stderr=True, soft_wrap=True, emoji=False))
+    STUDY.run(output, parts(quick, tables, runs))
 
 
 if __name__ == "__main__":

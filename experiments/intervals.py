@@ -25,7 +25,6 @@ import numpy as np
 import pandas as pd
 import typer
 from numpy.typing import NDArray
-from rich.console import Console
 from scipy.special import expit
 from scipy.stats import binom
 
@@ -569,7 +568,7 @@ def main(
     """Measure the missing cells, and write the page."""
     chosen = designs()[5:6] if quick else designs()
     cells = [Cell(design, epsilon, draws) for design in chosen for epsilon in EPSILONS]
-    STUDY.run(output, cells, Console(stderr=True, soft_wrap=True, emoji=False), shard)
+    STUDY.run(output, cells, shard=shard)
 
 
 if __name__ == "__main__":

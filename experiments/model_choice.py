@@ -18,7 +18,6 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 import pandas as pd
 import typer
-from rich.console import Console
 from sklearn.metrics import balanced_accuracy_score, roc_auc_score
 
 from privopt.experiments.workbench.pages import filled, markdown_table
@@ -137,7 +136,7 @@ def main(
         for draw in range(_DRAWS if n * epsilon <= _DRAWN_UP_TO else 1)
         for number, one in enumerate(chosen)
     ]
-    STUDY.run(output, cells, Console(stderr=True, soft_wrap=True, emoji=False))
+    STUDY.run(output, cells)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,6 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 import typer
 from numpy.typing import NDArray
-from rich.console import Console
 
 from privopt.experiments.trees import Table, all_tables
 from privopt.experiments.workbench.study import Study
@@ -108,7 +107,7 @@ def main(
         for table in tables
         if levels in _FEWER or len(Predicates.of(table[3])) <= _MANY
     ]
-    STUDY.run(output, cells, Console(stderr=True, soft_wrap=True, emoji=False))
+    STUDY.run(output, cells)
 
 
 if __name__ == "__main__":

@@ -22,7 +22,6 @@ import numpy as np
 import pandas as pd
 import typer
 from numpy.typing import NDArray
-from rich.console import Console
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
@@ -314,8 +313,7 @@ def main(
 ) -> None:
     """Measure the missing cells, fit the curves, and write the page."""
     found = [*tables(site_of(environments)), *synthetic()]
-    console = Console(stderr=True, soft_wrap=True, emoji=False)
-    lines = STUDY.run(output, cells(found, splits), console, shard)
+    lines = STUDY.run(output, cells(found, splits), shard=shard)
     if shard is None:
         write_atomically(output / "expected_auc.json", constants(lines))
 

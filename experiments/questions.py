@@ -21,7 +21,6 @@ import numpy as np
 import pandas as pd
 import typer
 from numpy.typing import NDArray
-from rich.console import Console
 
 from privopt.experiments.workbench.pages import filled, markdown_table
 from privopt.experiments.workbench.study import Study
@@ -207,7 +206,7 @@ def main(
 ) -> None:
     """Compute the missing populations, and write the page."""
     cells = [Cell(*kind, seed) for kind in itertools.product(FAMILIES, SIGNALS) for seed in range(seeds)]
-    STUDY.run(output, cells, Console(stderr=True, soft_wrap=True, emoji=False))
+    STUDY.run(output, cells)
 
 
 if __name__ == "__main__":

@@ -25,7 +25,6 @@ import numpy as np
 import pandas as pd
 import typer
 from numpy.typing import NDArray
-from rich.console import Console
 from sklearn.base import clone
 from sklearn.metrics import roc_auc_score
 
@@ -341,11 +340,10 @@ def main(
     ),
 ) -> None:
     """Measure the missing columns and splits, and write the page."""
-    console = Console(stderr=True, soft_wrap=True, emoji=False)
-    found = ranks_study(runs, opendp).run(output, list(shapes()), console, shard)
+    found = ranks_study(runs, opendp).run(output, list(shapes()), shard=shard)
     sizes = SIZES if environments is None else SIZES | PACKAGED
     cells = [Split(name, n, k) for name, those in sizes.items() for n in those for k in range(splits)]
-    models = cards_study(environments).run(output, cells, console, shard)
+    models = cards_study(environments).run(output, cells, shard=shard)
     if shard is not None:
         return
     write_atomically(output / "learned-schemas.md", page(found, models))

@@ -20,7 +20,6 @@ import numpy as np
 import pandas as pd
 import typer
 from numpy.typing import NDArray
-from rich.console import Console
 from scipy.optimize import brentq
 from sklearn.metrics import balanced_accuracy_score
 
@@ -207,7 +206,7 @@ def main(
 ) -> None:
     """Measure the missing drawings, and write the page."""
     cells = [Cell(task, draw) for draw in range(draws) for task in TASKS]
-    STUDY.run(output, cells, Console(stderr=True, soft_wrap=True, emoji=False))
+    STUDY.run(output, cells)
 
 
 if __name__ == "__main__":

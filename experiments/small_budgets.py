@@ -18,7 +18,6 @@ import numpy as np
 import pandas as pd
 import typer
 from numpy.typing import NDArray
-from rich.console import Console
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.metrics import log_loss, r2_score, roc_auc_score
 
@@ -206,7 +205,7 @@ def main(
 ) -> None:
     """Measure the missing draws, and write the page."""
     cells = [Cell(task, k) for task in tasks() for k in range(draws)]
-    STUDY.run(output, cells, Console(stderr=True, soft_wrap=True, emoji=False), shard)
+    STUDY.run(output, cells, shard=shard)
 
 
 if __name__ == "__main__":

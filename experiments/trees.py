@@ -34,7 +34,6 @@ import numpy as np
 import pandas as pd
 import typer
 from numpy.typing import NDArray
-from rich.console import Console
 from sklearn.metrics import accuracy_score, balanced_accuracy_score, brier_score_loss, roc_auc_score
 from sklearn.tree import DecisionTreeClassifier
 
@@ -474,9 +473,8 @@ def main(
     shard: ShardText = None,
 ) -> None:
     """Measure the missing cells, and write the page."""
-    console = Console(stderr=True, soft_wrap=True, emoji=False)
     if timed:
-        SPEED.run(output, _SIZES, console)
+        SPEED.run(output, _SIZES)
         return
     if build and environments is not None:
         scorecards.build(environments)
@@ -486,7 +484,7 @@ def main(
         if not published.exists():
             subprocess.run(["git", "clone", "--quiet", _PRIVATREE, str(published)], check=True)
     todo = list(cells(environments, splits, epsilon or EPSILONS))
-    STUDY.run(output, todo, console, shard)
+    STUDY.run(output, todo, shard=shard)
 
 
 if __name__ == "__main__":

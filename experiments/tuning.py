@@ -18,7 +18,6 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 import pandas as pd
 import typer
-from rich.console import Console
 from sklearn.metrics import accuracy_score, roc_auc_score
 
 from privopt.experiments.scorecards import Table, site_of, tables
@@ -167,7 +166,7 @@ def main(
 ) -> None:
     """Measure the missing cells, and write the page."""
     found = list(tables(site_of(environments)))
-    STUDY.run(output, list(cells(found, splits)), Console(stderr=True, soft_wrap=True, emoji=False))
+    STUDY.run(output, list(cells(found, splits)))
 
 
 if __name__ == "__main__":

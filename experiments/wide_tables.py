@@ -20,7 +20,6 @@ import pandas as pd
 import scipy.sparse as sp
 import typer
 from numpy.typing import NDArray
-from rich.console import Console
 from scipy.optimize import brentq
 from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
@@ -183,7 +182,7 @@ def main(
 ) -> None:
     """Measure the missing tables, and write the page."""
     cells = [Cell(task, table, records) for table in range(tables) for task in TASKS]
-    STUDY.run(output, cells, Console(stderr=True, soft_wrap=True, emoji=False))
+    STUDY.run(output, cells)
 
 
 if __name__ == "__main__":

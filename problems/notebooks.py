@@ -1,11 +1,12 @@
-"""HTML tables that notebooks show for an object."""
+"""Facts about an object as lines of text, and tables that notebooks show for it."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from html import escape
-from typing import Any
+from typing import Any, ClassVar
 
 
 def html_table(title: str, header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
@@ -35,3 +36,21 @@ def html_fields(title: str, record: Any) -> str:
 def text_of(facts: Mapping[str, object]) -> str:
     """Return a line for each fact."""
     return "\n".join(f"{name}: {value}" for name, value in facts.items())
+
+
+class PlanInWords(ABC):
+    """Base of plans that are printed as a line for each fact, and shown by notebooks as a table."""
+
+    title: ClassVar[str]
+
+    @property
+    @abstractmethod
+    def facts(self) -> Mapping[str, str]:
+        """The plan in words, by name of the fact."""
+
+    def __str__(self) -> str:
+        return text_of(self.facts)
+
+    def _repr_html_(self) -> str:
+        """Return a table for notebooks."""
+        return html_facts(self.title, self.facts)

@@ -87,14 +87,16 @@ class Study(Generic[T]):
         return [cell for cell in cells if not self.is_finished(kept, cell)]
 
     def run(
-        self, folder: Path, cells: Sequence[T], console: Console, shard: str | None = None
+        self, folder: Path, cells: Sequence[T], console: Console | None = None, shard: str | None = None
     ) -> pd.DataFrame:
         """Measure the missing cells, then write page and figures; after Ctrl-C those of what is finished.
 
         Below its first paragraph the page lists the cells that are missing. A shard keeps its lines in a file
         of its own, leaves out cells that the results have, and writes no page; a run without shard takes over
-        the lines of all shards.
+        the lines of all shards. Progress is shown on ``console``; None: standard error.
         """
+        if console is None:
+            console = Console(stderr=True, soft_wrap=True, emoji=False)
         folder.mkdir(parents=True, exist_ok=True)
         if shard is not None:
             part = Shard.of(shard)

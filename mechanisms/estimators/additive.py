@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
@@ -19,6 +18,7 @@ from privopt.mechanisms.estimators.additive_sql import additive_statement
 from privopt.mechanisms.estimators.booked_estimator import BookedEstimator
 from privopt.mechanisms.estimators.booking import booked, part_of_release
 from privopt.mechanisms.estimators.card import Card
+from privopt.mechanisms.estimators.columns import columns_as_fitted
 from privopt.mechanisms.estimators.counting import check_number
 from privopt.mechanisms.estimators.numbers import LINES
 from privopt.mechanisms.estimators.persons import fit_persons, person_of, plan_of_persons
@@ -27,7 +27,7 @@ from privopt.mechanisms.estimators.public_facts import declared_schema
 from privopt.mechanisms.estimators.saved import SavedModel
 from privopt.mechanisms.estimators.scorecard import PrivateHalfspaceClassifier
 from privopt.mechanisms.estimators.tree import PrivateTreeClassifier, TreePlan
-from privopt.mechanisms.estimators.validation import as_table, keep_arguments, validated
+from privopt.mechanisms.estimators.validation import as_table, keep_arguments
 from privopt.mechanisms.evaluation.bins import score_law
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.parameters import check_epsilon
@@ -35,7 +35,7 @@ from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.mechanisms.scorecards.card_plan import CardPlan
 from privopt.oracles.limits import Limits, check_limits
 from privopt.problems.errors import InvalidInputError
-from privopt.problems.notebooks import html_facts, text_of
+from privopt.problems.notebooks import PlanInWords
 from privopt.problems.tables.schema import Schema
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ _EDGES = tuple(k / 4 for k in range(-15, 16))
 
 
 @dataclass(frozen=True)
-class AdditivePlan:
+class AdditivePlan(PlanInWords):
     """Plan of a fit, made without data.
 
     Attributes:
@@ -56,6 +56,7 @@ class AdditivePlan:
         spend: the cost of the whole fit.
     """
 
+    title: ClassVar[str] = "Plan of a card and a tree"
     card: CardPlan
     tree: TreePlan
     spend: PrivacySpend
@@ -71,13 +72,6 @@ class AdditivePlan:
             "card": f"{self.card.plan.name} ({self.card.reason})",
             **tree,
         }
-
-    def __str__(self) -> str:
-        return text_of(self.facts)
-
-    def _repr_html_(self) -> str:
-        """Return a table for notebooks."""
-        return html_facts("Plan of a card and a tree", self.facts)
 
 
 class PrivateAdditiveTreeClassifier(
@@ -276,11 +270,7 @@ class PrivateAdditiveTreeClassifier(
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Return scores between -4 and 4, shape (n,); positive scores predict the second class."""
         check_is_fitted(self)
-        X = as_table(X)
-        if self.schema is None and not isinstance(X, pd.DataFrame):
-            X = validated(self, X, reset=False, dtype=np.float64)
-        elif self.schema is None and hasattr(self, "n_features_in_"):
-            validated(self, X, reset=False, skip_check_array=True)
+        X = columns_as_fitted(self, as_table(X))
         points = self.scorecard_model_.decision_function(X)
         return np.asarray(self._unit * points + self.tree_model_._leaf_scores()[self.tree_model_.apply(X)])
 

@@ -40,6 +40,17 @@ def labelled_columns(estimator: Any, X: Any, y: ArrayLike) -> tuple[Any, NDArray
     return X, checked_labels(y, len(unread_columns(X)[0][1]))
 
 
+def columns_as_fitted(estimator: Any, X: Any) -> Any:
+    """Check that a table has the columns of the fit, where no schema was declared that says which."""
+    if estimator.schema is not None:
+        return X
+    if not isinstance(X, pd.DataFrame):
+        return validated(estimator, X, reset=False, dtype=np.float64)
+    if hasattr(estimator, "n_features_in_"):
+        validated(estimator, X, reset=False, skip_check_array=True)
+    return X
+
+
 def zeros_and_ones(columns: int) -> Schema:
     """Return the schema of a sparse matrix: columns x0, x1, ... of the levels 0 and 1. Public."""
     return Schema([Categorical(f"x{k}", [0, 1]) for k in range(columns)], intercept=True)

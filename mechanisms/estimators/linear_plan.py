@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from privopt.mechanisms.privacy.reliance import spent
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.mechanisms.privacy.usefulness import NoiseToSignal
 from privopt.mechanisms.risk.mechanism import RiskMechanism
-from privopt.problems.notebooks import html_facts, text_of
+from privopt.problems.notebooks import PlanInWords
 
 if TYPE_CHECKING:
     from privopt.mechanisms.heavy_tails.clipped_newton import ClippedNewton
@@ -55,7 +55,7 @@ class FitPlan(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class LinearPlan:
+class LinearPlan(PlanInWords):
     """Plan of a linear model, made without data.
 
     Attributes:
@@ -64,6 +64,7 @@ class LinearPlan:
         spend: the privacy spend of the whole fit.
     """
 
+    title: ClassVar[str] = "Plan of a linear model"
     mechanism: RiskMechanism | ClippedNewton | MeasuredDescent
     reason: str
     spend: PrivacySpend
@@ -115,13 +116,6 @@ class LinearPlan:
             **({"warning": ratio.warning} if ratio.warning else {}),
             **({"steps": f"{self._steps:,}, each reads the table once"} if self._steps else {}),
         }
-
-    def __str__(self) -> str:
-        return text_of(self.facts)
-
-    def _repr_html_(self) -> str:
-        """Return a table for notebooks."""
-        return html_facts("Plan of a linear model", self.facts)
 
 
 def _units(made: ClippedNewton | MeasuredDescent) -> str:

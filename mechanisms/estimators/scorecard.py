@@ -27,6 +27,7 @@ from privopt.mechanisms.estimators.card import Card, card_of
 from privopt.mechanisms.estimators.card_budget import CardBudget
 from privopt.mechanisms.estimators.class_card import ClassCard, class_card_of
 from privopt.mechanisms.estimators.columns import (
+    columns_as_fitted,
     dense_columns,
     labelled_columns,
     refuse_columns,
@@ -53,7 +54,7 @@ from privopt.mechanisms.estimators.predictions import ScoredClassifier, by_parts
 from privopt.mechanisms.estimators.public_facts import declared_schema, public_delta
 from privopt.mechanisms.estimators.sample_weight import check_weights, refuse_weights, whole_weights
 from privopt.mechanisms.estimators.saved import SavedModel
-from privopt.mechanisms.estimators.validation import as_table, validated
+from privopt.mechanisms.estimators.validation import as_table
 from privopt.mechanisms.estimators.weights import RAREST_COSTS, ClassWeights, costs_of
 from privopt.mechanisms.evaluation.histogram import ScoreHistogram
 from privopt.mechanisms.evaluation.risk import RiskTable
@@ -661,13 +662,7 @@ class PrivateHalfspaceClassifier(
         return self.risk_.at(scores)
 
     def _scores(self, X: Any) -> NDArray[np.int64]:
-        X = dense_columns(as_table(X))
-        if self.schema is None and not isinstance(X, pd.DataFrame):
-            X = validated(self, X, reset=False, dtype=np.float64)
-        elif self.schema is None and hasattr(self, "n_features_in_"):
-            validated(
-                self, X, reset=False, skip_check_array=True
-            )  # inferred schema: the same columns as in ``fit``
+        X = columns_as_fitted(self, dense_columns(as_table(X)))
         weights = self.coef_[0] if len(self.coef_) == 1 else self.coef_.T
         return np.asarray(integer_features(self.schema_, X).X @ weights, dtype=np.int64)
 

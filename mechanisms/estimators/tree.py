@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
-import pandas as pd
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
@@ -25,7 +24,7 @@ from privopt.mechanisms.estimators.booked_estimator import BookedEstimator
 from privopt.mechanisms.estimators.booking import Unread, booked, read_unbooked, unread_table
 from privopt.mechanisms.estimators.branches import Node, branches_of, leaf_numbers, leaves_of
 from privopt.mechanisms.estimators.card_budget import CardBudget
-from privopt.mechanisms.estimators.columns import labelled_columns, refuse_columns
+from privopt.mechanisms.estimators.columns import columns_as_fitted, labelled_columns, refuse_columns
 from privopt.mechanisms.estimators.counting import check_number, unread_counts, unread_part_counts
 from privopt.mechanisms.estimators.labels import class_indices, distinct_classes, label_name
 from privopt.mechanisms.estimators.persons import fit_persons, person_of, plan_of_persons
@@ -34,7 +33,7 @@ from privopt.mechanisms.estimators.public_facts import declared_schema
 from privopt.mechanisms.estimators.saved import SavedModel
 from privopt.mechanisms.estimators.tree_card import TreeCard
 from privopt.mechanisms.estimators.tree_sql import tree_statement
-from privopt.mechanisms.estimators.validation import as_table, keep_arguments, validated
+from privopt.mechanisms.estimators.validation import as_table, keep_arguments
 from privopt.mechanisms.estimators.weights import ClassWeights
 from privopt.mechanisms.evaluation.leaves import LeafHistogram, LeafPlan, LeafRisks
 from privopt.mechanisms.privacy.noise import NoiseSource
@@ -52,7 +51,7 @@ from privopt.problems.discrete.predicates import PredicateTable
 from privopt.problems.discrete.rule_list import RuleList
 from privopt.problems.discrete.tree import DecisionTree
 from privopt.problems.errors import InvalidInputError
-from privopt.problems.notebooks import html_facts, text_of
+from privopt.problems.notebooks import PlanInWords
 from privopt.problems.tables.counted import CountedRecords
 from privopt.problems.tables.partitions import is_dask
 from privopt.problems.tables.predicates import Predicates
@@ -89,7 +88,7 @@ class _Given(NamedTuple):
 
 
 @dataclass(frozen=True)
-class TreePlan:
+class TreePlan(PlanInWords):
     """Plan of a fit, made without data.
 
     Attributes:
@@ -101,6 +100,7 @@ class TreePlan:
         noise_to_signal: expected loss by noise against that of a constant.
     """
 
+    title: ClassVar[str] = "Plan of a tree or rule list"
     plan: BranchingPlan
     spend: PrivacySpend
     predicates: int
@@ -123,13 +123,6 @@ class TreePlan:
             **({"warning": warning} if (warning := self.noise_to_signal.warning) else {}),
             "time": f"about {size}, whatever the labels are; compiling takes some 7 s more once",
         }
-
-    def __str__(self) -> str:
-        return text_of(self.facts)
-
-    def _repr_html_(self) -> str:
-        """Return a table for notebooks."""
-        return html_facts("Plan of a tree or rule list", self.facts)
 
 
 class _PrivateBranchingClassifier(
@@ -413,11 +406,7 @@ class _PrivateBranchingClassifier(
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def _table(self, X: Any) -> PredicateTable:
-        X = as_table(X)
-        if self.schema is None and not isinstance(X, pd.DataFrame | CountedRecords):
-            X = validated(self, X, reset=False, dtype=np.float64)
-        elif self.schema is None and hasattr(self, "n_features_in_"):
-            validated(self, X, reset=False, skip_check_array=True)
+        X = columns_as_fitted(self, as_table(X))
         if is_engine_table(X):
             raise InvalidInputError(
                 "predictions are made in memory, by X.to_pandas() in parts; or in the engine, by to_sql"

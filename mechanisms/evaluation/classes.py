@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from privopt.mechanisms.evaluation.intervals import Estimate, Intervals, Target
+from privopt.mechanisms.evaluation.intervals import Estimate, Intervals, Target, html_estimates
 from privopt.mechanisms.evaluation.leaves import LeafHistogram
 from privopt.mechanisms.evaluation.metrics import whole_counts
 from privopt.mechanisms.privacy.spend import PrivacySpend
@@ -65,14 +65,9 @@ class ClassEvaluation:
 
     def _repr_html_(self) -> str:
         """Return tables of the metrics and of the confusion for notebooks."""
-        rows = [
-            (name, f"{found.value:.3f}", f"{found.low:.3f} to {found.high:.3f}")
-            for name, found in self.metrics.items()
-        ]
-        interval = f"{100 * self.confidence:g}% interval"
         records = self.confusion
-        return html_table(
-            f"Private evaluation ({self.spend})", ("measure", "estimate", interval), rows
+        return html_estimates(
+            f"Private evaluation ({self.spend})", self.metrics, self.confidence
         ) + html_table(
             "Records by true class and by predicted one",
             ("true", *records.columns),

@@ -11,7 +11,13 @@ from typing import Any, Self
 import numpy as np
 
 from privopt.mechanisms.evaluation.classes import mean_of
-from privopt.mechanisms.evaluation.intervals import Estimate, Intervals, Target, check_interval
+from privopt.mechanisms.evaluation.intervals import (
+    Estimate,
+    Intervals,
+    Target,
+    check_interval,
+    html_estimates,
+)
 from privopt.mechanisms.evaluation.leaves import LeafHistogram
 from privopt.mechanisms.evaluation.paired_residuals import PAIRED_BLOCKS
 from privopt.mechanisms.evaluation.regression import mean_of_sums, number, scaled, text_of_estimate
@@ -19,7 +25,7 @@ from privopt.mechanisms.evaluation.residuals import NoisySums, check_width
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.problems.arguments import check_real
 from privopt.problems.errors import InvalidInputError
-from privopt.problems.notebooks import html_table, text_of
+from privopt.problems.notebooks import text_of
 
 # Rows of a table of agreement: both wrong, the second right, the first right, both right.
 FIRST_RIGHT = np.array([False, False, True, True])
@@ -57,12 +63,8 @@ class Comparison(ABC):
 
     def _repr_html_(self) -> str:
         """Return a table of the differences for notebooks."""
-        rows = [
-            (name, number(found.value), f"{number(found.low)} to {number(found.high)}")
-            for name, found in self.metrics.items()
-        ]
         title = f"Private comparison, first minus second ({self.spend})"
-        return html_table(title, ("measure", "estimate", f"{100 * self.confidence:g}% interval"), rows)
+        return html_estimates(title, self.metrics, self.confidence, number)
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready account."""

@@ -16,6 +16,7 @@ independent draws from.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -25,6 +26,7 @@ from scipy import stats
 
 from privopt.mechanisms.evaluation.histogram import NoisyCounts
 from privopt.problems.errors import InvalidInputError
+from privopt.problems.notebooks import html_table
 
 Floats = NDArray[np.float64]
 Target = Literal["population", "table"]
@@ -57,6 +59,20 @@ class Estimate:
     def __str__(self) -> str:
         value = "open" if math.isnan(self.value) else f"{self.value:.3f}"
         return f"{value} [{self.low:.3f}, {self.high:.3f}]"
+
+
+def html_estimates(
+    title: str,
+    estimates: Mapping[str, Estimate],
+    confidence: float,
+    number: Callable[[float], str] = "{:.3f}".format,
+) -> str:
+    """Return a table of estimates by name with their intervals, for notebooks."""
+    rows = [
+        (name, number(found.value), f"{number(found.low)} to {number(found.high)}")
+        for name, found in estimates.items()
+    ]
+    return html_table(title, ("measure", "estimate", f"{100 * confidence:g}% interval"), rows)
 
 
 def critical_value(confidence: float, fourth_cumulant: float, variance: float) -> float:

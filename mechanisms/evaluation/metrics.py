@@ -14,9 +14,15 @@ from numpy.typing import NDArray
 from sklearn.isotonic import IsotonicRegression
 
 from privopt.mechanisms.evaluation.histogram import ScoreHistogram
-from privopt.mechanisms.evaluation.intervals import Estimate, Intervals, Target, check_interval
+from privopt.mechanisms.evaluation.intervals import (
+    Estimate,
+    Intervals,
+    Target,
+    check_interval,
+    html_estimates,
+)
 from privopt.mechanisms.privacy.spend import PrivacySpend
-from privopt.problems.notebooks import html_table, text_of
+from privopt.problems.notebooks import text_of
 
 Floats = NDArray[np.float64]
 
@@ -89,18 +95,15 @@ class Evaluation:
             found["calibration"] = about.mean(np.column_stack([risk, risk - 1]))
         return found
 
+    def _named(self) -> dict[str, Estimate]:
+        return {NAMES[name]: estimate for name, estimate in self.metrics.items()}
+
     def __str__(self) -> str:
-        shown = {NAMES[name]: estimate for name, estimate in self.metrics.items()}
-        return text_of({**shown, "spend": self.spend})
+        return text_of({**self._named(), "spend": self.spend})
 
     def _repr_html_(self) -> str:
         """Return a table of the metrics for notebooks."""
-        rows = [
-            (NAMES[name], f"{found.value:.3f}", f"{found.low:.3f} to {found.high:.3f}")
-            for name, found in self.metrics.items()
-        ]
-        title = f"Private evaluation ({self.spend})"
-        return html_table(title, ("measure", "estimate", f"{100 * self.confidence:g}% interval"), rows)
+        return html_estimates(f"Private evaluation ({self.spend})", self._named(), self.confidence)
 
     @property
     def confusion(self) -> pd.DataFrame:

@@ -15,10 +15,16 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self
 
-from privopt.mechanisms.evaluation.intervals import Estimate, Target, check_interval, critical_value
+from privopt.mechanisms.evaluation.intervals import (
+    Estimate,
+    Target,
+    check_interval,
+    critical_value,
+    html_estimates,
+)
 from privopt.mechanisms.evaluation.residuals import BLOCKS, NoisySums, check_width
 from privopt.mechanisms.privacy.spend import PrivacySpend
-from privopt.problems.notebooks import html_table, text_of
+from privopt.problems.notebooks import text_of
 
 # Name of each metric for people, by its key in ``RegressionEvaluation.metrics``.
 NAMES: Mapping[str, str] = {
@@ -170,12 +176,8 @@ class RegressionEvaluation:
 
     def _repr_html_(self) -> str:
         """Return a table of the metrics for notebooks."""
-        rows = [
-            (NAMES[name], number(found.value), f"{number(found.low)} to {number(found.high)}")
-            for name, found in self.metrics.items()
-        ]
-        title = f"Private evaluation ({self.spend})"
-        return html_table(title, ("measure", "estimate", f"{100 * self.confidence:g}% interval"), rows)
+        named = {NAMES[name]: estimate for name, estimate in self.metrics.items()}
+        return html_estimates(f"Private evaluation ({self.spend})", named, self.confidence, number)
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready account."""

@@ -23,7 +23,7 @@ from privopt.mechanisms.schemas.readable import date_edges, outer_edges, readabl
 from privopt.mechanisms.schemas.types import Candidate, ColumnType, VotePlan, votes_of
 from privopt.problems.arguments import told
 from privopt.problems.errors import InvalidInputError, SchemaError, did_you_mean
-from privopt.problems.notebooks import html_facts, text_of
+from privopt.problems.notebooks import PlanInWords
 from privopt.problems.tables.cells import Markers, is_usual_marker, read_numbers
 from privopt.problems.tables.columns import Binned, Categorical, Column
 from privopt.problems.tables.counted_cells import CountedCells
@@ -128,7 +128,7 @@ class LearnedSchema:
 
 
 @dataclass(frozen=True, eq=False)
-class SchemaPlan:
+class SchemaPlan(PlanInWords):
     """Learn a schema from a table: cuts of its numbers, categories of its text.
 
     Privacy: ``spend``, neighbours by replacing one record; their number, and names and declared types of
@@ -147,6 +147,7 @@ class SchemaPlan:
         labels, units: those of declared columns, by name.
     """
 
+    title: ClassVar[str] = "Plan of a schema"
     name: ClassVar[str] = "learn-schema"
     noised: ClassVar[str] = (
         "of each column: the ranks of cuts, the counts of categories, the votes on its type"
@@ -166,13 +167,6 @@ class SchemaPlan:
         """The plan in words, by name of the fact."""
         learned = {c.name: str(c).removeprefix(f"{c.name}: ") for c in self.columns}
         return {"spend": str(self.spend), **learned, **{c.name: "declared, free" for c in self.declared}}
-
-    def __str__(self) -> str:
-        return text_of(self.facts)
-
-    def _repr_html_(self) -> str:
-        """Return a table for notebooks."""
-        return html_facts("Plan of a schema", self.facts)
 
     @classmethod
     def plan(

@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -47,7 +47,7 @@ from privopt.problems.discrete.costs import EQUAL_COSTS, Costs
 from privopt.problems.discrete.halfspace import SCORE_LIMIT, ZeroOneHalfspace
 from privopt.problems.discrete.lattice import IntegerLattice
 from privopt.problems.errors import InvalidInputError
-from privopt.problems.notebooks import html_facts, text_of
+from privopt.problems.notebooks import PlanInWords
 from privopt.problems.programs.constraints import Constraint, bounds_of
 from privopt.problems.programs.lattice import ConstrainedLattice
 from privopt.problems.tables.point_columns import point_columns, rules_of
@@ -70,7 +70,7 @@ _WHY_SEEDED = (
 
 
 @dataclass(frozen=True)
-class CardPlan:
+class CardPlan(PlanInWords):
     """The plan of a scorecard, made without data.
 
     Attributes:
@@ -83,6 +83,7 @@ class CardPlan:
         intercept: whether the last weight is that of the intercept.
     """
 
+    title: ClassVar[str] = "Plan of a scorecard"
     plan: Plan
     spend: PrivacySpend
     oracle: Oracle
@@ -112,13 +113,6 @@ class CardPlan:
             "noise": noise,
             "time": time,
         }
-
-    def __str__(self) -> str:
-        return text_of(self.facts)
-
-    def _repr_html_(self) -> str:
-        """Return a table for notebooks."""
-        return html_facts("Plan of a scorecard", self.facts)
 
     def noise_to_signal(self, n_records: int) -> NoiseToSignal | None:
         """Return the predicted noise against signal for so many records; None if it is not predicted."""
