@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -149,28 +150,32 @@ def written_classes(model: Any, data: str) -> tuple[Any, ...] | None:
     return tuple(classes.tolist()) if texts else None
 
 
+def _estimates(
+    found: Comparison | RegressionEvaluation | ClassEvaluation | Evaluation,
+    names: Mapping[str, str] | None = None,
+    number: Callable[[float], str] = "{:.3f}".format,
+    more: str = "",
+) -> Table:
+    """Return a table of measures with intervals; names: how people call them."""
+    subject = "the population" if found.target == "population" else "the records at hand"
+    title = f"About {subject}{more}"
+    numbers = Table("", "estimate", f"{found.confidence:.0%} interval", title=title, title_justify="left")
+    for name, estimate in found.metrics.items():
+        value = "open" if math.isnan(estimate.value) else number(estimate.value)
+        shown = escape(name) if names is None else names[name]
+        numbers.add_row(shown, value, f"{number(estimate.low)} to {number(estimate.high)}")
+    return numbers
+
+
 def show_comparison(found: Comparison, console: Console) -> None:
     """Print differences between two models with intervals."""
-    subject = "the population" if found.target == "population" else "the records at hand"
-    title = f"About {subject}, first minus second"
-    numbers = Table("", "estimate", f"{found.confidence:.0%} interval", title=title)
-    for name, estimate in found.metrics.items():
-        interval = f"{number(estimate.low)} to {number(estimate.high)}"
-        numbers.add_row(escape(name), number(estimate.value), interval)
-    numbers.title_justify = "left"
-    console.print(numbers)
+    console.print(_estimates(found, number=number, more=", first minus second"))
     console.print(f"spend: {found.spend}", markup=False)
 
 
 def show_regression(found: RegressionEvaluation, console: Console) -> None:
     """Print measures of a regression with intervals."""
-    subject = "the population" if found.target == "population" else "the records at hand"
-    numbers = Table("", "estimate", f"{found.confidence:.0%} interval", title=f"About {subject}")
-    for name, estimate in found.metrics.items():
-        interval = f"{number(estimate.low)} to {number(estimate.high)}"
-        numbers.add_row(REGRESSION_NAMES[name], number(estimate.value), interval)
-    numbers.title_justify = "left"
-    console.print(numbers)
+    console.print(_estimates(found, REGRESSION_NAMES, number))
     low, high = found.label_range
     console.print(
         f"labels and predictions clipped to {low:g} to {high:g}; spend: {found.spend}", markup=False
@@ -179,16 +184,11 @@ def show_regression(found: RegressionEvaluation, console: Console) -> None:
 
 def show_classes(found: ClassEvaluation, console: Console) -> None:
     """Print measures of several classes with intervals, and the confusion matrix."""
-    subject = "the population" if found.target == "population" else "the records at hand"
-    numbers = Table("", "estimate", f"{found.confidence:.0%} interval", title=f"About {subject}")
-    for name, estimate in found.metrics.items():
-        value = "open" if math.isnan(estimate.value) else f"{estimate.value:.3f}"
-        numbers.add_row(escape(name), value, f"{estimate.low:.3f} to {estimate.high:.3f}")
     said = (f"said {escape(str(label))}" for label in found.confusion.columns)
     matrix = Table("true class", *said, title="Records")
     for label, row in zip(found.confusion.index, found.confusion.to_numpy().tolist(), strict=True):
         matrix.add_row(escape(str(label)), *map(str, row))
-    for shown in (numbers, matrix):
+    for shown in (_estimates(found), matrix):
         shown.title_justify = "left"
         console.print(shown)
     console.print(f"spend: {found.spend}", markup=False)
@@ -196,11 +196,6 @@ def show_classes(found: ClassEvaluation, console: Console) -> None:
 
 def show_evaluation(found: Evaluation, console: Console) -> None:
     """Print measures with intervals, the confusion matrix and calibration."""
-    subject = "the population" if found.target == "population" else "the records at hand"
-    numbers = Table("", "estimate", f"{found.confidence:.0%} interval", title=f"About {subject}")
-    for name, estimate in found.metrics.items():
-        value = "open" if math.isnan(estimate.value) else f"{estimate.value:.3f}"
-        numbers.add_row(NAMES[name], value, f"{estimate.low:.3f} to {estimate.high:.3f}")
     confusion, bounds = found.confusion, list(found.confusion_intervals.values())
     matrix = Table("true class", *(f"said {escape(str(c))}" for c in confusion.columns), title="Records")
     for i, (name, row) in enumerate(zip(confusion.index, confusion.to_numpy().tolist(), strict=True)):
@@ -215,7 +210,7 @@ def show_evaluation(found: Evaluation, console: Console) -> None:
             "open" if math.isnan(observed) else f"{observed:.1%}",
             f"{low:.1%} to {high:.1%}",
         )
-    for shown in (numbers, matrix, risks):
+    for shown in (_estimates(found, NAMES), matrix, risks):
         shown.title_justify = "left"
         console.print(shown)
     console.print(f"spend: {found.spend}", markup=False)

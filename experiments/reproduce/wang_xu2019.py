@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from privopt.experiments.reproduce.interface import Point
 from privopt.experiments.reproduce.tables import pivot
-from privopt.experiments.workbench.panels import Curve, Panel, averaged
+from privopt.experiments.workbench.drawing import Figure
+from privopt.experiments.workbench.panels import Curve, Panel, averaged, panels_figure
 from privopt.mechanisms.privacy.accounting import gaussian_epsilon
 from privopt.mechanisms.privacy.gradient_noise import VectorNoise, gaussian_steps
 from privopt.mechanisms.privacy.noise import NoiseSource
@@ -177,6 +178,12 @@ def panel(frame: pd.DataFrame, dataset: str, title: str, look: Callable[[float],
         for level, rows in here.groupby("level")
     ]
     return Panel(title, "iteration", YLABEL, curves, "linear", "log")
+
+
+def both_panels(frame: pd.DataFrame, look: Callable[[float], tuple[str, str]]) -> Figure:
+    """Draw the norms of both data sets side by side."""
+    sets = ((SYNTHETIC, "Synthetic"), (COVERTYPE, "Covertype"))
+    return panels_figure([panel(frame, dataset, title, look) for dataset, title in sets])
 
 
 def final_norms(frame: pd.DataFrame) -> pd.DataFrame:

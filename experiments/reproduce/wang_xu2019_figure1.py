@@ -11,7 +11,7 @@ from privopt.experiments.reproduce.interface import Cell, Point, Reproduction, V
 from privopt.experiments.reproduce.tables import earned
 from privopt.experiments.workbench.drawing import Figure
 from privopt.experiments.workbench.figures import colour
-from privopt.experiments.workbench.panels import panels_figure, shade
+from privopt.experiments.workbench.panels import shade
 
 EPSILONS, STEPS = (0.1, 0.5, 2.0, 5.0), 200
 
@@ -29,12 +29,7 @@ def draw(frame: pd.DataFrame) -> Figure:
     def look(epsilon: float) -> tuple[str, str]:
         return f"ε = {epsilon:g}", shade(colour("dp-pgd"), 0.35 + 0.65 * EPSILONS.index(epsilon) / 3)
 
-    return panels_figure(
-        [
-            paper.panel(frame, paper.SYNTHETIC, "Synthetic", look),
-            paper.panel(frame, paper.COVERTYPE, "Covertype", look),
-        ]
-    )
+    return paper.both_panels(frame, look)
 
 
 def verdicts(frame: pd.DataFrame) -> list[Verdict]:

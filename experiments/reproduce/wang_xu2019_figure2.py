@@ -11,7 +11,7 @@ from privopt.experiments.reproduce.interface import Agreement, Cell, Point, Repr
 from privopt.experiments.reproduce.tables import earned
 from privopt.experiments.workbench.drawing import Figure
 from privopt.experiments.workbench.figures import colour
-from privopt.experiments.workbench.panels import panels_figure, shade
+from privopt.experiments.workbench.panels import shade
 
 EPSILON, STEPS = 2.0, (50, 100, 200, 400)
 
@@ -29,12 +29,7 @@ def draw(frame: pd.DataFrame) -> Figure:
     def look(steps: float) -> tuple[str, str]:
         return f"T = {steps:g}", shade(colour("dp-pgd"), 0.35 + 0.65 * STEPS.index(int(steps)) / 3)
 
-    return panels_figure(
-        [
-            paper.panel(frame, paper.SYNTHETIC, "Synthetic", look),
-            paper.panel(frame, paper.COVERTYPE, "Covertype", look),
-        ]
-    )
+    return paper.both_panels(frame, look)
 
 
 def verdicts(frame: pd.DataFrame) -> list[Verdict]:
