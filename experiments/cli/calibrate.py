@@ -16,7 +16,6 @@ from privopt.experiments.cli.estimate_plans import (
     check_options,
     flag,
     given_options,
-    parse_range,
     plan_of,
 )
 from privopt.experiments.cli.families import CARD, LINEAR, ROBUST, requested_family
@@ -32,6 +31,7 @@ from privopt.experiments.cli.options import (
     SetOption,
     StepsOption,
 )
+from privopt.experiments.cli.parsing import parse_range
 from privopt.experiments.cli.release_plans import RELEASES, owners, release_report
 from privopt.experiments.cli.subset import subset_report
 from privopt.mechanisms.discrete.calibration import (
@@ -313,7 +313,9 @@ def _robust_report(options: Mapping[str, Any]) -> dict[str, Any]:
     name, epsilon, steps = options["mechanism"], options["epsilon"], options["steps"]
     fact = _KNOWN_MOMENTS.get(name)
     if fact is not None and options[fact] is not None:  # gradients are known to have it
-        known: dict[str, Any] = {fact: options[fact] if fact == "moment" else parse_range(options[fact])}
+        known: dict[str, Any] = {
+            fact: options[fact] if fact == "moment" else parse_range(options[fact], "--range")
+        }
         known |= {} if steps is None else {"steps": steps}
         facts = unclipped_facts(records, dimension, loss)
         made = ROBUST_MECHANISMS[name].plan(facts, epsilon=epsilon, delta=delta, **known)

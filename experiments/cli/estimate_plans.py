@@ -8,7 +8,7 @@ from typing import Any
 
 import typer
 
-from privopt.experiments.cli.parsing import parse_lattice, split_classes
+from privopt.experiments.cli.parsing import parse_lattice, parse_range, split_classes
 from privopt.mechanisms.discrete.opsamp import OPSamp
 from privopt.mechanisms.errors import UnknownMechanismError
 from privopt.mechanisms.heavy_tails.robust_mean import RobustMean
@@ -101,7 +101,7 @@ def plan_of(name: str, n: int, d: int, delta: float, options: Mapping[str, Any])
     if name == RobustMean.name:
         return RobustMean.plan(n, d, moment=options["moment"], **budget)
     if name == TrimmedMean.name:
-        return TrimmedMean.plan(n, d, mean_range=parse_range(options["mean_range"]), **budget)
+        return TrimmedMean.plan(n, d, mean_range=parse_range(options["mean_range"], "--range"), **budget)
     if name == OPSamp.name:
         low, high, *radius = parse_lattice(options.get("lattice")) or (-1, 1)
         lattice = IntegerLattice(low, high, dimension=d, radius=radius[0] if radius else None)
@@ -109,18 +109,3 @@ def plan_of(name: str, n: int, d: int, delta: float, options: Mapping[str, Any])
         return OPSamp.plan(ZeroOneHalfspace, lattice, n_records=n, **budget, **more)
     kind: type[Any] = SubsetMean if name == SubsetMean.name else SampleAggregate
     return kind.plan(n, d, radius=options["radius"], subsets=options["subsets"], **budget)
-
-
-def parse_range(text: str) -> tuple[float, float]:
-    """Read LOW:HIGH.
-
-    Raises:
-        InvalidInputError: other than two numbers.
-    """
-    try:
-        low, high = (float(bound) for bound in text.split(":"))
-    except ValueError as error:
-        raise InvalidInputError(
-            f"--range must be LOW:HIGH, two numbers, as in --range=-1:1; got {text!r}"
-        ) from error
-    return low, high

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from privopt.experiments.cli.parsing import class_costs, parse_delta
+from privopt.experiments.cli.parsing import class_costs, parse_delta, parse_range
 from privopt.experiments.cli.table_output import print_table
 from privopt.experiments.cli.tables import Labelled
 from privopt.mechanisms.convex.objective_perturbation import ObjectivePerturbation
@@ -222,13 +222,7 @@ def checked_label_range(text: str | None, loss: str) -> tuple[float, float] | No
         return None
     if loss in _CLASSIFYING:
         raise InvalidInputError("--label-range belongs to regression: --loss squared, huber or biweight")
-    try:
-        low, high = (float(bound) for bound in text.split(":"))
-    except ValueError as error:
-        raise InvalidInputError(
-            f"--label-range must be LOW:HIGH, two numbers, as in --label-range=-1:1; got {text!r}"
-        ) from error
-    return check_label_range((low, high))
+    return check_label_range(parse_range(text, "--label-range"))
 
 
 def show_linear(model: LinearModel, report: dict[str, Any], console: Console) -> None:

@@ -78,6 +78,21 @@ def _no_more(bounds: tuple[int, int], rest: list[str]) -> tuple[int, int]:
     return bounds
 
 
+def parse_range(text: str, option: str) -> tuple[float, float]:
+    """Read LOW:HIGH.
+
+    Raises:
+        InvalidInputError: other than two numbers.
+    """
+    try:
+        low, high = (float(bound) for bound in text.split(":"))
+    except ValueError as error:
+        raise InvalidInputError(
+            f"{option} must be LOW:HIGH, two numbers, as in {option}=-1:1; got {text!r}"
+        ) from error
+    return low, high
+
+
 def split_classes(text: str | None) -> tuple[str, ...] | None:
     """Split the labels of --classes like a line of a CSV file: a label with a comma needs double quotes.
 
