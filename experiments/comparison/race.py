@@ -190,20 +190,25 @@ def _all(missing: dict[str, list[Instance]], limit: float, jobs: int) -> Iterato
     for thread in threads:
         thread.start()
     try:
-        while runners:
-            finding = found.get()
-            if finding is None:
-                runners -= 1
-            elif isinstance(finding, BaseException):
-                raise finding
-            else:
-                yield finding
+        yield from _until_done(found, runners)
     finally:
         stop.set()
         for process in processes:
             process.terminate()
         for thread in threads:
             thread.join()
+
+
+def _until_done(found: queue.SimpleQueue[Finding | BaseException | None], runners: int) -> Iterator[Finding]:
+    """Yield what runners find until each has put None; raise an exception that one of them has put."""
+    while runners:
+        finding = found.get()
+        if finding is None:
+            runners -= 1
+        elif isinstance(finding, BaseException):
+            raise finding
+        else:
+            yield finding
 
 
 def _survived(

@@ -142,9 +142,7 @@ class SecondOrderMechanism(SteppedMechanism):
         """
         facts, space, regularizer = target.facts, target.convex_set, target.regularizer
         hessian_share = cls.usual_share if hessian_share is None else hessian_share
-        for name, value in (("hessian_share", hessian_share), ("failure", failure)):
-            if not 0 < check_positive(value, name) < 1:
-                raise PrivacyParameterError(f"{name} must lie in (0, 1), got {value!r}")
+        _check_shares(hessian_share=hessian_share, failure=failure)
         together = target.releases
         mu = gaussian_mu(target.epsilon, target.delta) * (1 - 1e-12)  # rounding of the sum of two squares
         for_gradients, for_hessians = mu * math.sqrt(1 - hessian_share), mu * math.sqrt(hessian_share)
@@ -303,3 +301,10 @@ def _noise_of_entries(facts: RiskFacts, mu: float, hessians: int) -> VectorNoise
     """Calibrate the noise of the entries of so many noisy Hessians that are mu-GDP together."""
     sensitivity, d = facts.hessian_sensitivity * (1 + 1e-12), facts.dimension
     return noise_at_level(mu, hessians, sensitivity, d * (d + 1) // 2, facts.n_records)
+
+
+def _check_shares(**shares: float) -> None:
+    """Raise PrivacyParameterError unless all lie in (0, 1)."""
+    for name, value in shares.items():
+        if not 0 < check_positive(value, name) < 1:
+            raise PrivacyParameterError(f"{name} must lie in (0, 1), got {value!r}")

@@ -296,14 +296,30 @@ def _push_root(data: _Data, costs: _Costs, stack: _Stack, low: IntArray, high: I
     _judge(data, costs, stack, k)
 
 
+@njit(inline="always")
+def _score_bounds(x: IntArray, low: IntArray, high: IntArray, ball: float) -> tuple[int, int]:
+    """Return bounds on <w, x> over the points of a box whose coordinates that may be zero lie in a ball.
+
+    By Cauchy-Schwarz their part of the score is at most sqrt(ball * sum of their x^2).
+    """
+    inside, above, below = 0.0, 0, 0
+    for j in range(len(x)):
+        if low[j] > 0 or high[j] < 0:
+            above += max(x[j] * low[j], x[j] * high[j])
+            below += min(x[j] * low[j], x[j] * high[j])
+        else:
+            inside += float(x[j]) * float(x[j])
+    # No score reaches _BIG * 2; as an integer the root may overflow where a weight has no room.
+    reach = int(min(np.sqrt(ball * inside) * (1 + 1e-9), 2.0 * _BIG)) + 1
+    return below - reach, above + reach
+
+
 @njit(cache=True, nogil=True)
 def _judge(data: _Data, costs: _Costs, stack: _Stack, k: int) -> None:
     """Remove the decided rows of a box and set its bound."""
     low, high = stack.low[k], stack.high[k]
     d = len(low)
-    # Coordinates that may be zero share the squared radius that the others leave. By Cauchy-Schwarz their
-    # part of a score is at most sqrt(ball * sum of their x^2).
-    ball = float(data.room)
+    ball = float(data.room)  # what coordinates that cannot be zero leave of the squared radius
     for j in range(d):
         if low[j] > 0 or high[j] < 0:
             ball -= min(low[j] * low[j], high[j] * high[j])
@@ -316,17 +332,8 @@ def _judge(data: _Data, costs: _Costs, stack: _Stack, k: int) -> None:
         i = stack.row[k, n]
         least, most = stack.least[k, n], stack.most[k, n]
         if least <= 0 < most and data.coupled:
-            inside, above, below = 0.0, 0, 0
-            for j in range(d):
-                x = data.X[i, j]
-                if low[j] > 0 or high[j] < 0:
-                    above += max(x * low[j], x * high[j])
-                    below += min(x * low[j], x * high[j])
-                else:
-                    inside += float(x) * float(x)
-            # No score reaches _BIG * 2; as an integer the root may overflow where a weight has no room.
-            reach = int(min(np.sqrt(ball * inside) * (1 + 1e-9), 2.0 * _BIG)) + 1
-            most, least = min(most, above + reach), max(least, below - reach)
+            below, above = _score_bounds(data.X[i], low, high, ball)
+            most, least = min(most, above), max(least, below)
         if least > 0:
             stack.errors[k] += data.negative[i]
         elif most <= 0:

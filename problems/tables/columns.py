@@ -242,27 +242,31 @@ class Numeric(Number):
         given |= {"zero": low if zero is None else zero, "one": high if one is None else one}
         for key, value in given.items():
             object.__setattr__(self, key, rational(value, name, key))
+        self._check_grid()
+        object.__setattr__(self, "missing", _declared_missing(missing, name, self.low, self.high))
+
+    def _check_grid(self) -> None:
+        """Raise SchemaError unless bounds, step, zero and one make a grid."""
         if not float(self.low) < float(self.high):
             raise SchemaError(
-                f"column {name!r}: low must be below high, as 64-bit floats; "
+                f"column {self.name!r}: low must be below high, as 64-bit floats; "
                 f"got low = {_text(self.low)}, high = {_text(self.high)}"
             )
         if not 0 < self.step <= self.high - self.low or float(self.step) < sys.float_info.min:
             raise SchemaError(
-                f"column {name!r}: step must be above 0 and at most high - low = "
+                f"column {self.name!r}: step must be above 0 and at most high - low = "
                 f"{_text(self.high - self.low)}; got {_text(self.step)}"
             )
         if self.zero == self.one:
             raise SchemaError(
-                f"column {name!r}: zero and one must differ; both are {_text(self.zero)} "
+                f"column {self.name!r}: zero and one must differ; both are {_text(self.zero)} "
                 f"(their defaults are low and high)"
             )
         if self.top >= FEATURE_LIMIT:
             raise SchemaError(
-                f"column {name!r}: step = {_text(self.step)} is too fine for its bounds: "
+                f"column {self.name!r}: step = {_text(self.step)} is too fine for its bounds: "
                 f"more than 2^53 grid points"
             )
-        object.__setattr__(self, "missing", _declared_missing(missing, name, self.low, self.high))
 
     @property
     def top(self) -> int:

@@ -44,14 +44,8 @@ class Tries(Record):
 
 
 def make_tries(shape: Shape, rows: IntArray) -> Tries:
-    """Make the tries, with variables by decreasing number of records but the largest block last.
-
-    That block is the one that is never fixed.
-    """
-    leaves = shape.block == np.argmax(np.bincount(shape.block))
-    by_rows = np.argsort(-rows, kind="stable")
-    last = np.flatnonzero(leaves)
-    order = np.concatenate([by_rows[~leaves[by_rows]], last[np.argsort(shape.coordinate[last])]])
+    """Make the tries; ``rows`` are the numbers of records of each variable."""
+    order = _order(shape, rows)
     rank = np.argsort(order)
     span, blocks = shape.span[order], shape.block[order]
     keys = [
@@ -90,6 +84,14 @@ def make_tries(shape: Shape, rows: IntArray) -> Tries:
         last=fixed,
         **integers,
     )
+
+
+def _order(shape: Shape, rows: IntArray) -> IntArray:
+    """Order variables by decreasing number of records, but the largest block last: it is never fixed."""
+    leaves = shape.block == np.argmax(np.bincount(shape.block))
+    by_rows = np.argsort(-rows, kind="stable")
+    last = np.flatnonzero(leaves)
+    return np.concatenate([by_rows[~leaves[by_rows]], last[np.argsort(shape.coordinate[last])]])
 
 
 Key = tuple[int, ...]
