@@ -5,17 +5,20 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from functools import partial, wraps
-from typing import Any
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from privopt.mechanisms.estimators.labels import checked_labels
 from privopt.problems.errors import InvalidInputError
 from privopt.problems.parts import Blocks
 from privopt.problems.tables.partitions import computed, is_dask, lazily
+
+Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 def by_parts(method: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
@@ -37,9 +40,35 @@ def by_parts(method: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     return predicted
 
 
-def has_risks(model: Any) -> bool:
-    """Return whether a card or a tree has risks, or will have them when it is fitted."""
-    return model.__dict__.get("risk_", model.risk_share or None) is not None
+def with_risks(method: Method) -> Method:
+    """Make a method available to cards and trees that have risks, or will have them when they are fitted."""
+    decorate: Callable[[Method], Method] = available_if(
+        lambda model: vars(model).get("risk_", model.risk_share or None) is not None
+    )
+    return decorate(method)
+
+
+def once_released(method: Method) -> Method:
+    """Make a method available to cards and trees that have risks."""
+    decorate: Callable[[Method], Method] = available_if(lambda model: vars(model).get("risk_") is not None)
+    return decorate(method)
+
+
+class RisksOnRequest:
+    """Base of cards and trees: says how to get risks where none were released."""
+
+    _noun: ClassVar[str]
+    _usual_share: ClassVar[float]
+
+    def __getattr__(self, name: str) -> Any:
+        """Raise AttributeError; for risks that were not released, with the remedy."""
+        if name in ("predict_proba", "risks_at"):
+            share = self._usual_share
+            raise AttributeError(
+                f"this {self._noun} has no risks, and no {name}: they are counted privately, for a share of "
+                f"epsilon. To do: fit with risk_share={share} (--risk-share {share}). predict needs none"
+            )
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
 
 def _predicted(model: Any, name: str) -> tuple[Any, tuple[int, ...]]:

@@ -15,7 +15,6 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from privopt.mechanisms import scorecards
@@ -50,7 +49,13 @@ from privopt.mechanisms.estimators.numbers import (
     rules_for_lines,
 )
 from privopt.mechanisms.estimators.persons import fit_persons, person_of, plan_of_persons
-from privopt.mechanisms.estimators.predictions import ScoredClassifier, by_parts, has_risks
+from privopt.mechanisms.estimators.predictions import (
+    RisksOnRequest,
+    ScoredClassifier,
+    by_parts,
+    once_released,
+    with_risks,
+)
 from privopt.mechanisms.estimators.public_facts import declared_schema, public_delta
 from privopt.mechanisms.estimators.sample_weight import check_weights, refuse_weights, whole_weights
 from privopt.mechanisms.estimators.saved import SavedModel
@@ -97,6 +102,7 @@ class _Given(NamedTuple):
 
 
 class PrivateHalfspaceClassifier(
+    RisksOnRequest,
     BookedEstimator,
     SavedModel,
     ScoredClassifier,
@@ -187,6 +193,7 @@ class PrivateHalfspaceClassifier(
     """
 
     file_format = "privopt-scorecard/1"
+    _noun, _usual_share = "scorecard", 0.2
     not_restored = ("oracle",)
     target_: str = ""
     source_: scorecards.CardSource | None = None
@@ -635,7 +642,7 @@ class PrivateHalfspaceClassifier(
         index = (scores > 0).astype(int) if scores.ndim == 1 else np.argmax(scores, axis=1)
         return np.asarray(self.classes_[index])
 
-    @available_if(has_risks)  # type: ignore[untyped-decorator]
+    @with_risks
     @by_parts
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Return class probabilities, shape (n, 2): the class shares at each score, from ``risk_``.
@@ -646,16 +653,7 @@ class PrivateHalfspaceClassifier(
         risk = self.risks_at(self.decision_function(X))
         return np.column_stack([1 - risk, risk])
 
-    def __getattr__(self, name: str) -> Any:
-        """Raise AttributeError, for risks with the argument that enables them."""
-        if name in ("predict_proba", "risks_at"):
-            raise AttributeError(
-                f"this scorecard has no risks, and no {name}: they are counted privately, for a share of "
-                "epsilon. To do: fit with risk_share=0.2 (--risk-share 0.2). predict needs none"
-            )
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-
-    @available_if(lambda self: self.__dict__.get("risk_") is not None)  # type: ignore[untyped-decorator]
+    @once_released
     def risks_at(self, scores: ArrayLike) -> NDArray[np.float64]:
         """Return the probability of the second class at scores of ``decision_function``."""
         assert self.risk_ is not None

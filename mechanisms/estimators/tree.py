@@ -14,7 +14,6 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from privopt.mechanisms.discrete.branching import BranchingPlan
@@ -28,7 +27,13 @@ from privopt.mechanisms.estimators.columns import columns_as_fitted, labelled_co
 from privopt.mechanisms.estimators.counting import check_number, unread_counts, unread_part_counts
 from privopt.mechanisms.estimators.labels import class_indices, distinct_classes, label_name
 from privopt.mechanisms.estimators.persons import fit_persons, person_of, plan_of_persons
-from privopt.mechanisms.estimators.predictions import ScoredClassifier, by_parts, has_risks
+from privopt.mechanisms.estimators.predictions import (
+    RisksOnRequest,
+    ScoredClassifier,
+    by_parts,
+    once_released,
+    with_risks,
+)
 from privopt.mechanisms.estimators.public_facts import declared_schema
 from privopt.mechanisms.estimators.saved import SavedModel
 from privopt.mechanisms.estimators.tree_card import TreeCard
@@ -126,6 +131,7 @@ class TreePlan(PlanInWords):
 
 
 class _PrivateBranchingClassifier(
+    RisksOnRequest,
     BookedEstimator,
     SavedModel,
     ScoredClassifier,
@@ -134,7 +140,7 @@ class _PrivateBranchingClassifier(
     """Base of private trees and rule lists."""
 
     _kind: ClassVar[type[BranchingProblem]]
-    _noun: ClassVar[str]
+    _usual_share = 0.1
     target_: str = ""
 
     epsilon: float
@@ -375,7 +381,7 @@ class _PrivateBranchingClassifier(
             return np.asarray(2.0 * labels - 1)
         return np.asarray(np.where(labels == 1, shares[:, 1], shares[:, 1] - 1))
 
-    @available_if(has_risks)  # type: ignore[untyped-decorator]
+    @with_risks
     @by_parts
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Return risks, shape (n, classes): the share of each class in a record's leaf, from ``risk_``.
@@ -386,7 +392,7 @@ class _PrivateBranchingClassifier(
         assert self.risk_ is not None
         return np.asarray(self.risk_.shares[leaf_numbers(self.branches_, self._table(X))])
 
-    @available_if(lambda self: self.__dict__.get("risk_") is not None)  # type: ignore[untyped-decorator]
+    @once_released
     def risks_at(self, scores: ArrayLike) -> NDArray[np.float64]:
         """Return the risk of the second of two classes at scores of ``decision_function``, of the nearest
         leaf.
@@ -395,15 +401,6 @@ class _PrivateBranchingClassifier(
         known = self._leaf_scores()
         nearest = np.argmin(np.abs(np.ravel(scores)[:, None] - known[None, :]), axis=1)
         return np.asarray(self.risk_.shares[nearest, 1])
-
-    def __getattr__(self, name: str) -> Any:
-        """Raise AttributeError; for risks that were not released, with the remedy."""
-        if name in ("predict_proba", "risks_at"):
-            raise AttributeError(
-                f"this {self._noun} has no risks, and no {name}: they are counted privately, for a share of "
-                "epsilon. To do: fit with risk_share=0.1 (--risk-share 0.1). predict needs none"
-            )
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def _table(self, X: Any) -> PredicateTable:
         X = columns_as_fitted(self, as_table(X))
