@@ -63,6 +63,18 @@ def check_whole(value: Any, name: str, least: int = 1) -> int:
     return int(value)
 
 
+def check_some_records(n: int) -> None:
+    """Raise InvalidInputError for an empty table."""
+    if n == 0:
+        raise InvalidInputError("no records: at least one row is needed")
+
+
+def check_same_length(rows: int, labels: int) -> None:
+    """Raise InvalidInputError unless X and y have equally many rows."""
+    if rows != labels:
+        raise InvalidInputError(f"X has {rows} rows and y has {labels}")
+
+
 def as_path(path: object, what: str) -> Path:
     """Return the path of ``what``: "a ledger", say.
 

@@ -28,7 +28,7 @@ from privopt.mechanisms.estimators.repeats import warn_of_repeat
 from privopt.mechanisms.estimators.validation import without_values
 from privopt.mechanisms.privacy.ambient import CarriedBudgets, addresses_around, is_within_budget, opened
 from privopt.mechanisms.privacy.spend import PrivacySpend
-from privopt.problems.arguments import told
+from privopt.problems.arguments import check_same_length, check_some_records, told
 from privopt.problems.arrays import check_unmasked
 from privopt.problems.errors import InvalidInputError
 from privopt.problems.tables.schema import Schema
@@ -230,8 +230,7 @@ def unread_table(
     shape = shape_of(X)
     if refuse is not None and (len(shape) != 2 or 0 in shape):
         refuse(np.zeros(shape))
-    if not shape or shape[0] == 0:
-        raise InvalidInputError("no records: at least one row is needed")
+    check_some_records(shape[0] if shape else 0)
     if schema is not None:
         schema.codes(_without_records(X, shape))
     _check_label_shape(y, shape[0])
@@ -290,8 +289,7 @@ def _check_label_shape(y: Any, n_records: int) -> None:
         raise InvalidInputError(f"y must hold one label per record, shape ({n_records},); got {told(y)}")
     if len(shape) > 1 and shape[1:] != (1,):
         _refuse_shape(shape)
-    if shape[0] != n_records:
-        raise InvalidInputError(f"X has {n_records} rows and y has {shape[0]}")
+    check_same_length(n_records, shape[0])
 
 
 def _refuse_shape(shape: tuple[int, ...]) -> NoReturn:

@@ -26,7 +26,7 @@ from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.parameters import check_epsilon, check_positive
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.oracles.limits import Limits
-from privopt.problems.arguments import check_type, told
+from privopt.problems.arguments import check_same_length, check_type, told
 from privopt.problems.convex.risk import RowNorm
 from privopt.problems.discrete.supports import SubsetBounds
 from privopt.problems.errors import InvalidInputError
@@ -70,8 +70,7 @@ def read_numbers(estimator: Any, X: Any, y: Any) -> tuple[Floats, Floats]:
     """Validate a dense table of numbers and its labels; sets ``n_features_in_`` and the columns' names."""
     X = validated(estimator, as_table(X), dtype=np.float64)
     labels = real_labels(y)
-    if len(labels) != len(X):
-        raise InvalidInputError(f"X has {len(X)} rows and y has {len(labels)}")
+    check_same_length(len(X), len(labels))
     return X, labels
 
 

@@ -18,7 +18,7 @@ from sklearn.utils.validation import column_or_1d
 
 from privopt.mechanisms.estimators.public_facts import leak
 from privopt.mechanisms.estimators.validation import check_no_text, without_values
-from privopt.problems.arguments import told
+from privopt.problems.arguments import check_same_length, check_some_records, told
 from privopt.problems.arrays import check_unmasked
 from privopt.problems.errors import InvalidInputError
 from privopt.problems.tables.frames import array_of, objects_of, texts_in_arrow
@@ -74,10 +74,8 @@ def checked_labels(y: ArrayLike, n_rows: int) -> NDArray[Any]:
         raise InvalidInputError(without_values(error) if known else _NO_LABELS) from None
     except TypeError:  # bytes, and objects that cannot be compared
         raise InvalidInputError(_NO_LABELS) from None
-    if len(labels) != n_rows:
-        raise InvalidInputError(f"X has {n_rows} rows and y has {len(labels)}")
-    if len(labels) == 0:
-        raise InvalidInputError("no records: at least one row is needed")
+    check_same_length(n_rows, len(labels))
+    check_some_records(n_rows)
     return np.asarray(labels)
 
 

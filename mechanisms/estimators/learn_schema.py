@@ -21,6 +21,7 @@ from privopt.mechanisms.privacy.groups import PersonBudget
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.schemas.learning import DEFAULT_CUTS, LearnedSchema, SchemaPlan
 from privopt.mechanisms.schemas.types import ColumnType
+from privopt.problems.arguments import check_some_records
 from privopt.problems.arrays import check_unmasked
 from privopt.problems.errors import InvalidInputError, SchemaError
 from privopt.problems.tables.frames import (
@@ -225,8 +226,7 @@ def size_of(table: Any) -> int:
 
 
 def _some(n: int) -> int:
-    if n == 0:
-        raise InvalidInputError("no records: at least one row is needed")
+    check_some_records(n)
     return n
 
 

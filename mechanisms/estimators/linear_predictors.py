@@ -22,8 +22,8 @@ from privopt.mechanisms.estimators.linear_model import PrivateLinearModel
 from privopt.mechanisms.estimators.predictions import ScoredClassifier, by_parts
 from privopt.mechanisms.estimators.prepared import Targets
 from privopt.mechanisms.privacy.spend import PrivacySpend
+from privopt.problems.arguments import check_same_length
 from privopt.problems.convex.losses import Loss
-from privopt.problems.errors import InvalidInputError
 from privopt.problems.tables.partitions import computed
 
 if TYPE_CHECKING:
@@ -100,8 +100,7 @@ class LinearRegressor(RegressorMixin, PrivateLinearModel):  # type: ignore[misc]
     def _labels(self, y: ArrayLike, n_rows: int) -> Floats:
         """Validate real labels, one for each row, shape (n,)."""
         labels = real_labels(y)
-        if len(labels) != n_rows:
-            raise InvalidInputError(f"X has {n_rows} rows and y has {len(labels)}")
+        check_same_length(n_rows, len(labels))
         return labels
 
     def _set(self, coef: Floats, intercept: Floats, spend: PrivacySpend) -> Self:
@@ -117,8 +116,7 @@ class LinearRegressor(RegressorMixin, PrivateLinearModel):  # type: ignore[misc]
         """Return R squared of the predictions. Not private."""
         predicted, y = computed(self.predict(X), y)
         labels = real_labels(y)
-        if len(labels) != len(predicted):
-            raise InvalidInputError(f"X has {len(predicted)} rows and y has {len(labels)}")
+        check_same_length(len(predicted), len(labels))
         from sklearn.metrics import r2_score  # lazy: a slow import
 
         return float(r2_score(labels, predicted, sample_weight=sample_weight))

@@ -18,6 +18,7 @@ import pandas as pd
 
 from privopt.mechanisms.estimators.counting import declared_facts
 from privopt.mechanisms.estimators.labels import label_indices
+from privopt.problems.arguments import check_some_records
 from privopt.problems.discrete.lattice import IntArray
 from privopt.problems.errors import InvalidInputError
 from privopt.problems.parts import Parts
@@ -88,8 +89,7 @@ class PartitionPersons:
 
 def _persons(columns: Sequence[Any]) -> Persons:
     """Number the persons of all partitions; values of several types are compared as Python compares them."""
-    if not columns:
-        raise InvalidInputError("no records: at least one row is needed")
+    check_some_records(len(columns))
     if any(column.dtype != columns[0].dtype for column in columns):
         columns = [column.astype(object) for column in columns]
     return Persons.of(pd.concat(columns, ignore_index=True))

@@ -17,6 +17,7 @@ from scipy.sparse.linalg import norm as sparse_norm
 from sklearn.utils import assert_all_finite
 
 from privopt.mechanisms.estimators.validation import without_values
+from privopt.problems.arguments import check_some_records
 from privopt.problems.arrays import record_counts, tallied
 from privopt.problems.convex.coded import CodedRows
 from privopt.problems.convex.losses import Loss, OneVsRestLoss, WeightedLoss
@@ -129,8 +130,7 @@ def _together(parts: list[Outline]) -> Outline:
     Raises:
         InvalidInputError: no records, or parts with different columns.
     """
-    if not parts:
-        raise InvalidInputError("no records: at least one row is needed")
+    check_some_records(len(parts))
     first = parts[0]
     if any(part.columns != first.columns or part.names != first.names for part in parts):
         raise InvalidInputError("partitions differ in their columns: give all the same, in one order")

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
+from privopt.problems.arguments import check_some_records
 from privopt.problems.arrays import check_unmasked
 from privopt.problems.errors import InvalidInputError, InvalidTypeError
 from privopt.problems.tables.frames import as_pandas, objects_of
@@ -126,7 +127,6 @@ def without_values(error: ValueError) -> str:
 
 def check_enough(n_records: int) -> None:
     """Raise InvalidInputError for fewer records than a private fit takes."""
-    if n_records == 0:
-        raise InvalidInputError("no records: at least one row is needed")
+    check_some_records(n_records)
     if n_records < 2:
         raise InvalidInputError("n_samples = 1: a private fit needs at least 2 records")

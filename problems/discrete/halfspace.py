@@ -8,6 +8,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from privopt.problems.arguments import check_some_records
 from privopt.problems.arrays import check_unmasked, record_counts
 from privopt.problems.discrete.costs import EQUAL_COSTS, Costs
 from privopt.problems.discrete.lattice import IntArray, IntegerLattice, check_lattice
@@ -180,8 +181,7 @@ def integer_matrix(X: ArrayLike, columns: int) -> IntArray:
     matrix = _array(X, "features")
     if matrix.ndim != 2 or matrix.shape[1] != columns:
         raise InvalidInputError(f"expected features of shape (n, {columns}), got {matrix.shape}")
-    if matrix.shape[0] == 0:
-        raise InvalidInputError("no records: at least one row is needed")
+    check_some_records(len(matrix))
     if matrix.dtype.kind not in "iub":
         raise InvalidInputError(
             f"features must be integers over a common denominator, got dtype {matrix.dtype}; see Schema"

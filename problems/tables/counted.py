@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from privopt.problems.arguments import check_some_records
 from privopt.problems.arrays import record_counts
 from privopt.problems.convex.coded import CodedRows
 from privopt.problems.discrete.lattice import IntArray
@@ -58,8 +59,7 @@ class CountedRecords:
         Raises:
             InvalidInputError: no parts (and so no records), or too many records.
         """
-        if not parts:
-            raise InvalidInputError("no records: at least one row is needed")
+        check_some_records(len(parts))
         schema, classes = parts[0].schema, parts[0].classes
         sizes = [len(classes), *(column.n_codes for column in schema.columns)]
         keys = [pack([part.label, *part.codes], sizes) for part in parts]
@@ -84,8 +84,7 @@ class CountedRecords:
         Raises:
             InvalidInputError: no records, or too many.
         """
-        if len(counts) == 0:
-            raise InvalidInputError("no records: at least one row is needed")
+        check_some_records(len(counts))
         order = np.lexsort(list(keys)[::-1])
         label, *codes = unpack([key[order] for key in keys], sizes)
         return cls(schema, tuple(codes), tuple(classes), label, record_counts(counts[order], len(counts)))

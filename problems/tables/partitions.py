@@ -15,7 +15,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from privopt.problems.arguments import told
+from privopt.problems.arguments import check_same_length, told
 from privopt.problems.errors import InvalidInputError, PrivOptError, missing
 from privopt.problems.parts import Blocks, Parts, look_up
 from privopt.problems.tables.row_by_row import check_graph
@@ -103,8 +103,7 @@ class DaskParts(Parts):
         rows, labels = _lengths(X), _lengths(y)
         check_graph(_simplified(X), _simplified(y))
         if rows and labels and rows != labels:
-            if sum(rows) != sum(labels):
-                raise InvalidInputError(f"X has {sum(rows)} rows and y has {sum(labels)}")
+            check_same_length(sum(rows), sum(labels))
             y = y.rechunk((rows,))
         both = _pieces(X, columns), _pieces(y)
         if len(both[0]) != len(both[1]):
