@@ -51,5 +51,5 @@ def additive_statement(
     # A refused record has no points, and a sum with NULL is NULL.
     score = f"{double(unit)} * ({card} / {schema.denominator}) + {as_double(tree)}"
     alias = alias_of(score)
-    added = {"score": alias, "prediction": class_by_sign(alias, classes)}
-    return statement_with(predicates.schema, table, score, added, columns)
+    added = [("score", alias), ("prediction", class_by_sign(alias, classes))]
+    return statement_with(predicates.schema, table, {alias: score}, added, columns)

@@ -6,14 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from privopt.mechanisms.estimators.sql import (
-    TABLE,
     alias_of,
     as_double,
-    free_name,
-    identifier,
     literal,
     points_expression,
-    taken_names,
+    statement_with,
 )
 from privopt.problems.tables.schema import Schema
 
@@ -37,27 +34,12 @@ def class_statement(
     totals = [f"(\n  {points_expression(schema, own)}\n)" for own in points]
     # Classes may have equal points everywhere: the number makes the aliases different.
     aliases = [f"{alias_of(total)}_{k}" for k, total in enumerate(totals)]
-    taken = taken_names(schema, others)
     added = []
     for label, alias in zip(classes, aliases, strict=True):
         value = alias if schema.denominator == 1 else f"{as_double(alias)} / {schema.denominator}"
-        name = _free(f"points_{label}", taken)
-        added.append(f"{value} AS {identifier(name)}")
-    added.append(f"{_largest(aliases, classes)} AS {free_name('prediction', taken)}")
-    inner = ",\n".join(f"{total} AS {alias}" for total, alias in zip(totals, aliases, strict=True))
-    source = f"SELECT {TABLE}.*, {inner} FROM {identifier(table)} AS {TABLE}"
-    columns = ",\n  ".join(["*", *added])
-    return f"SELECT {columns}\nFROM (\n{source}\n) AS scored\n"
-
-
-def _free(name: str, taken: set[str]) -> str:
-    """Return a name that no declared column and no earlier class has, in upper or lower case; take it."""
-    free, number = name, 0
-    while free.lower() in taken:
-        number += 1
-        free = f"{name}_{number}"
-    taken.add(free.lower())
-    return free
+        added.append((f"points_{label}", value))
+    added.append(("prediction", _largest(aliases, classes)))
+    return statement_with(schema, table, dict(zip(aliases, totals, strict=True)), added, others)
 
 
 def _largest(aliases: Sequence[str], classes: Sequence[Any]) -> str:

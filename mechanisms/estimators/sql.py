@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
@@ -75,15 +76,15 @@ def select_statement(
     if schema.denominator != 1:
         total = f"{as_double(total)} / {schema.denominator}"
     alias = alias_of(total)
-    added = {"points": alias, "prediction": class_by_sign(alias, classes)}
+    added = [("points", alias), ("prediction", class_by_sign(alias, classes))]
     if risks is not None:
         steps = [
             f"WHEN {alias} <= {double(edge)} THEN {double(risk)}"
             for edge, risk in zip(risks.up_to, risks.risks, strict=False)
         ]
         last = f"WHEN {alias} IS NOT NULL THEN {double(risks.risks[-1])}"
-        added["risk"] = as_double("CASE " + "\n  ".join([*steps, last]) + " END")
-    return statement_with(schema, table, total, added, columns)
+        added.append(("risk", as_double("CASE " + "\n  ".join([*steps, last]) + " END")))
+    return statement_with(schema, table, {alias: total}, added, columns)
 
 
 def alias_of(expression: str) -> str:
@@ -98,22 +99,27 @@ def class_by_sign(alias: str, classes: Sequence[Any]) -> str:
     )
 
 
-def taken_names(schema: Schema, columns: Sequence[str]) -> set[str]:
-    """Return the names that no added column may have, in lower case: those of the table that are known."""
-    return {str(name).lower() for name in (*columns, *(column.name for column in schema.columns))}
-
-
 def statement_with(
-    schema: Schema, table: str, expression: str, added: Mapping[str, str], columns: Sequence[str] = ()
+    schema: Schema,
+    table: str,
+    expressions: Mapping[str, str],
+    added: Sequence[tuple[str, str]],
+    columns: Sequence[str] = (),
 ) -> str:
-    """Return a SELECT of a table with columns added, which may use ``alias_of`` the expression.
+    """Return a SELECT of a table with columns added.
 
-    If a declared column, or one of ``columns``, has one of the added names, in upper or lower case, a number
-    is appended.
+    If a declared column, one of ``columns`` or an earlier one has an added name, in upper or lower case, a
+    number is appended.
+
+    Args:
+        expressions: what is computed once for each record, by the aliases that added columns use.
+        added: names and values of the columns.
     """
-    taken = taken_names(schema, columns)
-    selected = ",\n  ".join(["*", *(f"{value} AS {free_name(name, taken)}" for name, value in added.items())])
-    inner = f"SELECT {TABLE}.*, {expression} AS {alias_of(expression)} FROM {identifier(table)} AS {TABLE}"
+    taken = {str(name).lower() for name in (*columns, *(column.name for column in schema.columns))}
+    named = [(take_free_name(name, taken), value) for name, value in added]
+    selected = ",\n  ".join(["*", *(f"{value} AS {_written(name)}" for name, value in named)])
+    computed = ",\n".join(f"{expression} AS {alias}" for alias, expression in expressions.items())
+    inner = f"SELECT {TABLE}.*, {computed} FROM {identifier(table)} AS {TABLE}"
     return f"{_comments(schema)}SELECT {selected}\nFROM (\n{inner}\n) AS scored\n"
 
 
@@ -123,10 +129,17 @@ def _comments(schema: Schema) -> str:
     return "".join(f"-- {name if name.isprintable() else ascii(name)}: {title}\n" for name, title in shown)
 
 
-def free_name(name: str, taken: set[str]) -> str:
-    """Return the name, with a number appended if a column has it."""
+def take_free_name(name: str, taken: set[str]) -> str:
+    """Return the name, with a number appended if a column has it, in upper or lower case; and take it."""
     names = (name, *(f"{name}_{k}" for k in range(1, len(taken) + 1)))
-    return next(free for free in names if free not in taken)
+    free = next(free for free in names if free.lower() not in taken)
+    taken.add(free.lower())
+    return free
+
+
+def _written(name: str) -> str:
+    """Write the name of an added column, in quotes unless it is the same without."""
+    return name if re.fullmatch(r"[a-z]+(_[0-9]+)?", name) else identifier(name)
 
 
 def identifier(name: str) -> str:

@@ -43,13 +43,13 @@ def tree_statement(
     leaf = f"CASE WHEN (\n  {nothing}\n) = 0 THEN {reached} END"
     alias = alias_of(leaf)
     cases = [f"WHEN {leaf.number} THEN {literal(classes[leaf.label])}" for leaf in leaves]
-    added = {"leaf": alias, "prediction": f"CASE {alias} {' '.join(cases)} END"}
+    added = [("leaf", alias), ("prediction", f"CASE {alias} {' '.join(cases)} END")]
     if risks is not None:
         names = ["risk"] if len(classes) == 2 else [f"risk_{k}" for k in range(len(classes))]
         for name, column in zip(names, risks.shares.T[-len(names) :], strict=True):
             values = [f"WHEN {leaf.number} THEN {double(column[leaf.number])}" for leaf in leaves]
-            added[name] = as_double(f"CASE {alias} {' '.join(values)} END")
-    return statement_with(predicates.schema, table, leaf, added, columns)
+            added.append((name, as_double(f"CASE {alias} {' '.join(values)} END")))
+    return statement_with(predicates.schema, table, {alias: leaf}, added, columns)
 
 
 def leaf_expression(node: Node, predicates: Predicates, values: Sequence[str], indent: str = "  ") -> str:

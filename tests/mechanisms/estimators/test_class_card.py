@@ -21,7 +21,7 @@ from privopt.mechanisms.convex.sufficient_statistics import SufficientStatistics
 from privopt.mechanisms.errors import PlanMismatchError
 from privopt.mechanisms.estimators.class_card import ClassCard, ClassColumn
 from privopt.mechanisms.estimators.class_page import class_heads, class_page
-from privopt.mechanisms.estimators.class_sql import _free
+from privopt.mechanisms.estimators.sql import take_free_name
 from privopt.mechanisms.privacy.accounting import gaussian_mu
 from privopt.mechanisms.scorecards.class_points import ClassPoints
 from privopt.mechanisms.scorecards.facts import CardFacts
@@ -347,4 +347,5 @@ def test_counted_records_and_evaluation(model: PrivateHalfspaceClassifier) -> No
 
 def test_columns_of_classes_get_names_that_are_free_in_either_case() -> None:
     taken = {"score", "score_1"}
-    assert [_free(name, taken) for name in ("Score", "other", "SCORE")] == ["Score_2", "other", "SCORE_3"]
+    names = [take_free_name(name, taken) for name in ("Score", "other", "SCORE")]
+    assert names == ["Score_2", "other", "SCORE_3"]
