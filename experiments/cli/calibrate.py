@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from privopt.experiments.cli import options as opt
 from privopt.experiments.cli.calibration import ASKED, calibration_lines, common_report
 from privopt.experiments.cli.estimate_plans import (
     ESTIMATES,
@@ -20,17 +21,6 @@ from privopt.experiments.cli.estimate_plans import (
 )
 from privopt.experiments.cli.families import CARD, LINEAR, ROBUST, requested_family
 from privopt.experiments.cli.linear import checked_label_range, checked_norm, robust_loss
-from privopt.experiments.cli.options import (
-    EpsilonOption,
-    FeaturesOption,
-    LabelOption,
-    LossOption,
-    NormKindOption,
-    NormOption,
-    PenaltyOption,
-    SetOption,
-    StepsOption,
-)
 from privopt.experiments.cli.parsing import parse_range
 from privopt.experiments.cli.release_plans import RELEASES, owners, release_report
 from privopt.experiments.cli.subset import subset_report
@@ -88,7 +78,7 @@ _OWNERS = {"max_features": (SubsetPlan.name,), "snr": (SubsetPlan.name,), **owne
 def calibrate(
     context: typer.Context,
     mechanism: Annotated[str, typer.Argument(help=", ".join(KNOWN))],
-    epsilon: EpsilonOption,
+    epsilon: opt.EpsilonOption,
     delta: Annotated[
         float | None,
         typer.Option(
@@ -109,13 +99,13 @@ def calibrate(
     ] = "sound",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     records: Annotated[int | None, typer.Option(help="Number of records n.")] = None,
-    loss: LossOption = None,
-    convex_set: SetOption = None,
-    regularizer: PenaltyOption = None,
-    data_norm: NormOption = None,
-    norm: NormKindOption = None,
-    label_range: LabelOption = None,
-    steps: StepsOption = None,
+    loss: opt.LossOption = None,
+    convex_set: opt.SetOption = None,
+    regularizer: opt.PenaltyOption = None,
+    data_norm: opt.NormOption = None,
+    norm: opt.NormKindOption = None,
+    label_range: opt.LabelOption = None,
+    steps: opt.StepsOption = None,
     moment: Annotated[
         float | None,
         typer.Option(
@@ -131,7 +121,7 @@ def calibrate(
     subsets: Annotated[
         int | None, typer.Option(help="subset-mean, sample-aggregate: number of subsets.")
     ] = None,
-    max_features: FeaturesOption = None,
+    max_features: opt.FeaturesOption = None,
     snr: Annotated[
         float | None,
         typer.Option(

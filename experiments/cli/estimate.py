@@ -17,21 +17,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from privopt.experiments.cli import options as opt
 from privopt.experiments.cli.estimate_plans import ESTIMATES, check_loss, check_options, plan_of
 from privopt.experiments.cli.files import PaidFile, say, showing
-from privopt.experiments.cli.options import (
-    ClassesOption,
-    DataOption,
-    DeltaOption,
-    EpsilonOption,
-    LatticeOption,
-    LedgerOption,
-    OracleOption,
-    SchemaOption,
-    SeedOption,
-    TableOption,
-    TargetOption,
-)
 from privopt.experiments.cli.parsing import parse_delta, split_classes, split_labels
 from privopt.experiments.cli.running import accounted, open_ledger
 from privopt.experiments.cli.tables import read_labelled
@@ -80,19 +68,19 @@ class Given:
 def estimate(
     context: typer.Context,
     mechanism: Annotated[str, typer.Argument(help=", ".join(ESTIMATES))],
-    data: DataOption,
-    epsilon: EpsilonOption,
+    data: opt.DataOption,
+    epsilon: opt.EpsilonOption,
     columns: Annotated[
         str | None,
         typer.Option(
             help="NAME,...: columns of numbers. Default: those of the schema, or all but the target."
         ),
     ] = None,
-    target: TargetOption = None,
-    table: TableOption = None,
-    schema: SchemaOption = None,
-    classes: ClassesOption = None,
-    delta: DeltaOption = "auto",
+    target: opt.TargetOption = None,
+    table: opt.TableOption = None,
+    schema: opt.SchemaOption = None,
+    classes: opt.ClassesOption = None,
+    delta: opt.DeltaOption = "auto",
     moment: Annotated[
         float | None, typer.Option(help="robust-mean: a bound on the mean square of each column. Public.")
     ] = None,
@@ -109,16 +97,16 @@ def estimate(
     loss: Annotated[
         str, typer.Option(help="subset-mean, sample-aggregate: squared, or logistic for two --classes.")
     ] = "squared",
-    lattice: LatticeOption = None,
-    oracle: OracleOption = "auto",
+    lattice: opt.LatticeOption = None,
+    oracle: opt.OracleOption = "auto",
     alpha: Annotated[
         float, typer.Option(help="opsamp: the certified gap, in errors, that is paid for.")
     ] = 0.0,
     draws: Annotated[
         int | None, typer.Option(help="opsamp: number of minima. Default: enough for little noise, to 5,000.")
     ] = None,
-    ledger: LedgerOption = None,
-    insecure_seed: SeedOption = None,
+    ledger: opt.LedgerOption = None,
+    insecure_seed: opt.SeedOption = None,
     save: Annotated[Path | None, typer.Option(help="Write the estimate to this JSON file.")] = None,
     json_file: Annotated[
         Path | None, typer.Option("--json", help="Write the full report to this JSON file.")

@@ -14,24 +14,9 @@ import typer
 from rich.console import Console
 
 from privopt.experiments.cli import fit as fitting
+from privopt.experiments.cli import options as opt
 from privopt.experiments.cli.families import AUTO, FAMILIES, requested_family
 from privopt.experiments.cli.files import PaidFile, say, showing
-from privopt.experiments.cli.options import (
-    ClassesOption,
-    DataOption,
-    DeltaOption,
-    EpsilonOption,
-    JsonOption,
-    LedgerOption,
-    MarkersOption,
-    PersonOption,
-    RecordsOption,
-    SaveOption,
-    SchemaOption,
-    SeedOption,
-    TargetOption,
-    TimeOption,
-)
 from privopt.experiments.cli.parsing import (
     marked_schema,
     of_persons,
@@ -75,8 +60,8 @@ class _Candidate:
 
 @app.command(epilog=SEARCH_EXAMPLES)
 def search(
-    data: DataOption,
-    epsilon: EpsilonOption,
+    data: opt.DataOption,
+    epsilon: opt.EpsilonOption,
     candidate: Annotated[
         list[str],
         typer.Option(
@@ -86,10 +71,10 @@ def search(
             "two candidates: repeat the option.",
         ),
     ],
-    target: TargetOption = None,
-    schema: SchemaOption = None,
-    classes: ClassesOption = None,
-    na_values: MarkersOption = None,
+    target: opt.TargetOption = None,
+    schema: opt.SchemaOption = None,
+    classes: opt.ClassesOption = None,
+    na_values: opt.MarkersOption = None,
     scoring: Annotated[
         str | None,
         typer.Option(
@@ -100,18 +85,18 @@ def search(
     held_out: Annotated[
         float, typer.Option(help="Share of the records, drawn at random, that models are scored on.")
     ] = 0.2,
-    delta: DeltaOption = "auto",
-    ledger: LedgerOption = None,
-    insecure_seed: SeedOption = None,
-    person: PersonOption = None,
-    records_per_person: RecordsOption = "1",
+    delta: opt.DeltaOption = "auto",
+    ledger: opt.LedgerOption = None,
+    insecure_seed: opt.SeedOption = None,
+    person: opt.PersonOption = None,
+    records_per_person: opt.RecordsOption = "1",
     plan: Annotated[
         bool,
         typer.Option("--plan", help="Show what to expect, and whether --ledger affords it; run nothing."),
     ] = False,
-    time_limit: TimeOption = None,
-    save: SaveOption = None,
-    json_file: JsonOption = None,
+    time_limit: opt.TimeOption = None,
+    save: opt.SaveOption = None,
+    json_file: opt.JsonOption = None,
 ) -> None:
     """Search for the best of several private models, for one price: candidates and a budget in, one model
     out.
