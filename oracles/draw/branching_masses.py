@@ -225,8 +225,10 @@ def _signed(elements: IntArray, tables: Tables, here: IntArray, true: IntArray) 
     for t in range(len(elements)):
         for mask in range(len(here)):
             if (mask >> t) & 1 == 0:
-                here[mask] -= here[mask | (1 << t)]
-                true[mask] -= true[mask | (1 << t)]
+                for k in range(here.shape[1]):
+                    here[mask, k] -= here[mask | (1 << t), k]
+                    for g in range(true.shape[2]):
+                        true[mask, k, g] -= true[mask | (1 << t), k, g]
 
 
 @njit(cache=True, nogil=True)
@@ -237,7 +239,8 @@ def _with_each(members: IntArray, tables: Tables, here: IntArray, true: IntArray
     for t in range(size):
         number += binomials[members[t], t + 1]
         larger += binomials[members[t], t + 2]
-    here[:] = tables.losses[number]
+    for k in range(len(here)):
+        here[k] = tables.losses[number, k]
     start = 0
     for place in range(size + 1):
         # Predicates before the next member of the set have the same place among them.
@@ -246,7 +249,8 @@ def _with_each(members: IntArray, tables: Tables, here: IntArray, true: IntArray
             for k in range(len(here)):
                 true[k, g] = tables.losses[larger + binomials[g, place + 1], k]
         if place < size:
-            true[:, stop] = here
+            for k in range(len(here)):
+                true[k, stop] = here[k]
             larger += binomials[stop, place + 1] - binomials[stop, place + 2]
             start = stop + 1
 
