@@ -198,8 +198,8 @@ def _additive_text(
         measured = None if evaluation is None else _evaluation(evaluation)
         return additive_page(model.card_, measured, title=title)
     raise InvalidInputError(
-        "a card and a tree that are added are written as .html, .md, .json or .sql: the picture (.svg) "
-        "of the tree alone would leave out the points"
+        "an additive model is written as .html, .md, .json or .sql: a picture (.svg) of its tree would "
+        "leave out the points of its card"
     )
 
 

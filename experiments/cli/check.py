@@ -58,7 +58,7 @@ def check(
     try:
         tell.print(remember(code, what).words, markup=False)
     except (OSError, ValueError) as error:
-        raise InvalidInputError(f"it passed, which could not be remembered: {error}") from error
+        raise InvalidInputError(f"it passed the check, but this could not be recorded: {error}") from error
 
 
 def _named(name: str) -> DiscreteOracle | GibbsOracle | type[Any]:

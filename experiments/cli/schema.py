@@ -124,8 +124,8 @@ def check(
     declared = Schema.load(schema)
     if data is not None and not public:
         raise InvalidInputError(
-            f"{data}: what is printed of its rows has no noise. Add --public if they are public or "
-            "synthetic; of private records only `privopt schema learn` says something, and pays for it"
+            f"{data}: what is printed about its rows has no noise. To do: add --public if they are public "
+            "or synthetic; for private records use `privopt schema learn`, which adds noise and has a price"
         )
     rows = synthetic_rows(declared, 1000) if data is None else read_table(data, schema=declared)
     found = check_rows(declared, rows)

@@ -312,8 +312,8 @@ class PrivateAdditiveTreeClassifier(
         """Raise AttributeError; for risks, with the reason and the remedy."""
         if name in ("predict_proba", "risks_at"):
             raise AttributeError(
-                f"a card and a tree that are added rank records by a score, and have no risks: no {name}. To "
-                "do: decision_function for ranks; for risks a PrivateTreeClassifier or a "
+                f"an additive model ranks records by a score, and has no risks and no {name}. To do: "
+                "decision_function for ranks; for risks a PrivateTreeClassifier or a "
                 "PrivateHalfspaceClassifier with risk_share=0.1 (--model tree or card, --risk-share 0.1)"
             )
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""Check records against the plan of a mean."""
+"""Checks of records against the plan of a mean."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""delta of many composed releases from the privacy loss distribution of one, accurate for tiny delta.
+"""The delta of many composed releases from the privacy loss distribution of one, accurate for tiny delta.
 
 A discrete Fourier transform computes the law of a sum of losses, but with absolute rounding errors of about
 steps * 2^-53, which exceed a delta of 1e-12 after some thousand steps. So losses are convolved under a

@@ -1,4 +1,4 @@
-"""(z^2 - y)^2 / 4: the loss of phase retrieval, and the textbook quartic with a saddle between two minima."""
+"""Loss of phase retrieval, (z^2 - y)^2 / 4: the textbook quartic with a saddle between two minima."""
 
 from __future__ import annotations
 

@@ -179,7 +179,7 @@ def test_declared_types_are_those_of_a_schema_that_is_fitted_with(clinic: Path, 
 
 def test_a_schema_is_checked_on_public_rows_alone(clinic: Path, tmp_path: Path) -> None:
     (tmp_path / "s.toml").write_text('[[columns]]\nkind = "binned"\nname = "age"\nedges = [0, 50, 120]\n')
-    with pytest.raises(InvalidInputError, match="Add --public if they are public or synthetic"):
+    with pytest.raises(InvalidInputError, match="add --public if they are public or synthetic"):
         run("check", tmp_path / "s.toml", clinic / "t.csv")
     shown = run("check", tmp_path / "s.toml", clinic / "t.csv", "--public").stdout
     assert "age: 0 missing, 0 unreadable (refused); 0 outside (clipped)" in shown
