@@ -28,6 +28,8 @@ _RARE, _TYPICAL = 1e-3, 0.25
 _MEANS, _SHARES = 0.08, 0.02
 # Lower limit on a share of K levels, as a fraction of 1 / K, and of its noise.
 _RARE_OF_LEVELS = 0.3
+# Prior probability that the log odds of ordered levels are those of ``smooth_prior``, and not independent.
+_SMOOTH = 0.8
 # The part of shares of ordered levels, and of their log odds, that is no random walk a priori.
 _ROUGH = 0.1
 
@@ -86,11 +88,6 @@ class Columns:
     def share_of_numbers(self) -> float:
         """The share of the columns that are numbers; indicators of missing numbers do not count."""
         return len(self.lines) / max(len(self.parts) - len(self.gaps), 1)
-
-    @property
-    def share_of_ordered(self) -> float:
-        """The share of the features that are ordered levels."""
-        return sum(stop - start for start, stop in self.ordered) / max(len(self.features), 1)
 
     @property
     def squares(self) -> tuple[float, float]:
@@ -206,14 +203,16 @@ class Columns:
             means: means of ``features``, as distances from the middle.
             sigma: the standard deviation of the noise.
         """
-        lines = {feature: (high - low) ** 2 for feature, low, high in self.lines}
+        lines, ends = {feature: (high - low) ** 2 for feature, low, high in self.lines}, dict(self.ordered)
         shares, found, stop = means + np.array(self.middle)[self.features], [], 0
         for first, last in self.parts:
             start, stop = stop, stop + last - first
             if first in lines:
                 found.append(_number(variances[start], sigma, lines[first]))
             else:
-                found.append(Block(_levels(shares[start:stop])))
+                kernels = prior_kernels(stop - start, ends.get(first, first) - first)
+                kernel = sum(odds * each for each, odds in kernels)
+                found.append(Block(_levels(shares[start:stop]), kernel=np.asarray(kernel)))
         return found
 
 
@@ -262,6 +261,17 @@ def smooth_prior(levels: int, ordered: int) -> Floats:
     found = np.eye(levels)
     found[:ordered, :ordered] = each * (ordered - 1)
     return found
+
+
+def prior_kernels(levels: int, ordered: int) -> list[tuple[Floats, float]]:
+    """Return prior covariances of the log odds of levels, and the probability of each.
+
+    The first ``ordered`` levels are.
+    """
+    plain = np.eye(levels)
+    if ordered < 3:
+        return [(plain, 1.0)]
+    return [(plain, 1 - _SMOOTH), (smooth_prior(levels, ordered), _SMOOTH)]
 
 
 def _is_ordered(column: Column) -> bool:

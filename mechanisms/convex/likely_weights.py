@@ -22,8 +22,10 @@ _EXPLAINED, _SHARES = np.geomspace(1e-4, 1, 25)[:, None], np.array([0.02, 0.05, 
 # Prior variance of a feature, as a fraction of the largest possible average variance; and the lower limit of
 # a feature's variance relative to the mean of all.
 _TYPICAL, _LEAST = 0.25, 0.05
-# Usual squared correlation of two numbers.
-_USUAL = 0.1
+# Mean squared correlations of features of different blocks, equally probable a priori.
+_CORRELATIONS = np.array([0.0, *np.geomspace(1e-4, 1, 25)])
+# Least variance of noise in covariances, relative to the largest: rounding.
+_ROUNDED = 1e-12
 # Largest standard deviation of logistic scores: larger estimates come from noise and give overconfident
 # models.
 _MOST_SPREAD = 1.5
@@ -52,10 +54,25 @@ class Block(NamedTuple):
     Attributes:
         covariances: estimated covariances of the features, shape (k, k), positive semidefinite.
         hidden: posterior variance of each estimated variance, due to the noise.
+        kernel: prior covariances of the log odds of the features, up to a factor; None: they are independent.
     """
 
     covariances: Floats
     hidden: float = 0.0
+    kernel: Floats | None = None
+
+    def directions(self) -> tuple[Floats, Floats]:
+        """Return orthogonal directions, and how much each is expected to covary with other blocks.
+
+        If two blocks depend weakly on each other, their covariances are those within one times log odds times
+        those within the other. So they are largest where log odds are largest a priori, as in the smooth
+        directions of ordered levels. The expected sizes add up to the sum of the variances.
+        """
+        total = float(np.trace(self.covariances))
+        prior = np.eye(len(self.covariances)) if self.kernel is None else self.kernel
+        values, vectors = np.linalg.eigh(self.covariances @ prior @ self.covariances)
+        values = np.maximum(values, 0.0)
+        return vectors, values * total / max(float(np.sum(values)), 1e-300)
 
 
 def towards_mean(noisy: Floats, sigma: float) -> tuple[Floats, float]:
@@ -111,29 +128,32 @@ def likely_covariances(
     number = np.repeat(np.arange(len(blocks)), sizes)
     within = number[:, None] == number
     found, hidden = np.zeros_like(A), np.diag(np.repeat([block.hidden for block in blocks], sizes))
+    basis, expected = np.zeros_like(A), np.zeros(len(A))
     for (start, stop), block in zip(itertools.pairwise(np.cumsum([0, *sizes])), blocks, strict=True):
         found[start:stop, start:stop] = block.covariances
+        basis[start:stop, start:stop], expected[start:stop] = block.directions()
     if len(blocks) == 1:
         return found, hidden
-    scales = np.outer(np.diag(found), np.diag(found))
+    turned, scales = basis.T @ A @ basis, np.outer(expected, expected)
     pairs = np.zeros_like(within) if numbers is None else np.outer(numbers, numbers) & ~within
-    tau = np.full_like(A, _squared_correlation(A, scales, sigma, ~within & ~pairs))
-    if np.any(pairs):
-        seen = _squared_correlation(A, scales, sigma, pairs)
-        # Few pairs say little where noise is large: their mean is then nearer to a usual one.
-        unsure = sigma**4 / (np.sum(pairs) * float(np.mean(scales[pairs])) ** 2)
-        tau[pairs] = (_USUAL**2 * seen + unsure * _USUAL) / (_USUAL**2 + unsure)
-    kept = np.where(within, 0.0, tau * scales / (tau * scales + sigma**2 / 2))
-    values, vectors = np.linalg.eigh(found + kept * A)
-    return np.asarray((vectors * np.maximum(values, 0.0)) @ vectors.T), hidden + kept * sigma**2 / 2
+    noise = max(sigma**2 / 2, _ROUNDED * float(np.max(scales)), 1e-300)
+    prior = np.zeros_like(A)
+    for group in (pairs, ~within & ~pairs):
+        upper = np.triu(group)
+        prior[group] = _squared_correlation(turned[upper], scales[upper], noise) * scales[group]
+    kept = prior / (prior + noise)
+    values, vectors = np.linalg.eigh(found + basis @ (kept * turned) @ basis.T)
+    left = basis**2 @ (kept * noise) @ (basis**2).T
+    return np.asarray((vectors * np.maximum(values, 0.0)) @ vectors.T), hidden + left
 
 
-def _squared_correlation(A: Floats, scales: Floats, sigma: float, pairs: NDArray[np.bool_]) -> float:
-    """Return tau, a mean squared correlation, by moments: E A_ij^2 = tau A_ii A_jj + sigma^2 / 2."""
-    if not np.any(pairs):
-        return 0.0
-    tau = float(np.sum((A**2 - sigma**2 / 2)[pairs]) / np.sum(scales[pairs]))
-    return min(max(tau, 0.0), 1.0)
+def _squared_correlation(seen: Floats, scales: Floats, noise: float) -> float:
+    """Return the posterior mean of tau: covariances have variance tau * scale, and that of the noise."""
+    logs = np.zeros(len(_CORRELATIONS))
+    for k, tau in enumerate(_CORRELATIONS):
+        grown = 1 + tau * scales / noise
+        logs[k] = float(np.sum(seen**2 / noise * (1 - 1 / grown) - np.log(grown))) / 2
+    return float(np.average(_CORRELATIONS, weights=np.exp(logs - np.max(logs))))
 
 
 def likely_weights(

@@ -448,10 +448,10 @@ class BoundedFit(PrivateLinearModel):
             )
         columns = Columns.of(schema) if schema is not None and seen.middle is not None else None
         known = columns is not None and ColumnStatistics.fits(facts, columns)
-        shares = {}
-        if columns is not None and known:
-            shares = {"numbers": columns.share_of_numbers, "ordered": columns.share_of_ordered}
-        return choose_risk_mechanism(self.mechanism, facts, space, penalty, mu=mu, steps=self.steps, **shares)
+        numbers = columns.share_of_numbers if columns is not None and known else 0.0
+        return choose_risk_mechanism(
+            self.mechanism, facts, space, penalty, mu=mu, steps=self.steps, numbers=numbers
+        )
 
 
 def risk_of_table(model: BoundedFit, X: Any, y: Any) -> EmpiricalRisk:

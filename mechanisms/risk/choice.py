@@ -32,9 +32,6 @@ _SMALL_BUDGET, _MODEST_BUDGET, _FOR_ALL = 40, 60, 1_500
 # numbers, and where some are by .026 (12 tables, standard error .010). Beyond, Adult is a check where they
 # are not.
 _MOST_IN_UNITS, _SOME_IN_UNITS = 1_000, 100
-# The same per feature where most features are ordered levels, as bins are: from here to 60 gradient descent
-# ranked records better by .004 AUC on synthetic tables of numbers in bins, and worse below by .01 and more.
-_SMALL_IN_BINS = 20
 # Number of features, bounded one by one, above which they are screened: on synthetic tables of 200 to 900
 # binary features or numbers, of which 8 to all mattered, that was better than noisy moments of all, or level,
 # except where all of many numbers mattered.
@@ -92,21 +89,20 @@ def choose_risk_mechanism(
     mu: float,
     steps: int | None = None,
     numbers: float = 0.0,
-    ordered: float = 0.0,
 ) -> Choice:
     """Return the mechanism of a name or class, or for "auto" one that fits the public facts; with default
     sets.
 
     ``mu`` is the budget of one release, as Gaussian differential privacy. With many features, "auto" takes a
     mechanism that has ``steps`` if they are given. ``numbers``: the share of columns that are numbers
-    which moments read in units of their own. ``ordered``: the share of features that are ordered levels.
+    which moments read in units of their own.
 
     Raises:
         UnknownMechanismError: an unknown name; the message lists the known ones.
     """
     reason = "it was asked for"
     if name == "auto":
-        name, reason = _fitting(facts, convex_set, regularizer, mu, steps, (numbers, ordered))
+        name, reason = _fitting(facts, convex_set, regularizer, mu, steps, numbers)
     kind = RISK_MECHANISMS.named(name)
     space: ConvexSet = kind.default_set(facts) if convex_set is None else convex_set
     if convex_set is None and not isinstance(space, WholeSpace):
@@ -120,12 +116,12 @@ def _fitting(
     regularizer: ElasticNet,
     mu: float,
     steps: int | None,
-    shares: tuple[float, float],
+    numbers: float,
 ) -> tuple[str, str]:
     """Return a mechanism that fits public facts, and why."""
     smooth, low = regularizer.l1 == 0, facts.dimension <= _LOW_DIMENSION
     many = _fitting_many(facts, convex_set, regularizer) if steps is None else None
-    few = _fitting_few(facts, convex_set, regularizer, mu, *shares) if low else None
+    few = _fitting_few(facts, convex_set, regularizer, mu, numbers) if low else None
     if many is not None:
         return many
     if few is not None:
@@ -151,7 +147,6 @@ def _fitting_few(
     regularizer: ElasticNet,
     mu: float,
     numbers: float,
-    ordered: float,
 ) -> tuple[str, str] | None:
     """Return the mechanism of moments or steps that fits few features and a budget, or None."""
     moments = RISK_MECHANISMS["sufficient-statistics"]
@@ -163,8 +158,7 @@ def _fitting_few(
             "falls back to the mean where noise hides the rest"
         )
     budget, p = facts.n_records * mu, facts.dimension
-    small = _SMALL_IN_BINS if ordered > 0.5 else _SMALL_BUDGET
-    if budget <= max(small * p, _FOR_ALL):
+    if budget <= max(_SMALL_BUDGET * p, _FOR_ALL):
         return moments.name, (
             "where the budget is small for so many features and so few records it was among the most "
             "accurate, and how much it shrinks follows from the noise"
