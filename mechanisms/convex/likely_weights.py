@@ -22,10 +22,8 @@ _EXPLAINED, _SHARES = np.geomspace(1e-4, 1, 25)[:, None], np.array([0.02, 0.05, 
 # Prior variance of a feature, as a fraction of the largest possible average variance; and the lower limit of
 # a feature's variance relative to the mean of all.
 _TYPICAL, _LEAST = 0.25, 0.05
-# Mean squared correlations of features of different blocks, equally probable a priori.
-_CORRELATIONS = np.array([0.0, *np.geomspace(1e-4, 1, 25)])
-# Least variance of noise in covariances, relative to the largest: rounding.
-_ROUNDED = 1e-12
+# Usual squared correlation of two numbers.
+_USUAL = 0.1
 # Largest standard deviation of logistic scores: larger estimates come from noise and give overconfident
 # models.
 _MOST_SPREAD = 1.5
@@ -136,24 +134,28 @@ def likely_covariances(
         return found, hidden
     turned, scales = basis.T @ A @ basis, np.outer(expected, expected)
     pairs = np.zeros_like(within) if numbers is None else np.outer(numbers, numbers) & ~within
-    noise = max(sigma**2 / 2, _ROUNDED * float(np.max(scales)), 1e-300)
-    prior = np.zeros_like(A)
-    for group in (pairs, ~within & ~pairs):
-        upper = np.triu(group)
-        prior[group] = _squared_correlation(turned[upper], scales[upper], noise) * scales[group]
-    kept = prior / (prior + noise)
+    tau = np.full_like(A, _squared_correlation(turned, scales, sigma, ~within & ~pairs))
+    if np.any(pairs):
+        seen = _squared_correlation(turned, scales, sigma, pairs)
+        # Few pairs say little where noise is large: their mean is then nearer to a usual one.
+        unsure = sigma**4 / (np.sum(pairs) * float(np.mean(scales[pairs])) ** 2)
+        tau[pairs] = (_USUAL**2 * seen + unsure * _USUAL) / (_USUAL**2 + unsure)
+    kept = np.where(within, 0.0, tau * scales / (tau * scales + max(sigma**2 / 2, 1e-300)))
     values, vectors = np.linalg.eigh(found + basis @ (kept * turned) @ basis.T)
-    left = basis**2 @ (kept * noise) @ (basis**2).T
+    left = basis**2 @ (kept * sigma**2 / 2) @ (basis**2).T
     return np.asarray((vectors * np.maximum(values, 0.0)) @ vectors.T), hidden + left
 
 
-def _squared_correlation(seen: Floats, scales: Floats, noise: float) -> float:
-    """Return the posterior mean of tau: covariances have variance tau * scale, and that of the noise."""
-    logs = np.zeros(len(_CORRELATIONS))
-    for k, tau in enumerate(_CORRELATIONS):
-        grown = 1 + tau * scales / noise
-        logs[k] = float(np.sum(seen**2 / noise * (1 - 1 / grown) - np.log(grown))) / 2
-    return float(np.average(_CORRELATIONS, weights=np.exp(logs - np.max(logs))))
+def _squared_correlation(A: Floats, scales: Floats, sigma: float, pairs: NDArray[np.bool_]) -> float:
+    """Return tau, a mean squared correlation, by moments: E A_ij^2 = tau times scale + sigma^2 / 2.
+
+    Where noise is large, those of the largest scales tell most.
+    """
+    if not np.any(pairs):
+        return 0.0
+    excess, expected = A[pairs] ** 2 - sigma**2 / 2, scales[pairs]
+    tau = float(np.sum(expected * excess) / np.sum(expected**2))
+    return min(max(tau, 0.0), 1.0)
 
 
 def likely_weights(

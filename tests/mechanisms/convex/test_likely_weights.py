@@ -12,7 +12,6 @@ from scipy.stats import norm
 
 from privopt.mechanisms.convex.columns import smooth_prior
 from privopt.mechanisms.convex.likely_weights import (
-    _CORRELATIONS,
     Block,
     least_squares,
     likely_blocks,
@@ -67,14 +66,14 @@ def test_covariances_beside_the_blocks_shrink_as_noise_hides_them() -> None:
     assert np.array_equal(np.diag(unknown), np.zeros(d))
 
 
-def test_correlations_of_numbers_are_believed_as_noise_allows() -> None:
-    """Their mean square is that which is seen, or that of the prior where noise hides it."""
-    d, tau = 40, 0.25
-    seen = np.triu(np.random.default_rng(0).normal(size=(d, d)) * math.sqrt(tau), 1)
-    seen, blocks = np.eye(d) + seen + seen.T, [Block(np.eye(1))] * d
-    for sigma, expected in ((0.5, tau - 0.125), (1e4, float(np.mean(_CORRELATIONS)))):
-        _, left = likely_covariances(seen, blocks, sigma, np.ones(d, dtype=bool))
-        assert left[0, 1] / (sigma**2 / 2 - left[0, 1]) * sigma**2 / 2 == pytest.approx(expected, rel=0.1)
+@pytest.mark.parametrize(("sigma", "tau"), [(0.01, 0.25), (100.0, 0.1)])
+def test_the_covariance_of_two_numbers_is_believed_as_noise_allows(sigma: float, tau: float) -> None:
+    """Their squared correlation is that which is seen, .25, and a usual one of .1 where noise hides it."""
+    seen, blocks = np.array([[1.0, 0.5], [0.5, 1.0]]), [Block(np.eye(1)), Block(np.eye(1))]
+    _, left = likely_covariances(seen, blocks, sigma, np.array([True, True]))
+    kept = left[0, 1] / (sigma**2 / 2)
+    assert kept == pytest.approx(tau / (tau + sigma**2 / 2), rel=1e-3)
+    assert 1 - kept == pytest.approx(sigma**2 / 2 / (tau + sigma**2 / 2), rel=1e-3)
 
 
 def test_correlations_of_numbers_are_of_a_size_of_their_own() -> None:
@@ -100,14 +99,14 @@ def test_of_ordered_levels_smooth_covariances_are_believed_first() -> None:
         blocks = [Block(true[s, s], kernel=kernel) for s in (slice(0, k), slice(k, 2 * k))]
         found, left = likely_covariances(true + noise + noise.T, blocks, sigma)
         errors.append(float(np.sum((found - true)[:k, k:] ** 2)))
-    assert errors[1] < 0.6 * errors[0]
+    assert errors[1] < 0.8 * errors[0]
     assert errors[1] == pytest.approx(float(np.sum(left[:k, k:])), rel=0.7)
     assert errors[1] < 0.15 * k * k * sigma**2 / 2
 
 
 def test_covariances_without_noise_are_those_that_are_seen() -> None:
     seen, blocks = np.array([[1.0, 0.5], [0.5, 1.0]]), [Block(np.eye(1)), Block(np.eye(1))]
-    for sigma in (0.0, 1e-200):
+    for sigma in (0.0, 1e-8):
         found, left = likely_covariances(seen, blocks, sigma)
         assert found == pytest.approx(seen)
         assert left == pytest.approx(0, abs=1e-9)
