@@ -378,7 +378,7 @@ def test_the_command_line_has_the_same_bins(
 def test_a_plan_has_the_numbers_and_the_mechanism_of_the_fit(numbers: str, mechanism: str) -> None:
     """Bins and lines have budgets of their own from which on moments are not the choice."""
     schema = Schema([Numeric(f"x{k}", -5, 5, step=0.1) for k in range(12)], intercept=True)
-    records = CountedRecords.of(schema, [np.zeros(20_000, int)] * 12, (0, 1), np.arange(20_000) % 2)
+    records = CountedRecords.of(schema, [np.zeros(30_000, int)] * 12, (0, 1), np.arange(30_000) % 2)
     fit = PrivateLogisticRegression(1.0, schema=schema, classes=(0, 1), numbers=numbers, insecure_seed=0)
-    assert fit.plan(20_000).mechanism.name == mechanism
+    assert fit.plan(30_000).mechanism.name == mechanism
     assert fit.fit(records).mechanism_ == mechanism
