@@ -75,6 +75,17 @@ def choose_order(shape: Shape, region: Region, rows: IntArray) -> tuple[IntArray
 
 def plant(shape: Shape, region: Region, order: IntArray, leaves: IntArray) -> Tree:
     """Make a tree at its root: all tables filled, the root not expanded."""
+    tree = _empty_tree(shape, region, order, leaves)
+    _set_squares(shape, region, tree)
+    _fill(shape, region, tree)
+    _choose_tilt(tree)
+    if len(order) == 0:
+        _stand_for_root(tree)
+    return tree
+
+
+def _empty_tree(shape: Shape, region: Region, order: IntArray, leaves: IntArray) -> Tree:
+    """Make a tree whose tables have their sizes, and hold zeros."""
     (k, most), width = shape.squares.shape, int(region.width[0])
     p, n_leaves = len(order), len(leaves) + 1
     place = np.empty(k, dtype=np.int64)
@@ -89,7 +100,7 @@ def plant(shape: Shape, region: Region, order: IntArray, leaves: IntArray) -> Tr
     def zeros(*size: int) -> NDArray[np.int64]:
         return np.zeros(size, dtype=np.int64)
 
-    tree = Tree(
+    return Tree(
         norm=last_table(shape, region, shape.cells)[:width],
         order=order,
         place=place,
@@ -122,12 +133,6 @@ def plant(shape: Shape, region: Region, order: IntArray, leaves: IntArray) -> Tr
         scratch=zeros(3, width),
         stack=np.array([0, p, n_leaves, row, 0]),
     )
-    _set_squares(shape, region, tree)
-    _fill(shape, region, tree)
-    _choose_tilt(tree)
-    if p == 0:
-        _stand_for_root(tree)
-    return tree
 
 
 def _set_squares(shape: Shape, region: Region, tree: Tree) -> None:
