@@ -12,9 +12,7 @@ published code of PrivaTree, cloned into its folder ``published``) and ``earlier
 
 Every table is split 70 to 30 for each seed: trained on one part, measured on the other. Bounds of numbers and
 categories are declared from the whole table, which is public. Lines of ``trees.csv`` are kept after every
-table of every split, and an interrupted run resumes. Trees and lists of tables with more than 200 predicates
-have two levels: three are within the limits, but take a minute a fit. ``--speed`` times fits to synthetic
-records instead.
+table of every split, and an interrupted run resumes. ``--speed`` times fits to synthetic records instead.
 """
 
 from __future__ import annotations
@@ -73,8 +71,6 @@ _EIGHT = ("age", "education-num", "marital-status", "relationship", "sex", "capi
 _COVERTYPE = 20_000
 # So large that the draw is almost surely the minimiser.
 _FREE = 1e6
-# Trees and lists over more predicates have this depth.
-_MANY, _SHALLOW = 200, 2
 ENVIRONMENTS = {
     EARLIER: [f"git+{Path(__file__).parents[1].as_uri()}@10feeddd"],
     "privatree": ["diffprivlib", "scikit-learn<1.8"],
@@ -202,9 +198,8 @@ class Split:
         self.records, self.labels = frame.iloc[train], y[train]
         self.others, self.truth = frame.iloc[test], y[test]
         self.positive, self.seed = float(y.mean()), seed
-        predicates = len(Predicates.of(self.schema))
-        self.depth = _SHALLOW if predicates > _MANY else _DEPTH
         self.part = part
+        predicates = len(Predicates.of(self.schema))
         self.facts: dict[str, Any] = {"table": name, "n": size, "predicates": predicates, "seed": seed}
 
     def line(
@@ -232,8 +227,6 @@ class Split:
 
     def ours(self, label: str, epsilon: float, model: Any) -> Line:
         """Fit and measure a model of this package."""
-        levels = {"max_depth", "max_rules"} & set(model.get_params()) if self.depth == _SHALLOW else ()
-        model.set_params(**dict.fromkeys(levels, self.depth))
         began = time.process_time()
         model.set_params(schema=self.schema, classes=(0, 1)).fit(self.records, self.labels)
         seconds = time.process_time() - began
@@ -251,11 +244,11 @@ class Split:
         scores = made.predict_proba(np.stack(others, axis=1))[:, 1]
         yield self.line(CART, math.inf, scores > 0.5, scores, None)
         share: dict[str, Any] = {"class_weight": "balanced", "prevalence": self.positive}
-        yield self.ours(OPTIMAL, math.inf, PrivateTreeClassifier(_FREE, max_depth=self.depth, **share))
+        yield self.ours(OPTIMAL, math.inf, PrivateTreeClassifier(_FREE, max_depth=_DEPTH, **share))
 
     def others_of(self, epsilons: Sequence[float], python: Path) -> Iterator[Line]:
         """Fit and measure models of another package, in its environment, at both readings of epsilon."""
-        halves = TablePeer(self.schema, self.records, self.labels, self.others, self.seed, self.depth)
+        halves = TablePeer(self.schema, self.records, self.labels, self.others, self.seed, _DEPTH)
         for fit in halves.fits(python, self.part, epsilons):
             # Balanced: the threshold of risks is the share of the positive class, a public number.
             risks = self.part != EARLIER

@@ -39,7 +39,7 @@ from privopt.mechanisms.estimators.saved import SavedModel
 from privopt.mechanisms.estimators.tree_card import TreeCard
 from privopt.mechanisms.estimators.tree_sql import tree_statement
 from privopt.mechanisms.estimators.validation import as_table, keep_arguments
-from privopt.mechanisms.estimators.weights import ClassWeights
+from privopt.mechanisms.estimators.weights import ClassWeights, prevalence_share
 from privopt.mechanisms.evaluation.leaves import LeafHistogram, LeafPlan, LeafRisks
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.privacy.parameters import check_count
@@ -181,7 +181,7 @@ class _PrivateBranchingClassifier(
         n = given.records.n_records
         # The plan is complete before any record is read.
         budget = CardBudget.of(self.epsilon, self.risk_share)
-        weights = ClassWeights.of(self.class_weight, self.prevalence, given.classes, budget.card)
+        weights = self._weights(given.classes, budget, n)
         plan = self._plan(given.predicates, n, weights, weights.expected)
         source = NoiseSource(self.insecure_seed)
         drawn = weights.whole(replace(plan.choice.spend, insecure_seed=source.insecure_seed))
@@ -234,12 +234,16 @@ class _PrivateBranchingClassifier(
         predicates = Predicates.of(declared_schema(self.schema))
         classes = distinct_classes((0, 1) if self.classes is None else self.classes, np.array([]))
         budget = CardBudget.of(self.epsilon, self.risk_share)
-        weights = ClassWeights.of(self.class_weight, self.prevalence, classes, budget.card)
         n = check_count(n_records, "n_records")
+        weights = self._weights(classes, budget, n)
         plan = self._plan(predicates, n, weights, weights.expected)
         spend = budget.whole(weights.whole(plan.choice.spend), f"the {self._noun}")
         measure = plan.noise_to_signal(n)
         return TreePlan(plan, spend, len(predicates), plan.effort.seconds, plan.effort.memory, measure)
+
+    def _weights(self, classes: NDArray[Any], budget: CardBudget, n: int) -> ClassWeights:
+        share = prevalence_share(n, budget.card)
+        return ClassWeights.of(self.class_weight, self.prevalence, classes, budget.card, share)
 
     def _plan(
         self, predicates: Predicates, n: int, weights: ClassWeights, costs: NDArray[np.float64]
@@ -482,7 +486,8 @@ class PrivateTreeClassifier(_PrivateBranchingClassifier):
             whole numbers (``CostMatrix``), and the noise is calibrated to the largest. Or "balanced", which
             weighs classes by their inverse frequencies; the tree then has one branch at least.
         prevalence: class frequencies for "balanced", *public* numbers: of the second of two classes, or of
-            each. None: they are released first, at a twentieth of epsilon.
+            each. None: they are released first, at a twentieth of epsilon, and up to a fifth where n times
+            epsilon is below a thousand.
         risk_share: the share of epsilon, in [0, 1), for the shares of the classes in each leaf
             (``LeafPlan``), which ``predict_proba`` needs; 0: none. 0.1 is a good choice.
         person, records_per_person: as for ``PrivateHalfspaceClassifier``.

@@ -22,6 +22,9 @@ Floats = NDArray[np.float64]
 RAREST_COSTS = Costs(math.ceil(10 * (1 / RAREST - 1)), 10)
 # The share of epsilon for the prevalence; class counts have low sensitivity, so a small share suffices.
 _PREVALENCE_SHARE = 0.05
+# For trees and rule lists it is what noise on the scale of a fiftieth of the records takes, up to a fifth:
+# on 30 synthetic populations wrong costs lose more than a weaker draw up to 1,000 records times epsilon.
+_RECORDS_PER_NOISE, _LARGEST_SHARE = 50, 0.2
 
 
 @dataclass(frozen=True)
@@ -41,8 +44,15 @@ class ClassWeights:
     rest: float
 
     @classmethod
-    def of(cls, class_weight: Any, prevalence: Any, classes: NDArray[Any], epsilon: float) -> Self:
-        """Validate the arguments, and split epsilon if a prevalence is to be released.
+    def of(
+        cls,
+        class_weight: Any,
+        prevalence: Any,
+        classes: NDArray[Any],
+        epsilon: float,
+        share: float = _PREVALENCE_SHARE,
+    ) -> Self:
+        """Validate the arguments, and split epsilon if a prevalence is to be released: it gets a ``share``.
 
         Raises:
             InvalidInputError: class_weight is not None, "balanced" or a dict of weights > 0 of classes; or
@@ -59,7 +69,7 @@ class ClassWeights:
             return cls(_given(class_weight, classes), None, epsilon, epsilon)
         if prevalence is not None:
             return cls(_inverse(_shares(prevalence, len(classes))), None, epsilon, epsilon)
-        rest = (1 - _PREVALENCE_SHARE) * epsilon
+        rest = (1 - share) * epsilon
         left = math.nextafter(epsilon - rest, 0.0)  # the sum is at most epsilon
         uneven = np.arange(1, len(classes) + 1)
         plan = PrevalencePlan.plan(left, len(classes))
@@ -96,6 +106,12 @@ class ClassWeights:
     def release(self, held: NDArray[np.int64], source: NoiseSource) -> Floats:
         """Return the weights; release the prevalence from the class counts ``held`` if it is needed."""
         return self.expected if self.plan is None else _inverse(self.plan.release(held, source))
+
+
+def prevalence_share(n_records: int, epsilon: float) -> float:
+    """Return the share of epsilon for the prevalence of a tree or rule list, from public facts."""
+    wanted = _RECORDS_PER_NOISE / (max(n_records, 1) * epsilon)
+    return min(max(wanted, _PREVALENCE_SHARE), _LARGEST_SHARE)
 
 
 def costs_of(weights: Floats) -> Costs:

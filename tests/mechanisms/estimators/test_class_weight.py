@@ -18,9 +18,10 @@ from privopt.mechanisms import (
     PrivateHalfspaceClassifier,
     PrivateLogisticRegression,
     PrivateSigmoidClassifier,
+    PrivateTreeClassifier,
 )
 from privopt.mechanisms.errors import PrivacyParameterError
-from privopt.mechanisms.estimators.weights import ClassWeights, costs_of
+from privopt.mechanisms.estimators.weights import ClassWeights, costs_of, prevalence_share
 from privopt.mechanisms.privacy.ledger import Ledger
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.mechanisms.risk.mechanism import RiskMechanism
@@ -216,6 +217,22 @@ def test_a_twentieth_of_the_budget_is_for_the_prevalence() -> None:
         assert split.rest + split.plan.epsilon <= epsilon
         assert split.plan.epsilon == pytest.approx(0.05 * epsilon)
     assert costs_of(np.array([0.5, 9.5])) == Costs(19, 1)
+
+
+@pytest.mark.parametrize(
+    ("n", "epsilon", "share"), [(100, 0.1, 0.2), (1000, 0.25, 0.2), (1000, 0.5, 0.1), (10**6, 1.0, 0.05)]
+)
+def test_trees_buy_a_prevalence_whose_noise_is_a_fiftieth_of_the_records(
+    n: int, epsilon: float, share: float
+) -> None:
+    """From a twentieth to a fifth of the budget of the tree, by public facts; the plan says so."""
+    assert prevalence_share(n, epsilon) == pytest.approx(share)
+    schema = Schema([Categorical("c", ["a", "b"])])
+    tree = PrivateTreeClassifier(epsilon, schema=schema, classes=(0, 1), class_weight="balanced")
+    planned = tree.plan(n)
+    assert f"the prevalence at epsilon = {share * epsilon:.4g}" in planned.facts["in detail"]
+    assert planned.plan.choice.spend.epsilon == pytest.approx((1 - share) * epsilon)
+    assert planned.spend.epsilon == epsilon
 
 
 @pytest.mark.parametrize("weight", [0.2, 1.0, 30.0])
