@@ -1,4 +1,4 @@
-"""Answers of oracles, and the certificates that come with them."""
+"""Answers of oracles and their certificates, which ``PreparedOracle`` (``minimize.interface``) makes."""
 
 from __future__ import annotations
 

@@ -27,25 +27,25 @@ from privopt.problems.convex.losses import LogisticLoss
 from privopt.problems.convex.regularizers import Vector
 from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts
 
-# gamma^2, alpha^2 and the least beta^2 / R^2 (``MomentWeights``); and the squares of the mean label and of
-# the mean of a feature, over R^2, for which alpha is best: they were chosen on synthetic tables of
-# categories, bins and numbers.
+# gamma^2, the candidates for alpha^2, and the least beta^2 / R^2 (``MomentWeights``).
 _GAMMA_SQUARED, _ALPHAS_SQUARED, _LEAST_BETA_SQUARED = 0.25, (0.1, 0.2, 0.3, 0.4, 0.5), 0.08
+# alpha is the best one for a table whose squared mean label is the first, and whose squared mean features,
+# over R^2, are the second. All these were chosen on synthetic tables of categories, bins and numbers.
 _MEAN_LABEL, _MEAN_FEATURE = 0.12, 0.03
-# In this order: the share of mu^2 for the means of numbers; the noise, as a share of a number's range, below
-# which less noise is useless; the noise of the mean of all means above which, and that of one mean above
-# which, none is released; and the unit as a multiple of the mean's distance from the nearer end of the range.
-# Means of different numbers are assumed to vary by this prior variance, which counts as much as so many
-# numbers. These values were best on synthetic tables of 500 to 20,000 records and 3 to 60 numbers, in which
-# some fill their range and others lie near one end.
-_SHARE, _ENOUGH, _TOO_MUCH, _HIDING, UNIT = 0.1, 0.01, 0.12, 0.5, 1.5
+# The release of means of numbers. All these were best on synthetic tables of 500 to 20,000 records and 3 to
+# 60 numbers, some of which fill their range while others lie near one end.
+_SHARE = 0.1  # the largest share of mu^2 spent on it
+_ENOUGH = 0.01  # no less noise than this is asked for: standard deviations, as shares of a range
+_TOO_MUCH, _HIDING = 0.12, 0.5  # no release with more noise than this in the mean of all means, or in each
+UNIT = 1.5  # the unit of a number, in distances of its mean from the nearer end of the range
+# Prior variance of means about their mean, and the number of means that the prior weighs as much as.
 _PRIOR_VARIANCE, _PRIOR_NUMBERS = 0.02, 3
-# Least share of a class whose labels have the variance that their mean says.
+# For the variance of labels the rarer class is taken to have at least this share.
 _LEAST_SHARE = 0.05
 
 
 class MomentWeights(NamedTuple):
-    """Weights of released means: of x y 1, of x ``alpha``, of y ``beta``, and of x x' ``gamma`` / R.
+    """Factors of the released means: 1 for x y, ``alpha`` for x, ``beta`` for y, ``gamma`` / R for x x'.
 
     Attributes:
         reach: R, a bound on the norm of rows.
@@ -69,12 +69,12 @@ class MomentWeights(NamedTuple):
     @classmethod
     def _with_alpha(cls, far: float, wide: float, square: float) -> Self:
         found = cls(math.sqrt(far), math.sqrt(wide), math.sqrt(square), 0.0, math.sqrt(_GAMMA_SQUARED))
-        # As large as it may be at no cost, where records of one label are the farthest apart.
+        # Up to here beta is free: the bound where labels differ is at most that where they are equal.
         free = (found._same_label - 4 * far) / 4
         return found._replace(beta=math.sqrt(max(free, _LEAST_BETA_SQUARED * far)))
 
     def _noise(self) -> float:
-        """Return the variance of noise in covariances of features with labels, where means are typical."""
+        """Return the variance of noise in covariances of features with labels, at the typical means above."""
         of_label = _MEAN_FEATURE * self.reach**2 / self.beta**2
         return self.squared_change * (1 + _MEAN_LABEL / self.alpha**2 + of_label)
 
@@ -102,8 +102,9 @@ class ColumnStatistics(SufficientStatistics):
     and +1, the release is the mean of (x y, alpha x, beta y, gamma / R x x'), entries above the diagonal of x
     x' times sqrt 2. R and S follow from the columns (``Columns.squares``): two levels of a column are sqrt 2
     apart, not twice as far as one is from the middle. Rows are clipped to the columns, so that this holds for
-    any rows. Where numbers would lie near one end of their range, a first release of their means decides
-    units in which they are read, as for cards. Weights are estimated by ``likely_columns``.
+    any rows. A first release of the means of numbers, unless noise would hide them, decides the units in
+    which numbers are read, as for cards: one whose mean is near an end of its range is measured from there.
+    Weights are estimated by ``likely_columns``.
 
     Privacy: mu-GDP, neighbours by replacing one record, n public: one Gaussian release of l2 sensitivity
     sqrt(M) / n, with M the larger one of
@@ -227,7 +228,7 @@ class ColumnStatistics(SufficientStatistics):
     def _read(self, seen: NoisyColumns, units: tuple[ColumnUnit, ...]) -> tuple[Vector, Vector | None]:
         """Return the weights of a logistic model of the rows of the risk, and their deviations.
 
-        Deviations are stated where numbers are read as they are, as in cards.
+        There are no deviations (None) where numbers are read in units.
         """
         columns, _ = self._shape
         rarest, hidden = 1 / (seen.records + 2), seen.label_sigma / 2
@@ -318,8 +319,9 @@ def unit_sizes(shares: Vector, sigma: float) -> list[UnitSize]:
     """Return units of numbers by their means, as shares of their ranges, with noise of ``sigma`` each.
 
     Means are shrunk towards that of all numbers by empirical Bayes: where there are many, noise that hides
-    each of them need not hide that most are near one end. To the distance from that end one standard
-    deviation of what is left of the noise is added: too small a unit clips information.
+    each of them need not hide that most are near one end. A unit follows from the distance of the shrunk mean
+    from the nearer end plus one standard deviation of its remaining error, as too small a unit would clip
+    information.
     """
     count, centre = len(shares), float(np.mean(shares))
     seen = max(float(np.sum((shares - centre) ** 2)) - (count - 1) * sigma**2, 0.0)
@@ -335,7 +337,8 @@ def unit_sizes(shares: Vector, sigma: float) -> list[UnitSize]:
 def _sensitivity(weights: MomentWeights, facts: RiskFacts) -> float:
     """Return the l2 sensitivity of the computed means: that of the class's proof, and rounding.
 
-    Sums of at most n numbers, in any order, and what is subtracted and clipped before, are rounded.
+    Rounding occurs where features are measured from the middle and clipped, and in sums of at most n
+    numbers, in any order.
     """
     n = facts.n_records
     rounding = 2 * weights.largest * (n + facts.dimension + 8) * 2.0**-52

@@ -1,4 +1,7 @@
-"""Intervals of linear models: one, a table of them, and the difference between two models."""
+"""Intervals of linear models: one, a table of them, and the difference between two models.
+
+Their bounds are computed in ``least_squares``, ``robust_least_squares`` and ``logistic``.
+"""
 
 from __future__ import annotations
 

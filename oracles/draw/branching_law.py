@@ -1,4 +1,4 @@
-"""Conditional laws of draws of trees and rule lists: of the predicate at a node, given the rows there."""
+"""The law of a drawn tree or rule list, node by node: of the choice at a node, given the rows there."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _CHUNK = 400_000
 
 
 class Block(NamedTuple):
-    """The rows that satisfy a conjunction: its predicates, increasing, and a mask of those that are true."""
+    """The rows that satisfy a conjunction: its predicates, increasing, and a mask of the true ones."""
 
     elements: tuple[int, ...] = ()
     mask: int = 0
@@ -48,14 +48,14 @@ class Block(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class BranchingLaw:
-    """The masses of all models on all blocks at one inverse temperature.
+    """The masses (``branching_masses``) of all models on all blocks, at one inverse temperature.
 
     Attributes:
-        problem: whose models.
-        numbers: of the sets of its predicates.
+        problem: the problem whose models are drawn.
+        numbers: the numbers of the sets of its predicates.
         tables: losses on conjunctions, and the inverse temperature.
-        levels: the masses of labels, and of models that branch, of up to one level, ..., of up to one less
-            than models have.
+        levels: entry 0 has the masses of labels, entry d those of the models of up to d levels that branch,
+            for d below the number of levels of the problem.
     """
 
     problem: BranchingProblem
@@ -75,10 +75,10 @@ class BranchingLaw:
         """Sum over all models.
 
         Args:
-            problem: whose models.
-            losses: of each label on the conjunctions of true predicates, shape (sets, K).
+            problem: the problem whose models are drawn.
+            losses: the loss of each label on the conjunctions of true predicates, shape (sets, K).
             beta: the inverse temperature.
-            threads: how many to use.
+            threads: the number of threads to use.
             asked: called between parts of the work, with the number of blocks that are done.
         """
         numbers, most = SetNumbers(len(problem.table), problem.levels), problem.levels
@@ -118,8 +118,9 @@ class BranchingLaw:
         return self._score(self._leaf_losses(block))
 
     def pair_scores(self, first: Block | None, second: Block | None) -> FloatArray:
-        """Return those of all pairs of different labels: of the label a and the one away from it by 1 + c, by
-        (K - 1) a + c.
+        """Return the logarithms of the weights of all pairs of different labels, up to a constant.
+
+        Entry (K - 1) a + c is that of the labels a and (a + 1 + c) modulo K, 0 <= c < K - 1.
         """
         return self._score(_pairs(self._leaf_losses(first), self._leaf_losses(second)))
 
@@ -128,8 +129,8 @@ class BranchingLaw:
         return scores
 
     def whole(self) -> Masses:
-        """Return the masses of all choices at the root: those of ``branches``, then, if models may stop
-        there, that of stopping.
+        """Return the masses of all choices at the root: those of ``branches``, and then, if a model may be a
+        label alone, that of all labels.
         """
         branches = self.branches(Block(), self.problem.levels)
         if self.problem.root_splits:
@@ -140,10 +141,10 @@ class BranchingLaw:
     def branches(self, block: Block, level: int) -> Masses:
         """Return the masses of all choices at a node that branches, with ``level`` levels from it on.
 
-        A choice says which sides branch on, and the value of the coordinate: the number of the choice is the
-        number of the sides times the values that branch, plus the value. Sides have the number 0 if both
-        stop; in a tree 1 if the true one branches on, 2 if the false one does, and 3 if both do; in a rule
-        list 1 if the list goes on.
+        A choice says which sides branch on, and the value of the node's coordinate. Its number is s V + v: v
+        is the value, V the number of values that branch, and s is 0 if both sides stop; in a tree 1 if only
+        the true one branches on, 2 if only the false one does, and 3 if both do; in a rule list 1 if the
+        list goes on.
         """
         beta, values = self.tables.beta, self.problem.table.values
         sides = [[block.side(g, way) for g in range(len(self.problem.table))] for way in (True, False)]
@@ -164,7 +165,7 @@ class BranchingLaw:
         return _scaled(_joined(parts), 1.0 / (len(choices) * len(parts[0].mean)))
 
     def scores(self, masses: Masses) -> FloatArray:
-        """Return logarithms of masses, up to a constant. Nothing is too small to have one."""
+        """Return logarithms of masses, up to a constant: finite, however small the masses are."""
         found: FloatArray = np.log(masses.mean) - self.tables.beta * (masses.smallest - masses.smallest.min())
         return found
 
@@ -179,7 +180,7 @@ class BranchingLaw:
         return Masses(np.array([smallest]), np.array([mean]), np.array([excess]))
 
     def _masses_of(self, blocks: list[Block | None], level: int) -> Masses:
-        """Return the masses on blocks of models that branch, of up to so many levels; 1 without rows."""
+        """Return the masses of models of up to ``level`` levels that branch; 1 where a block is None."""
         masses = Masses(np.zeros(len(blocks), dtype=np.int64), np.ones(len(blocks)), np.zeros(len(blocks)))
         sizes = np.array([-1 if block is None else len(block.elements) for block in blocks])
         for size in set(sizes.tolist()) - {-1}:

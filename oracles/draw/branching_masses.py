@@ -15,9 +15,10 @@ the weights w_g with the sum w, A = S and g, and B = S and not g,
     S_d(S) = S_1(S) / 4 + (1 / 4 w) sum over g of w_g (Z_0(A) S_{d-1}(B) + S_{d-1}(A) Z_0(B)
                                                        + S_{d-1}(A) S_{d-1}(B)).
 
-In a rule list one side is a label, and both take their turn: S_1 has the share 1/2, and the last product is
-missing. All terms are positive: D is a sum over pairs of different labels, not a product less the equal ones.
-A conjunction that asks for both sides of a predicate has a mass of 1. Imports numba.
+In a rule list one side of every branch is a label, either side with probability 1/2: S_1 has the share 1/2 in
+place of 1/4, and the last product is missing. All terms are positive: D is a sum over pairs of different
+labels, not a product less the equal ones. A conjunction of a predicate and its negation has no records, and
+so a mass of 1. Imports numba.
 """
 
 from __future__ import annotations
@@ -49,8 +50,9 @@ class Masses(NamedTuple):
 class Powers(NamedTuple):
     """exp(-beta j) for whole numbers j: ``high[j >> shift]`` times ``low[j % 2^shift]``.
 
-    Two short tables for what may be millions of numbers: right to 3.5 roundoffs, besides the rounding of the
-    two arguments, which add up to beta j. The last of ``high`` is 0, for larger numbers.
+    Two short tables serve what may be millions of numbers. The relative error of a product is at most 3.5
+    units of roundoff, besides that of the two arguments, which are rounded and add up to beta j. The last
+    entry of ``high`` is 0, for larger numbers.
     """
 
     high: FloatArray
@@ -71,11 +73,11 @@ class Tables(NamedTuple):
     """Inputs of the masses.
 
     Attributes:
-        losses: of each label on the conjunctions of true predicates alone, shape (sets, K).
-        starts, binomials: of the numbers of sets, as ``SetNumbers`` has them.
+        losses: the loss of each label on the conjunctions of true predicates alone, shape (sets, K).
+        starts, binomials: those of ``SetNumbers``.
         blocks: where the blocks of the sets of each size begin.
         beta: inverse temperature.
-        weights: of the predicates, shape (p,).
+        weights: the weights of the predicates, shape (p,).
         powers: exp(-beta j).
     """
 

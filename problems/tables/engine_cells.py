@@ -2,7 +2,7 @@
 
 Cells are those of tables in memory (``cells``, ``days``): numbers are the nearest doubles, text is compared
 and returned by its bytes, dates are days. Cells that are something else can only be in SQLite, whose columns
-hold cells of any type: those come back as they are.
+hold cells of any type: those come back as they are. Codes of cells in SQL are made by ``expressions``.
 """
 
 from __future__ import annotations
