@@ -36,7 +36,8 @@ _MEAN_LABEL, _MEAN_FEATURE = 0.12, 0.03
 # 60 numbers, some of which fill their range while others lie near one end.
 _SHARE = 0.1  # the largest share of mu^2 spent on it
 _ENOUGH = 0.01  # no less noise than this is asked for: standard deviations, as shares of a range
-_TOO_MUCH, _HIDING = 0.12, 0.5  # no release with more noise than this in the mean of all means, or in each
+# No release with more noise than the first in the mean of all means, or than the second in each of them.
+_TOO_MUCH, _HIDING = 0.12, 0.5
 UNIT = 1.5  # the unit of a number, in distances of its mean from the nearer end of the range
 # Prior variance of means about their mean, and the number of means that the prior weighs as much as.
 _PRIOR_VARIANCE, _PRIOR_NUMBERS = 0.02, 3

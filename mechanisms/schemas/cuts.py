@@ -31,8 +31,9 @@ Ints = NDArray[np.int64]
 ARITHMETIC_SHARE = 1e-4
 # A tree halves its cells well if strength times records is at least this.
 ENOUGH = 40.0
-# Leaving a node whole has the weight of a cut with 5% of its records on one side. At the ends of a tree,
-# where a cut may be far from all records, it has at least e^4 times that of a cut with none on one side.
+# Leaving a node whole weighs as much as if each of its numbers were a cut with 5% of its records on one side.
+# At an end of the range of doubles, where a cut may be far from all records, it weighs at least e^4 times as
+# much as if each were one with no record on one side.
 _FEW, _UNBOUNDED = 0.05, 4.0
 
 
@@ -44,21 +45,22 @@ class CutPlan:
     proportional to prior(t) exp(-strength |#{x < t} - m / 2|), where x runs through the m records of the node
     (m is as private as they are). The prior is public (``schemas.prior``), so there is no declared range.
 
-    A node may also be left whole, until the next level tries it again: one that holds a single number has no
-    cut that halves it. Its weight is prior((a, b)) exp(-strength m / 2), more than that of all cuts beyond
-    its records together, times the larger of e^c and exp(0.05 strength m): c is 4 at an end of the tree and 0
-    between two cuts. At the root it is times e^c. So cuts that no record supports are rare, and a column has
-    none if its records are too few.
+    A node may also be left whole, until the next level tries it again: one whose records have the same number
+    has no cut that halves it. The weight of that is prior((a, b)) exp(-strength m / 2), which exceeds the
+    total of all cuts with no record on one side, times the larger of e^c and exp(0.05 strength m), where c is
+    4 if a or b is an end of the range of doubles, and 0 otherwise; at the root, where both are, times e^4. So
+    cuts that no record supports are rare, and a column has none if its records are too few.
 
     Privacy: ``level``-GDP, neighbours by replacing one record, their number public. A missing number is in no
     node. One level of the tree, given the levels above, is a release of bounded range 2 strength:
 
     - The replaced record stays in its node: m is unchanged and #{x < t} moves by at most 1, so the logarithm
       of a weight moves by a number in [-strength, strength].
-    - It moves from one node to another, or to or from the missing ones. A node that gains or loses a record
-      has #{x < t} - m / 2 moved by +-1/2, and m / 2 - max(c / strength, 0.05 m) by between 0.45 and 1/2, so
-      logarithms of weights move by a number in [-strength / 2, strength / 2], for each of at most two
-      independent draws: in [-strength, strength] together. (Above, that of being whole does not move.)
+      The weight of leaving the node whole does not move, as it depends on m alone.
+    - It moves from one node to another, or becomes missing, or was. Where a node gains or loses a record,
+      #{x < t} - m / 2 moves by +-1/2, and m / 2 - max(c / strength, 0.05 m), for leaving it whole, by between
+      0.45 and 1/2. So logarithms of weights move by a number in [-strength / 2, strength / 2] in each of at
+      most two independent draws: by one in [-strength, strength] in both together.
 
     Normalisation shifts all logarithms alike: their range is at most 2 strength. Rounding of the draw's law
     is charged: (1 + 1e-4) times that. A release of bounded range r is mu-GDP, mu = ``pure_to_gdp(r / 2)``:
@@ -168,8 +170,8 @@ def _drawn_cut(
 ) -> int | None:
     """Draw the ordinal of a cut in (low, high) of a node; None leaves it whole.
 
-    The node holds different ordinals, sorted, each ``times``. Cuts between two consecutive ones have the same
-    score. Gaps without a number have no mass.
+    The node holds the distinct ordinals ``held``, sorted, each as often as ``times`` says. Cuts between two
+    consecutive ones have the same score. Gaps without a number have no mass.
     """
     edges = np.concatenate([[low], np.clip(held, low, high - 1), [high - 1]])
     below = np.concatenate([[0], np.cumsum(times)])

@@ -33,7 +33,7 @@ from privopt.problems.tables.values import Refused
 _IN_A_ROW = 8
 # Integers below this are doubles: comparisons as integers and as doubles agree.
 _WHOLE = 1 << 53
-# Bounds on the error of computed grid positions: less than the first, or below by more than the second.
+# A bound on the error of computed grid positions, and what is subtracted so that none is too large.
 _POSITION_ERROR, _LOW = 2.0**-12, 2.0**-10
 # Codes of refused values come after a column's own.
 REFUSED = tuple(Refused)
@@ -41,11 +41,11 @@ REFUSED = tuple(Refused)
 # the side on which the cast does not fail.
 _INFINITE = "1.797693134862315807937289714053034150799e308"
 _NOTHING = "2.470328229206232720882843964341106861826e-324"
-# Decimals of so many digits are doubles that are finite, and only 0 is 0.
+# As doubles, decimals of up to so many digits are finite, and 0 only if they are 0.
 _FINITE_DIGITS = 300
 _NO_NUMBER = "no number"
-# Engines in which a cast of decimals to text gives the nearest doubles; DuckDB divides by powers of ten
-# otherwise.
+# Engines that make the nearest doubles of decimals of any length: DuckDB by way of text, as its cast divides
+# by powers of ten.
 _ANY_DECIMALS = ("duckdb", "postgres", "sqlite", "pyspark")
 _SHORT_DECIMALS = 15  # digits; such a decimal is a quotient of two integers that doubles represent
 
@@ -112,7 +112,7 @@ class Cell:
 
     @property
     def misplaced(self) -> Any | None:
-        """Return whether a cell is neither text nor a number as its column is, which SQLite allows."""
+        """Return whether a cell has another type than its column, which SQLite allows; None: no cell can."""
         if self.engine != "sqlite":
             return None
         return ~self.raw.typeof().isin(["text"] if self.text else ["integer", "real"])
@@ -175,7 +175,7 @@ def _categories(column: Column) -> tuple[str | int, ...]:
 
 
 def with_type(value: Any, usual: str) -> Any:
-    """Return a column; one of the type of NULL alone, as a column of the type ``usual``.
+    """Return a column, cast to the type ``usual`` if its own type is that of NULL.
 
     A Parquet file gets that type where all cells of a column are missing, so it tells something about cells:
     it must not be refused before a booking.
@@ -229,9 +229,7 @@ def _usual_type(column: Number | Categorical) -> str:
 
 
 def column_code(cell: Cell, column: Column) -> Any:
-    """Return the code of a cell, as ``column.code`` has it; of a refused one, a code beyond the column's
-    own.
-    """
+    """Return the code of a cell: that of ``column.code``, or one beyond the column's own if it is refused."""
     plain, _ = plain_column(column)
     if cell.text and cell.engine == "duckdb" and holds_numbers(plain):
         return _code_of_text(cell, column)
@@ -242,11 +240,11 @@ def column_code(cell: Cell, column: Column) -> Any:
         assert isinstance(plain, Categorical)
         inner = _category_code(cell, plain, own)
     marked = [(cell.equals(marker), _literal(gap)) for marker in cell.markers(plain.markers)]
-    return _whole(cell, gap, unreadable, _first_of(marked, inner))
+    return _if_readable(cell, gap, unreadable, _first_of(marked, inner))
 
 
 def _codes_of_none(column: Column) -> tuple[int, int]:
-    """Return the codes of a missing cell and of one of another type, those beyond the column's if refused."""
+    """Return the codes of missing cells and of cells of another type; both may be refused ones."""
     plain, _ = plain_column(column)
     gap = _refused(column.n_codes, Refused.MISSING) if column.gap is None else column.gap
     unreadable = _refused(column.n_codes, Refused.KIND)
@@ -279,7 +277,7 @@ def _code_of_text(cell: Cell, column: Column) -> Any:
 
 
 def text_codes(texts: Any, column: Column) -> NDArray[np.int64]:
-    """Return the codes of an Arrow array of text in a column of numbers, of refused ones those beyond."""
+    """Return the codes of an Arrow array of text in a column of numbers, as ``column_code`` does."""
     plain, _ = plain_column(column)
     gap, wrong = _codes_of_none(column)
     if isinstance(plain, Categorical):
@@ -296,10 +294,8 @@ def text_codes(texts: Any, column: Column) -> NDArray[np.int64]:
     return codes
 
 
-def _whole(cell: Cell, gap: int, unreadable: int, inner: Any) -> Any:
-    """Return ``inner`` where there is a value of the right type; the codes of missing cells and of other
-    types.
-    """
+def _if_readable(cell: Cell, gap: int, unreadable: int, inner: Any) -> Any:
+    """Return ``inner`` for values of the right type, ``gap`` for missing cells, else ``unreadable``."""
     ibis = ibis_library()
     if (wrong := cell.misplaced) is not None:
         inner = ibis.ifelse(wrong, _literal(unreadable), inner)
@@ -449,7 +445,7 @@ def _label_code(cell: Cell, classes: Sequence[Any], written: bool) -> Any:
         )
     own = len(classes)
     inner = _matched(cell, known, _refused(own, Refused.OUTSIDE))
-    return _whole(cell, _refused(own, Refused.MISSING), _refused(own, Refused.KIND), inner)
+    return _if_readable(cell, _refused(own, Refused.MISSING), _refused(own, Refused.KIND), inner)
 
 
 def _typed(cell: Cell, text: str) -> list[Any]:

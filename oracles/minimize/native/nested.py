@@ -33,7 +33,8 @@ from privopt.oracles.minimize.order import precedes
 from privopt.problems.discrete.lattice import IntArray
 
 DONE, PAUSED, IMPROVED = 0, 1, 2
-# Share of a variable's cost reserved for the norm term; the share of an edge goes by the root of its records.
+# Share of a variable's cost reserved for the norm term; edges share the rest by the square roots of their
+# numbers of records.
 NORM_SHARE = 0.2
 
 
@@ -345,7 +346,7 @@ def fix(tries: Tries, state: State, i: int, v: int) -> None:
     base, n, following = tries.first[i], tries.first[i + 1] - tries.first[i], tries.first[i + 1]
     state.own[tries.table[i + 1] : tries.table[i + 2]] = 0
     state.shift[following : tries.first[i + 2]] = 0
-    edge, last = 0, 0  # node below the edge of variable i, the first that is not
+    edge, last = 0, 0  # the node below the edge of variable i, and the first after its subtree
     if n > 1 and tries.var[base + 1] == i:
         edge, last = 1, tries.end[base + 1]
     for q in range(n):
