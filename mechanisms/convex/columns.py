@@ -210,9 +210,10 @@ class Columns:
             if first in lines:
                 found.append(_number(variances[start], sigma, lines[first]))
             else:
-                kernels = prior_kernels(stop - start, ends.get(first, first) - first)
-                kernel = sum(odds * each for each, odds in kernels)
-                found.append(Block(_levels(shares[start:stop]), kernel=np.asarray(kernel)))
+                kernels = [
+                    kernel for kernel, _ in prior_kernels(stop - start, ends.get(first, first) - first)
+                ]
+                found.append(Block(_levels(shares[start:stop]), kernel=np.mean(kernels, axis=0)))
         return found
 
 
