@@ -22,7 +22,8 @@ from privopt.problems.files import write_atomically
 T = TypeVar("T")
 
 SHARD_OPTION = typer.Option(
-    "--shard", help="Measure part K of N only, as K/N, for a run in N processes; a run without it ends them."
+    "--shard",
+    help="Measure part K of N only, as K/N, for a run in N processes; a run without it then joins all parts.",
 )
 ShardText = Annotated[str | None, SHARD_OPTION]
 
@@ -89,7 +90,7 @@ class Study(Generic[T]):
     def run(
         self, folder: Path, cells: Sequence[T], console: Console | None = None, shard: str | None = None
     ) -> pd.DataFrame:
-        """Measure the missing cells, then write page and figures; after Ctrl-C those of what is finished.
+        """Measure the missing cells, then write page and figures, after Ctrl-C from what is finished.
 
         Below its first paragraph the page lists the cells that are missing. A shard keeps its lines in a file
         of its own, leaves out cells that the results have, and writes no page; a run without shard takes over

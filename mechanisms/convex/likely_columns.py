@@ -18,22 +18,22 @@ from privopt.mechanisms.convex.likely_weights import Block, Likely, likely_covar
 
 Floats = NDArray[np.float64]
 
-# Prior variances of the log odds of a level, with the prior probability of each; a column has one of them,
-# and their probabilities are fitted to all columns by expectation maximisation, beside so many columns that
-# are as the prior says.
+# Prior variances of the log odds of a level, and the prior probability of each. All levels of a column share
+# one of them. The probabilities are fitted to all columns by expectation maximisation of so many rounds, in
+# which the prior counts as so many columns.
 _VARIANCES = np.array([0.0, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0])
 _PROBABILITIES = np.array([0.25, 0.1, 0.15, 0.15, 0.15, 0.1, 0.05, 0.03, 0.02])
 _PRIOR_COLUMNS, _ROUNDS = 3.0, 20
-# A number whose variance is this fraction of its squared range, or more, has the prior of a level, times the
-# second factor, when it is measured in standard deviations.
+# The log odds of a number per standard deviation have the prior variances of a level times the second
+# constant. Its variance is taken to be at least the first one times its squared range.
 _LEAST_VARIANCE, _OF_NUMBERS = 1 / 320, 0.1
-# Prior probability that the levels of a column have variances of their own, as where a rare level alone tells
-# much; the prior probability of each variance of a level is then this, beside so many levels that are as it
-# says. Both are fitted to all columns. On eight synthetic tables without such levels mean AUC moved by at
-# most .0014.
+# Prior probability that each level of a column has a variance of its own, as where a rare level alone tells
+# much; the number of levels that the prior of these variances counts as; and that prior. Both are fitted to
+# all columns. On eight synthetic tables without such levels mean AUC moved by at most .0014.
 _SINGLE, _PRIOR_LEVELS = 0.2, 20.0
 _OF_LEVELS = np.array([0.7, 0.03, 0.03, 0.04, 0.04, 0.05, 0.05, 0.04, 0.02])
-# Least squared mean label at which products tell as much about the means of features as they can.
+# Squared products over the squared mean label stand for squared means of features; the divisor is at least
+# this.
 _UNEVEN = 0.5
 
 
@@ -66,7 +66,7 @@ class _Levels(NamedTuple):
 
     Attributes:
         logs: log likelihood of each variance, over that of variance 0, shape (k, variances).
-        kept: the factor that shrinks.
+        kept: the factor by which each variance shrinks a level, shape (k, variances).
         strength: squared slope over the variance of the noise, shape (k,).
     """
 
@@ -107,9 +107,9 @@ def likely_columns(seen: NoisyColumns, columns: Columns) -> tuple[Likely, Floats
     If effects are weak, the covariance of features and labels is that of the features times the log odds,
     times the variance of the labels. A priori log odds of a column are normal with one of some variances;
     those of ordered levels may be a random walk, or each level has a variance of its own. Correlations of
-    columns are shrunk as in ``likely_covariances``. The posterior holds what the estimate misses of log
-    odds as the prior has them, and the noise in it, in which errors of covariances count by the weights
-    themselves.
+    columns are shrunk as in ``likely_covariances``. The posterior covariance adds up what the estimate misses
+    of log odds drawn from the prior, and the noise of the estimate, in which errors of covariances count by
+    the estimated weights.
     """
     products = columns.within(seen.products, seen.sigma)
     # Where most labels are equal, the products are means of features, too, up to the sign.
@@ -137,8 +137,8 @@ def likely_columns(seen: NoisyColumns, columns: Columns) -> tuple[Likely, Floats
     missed = variance * (np.eye(len(own)) - gain @ A)
     posterior = missed @ spread @ missed.T + gain @ errors @ gain.T
     explained, unsure = float(weights @ A @ weights), float(weights**2 @ left @ weights**2)
-    # What the model leaves of the covariances is noise, in part that of the means: a weight and the mean of
-    # its feature are off together, and with them the mean of all scores.
+    # What the model does not explain of the covariances is noise, in part that of the means: a weight and the
+    # mean of its feature are off together, and with them the mean of all scores.
     noise_share = 2 * seen.label * hidden / (seen.sigma**2 + seen.label**2 * hidden)
     means = means + noise_share * (own - A @ weights)
     return Likely(weights, explained, explained + 2 * math.sqrt(unsure), posterior), means
@@ -147,7 +147,7 @@ def likely_columns(seen: NoisyColumns, columns: Columns) -> tuple[Likely, Floats
 def _noise(seen: NoisyColumns, means: Floats, hidden: Floats) -> Floats:
     """Return the covariances of the noise in covariances of features with labels 0 and 1.
 
-    That of the mean label moves all of them together, in the direction of the means.
+    The noise of the mean label moves all of them together, along the means.
     """
     own = np.diag(seen.sigma**2 + seen.label**2 * hidden)
     return np.asarray(own + seen.label_sigma**2 * np.outer(means, means)) / 4
@@ -160,7 +160,7 @@ def _ends(blocks: list[Block]) -> list[tuple[int, int]]:
 def _spread(
     own: Floats, blocks: list[Block], noises: list[Floats], variance: float, columns: Columns
 ) -> Floats:
-    """Return the prior covariance of log odds that shrinks each column as the mean of its mixture does."""
+    """Return the prior covariance of log odds that shrinks each column as its mixture does in the mean."""
     ends, ranges = dict(columns.ordered), {feature: (high - low) ** 2 for feature, low, high in columns.lines}
     priors = []
     for (first, _), (start, stop), block, noise in zip(
