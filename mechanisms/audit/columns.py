@@ -24,7 +24,7 @@ from privopt.mechanisms.audit.audit import Binned, exact_epsilon
 from privopt.mechanisms.audit.claims import RELEASED, AuditedClaim, Subject
 from privopt.mechanisms.audit.convex import masses, with_less_noise
 from privopt.mechanisms.convex.column_statistics import (
-    UNIT,
+    UNIT_FACTOR,
     ColumnStatistics,
     ColumnUnit,
     _column_sums,
@@ -129,7 +129,7 @@ class ColumnsSampler:
         if noise is None:
             return own * along
         # The unit of one number tells its whole noisy mean: see ``_RECORDS`` and ``unit_sizes``.
-        across = (units[0].size / UNIT - noise.sigma - self.shares[1]) / noise.sigma
+        across = (units[0].size / UNIT_FACTOR - noise.sigma - self.shares[1]) / noise.sigma
         return own * along + other * across
 
 

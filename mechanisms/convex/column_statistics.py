@@ -38,7 +38,7 @@ _SHARE = 0.1  # the largest share of mu^2 spent on it
 _ENOUGH = 0.01  # no less noise than this is asked for: standard deviations, as shares of a range
 # No release with more noise than the first in the mean of all means, or than the second in each of them.
 _TOO_MUCH, _HIDING = 0.12, 0.5
-UNIT = 1.5  # the unit of a number, in distances of its mean from the nearer end of the range
+UNIT_FACTOR = 1.5  # the unit of a number, in distances of its mean from the nearer end of the range
 # Prior variance of means about their mean, and the number of means that the prior weighs as much as.
 _PRIOR_VARIANCE, _PRIOR_NUMBERS = 0.02, 3
 # For the variance of labels the rarer class is taken to have at least this share.
@@ -330,8 +330,10 @@ def unit_sizes(shares: Vector, sigma: float) -> list[UnitSize]:
     kept = spread / (spread + sigma**2)
     unsure = sigma * math.sqrt(kept + (1 - kept) / count)
     near = (centre + kept * (shares - centre)).tolist()
+    distances = [max(min(share, 1 - share), 0.0) for share in near]
     return [
-        UnitSize(min(1.0, UNIT * (max(min(share, 1 - share), 0.0) + unsure)), share > 0.5) for share in near
+        UnitSize(min(1.0, UNIT_FACTOR * (distance + unsure)), share > 0.5)
+        for distance, share in zip(distances, near, strict=True)
     ]
 
 

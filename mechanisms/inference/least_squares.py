@@ -19,7 +19,7 @@ Floats = NDArray[np.float64]
 def fieller(noise: tuple[Floats, Floats, Floats], sampling: Floats, z: float) -> tuple[Floats, Floats]:
     """Return the least and the largest u with u^2 <= z^2 (sampling + noise_0 + noise_1 u + noise_2 u^2).
 
-    Where there is none the bounds are infinite.
+    Where solutions u are unbounded, both are infinite.
 
     Source: Fieller (1954).
     """
@@ -43,7 +43,7 @@ class LeastSquares(LinearInference):
 
     is the noise (entries of A beside the diagonal occur twice; the square of a constant entry c of z has no
     noise), and s^2 the variance of the residuals, taken to be the same for all rows. It is estimated by
-    mean y^2 - b' theta + tr(A^-1 S), as noise and sampling bias the first two terms downwards by the last.
+    mean y^2 - b' theta + tr(A^-1 S): noise and sampling bias the first two terms downwards by that trace.
     The interval of a number c' t holds every value v with (c' theta - v)^2 <= z^2 c' A^-1 S(t) A^-1 c, where
     t is the least-squares solution under the constraint c' t = v. There is no shrinkage in it.
 

@@ -69,7 +69,7 @@ class DiscreteGaussianRelease:
 
     @property
     def mu(self) -> float:
-        """The level of Gaussian differential privacy, rounded up; the last factor is D s and more."""
+        """The level of Gaussian differential privacy, rounded up; the last factor is more than D s."""
         return self.grid_sensitivity / self.sigma * (1 + 2.0**-50)
 
     @property
@@ -180,7 +180,7 @@ def _rest(rows: Floats, steps: Floats, grid: float) -> Floats:
     """Return rows - steps * grid, rounded once: below 2^8 grid steps, for fewer than 2^60 steps.
 
     A quotient of 2^60 has an error of up to 2^7 before it is rounded; this remainder corrects it. Rounded
-    again, rows are within 1/2 + 2^-44 grid steps of a multiple of the grid, whatever their size.
+    again and added to ``steps``, it gives the grid point nearest to a row, up to 2^-44 grid steps.
     """
     product = steps * grid
     high, low = _halves(steps)

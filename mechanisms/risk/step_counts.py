@@ -137,9 +137,9 @@ def entropic_horizon(facts: RiskFacts, convex_set: ConvexSet, mu: float) -> floa
     E log sum q exp(-gamma <g + xi, v>) <= log sum q exp(-gamma <g, v>) + gamma^2 s^2 / 2, s^2 the variance
     of <xi, v>: noise costs gamma s^2 / 2 a step whatever p, in place of gamma times the largest of p squares.
     With s = |v|_2 sqrt(T) / mu the average suffers V / (gamma T) + gamma T (|v|_2 / mu)^2 / 2, which depends
-    on gamma T alone: at best sqrt(2 V) |v|_2 / mu. Where that is more than there is to gain, gamma T is such
-    that noise costs half of it: with less and less budget nothing moves. Slopes that begin at half of their
-    bound and end at 0 gain a quarter of ``loss_range``.
+    on gamma T alone: at best sqrt(2 V) |v|_2 / mu. There is about a quarter of ``loss_range`` to gain, as by
+    slopes that fall from half of their bound to 0. gamma T is at most that at which noise costs half of this
+    gain: the less budget there is, the less anything moves.
     """
     noise = convex_set.radius / mu
     balanced = math.sqrt(2 * farthest_divergence(facts, convex_set)) / noise
@@ -152,7 +152,7 @@ def entropic_steps(facts: RiskFacts, convex_set: ConvexSet, mu: float) -> int:
 
 
 def entropic_step_size(facts: RiskFacts, convex_set: ConvexSet, mu: float, steps: int) -> float:
-    """Return gamma for so many steps; never so long that exact steps would stop to descend."""
+    """Return gamma for so many steps, at most the length up to which exact steps descend."""
     longest = 2 / _vertex_curvature(facts, convex_set)
     return min(longest, entropic_horizon(facts, convex_set, mu) / steps)
 

@@ -26,16 +26,16 @@ class BranchingProblem(DiscreteProblem):
     """Problem of choosing predicates to branch on and labels to predict, at the least cost of errors.
 
     A point of the lattice has one coordinate for every node where a model can branch, then one for every
-    label. A node's coordinate is the predicate, or means that the model stops there. Half of the values of a
-    coordinate stop, and the coordinates below are irrelevant then, so the *uniform* distribution over the
-    lattice is the prior of Chipman, George and McCulloch (1998) with a constant splitting probability: stop
-    with probability 1/2, otherwise any predicate. A law over points of the lattice is a law over models with
-    that prior, which favours simple models.
+    label. A node's coordinate is the predicate, or means that the model stops there, so that the coordinates
+    below it are irrelevant. Half of its values stop. So the *uniform* distribution over the lattice is the
+    prior of Chipman, George and McCulloch (1998) with a constant splitting probability: stop with probability
+    1/2, otherwise any predicate. A law over points of the lattice is a law over models with that prior, which
+    favours simple models.
 
     A branch with the same label on both sides would predict as no branch at all, so there is none: the two
-    labels are a uniform pair of *different* ones. The coordinate of a label has K (K - 1) values c, and says
-    the label c mod K; at the second of two labels it says instead how far it is from the first, 1 + c // K,
-    modulo K. Both are uniform. ``models`` writes all labels out.
+    labels are a uniform pair of *different* ones. The coordinate of a label has K (K - 1) values c, and means
+    the label c mod K; for the second label of such a pair, whose first one is a, it means the label
+    (a + 1 + c // K) mod K. Either is uniform. ``models`` writes all labels out.
 
     Args:
         X: truth values, shape (rows, p), p >= 1, or a ``PredicateTable``. Copied.

@@ -16,7 +16,7 @@ from sklearn.metrics import roc_auc_score
 
 from privopt.mechanisms import PrivateLogisticRegression
 from privopt.mechanisms.convex.column_statistics import (
-    UNIT,
+    UNIT_FACTOR,
     ColumnStatistics,
     ColumnUnit,
     MomentWeights,
@@ -189,7 +189,7 @@ def test_units_follow_means_with_the_noise_that_was_planned() -> None:
     rows = np.where(np.arange(n) < n // 4, 0.5, -0.5)[:, None]
     risk, run = risk_of(rows, np.ones(n), plan.facts), Run(np.zeros(2), noise, Limits().start())
     sizes = np.array([plan._noisy_columns(risk, run, noise)[1][0].size for _ in range(100)])
-    found = (sizes / UNIT - plan.unit_noise.sigma - 0.25) / plan.unit_noise.sigma
+    found = (sizes / UNIT_FACTOR - plan.unit_noise.sigma - 0.25) / plan.unit_noise.sigma
     assert abs(float(np.mean(found))) <= 0.4  # four standard errors
     assert 0.7 <= float(np.std(found)) <= 1.3
 

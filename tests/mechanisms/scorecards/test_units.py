@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from privopt.mechanisms import NoiseSource, PrivateHalfspaceClassifier
-from privopt.mechanisms.convex.column_statistics import UNIT
+from privopt.mechanisms.convex.column_statistics import UNIT_FACTOR
 from privopt.mechanisms.convex.screened_columns import ScreenedColumns
 from privopt.mechanisms.convex.sufficient_statistics import SufficientStatistics
 from privopt.mechanisms.privacy.accounting import beside_range_delta
@@ -115,9 +115,9 @@ def test_numbers_near_one_end_have_small_units_from_there() -> None:
     assert [unit.column for unit in found] == [0, 1, 2, 6, 7, 8, 9]
     money, age, *others = found
     assert money.end == money.low == 0
-    assert money.size == pytest.approx(UNIT * (4 / 128 + plan.noise.sigma), abs=6 * plan.noise.sigma)
+    assert money.size == pytest.approx(UNIT_FACTOR * (4 / 128 + plan.noise.sigma), abs=6 * plan.noise.sigma)
     assert age.end == age.high == 0.5
-    assert age.size == pytest.approx(UNIT * (0.1 + plan.noise.sigma), abs=6 * plan.noise.sigma)
+    assert age.size == pytest.approx(UNIT_FACTOR * (0.1 + plan.noise.sigma), abs=6 * plan.noise.sigma)
     assert all(unit.size > 0.5 for unit in others)
 
 
