@@ -8,10 +8,11 @@ from privopt.mechanisms.privacy.parameters import check_count, check_epsilon
 
 # Records times epsilon, from fits to 23 synthetic populations of 1,000 and 10,000 records at epsilon 0.01
 # to 10 (experiments/model_choice.py): up to 100,000 the balanced accuracy of the choice was at most .001
-# below the best in the mean. In AUC a card was ahead of both together by .009 or more up to 300, within .005
-# at 1,000 and 3,000, and behind from 10,000 on. On nine real tables (experiments/trees.py) both were ahead
-# from 1,000 on; a limit for labels of 2,000 cost .013 at epsilon 1, limits of 20,000 and more at most .007.
-_TREE_UP_TO, _BOTH_FROM, _BOTH_UP_TO = 30_000.0, 500.0, 100_000.0
+# below the best in the mean. In AUC a tree was ahead of both together and of a card by .008 and .018 at 300,
+# and behind both from 1,000 on; a card was ahead of both together by .015 at 1,000, and less beyond. On nine
+# real tables (experiments/trees.py) both were ahead from 1,000 on, and a tree by .02 at epsilon .01 and .03;
+# a limit for labels of 2,000 cost .013 at epsilon 1, limits of 20,000 and more at most .007.
+_TREE_UP_TO, _BOTH_FROM, _BOTH_UP_TO = 30_000.0, 300.0, 100_000.0
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ def choose_model(n_records: int, epsilon: float, *, classes: int = 2, ranking: b
 
     A tree branches on a few columns and is drawn from a finite set: its labels need few records times
     epsilon. A card weighs all columns, which needs more of both, and ranks better. Both together share
-    epsilon: for ranking, a card alone is better where there is little of it, and where there is much.
+    epsilon: for ranking, a tree alone is better where there is little of it, and a card where there is much.
 
     Args:
         n_records: number of records, public.
@@ -57,7 +58,7 @@ def _ranking(strength: float, known: str) -> ModelChoice:
     """Choose for ranking; ``known`` is how a reason begins."""
     if strength <= _BOTH_FROM:
         few = f"at most {_BOTH_FROM:.3g}, too few for two models that share epsilon"
-        return ModelChoice("card", f"{known}{few}: a card is expected to rank best")
+        return ModelChoice("tree", f"{known}{few}: a tree is expected to rank best")
     if strength <= _BOTH_UP_TO:
         between = f"more than {_BOTH_FROM:.3g} and at most {_BOTH_UP_TO:.3g}, between which a card and a tree"
         return ModelChoice("additive", f"{known}{between} together are expected to rank better than a card")

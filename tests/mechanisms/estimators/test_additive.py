@@ -174,8 +174,8 @@ def test_risks_are_refused_with_the_models_that_have_them() -> None:
     [
         (1_000_000, 0.001, 2, False, "tree"),
         (1_000, 1.0, 2, True, "additive"),
-        (501, 1.0, 2, True, "additive"),
-        (500, 1.0, 2, True, "card"),
+        (301, 1.0, 2, True, "additive"),
+        (300, 1.0, 2, True, "tree"),
         (30_000, 1.0, 2, False, "tree"),
         (30_001, 1.0, 2, False, "card"),
         (1_000_000, 1.0, 2, True, "card"),
