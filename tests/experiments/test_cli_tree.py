@@ -118,7 +118,7 @@ def test_a_plan_says_which_model_is_chosen_and_why(records: str, model: str, fol
     assert "records times epsilon" in report["model_reason"]
 
 
-@pytest.mark.parametrize(("records", "model"), [("400", "card"), ("4000", "additive"), ("10000000", "card")])
+@pytest.mark.parametrize(("records", "model"), [("300", "tree"), ("4000", "additive"), ("10000000", "card")])
 def test_a_plan_says_which_model_ranks_best(records: str, model: str, folder: Path) -> None:
     found = run("plan", *PLAN, records, "--epsilon", "1", "--model", "auto", "--ranking", "--json")
     assert found.exit_code == 0, found.output
