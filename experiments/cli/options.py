@@ -203,7 +203,8 @@ PrevalenceOption = Annotated[
     str | None,
     typer.Option(
         help="For balanced: the public share of the positive class; for more classes all shares, with "
-        "commas. Without it the shares are released first, at a twentieth of epsilon.",
+        "commas. Without it the shares are released first, at a twentieth of epsilon, "
+        "for trees and lists at up to a fifth.",
         rich_help_panel=_CLASSES,
     ),
 ]

@@ -101,7 +101,7 @@ class PrivateAdditiveTreeClassifier(
         classes: the two labels, (negative, positive). None infers them from the data, with the same warning.
         class_weight: "balanced", None, or a dict of class weights, for both.
         prevalence: the share of the positive class for "balanced", a *public* number. None: card and tree
-            release it, the card at a twentieth of its budget.
+            release it: the card at a twentieth of its budget, the tree as ``PrivateTreeClassifier`` does.
         person, records_per_person: as for ``PrivateHalfspaceClassifier``.
         limits: time limit, progress callback and cancellation of each of the two fits.
         ledger: a ``Ledger``, its path or URL: the spend is booked before a record is read, and stays booked
