@@ -25,6 +25,7 @@ from privopt.mechanisms.estimators.learn_schema import for_persons, persons_of, 
 from privopt.mechanisms.estimators.public_facts import declared_schema, public_delta
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.schemas.learning import DEFAULT_CUTS, LearnedSchema, SchemaPlan
+from privopt.problems.arguments import check_some_records
 from privopt.problems.datasets.adult import adult23_frame
 from privopt.problems.errors import InvalidInputError
 from privopt.problems.files import check_writable, write_atomically
@@ -291,8 +292,7 @@ def read_unlearned(
         return Unlearned(opened, types_of_frame(opened, declared, known, left))
     held = _file_types(data)
     frame = read_table(Path(data), list(held))
-    if len(frame) == 0:
-        raise InvalidInputError("no records: at least one row is needed")
+    check_some_records(len(frame))
     free = [] if known is None else [column.name for column in known.columns]
     unclear = {name: kind for name, kind in held.items() if name not in (*declared, *left, *free)}
     if bad := [k for k, name in enumerate(held, 1) if unclear.get(name) == ""]:

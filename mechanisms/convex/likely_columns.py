@@ -161,7 +161,7 @@ def _spread(
     own: Floats, blocks: list[Block], noises: list[Floats], variance: float, columns: Columns
 ) -> Floats:
     """Return the prior covariance of log odds that shrinks each column as its mixture does in the mean."""
-    ends, ranges = dict(columns.ordered), {feature: (high - low) ** 2 for feature, low, high in columns.lines}
+    ranges = {feature: (high - low) ** 2 for feature, low, high in columns.lines}
     priors = []
     for (first, _), (start, stop), block, noise in zip(
         columns.parts, _ends(blocks), blocks, noises, strict=True
@@ -170,7 +170,7 @@ def _spread(
             at_least = max(float(block.covariances[0, 0]), _LEAST_VARIANCE * ranges[first])
             kernels = [(np.array([[_OF_NUMBERS / at_least]]), 1.0)]
         else:
-            kernels = prior_kernels(stop - start, ends.get(first, first) - first)
+            kernels = prior_kernels(stop - start, columns.ordered_levels(first))
         alone = first not in ranges and stop - start > 2
         priors.append(_prior(own[start:stop], variance * block.covariances, noise, kernels, alone))
     chances = _fitted(priors)
