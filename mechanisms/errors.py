@@ -24,7 +24,7 @@ class InexactDrawError(PrivOptError):
 
 
 class NoIntervalError(PrivOptError, ValueError):
-    """Confidence intervals that a release does not support: the noise hides the model."""
+    """Confidence intervals were asked of a release whose noise hides the model."""
 
 
 class LedgerError(PrivOptError):
@@ -54,4 +54,4 @@ class AuditError(PrivOptError, ValueError):
 
 
 class SearchError(PrivOptError, RuntimeError):
-    """A search that ended without a model: at a limit, or because every run failed. It stays spent."""
+    """A search ended without a model, at a limit or because every run failed. Its budget stays spent."""

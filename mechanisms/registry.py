@@ -60,7 +60,7 @@ def _entries(family: Family, *lines: tuple[str, str, str, str]) -> tuple[Entry, 
     return tuple(Entry(family, *line) for line in lines)
 
 
-_LABELLED = "the squared or the logistic loss"
+_SQUARED_OR_LOGISTIC = "the squared or the logistic loss"
 _CONVEX = "a convex loss, no l1 penalty"
 _SMOOTH = "a loss whose Hessian is Lipschitz, no l1 penalty"
 
@@ -185,13 +185,13 @@ ENTRIES: tuple[Entry, ...] = (
             "sufficient-statistics",
             "convex.sufficient_statistics:SufficientStatistics",
             "least squares from one release of noisy moments, for small budgets",
-            f"{_LABELLED}, no set, no penalty, at most 1,000 features",
+            f"{_SQUARED_OR_LOGISTIC}, no set, no penalty, at most 1,000 features",
         ),
         (
             "screened-statistics",
             "convex.screened_statistics:ScreenedStatistics",
             "wide and sparse tables: private feature screening, then noisy moments of the selected features",
-            f"{_LABELLED}, no set, no penalty",
+            f"{_SQUARED_OR_LOGISTIC}, no set, no penalty",
         ),
         (
             "dp-gld",
@@ -257,25 +257,25 @@ ENTRIES: tuple[Entry, ...] = (
             "clipped-newton",
             "heavy_tails.clipped_newton:ClippedNewton",
             "clipped Newton steps in private units; the default",
-            f"{_LABELLED}, at most 1,000 features",
+            f"{_SQUARED_OR_LOGISTIC}, at most 1,000 features",
         ),
         (
             "robust-gd",
             "heavy_tails.measured_descent:MeasuredRobustDescent",
             "robust means of gradients in private units",
-            _LABELLED,
+            _SQUARED_OR_LOGISTIC,
         ),
         (
             "robust-sgd",
             "heavy_tails.measured_descent:MeasuredRobustStochastic",
             "robust means on Poisson batches, in private units",
-            _LABELLED,
+            _SQUARED_OR_LOGISTIC,
         ),
         (
             "trimmed-gd",
             "heavy_tails.measured_descent:MeasuredTrimmedDescent",
             "trimmed means of gradients in private units",
-            _LABELLED,
+            _SQUARED_OR_LOGISTIC,
         ),
     ),
     *_entries(

@@ -18,17 +18,17 @@ from privopt.problems.tables.schema import Schema
 
 Floats = NDArray[np.float64]
 
-# Models without a schema: bins cover log-odds up to this.
+# Without a schema, bins cover log-odds from -_FAR to _FAR.
 _FAR = 8.0
 _FEWEST, _MOST = 8, 64
-# A table of risks has rows only of bins whose records outnumber the noise of their counts (``supported``): by
-# four deviations of the noise of two counts, 16 / epsilon records for small epsilon. More bins than have room
-# for that only add noise to the sum of positives.
+# A row of a table of risks merges bins until it holds four standard deviations of the noise of its two
+# counts (``supported``): of one bin, 16 / epsilon records for small epsilon. More than n epsilon / 16 bins
+# would only add noise to the sum of positives.
 _OF_A_ROW, _FEWEST_OF_RISKS = 16, 2
-# Bins reach as far as if a number had at most this many grid points: on finer grids records usually lie near
-# one end of the range.
+# Bins reach as far as if a number had at most this many points: if it has more, most records usually lie near
+# one end of its range.
 _OF_A_NUMBER = 40
-# Round bin widths, times powers of ten, in quarters.
+# Round bin widths are these many quarters of a power of ten: 1, 1.25, 1.5, 2, ... times it.
 _QUARTERS = (4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48)
 
 
@@ -91,13 +91,13 @@ def score_law(schema: Schema, weights: ArrayLike, intercept: float = 0.0) -> Sco
     for column in schema.columns:
         own, left = np.split(left, [len(column.feature_names)])
         kind, _ = plain_column(column)
-        ends, share = own, 1.0
+        ends, divisor = own, 1.0
         if isinstance(kind, Numeric):
             ends = np.array([float(q) for q in kind.ends]) * own[0]
-            share = 3.0  # uniform between its ends
+            divisor = 3.0  # uniform between its ends: a third of the variance of the two ends
         reached = np.concatenate([ends, own[1:]])
         low, high = low + float(reached.min()), high + float(reached.max())
-        mean, variance = mean + float(ends.mean()), variance + float(ends.var()) / share
+        mean, variance = mean + float(ends.mean()), variance + float(ends.var()) / divisor
     return ScoreLaw(low, high, mean, math.sqrt(variance))
 
 
@@ -110,7 +110,7 @@ def bins_of(model: Any, n_records: int, epsilon: float) -> ScoreBins:
     the same risk.
     """
     if (edges := getattr(model, "score_edges", None)) is not None:
-        return ScoreBins(edges)  # few scores, each a bin
+        return ScoreBins(edges)  # the model has few scores: each has a bin
     bins, risks = _bins_by_score(model, n_records, epsilon), getattr(model, "risk_", None)
     return bins if risks is None else ScoreBins(tuple(sorted({*bins.edges, *risks.up_to})))
 
@@ -130,7 +130,7 @@ def _bins_by_score(model: Any, n_records: int, epsilon: float) -> ScoreBins:
 def card_bins(schema: Schema, points: NDArray[np.int64], n_records: int, epsilon: float) -> ScoreBins:
     """Return bins for the scores of a scorecard, whose points include its intercept.
 
-    Integer scores get bins of whole numbers of points, one each if there are few.
+    If scores are integers, bins are whole numbers of points wide, and 1 point wide if there are few scores.
     """
     return _bins_of_points(schema, points, _most(n_records, epsilon))
 
@@ -157,12 +157,12 @@ def _bins_of_points(schema: Schema, points: NDArray[np.int64], most: int) -> Sco
 
 
 def _most(n_records: int, epsilon: float) -> int:
-    """Return the number of bins; the rule was chosen on synthetic tasks."""
+    """Return the largest number of bins; the rule was chosen on synthetic tasks."""
     return min(_MOST, max(_FEWEST, round(2 * math.cbrt(n_records * epsilon))))
 
 
 def _even(low: float, high: float, width: float) -> ScoreBins:
-    """List multiples of a round number >= ``width``, as far as they separate scores in [low, high], and 0."""
+    """Return bins whose edges are 0 and the multiples in [low, high) of a round number >= ``width``."""
     if not width > 0:
         return ScoreBins((0.0,))
     power = Fraction(10) ** math.floor(math.log10(width))

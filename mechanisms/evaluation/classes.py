@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -12,7 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from privopt.mechanisms.evaluation.intervals import Estimate, Intervals, Target, html_estimates
+from privopt.mechanisms.evaluation.intervals import Estimate, Intervals, Target, html_estimates, mean_of
 from privopt.mechanisms.evaluation.leaves import LeafHistogram
 from privopt.mechanisms.evaluation.metrics import whole_counts
 from privopt.mechanisms.privacy.spend import PrivacySpend
@@ -23,8 +21,8 @@ from privopt.problems.notebooks import html_table, text_of
 class ClassEvaluation:
     """A released evaluation of a classifier: metrics with intervals that include the noise.
 
-    Privacy: that of ``histogram``, which is all that was released: ``spend``. Every interval holds with
-    probability ``confidence`` by itself, not all together.
+    Privacy: only ``histogram`` was released, at a cost of ``spend``; the rest is computed from it. Each
+    interval by itself holds with probability ``confidence``, not all together.
 
     Attributes:
         histogram: the release: records by predicted class (rows) and true class.
@@ -49,10 +47,10 @@ class ClassEvaluation:
         right = np.eye(len(self.classes), dtype=bool)
         recalls, precisions = [], []
         for k in range(len(self.classes)):
-            true, said = np.zeros(right.shape, dtype=bool), np.zeros(right.shape, dtype=bool)
-            true[:, k], said[k] = True, True
-            recalls.append(about.share(true & said, true & ~said))
-            precisions.append(about.share(true & said, said & ~true))
+            true, predicted = np.zeros(right.shape, dtype=bool), np.zeros(right.shape, dtype=bool)
+            true[:, k], predicted[k] = True, True
+            recalls.append(about.share(true & predicted, true & ~predicted))
+            precisions.append(about.share(true & predicted, predicted & ~true))
         return {
             "accuracy": about.share(right, ~right),
             "balanced accuracy": mean_of(recalls),
@@ -94,17 +92,3 @@ class ClassEvaluation:
             "confusion": self.confusion.to_numpy().tolist(),
             "histogram": self.histogram.to_dict(),
         }
-
-
-def mean_of(estimates: Sequence[Estimate], least: float = 0.0) -> Estimate:
-    """Return the mean of independent estimates in [least, 1].
-
-    By MOVER: squared half-widths add (Zou and Donner 2008).
-    """
-    size = len(estimates)
-    value = sum(e.value for e in estimates) / size
-    if math.isnan(value):
-        return Estimate(value, sum(e.low for e in estimates) / size, sum(e.high for e in estimates) / size)
-    low = math.hypot(*(e.value - e.low for e in estimates)) / size
-    high = math.hypot(*(e.high - e.value for e in estimates)) / size
-    return Estimate(value, max(least, value - low), min(1.0, value + high))

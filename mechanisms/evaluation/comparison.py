@@ -10,13 +10,13 @@ from typing import Any, Self
 
 import numpy as np
 
-from privopt.mechanisms.evaluation.classes import mean_of
 from privopt.mechanisms.evaluation.intervals import (
     Estimate,
     Intervals,
     Target,
     check_interval,
     html_estimates,
+    mean_of,
 )
 from privopt.mechanisms.evaluation.leaves import LeafHistogram
 from privopt.mechanisms.evaluation.paired_residuals import PAIRED_BLOCKS
@@ -87,10 +87,10 @@ class Comparison(ABC):
 
     @staticmethod
     def from_dict(record: Mapping[str, Any]) -> Comparison:
-        """Read ``to_dict`` back, whichever kind it is of: everything follows from the release.
+        """Read ``to_dict`` of either kind of comparison back: everything follows from the release.
 
         Raises:
-            KeyError, TypeError, ValueError, InvalidInputError: anything else.
+            KeyError, TypeError, ValueError, InvalidInputError: the record is not one of ``to_dict``.
         """
         check_interval(record["target"], record["confidence"])
         kind = ClassComparison if "histogram" in record else RegressionComparison
@@ -172,7 +172,7 @@ class RegressionComparison(Comparison):
 
     def _mean(self, name: str) -> Estimate:
         means, n = self.sums.means, self.sums.n_records
-        # Where noise hides the squares they are as large as their noise at least.
+        # Noise may hide this sampling variance: it is taken as at least the standard deviation of its noise.
         square = max(means[f"{name}^2"] - means[name] ** 2, self.sums.variances[f"{name}^2"] ** 0.5)
         drawn = square / n if self.target == "population" else 0.0
         return mean_of_sums(self.sums, name, drawn, self.confidence)

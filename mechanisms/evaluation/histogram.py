@@ -21,13 +21,13 @@ from privopt.problems.errors import InvalidInputError
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-# At a rate of 1024 the noise is 0; larger ones would leave 64 bits.
+# At the rate of this many steps, 1024, the noise is 0; larger numbers of steps would exceed 64 bits.
 MOST_STEPS = 1 << 40
-_RECORD_MOVES = 2  # counts: one down, one up
+_RECORD_MOVES = 2  # a replaced record changes two counts: one down, one up
 
 
 def scale_of(steps: int) -> float:
-    """Return the scale 1 / rate of noise of so many steps of 2**-30."""
+    """Return the scale 1 / rate of noise of rate steps / 2**30."""
     return 2.0**MAX_EXPONENT / steps
 
 
@@ -38,7 +38,7 @@ def variance_of(rate: float) -> float:
 
 
 def fourth_cumulant_of(rate: float) -> float:
-    """Return the fourth cumulant of that noise."""
+    """Return the fourth cumulant of the noise of ``variance_of``."""
     ratio = math.exp(-rate)
     return 2 * ratio * (1 + 4 * ratio + ratio**2) / math.expm1(-rate) ** 4
 
@@ -111,7 +111,7 @@ class ScoreHistogram(NoisyCounts):
         """Read ``to_dict`` back.
 
         Raises:
-            InvalidInputError: anything else.
+            InvalidInputError: the record is not one of ``to_dict``.
         """
         try:
             counts = np.array(record["counts"])
@@ -130,9 +130,9 @@ class HistogramPlan:
     """Count records by score bin and class, and add exact two-sided geometric noise to every count.
 
     Privacy: epsilon-differential privacy (pure), neighbours by replacing one record, the number of records,
-    the model and the bins public. A replaced record moves one count down by 1 and one up by 1, or none:
-    2 in l1. Noise with P[z] ~ exp(-rate |z|) makes the probability of any table of counts change by a factor
-    of at most exp(2 rate), and rate = steps / 2**30 is epsilon / 2 rounded down.
+    the model and the bins public. A replaced record lowers one count by 1 and raises another by 1, or changes
+    none: at most 2 in l1. With noise P[z] ~ exp(-rate |z|) the probability of any table of counts therefore
+    changes by a factor of at most exp(2 rate), and rate = steps / 2**30 is epsilon / 2 rounded down.
 
     Source: Ghosh, Roughgarden and Sundararajan (STOC 2009); sampled in integers by Canonne, Kamath and
     Steinke (2020), algorithm 2.
@@ -181,7 +181,7 @@ class HistogramPlan:
 
 
 def noise_steps(epsilon: float) -> int:
-    """Return the rate of the noise, in steps of 2**-30, of counts two of which a record moves by 1.
+    """Return the rate of the noise of counts in steps of 2**-30; a replaced record moves two counts by 1.
 
     Raises:
         PrivacyParameterError: epsilon not finite and > 0, or too small for the grid of rates.

@@ -16,7 +16,7 @@ independent draws from.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -52,7 +52,7 @@ class Estimate:
     high: float
 
     def to_dict(self) -> dict[str, float | None]:
-        """Return a dictionary for JSON: None for nan and for no bound."""
+        """Return a dictionary for JSON: None for nan and for an infinite bound."""
         numbers = {"value": self.value, "low": self.low, "high": self.high}
         return {name: number if math.isfinite(number) else None for name, number in numbers.items()}
 
@@ -105,7 +105,7 @@ class Intervals:
         low, high = math.ceil(value - reach), math.floor(value + reach)
         n = self.histogram.n_records
         value = min(max(round(value), 0), n)
-        # The interval always contains a whole number: at least half a unit on either side of the value.
+        # Where no whole number lies within reach, the interval is the rounded value alone.
         return Estimate(value, min(max(low, 0), value), max(min(high, n), value))
 
     def share(self, inside: NDArray[np.bool_], outside: NDArray[np.bool_]) -> Estimate:
@@ -141,8 +141,8 @@ class Intervals:
     def mean_among(self, values: Floats, cells: NDArray[np.bool_]) -> Estimate:
         """Return the mean over records in some cells of a number in [-1, 1] per cell: T(m) = sum (v - m) N.
 
-        The sampling variance is that of one record more, at a distance of 1 from the mean: without it, no
-        difference among the records would be no difference for certain.
+        The sampling variance includes one further record at a distance of 1 from the mean. Without it,
+        records that are all equal would give an interval of no width, but for the noise.
         """
         counts, (square, cross) = self.histogram.fitted, self._squares(values, cells)
         whole, total = float(counts[cells].sum()), float(np.sum((values * counts)[cells]))
@@ -162,19 +162,10 @@ class Intervals:
         low, high = max(middle - reach, -1.0), min(middle + reach, 1.0)
         return Estimate(value, min(low, value), max(high, value))
 
-    def half_sum(self, first: Estimate, second: Estimate) -> Estimate:
-        """Return the mean of two independent estimates: squared half-widths add (Zou and Donner 2008)."""
-        value = (first.value + second.value) / 2
-        if math.isnan(value):
-            return Estimate(value, (first.low + second.low) / 2, (first.high + second.high) / 2)
-        low = math.hypot(first.value - first.low, second.value - second.low) / 2
-        high = math.hypot(first.high - first.value, second.high - second.value) / 2
-        return Estimate(value, max(0.0, value - low), min(1.0, value + high))
-
     def concordance(self, value: float) -> Estimate:
         """Return the area under the ROC curve: over pairs of a positive in bin i and a negative in bin j, the
-        share with i > j, plus half of that with i = j. T(theta) = N1' (K - theta) N0, N1 and N0 the counts by
-        bin.
+        share with i > j, plus half of that with i = j. T(theta) = N1' (K - theta) N0, where N1 and N0 are the
+        counts of positives and negatives by bin, and K_ij is 1 for i > j, 1/2 for i = j and 0 for i < j.
 
         The sampling variance is the larger of two: DeLong's, which is 0 if the classes seem separated, and
         that of Hanley and McNeil (1982) at theta.
@@ -213,7 +204,10 @@ class Intervals:
         return self._variance * max(square, 0.0)
 
     def _squares(self, values: Floats, cells: NDArray[np.bool_]) -> tuple[float, float]:
-        """Return the noise variance of sum v N over some cells, and its covariance with sum N, likewise."""
+        """Return the noise variance of sum v N over some cells, and its covariance with sum N over them.
+
+        Both are in units of the noise variance of a count, as in ``_square``.
+        """
         total, k, size = float(values[cells].sum()), float(cells.sum()), cells.size
         return float(np.sum(values[cells] ** 2)) - total**2 / size, total - total * k / size
 
@@ -224,7 +218,7 @@ class Intervals:
 
     @property
     def _variance(self) -> float:
-        """The noise variance of a count; 0 if noise is almost surely 0, as P[Z != 0] <= E Z^2."""
+        """The noise variance of a count; 0 if noise is hardly ever nonzero, as P[Z != 0] <= E Z^2."""
         found, cells = self.histogram.variance, self.histogram.counts.size
         return found if cells * found > _HARDLY_EVER else 0.0
 
@@ -242,6 +236,20 @@ class Intervals:
             return critical_value(self.confidence, 0.0, variance)
         fourth = self.histogram.fourth_cumulant * float(np.sum((weights - np.mean(weights)) ** 4))
         return critical_value(self.confidence, fourth, variance)
+
+
+def mean_of(estimates: Sequence[Estimate], least: float = 0.0) -> Estimate:
+    """Return the mean of independent estimates in [least, 1].
+
+    By MOVER: squared half-widths add (Zou and Donner 2008).
+    """
+    size = len(estimates)
+    value = sum(e.value for e in estimates) / size
+    if math.isnan(value):
+        return Estimate(value, sum(e.low for e in estimates) / size, sum(e.high for e in estimates) / size)
+    low = math.hypot(*(e.value - e.low for e in estimates)) / size
+    high = math.hypot(*(e.high - e.value for e in estimates)) / size
+    return Estimate(value, max(least, value - low), min(1.0, value + high))
 
 
 def _variance(values: Floats, probabilities: Floats) -> float:

@@ -1,4 +1,4 @@
-"""Records by leaf of a released tree and class, with exact integer noise, and the risks that follow."""
+"""Noisy counts of records by leaf of a released tree and by class, and the risks of leaves that follow."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class LeafHistogram(NoisyCounts):
         """Read ``to_dict`` back.
 
         Raises:
-            InvalidInputError: anything else, or a histogram of other leaves or classes.
+            InvalidInputError: the record is not one of ``to_dict``, or of other leaves or classes.
         """
         try:
             counts = np.array(record["counts"])
@@ -68,8 +68,8 @@ class LeafPlan:
     """Count records by leaf and class, and add exact two-sided geometric noise to every count.
 
     Privacy: epsilon-differential privacy (pure), neighbours by replacing one record, the number of records
-    and the released tree public. A replaced record lowers one count by 1 and raises one by 1, or none: 2 in
-    l1, whatever the number of classes. Noise as ``HistogramPlan``'s.
+    and the released tree public. A replaced record lowers one count by 1 and raises another by 1, or changes
+    none: at most 2 in l1, whatever the number of classes. The noise is that of ``HistogramPlan``.
     """
 
     name: ClassVar[str] = "leaf-histogram"
@@ -114,9 +114,9 @@ class LeafPlan:
 class LeafRisks:
     """The share of each class in each leaf. Post-processing of a histogram.
 
-    Counts below 0 count as 0, and every leaf is given as many more records as the noise of a count is large
-    (one more at least), in the shares of the whole table: so no risk is 0 or 1, and a leaf that noise drowns
-    is as risky as the average.
+    Counts below 0 are read as 0. Every leaf is then given 1 + s further records, in the class shares of the
+    whole table, where s is the standard deviation of the noise of a count. So no risk is 0 or 1, and a leaf
+    with few records compared with the noise gets about the average risks.
 
     Attributes:
         shares: shape (leaves, K); rows sum to 1.

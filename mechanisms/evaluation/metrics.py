@@ -20,15 +20,16 @@ from privopt.mechanisms.evaluation.intervals import (
     Target,
     check_interval,
     html_estimates,
+    mean_of,
 )
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.problems.notebooks import text_of
 
 Floats = NDArray[np.float64]
 
-# What a row of a table of risks holds: standard deviations of its noise, records, a share of all.
+# A row of a table of risks holds at least 4 standard deviations of its noise, 20 records, and 4% of all.
 _SUPPORT, _LEAST, _SHARE = 4.0, 20, 0.04
-# What each number is, for people and for the keys of ``Evaluation.to_dict``.
+# Name of each metric for people, by its key in ``Evaluation.metrics``.
 NAMES: Mapping[str, str] = {
     "positive_share": "share of positives",
     "accuracy": "accuracy",
@@ -47,8 +48,8 @@ NAMES: Mapping[str, str] = {
 class Evaluation:
     """A released evaluation: metrics with intervals that include the noise.
 
-    Privacy: that of ``histogram``, which is all that was released: ``spend``. Every interval holds with
-    probability ``confidence`` by itself, not all together.
+    Privacy: only ``histogram`` was released, at a cost of ``spend``; the rest is computed from it. Each
+    interval by itself holds with probability ``confidence``, not all together.
 
     Attributes:
         histogram: the release.
@@ -82,7 +83,7 @@ class Evaluation:
             "positive_share": positives,
             "accuracy": about.share(cells.right, ~cells.right),
             "majority": larger,
-            "balanced_accuracy": about.half_sum(sensitivity, specificity),
+            "balanced_accuracy": mean_of((sensitivity, specificity)),
             "sensitivity": sensitivity,
             "specificity": specificity,
             "precision": about.share(cells.true_positive, cells.false_positive),
@@ -183,7 +184,7 @@ class Evaluation:
         return Intervals(self.histogram, self.target, self.confidence)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-ready account."""
+        """Return a dictionary for JSON; ``from_dict`` reads it back."""
         return {
             **self.spend.to_dict(),
             "n_records": self.histogram.n_records,
@@ -204,7 +205,7 @@ class Evaluation:
         """Read ``to_dict`` back: everything follows from the histogram.
 
         Raises:
-            KeyError, TypeError, ValueError: anything else.
+            KeyError, TypeError, ValueError: the record is not one of ``to_dict``.
         """
         negative, positive = record["classes"]
         predicted = record["predicted"]
@@ -220,36 +221,36 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class _Cells:
-    """Sets of cells of a histogram, boolean, shape (bins, 2)."""
+    """Cells of a histogram as boolean arrays, shape (bins, 2): of positives, of those predicted positive."""
 
     positive: NDArray[np.bool_]
-    said: NDArray[np.bool_]
+    predicted: NDArray[np.bool_]
 
     @classmethod
     def of(cls, histogram: ScoreHistogram) -> _Cells:
         size = histogram.bins.size
-        said = np.arange(size)[:, None] >= histogram.bins.first_positive
-        return cls(np.broadcast_to([False, True], (size, 2)), np.broadcast_to(said, (size, 2)))
+        predicted = np.arange(size)[:, None] >= histogram.bins.first_positive
+        return cls(np.broadcast_to([False, True], (size, 2)), np.broadcast_to(predicted, (size, 2)))
 
     @property
     def true_positive(self) -> NDArray[np.bool_]:
-        return self.positive & self.said
+        return self.positive & self.predicted
 
     @property
     def true_negative(self) -> NDArray[np.bool_]:
-        return ~self.positive & ~self.said
+        return ~self.positive & ~self.predicted
 
     @property
     def false_positive(self) -> NDArray[np.bool_]:
-        return ~self.positive & self.said
+        return ~self.positive & self.predicted
 
     @property
     def false_negative(self) -> NDArray[np.bool_]:
-        return self.positive & ~self.said
+        return self.positive & ~self.predicted
 
     @property
     def right(self) -> NDArray[np.bool_]:
-        return np.equal(self.positive, self.said)
+        return np.equal(self.positive, self.predicted)
 
 
 def supported(histogram: ScoreHistogram) -> list[tuple[int, int]]:

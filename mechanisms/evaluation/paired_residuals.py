@@ -13,7 +13,8 @@ from privopt.mechanisms.privacy.noise import NoiseSource
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-# Squares give the sampling variances. The shares: squared errors have more noise for their size.
+# The squares of the differences give their sampling variances. Squared errors have the larger share, as they
+# are smaller than absolute ones and noise is larger relative to them.
 PAIRED_BLOCKS = (pair("squares", "squares^2", 0.6), pair("absolutes", "absolutes^2", 0.4))
 
 
@@ -37,7 +38,7 @@ class PairedResidualPlan(ClippedSumsPlan):
             first, second: the predictions of both models, as labels.
 
         Raises:
-            InvalidInputError: a number that is not finite, which no range bounds.
+            InvalidInputError: a number that is not finite.
         """
         low, high = self.label_range
         y, p, q = (clipped(values, self.label_range) for values in (labels, first, second))

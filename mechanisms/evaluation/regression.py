@@ -2,9 +2,9 @@
 
 Intervals hold every value theta at which a statistic T(theta) of mean 0 satisfies T^2 <= z^2 V(theta), as in
 ``intervals``: V is the variance of the noise, known exactly, and for the population the sampling variance,
-estimated from the released fourth moments. As noise may hide these, sampling variances are at least what they
-are for normal labels and predictions with a calibrated model: Var e^2 = 2 m^2 and Var |e| = (1 - 2 / pi) m
-with m = mean e^2, and for R^2 see ``_ratio_sampling``.
+estimated from the released fourth moments. As noise may hide these moments, sampling variances are taken to
+be at least those of normal labels and predictions with a calibrated model: Var e^2 = 2 m^2 and Var |e| =
+(1 - 2 / pi) m with m = mean e^2; for R^2 see ``_ratio_sampling``.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ NAMES: Mapping[str, str] = {
 class RegressionEvaluation:
     """A released evaluation of a regression: metrics with intervals that include the noise.
 
-    All are about labels and predictions clipped to ``label_range``, in the unit of the labels. The standard
-    deviation of labels is the error of the best constant prediction.
+    All metrics are of labels and predictions clipped to ``label_range``, in the unit of the labels. The
+    standard deviation of labels is the root mean squared error of the best constant prediction.
 
-    Privacy: that of ``sums``, which is all that was released: ``spend``. Every interval holds with
-    probability ``confidence`` by itself, not all together.
+    Privacy: only ``sums`` was released, at a cost of ``spend``; the rest is computed from it. Each interval
+    by itself holds with probability ``confidence``, not all together.
 
     Attributes:
         sums: the release.
@@ -91,7 +91,7 @@ class RegressionEvaluation:
         }
 
     def _mean(self, name: str, sampling: float) -> Estimate:
-        """Return the interval of a mean, given the sampling variance of a record."""
+        """Return the interval of a mean, given the sampling variance of one record's number."""
         return mean_of_sums(self.sums, name, self._drawn(sampling), self.confidence)
 
     def _label_variance(self) -> Estimate:
@@ -127,24 +127,24 @@ class RegressionEvaluation:
 
     @property
     def _spread(self) -> tuple[dict[str, float], float]:
-        """The weights of mean t^2 and mean t in Var t, linearised, and its estimate."""
+        """The weights of mean t^2 and mean t in the linearised estimate of Var t, and that estimate."""
         m, noise, n = self.sums.means, self.sums.variances, self.n_records
-        spread = m["t^2"] - m["t"] ** 2 + noise["t"]  # the square of a noisy mean is too large by that
-        # Of the records at hand the variance is a mean; that of a population is estimated without bias.
+        spread = m["t^2"] - m["t"] ** 2 + noise["t"]  # noise enlarges the square of the mean by its variance
+        # The variance in the table divides by n, the unbiased estimate for the population by n - 1.
         factor = n / max(n - 1, 1) if self.target == "population" else 1.0
         return {"t^2": factor, "t": -2 * factor * m["t"]}, factor * spread
 
     def _noise_of_spread(self, weights: Mapping[str, float]) -> float:
-        """Return the noise variance of the estimate of Var t: linear in the noise Z of mean t, and Z^2."""
+        """Return the noise variance of the estimate of Var t; the noise Z of mean t enters as Z and Z^2."""
         squared = self.sums.fourth_cumulants["t"] + 2 * self.sums.variances["t"] ** 2
         return self._noise(weights) + weights["t^2"] ** 2 * squared
 
     def _ratio_sampling(self, spread: float) -> tuple[float, float, float]:
         """Return Var e^2, Cov(e^2, s^2) and Var s^2 with s = t - mean t, as far as noise shows them.
 
-        Normal labels and predictions with Cov(e, prediction) = 0 have 2 m^2, 8 m^2 and 2 v^2, with m = mean
-        e^2 and v = Var t, as Cov(e, t) = 2 m: the variances are at least these, and the covariance, which
-        makes R^2 vary less, at most that.
+        For normal labels and predictions with Cov(e, prediction) = 0 these are 2 m^2, 8 m^2 and 2 v^2, with
+        m = mean e^2 and v = Var t, as Cov(e, t) = 2 m. The returned variances are at least these; the
+        returned covariance, which makes R^2 vary less, is at most that.
         """
         m, mean, square = self.sums.means, self.sums.means["t"], self._mean_square
         v = max(spread, 0.0)
@@ -180,7 +180,7 @@ class RegressionEvaluation:
         return html_estimates(f"Private evaluation ({self.spend})", named, self.confidence, number)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-ready account."""
+        """Return a dictionary for JSON; ``from_dict`` reads it back."""
         return {
             **self.spend.to_dict(),
             "n_records": self.n_records,
@@ -196,7 +196,7 @@ class RegressionEvaluation:
         """Read ``to_dict`` back: everything follows from the sums.
 
         Raises:
-            KeyError, TypeError, ValueError, InvalidInputError: anything else.
+            KeyError, TypeError, ValueError, InvalidInputError: the record is not one of ``to_dict``.
         """
         low, high = map(float, record["label_range"])
         check_width((low, high))

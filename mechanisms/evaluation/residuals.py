@@ -33,8 +33,8 @@ class Block(NamedTuple):
     """Numbers with noise of the same rate.
 
     Attributes:
-        names: of the numbers.
-        share: of epsilon.
+        names: the names of the numbers.
+        share: the share of epsilon that their noise costs.
         reach: the largest l1 distance between the numbers of two records.
     """
 
@@ -71,7 +71,7 @@ class SumsPlan:
     Attributes:
         blocks: the coordinates.
         bits: numbers are rounded to multiples of 2**-bits.
-        steps: the rate of each block is steps / 2**30 for a step of the grid.
+        steps: for each block; the noise, counted in steps of the grid, has rate steps / 2**30.
     """
 
     blocks: tuple[Block, ...]
@@ -82,7 +82,8 @@ class SumsPlan:
     def of(cls, blocks: tuple[Block, ...], epsilon: float) -> Self:
         """Calibrate to epsilon: sum of steps * (reach on the grid) / 2**30 is at most epsilon.
 
-        The grid is fine, but coarse enough for rates of 64 steps, which lose little by rounding down.
+        The grid, of 8 to 20 bits, is the finest on which rates are at least 64 steps: rounding these down to
+        whole steps loses little.
 
         Raises:
             PrivacyParameterError: epsilon not finite and > 0, or too small for the grid of rates.
@@ -108,7 +109,7 @@ class SumsPlan:
 
     def rounded(self, numbers: Floats) -> Ints:
         """Return contributions of records on the grid; numbers in [-1, 1], shape (n, coordinates)."""
-        assert np.all(np.isfinite(numbers))  # the grid has no NaN: it would become the least integer
+        assert np.all(np.isfinite(numbers))  # rounding would turn NaN into the least integer
         return np.rint(np.clip(numbers, -1.0, 1.0) * 2.0**self.bits).astype(np.int64)
 
     def noisy(self, sums: Ints, noise: NoiseSource) -> Ints:
@@ -181,7 +182,7 @@ class NoisySums:
         """Read ``to_dict`` back.
 
         Raises:
-            InvalidInputError: anything else.
+            InvalidInputError: the record is not one of ``to_dict``.
         """
         try:
             sums = np.array(record["sums"])
@@ -202,13 +203,13 @@ def check_width(label_range: tuple[float, float]) -> None:
     """Refuse a range whose width, or whose square, is not a double of full precision.
 
     Raises:
-        InvalidInputError: with the widths there are.
+        InvalidInputError: naming the widths that are taken.
     """
     low, high = label_range
     width, largest = high - low, max(abs(low), abs(high))
     if not (1e-150 <= width <= 1e150 and width >= 2.0**-40 * largest):
         raise InvalidInputError(
-            "an evaluation needs a label_range of a width from 1e-150 to 1e150 and of at least 2^-40 of its "
+            "an evaluation needs a label_range whose width is from 1e-150 to 1e150 and at least 2^-40 of its "
             f"larger end, got low = {low:g} and high = {high:g}: declare the range that labels have"
         )
 
@@ -230,9 +231,9 @@ class ClippedSumsPlan:
 
     Privacy: epsilon-differential privacy (pure), neighbours by replacing one record, the number of records,
     models and the range of labels public. A replaced record moves the numbers of a block by at most its
-    ``reach``, in l1 (``blocks``), and by a step more each where they are rounded to the grid. Noise with
-    P[z] ~ exp(-rate |z|) makes the probability of any sums change by a factor of at most exp(rate * reach)
-    for a block; rates are the blocks' shares of epsilon over their reach, rounded down.
+    ``reach`` in l1 (``blocks``); rounding to the grid adds at most one step for each number. With noise
+    P[z] ~ exp(-rate |z|) the probability of any sums of a block therefore changes by a factor of at most
+    exp(rate * reach); the rate is the block's share of epsilon over its reach, rounded down.
 
     Attributes:
         label_range: (low, high): labels and predictions are clipped to it.
@@ -272,9 +273,7 @@ class ResidualPlan(ClippedSumsPlan):
     """Sums of residuals, labels and their powers (``BLOCKS``): the release of a regression's evaluation."""
 
     name: ClassVar[str] = "regression-evaluation"
-    noised: ClassVar[str] = (
-        "sums of the residual e and of the label t, in units of the label range, each once"
-    )
+    noised: ClassVar[str] = "sums of powers of the residual e and of the label t, in units of the label range"
     blocks: ClassVar[tuple[Block, ...]] = BLOCKS
 
     def contributions(self, labels: Floats, predictions: Floats) -> Ints:
@@ -284,7 +283,7 @@ class ResidualPlan(ClippedSumsPlan):
             labels, predictions: finite, shape (n,).
 
         Raises:
-            InvalidInputError: a number that is not finite, which no range bounds.
+            InvalidInputError: a number that is not finite.
         """
         low, high = self.label_range
         y, p = clipped(labels, self.label_range), clipped(predictions, self.label_range)

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from privopt.problems.lazy import lazily
 
-# What estimators use of a plan: its module, and the mechanisms with it, are imported by the first plan.
+# The names that estimators use. A module, with the mechanisms that it imports, is imported at its first use.
 _HOMES = {
     "CardPlan": "card_plan",
     "CardSource": "near_cards",

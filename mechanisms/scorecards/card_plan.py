@@ -59,8 +59,9 @@ LatticeLike = IntegerLattice | tuple[int, int] | tuple[int, int, float] | None
 
 Oracle = str | DiscreteOracle | GibbsOracle
 
-# Largest n * epsilon per feature at which "auto" draws exactly over a lattice that the user declared. Exact
-# draws over {-1, 0, 1} had less AUC than "seeded" on synthetic tables of 300 to 3,000 records (.58, .61).
+# Largest n * epsilon per feature at which "auto" draws exactly over a lattice that the user declared. Without
+# such a lattice it does not: on synthetic tables of 300 to 3,000 records, exact draws over {-1, 0, 1} had an
+# AUC of .58, "seeded" one of .61.
 _FEW = 150
 
 _WHY_SEEDED = (
@@ -123,7 +124,8 @@ class CardPlan(PlanInWords):
 
         Raises:
             PlanMismatchError: the plan was made for another table.
-            OracleError: an oracle that does not exist, is of the other kind, or refuses the table.
+            OracleError: the oracle does not exist, minimises where it should draw (or the reverse), or
+                refuses the table.
         """
         if isinstance(self.plan, ClassPoints):
             raise PlanMismatchError("points of several classes are released without an oracle")
@@ -135,7 +137,7 @@ class CardPlan(PlanInWords):
         """Return the oracle that the plan calls, without reading a table.
 
         Raises:
-            OracleError: an oracle that does not exist, or is of the other kind.
+            OracleError: the oracle does not exist, or minimises where it should draw, or the reverse.
         """
         if isinstance(self.plan, ClassPoints):
             raise UnknownOracleError(f"{self.plan.name} of several classes calls no oracle")
@@ -184,16 +186,16 @@ def plan_card(
         costs: cost of either kind of error; the noise is proportional to the larger one.
         max_columns: maximal number of columns with points, as the constraint "at most k columns".
         constraints: public constraints on points, besides those of the schema. "auto" then chooses "seeded";
-            exponential, permute-and-flip, rspm and opdisc take the cards that satisfy them for their domain.
-        card_solver: "auto", a name, or a custom solver of the nearest cards under constraints; for other
-            mechanisms it finds whether there is a card.
+            exponential, permute-and-flip, rspm and opdisc choose among the cards that satisfy them.
+        card_solver: "auto", a name, or a custom solver of the nearest cards under constraints. Mechanisms
+            other than "seeded" only use it to find out whether any card satisfies the constraints.
         max_work: largest number of steps of an exact draw that "auto" accepts; about 4e8 steps take a second.
-        max_weight: bound on the weights of records; None: they have none.
-        largest_costs: the costs that "auto" chooses for, where ``costs`` are released after the choice; None:
-            ``costs``.
+        max_weight: bound on the weights of records; None: records have no weights.
+        largest_costs: if ``costs`` are only released later, the largest they can be: "auto" decides by these.
+            None: it decides by ``costs``.
 
     Raises:
-        UnknownMechanismError: listing the names there are.
+        UnknownMechanismError: there is no such mechanism; the message lists the names.
         PrivacyParameterError: epsilon or delta out of range, or a combination that the mechanism refuses.
         InvalidInputError: a lattice that does not fit, or whose norm bound leaves "auto" no bounded draw; or
             constraints on points with a mechanism that takes none.
@@ -252,7 +254,7 @@ def _check_total_weight(n_records: int, costs: Costs, max_weight: int | None) ->
 
 
 def _check_seeded(kind: type[Any], name: str, calibration: str) -> None:
-    """Refuse a mechanism of the family CARD that is not "seeded" or a subclass, and noise as printed."""
+    """Refuse calibrations but "sound", and mechanisms of the family CARD that do not subclass "seeded"."""
     if not issubclass(kind, SeededScorecard):
         raise UnknownMechanismError(
             f"{kind.__name__} is not a mechanism for scorecards: the family CARD is for subclasses of "
@@ -301,10 +303,10 @@ def _seeded_plan(
 
 
 def _answered(planned: CardPlan, schema: Schema, n_records: int, max_weight: int | None) -> CardPlan:
-    """Return a plan whose oracle takes every table of n records that the schema allows.
+    """Return the plan, once its oracle is known to take every table of n records that the schema allows.
 
     Raises:
-        OracleError: it may refuse one, or it is no oracle for the plan.
+        OracleError: the oracle may refuse such a table, or does not fit the plan.
     """
     plan = planned.plan
     assert not isinstance(plan, ClassPoints)  # which calls no oracle
@@ -331,7 +333,7 @@ def _fitting(
     """Return a mechanism of bounded running time, its oracle, and the reason for the choice."""
     check_positive(max_work, "max_work (--max-work)")
     if not isinstance(oracle, str) or oracle != "auto":
-        return ExponentialMechanism.name, oracle, "it draws, or asks the oracle that was named to"
+        return ExponentialMechanism.name, oracle, "it is the mechanism that uses the oracle that was named"
     weights = as_lattice(lattice, ExponentialMechanism, schema.n_features)
     bound, weighted = costs.largest * (max_weight or 1), max_weight is not None
     facts = problem_facts(ZeroOneHalfspace, Law.GIBBS, weights, schema, n, bound, weighted=weighted)
@@ -369,7 +371,7 @@ def solver_of(given: str | ProgramOracle) -> ProgramOracle:
 
 
 def _unconstrained(name: str, constraints: tuple[Constraint, ...]) -> str:
-    """Return the refusal of a mechanism that knows no constraints."""
+    """Return the text by which a mechanism refuses constraints."""
     known = [SeededScorecard.name, *(n for n in MECHANISMS if MECHANISMS[n].takes_constraints)]
     return (
         f"{name!r} takes no constraints on points ('{constraints[0]}'). To do: one of {', '.join(known)} "
@@ -378,7 +380,7 @@ def _unconstrained(name: str, constraints: tuple[Constraint, ...]) -> str:
 
 
 def _unweighted(name: str) -> str:
-    """Return the refusal of a mechanism whose proof holds for records without weights."""
+    """Return the text by which a mechanism, whose proof assumes records without weights, refuses weights."""
     return (
         f"{name!r} takes no weights of records. To do: seeded, exponential or permute-and-flip "
         "(--mechanism), or no weights"
@@ -445,7 +447,7 @@ def seeded_lattice(
 
 
 def _with_room(box: IntegerLattice, schema: Schema, constraints: tuple[Constraint, ...]) -> IntegerLattice:
-    """Return the box with an intercept that can undo the points of any record, declared points included."""
+    """Return the box with an intercept that can offset the points of any record, declared points included."""
     if not schema.intercept:
         return box
     ends = dict(enumerate(zip(box.low.tolist(), box.high.tolist(), strict=True)))

@@ -13,7 +13,7 @@ from privopt.problems.errors import InvalidInputError
 from privopt.problems.programs.lattice import ConstrainedLattice
 from privopt.problems.tables.schema import Schema
 
-_REASON = "one release has the model of all classes, at the noise of two classes; its rounding is free"
+_REASON = "one release has the model of all classes, with the noise of two; rounding it costs nothing"
 
 
 def plan_class_card(
@@ -39,7 +39,7 @@ def plan_class_card(
         others: arguments of cards of two classes by name, which must have their defaults: None, 0 or "auto".
 
     Raises:
-        InvalidInputError: an argument that only cards of two classes have.
+        InvalidInputError: an argument that only cards of two classes take.
         PrivacyParameterError: epsilon or delta out of range, or a lattice with a norm bound.
     """
     given = [name for name, value in others.items() if value and value not in ("auto", "sound")]

@@ -42,7 +42,7 @@ def constrained_domain(
     if not constraints:
         return lattice
     box = constrained_box(lattice, schema, constraints)
-    # Without shifts, the card that is nearest to 0 has the smallest points: one within a norm bound, if any.
+    # Without shifts, the card that is nearest to 0 has small points, so it is likely to meet a norm bound.
     program = replace(card_program(box, schema, constraints), shifted=False)
     card = first_card(program, solver)
     witness = np.concatenate([card, np.clip(0, box.low[len(card) :], box.high[len(card) :])])

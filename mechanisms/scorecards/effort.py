@@ -67,7 +67,7 @@ def problem_facts(
 ) -> ProblemFacts:
     """Return the public worst case of a problem over n records of a schema, for the plan of its oracle.
 
-    Records with weights of their own are not counted together.
+    Equal records with weights are not merged into one.
     """
     rows = n_records if weighted else distinct_records(schema, n_records)
     largest_loss = n_records * loss_bound
@@ -90,19 +90,19 @@ def _enumeration(n: int, lattice: IntegerLattice) -> float:
 
 
 def _elimination(schema: Schema, n: int, lattice: IntegerLattice) -> float:
-    if lattice.constrained:  # elimination takes none
+    if lattice.constrained:  # elimination takes no constraints
         return math.inf
-    spans = (lattice.high - lattice.low + 1).tolist()
+    choices = (lattice.high - lattice.low + 1).tolist()  # values of each weight
     combinations, numbers, blocks, start = 1, 0, [], 0
     for column in schema.columns:
         stop = start + len(column.feature_names)
         if isinstance(column, Numeric):
-            combinations *= math.prod(spans[start:stop])
+            combinations *= math.prod(choices[start:stop])
             numbers += stop - start
         else:
-            blocks.append(spans[start:stop])
+            blocks.append(choices[start:stop])
         start = stop
-    blocks += [[span] for span in spans[start:]]  # the constant
+    blocks += [[values] for values in choices[start:]]  # the constant
     if not blocks:
         return math.inf
     cells = min(n, math.prod(1 + len(block) for block in blocks))

@@ -31,8 +31,8 @@ class CardFacts:
     Attributes:
         n_records: n, public under the replace-one relation.
         lattice: the candidate weights, one dimension for each feature.
-        columns: (first, last + 1) of the features of each column, in order. Of several features a record has
-            at most one; a single feature may be a number.
+        columns: (first, last + 1) of the features of each part of ``Columns``, in order: the levels of a
+            category, of which a record has at most one, or a single feature, which may be a number.
         intercept: whether a feature that is always 1 follows the others.
         row_norm: a bound on the l2 distance of the features of a record from ``middle``.
         denominator: the common denominator of all features, which are integers divided by it.
@@ -43,9 +43,9 @@ class CardFacts:
         spans: (first, last + 1) of the features of each column of the schema, its missing level included.
         lines: (feature, lowest, highest) of each feature that is a number, as the schema declares it.
         max_columns: maximal number of columns with points; None: all.
-        program: the program of nearest cards if there are further constraints, with those above among them;
-            None: weights are rounded.
-        max_weight: a bound on the weights of records, which are private; None: they have none.
+        program: the program of nearest cards, if there are constraints beyond those above, which it then
+            includes; None: weights are rounded one by one.
+        max_weight: a bound on the weights of records, which are private; None: records have no weights.
         ordered, gaps: the ordered levels, and the features that say that a number is missing, as in
             ``Columns``.
     """
@@ -89,7 +89,8 @@ class CardFacts:
         """Derive the facts from a schema and the number of records; ``constraints`` include the schema's.
 
         Raises:
-            InvalidInputError: more columns must have points than may, or constraints leave a column none.
+            InvalidInputError: more than ``max_columns`` columns must have points, or constraints leave a
+                column no points.
         """
         known = Columns.of(schema)
         norm = schema.spread if schema.intercept else schema.norm() * (1 + 1e-12)
@@ -152,9 +153,10 @@ def constrained_box(
 
 
 def card_program(box: IntegerLattice, schema: Schema, constraints: tuple[Constraint, ...]) -> CardProgram:
-    """Return the program of nearest cards: l1 distance of scores, each feature by its public spread.
+    """Return the program of nearest cards in the l1 distance of points, each weighted by a public spread.
 
-    The spread is the standard deviation when levels, or the values of a number, are uniformly distributed.
+    The spread of a feature is its standard deviation when levels, or the values of a number, are uniformly
+    distributed.
     """
     columns, spread = point_columns(schema.columns), np.zeros(box.dimension - schema.intercept)
     for column in columns:

@@ -41,9 +41,9 @@ class CardSource:
         weights: weights of the features, the intercept, if any, last, shape (d,); of K classes (K, d).
         low, high: bounds of the points, shape (d,).
         max_columns: the largest number of columns with points, or None.
-        deviations: posterior standard deviations of the weights, shape (d,); that of a level is of its
-            difference from the mean of its column. None where they do not follow from what is released, and
-            in files of earlier versions.
+        deviations: posterior standard deviations of the weights, shape (d,); for a level, of its difference
+            from the mean of its column. None where they do not follow from what is released, and in files of
+            earlier versions.
     """
 
     weights: Floats
@@ -108,9 +108,9 @@ def near_cards(
     """Return cards near a private model: the released one first, then others by distance.
 
     No two have the same set of columns: each further card is the nearest one that satisfies a no-good cut
-    against every card before it. Four scales take turns: as fine as the released card, and with fewer points
-    to add up. The private choice of the released card may have moved its threshold away from the model's;
-    the thresholds of the other cards are moved as far.
+    against every card before it. The search takes four scales in turn: that of the released card, and three
+    coarser ones, whose cards have fewer points to add up. The private choice of the released card may have
+    moved its threshold away from the model's; the thresholds of the other cards are moved as far.
 
     Args:
         source: the model.
@@ -131,7 +131,7 @@ def near_cards(
 
 
 def check_choice(most: int, gap: float) -> None:
-    """Raise InvalidInputError unless there are at least 2 cards within a gap in (0, 1]."""
+    """Raise InvalidInputError unless at least 2 cards are asked for, within a gap in (0, 1]."""
     check_whole(most, "the number of cards (--several)")
     if most < 2 or not 0 < gap <= 1:
         raise InvalidInputError(

@@ -30,7 +30,7 @@ Floats = NDArray[np.float64]
 _FIRST, _SECONDS = 60.0, 30.0
 # Seconds per feature and scale, on one idle core, for estimates.
 _PER_FEATURE = 0.01
-# First feasible cards: a plan that is made twice finds the same one, without a search.
+# First feasible cards by program: a second plan for the same program finds the same card without a search.
 _REMEMBERED = 64
 _known: dict[Hashable, IntArray] = {}
 
@@ -75,18 +75,18 @@ class NearestCards:
 
     @property
     def scales(self) -> tuple[float, ...]:
-        """Scales of the weights, in units of the largest that fits bounds and totals; a public number."""
+        """Scales of the weights, in units of the largest that fits bounds and totals; they are public."""
         low, high = self.program.low, self.program.high
         few = int(np.max(np.maximum(high, -low), initial=0)) <= FEW_POINTS
         return SCALES if few or any(isinstance(c, Total) for c in self.program.constraints) else (1.0,)
 
     @property
     def seconds(self) -> float:
-        """Estimated seconds of all solves on one idle core; there is a limit."""
+        """Estimated seconds of all solves on one idle core, at most their time limit."""
         return min(_SECONDS, _PER_FEATURE * len(self.program.low) * len(self.scales))
 
     def blank(self) -> tuple[IntArray, IntArray]:
-        """Return cards and intercepts of the shapes that ``cards`` has, without a model."""
+        """Return cards and intercepts of the shapes that ``cards`` returns, without a model."""
         return self._with_intercepts([self.card(self.first, 0.0)] * len(self.scales))
 
     def cards(self, weights: Floats, watch: Watch) -> tuple[IntArray, IntArray]:
@@ -98,7 +98,7 @@ class NearestCards:
                 cards that depended on the time that is left would depend on records beyond the model.
 
         Returns:
-            cards of shape (k, d), and increasing intercepts of shape (k, t), both as ``candidate_cards``.
+            cards of shape (k, d), and increasing intercepts of shape (k, t), as from ``candidate_cards``.
 
         Raises:
             UnfinishedBuildError: the clock stopped.
@@ -115,7 +115,7 @@ class NearestCards:
         return self._with_intercepts(found)
 
     def base(self, real: Floats, points: IntArray, program: CardProgram) -> float:
-        """Return the intercept of points near real ones, those of the program with the intercept last."""
+        """Return the intercept, not yet rounded, of integer points near ``real``, which has its own last."""
         if not self.facts.intercept:
             return 0.0
         shift = float(np.sum(program.shifts(points))) / GRID
@@ -171,7 +171,7 @@ class NearestCards:
         return found, np.stack([intercepts(card, self.facts) for card in found])
 
     def largest_scale(self, weights: Floats) -> float:
-        """Return the largest scale at which the columns fit their bounds, and all together the totals.
+        """Return the largest scale at which each column fits its bounds, and all together fit the totals.
 
         Columns whose own points are declared are clipped to them; they do not change the scale of others.
         """
@@ -232,7 +232,7 @@ def first_card(program: CardProgram, oracle: ProgramOracle) -> IntArray:
 
 def _conflict(program: CardProgram, oracle: ProgramOracle) -> list[Constraint]:
     """Return constraints that no card satisfies together, none of them superfluous (deletion filter)."""
-    # Declared points are bounds of the box, too: without that they can be dropped like other constraints.
+    # Declared points are bounds of the box, too. A wider box lets them be dropped like other constraints.
     most = np.max(np.maximum(np.abs(program.low), np.abs(program.high)), initial=0)
     program = replace(program, low=np.minimum(program.low, -most), high=np.maximum(program.high, most))
     kept = list(program.constraints)

@@ -16,8 +16,8 @@ Floats = NDArray[np.float64]
 
 # Number of thresholds per card, and half the width of their range as a share of the largest total of points.
 _THRESHOLDS, _HALF_WIDTH = 61, 0.5
-# Largest number of points of one number in that total: if it has more, most records are near one end of its
-# range.
+# Largest number of points that one number adds to that total: if it has more, most records usually lie near
+# one end of its range.
 _POINTS_OF_A_NUMBER = 40
 # Scales of the weights, in units of the largest without clipping; larger ones are tried where bounds are at
 # most ``FEW_POINTS``.
@@ -58,7 +58,7 @@ def candidate_cards(weights: Floats, facts: CardFacts) -> tuple[IntArray, IntArr
         real[-1] += lost_by_rounding(whole, real, facts)
     features = slice(0, len(real) - facts.intercept)
     bound = np.where(real > 0, high, -low)[features]
-    largest = int(np.max(np.maximum(high, -low)[features], initial=0))  # public, as the number of cards is
+    largest = int(np.max(np.maximum(high, -low)[features], initial=0))  # public: it sets the number of cards
     # Declared bounds of a column clip its own points; they do not change the scale of the other columns.
     free = np.ones(len(bound), dtype=bool)
     for constraint in facts.point_constraints:
@@ -103,7 +103,7 @@ def class_scale(real: Floats, facts: CardFacts) -> float:
     """
     bounds = np.where(real > 0, facts.lattice.high, -facts.lattice.low)
     first = _largest_scale(np.abs(real), bounds)
-    most = max(first, _largest_scale(np.abs(real[:, -1:]), bounds[:, -1:]))  # no class loses its base
+    most = max(first, _largest_scale(np.abs(real[:, -1:]), bounds[:, -1:]))  # clips no intercept
     scales = [min(factor * first, most) for factor in _CLASS_SCALES]
     return min(scales, key=lambda t: float(np.sum(np.abs(rounded(real, t, facts) / t - real))))
 

@@ -58,10 +58,11 @@ _CHOICE_SHARE, _LARGEST_SHARE, _DECISIVE = 0.05, 0.2, 150.0
 _MOST_READ = 1.5e9
 # Largest n * mu per feature at which noisy moments were no worse on synthetic tables than any other model.
 _LARGEST = 200
-# Columns are drawn before the fit if there are at least this many for each that may have points: on synthetic
-# tables of 12 to 85 columns, of which 4 to half mattered, cards had .015 more AUC than with the columns of
-# largest noisy weights; with three or four for each they lost as often. Columns are also drawn if noisy
-# moments cannot take the features of all.
+# Columns are drawn before the fit if the table has at least this many for each column that may have points
+# (``max_columns``). On synthetic tables of 12 to 85 columns, of which 4 to half mattered, cards of drawn
+# columns had .015 more AUC than cards of the columns with the largest noisy weights; with three or four
+# columns for each, drawing lost as often as it gained. Columns are also drawn if all their features together
+# are too many for noisy moments.
 _COLUMNS_PER_POINTS = 5
 # Default bounds on the points of a level and of a number. A record gets a fraction of a number's points, and
 # a small one if values lie near one end of the range.
@@ -91,12 +92,13 @@ class SeededScorecard:
     determine the units of the numbers in the model, which is mu_1-GDP for every choice of units. Both
     together are sqrt(mu_0^2 + mu_1^2)-GDP, which replaces mu above. The running time of the choice depends
     only on the number of records, features and cards, and the linear model's solver stops after a public
-    number of passes. If the model is one release of noisy moments, the share of positives that they hold is
-    released, too, by post-processing; so are the weights of the model with their posterior spread, as
-    composition is about both parts.
+    number of passes. The weights of the model are released with the card: composition covers both. If the
+    model is one release of noisy moments, the share of positives in the moments and the posterior spread of
+    the weights are released, too, as post-processing.
 
-    Records may have whole-number weights from 0 to W, a part of the record. The linear model takes them as
-    shares of W, at no more noise; the loss of a record in the choice is W times as large at most.
+    Records may have whole-number weights from 0 to W; a weight is a part of its record. The linear model
+    takes weights as shares of W, with no more noise. In the choice, a record's loss is up to W times as
+    large.
 
     An instance is a plan: noise and spend are fixed before data are read.
 
@@ -346,9 +348,9 @@ def _keeps_zcdp(rho: float, width: float, target: tuple[float, float]) -> bool:
 
 
 def _zcdp_beside(epsilon: float, delta: float, width: float) -> float:
-    """Return the largest mu of mu^2 / 2-zCDP that adds up with bounded range ``width`` to a target.
+    """Return the largest mu such that (mu^2 / 2)-zCDP and a choice of bounded range ``width`` keep a target.
 
-    It is 0 if delta is so small that half of what zCDP can pay for is too little for the choice.
+    It is 0 if the choice needs more than half of the rho that the target allows, as at a tiny delta.
     """
     rho, choice = zcdp_rho(epsilon, delta) * (1 - 1e-9), bounded_range_to_zcdp(width)
     return math.sqrt(2 * (rho - choice)) if 2 * choice <= rho else 0.0
@@ -365,7 +367,7 @@ def _selected_columns(facts: CardFacts, mu: float) -> int:
 
 
 def _rest(mu: float, means: NumberMeans | None) -> float:
-    """Return the level that is left beside the means."""
+    """Return the level that the means leave to the model."""
     return mu if means is None else math.sqrt((mu - means.level) * (mu + means.level)) * (1 - 1e-12)
 
 

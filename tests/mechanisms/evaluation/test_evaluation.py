@@ -27,9 +27,8 @@ from privopt.mechanisms import (
 from privopt.mechanisms.errors import BudgetExceededError, PrivacyParameterError
 from privopt.mechanisms.estimators.rowwise import Check, check_rowwise_scores
 from privopt.mechanisms.evaluation.bins import ScoreBins, bins_of, score_law
-from privopt.mechanisms.evaluation.classes import mean_of
 from privopt.mechanisms.evaluation.histogram import HistogramPlan, ScoreHistogram
-from privopt.mechanisms.evaluation.intervals import Estimate, Intervals
+from privopt.mechanisms.evaluation.intervals import Estimate, Intervals, mean_of
 from privopt.mechanisms.evaluation.leaves import LeafHistogram, LeafPlan, LeafRisks
 from privopt.mechanisms.evaluation.metrics import Evaluation, supported, whole_counts
 from privopt.mechanisms.privacy.ledger import Ledger
@@ -192,8 +191,7 @@ def test_intervals_of_all_cells_but_one_cover_as_often_as_they_say() -> None:
 
 
 def test_half_of_a_sum_with_an_open_part_is_open_between_the_halves_of_the_ends() -> None:
-    about = Intervals(histogram(np.array([[3, 1], [1, 3]]), 1.0))
-    found = about.half_sum(Estimate(math.nan, 0.0, 1.0), Estimate(0.5, 0.4, 0.6))
+    found = mean_of([Estimate(math.nan, 0.0, 1.0), Estimate(0.5, 0.4, 0.6)])
     assert math.isnan(found.value)
     assert (found.low, found.high) == pytest.approx((0.2, 0.8))
 
