@@ -13,9 +13,9 @@ Kind = TypeVar("Kind")
 
 
 def told(value: object) -> str:
-    """Describe an argument for a message: a short scalar by its value, anything else by its type alone.
+    """Describe an argument for a message: a scalar by its value, cut to 60 characters, others by their type.
 
-    Other values may hold records.
+    The value of anything else, such as an array, might contain records.
     """
     if isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:
         return "an integer beyond 64 bits"
@@ -27,10 +27,10 @@ def told(value: object) -> str:
 
 
 def check_type(value: Kind, kind: Any, what: str) -> Kind:
-    """Return ``value`` if ``isinstance`` allows it; ``what`` begins the message: "limits must be ..."
+    """Return ``value`` if it is an instance of ``kind``; ``what`` begins the message: "limits must be ..."
 
     Raises:
-        InvalidTypeError: it is not.
+        InvalidTypeError: ``value`` is of another type.
     """
     if not isinstance(value, kind):
         raise InvalidTypeError(f"{what}, got {told(value)}")
@@ -55,7 +55,7 @@ def check_whole(value: Any, name: str, least: int = 1) -> int:
     """Return ``value`` as an int if it is a whole number of at least ``least``.
 
     Raises:
-        InvalidInputError: it is not.
+        InvalidInputError: ``value`` is something else.
     """
     number = check_real(value, name)
     if not (number >= least and number.is_integer()):
@@ -76,10 +76,10 @@ def check_same_length(rows: int, labels: int) -> None:
 
 
 def as_path(path: object, what: str) -> Path:
-    """Return the path of ``what``: "a ledger", say.
+    """Return ``path`` as a Path; ``what`` says whose path it is in a message, as in "a ledger".
 
     Raises:
-        InvalidTypeError: not a path that a file could have.
+        InvalidTypeError: neither text nor a path, an empty path, or one with a null character.
     """
     text = os.fspath(path) if isinstance(path, str | os.PathLike) else None
     if not isinstance(text, str) or not text or "\0" in text:

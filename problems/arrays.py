@@ -54,8 +54,8 @@ def as_reals(values: object, what: str) -> NDArray[np.floating[Any]]:
     """Convert to a dense array of real numbers: float32 and float64 are kept, others become float64.
 
     Raises:
-        InvalidInputError: values that are no real numbers. The message names ``what`` was expected, such as
-            "features of shape (n, d)", and quotes no value (NumPy's own message does).
+        InvalidInputError: values that are no real numbers. The message says what was expected (``what``, such
+            as "features of shape (n, d)") and, unlike NumPy's own message, quotes no value.
     """
     check_unmasked(values, what)
     try:
@@ -77,7 +77,7 @@ def check_unmasked(values: object, name: str) -> None:
 
 
 def term_by_term(X: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Compute X @ weights with results that do not depend on a row's position, as those of BLAS may.
+    """Compute X @ weights so that no result depends on the position of its row; with BLAS it may.
 
     A private evaluation compares scores with bin edges, so equal rows must have bitwise equal scores. Their
     positions differ between neighbouring data sets, in counted records and in partitions.

@@ -63,19 +63,19 @@ def write_atomically(path: str | Path, text: str | Iterable[str]) -> None:
 
 
 class ReservedFile:
-    """A file to be written later: room for it is taken at once, and what stands there stays until then.
+    """A file to be written later: its disk space is reserved now; an existing file is kept until then.
 
-    A context manager: what was not written at its end leaves nothing behind.
+    As a context manager it frees the space at the end of the block if nothing was written.
 
     Args:
         path: the file; replaced if it exists, when it is written.
         option: names the file in errors.
-        room: bytes on the disk to take at once.
-        mode: who may read it, less what the process's mask takes away.
+        room: bytes on the disk to reserve.
+        mode: permissions of the file, to which the umask of the process is applied.
 
     Raises:
         InvalidInputError: the path is a folder, a device or a pipe, or its folder does not exist.
-        OSError: the folder takes no files, or the disk has no room.
+        OSError: the folder cannot be written to, or the disk is full.
     """
 
     def __init__(self, path: Path, option: str, room: int = 0, mode: int = 0o666) -> None:
@@ -99,10 +99,10 @@ class ReservedFile:
         self.close()
 
     def write(self, text: str | Iterable[str]) -> None:
-        """Write it, as one string or in parts; it is on the disk, whole, when this returns.
+        """Write the text, as one string or in parts; when this returns, the whole file is on the disk.
 
         Raises:
-            OSError: it cannot be written, and nothing has changed.
+            OSError: the text cannot be written; an existing file is unchanged.
         """
         self._file.seek(0)
         self._file.writelines([text] if isinstance(text, str) else text)
@@ -113,8 +113,8 @@ class ReservedFile:
         _sync_folder(self.path.parent)
 
     def close(self) -> None:
-        """Give the room back, if nothing was written."""
-        with suppress(OSError):  # of a full disk: what it could not write is given up here
+        """Free the reserved space, if nothing was written."""
+        with suppress(OSError):  # closing flushes the buffer, which fails on a full disk
             self._file.close()
         self._partial.unlink(missing_ok=True)
 
@@ -124,7 +124,7 @@ class ReservedFile:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make a new name durable, where folders can be opened."""
+    """Make the name of a new file survive a crash, on systems where folders can be opened."""
     if hasattr(os, "O_DIRECTORY"):
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:

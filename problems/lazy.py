@@ -1,4 +1,4 @@
-"""Packages whose public names are imported when they are asked for: a start-up pays for what it uses."""
+"""Lazy import of the public names of a package: each is imported when it is first used."""
 
 from __future__ import annotations
 

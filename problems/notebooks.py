@@ -27,7 +27,7 @@ def html_facts(title: str, facts: Mapping[str, object]) -> str:
 
 
 def html_fields(title: str, record: Any) -> str:
-    """Return a table of the fields of a dataclass; of a class its name."""
+    """Return a table of the fields of a dataclass; a value that is a class is shown by its name."""
     values = {field.name: getattr(record, field.name) for field in fields(record)}
     shown = {name: value.__name__ if isinstance(value, type) else value for name, value in values.items()}
     return html_facts(title, shown)

@@ -13,13 +13,13 @@ from typing import Any, Self
 _BLOCK_BYTES = 1 << 23
 
 
-# Called between two parts; it raises an error to end a pass over them, as at a time limit.
+# Called before each part; it raises an error to end a pass over the parts, as at a time limit.
 _LOOK: ContextVar[Callable[[], None]] = ContextVar("privopt_look", default=lambda: None)
 
 
 @contextmanager
 def looking(look: Callable[[], None]) -> Iterator[None]:
-    """Let passes over parts in the block call ``look`` between two of them."""
+    """Within the block, let every pass over parts call ``look`` before each part."""
     before = _LOOK.set(look)
     try:
         yield
@@ -28,7 +28,7 @@ def looking(look: Callable[[], None]) -> Iterator[None]:
 
 
 def look_up() -> None:
-    """Call what ``looking`` was given, if anything."""
+    """Call the function given to ``looking``, if any."""
     _LOOK.get()()
 
 
@@ -64,7 +64,7 @@ class Blocks(Parts):
     A block is read and transformed again for every task.
 
     Attributes:
-        arrays: a part is a tuple with a slice of each.
+        arrays: arrays of one length; a part is a tuple with the same slice of each.
         rows: the number of rows of a block.
         makes: transformations of a block, applied in turn.
     """

@@ -13,15 +13,15 @@ from privopt.problems.errors import PrivOptError
 
 
 def offered(group: str, ours: Container[str]) -> dict[str, EntryPoint]:
-    """Return the entry points of a group by name. A name of ours stays ours."""
+    """Return the entry points of a group by name, without those that take a name of ours."""
     return {entry.name: entry for entry in entries(group) if entry.name not in ours}
 
 
 def entries(group: str) -> tuple[EntryPoint, ...]:
     """Return the entry points of a group.
 
-    To find them reads the metadata of every installed package. It is done again only when the path for
-    imports has changed, or a folder on it, as an installation changes it.
+    The search reads the metadata of every installed package. It is repeated only when ``sys.path`` has
+    changed, or a folder on it, as it does when a package is installed.
     """
     return _entries(group, tuple((folder, _changed(folder)) for folder in sys.path))
 
@@ -44,13 +44,13 @@ def provider(entry: EntryPoint) -> str:
 
 
 def loaded(entry: EntryPoint, what: str, error: type[PrivOptError], *, make: bool = False) -> Any:
-    """Import the object of an entry point, and call it to ``make`` one; ``error`` says what failed there."""
+    """Import the object of an entry point, and call it if ``make``; raise an ``error`` if that fails."""
     try:
         found = entry.load()
         return found() if make else found
     except PrivOptError:
         raise
-    except Exception as failure:  # whatever goes wrong over there
+    except Exception as failure:  # code of another package can fail in any way
         raise error(
             f"{what} {entry.name!r} of {provider(entry)} cannot be {'made' if make else 'loaded'} "
             f"({type(failure).__name__}: {failure}). To do: install what it needs, or another release of it"

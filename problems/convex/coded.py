@@ -30,7 +30,8 @@ class CodedRows:
     Attributes:
         codes: int32, shape (n, columns), columns >= 1, C-contiguous: indices of the table rows to add.
         table: shape (levels, d), the levels of all columns, one column after the other. Public.
-        own: True where a feature belongs to the level's column, shape (levels, d); 0 in the table elsewhere.
+        own: True where a feature belongs to the level's column, shape (levels, d); where it is False, the
+            table is 0.
     """
 
     codes: NDArray[np.int32]
@@ -81,7 +82,7 @@ class CodedRows:
         return found if largest else np.asarray(np.sqrt(found))
 
     def _check_apart(self) -> None:
-        """Check that codes are in range and that no two columns share a feature: codes come from records."""
+        """Check that codes, which come from records, are in range and that no two columns share a feature."""
         users = np.zeros(self.table.shape[1], dtype=np.int64)
         for codes in self.codes.T:
             if np.min(codes, initial=0) < 0 or np.max(codes, initial=0) >= len(self.table):

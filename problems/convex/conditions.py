@@ -13,9 +13,9 @@ from privopt.problems.errors import InvalidInputError
 class PolyakLojasiewicz:
     """Condition |grad F(w)|^2 >= 2 constant (F(w) - min F), for all w that a descent visits.
 
-    Neither convexity nor a single minimum follows. c-strongly convex functions satisfy it with constant c,
-    and compositions c-strongly convex o A with c times the least eigenvalue of A'A that is not 0, so least
-    squares do with dependent columns, too (Karimi, Nutini and Schmidt 2016).
+    It implies neither convexity nor a unique minimum. A c-strongly convex function f satisfies it with
+    constant c, and w -> f(A w) with c times the least nonzero eigenvalue of A'A: so least squares satisfy it
+    even if columns are dependent (Karimi, Nutini and Schmidt 2016).
 
     Raises:
         InvalidInputError: a constant that is not finite and > 0.

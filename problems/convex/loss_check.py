@@ -47,11 +47,11 @@ def _dependences(loss: Loss, reach: float) -> list[str]:
     """Return methods whose results depend on more than the prediction and label of each record."""
     rng, labels = np.random.default_rng(0), _labels(loss.labels, reach)
     z, y = rng.uniform(-reach, reach, 64), np.array(labels)[rng.integers(0, len(labels), 64)]
-    companies = [rng.permutation(64), np.arange(32), np.arange(0, 64, 3), np.arange(64)]
+    subsets = [rng.permutation(64), np.arange(32), np.arange(0, 64, 3), np.arange(64)]
     problems = []
     for method in (loss.value, loss.slope, loss.curvature):
         alone = np.array([float(method(z[[i]], y[[i]])[0]) for i in range(64)])
-        found = [(method(z[some], y[some]), alone[some]) for some in companies]
+        found = [(method(z[some], y[some]), alone[some]) for some in subsets]
         if not all(a.shape == b.shape and np.allclose(a, b, rtol=1e-9, atol=1e-12) for a, b in found):
             problems.append(
                 f"{method.__name__} depends on other predictions than its own, or on earlier calls"

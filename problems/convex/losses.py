@@ -105,7 +105,7 @@ class LogisticLoss(Loss):
     convex = True
     lipschitz = 1.0
     smoothness = 0.25
-    curvature_lipschitz = 1 / (6 * math.sqrt(3))  # of s(1-s)(1-2s), as below
+    curvature_lipschitz = 1 / (6 * math.sqrt(3))  # of s(1-s)(1-2s), as in ``SigmoidLoss``
 
     def value(self, z: RealArray, y: RealArray) -> RealArray:
         margin = y * z
@@ -180,7 +180,7 @@ class SigmoidLoss(Loss):
 
 @dataclass(frozen=True)
 class WeightedLoss(Loss):
-    """Loss |y| phi(z, sign y) for labels -1 and +1, times a public weight that the label carries.
+    """Loss |y| phi(z, sign y): the sign of a label is its class, its size the public weight of the class.
 
     Args:
         base: phi.
@@ -266,7 +266,7 @@ class SquaredLoss(HuberLoss):
     def within(cls, *, set_radius: float, row_norm: float, label_bound: float) -> SquaredLoss:
         """Return exact squares for |w|_2 <= set_radius, |a|_2 <= row_norm, |y| <= label_bound: all public.
 
-        Any dual pair of norms does, such as l1 for the set and l-infinity for the rows.
+        Any pair of dual norms will do, such as l1 for the set and l-infinity for the rows.
         """
         return cls(set_radius * row_norm + label_bound)
 

@@ -32,9 +32,10 @@ _BALLS: dict[str, Callable[[int, float], ConvexSet]] = {
 
 
 def parse_set(text: str, dimension: int) -> ConvexSet:
-    """Parse "l1:SIZE", "l2:SIZE", "linf:SIZE", "simplex" or "simplex:SIZE", in that many dimensions.
+    """Parse "l1:SIZE", "l2:SIZE", "linf:SIZE", "simplex" or "simplex:SIZE" as a set in R^dimension.
 
-    Plus signs stand for intersections, as in "l1:5+linf:1", where they are sets of this package.
+    A plus sign is an intersection, as in "l1:5+linf:1"; ``intersect`` refuses one that is no set of this
+    package.
     """
     return functools.reduce(intersect, [_parse_ball(part, dimension) for part in text.split("+")])
 
@@ -43,7 +44,7 @@ def _parse_ball(text: str, dimension: int) -> ConvexSet:
     kind, _, size = text.partition(":")
     if kind not in _BALLS or not (size or kind == "simplex"):
         raise InvalidInputError(
-            f"a set is l1:SIZE, l2:SIZE, linf:SIZE or simplex[:SIZE], or some with plus signs, got {text!r}"
+            f"a set is l1:SIZE, l2:SIZE, linf:SIZE or simplex[:SIZE], or several joined by +, got {text!r}"
         )
     return _BALLS[kind](dimension, _number(size or "1", text))
 
@@ -68,7 +69,10 @@ def _number(text: str, whole: str) -> float:
 
 
 def parse_loss(text: str, half_range: float = 1.0) -> Loss:
-    """Return a loss by name; squared is exact for residuals up to the width of the labels' range."""
+    """Return a loss by name, for labels in [-half_range, half_range].
+
+    "squared" is the exact square for residuals up to 2 half_range, the width of that range.
+    """
     name, _, number = text.partition(":")
     makers: dict[str, Any] = {"logistic": LogisticLoss, "sigmoid": SigmoidLoss, "biweight": BiweightLoss}
     try:

@@ -65,7 +65,7 @@ class Rows(Protocol):
 
 
 def rows_of(X: Any) -> Rows:
-    """Return the rows of a C-contiguous array, a CSR matrix or coded ones, float32 or float64. Not copied."""
+    """Return the rows of a C-contiguous array, CSR matrix or ``CodedRows``, float32 or float64, uncopied."""
     if isinstance(X, CodedRows):
         return CodeRows(X)
     if isinstance(X, sp.csr_array):
@@ -175,8 +175,8 @@ def predict_each(X: Any, scale: RealArray, w: RealArray) -> RealArray:
 def norms_each(X: Any, largest: bool) -> Vector:
     """Return the l2 norms of the rows of a C-contiguous array (linf norms if ``largest``).
 
-    The operations are the same at every position. NaN or infinity where a row has one, or its squares
-    overflow.
+    The operations are the same at every position. A norm is NaN or infinite if the row has such an entry, or
+    if its squares overflow.
     """
     found = np.empty(len(X))
     _norms_each(X, largest, found)
@@ -245,7 +245,8 @@ def full_pass(visit: Visit, n: int, d: int, stored: int, block: int) -> tuple[fl
 def in_order(run: Callable[[slice], _T], shares: list[slice]) -> list[_T]:
     """Run every share, on threads that live for this call only (safe under fork); results in order.
 
-    The calling thread looks up between two shares: an error there, as at a limit, leaves the rest undone.
+    The calling thread calls ``look_up`` before it waits for each share: an error there, as at a time limit,
+    cancels the shares that have not begun.
     """
     threads, found = min(threads_available(), len(shares)), []
     if threads == 1:
@@ -266,13 +267,13 @@ def in_order(run: Callable[[slice], _T], shares: list[slice]) -> list[_T]:
 
 
 def threads_available() -> int:
-    """Return the number of threads to use: NUMBA_NUM_THREADS, by default this process's cores."""
+    """Return the number of threads to use: NUMBA_NUM_THREADS, by default the cores of this process."""
     settings: Any = numba.config  # numba.get_num_threads would start threads of its own
     return int(settings.NUMBA_NUM_THREADS)
 
 
-# Four rows at a time: w and the totals are read, and the totals written, once for four rows, and four sums
-# are under way at once.
+# Kernels take four rows at a time: w and the totals are read, and the totals written, once for four rows, and
+# the processor works on four independent sums at once.
 
 
 @njit(cache=True, nogil=True, fastmath=_REORDERED)

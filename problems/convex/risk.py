@@ -26,7 +26,7 @@ from privopt.problems.parts import look_up
 Vector = NDArray[np.float64]
 RowNorm = Literal["l2", "linf"]
 
-_COPIED_BYTES = 1 << 20  # of rows that are copied at a time
+_COPIED_BYTES = 1 << 20  # bytes of rows that are copied at a time
 
 
 @dataclass(frozen=True)
@@ -112,10 +112,10 @@ class RiskFacts:
         """A bound on the rounding error of a gradient sum, in units of n times the gradient bound.
 
         Sums are accumulated in float64 over at most n additions in any order, so the error of each coordinate
-        is at most (n + 2) 2^-53 times the sum of its magnitudes, and the same holds for the vector. Counts
-        add one product per row and save at least one addition. When a record changes, distinct rows may move;
-        vectorised slopes of the others may then differ in the last bits, assumed to be at most 2^-50 of their
-        bound: half of that is included here for each of the two sums.
+        is at most (n + 2) 2^-53 times the sum of its magnitudes, and the same holds for the vector. With
+        counts there is one more product per row and at least one addition less. When a record changes, other
+        rows may change their positions, and vectorised slopes at them may then differ in the last bits, by an
+        assumed 2^-50 of their bound at most: half of that is included here for each of the two sums.
         """
         return (self.n_records + 7) * 2.0**-53
 
@@ -174,8 +174,7 @@ class EmpiricalRisk:
 
     Raises:
         InvalidInputError: wrong shapes, no records, NaN or infinity, rows longer than 10^19 (float32) or
-            10^153 times ``row_norm``, labels that do not fit the loss, invalid counts
-            or weights.
+            10^153 times ``row_norm``, labels that do not fit the loss, invalid counts or weights.
     """
 
     weights: Vector | None = None
@@ -225,7 +224,7 @@ class EmpiricalRisk:
         return self._on(X, slice(0, len(self.y)))
 
     def _on(self, X: Any, rows: slice) -> EmpiricalRisk:
-        """Return the same risk of some rows, given anew."""
+        """Return the same risk over the given rows, with labels and weights of its own."""
         f, weights = self.facts, None if self.weights is None else self.weights[rows]
         return EmpiricalRisk(
             X,
@@ -275,11 +274,11 @@ class EmpiricalRisk:
         return task(self)
 
     def compile(self, *, batches: bool = False, exact: bool = False) -> None:
-        """Compile the kernels of a pass over all records, or load them, on one row.
+        """Compile the kernels of a pass over all records, or load them from the cache, by running one row.
 
         Args:
-            batches: those of sums over some records instead.
-            exact: those of ``in_float64`` instead.
+            batches: compile the kernels of sums over some records instead.
+            exact: compile the kernels for the risk ``in_float64`` instead.
         """
         if exact and self.X.dtype != np.float64:
             one = slice(0, 1)
@@ -385,8 +384,8 @@ class EmpiricalRisk:
     def _batch(self, records: NDArray[np.int64]) -> tuple[Any, RealArray, RealArray]:
         """Return rows, labels and scales of some records, in float64 whatever the data.
 
-        float32 predictions would not be Lipschitz in w at small distances, which bounds a difference of
-        gradients.
+        The sensitivity of a difference of gradients needs predictions that are Lipschitz in w; float32
+        predictions are not at small distances.
         """
         at = np.searchsorted(self._ends, records, side="right") if self._counted else records
         X, y, scale = (a[at].astype(np.float64, copy=False) for a in (self.X, self.y, self._scale))
@@ -415,7 +414,7 @@ class EmpiricalRisk:
             norms = np.concatenate([_norms(self.X[b], self.facts.norm) for b in self._blocks()])
         if not np.all(np.isfinite(norms)):
             raise InvalidInputError("features must be finite; got NaN, infinity or an overflowing norm")
-        # A scale below the normal numbers would have too few digits for the slack.
+        # A subnormal scale would have a relative error larger than ``_slack``.
         if np.max(norms) > self._norm_bound / math.sqrt(np.finfo(self.X.dtype).tiny):
             raise InvalidInputError(
                 f"a row is too long to be shortened to row_norm = {self._norm_bound:g} in "
@@ -449,7 +448,7 @@ class EmpiricalRisk:
             yield slice(start, min(start + rows, len(self.y)))
 
     def _sums(self, visit: Callable[[slice, Vector], float]) -> tuple[float, Vector]:
-        """Run ``visit(block, total)`` on all blocks: the sums of what it returns and accumulates."""
+        """Run ``visit(block, total)`` on all blocks; sum the numbers it returns and the vectors it adds."""
         from privopt.problems.convex.passes import full_pass
 
         return full_pass(visit, len(self.y), self.facts.dimension, self._rows.stored, self._rows.block)
@@ -483,7 +482,7 @@ class EmpiricalRisk:
         """Return the weights, no larger than a bound below 1 that covers the rounding of products with them.
 
         Raises:
-            InvalidInputError: weights beside counts, of another shape, or not in [0, 1].
+            InvalidInputError: weights together with counts, of another shape, or not in [0, 1].
         """
         found = as_reals(weights, f"weights of shape ({self.X.shape[0]},)").astype(np.float64)
         if self._counted or found.shape != (self.X.shape[0],):
@@ -541,7 +540,10 @@ def _matrix(X: Any) -> Any:
 
 
 def _in_memory(X: Any) -> Any:
-    """Return X, or a copy if it lies in a memory-mapped file: rows are measured once and summed later."""
+    """Return X, or a copy if it lies in a memory-mapped file.
+
+    The file could change between the pass that computes the norms of rows and the passes that sum them.
+    """
     held = (X.data, X.indices, X.indptr) if _is_sparse(X) else (X,)
     return X.copy() if any(map(_is_mapped, held)) else X
 

@@ -1,12 +1,12 @@
 """Smoothed soft truncation: the influence of one record on a robust mean (Catoni and Giulini 2017).
 
 With phi(x) = x - x^3/6 for |x| <= sqrt 2 and +-2 sqrt(2)/3 beyond, and Z standard normal, E phi(a + b Z)
-has a closed form. As it is printed it loses every digit where |a| is large: terms of the size of a^3 cancel.
+has a closed form. As printed, it loses every digit where |a| is large: terms as large as a^3 cancel.
 Here the expectation is computed from truncated moments where b <= 1, and otherwise from an integral over
 [0, sqrt 2] of a positive function; both are good to about 1e-14.
 
 In the estimator of Holland (2019) b = |a| / sqrt(beta), so a record's influence is a function of a alone.
-Nearly all records have |a| so small that it is the polynomial a (1 - b^2/2) - a^3/6 to the last bit.
+For nearly all records |a| is so small that the influence is a (1 - b^2/2) - a^3/6 to the last bit.
 
 Kernels are compiled at first use: import this module where a pass is run.
 """
@@ -99,8 +99,8 @@ def _influence(a: float, beta: float) -> float:
     return _smoothed(a, abs(a) / math.sqrt(beta))
 
 
-# One pass over rows of a block: entry by entry the polynomial, which vectorises; a row that has an entry
-# where that does not suffice is visited again. No array of the size of the block is made.
+# One pass over the rows of a block computes the polynomial for each entry, which vectorises. A row with an
+# entry that is too large for it is visited again. No array of the size of the block is made.
 
 
 @njit(cache=True, nogil=True, fastmath=_REORDERED)

@@ -28,7 +28,7 @@ class SomeColumns(EmpiricalRisk):
         self.risk, self.columns, self.facts = risk, columns, facts
 
     def __getattr__(self, name: str) -> Any:
-        """Return the table, labels or counts of the risk; a partitioned risk has none of these attributes."""
+        """Return the table, labels or counts of the risk; AttributeError for a partitioned risk."""
         if name in ("X", "y", "counts"):
             return getattr(self.risk, name)
         raise AttributeError(name)

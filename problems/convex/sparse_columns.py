@@ -69,7 +69,7 @@ class SparseColumns:
         _add_column(self.starts, self.rows, self.values, feature, factor, total)
 
     def compile(self) -> None:
-        """Compile the kernels, or load them, on no data of a kind with these."""
+        """Compile the kernels, or load them from the cache, by running empty arrays of the same dtypes."""
         no_entries = SparseColumns(np.zeros_like(self.starts[:2]), self.rows[:0], self.values[:0])
         no_entries.add(np.zeros(1), 0, 1.0)
         no_entries.sums(np.zeros(1, dtype=np.int64), np.zeros(1))

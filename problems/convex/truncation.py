@@ -5,6 +5,6 @@ from __future__ import annotations
 import math
 
 EDGE = math.sqrt(2.0)
-# The largest influence of a record on a robust mean, in units of its scale / n: |phi|, and so any average of
-# it.
+# The largest influence of a record on a robust mean, in units of scale / n: the maximum of |phi|, which also
+# bounds any average of phi.
 INFLUENCE = 2 * math.sqrt(2.0) / 3

@@ -11,9 +11,9 @@ from numpy.typing import ArrayLike, NDArray
 from privopt.problems.convex.losses import Loss, RealArray, SquaredLoss
 from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts, Vector
 
-# No row that a sum of squares can hold is shortened.
+# No row is longer than this, or the sum of squares of a row could overflow.
 _UNCLIPPED = 1e100
-# Squares at every residual: the linear continuation, and so the Lipschitz constant, is out of reach.
+# The squared loss at every residual: none is large enough for the linear continuation.
 PLAIN_SQUARES = SquaredLoss(sys.float_info.max)
 
 
@@ -23,7 +23,7 @@ def unclipped_facts(n_records: int, dimension: int, loss: Loss) -> RiskFacts:
 
 
 class UnclippedRisk(EmpiricalRisk):
-    """F(w) = (1/n) sum_i phi(<x_i, w>, y_i), x_i as they are.
+    """F(w) = (1/n) sum_i phi(<x_i, w>, y_i), with rows x_i that are not clipped.
 
     Nothing bounds a record's gradient, so a mean of gradients has no sensitivity: mechanisms use
     ``soft_gradient``, to which a record contributes at most ``truncation.INFLUENCE`` * scale / n per
@@ -78,7 +78,7 @@ class UnclippedRisk(EmpiricalRisk):
             _add_soft(self._rows, first, self._slopes(first, self._lowered(zeros)), 1.0, zeros)
 
     def _slopes(self, rows: slice, point: RealArray, scale: float = 1.0) -> Vector:
-        # What overflows becomes infinite or NaN, for which an influence is bounded too.
+        # A slope that overflows becomes infinite or NaN; its influence is bounded all the same.
         with np.errstate(over="ignore", invalid="ignore"):
             found = self.facts.loss.slope(self._predict(rows, point), self.y[rows]).astype(np.float64)
             return np.asarray(found / scale)

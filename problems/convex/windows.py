@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 def best_window(x: NDArray[np.float64], m: int, t: float, cap: float) -> float:
     """Maximise e^(-t (q - p - (n - 2m))) min(cap, x_q - x_p) over 0 <= p <= m, n - m - 1 <= q < n.
 
-    The pair p = m, q = n - m - 1 is excluded: it corresponds to no change. Divide and conquer: the best q for
-    the middle p splits the range of q for the two halves.
+    The pair p = m, q = n - m - 1 is excluded: it corresponds to no change. The method is divide and conquer:
+    a best q for the middle p bounds the best q for smaller p from above, and for larger p from below.
     """
     n = x.size
     first, last = n - m - 1, n - 1

@@ -23,7 +23,7 @@ ADULT23_CLASSES = ("<=50K", ">50K")  # labelled -1 and +1
 
 _FILES = {"train": "adult.data.gz", "test": "adult.test.gz"}
 
-# The listing of the data set's documentation, in its order. "?" is how the files write a missing value.
+# The categories in the order of the data set's documentation. The files write a missing value as "?".
 _CATEGORIES = {
     "workclass": "Private, Self-emp-not-inc, Self-emp-inc, Federal-gov, Local-gov, State-gov, Without-pay, "
     "Never-worked, ?",
@@ -45,7 +45,7 @@ _CATEGORIES = {
 }
 
 # Public facts: people over 16, ages top-coded at 90; 16 numbered levels of education; weekly hours above
-# 0, top-coded at 99; gains top-coded at 99999. The other two bounds are round numbers; what is larger is
+# 0, top-coded at 99; gains top-coded at 99999. The other two bounds are round numbers; larger values are
 # clipped.
 _NUMERIC = {
     "age": Numeric("age", 17, 90, zero=0, one=90),
@@ -112,7 +112,7 @@ def adult23_schema() -> Schema:
 
 
 def adult23_frame(seed: int = 0) -> pd.DataFrame:
-    """Load the records of their balanced task: the seven columns of ``adult23_schema`` and "income".
+    """Load the balanced task of that paper: the seven columns of ``adult23_schema`` and "income".
 
     All 7,841 positive records of the training file and as many negative ones drawn at random, in file order:
     n = 15,682. The draw is public: it reproduces an experiment on public records, and protects nobody.

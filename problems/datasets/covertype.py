@@ -27,7 +27,7 @@ COVERTYPE_CLASSES = (
 
 # Public bounds by unit and region, not inferred from the records: elevations of the Colorado Front Range in
 # metres, angles in degrees, distances across a study area of 10 km in metres, hillshade indices in one
-# byte. What is larger is clipped.
+# byte. Values outside are clipped.
 _QUANTITATIVE = {
     "Elevation": (1500, 4500),
     "Aspect": (0, 360),
@@ -79,8 +79,8 @@ def covertype_bounds() -> Box:
 def covertype_binary(dtype: DTypeLike = np.float64) -> tuple[NDArray[Any], NDArray[np.int64]]:
     """Return the binary task: Lodgepole Pine (class 2, 48.8% of the records) as +1 against the rest as -1.
 
-    The papers that use Covertype as a binary task do not say which; this is the usual one. Every column is
-    clipped to its public bounds and scaled to [0, 1], so rows have l2 norm at most sqrt(12).
+    Papers that use Covertype as a binary task do not say which class is +1; this is the usual choice. Every
+    column is clipped to its public bounds and scaled to [0, 1], so rows have l2 norm at most sqrt(12).
     """
     X, y = load_covertype(dtype)
     bounds = covertype_bounds()

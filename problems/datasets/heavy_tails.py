@@ -17,8 +17,8 @@ def make_lognormal_line(
 ) -> tuple[Floats, Floats, Floats]:
     """Draw y = <w, x> + e, e log-normal(0, spread) less its mean.
 
-    The ridge regression of Wang, Xiao, Devadas and Xu (2020).
-    Features are standard normal, and w has norm 1 (neither is stated there).
+    The ridge regression of Wang, Xiao, Devadas and Xu (2020). Features are standard normal, and w has norm 1:
+    the paper states neither.
 
     Returns:
         X of shape (n, d), y of shape (n,), w of shape (d,).

@@ -33,7 +33,7 @@ def make_cells(
         numeric: number of numeric columns, which come first.
         grid: numeric features are 0, ..., grid, and one-hot features 0 or grid: a common denominator.
         noise: probability with which each label is flipped, independently.
-        seed: decides everything.
+        seed: of the generator.
 
     Returns:
         X of shape (n, numeric + sum(blocks)) and y of shape (n,) with entries -1 and +1; both int64.
@@ -67,7 +67,7 @@ class SparseDesign:
         correlation: of neighbouring columns, in (-1, 1); that of columns j apart is its j-th power.
 
     Raises:
-        InvalidInputError: other numbers.
+        InvalidInputError: a number out of its range.
     """
 
     features: int

@@ -18,7 +18,7 @@ from privopt.problems.errors import InvalidInputError
 
 # Conjunctions of more literals are never counted.
 MOST_LEVELS = 4
-# Entries of tables of points and rows.
+# Limit on points times rows that are predicted at a time.
 _ENTRIES = 1 << 22
 
 
@@ -26,16 +26,16 @@ class BranchingProblem(DiscreteProblem):
     """Problem of choosing predicates to branch on and labels to predict, at the least cost of errors.
 
     A point of the lattice has one coordinate for every node where a model can branch, then one for every
-    label. A node's coordinate is the predicate, or means that the model stops there, so that the coordinates
-    below it are irrelevant. Half of its values stop. So the *uniform* distribution over the lattice is the
-    prior of Chipman, George and McCulloch (1998) with a constant splitting probability: stop with probability
-    1/2, otherwise any predicate. A law over points of the lattice is a law over models with that prior, which
-    favours simple models.
+    label. A node's coordinate names a predicate, or means that the model stops there, so that the coordinates
+    below the node are irrelevant. Half of the coordinate's values mean to stop. So the *uniform* distribution
+    over the lattice is the prior of Chipman, George and McCulloch (1998) with a constant splitting
+    probability: stop with probability 1/2, otherwise any predicate. A law over points of the lattice is a law
+    over models with that prior, which favours simple models.
 
-    A branch with the same label on both sides would predict as no branch at all, so there is none: the two
-    labels are a uniform pair of *different* ones. The coordinate of a label has K (K - 1) values c, and means
-    the label c mod K; for the second label of such a pair, whose first one is a, it means the label
-    (a + 1 + c // K) mod K. Either is uniform. ``models`` writes all labels out.
+    A branch with the same label on both sides would predict the same as no branch, so such branches are
+    excluded: the two labels are a uniform pair of *different* ones. The coordinate of a label has K (K - 1)
+    values c, and means the label c mod K; for the second label of such a pair, whose first one is a, it means
+    the label (a + 1 + c // K) mod K. Both are uniform if c is. ``models`` computes the labels.
 
     Args:
         X: truth values, shape (rows, p), p >= 1, or a ``PredicateTable``. Copied.
@@ -51,7 +51,7 @@ class BranchingProblem(DiscreteProblem):
 
     levels: int
     root_splits: bool
-    # Number of values of a node's coordinate per predicate: as many ask it as stop.
+    # Number of literals of a predicate that a node can branch on: as many values of its coordinate name them.
     ways: ClassVar[int]
 
     def __init__(
@@ -79,9 +79,10 @@ class BranchingProblem(DiscreteProblem):
     @classmethod
     @abstractmethod
     def pairs(cls, branches: int) -> Iterator[tuple[int, int, tuple[int, ...]]]:
-        """Yield the pairs of labels that differ, if both are used.
+        """Yield the pairs of labels that must differ where both are used: the two sides of a branch.
 
-        Each with the coordinates of its first and second label, and of the nodes that stop if both are used.
+        A pair is given by the coordinates of its first and second label, and those of the nodes that must
+        stop for both labels to be used.
         """
 
     @classmethod
@@ -91,13 +92,13 @@ class BranchingProblem(DiscreteProblem):
         """Return all models of up to ``levels`` levels.
 
         Args:
-            predicates: p >= 1; of weighted predicates the sum of their weights.
+            predicates: p >= 1, or the sum of the weights if predicates are weighted.
             levels: the largest number of predicates in a prediction, 1 to 4.
             classes: K >= 2.
             root_splits: whether every model branches at least once.
 
         Raises:
-            InvalidInputError: other numbers.
+            InvalidInputError: a number out of its range.
         """
         if predicates < 1 or classes < 2 or not 1 <= levels <= MOST_LEVELS:
             raise InvalidInputError(
@@ -138,7 +139,7 @@ class BranchingProblem(DiscreteProblem):
         return np.concatenate([truths for _, truths in self.table.blocks()])
 
     def models(self, points: IntArray) -> IntArray:
-        """Return points with the number of a class in the place of every label; shape (models, dimension)."""
+        """Return points whose label coordinates are replaced by classes; shape (models, dimension)."""
         found = np.array(points, dtype=np.int64)
         branches, classes = found.shape[1] // 2, self.costs.classes
         away, stops = 1 + found // classes, found >= self.ways * len(self.table.values)
@@ -169,7 +170,8 @@ class BranchingProblem(DiscreteProblem):
 
         Args:
             models: as ``models`` returns them, shape (models, dimension).
-            truths: the truth value for each value of a coordinate, shape (rows, sum of the weights).
+            truths: truth values of the predicates, each repeated as often as its weight; shape (rows, sum of
+                the weights).
         """
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Self
 
 # Speeds per second and thread, measured on one core of a server: words intersected and counted, and pairs of
-# labels of two blocks weighed.
+# labels weighed.
 _WORDS_PER_SECOND, _PAIRS_PER_SECOND = 3.0e9, 6e8
 # Truth values read and packed per second.
 _PACKED_PER_SECOND = 4e8
@@ -24,7 +24,8 @@ class BranchingEffort:
     Attributes:
         packed: truth values to pack, 1 for each record and predicate.
         words: machine words to intersect.
-        pairs: pairs of labels of two blocks to weigh; what is done for each label counts as two pairs.
+        pairs: pairs of labels, one for each side of a branch, to weigh; the work for one label alone counts
+            as two pairs.
         memory: bytes of the tables of counts and masses.
     """
 
@@ -48,7 +49,7 @@ class BranchingEffort:
 
     @property
     def refusals(self) -> list[str]:
-        """Return the reasons why it is out of reach; empty if it is not."""
+        """The reasons why this is too much time or memory; empty if it is not."""
         reasons = []
         if self.seconds > MOST_SECONDS:
             reasons.append(f"some {self.seconds:.3g} s of work, more than {MOST_SECONDS:.3g}")

@@ -33,7 +33,7 @@ class MonotoneConjunction(RowProblem):
             beyond {0, 1}^d, invalid counts.
     """
 
-    # A record is a violation of feature j when x_j equals this value.
+    # A record violates feature j when x_j equals this value.
     _violating_value: ClassVar[int] = 0
 
     def __init__(
@@ -79,7 +79,7 @@ class MonotoneConjunction(RowProblem):
 
     @classmethod
     def separators(cls, lattice: IntegerLattice) -> SeparatorSet:
-        """Return one record per free feature: it violates that feature and no other, so m <= d."""
+        """Return one record per free feature: it violates that feature and no other."""
         _check_binary(lattice)
         free = np.flatnonzero(lattice.low < lattice.high)
         unit = np.eye(lattice.dimension, dtype=np.int64)[free]

@@ -1,8 +1,9 @@
 """Counts of the records of each class that satisfy every conjunction of a few predicates.
 
 Records are sorted by class and packed into bit sets, one bit a record; a conjunction is an intersection, and
-its count a number of bits. Rows that stand for several records are packed once for every binary digit of
-their count, with the weight of the digit: the same integers as if each record had its own row.
+its count is the number of bits that are set. Rows that stand for several records are packed once for every
+binary digit of their count, with the weight of the digit: the counts are the same as if each record had its
+own row.
 
 Sets of predicates a < b < c < ... are numbered a + C(b, 2) + C(c, 3) + ..., separately for each size
 (``SetNumbers``). Imports numba.
@@ -70,16 +71,15 @@ class SetNumbers:
 def conjunction_counts(
     problem: BranchingProblem, threads: int, asked: Callable[[int], None] = lambda done: None
 ) -> IntArray:
-    """Return the records of each class in conjunctions of up to ``problem.levels`` predicates; shape
-    (sets, K).
+    """Count the records of each class in conjunctions of up to ``levels`` predicates; shape (sets, K).
 
-    The work depends on the numbers of predicates, levels, records and classes alone, unless rows stand for
-    several records: then on the binary digits of their counts, too.
+    The work depends on the numbers of predicates, levels, records and classes alone (up to one word per class
+    and predicate), unless rows stand for several records: then on the binary digits of their counts, too.
 
     Args:
         problem: the records.
         threads: number of threads.
-        asked: called between parts of the work, with the number of finished words.
+        asked: called between parts of the work, with the number of finished words of each predicate.
     """
     numbers = SetNumbers(len(problem.table), problem.levels)
     counts = np.zeros((numbers.size, problem.costs.classes), dtype=np.int64)
@@ -99,7 +99,7 @@ def conjunction_counts(
 
 
 class _Segment(NamedTuple):
-    """Rows of one class that stand for ``weight`` records each (among others), packed; shape (p, words)."""
+    """Packed rows of one class whose counts have the binary digit ``weight``; words of shape (p, words)."""
 
     label: int
     weight: int
@@ -119,8 +119,9 @@ def _segments(problem: BranchingProblem) -> Iterator[_Segment]:
 
 
 def _packed(problem: BranchingProblem, rows: IntArray) -> Words:
-    """Return the truth values of some rows; one word more than they fill at most, so that all classes
-    together take as many words whatever the labels are.
+    """Return the truth values of some rows in len(rows) // 64 + 1 words per predicate.
+
+    The last word may be empty: so the number of words of all classes hardly depends on the labels.
     """
     words = len(rows) // 64 + 1
     packed = np.zeros((len(problem.table), 8 * words), dtype=np.uint8)
@@ -164,7 +165,10 @@ def _intersection(a: Words, b: Words) -> int:
 def _count(
     bits: Words, start: int, stop: int, step: int, starts: IntArray, found: IntArray, first: int
 ) -> None:
-    """Add the sizes of intersections, over some words, whose largest member is first, first + step, ... ."""
+    """Add to ``found`` the sizes of intersections, over the words from start to stop.
+
+    Counted are those whose largest predicate is first, first + step, first + 2 step, ...
+    """
     levels = len(starts) - 2
     two, three = np.empty(_BLOCK, dtype=np.uint64), np.empty(_BLOCK, dtype=np.uint64)
     for low in range(start, stop, _BLOCK):

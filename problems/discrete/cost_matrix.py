@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from privopt.problems.discrete.lattice import IntArray
 from privopt.problems.errors import InvalidInputError
 
-# Limit on the common multiple to which ratios of weights are rounded.
+# Ratios of weights are rounded to multiples of 1/m, with m up to this.
 _FINEST = 10
 # Keeps sums over billions of records within 64 bits, and sensitivities within reason.
 _LARGEST = 100_000
@@ -50,15 +50,16 @@ class CostMatrix:
 
     @classmethod
     def of_weights(cls, weights: ArrayLike) -> Self:
-        """Return the cost of an error on a record of class y in proportion to weights[y] > 0, shape (K,).
+        """Return costs of errors on records of class y in proportion to weights[y] > 0; weights: shape (K,).
 
-        Ratios to the smallest weight are rounded to m-ths, with the m up to 10 that moves them least.
+        Ratios to the smallest weight are rounded to multiples of 1/m, with the m up to 10 that changes them
+        least.
         """
         ratios = np.asarray(weights, dtype=np.float64)
         ratios = ratios / np.min(ratios)
         multiples = [np.maximum(np.rint(m * ratios), 1) for m in range(1, _FINEST + 1)]
         off = [float(np.max(np.abs(found / (m * ratios) - 1))) for m, found in enumerate(multiples, 1)]
-        # A larger multiple is not worth it if it only improves on the rounding of the ratios themselves.
+        # The smallest m whose error exceeds the least one by no more than floating-point errors.
         best = next(found for found, by in zip(multiples, off, strict=True) if by <= min(off) + 1e-9)
         whole = best.astype(np.int64) // np.gcd.reduce(best.astype(np.int64))
         return cls(whole[:, None] * (1 - np.eye(len(whole), dtype=np.int64)))

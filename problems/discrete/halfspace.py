@@ -36,7 +36,7 @@ class ZeroOneHalfspace(ScoreProblem):
             is the same, bit for bit, as over a table in which every row is repeated that often.
         layout: the indicator columns, a public input; None: solvers find them in the rows.
         weights: the weight of each record, a whole number from 0 to ``max_weight``, shape (rows,), without
-            counts: it multiplies the loss of the record, of which it is a part. None: one each.
+            counts. It multiplies the loss of its record, and is part of the record. None: one each.
         max_weight: a public bound on weights: the loss of a record is at most this times the larger cost.
 
     Raises:
@@ -97,8 +97,9 @@ class ZeroOneHalfspace(ScoreProblem):
         """Return records with label +1 whose losses tell any two points of the lattice apart.
 
         Within {-1, 0, 1}^d they are +-e_j, at most 2d. Over a wider lattice w and 2w classify every record
-        alike unless a coordinate is fixed at a nonzero value, so that the points are threshold functions
-        1{<w, x> > t}: then one record lies between any two neighbouring values of a coordinate.
+        alike, so there is no such set, unless a coordinate is fixed at a nonzero value. Then the points are
+        threshold functions 1{<w, x> > t}, and one record tells any two neighbouring values of a coordinate
+        apart.
 
         Raises:
             InvalidInputError: no such set exists.
@@ -139,7 +140,7 @@ def _unit_records(lattice: IntegerLattice) -> Iterator[tuple[IntArray, int, IntA
 
 
 def _between_values(lattice: IntegerLattice, fixed: int) -> Iterator[tuple[IntArray, int, IntArray]]:
-    """Yield a record between any two neighbours of a coordinate: an error iff w_j is at most the smaller.
+    """Yield a record for each pair of neighbouring values of w_j: an error iff w_j is at most the smaller.
 
     With c the weight that is fixed, 2|c| e_j - sign(c) (2k + 1) e_fixed has the score |c| (2 w_j - 2k - 1).
     """

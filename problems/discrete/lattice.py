@@ -17,7 +17,7 @@ from privopt.problems.errors import InfeasibleDomainError, InvalidInputError
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
 
-# sqrt(23)**2 is 22.999999999999996: a radius given as a float means the integer next to its square.
+# sqrt(23)**2 is 22.999999999999996: this is added to the square of a radius before it is rounded down.
 _RADIUS_SLACK = 1e-9
 
 

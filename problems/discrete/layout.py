@@ -16,9 +16,10 @@ class Layout:
     """Declared indicator columns: a public input, so that solvers need not look for them in the records.
 
     Attributes:
-        blocks: sets of columns with the values 0 and ``scale`` alone; a row has at most one of each set.
+        blocks: sets of columns with the values 0 and ``scale`` alone; in a row, at most one column of each
+            set is not 0.
         scale: their common nonzero value.
-        patterns: the largest number of different rows of all these columns together.
+        patterns: a bound on the number of different rows of all these columns together.
     """
 
     blocks: tuple[tuple[int, ...], ...]

@@ -37,13 +37,13 @@ class LossBounds(NamedTuple):
 class LipschitzProblem(ScoreProblem):
     """Minimise sum_i l(<w, x_i>, y_i) over a lattice, l convex and 1-Lipschitz in the score.
 
-    Rows longer than the declared norm are shortened towards zero, each by a rule of its own entries.
+    Rows longer than the declared norm are shortened, each by a rule that uses its own entries alone.
 
     Args:
         X: integer features, shape (rows, d), rows >= 1. Copied.
         y: labels, shape (rows,); see the subclass.
         lattice: the weights to choose from, dimension d. A public input.
-        norm: the largest Euclidean norm of a row. A public input; only its square's whole part counts.
+        norm: the largest Euclidean norm of a row; its square is rounded down to an integer. A public input.
         largest: the margin of the hinge, or the largest absolute label. A whole number, a public input.
         counts: the number of records that each row stands for, shape (rows,); None: one each.
 
@@ -51,7 +51,7 @@ class LipschitzProblem(ScoreProblem):
         InvalidInputError: wrong shapes, non-integer features or labels, a norm or margin out of range.
     """
 
-    # The public number besides the norm: the margin of the hinge, the largest label of a regression.
+    # What ``largest`` is, for messages: the margin of the hinge, or the largest label of a regression.
     number: ClassVar[str]
 
     def __init__(
@@ -76,7 +76,7 @@ class LipschitzProblem(ScoreProblem):
         """Return the bounds that a plan needs, before any data.
 
         Raises:
-            InvalidInputError: a norm that is not at least 1, or a margin or label that is not.
+            InvalidInputError: a norm, margin or largest label below 1, or a norm of 2^26 or more.
         """
         check_lattice(lattice)
         if check_whole(largest, cls.number) < 1:
@@ -150,7 +150,7 @@ class AbsoluteRegression(LipschitzProblem):
 def shortened(X: IntArray, square: int) -> IntArray:
     """Return rows of integers with |x|^2 <= square: longer ones are scaled and rounded towards zero.
 
-    Rounding towards zero shortens; the factor is rounded down by more than floating point can add.
+    Rounding towards zero only shortens a row, and the scale is reduced by more than its rounding error.
     """
     squares = np.sum(X.astype(np.float64) ** 2, axis=1)
     if np.max(np.abs(X), initial=0) >= 1 << 52:

@@ -21,7 +21,7 @@ UNIT = 1 << FRACTION_BITS  # one unit of loss, in fixed point
 
 # Sums of a loss and a perturbation stay below this, so int64 never wraps.
 _MAGNITUDE_LIMIT = 1 << 61
-# A single term stays below this: the few float64 roundings that made it then cost less than half a grid step.
+# A single term stays below this: the few float64 roundings in it then add up to less than half a grid step.
 _TERM_LIMIT = 1 << 50
 LARGEST_TERM = _TERM_LIMIT / UNIT  # in units of loss
 

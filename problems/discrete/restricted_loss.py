@@ -87,7 +87,7 @@ def least_in_ball(gram: FloatArray, cross: FloatArray, radius: float) -> tuple[F
         norm = math.sqrt(_squares(b))
         if norm <= radius * (1.0 + 1e-14):
             break
-        if not norm < last:  # rounding: no step to be trusted, but a larger shift shortens b
+        if not norm < last:  # rounding spoils Newton's step, but a larger shift still shortens b
             shift *= 1.0 + nudge
             nudge *= 4.0
             continue

@@ -13,10 +13,10 @@ from privopt.problems.discrete.predicates import Bools
 
 
 class RuleList(BranchingProblem):
-    """Choose literals, each with a class, in order, and a class for what none of them holds for.
+    """Choose an ordered list of literals, each with a class, and a class for rows where no literal holds.
 
-    The coordinate of a place is 2 g where predicate g is asked to be true, 2 g + 1 where it is to be false,
-    and 2 p or more where the list ends; its label is then that of what is left.
+    The coordinate of a place in the list is 2 g if predicate g has to be true, 2 g + 1 if it has to be false,
+    and 2 p or more if the list ends there; the label of that place is then the class of all other rows.
     """
 
     ways: ClassVar[int] = 2
@@ -27,7 +27,7 @@ class RuleList(BranchingProblem):
 
     @classmethod
     def pairs(cls, branches: int) -> Iterator[tuple[int, int, tuple[int, ...]]]:
-        # The last rule, and what is left.
+        # The last rule, and the rows that no rule holds for.
         for place in range(1, branches + 1):
             label = branches + place
             yield label - 1, label, (place,) if place < branches else ()

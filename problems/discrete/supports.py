@@ -18,9 +18,9 @@ from privopt.problems.discrete.lattice import FloatArray, IntArray, IntegerLatti
 from privopt.problems.discrete.problem import DiscreteProblem
 from privopt.problems.errors import InvalidInputError
 
-# Losses are counted in parts of the largest loss of a record.
+# The largest loss of a record is this many units of loss.
 UNITS = 1 << 20
-# Supports and tables of products have at most this many columns.
+# Largest size of a support, and number of features.
 MOST_SELECTED, MOST_FEATURES = 40, 5000
 # Rows whose products are added up by one matrix product.
 _BLOCK = 256
@@ -36,7 +36,7 @@ class SupportLattice(IntegerLattice):
         size: s, 1 to p.
 
     Raises:
-        InvalidInputError: other numbers.
+        InvalidInputError: a number out of its range.
     """
 
     support: int
@@ -45,7 +45,7 @@ class SupportLattice(IntegerLattice):
         features = check_whole(features, "the number of features")
         size = check_whole(size, "the size of a support")
         if size > features:
-            raise InvalidInputError(f"a support has at most all {features} features, got {size}")
+            raise InvalidInputError(f"a support has at most {features} features, as there are, got {size}")
         super().__init__(0, 1, dimension=features)
         object.__setattr__(self, "support", size)
 
@@ -150,7 +150,7 @@ class SubsetBounds:
             raise InvalidInputError("the bound radius must be finite")
         sizes = {"labels": self.label, "features or rows": min(self.feature, self.row)}
         for what, size in sizes.items():
-            if not _SMALLEST <= size <= 1 / _SMALLEST:  # whose squares, summed, are doubles
+            if not _SMALLEST <= size <= 1 / _SMALLEST:  # so that sums of squares do not over- or underflow
                 raise InvalidInputError(
                     f"the bound on {what} must be from {_SMALLEST:g} to {1 / _SMALLEST:g}, got {size:g}: "
                     "take other units"
@@ -169,7 +169,7 @@ class SubsetBounds:
         return (self.label + self.ball(support) * self.reach(support)) ** 2 * (1 + 1e-12)
 
     def cut(self, X: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return records within the bounds. Each is cut by itself: that keeps neighbours neighbours."""
+        """Return the records cut to the bounds, each by itself, so that neighbours remain neighbours."""
         if math.isfinite(self.feature):
             X = np.clip(X, -self.feature, self.feature)
         if math.isfinite(self.row):
@@ -282,7 +282,7 @@ def too_large(records: int, lattice: SupportLattice) -> list[str]:
     """Return reasons, from public sizes, why the sums of products are too large or too coarse.
 
     A sum of n products is off by at most (256 + log2 n + 4) roundoffs of n; the value of a support adds
-    4 (s + 4) roundoffs of n Delta. Together these must stay within a quarter unit.
+    4 (s + 4) roundoffs of n Delta. Together these, with room to spare, must stay within a quarter unit.
     """
     reasons = []
     if lattice.dimension > MOST_FEATURES:

@@ -48,7 +48,7 @@ class DecisionTree(BranchingProblem):
 
 
 def first_leaf(node: int, branches: int) -> int:
-    """Return the first leaf below a node of a tree, which has its label if it stops."""
+    """Return the first leaf below a node: its coordinate holds the label of the node where the tree stops."""
     while node < branches:
         node = 2 * node + 1
     return node

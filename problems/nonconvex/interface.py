@@ -26,7 +26,7 @@ class TwiceDifferentiableRisk(Protocol):
         """Return the same risk, computed in float64 throughout; may return itself."""
 
     def compile(self, *, exact: bool = False) -> None:
-        """Compile what computes value and derivatives, or that of ``in_float64``; may do nothing."""
+        """Compile the kernels of value and derivatives, ``exact``: for ``in_float64``; may do nothing."""
 
     def value(self, w: ArrayLike, /) -> float:
         """Return F(w). Not private."""

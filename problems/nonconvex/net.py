@@ -15,9 +15,9 @@ from privopt.problems.discrete.lattice import IntArray, IntegerLattice
 from privopt.problems.discrete.problem import DiscreteProblem
 from privopt.problems.errors import InvalidInputError
 
-# Units per record: losses are rounded to a millionth of what they may be.
+# The loss of a record is rounded to this many units, about a millionth of its range each.
 LOSS_UNITS = 1 << 20
-_ENTRIES = 1 << 22  # of a table of records and points
+_ENTRIES = 1 << 22  # records times points whose losses are computed at a time
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class BallNet:
 
     @property
     def reach(self) -> float:
-        """The largest |k|; rounded up, more points only cover more."""
+        """The largest |k|, rounded up: further points do no harm."""
         return (self.radius + self.alpha) / self.spacing * (1 + 1e-12)
 
     @cached_property
@@ -78,9 +78,9 @@ class BallNet:
 
 
 def loss_spread(facts: RiskFacts, radius: float) -> float:
-    """Return a bound on the range of one record's loss over a ball, after subtracting a constant per record.
+    """Return a bound on the range (maximum minus minimum) of one record's loss over a ball.
 
-    The smaller of the range of the loss and 2 G radius: |f(w) - f(0)| <= G radius.
+    It is the smaller of the range of the loss and 2 G radius, as |f(w) - f(0)| <= G radius.
     """
     return min(facts.loss.value_range, 2 * facts.gradient_bound * radius)
 
@@ -89,8 +89,8 @@ class NetProblem(DiscreteProblem):
     """The risk n F + n (l2/2) |w|^2 on a net, in integer units of ``loss_spread / LOSS_UNITS``.
 
     Every record's loss is rounded to units separately, so replacing one record changes the sum at a point by
-    at most ``LOSS_UNITS``, exactly. Where the range of the loss exceeds 2 G radius, the loss at 0 is
-    subtracted first. The penalty is public, and rounded as a whole.
+    at most ``LOSS_UNITS``, exactly. Where the range of the loss exceeds 2 G radius, losses are counted from
+    the loss at 0 minus G radius. The penalty is public; its total is rounded once.
 
     Args:
         risk: the records.

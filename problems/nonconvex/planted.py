@@ -26,7 +26,7 @@ class Planted:
     """A risk together with its known saddle and minima.
 
     Attributes:
-        name: for tables.
+        name: a description, for tables of results.
         risk: the risk.
         saddle: a point whose gradient is 0 and whose Hessian has a negative eigenvalue, shape (p,).
         curvature: the smallest eigenvalue of the Hessian at the saddle; None where it depends on the sample.

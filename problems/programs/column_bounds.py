@@ -1,7 +1,7 @@
 """Least deviation of one column of a card program, by dynamic programming: a valid inequality for models.
 
-Rounding errors are invisible to linear relaxations, whose points need not be integers, so without these
-bounds every column has to be branched on.
+A linear relaxation does not see the cost of rounding, as its points need not be integers: without these
+bounds a solver would have to branch on every column.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ _NEVER = np.int64(1) << 60
 def least_deviation(program: CardProgram, column: PointColumn) -> int:
     """Return a lower bound on a column's part of the objective over the constraints on it alone.
 
-    For a given shift the parts of the levels are a shortest path over values: exact, but that sums and
-    numbers of used columns are left out. A best shift is 0 or moves some real point onto an allowed value.
+    For a given shift it is a shortest path over the values of the levels, in order: the exact minimum, except
+    that constraints on sums and on numbers of used columns are left out. A best shift is 0 or moves some real
+    point onto an allowed value.
     """
     start, stop = column.start, column.stop
     targets, costs = program.targets[start:stop], program.costs[start:stop]

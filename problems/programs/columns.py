@@ -24,7 +24,7 @@ class PointColumn:
         ordered: the number of ordered features, the first ones: bins, or 1 for a number; 0 for categories.
         direction: -1 if a number's feature falls where the number rises, otherwise 1.
         ends: the features at the first and the last grid point of a number; None for levels.
-        others: whether a record may have none of the levels, and so 0 points.
+        others: whether a record may have none of the levels, and so get 0 points.
     """
 
     name: str
@@ -41,10 +41,10 @@ class PointColumn:
         return self.stop - self.start
 
     def terms(self) -> list[tuple[int, Fraction]]:
-        """Return (feature, coefficient) of the smallest and largest points of records; feature -1: 0 points.
+        """Return pairs (feature, coefficient) that determine the points of records; feature -1: 0 points.
 
-        A record gets the coefficient times the feature's points for one of these pairs, or, for numbers,
-        something between the first two.
+        A record gets the coefficient times the feature's points for one of these pairs, or, if the column is
+        a number, a value between those of the first two.
         """
         found = [(j, Fraction(1)) for j in range(self.start, self.stop)]
         if self.ends is not None:

@@ -33,15 +33,15 @@ class Constraint(ABC):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The columns that it names; none: it is about all columns."""
+        """The columns that the constraint names; none: it is about all columns."""
         return self.columns
 
     @abstractmethod
     def held(self, points: IntArray, columns: Sequence[PointColumn]) -> NDArray[np.bool_]:
-        """Return whether each of several cards, of shape (..., d), satisfies it."""
+        """Return whether each of several cards, of shape (..., d), satisfies the constraint."""
 
     def holds(self, points: IntArray, columns: Sequence[PointColumn]) -> bool:
-        """Return whether a card's points, of shape (d,), satisfy it; ``columns`` are all columns."""
+        """Return whether a card's points, of shape (d,), satisfy it; ``columns`` are those of the card."""
         return bool(self.held(np.asarray(points), columns))
 
     @abstractmethod
@@ -49,10 +49,10 @@ class Constraint(ABC):
         """Return the text form."""
 
     def check(self, columns: Sequence[PointColumn]) -> None:
-        """Check that it fits the columns.
+        """Check that the constraint fits the columns.
 
         Raises:
-            InvalidInputError: an undeclared column, one named twice, or one of a kind that it does not suit.
+            InvalidInputError: a column that is not declared, named twice, or of an unsuitable kind.
         """
         known = [c.name for c in columns]
         for name in self.names:
@@ -64,13 +64,13 @@ class Constraint(ABC):
             raise InvalidInputError(f"constraint '{self}': it names a column twice; name it once")
 
     def about(self, columns: Sequence[PointColumn]) -> list[PointColumn]:
-        """Return the columns that it is about."""
+        """Return the columns that the constraint is about."""
         return [c for c in columns if not self.names or c.name in self.names]
 
 
 @dataclass(frozen=True)
 class PointBounds(Constraint):
-    """Points of every level within bounds; of a number the points of its feature, from ``zero`` to ``one``.
+    """Bounds on the points of every level; for a number, on the points between its ``zero`` and ``one``.
 
     Attributes:
         columns: names; none: all columns.
@@ -183,7 +183,7 @@ class Monotone(Constraint):
 
 @dataclass(frozen=True)
 class UsedColumns(Constraint):
-    """Bounds on the number of used columns of a group; what is demanded must tell records apart.
+    """Bounds on the number of used columns of a group; to reach ``least`` they must tell records apart.
 
     Attributes:
         columns: names; none: all columns.
@@ -244,10 +244,10 @@ class Implication(Constraint):
 
 @dataclass(frozen=True)
 class OtherColumns(Constraint):
-    """A no-good cut: the columns with points are not those of a card that is known already.
+    """A no-good cut: the used columns are not those of a card that is known already.
 
-    One of these has no points, or another column tells records apart. It is for programs of several cards,
-    and has no text form to parse.
+    One of the known card's columns is not used, or another column tells records apart. The constraint is for
+    programs that find several cards; ``parse_constraint`` does not read its text.
 
     Attributes:
         columns: names of all columns that the known card uses.
@@ -291,7 +291,7 @@ class Total(Constraint):
 
 
 def steps(column: PointColumn) -> list[tuple[int, int]]:
-    """Return pairs of features in the order of a column; (-1, j) stands for 0 and the weight of a number."""
+    """Return pairs of adjacent features in the order of a column; (-1, j) of a number: 0, then its own."""
     if column.ends is not None:
         return [(-1, column.start)]
     return [(j, j + 1) for j in range(column.start, column.start + column.ordered - 1)]

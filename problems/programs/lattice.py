@@ -1,4 +1,4 @@
-"""Lattices under public constraints on points: a part of a box of integers, as a domain of mechanisms."""
+"""Lattices under public constraints on points: the part of a box of integers that satisfies them."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ _MOST = 2_000_000
 class ConstrainedLattice(IntegerLattice):
     """The points of a lattice that satisfy public constraints on the points of columns.
 
-    Oracles take it only if they say so (``takes_constraints``): one that knows only bounds would optimise, or
-    draw, over a larger domain than the one that a mechanism was planned for.
+    Only oracles that set ``takes_constraints`` take it: one that knows only bounds would optimise, or draw,
+    over a larger domain than the one that a mechanism was planned for.
 
     Privacy: constraints are public, so this is a fixed finite domain, as a box is. Its points are points of
-    the box: least distance, largest norm and separators of the box serve it too.
+    the box, so the least distance, largest norm and separators of the box hold for it too.
 
     Args:
         box: bounds and norm bound. Bounds are narrowed to those that constraints declare.
-        columns: the columns of the points, first among the coordinates; an intercept may follow.
+        columns: the columns that the first coordinates belong to; an intercept may follow these.
         constraints: constraints, or their text forms.
         witness: a point of the lattice, which proves that there is one; None: the box is searched.
 

@@ -41,7 +41,7 @@ _RANGE = r"\[\s*([-+]?\d+)\s*,\s*([-+]?\d+)\s*\]"
 _GROUP = rf"(?:\s*\(\s*({_NAMES})\s*\))"
 _SIGNS = {"+": 1, "positive": 1, "-": -1, "\u2212": -1, "negative": -1}
 _WAYS = {"rising": 1, "up": 1, "falling": -1, "down": -1}
-# Shares of records: facts that only the records can tell.
+# Words of constraints on errors and records, which get a message of their own: only the records decide them.
 _RECORDS = re.compile(
     r"\b(tpr|fpr|tnr|fnr|ppv|npv|auc|sensitivity|specificity|recall|precision|accuracy|errors?|false alarms?"
     r"|(?:true|false)[- _]?(?:positives?|negatives?)|positives?|negatives?|parity|calibration|records?)\b",
@@ -108,7 +108,8 @@ def parse_constraint(text: str) -> Constraint:
     """Read one constraint, such as "any of age, income"; ``FORMS`` has an example of each kind.
 
     Raises:
-        InvalidInputError: no constraint on points; also one on records, with the reason for its refusal.
+        InvalidInputError: text that is no constraint on points; for a constraint on records the message says
+            why it is refused.
     """
     line = " ".join(text.split())
     for pattern, reader in _FORMS:

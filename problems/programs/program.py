@@ -1,4 +1,4 @@
-"""Integer program of the nearest feasible card: weighted l1 distance to real points, public constraints."""
+"""Integer program of the nearest feasible card: least weighted l1 distance to real-valued points."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ LARGEST = 1 << 20
 class CardProgram:
     """Minimise sum over features j of cost_j |real_j + shift - points_j| over feasible integer points.
 
-    The shift is one number per column whose levels exclude each other and exhaust the records: the intercept
-    of a card absorbs it. It costs its absolute value over ``COST``, next to nothing, so that of equally near
-    cards the one with small shifts is chosen. Everything is in integers, so values are exact.
+    There is one shift for each column of which every record has exactly one level: the intercept of a card
+    absorbs it. A shift costs its absolute value over ``COST``, next to nothing, so that of equally near cards
+    the one with small shifts is chosen. Everything is in integers, so values are exact.
 
     Attributes:
         columns: the columns of the card, in order.
@@ -55,7 +55,7 @@ class CardProgram:
         *,
         shifted: bool,
     ) -> Self:
-        """Build the program with real points of 0; ``costs`` are positive reals, of which only ratios matter.
+        """Build the program with real points 0 (see ``near``); only the ratios of the costs > 0 matter.
 
         Raises:
             InvalidInputError: a constraint that does not fit the columns, or points beyond ``LARGEST``.
@@ -70,14 +70,14 @@ class CardProgram:
         return cls(columns, low, high, constraints, np.zeros(len(low), np.int64), relative, shifted)
 
     def near(self, points: NDArray[np.float64]) -> Self:
-        """Return the program with other real points, shape (d,)."""
+        """Return the program of the card nearest to these real points, shape (d,)."""
         most = float(4 * LARGEST * GRID)
         return replace(self, targets=np.rint(np.clip(points * GRID, -most, most)).astype(np.int64))
 
     def shifts(self, points: IntArray) -> IntArray:
-        """Return the best shift of each column times ``GRID``: a weighted median of gaps and 0 (cost 1).
+        """Return the best shift of each column times ``GRID``, shape (..., columns), for points (..., d).
 
-        Points of shape (..., d) have shifts of shape (..., columns).
+        It is the weighted median of the gaps between points and real points, and of 0 with weight 1.
         """
         gaps = GRID * np.asarray(points, dtype=np.int64) - self.targets
         found = np.zeros((*gaps.shape[:-1], len(self.columns)), dtype=np.int64)
@@ -89,7 +89,7 @@ class CardProgram:
         return found
 
     def shifts_column(self, column: PointColumn) -> bool:
-        """Return whether a shift of all points of a column is free."""
+        """Return whether the intercept absorbs a shift of all points of a column."""
         return self.shifted and column.ends is None and not column.others
 
     def value(self, points: IntArray) -> int:

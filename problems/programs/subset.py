@@ -36,7 +36,7 @@ class SubsetProgram:
         cross: c, shape (p,).
         columns: the columns, in order; their features are all p.
         most: k, the largest number of columns.
-        constraints: numbers of columns of groups, and implications; none on points.
+        constraints: ``UsedColumns`` and ``Implication`` alone.
     """
 
     gram: Floats
@@ -90,7 +90,7 @@ class SubsetProgram:
 
     @cached_property
     def smallest(self) -> float:
-        """The smallest eigenvalue of G scaled to a unit diagonal, less rounding."""
+        """A lower bound on the smallest eigenvalue of G scaled to a unit diagonal."""
         diagonal = np.diag(self.gram)
         if not np.all(diagonal > 0):
             return -math.inf

@@ -1,8 +1,7 @@
-"""Cells of Arrow columns as arrays: how each is read follows from the type of its column and itself alone.
+"""Cells of Arrow columns as arrays: each cell is read by itself, by the type of its column.
 
-Arrow and Parquet hold what Python and pandas do not: days of any year, times beyond a day, text that is not
-UTF-8. A conversion of a whole column fails with one such cell. Here it is a cell that cannot be read, and
-its neighbours stay what they are.
+Arrow and Parquet hold cells that Python and pandas do not: days of any year, times beyond a day, text that is
+not UTF-8. One such cell makes the conversion of a whole column fail. Here that cell alone becomes unreadable.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _BORDERS = np.array(["0000-12-01", "0003-01-01", "9998-01-01", "10000-02-01"], "
 
 
 def arrow_columns(table: pa.Table) -> list[tuple[str, pa.ChunkedArray]]:
-    """Return the columns of an Arrow table, but for what pandas stored as the index of a data frame."""
+    """Return the columns of an Arrow table, without those that pandas stored as the index of a data frame."""
     stored = (table.schema.pandas_metadata or {}).get("index_columns", ())
     index = {name for name in stored if isinstance(name, str)}
     pairs = zip(table.column_names, table.columns, strict=True)
@@ -61,7 +60,7 @@ def series_of(column: pa.ChunkedArray, *, exact: bool) -> pd.Series[Any]:
 
     Args:
         column: the column.
-        exact: whether integers beside a missing one stay integers, too; else they are the nearest floats.
+        exact: whether integers stay integers in a column with missing cells; else they become floats.
     """
     column = _decoded(column)
     kind = column.type
@@ -76,7 +75,7 @@ def series_of(column: pa.ChunkedArray, *, exact: bool) -> pd.Series[Any]:
 
 
 def taken_cells(values: pa.Array | pa.ChunkedArray, rows: NDArray[Any]) -> Any:
-    """Return the cells of some rows; of types of which Arrow takes no rows, such as views, as plain cells."""
+    """Return the cells of some rows; as Python objects where Arrow has no ``take`` for the type (views)."""
     try:
         return values.take(pa.array(rows))
     except pa.ArrowNotImplementedError:
@@ -90,10 +89,10 @@ def is_text(kind: pa.DataType) -> bool:
 
 
 def wall_times(utc: NDArray[np.datetime64], zone: Any) -> NDArray[np.datetime64]:
-    """Return the local times of a time zone to the second, in integers: no time is beyond them.
+    """Return the local times in a time zone, to the second, without overflow.
 
-    Python's time zones know the years 1 to 9999. Times at their borders are converted in a year with the same
-    calendar; times beyond stay what they are, as they are days of no calendar in any zone.
+    Python's time zones know the years 1 to 9999. Times near the borders of that range are converted in a year
+    with the same calendar; times beyond it are returned unchanged, as no date is read from them.
     """
     seconds = utc.astype("datetime64[s]").view(np.int64)
     first, early, late, last = _BORDERS
@@ -134,12 +133,12 @@ def _decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _integers(column: pa.ChunkedArray) -> NDArray[np.int64]:
-    """Return dates or times as integers of their unit, and the integer of NaT for missing ones."""
+    """Return dates or times as integers in their unit; missing ones as the integer of NaT."""
     return np.asarray(pc.fill_null(column.cast(pa.int64()), _NOT_A_TIME))
 
 
 def _utf8(column: pa.ChunkedArray) -> Any:
-    """Return text as an Arrow array; as objects if a cell is not UTF-8, so that the others stay text."""
+    """Return text as an Arrow array; as Python objects if a cell is not UTF-8: the others then stay text."""
     try:
         column.validate(full=True)
     except pa.ArrowInvalid:

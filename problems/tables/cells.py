@@ -150,7 +150,7 @@ def _by_type(values: NDArray[Any], markers: Markers) -> Numbers:
 
 
 def grouped(values: NDArray[Any], of: Callable[[type], Any]) -> list[tuple[Any, Any]]:
-    """Group the rows of an array of objects by ``of`` of their type: pairs of its value and the rows."""
+    """Group the rows of an array of objects by ``of(type)``; return pairs of its value and the rows."""
     by_type = {kind: of(kind) for kind in set(map(type, values))}
     different = list(dict.fromkeys(by_type.values()))
     if len(different) == 1:
@@ -165,7 +165,7 @@ def _reader_of(kind: type) -> Callable[[NDArray[Any], Markers], Numbers]:
         return _read_texts
     if issubclass(kind, ABSENT):
         return _read_missing
-    # NumPy counts spans of time among its integers, and converts them in an array, but not one by one.
+    # NumPy's timedelta64 is a subclass of its integers, so it must not reach ``_read_reals``.
     if issubclass(kind, np.datetime64 | np.timedelta64):
         return _read_times
     return _read_reals if issubclass(kind, _REAL) else _read_unreadable
@@ -191,7 +191,7 @@ def _read_missing(values: NDArray[Any], markers: Markers) -> Numbers:
 
 
 def _read_times(values: NDArray[Any], markers: Markers) -> Numbers:
-    """Read times and spans of time, which are no numbers; NaT is missing, as in a column of them."""
+    """Read times and spans of time, which are no numbers; NaT is missing, as in a column of times."""
     return Numbers(np.full(len(values), np.nan), ~np.fromiter(map(np.isnat, values), bool, len(values)))
 
 
@@ -282,13 +282,14 @@ def text_positions(
 
 
 def distinct_texts(texts: NDArray[Any]) -> tuple[NDArray[Any], list[str]]:
-    """Return texts as codes into the distinct ones; pandas 2.2 would end a text at its first NUL.
+    """Return texts as codes into the distinct ones.
 
-    Those of a subclass are read as plain text: what it does of its own, such as a hash, is not called.
+    pandas does not do it here, as its version 2.2 ends a text at its first null character. Instances of
+    subclasses of str are read as plain text: no method of the subclass, such as its hash, is called.
     """
     try:
         encoded = pa.array(texts, type=pa.large_string()).dictionary_encode()
-    except (UnicodeEncodeError, pa.ArrowException):  # halves of characters
+    except (UnicodeEncodeError, pa.ArrowException):  # lone surrogates, which Arrow cannot encode
         levels: dict[str, int] = {}
         codes = [levels.setdefault(str.__str__(text), len(levels)) for text in texts]
         return np.array(codes, dtype=np.int64), list(levels)

@@ -1,6 +1,6 @@
-"""Treatment of public or synthetic rows by a schema: counts of accepted and refused cells, by column.
+"""What a schema does to public or synthetic rows: counts of accepted and refused cells, by column.
 
-Counts are exact functions of the rows. So this is no release: of private rows it would be a leak.
+Counts are exact functions of the rows: counts of private rows would leak.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from privopt.problems.tables.cells import MISSING, UNDECLARED, UNREADABLE, number_positions, text_positions
+from privopt.problems.tables.cells import MISSING, UNDECLARED, UNREADABLE
 from privopt.problems.tables.columns import Binned, Categorical, Column, Number
 from privopt.problems.tables.frames import Table
 from privopt.problems.tables.missing import plain_column
@@ -25,8 +25,10 @@ class ColumnCheck:
 
     Attributes:
         name: the column.
-        cells, missing, unreadable, outside: numbers of cells; the last three are missing-value markers and
-            empty cells, cells of another type, and values beyond the declaration.
+        cells: the number of cells.
+        missing: of these, empty cells and missing-value markers.
+        unreadable: of these, cells of another type than the column's.
+        outside: of these, values beyond the declared bounds or categories.
         refused: the number of cells that the schema refuses.
         levels: the share of each level among accepted cells.
         treatments: the declared treatments of missing (and unreadable) cells, and of those outside.
@@ -58,7 +60,7 @@ class SchemaCheck:
 
     @property
     def verdict(self) -> str:
-        """Whether the schema accepts the rows, and the remedy if it does not, or does not read a column."""
+        """Whether the schema accepts the rows, with the remedy if it does not, or cannot read most cells."""
         refused = [column for column in self.columns if column.refused]
         names = ", ".join(f"{column.name!r} ({column.refused:,} cells)" for column in refused)
         said = (
@@ -94,8 +96,7 @@ def _check(column: Column, values: Any) -> ColumnCheck:
         outside = (found.values < low) | (found.values > high)
     else:
         assert isinstance(kind, Categorical)
-        read = text_positions if isinstance(kind.categories[0], str) else number_positions
-        places = read(values, {c: k for k, c in enumerate(kind.categories)}, kind.markers)
+        places = kind.positions(values)
         empty, unreadable, outside = (places == code for code in (MISSING, UNREADABLE, UNDECLARED))
     gap_refused = empty if isinstance(kind, Categorical) else empty | unreadable
     refused = (gap_refused & (column.gap is None)) | (outside & (kind.outside == "refuse"))
@@ -121,7 +122,7 @@ def _kept(values: Any, rows: NDArray[np.bool_]) -> Any:
 
 
 def _levels(column: Column, values: Any) -> tuple[tuple[str, float], ...]:
-    """Return the shares of bins, categories and the missing level; of a grid of numbers none."""
+    """Return the shares of bins, categories and the missing level; none for a column of numbers on a grid."""
     kind, has_level = plain_column(column)
     if not isinstance(kind, Binned | Categorical) or len(values) == 0:
         return ()

@@ -45,7 +45,7 @@ from privopt.problems.tables.values import (
     refusal,
 )
 
-_DIGITS = 15  # decimals of so many digits are told apart by doubles
+_DIGITS = 15  # different decimals of up to this many digits have different doubles
 
 
 class Column(ABC):
@@ -95,7 +95,7 @@ class Column(ABC):
 
     @property
     def gap(self) -> int | None:
-        """The code of missing values; None if they are refused."""
+        """The code of missing values; None if missing values are refused."""
         return None
 
     def code(self, values: Any) -> IntArray:
@@ -161,7 +161,7 @@ class Number(Column):
         return None if self.missing is None else int(self._cell_codes(np.array([float(self.missing)]))[0])
 
     def coded(self, values: Any, gap: int | None) -> IntArray:
-        """Encode numbers: those outside the bounds are clipped or refused, unreadable cells are missing."""
+        """Encode numbers; those outside the bounds are clipped or refused, unreadable cells are missing."""
         found = self.read(values)
         low, high = map(float, self.bounds)
         missing = np.isnan(found.values)
@@ -330,7 +330,7 @@ class Numeric(Number):
         return sum(t <= low for t in found), [t for t in found if low < t <= high]
 
     def binned(self, edges: Sequence[Real]) -> Binned:
-        """Return bins of the same column, whose cells are read alike."""
+        """Return the column in bins; its cells are read as before."""
         notation = self.notation.to_dict()
         return Binned(self.name, edges, self.outside, self.missing, self.na_values, **notation)
 
@@ -347,8 +347,8 @@ class Numeric(Number):
     def _thresholds(self) -> list[float]:
         """Return ``threshold`` of all grid points but the first.
 
-        Decimals of up to 15 digits are what their nearest doubles print as, and these are quotients of
-        doubles, so no threshold of such a grid has to be looked for.
+        The nearest double of a decimal of up to 15 digits prints as that decimal, and a division of doubles
+        yields it: so no threshold of such a grid has to be searched for.
         """
         first, last = (self.low + (k - Fraction(1, 2)) * self.step for k in (1, self.top))
         d = math.lcm(first.denominator, self.step.denominator)
@@ -584,7 +584,7 @@ class Binned(Number):
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The bins in words, for cards: outer bins without their clipped ends."""
+        """The bins in words, for cards. Outer bins have one edge only where values beyond are clipped."""
         return self._in_words("below {}", "{} to below {}", "{} or more")
 
     def _in_words(self, first: str, between: str, last: str) -> tuple[str, ...]:

@@ -101,7 +101,7 @@ class CountedRecords:
         return tuple(codes if own == other else codes_in_bins(own, codes) for own, other, codes in columns)
 
     def in_schema(self, schema: Schema) -> CountedRecords:
-        """Return the counts by a schema that this one refines; errors as there."""
+        """Return the counts by a schema that this one refines; errors as for ``codes_in``."""
         if schema.columns == self.schema.columns:
             return replace(self, schema=schema, codes=self.codes_in(schema))
         return CountedRecords.together([replace(self, schema=schema, codes=self.codes_in(schema))])
@@ -150,7 +150,7 @@ def unpack(keys: Sequence[IntArray], sizes: Sequence[int]) -> list[IntArray]:
 
 
 def _together(sizes: Sequence[int]) -> list[list[int]]:
-    """Group the codes: those of one group share a key."""
+    """Return groups of positions whose codes share a key."""
     groups: list[list[int]] = []
     room = _KEY_LIMIT
     for k, size in enumerate(sizes):

@@ -17,7 +17,7 @@ from privopt.problems.tables.cells import distinct_texts, grouped
 
 @dataclass(frozen=True, eq=False)
 class CountedCells:
-    """Cells of a column with counts: cells may be equal, and their order means nothing.
+    """Cells of a column with counts; equal cells may occur several times, in any order.
 
     Privacy: not private. Replacing one record lowers one count by one and raises another by one.
 
@@ -31,7 +31,7 @@ class CountedCells:
 
     @classmethod
     def of(cls, cells: Any) -> CountedCells:
-        """Count each cell of a column in memory once; counted cells are returned unchanged."""
+        """Give each cell of a column in memory the count 1; counted cells are returned unchanged."""
         if isinstance(cells, CountedCells):
             return cells
         return cls(cells, np.ones(len(cells), dtype=np.int64))

@@ -9,9 +9,9 @@ from privopt.problems.tables.columns import Column, Numeric
 from privopt.problems.tables.missing import MissingLevel, plain_column
 from privopt.problems.tables.values import Real
 
-# Number of evenly spaced cuts of a numeric column, and the further ones of amounts and counts, whose range
-# starts near 0 and which are mostly small: fractions of the range, each half of the next. On synthetic
-# populations (experiments/questions.py) every one of these gains.
+# Number of evenly spaced cuts of a numeric column, and further cuts at fractions of the range for amounts and
+# counts, whose range starts near 0 and whose values are mostly small. On synthetic populations
+# (experiments/questions.py) each of these cuts improves models.
 _CUTS = 7
 _SMALL = (1 / 128, 1 / 64, 1 / 32, 1 / 16)
 
@@ -28,13 +28,13 @@ def in_bins(column: Column) -> Column:
 
 
 def has_bins(column: Column) -> bool:
-    """Return whether bins say more than one weight: of a number with more than two values."""
+    """Return whether bins can express more than one weight can: for a number with more than two values."""
     kind, _ = plain_column(column)
     return isinstance(kind, Numeric) and kind.top > 1
 
 
 def grid_cuts(column: Numeric) -> list[int]:
-    """Return the indices of the grid points directly above the cuts, those of one 64-bit float once."""
+    """Return the indices of the grid points directly above the cuts; cuts at equal floats count once."""
     grid = column.top + 1
     shares = [k / (_CUTS + 1) for k in range(1, _CUTS + 1)]
     if 0 <= column.low <= _SMALL[-1] * column.high:
@@ -45,7 +45,7 @@ def grid_cuts(column: Numeric) -> list[int]:
 
 
 def codes_in_bins(column: Column, codes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the codes in ``in_bins`` of codes of a column."""
+    """Return the codes that ``in_bins(column)`` has in place of codes of a column."""
     kind, _ = plain_column(column)
     if not isinstance(kind, Numeric):
         return codes

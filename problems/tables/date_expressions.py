@@ -1,4 +1,4 @@
-"""Dates in SQL engines: the numbers that a column of dates cuts into bins, as in memory (``Date.read``)."""
+"""Dates in SQL engines: the numbers that the edges of a ``Date`` compare, equal to those of ``Date.read``."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _parsed(value: Any, column: Date) -> Any:
 
 def _of_text(value: Any, column: Date, where: str, engine: str) -> Any:
     ibis = ibis_library()
-    if column.format is not None and engine == "duckdb":  # in this process, by the parser of memory
+    if column.format is not None and engine == "duckdb":  # parsed in this process, as tables in memory are
         arrow = importlib.import_module("pyarrow")
 
         def parsed(texts: Any) -> Any:
@@ -72,8 +72,9 @@ def _of_text(value: Any, column: Date, where: str, engine: str) -> Any:
 def _as_iso(value: Any, column: Date, where: str) -> Any:
     """Return a text of PostgreSQL as YYYY-MM-DD; NULL where it has another format, or is no day.
 
-    PostgreSQL's own function fails at 30 February. It computes every mention of an expression anew, so each
-    step mentions the one before once, and only texts are put together: no cell is an error.
+    PostgreSQL's own function raises an error at 30 February; here only texts are put together, so no cell is
+    an error. PostgreSQL evaluates an expression again at every mention, so each step mentions the one before
+    only once.
     """
     ibis = ibis_library()
     types = ("string", "string")
@@ -116,7 +117,7 @@ def written_day(day: Any) -> Any:
 
 
 def _of_written(written: Any, column: Date, engine: str) -> Any:
-    """Return the number that edges cut, of a date as the number YYYYMMDD."""
+    """Return the number that edges compare, given a date as the number YYYYMMDD."""
     ibis = ibis_library()
     if column.marked_days and engine != "sqlite":
         written = ibis.ifelse(written.isin(column.marked_days), ibis.null("int64"), written)
@@ -130,8 +131,8 @@ def _of_written(written: Any, column: Date, engine: str) -> Any:
 def _weekday(written: Any) -> Any:
     """Return 1 for Monday to 7 for Sunday, in integers and without the functions of an engine.
 
-    Days before 1 January of year y: 365 (y - 1) + y' / 4 - y' / 100 + y' / 400 for y' = y - 1, and 365 is 1
-    modulo 7. 1 January of year 1 was a Monday. In March and later months the leap day of y itself counts.
+    Before 1 January of year y there are 365 y' + y' // 4 - y' // 100 + y' // 400 days, y' = y - 1, and 365 is
+    1 modulo 7. 1 January of year 1 was a Monday. From March on, the leap day of y itself counts too.
     """
     ibis = ibis_library()
     year, month, day = written // YEAR, written % YEAR // 100, written % 100
@@ -142,7 +143,7 @@ def _weekday(written: Any) -> Any:
 
 
 def _weekday_in_postgres(written: Any) -> Any:
-    """Return the weekday by one mention of the number, as PostgreSQL computes every mention anew."""
+    """Return the weekday by one mention of the number, as PostgreSQL evaluates every mention again."""
     text = (written + 10**8).cast("string").re_replace("^1(.{4})(..)(..)$", r"\1-\2-\3")
     return (text.cast("date").epoch_days() + date(1970, 1, 1).toordinal() - 1) % 7 + 1
 

@@ -35,18 +35,18 @@ PARTS = {
 class Date(Binned):
     """One-hot encoding of a date: one 0/1 feature for each bin, weekday or month.
 
-    Declared is one of: ``edges``, dates, for bins between them; ``part``, for a level for each weekday or
-    month; ``age_at``, a date, with ``edges`` that are ages in whole years at that date.
+    A declaration has one of three forms: ``edges`` that are dates, for bins between them; ``part``, for a
+    level for each weekday or month; ``age_at``, a date, with ``edges`` that are ages in whole years at it.
 
-    A cell is a date, a time stamp, or a text that starts with a date (``YYYY-MM-DD``, or ``format``); what
-    follows after a blank or a T, a time, is not read. Any other cell, numbers included, is missing.
+    A cell is a date, a time stamp, or a text that starts with a date (``YYYY-MM-DD``, or ``format``); a time
+    after it, behind a blank or a T, is not read. Any other cell, numbers included, counts as missing.
 
     Args:
         name: the column.
         edges: at least two, increasing: dates, as text YYYY-MM-DD or ``datetime.date``; or ages.
         part: "weekday" (Monday to Sunday) or "month" (January to December).
-        age_at: the reference date of ages. A person of age a has had a birthdays; later births have negative
-            ages, which are outside.
+        age_at: the reference date of ages. A person of age a has had a birthdays; a birth after the reference
+            date has a negative age, which is outside.
         format: how texts write dates, by the codes of ``strftime``: "%d.%m.%Y". Only %Y, %y (69 is 1969, 68
             is 2068), %m, %b, %B (names of months in English), %d; days and months have one or two digits.
         outside: "clip" puts a date outside the edges into the first or the last bin, "refuse" raises.
@@ -55,7 +55,8 @@ class Date(Binned):
         na_values: missing-value markers in addition to the usual ones: texts; dates are compared as dates.
 
     Raises:
-        SchemaError: a contradiction, no dates where dates are needed, or a format without a day, month, year.
+        SchemaError: a contradiction, something else where a date is needed, or a format that does not name
+            day, month and year.
     """
 
     part: Literal["weekday", "month"] | None
@@ -112,7 +113,7 @@ class Date(Binned):
         return Fraction(number)
 
     @property
-    def markers(self) -> Markers:  # of numbers; those of dates: ``read``
+    def markers(self) -> Markers:  # those of numbers: a date has none; ``days`` uses ``_own_markers``
         return NO_MARKERS
 
     @cached_property
@@ -147,7 +148,7 @@ class Date(Binned):
         return None if number in self.marked_days else number
 
     def _of_days(self, days: NDArray[np.datetime64]) -> NDArray[np.float64]:
-        """Return the numbers that edges cut: dates, weekdays or months as numbers, or 10,000 times ages."""
+        """Return the numbers that edges compare: YYYYMMDD, weekday, month, or 10,000 times ages."""
         if self.part == "weekday":  # 1 January 1970 was a Thursday
             found = np.mod(days.astype(np.int64) + 3, 7) + 1.0
         else:

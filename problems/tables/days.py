@@ -1,9 +1,9 @@
 """Parsing of cells as days of the calendar: each cell by itself is a day, missing, or unreadable.
 
-A cell is a day if it is a date or a time stamp (its date, as its own time zone writes it), or a text that
-starts with a date: ``YYYY-MM-DD``, or what a declared format says. A time may follow, after a blank or a T;
-it is not read. Days lie in the years 1 to 9999. A cell is missing if it is None, NaN, NA or NaT, or the text
-of a missing-value marker. Any other cell, numbers included, is unreadable.
+A cell is a day if it is a date, a time stamp (its date in its own time zone), or a text that starts with a
+date: ``YYYY-MM-DD``, or in a declared format. A time may follow, after a blank or a T; it is not read. Days
+lie in the years 1 to 9999. A cell is missing if it is None, NaN, NA or NaT, or the text of a missing-value
+marker. Any other cell, numbers included, is unreadable.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ _MONTHS = (
     "january", "february", "march", "april", "may", "june", "july", "august", "september", "october",
     "november", "december",
 )  # fmt: skip
-MONTHS = [month[:3] for month in _MONTHS]  # a month is known by three letters
+MONTHS = [month[:3] for month in _MONTHS]  # the first three letters tell months apart
 
 
 def either_case(text: str) -> str:
-    """Return the expression of a text whose letters from A to Z may be of either case, in every engine."""
+    """Return a regular expression for a text with letters A to Z in either case, the same in every engine."""
     return "".join(f"[{c.lower()}{c.upper()}]" if c.isascii() and c.isalpha() else re.escape(c) for c in text)
 
 
@@ -77,7 +77,7 @@ class Days(NamedTuple):
 
 @cache
 def day_parser(where: str, form: str | None) -> Parser:
-    """Return the parser of the texts of a column: its day, or None.
+    """Return the parser of the texts of a column: it returns a day, or None.
 
     Args:
         where: the beginning of messages.
@@ -93,9 +93,10 @@ def day_parser(where: str, form: str | None) -> Parser:
 
 
 def format_pattern(where: str, form: str, *captured: str) -> str:
-    """Return the expression of texts in a format, two blanks appended; its groups are the captured parts.
+    """Return a regular expression for texts in a format, with two blanks appended to them.
 
-    Python and PostgreSQL give it the same meaning. Groups have names if there are several.
+    Its groups are the ``captured`` parts of the date, with names if there are several. Python and PostgreSQL
+    give it the same meaning.
 
     Raises:
         SchemaError: as ``day_parser``.
@@ -194,7 +195,7 @@ def _days(found: list[date | None], readable: bool = True) -> Days:
 
 
 def _cell_day(value: object) -> date | None:
-    """Return the day of an object; None for any that is no date or time stamp."""
+    """Return the day of an object; None if it is no date or time stamp."""
     if isinstance(value, np.datetime64):
         day = _stamps(np.array([value])).days[0]
         return None if np.isnat(day) else day.item()

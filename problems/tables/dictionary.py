@@ -1,4 +1,4 @@
-"""Data dictionaries: CSV files with a row per column of a table, which say what is public about it."""
+"""Data dictionaries: CSV files of public facts about the columns of a table, one row per column."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def read_dictionary(path: str | Path) -> dict[str, Known]:
     """Read a data dictionary.
 
     Its columns are ``name`` and any of ``type``, ``label``, ``unit``, ``values`` (categories separated by |
-    or ;, each a code that "=" and its meaning may follow), ``low``, ``high`` and ``missing`` (missing-value
-    markers, separated as values are). Further columns are not read. Privacy: it has to be public.
+    or ;, each written as CODE or CODE=MEANING), ``low``, ``high`` and ``missing`` (missing-value markers,
+    separated as values are). Further columns are not read. Privacy: the file has to be public.
 
     Raises:
         SchemaError: a file that cannot be read, without names, or with bounds that are no numbers.

@@ -32,7 +32,7 @@ class Display:
         return cls(label, unit)
 
     def title(self, name: str) -> str:
-        """Return the column's name for people: label, or its name, and the unit in brackets."""
+        """Return the column's name for people: its label, or else its name, and the unit in brackets."""
         shown = name if self.label is None else self.label
         return shown if self.unit is None else f"{shown} ({self.unit})"
 

@@ -1,8 +1,8 @@
 """Cells of a table in a SQL engine, one GROUP BY a column: each different cell and the number of its records.
 
-Cells are those of tables in memory (``cells``, ``days``): numbers are the nearest doubles, text is compared
-and returned by its bytes, dates are days. Cells that are something else can only be in SQLite, whose columns
-hold cells of any type: those come back as they are. Codes of cells in SQL are made by ``expressions``.
+Cells are read as those of tables in memory (``cells``, ``days``): numbers are the nearest doubles, text is
+compared and returned by its bytes, dates are days. Only SQLite, whose columns hold cells of any type, can
+have other cells in such columns; these are returned unchanged. ``expressions`` makes the codes of cells.
 """
 
 from __future__ import annotations
@@ -34,16 +34,17 @@ Count = Callable[[Mapping[str, Any]], Any]
 
 
 class EngineCells(Mapping[str, CountedCells]):
-    """Columns of an Ibis table by name; each is read when it is asked for, by one query.
+    """Columns of an Ibis table by name; each is read by one query when it is looked up.
 
     Args:
         table: an Ibis table.
         names: the columns.
-        n_records: their number of cells, which was counted before.
-        persons: the persons of the table: each has one cell in a column, ``copies`` times.
+        n_records: the number of cells of a column, which was counted before.
+        persons: the persons of the table; one cell of each counts in a column, ``copies`` times. None: every
+            cell counts, ``copies`` times.
 
     Raises:
-        SchemaError: a type that has no cells of memory, such as times and lists. No record is read.
+        SchemaError: a type that tables in memory do not have, such as times and lists. No record is read.
         InvalidInputError: a SQLite database in UTF-16.
     """
 
@@ -83,7 +84,7 @@ class EngineCells(Mapping[str, CountedCells]):
 
 
 def _typed_cells(table: Any, name: str, count: Count) -> tuple[Any, Decode]:
-    """Return the query for a column all of whose cells have its type, and their decoding."""
+    """Return the query for a column whose cells all have the column's type, and their decoding."""
     value, where = with_type(table[name], "string"), f"column {name!r}"
     engine = table.get_backend().name
     if not is_mixed(value.type()):
@@ -102,7 +103,7 @@ def _typed_cell(value: Any, where: str, engine: str) -> tuple[Any, Decode]:
     cell = Cell(value, where, engine)
     if cell.text:
         return exact_text(value, engine), _texts
-    if kind.is_decimal():  # of which some have no double in the engine, but an error
+    if kind.is_decimal():  # as text: for some, the engine's conversion to doubles raises an error
         return value.cast("string"), _decimals
     return cell.number, _numbers
 
@@ -118,10 +119,10 @@ def _in_parts(decodes: Sequence[Decode], cells: Any) -> Any:
 
 
 def _any_cells(table: Any, name: str, count: Count) -> tuple[Any, Decode]:
-    """Return the query for a column of SQLite; text comes as bytes, as it need not be text in UTF-8."""
+    """Return the query for a column of SQLite; text is returned as bytes, as it need not be valid UTF-8."""
     ibis, value = ibis_library(), table[name]
     if value.type().is_unknown():
-        Cell(value, f"column {name!r}", "sqlite")  # says that its type is none
+        Cell(value, f"column {name!r}", "sqlite")  # raises the error of a column without a known type
     kind = value.typeof()
     text = ibis.ifelse(kind == "text", value.cast("binary"), ibis.null("binary"))
     other = ibis.ifelse(kind == "text", ibis.null(value.type()), value)
@@ -138,7 +139,7 @@ def _arrays(query: Any) -> tuple[Any, IntArray]:
 
 
 def _rows(query: Any) -> tuple[list[tuple[bytes | None, Any]], IntArray]:
-    answer(query.limit(0))  # no row: it tells the engine the functions of this process that are in it
+    answer(query.limit(0))  # reads no row; makes Ibis register the Python functions of the query
     cursor = query.get_backend().raw_sql(ibis_library().to_sql(query))
     found = cursor.fetchall()
     return [row[1:3] for row in found], np.array([row[3] for row in found], dtype=np.int64)

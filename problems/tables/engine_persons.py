@@ -1,26 +1,26 @@
 """Persons of a table in a SQL engine: k places for each person, filled with its own records, as counts.
 
 Neighbours are those of ``persons``: tables that differ in one person with all of its records, the number of
-persons public. An engine keeps no order of rows, so the records of a person fill its places in an order of
-their own content: by a mix of the bits of the person's value, of the codes of features and label, and of the
-number of a record among those of the person that have the same codes; then by the codes. (Without that
-number, of nine records of one kind and one of another either kind would come first for half of the persons.)
-Records that tie have the same codes, and so have those that are numbered. So what fills the places depends
-on no order of rows or text that an engine has, and on the records of this person alone.
+persons public. An engine keeps no order of rows, so the records of a person fill its places in an order that
+their contents decide: by a hash of the person's value, of the codes of features and label, and of a number
+that tells records of the person with the same codes apart; then by the codes. (Without that number, if a
+person has nine records of one kind and one of another, either kind would come first for half of the persons.)
+Records that tie have the same codes, and so have those that are numbered. So what fills the places depends on
+no order of rows or text that an engine has, and on the records of this person alone.
 
 The h records of a person, in this order, fill its k places in turn: record r, from 0, fills the places r,
-r + h, r + 2h, ... below k, floor((k - 1 - r) / h) + 1 of them if r < k. So every person counts k times, the
-counts of a table add up to k times persons, and those of neighbouring tables differ in k records at most, as
-what the other persons fill is the same.
+r + h, r + 2h, ... below k: floor((k - 1 - r) / h) + 1 places if r < k, else none. So every person counts k
+times, and the counts of a table add up to k times the number of persons. The counts of neighbouring tables
+differ in k records at most, because the other persons fill their places in the same way.
 
-Where columns are counted each by itself, as for a schema, every person counts once in a column, with one of
-its cells there: they are put in order, and the place of the one that counts depends on the person's value and
-on the number of its records. So the counts of a column add up to the number of persons, and those of
-neighbouring tables differ in one person at most.
+Where each column is counted by itself, as for a schema, every person counts once in a column, with one of its
+cells there: the cells are put in order, and which of them counts depends on the person's value and on the
+number of its records. So the counts of a column add up to the number of persons, and those of neighbouring
+tables differ in one person at most.
 
-A person is a value of a column, read as one cell: texts that differ in bytes, or whole numbers, are different
-persons; all rows without a value are one. If an engine takes two persons for one, they share k places, of
-which each of them changes k at most.
+A person is a value of a column: texts with different bytes, and different whole numbers, are different
+persons; all rows without a value are one person. If an engine takes two persons for one, they share k places,
+of which each of them changes k at most.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class EnginePersons:
 
     Attributes:
         table: an Ibis table, every row of which stands for one record.
-        value: what tells one person from another, an expression of one cell.
+        value: an expression whose values tell persons apart.
         salt: a number of 31 bits that depends on the value alone.
     """
 
@@ -118,11 +118,11 @@ class EnginePersons:
         return named.group_by("privopt_person").aggregate(privopt_held=lambda t: t.count())
 
     def placed(self, keys: Sequence[Any], k: int) -> Any:
-        """Return the query for the different keys and the number of places that they fill.
+        """Return the query for the distinct keys and the number of places that each fills.
 
         Args:
-            keys: expressions of a record, integers from 0 below 2^62: ``privopt_0``, ... of the answer.
-            k: the places of each person; their number is ``privopt_n``.
+            keys: expressions of a record, integers from 0 below 2^62; in the answer ``privopt_0``, ...
+            k: the number of places of each person; in the answer ``privopt_n`` is how many a key fills.
         """
         ibis, named = ibis_library(), {f"privopt_{i}": key for i, key in enumerate(keys)}
         own = ibis.window(group_by=self.value)
@@ -147,10 +147,10 @@ class EnginePersons:
         return kept.group_by(list(named)).aggregate(privopt_n=fills.sum().cast("int64"))
 
     def one_each(self, cells: Mapping[str, Any]) -> Any:
-        """Return the query for the different cells of a column and the number of persons of whom each counts.
+        """Return the query for the distinct cells of a column and the number of persons each counts for.
 
         Args:
-            cells: expressions that tell one cell from another, by their names in the answer; the number of
+            cells: expressions that tell cells apart, by their names in the answer, where the number of
                 persons is ``privopt_n``.
         """
         ibis, names = ibis_library(), list(cells)
@@ -180,9 +180,9 @@ def _one_type(value: Any) -> Any:
 
 
 def _mixed(salt: Any, keys: Sequence[Any]) -> Any:
-    """Mix the bits of a salt and of keys, so that no feature and no label decides which records come first.
+    """Hash a salt and keys, so that neither features nor label decide which records of a person come first.
 
-    With the person's salt in it the same two records are in either order for half of the persons.
+    As the salt is the person's, the same two records are in either order for about half of the persons.
     """
     found = salt
     for key in keys:
@@ -202,7 +202,7 @@ def _literal(value: int) -> Any:
 
 
 def _duckdb_salt(value: Any) -> Any:
-    """Return bits of DuckDB's hash; it has 64, and the largest ones are no integer of 64 bits with a sign."""
+    """Return 31 bits of DuckDB's hash, which is an unsigned integer of 64 bits."""
 
     @ibis_library().udf.scalar.builtin(name="hash", signature=((value.type(),), "uint64"))
     def hashed(value):  # type: ignore[no-untyped-def]
@@ -212,7 +212,7 @@ def _duckdb_salt(value: Any) -> Any:
 
 
 def _postgres_salt(value: Any) -> Any:
-    """Return a whole number itself, of text four bytes of its SHA-256."""
+    """Return a whole number itself, or the first four bytes of the SHA-256 of a text."""
     if value.type().is_integer():
         return value.cast("int64")
     udf = ibis_library().udf.scalar

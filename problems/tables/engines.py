@@ -1,9 +1,9 @@
 """Counting of records inside a SQL engine: a schema becomes a GROUP BY query, and only counts come back.
 
 Engines are accessed by Ibis (https://ibis-project.org), an optional dependency; DuckDB is embedded. The query
-expresses what ``Schema.codes`` does with arrays: numbers are doubles that are compared with thresholds, which
-are exact in every engine (integers over powers of two), so ties are decided as in memory. A value that a
-declaration refuses gets a code of its own, which is looked up in the counts: no value comes back.
+does what ``Schema.codes`` does with arrays: numbers are doubles that are compared with thresholds, which are
+exact in every engine (integers over powers of two), so ties are decided as in memory. A value that a
+declaration refuses gets a reserved code, which is then found among the counts: no value comes back.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from privopt.problems.tables.schema import Schema
 from privopt.problems.tables.sources import check_encoding, decoded, ibis_library, unquoted
 from privopt.problems.tables.values import Refused
 
-# Largest number of sequential comparisons for a numeric column; with more thresholds the search is binary.
+# Columns with more codes than this are refused.
 _MOST_CODES = 4096
-# Numbers in memory, 8 bytes each: of the features of all distinct records, or of the keys of as many records
-# as a table of mostly distinct rows has; and of the features of a block of it.
+# Limits on numbers in memory, 8 bytes each: the features (or, in ``parts``, the keys) of all distinct
+# records, and the features of a block of them.
 _MOST_NUMBERS, _BLOCK_NUMBERS = 1 << 26, 1 << 24
 
 
@@ -52,11 +52,11 @@ def count_records(
     in a ledger; estimators and ``evaluate``, which take the table itself, book first.
 
     Args:
-        table: an Ibis table, or an expression that is one.
+        table: an Ibis table, or table expression.
         schema: the features.
         target: the column of labels.
         classes: the possible labels, all text, or all integers or booleans.
-        written: whether classes are given as text for any type of labels, "1" for 1 and for 1.0.
+        written: whether classes are the text of labels of any type, such as "1" for 1 and for 1.0.
 
     Raises:
         SchemaError, InvalidInputError: a column or a value that the declaration refuses, or more distinct
@@ -67,16 +67,15 @@ def count_records(
 
 @dataclass(frozen=True, eq=False)
 class EngineCount:
-    """Two steps of ``count_records``: check the declaration against a table's columns, then count the
-    records.
+    """The two steps of ``count_records``: ``of`` checks a table's columns, ``counted`` counts the records.
 
     Attributes:
         table: an Ibis table.
         schema, classes: the declarations.
         keys: expressions to group by, as ``pack`` makes them of numbers below ``sizes``.
         most: the largest number of distinct records that fit in memory with their features.
-        persons: the persons whose records they are; None if each record counts once.
-        places: the places of each person, that its records fill.
+        persons: the persons whose records are counted; None if each record counts once.
+        places: the number of places of each person, which its records fill.
     """
 
     table: Any
@@ -155,10 +154,10 @@ class EngineCount:
         return CountedRecords.from_keys(self.schema, self.classes, keys, counts, self.sizes)
 
     def parts(self) -> Parts:
-        """Return the second step, for sums over records: one or several ``CountedRecords``.
+        """Count the records, for sums over them: one or several ``CountedRecords``.
 
         Distinct records that do not fit in memory with their features are held as keys, 8 bytes for some 20
-        columns; blocks of them, ordered by their keys, become ``CountedRecords`` when they are used.
+        columns; blocks of keys, in order, become ``CountedRecords`` when they are used.
 
         Raises:
             SchemaError, InvalidInputError: as ``counted``, for keys in place of features.
@@ -225,7 +224,7 @@ def _counted_block(
 
 
 def rows_of(table: Any, names: Sequence[str], size: int) -> Iterator[pd.DataFrame]:
-    """Yield ``size`` rows at a time of columns of an Ibis table, in the engine's order; None if missing.
+    """Yield columns of an Ibis table, ``size`` rows at a time, in the engine's order; missing cells are None.
 
     Values are those that ``count_records`` compares: numbers of single precision are doubles, where a driver
     may read the decimal that they print as, and text of PostgreSQL's char(n) has no trailing blanks. Bytes of
@@ -260,7 +259,7 @@ def _as_counted(value: Any, engine: str) -> Any:
 
 
 def _next(cursor: Any, size: int, text: Callable[[bytes], str] | None) -> list[Any]:
-    """Fetch rows; ``text`` takes the place of the connection's own decoding of SQLite meanwhile."""
+    """Fetch rows; ``text`` replaces the text decoding of a SQLite connection for the time of the call."""
     with unquoted():
         if text is None:
             return list(cursor.fetchmany(size))

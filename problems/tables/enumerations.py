@@ -16,11 +16,11 @@ ORDER BY a.attnum, e.enumsortorder"""
 
 
 def enumerations(data: str, name: str | None = None) -> dict[str, Known]:
-    """Return the categories of the columns of a table that are enumerations, by name; none of a file.
+    """Return the categories of those columns of a table that are enumerations, by name; none for a file.
 
     Args:
-        data, name: as for ``open_table``. Of tables of one name in several schemas a column counts only if
-            all declare the same values.
+        data, name: as for ``open_table``. If several database schemas have a table of this name, only columns
+            whose values agree in all of them are returned.
 
     Raises:
         InvalidInputError: a database or a table that cannot be opened.

@@ -20,9 +20,9 @@ from privopt.problems.errors import InfeasibleDomainError, InvalidInputError
 class BoxIntersection(ConvexSet):
     """A box cut by an l1 ball, an l2 ball or a simplex.
 
-    A single constraint couples the coordinates, so every quantity is a function of its one multiplier. Radius
-    and diameter are upper bounds (the smaller of those of the two sets), as step sizes need; with an l2 ball
-    the radius is exact, because the norm is continuous on the box.
+    A single constraint couples the coordinates, so every quantity is a function of the multiplier of that
+    constraint. Radius and diameter are upper bounds, the smaller ones of the two sets; step sizes need no
+    more. With an l2 ball the radius is exact, because the norm is continuous on the box.
 
     Attributes:
         box: the box; with a simplex, restricted to coordinates >= 0.
@@ -122,7 +122,7 @@ class BoxIntersection(ConvexSet):
         least = max(self.box.gauge(v), self.other.gauge(v))
         if not 0 < least < np.inf:
             return least
-        # v lies in r * box for an interval of r, in r * simplex for one r: check the larger one in both.
+        # v lies in r * box for an interval of r, in r * simplex for one r: check the larger of the least r.
         fits = self.box.contains(v / least) and self.other.contains(v / least)
         return least if fits else np.inf
 
@@ -145,7 +145,7 @@ def scaled_into(box: Box, x: Vector, size: float) -> tuple[Vector, float]:
         return float(np.sum(box.clip(s * x) ** 2))
 
     at = bisect_left(knots, size**2, key=squared)
-    if at == len(knots):  # by rounding only
+    if at == len(knots):  # only after rounding errors, as ``size`` is at most the norm of the corner
         s = float(knots[-1]) if len(knots) else 0.0
         return box.clip(s * x), s
     start = float(knots[at - 1]) if at else 0.0
@@ -158,7 +158,7 @@ def scaled_into(box: Box, x: Vector, size: float) -> tuple[Vector, float]:
 
 
 def shifted_to_sum(x: Vector, low: Vector, high: Vector, total: float) -> Vector:
-    """Return the point clip(x - t) of a box with sum ``total``, which is between those of low and high.
+    """Return the point clip(x - t) of a box with sum ``total``, between the sums of low and of high.
 
     The sum decreases in t, linearly between breakpoints, where a coordinate reaches a bound.
     """

@@ -15,18 +15,18 @@ from privopt.problems.arguments import check_real, check_whole
 from privopt.problems.convex.regularizers import Vector
 from privopt.problems.errors import InvalidInputError
 
-VERTEX_ENTRIES = 1 << 24  # vertices are listed up to this many numbers
+VERTEX_ENTRIES = 1 << 24  # vertices are listed if they have at most this many coordinates in all
 _WIDTH_SAMPLES = 4000
-_WIDTH_SEED = 20170417  # a public quantity: the same in every plan. No privacy rests on it
+_WIDTH_SEED = 20170417  # fixed, so that the width is the same in every plan; no privacy rests on it
 
 
 class NoClosedFormError(InvalidInputError):
-    """A quantity of a set that has no formula, or a set that lacks it. The message says where to turn."""
+    """A quantity that has no formula, or that the set does not have; the message says what to use instead."""
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A number and how far it may be off: 0 for a formula, a quadrature's bound, or one standard error."""
+    """A number and its error: 0 for a formula, the bound of a quadrature, or one standard error."""
 
     value: float
     error: float = 0.0
@@ -37,7 +37,7 @@ class ConvexSet(ABC):
 
     dimension: int
     centrally_symmetric: bool = False
-    # With a point, C holds every point whose coordinates are pulled towards 0.
+    # Whether C contains, with a point, every point whose coordinates lie between those of the point and 0.
     shrinkable: bool = False
 
     @property
@@ -55,7 +55,7 @@ class ConvexSet(ABC):
     @property
     @abstractmethod
     def l1_radius(self) -> float:
-        """Radius in l1, max over C of |w|_1 (an upper bound where a set says so)."""
+        """Radius in l1, max over C of |w|_1, or an upper bound on it for sets whose docstring says so."""
 
     @abstractmethod
     def support(self, g: Vector) -> float:
@@ -126,7 +126,7 @@ class NormBall(ConvexSet):
     shrinkable = True
 
     @property
-    def radius(self) -> float:  # of norms that are at least the l2 norm, with equality somewhere
+    def radius(self) -> float:  # for norms that are at least the l2 norm, with equality somewhere
         return self.size
 
     @abstractmethod

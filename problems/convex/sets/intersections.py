@@ -1,4 +1,4 @@
-"""Intersections of sets, where a set of this package is exactly that."""
+"""Intersections of sets, for pairs whose intersection is again a set of this package."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from privopt.problems.errors import InvalidInputError
 
 
 def intersect(first: ConvexSet, second: ConvexSet) -> ConvexSet:
-    """Return the intersection of two sets of one dimension, where a set of this package is exactly that.
+    """Return the intersection of two sets of one dimension, if it is a set of this package.
 
-    Concentric balls of one kind; boxes and l-infinity balls with each other, with l1 and l2 balls and with
-    simplices; polytopes with each other and with boxes, l-infinity balls and simplices.
+    Such pairs are balls of one kind; boxes and l-infinity balls with each other, with l1 and l2 balls and
+    with simplices; polytopes with each other and with boxes, l-infinity balls and simplices.
 
     Raises:
         NoClosedFormError: no set of this package is the intersection.
@@ -56,7 +56,7 @@ def _shape(ball: NormBall) -> object:
 
 @singledispatch
 def as_polytope(convex_set: ConvexSet) -> Polytope:
-    """Return the set as an H-polytope: boxes, l-infinity balls and simplices.
+    """Return a box, l-infinity ball, simplex or polytope as a ``Polytope``.
 
     Raises:
         NoClosedFormError: any other set.

@@ -37,11 +37,11 @@ class KSupportBall(NormBall):
         ordered = -np.sort(-np.abs(v))
         tails = np.cumsum(ordered[::-1])[::-1]  # tails[i] = sum of ordered[i:]
         for r in range(k):
-            head = k - 1 - r  # the head coordinates count as they are, the tail shares the rest
+            head = k - 1 - r  # the largest coordinates keep their values, the tail is averaged
             mean = tails[head] / (r + 1)
             if (head == 0 or ordered[head - 1] > mean) and mean >= ordered[head]:
                 return float(np.sqrt(np.sum(ordered[:head] ** 2) + tails[head] * mean))
-        # Rounding can blur the two strict inequalities only where the head equals the mean: all in the tail.
+        # Only rounding leads here, where head and mean are equal: then all coordinates belong to the tail.
         return float(tails[0] / math.sqrt(k))
 
     def dual_norm(self, v: Vector) -> float:

@@ -26,8 +26,8 @@ from privopt.problems.errors import InfeasibleDomainError, InvalidInputError
 class Polytope(ConvexSet):
     """Polytope {A w <= b, low <= w <= high}: A of shape (m, p), b (m,), low and high (p,), all finite.
 
-    The box keeps the set bounded; the exact radius and diameter are hard to compute, and the box's are
-    used: upper bounds, which is the side that step sizes want.
+    The box keeps the set bounded. The exact radius and diameter are hard to compute; those of the box, which
+    are upper bounds, are returned instead, and suffice for step sizes.
     """
 
     A: Vector
@@ -102,7 +102,7 @@ class Polytope(ConvexSet):
 
     @cached_property
     def _corners(self) -> Vector:
-        """All vertices, by trying every p-subset of the halfspaces; a corner met twice is kept once."""
+        """All vertices, by trying every p-subset of the halfspaces; repeated ones are dropped."""
         A, b = self.halfspaces
         found = []
         for subset in itertools.combinations(range(len(b)), self.dimension):
