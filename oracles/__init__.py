@@ -1,4 +1,4 @@
-"""Problems that we assume we can solve: interfaces, certificates, solvers, conformance kits."""
+"""Oracles: solvers and samplers that mechanisms call, with their certificates and conformance kits."""
 
 if __name__ != "privopt.oracles":
     raise ImportError("import privopt.oracles: under the bare name every class would exist twice")

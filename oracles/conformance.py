@@ -29,11 +29,11 @@ from privopt.problems.programs.lattice import ConstrainedLattice
 
 Case = TypeVar("Case")
 Finding = tuple[str, str]  # the circumstances (perturbation, limits, or ""), and the fault
-# Disjunctions are conjunctions to the type checker.
+# Includes disjunctions, whose class is a subclass of that of conjunctions.
 DataProblem = ZeroOneHalfspace | MonotoneConjunction | LipschitzProblem
 
 
-# One or several numbers in a row, so that arrays of any length are alike. Line numbers are kept.
+# One or several numbers in a row, which ``Failure.kind`` replaces; not line numbers such as FILE.py:12.
 _NUMBER = r"(?<!\.py:)(?<![\w.])[-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?"
 _NUMBERS = re.compile(rf"{_NUMBER}(?:[,\s]+{_NUMBER})*")
 
@@ -70,7 +70,7 @@ class ConformanceReport:
     Attributes:
         oracle: name of the oracle.
         passed: "instance: check" for every check that held.
-        skipped: checks that could not be made, with reasons: refused instances, claims that were never made.
+        skipped: checks that could not be made, with the reason, such as an instance that the oracle refuses.
         failures: all failed checks; empty in a report that ``check_oracle`` returns.
         unseen: kinds of faults that these checks cannot detect.
     """
@@ -82,7 +82,7 @@ class ConformanceReport:
     unseen: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        """Format a line for each kind of failure, with an example, and each reason of skipped checks."""
+        """Return a line for each kind of failure, with an example, and for each reason of skipped checks."""
         kinds: dict[tuple[str, str], list[Failure]] = {}
         for failure in self.failures:
             kinds.setdefault(failure.kind, []).append(failure)
@@ -181,7 +181,7 @@ def described(error: Exception) -> str:
 
 
 def _location(error: Exception) -> str:
-    """Name the innermost line outside privopt as " at FILE.py:LINE", if possible none of a library."""
+    """Return " at FILE.py:LINE" for the innermost line outside privopt, preferably outside of libraries."""
     libraries = [Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib", "platlib")]
     outside = [
         (Path(frame.f_code.co_filename), line)
@@ -218,7 +218,7 @@ class RandomStates:
 
 
 def constrained_lattice() -> ConstrainedLattice:
-    """Return a part of a ball under public constraints of several kinds: no ball, and no box."""
+    """Return a ball under public constraints of several kinds, so that it is neither a ball nor a box."""
     columns = (PointColumn("a", 0, 2, ordered=2), PointColumn("b", 2, 4), PointColumn("c", 4, 5))
     constraints = ["at most 2 columns", "monotone(a) = rising", "if b then a", "total in [-1, 1]"]
     return ConstrainedLattice(IntegerLattice(-1, 1, dimension=5, radius=2.0), columns, constraints)

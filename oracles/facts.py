@@ -1,4 +1,4 @@
-"""Public facts about a problem: what is known of it before data, and bounds the problem of every table."""
+"""Public facts about a problem, known before data: bounds that hold whatever the table is."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Precision:
 
 @dataclass(frozen=True)
 class ProblemFacts:
-    """The public worst case of a problem: an oracle that takes it takes every table that was declared.
+    """The public worst case of a problem: an oracle that accepts it must accept every table within it.
 
     Attributes:
         kind: the type of the problem.

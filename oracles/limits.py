@@ -22,8 +22,8 @@ Made = TypeVar("Made")
 
 # Largest number of steps of an exact draw that "auto" accepts by default: some seconds on one core.
 MOST_WORK = 2e9
-_PATIENCE = 1.0  # seconds after a limit in which outside work may still end by itself
-_LOOK = 0.02  # seconds between two looks at a limit, while work that polls none is waited for
+_PATIENCE = 1.0  # seconds that outside code has after a limit to return by itself
+_LOOK = 0.02  # seconds between two checks of a limit, while waiting for work that does not check it
 
 
 @dataclass(frozen=True)
@@ -53,10 +53,11 @@ class Limits:
     """Time limit, progress callback and cancellation of one solve.
 
     Attributes:
-        seconds: wall-clock limit of one solve, > 0, or None. Outside code that ignores it is abandoned a
-            tenth of it and a second later: a thread goes on, and its answer is dropped.
+        seconds: wall-clock limit of one solve, > 0, or None. Outside code that ignores the limit is abandoned
+            after another tenth of it plus one second: its thread goes on, and its answer is dropped.
         on_progress: called at most a few times per second with a ``Progress``. Its content and timing depend
-            on the records, and no privacy guarantee covers them: only for those who may see the records.
+            on the records, and no privacy guarantee covers them: show it to those alone who may see the
+            records.
         cancelled: polled often; True stops the solve with a valid bound.
     """
 
@@ -120,7 +121,7 @@ class Watch:
         return Status.TIME_LIMIT if self.remaining == 0.0 else None
 
     def report(self, incumbent: float, bound: float, nodes: int = 0, total: int | None = None) -> None:
-        """Pass a snapshot on, at most five times a second."""
+        """Pass a snapshot to ``on_progress``, at most five times a second."""
         now = self.seconds
         if self.limits.on_progress is not None and now - self._reported >= 0.2:
             self._reported = now
@@ -128,10 +129,9 @@ class Watch:
 
 
 def within(watch: Watch, build: Callable[[], Made]) -> Made:
-    """Return the result of work that polls no limits: building a model, compiling.
+    """Return the result of work that does not poll limits, such as building a model or compiling.
 
-    At a limit the caller stops waiting; the work goes on to its end in another thread, and its result is
-    dropped.
+    At a limit this stops waiting; the work goes on in another thread, and its result is dropped.
 
     Raises:
         UnfinishedBuildError: a limit was reached.
@@ -149,10 +149,10 @@ def within(watch: Watch, build: Callable[[], Made]) -> Made:
 
 
 def unless_deaf(watch: Watch, work: Callable[[], Made], otherwise: Callable[[Status], Made]) -> Made:
-    """Return the result of outside work; if it goes on after a limit, what ``otherwise`` makes of the reason.
+    """Return the result of outside work, or ``otherwise(reason)`` if it does not stop at a limit.
 
-    Work that polls its limits ends with them, and has a tenth of the limit and a second to say so. Other work
-    goes on to its end in another thread, and its result is dropped.
+    After the limit, the work has a tenth of the limit and a second to return. If it does not, it goes on in
+    another thread, and its result is dropped.
     """
     if watch.limits.seconds is None and watch.limits.cancelled is None:
         return work()
@@ -174,7 +174,7 @@ def awaited(work: Callable[[], Made], stopped: Callable[[], bool]) -> Future[Mad
     def run() -> None:
         try:
             future.set_result(work())
-        except BaseException as error:  # for whoever asks for the result
+        except BaseException as error:  # raised again by ``future.result()``
             future.set_exception(error)
 
     # A copy of the context: NumPy's error state is part of it.
@@ -198,27 +198,28 @@ def too_many_points(lattice: IntegerLattice, rows: int, max_candidates: int, max
     if box > max_candidates:
         reasons.append(f"{box:.3g} candidates, more than {max_candidates}")
     if box * rows > max_work:
-        reasons.append(f"more than {max_work:.3g} candidate-record pairs")  # their number tells that of rows
+        # Their number is not stated, because it would reveal the number of distinct rows.
+        reasons.append(f"more than {max_work:.3g} candidate-record pairs")
     return reasons
 
 
 class LatticeOracle(ABC):
-    """An oracle over lattices, and what it refuses before data: minimisers and samplers alike."""
+    """Base of minimisers and samplers over lattices: what they refuse before data."""
 
-    # True if it keeps to a ``ConstrainedLattice`` itself, not to the box around it.
+    # Whether the oracle respects the constraints of a ``ConstrainedLattice``, not only its bounds and norm.
     takes_constraints: ClassVar[bool] = False
-    # Names of oracles of its kind that do, for messages.
+    # Names of oracles of the same kind that do, for messages.
     takers_of_constraints: ClassVar[str]
 
     def planned_refusals(self, facts: ProblemFacts) -> list[str]:
-        """List the reasons why it may refuse some problem of these facts; plans fail on any, before data.
+        """List the reasons why the oracle may refuse some problem of these facts; plans fail on any of them.
 
-        Without any it must take *every* such problem: a refusal after that depends on records.
+        If there are none, it must take *every* such problem: a later refusal would depend on records.
         """
         return []
 
     def all_planned_refusals(self, facts: ProblemFacts) -> list[str]:
-        """List the planned refusals, and that of constraints on points where the oracle knows none."""
+        """List the planned refusals, and that of a constrained lattice if the oracle takes no constraints."""
         return [*self._boxes_alone(facts.lattice), *self.planned_refusals(facts)]
 
     def _boxes_alone(self, lattice: IntegerLattice) -> list[str]:
@@ -226,7 +227,7 @@ class LatticeOracle(ABC):
 
 
 def unconstrained(oracle: LatticeOracle, lattice: IntegerLattice, capable: str) -> list[str]:
-    """Refuse a constrained lattice if an oracle knows only its box; ``capable`` names others that take it."""
+    """Return why an oracle without constraints refuses a lattice; ``capable`` names oracles that take it."""
     if not lattice.constrained or oracle.takes_constraints:
         return []
     return [

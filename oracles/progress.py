@@ -1,4 +1,4 @@
-"""A progress bar of solves, below the cell of a notebook or in a line of a terminal: that of rich."""
+"""A progress bar of solves, below the cell of a notebook or in a line of a terminal, by the library rich."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def progress_bar(limits: Limits | None = None) -> Iterator[Limits]:
     """Provide limits that show how far a solve is; in a pipe or a log they show nothing.
 
     ``with progress_bar() as limits: Estimator(..., limits=limits).fit(X, y)``. What a bar shows depends on
-    the records, unless the number of steps is fixed: it goes away at the end, and a saved notebook does not
-    keep it. Notebooks need ipywidgets, which ``privopt[notebooks]`` installs.
+    the records, unless the number of steps is fixed. So it disappears at the end, and a saved notebook does
+    not keep it. Notebooks need ipywidgets, which ``privopt[notebooks]`` installs.
 
     Args:
         limits: time limit and cancellation. An ``on_progress`` of their own is called, too.
@@ -39,7 +39,7 @@ def drawn_on(console: Console, given: Limits) -> Iterator[Limits]:
     """Provide limits like the given ones that show progress on a console, if it is interactive."""
     shown = console.is_terminal or console.is_jupyter
     columns = (SpinnerColumn(), _Steps(), TextColumn("{task.description}"), TimeElapsedColumn())
-    # No thread draws in a notebook: what others print while it draws would become part of the bar and vanish.
+    # In a notebook no thread refreshes the bar: what is printed meanwhile would become part of it and vanish.
     by_itself = not console.is_jupyter
     with Bar(*columns, console=console, transient=True, disable=not shown, auto_refresh=by_itself) as bar:
         line = bar.add_task("planning", total=None)
@@ -52,7 +52,7 @@ def drawn_on(console: Console, given: Limits) -> Iterator[Limits]:
 
         try:
             yield replace(given, on_progress=on_progress)
-        finally:  # a saved notebook keeps what was drawn last
+        finally:  # a saved notebook keeps the last state of the bar, so that is made empty
             bar.update(line, visible=False, refresh=True)
 
 

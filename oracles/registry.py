@@ -1,9 +1,9 @@
 """Registry of oracles over lattices by name: module, purpose, refusals.
 
-The table is lazy: solver libraries are slow to load, so each is imported on first use. Oracles of other
-packages are found by entry points in the groups ``privopt.minimizers``, ``privopt.samplers``,
-``privopt.programs`` and ``privopt.subsets``. The name of an entry point is the oracle's; its object is a
-class or a function that makes the oracle.
+Solver libraries are slow to load, so each module is imported on first use. Oracles of other packages are
+found by entry points in the groups ``privopt.minimizers``, ``privopt.samplers``, ``privopt.programs`` and
+``privopt.subsets``. The name of an entry point is that of the oracle; its object is a class or a function
+that makes the oracle.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class Entry:
     """An entry of the registry.
 
     Attributes:
-        kind, name: its key.
-        home: its module within ``privopt.oracles`` and its factory, as in "draw.stream:GibbsStream".
-        purpose: the purpose, for listings.
+        kind, name: the key of the entry.
+        home: the module within ``privopt.oracles`` and the factory in it, as in "draw.stream:GibbsStream".
+        purpose: what the oracle is for.
         limits: the problems that it refuses.
         proof: "integers" or "floating point" for certificates, the law of the draw for samplers.
         arguments: the keyword arguments of the factory.

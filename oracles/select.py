@@ -50,7 +50,7 @@ class Available:
         summary: its purpose.
         limits: the problems that it refuses.
         proof: "integers" or "floating point" for certificates, the law of the draw for samplers.
-        standing: whether the kit has passed an oracle of another package; empty for those of this one.
+        standing: whether an oracle of another package passed the conformance kit; empty for those of privopt.
     """
 
     name: str
@@ -163,7 +163,7 @@ def subsets_over(solver: str) -> SubsetOracle:
 
 
 def default_programs() -> ProgramOracle:
-    """Return HiGHS by PuLP; in a process of its own where it cannot be loaded beside another library."""
+    """Return HiGHS through PuLP; if another library prevents its import, HiGHS in a process of its own."""
     from privopt.oracles.programs.highs import HighsPrograms
     from privopt.oracles.programs.pulp import PulpPrograms
 
@@ -207,10 +207,10 @@ class AutoOracle(DiscreteOracle):
     """The first oracle that supports the problem: enumeration if instant, native, interval, HiGHS."""
 
     name: ClassVar[str] = "auto"
-    takes_constraints: ClassVar[bool] = True  # one that does is chosen
+    takes_constraints: ClassVar[bool] = True  # an oracle that takes them is chosen
 
     def choose(self, problem: DiscreteProblem, task: Task) -> tuple[DiscreteOracle, str]:
-        """Return the oracle in use, and why.
+        """Return the oracle that is chosen, and why.
 
         Raises:
             UnsupportedProblemError: nothing fits; the message lists every reason of every candidate.
@@ -251,13 +251,13 @@ class AutoGibbs(GibbsOracle):
 
     @property
     def takes_constraints(self) -> bool:  # type: ignore[override]
-        """Whether a candidate takes constraints on points, which is then chosen for them."""
+        """Whether some candidate takes constraints on points; it is then chosen for such lattices."""
         return any(gibbs_oracle(name).takes_constraints for name in self.candidates)
 
     def choose(
         self, problem: DiscreteProblem, law: Law, precision: Precision | None = None
     ) -> tuple[GibbsOracle, str]:
-        """Return the oracle in use, and why.
+        """Return the oracle that is chosen, and why.
 
         Raises:
             UnsupportedProblemError: nothing fits; the message lists every reason of every candidate.
@@ -284,14 +284,14 @@ class AutoGibbs(GibbsOracle):
 
 
 def gibbs_branch() -> GibbsOracle:
-    """Return branch and bound whose least loss a minimiser proves: native, under constraints "auto"."""
+    """Return branch and bound with a minimiser that proves the least loss: native, under constraints auto."""
     from privopt.oracles.draw.branch import GibbsBranch
 
     return GibbsBranch(smallest_loss=_smallest_loss, smallest_refusals=_smallest_refusals)
 
 
 def _smallest_refusals(facts: ProblemFacts) -> list[str]:
-    """Return why no minimiser takes every problem of these facts; without constraints the native one does."""
+    """Return why no minimiser takes every problem of these facts; without constraints native does."""
     if not facts.lattice.constrained:
         return []
     return AutoOracle().planned_refusals(replace(facts, question=Task.LINEAR))

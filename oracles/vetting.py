@@ -1,4 +1,4 @@
-"""Outside code that a privacy claim relies on: whether a conformance kit or audit passed it, and when.
+"""Outside code that a privacy claim relies on: whether it passed a conformance kit or an audit, and when.
 
 Passes are remembered in a file of the user, by the hash of the source files of the code. Code that has
 changed since, or whose source cannot be read, counts as not checked. Passing is evidence, not a proof.
@@ -22,10 +22,10 @@ from privopt.problems.files import write_atomically
 
 @dataclass(frozen=True)
 class Standing:
-    """Result of our checks of outside code, in words for a privacy claim.
+    """Result of privopt's checks of outside code, in words for a privacy claim.
 
     Attributes:
-        passed: whether a kit, for mechanisms the audit, passed the code in its present state.
+        passed: whether the code, in its present state, passed a kit (a mechanism: the audit).
         words: the statement to add to a privacy claim.
     """
 
@@ -101,9 +101,7 @@ def _check_of(what: str) -> str:
 
 
 def _key(code: Any, what: str) -> str:
-    """Return the key in the file of checks; a mechanism that passed a kit of oracles has not passed the
-    audit.
-    """
+    """Return the key in the file of checks, which tells a pass of a kit from one of the audit."""
     return _name(code) if _check_of(what) == "kit" else f"{_name(code)} ({_check_of(what)})"
 
 

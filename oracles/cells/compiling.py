@@ -1,4 +1,4 @@
-"""Compilation, once per installation: options of kernels, and a log message while it lasts."""
+"""Compilation of kernels, once per installation: its options, and a log message."""
 
 # mypy: allow-untyped-calls, allow-untyped-decorators
 
@@ -29,9 +29,9 @@ def inner(function: _F) -> _F:
 
 @contextmanager
 def announced(what: str) -> Iterator[None]:
-    """Log a line, once, if anything is compiled in the call and not loaded from the cache.
+    """Log a line, once, if anything is compiled in the block and not loaded from the cache.
 
-    Garbage is not collected meanwhile: that takes a tenth of the time, and finds little.
+    Garbage collection is off meanwhile: it would take a tenth of the time, and find little.
     """
     collecting = gc.isenabled()
     gc.disable()

@@ -1,9 +1,9 @@
 """Records of arrays, passed to compiled functions as one argument.
 
-Numba unpacks a tuple of arrays: a function with a tuple of thirty arrays has two hundred arguments, counts
+Numba unpacks a tuple of arrays: a function of a tuple of thirty arrays has two hundred arguments, counts
 thirty references, and takes a second to compile. A ``Record`` is passed as one pointer to a header with the
-address and the shape of each array. These never change: loads from the header are marked as invariant, and
-the compiler moves them out of loops.
+address and the shape of each array. A header never changes: loads from it are marked as invariant, and the
+compiler moves them out of loops.
 """
 
 # mypy: allow-untyped-calls, allow-untyped-decorators
@@ -50,7 +50,7 @@ class Record:
     """Base class of frozen records of C-ordered arrays and integers, declared by a subclass's annotations."""
 
     address: int
-    _numba_type_: Any  # where Numba looks first
+    _numba_type_: Any  # the attribute in which Numba looks for the type of an argument
     _types: ClassVar[dict[Any, RecordType]] = {}
 
     def __init_subclass__(cls) -> None:
@@ -117,7 +117,7 @@ class _Fields(AttributeTemplate):
 
 @lower_getattr_generic(RecordType)
 def _load(context: Any, builder: Any, kind: RecordType, pointer: Any, name: str) -> Any:
-    """Load a field from the header. An array is a view without an owner: the caller keeps its memory."""
+    """Load a field from the header. An array is a view: the caller has to keep its memory alive."""
     field, at = kind.fields[name]
     header = builder.bitcast(pointer, _WORD.as_pointer())
 

@@ -11,20 +11,20 @@ squares. Costs may be shifted between factors and variables without changing any
 
     E_f + sum_j shift_fj(x_j),    theta_j = unary_j - sum_f shift_fj.
 
-Whatever the shifts are, and with nonnegative weights w_fj that add up to the temperature T over the factors
-of each variable, Hoelder's inequality (weighted mini-buckets, Liu and Ihler 2011) bounds the free energy of
-the region from below, if theta = 0:
+If theta = 0, then for any shifts, and nonnegative weights w_fj that add up to the temperature T over the
+factors of each variable, Hoelder's inequality (weighted mini-buckets, Liu and Ihler 2011) bounds the free
+energy of the region from below:
 
     -T log sum_x exp(-L(x) / T) >= constant + sum_f A_f,
 
 where A_f is the shifted factor after elimination of its members by a *soft minimum*
 -w log sum_v exp(-g(v) / w), the last member first. A soft minimum of weight 0 is the minimum. At temperature
-zero all weights are zero and this is the dual bound on min L (with theta other than 0, the sum of min theta_j
-is added). So minimising and drawing use one bound at two temperatures: zero, in exact int64 arithmetic, and
-one, in float64 and with L in units of the temperature. They optimise the shifts differently:
-``native.bounds`` and ``mass_bounds``.
+zero all weights are zero and this is the dual bound on min L; theta need not be 0, and the sum of min theta_j
+is added. So minimisers and samplers use one bound at two temperatures: zero, in exact int64 arithmetic, and
+one, in float64 and with L in units of the temperature. They optimise the shifts differently: minimisers in
+``native.bounds``, samplers in ``draw.mass_bounds``.
 
-A soft minimum is cheap because a factor depends on a partial sum. Let G_e[t] be the factor after elimination
+A soft minimum is cheap because a factor depends on a sum alone. Let G_e[t] be the factor after elimination
 of members e and later, if the members before e add up to t. Then
 G_e[t] = softmin over v of G_{e+1}[t + step(v)] + shift_e(v).
 """
@@ -45,7 +45,7 @@ from numpy.typing import NDArray
 from privopt.oracles.cells import structure
 from privopt.oracles.cells.compiling import inner
 from privopt.oracles.cells.record import Record
-from privopt.oracles.cells.structure import CellLimits, CellStructure, Int32Array
+from privopt.oracles.cells.structure import CellLimits, CellStructure, Int32Array, starts
 from privopt.oracles.facts import ProblemFacts
 from privopt.oracles.task import Task
 from privopt.problems.discrete.halfspace import ZeroOneHalfspace
@@ -64,9 +64,9 @@ class Shape(Record):
     """Layout shared by regions with the same number of fixed variables: k variables, F factors, M members.
 
     Among the factors, and among the members of a variable, the cells come first and the norm term last. A
-    factor's members are in increasing order of variable. Member e of factor f is its number
-    e - member_start[f]; the table before it has index e + f (there is one more table than there are members).
-    Cells with the same free members are merged.
+    factor's members are in increasing order of variable. Members of all factors are numbered together: e is
+    member e - member_start[f] of its factor f. The table before it has index e + f, as each factor has one
+    table more than members. Cells with the same free members are merged.
     """
 
     fixed: int  # variables 0..fixed-1 are fixed: no factor has them
@@ -77,11 +77,11 @@ class Shape(Record):
     block: IntArray  # (k,) number of the exclusive block
     coupled: bool  # True if the objective or the lattice depends on |w|^2
     squares: IntArray  # (k, B) squared weight of each level; zeros if not ``coupled``
-    records: IntArray  # (F,) of each cell; 0 for the norm term
+    records: IntArray  # (F,) the cost of errors on all records of each cell; 0 for the norm term
     member_start: IntArray  # (F + 1,)
     member_var: IntArray  # (M,)
     member_factor: IntArray  # (M,)
-    steps: IntArray  # (M, B) what each level adds to the partial sum: itself, or for the norm term its square
+    steps: IntArray  # (M, B) what each level adds to the partial sum: its index; in the norm term, its square
     table_start: IntArray  # (M + F + 1,)
     var_start: IntArray  # (k + 1,)
     var_member: IntArray  # (M,) the members that belong to each variable, that of the norm term last
@@ -101,13 +101,13 @@ class Shape(Record):
 
 
 class Region(Record):
-    """A set of points: numeric weights, fixed variables, and the remaining levels of the others.
+    """A set of points: numeric weights, fixed variables, and the levels that the others may still take.
 
     The costs of fixed variables are absorbed into the constant and the last table of each factor.
     """
 
     constant: Costs  # (1,)
-    width: IntArray  # (1,) values that the free variables' sum of squares can take
+    width: IntArray  # (1,) the sum of squares of the free variables has to be below this
     dom_size: IntArray  # (k,)
     dom: IntArray  # (k, B) levels that are left, increasing
     unary: Costs  # (k, B)
@@ -136,7 +136,7 @@ def make_shape(cells: CellStructure, coupled: bool) -> Shape:
     blocks = sorted(cells.blocks, key=lambda block: math.prod(span[block].tolist()))
     order = np.concatenate([b[np.argsort(-frequency[b], kind="stable")] for b in blocks])
     block = np.repeat(np.arange(len(blocks)), [len(b) for b in blocks])
-    unused = frequency[order] == 0  # no cell has them: they may join any block; take the last
+    unused = frequency[order] == 0  # variables of no cell may join any block: they join the last
     block[unused] = len(blocks) - 1
     order, block = (a[np.argsort(unused, kind="stable")].astype(np.int64) for a in (order, block))
     place = {j: p for p, j in enumerate(order.tolist())}
@@ -160,12 +160,12 @@ def next_shape(shape: Shape) -> Shape:
 
 
 def _keys(shape: Shape) -> list[tuple[int, ...]]:
-    starts = itertools.pairwise(shape.member_start[:-1].tolist())
-    return [tuple(shape.member_var[a:b].tolist()) for a, b in starts]
+    pairs = itertools.pairwise(shape.member_start[:-1].tolist())
+    return [tuple(shape.member_var[a:b].tolist()) for a, b in pairs]
 
 
 def _left(keys: list[tuple[int, ...]], fixed: int) -> tuple[list[tuple[int, ...]], list[int]]:
-    """Return members of the cells after one more variable is fixed, and the new number of each cell."""
+    """Return the members of merged cells after one more variable is fixed, and each cell's new number."""
     left = [tuple(j for j in key if j > fixed) for key in keys]
     below = {key: number for number, key in enumerate(dict.fromkeys(key for key in left if key))}
     return list(below), [below.get(key, -1) for key in left]
@@ -196,19 +196,15 @@ def _shape(
         coupled,
         squares,
         np.append(records, 0),
-        _starts(sizes),
+        starts(sizes),
         member_var,
         member_factor,
         np.where((member_factor < cells)[:, None], np.arange(squares.shape[1]), squares[member_var]),
-        _starts(table_sizes),
-        _starts(np.bincount(member_var, minlength=k).tolist()),
+        starts(table_sizes),
+        starts(np.bincount(member_var, minlength=k).tolist()),
         np.argsort(member_var, kind="stable").astype(np.int64),
         np.array([*merged_into, len(below)], dtype=np.int64),
     )
-
-
-def _starts(sizes: list[int]) -> IntArray:
-    return np.concatenate(([0], np.cumsum(np.array(sizes, dtype=np.int64)))).astype(np.int64)
 
 
 def coupled(problem: DiscreteProblem, task: Task) -> bool:
@@ -354,7 +350,7 @@ def restrict_to_ball(shape: Shape, region: Region) -> bool:
 
 
 def start_dual(shape: Shape, region: Region, tilt: Any) -> None:
-    """Start the dual with theta = tilt * |w|^2 and the rest of the unary costs in the norm term."""
+    """Set the shifts such that theta is tilt * |w|^2 and the rest of the unary costs is in the norm term."""
     region.theta[shape.fixed :] = tilt * shape.squares[shape.fixed :]
     region.shift[:] = 0
     norm = region.shift[shape.member_start[shape.cells] :]
@@ -384,7 +380,7 @@ def update(shape: Shape, region: Region, odds: Odds | None) -> None:
 
 @inner
 def pull(shape: Shape, region: Region, odds: Odds | None, e: int) -> None:
-    """Return the table before a member from the table after it."""
+    """Compute the table before a member from the table after it."""
     j, at = shape.member_var[e], e + shape.member_factor[e]
     start, middle, end = shape.table_start[at], shape.table_start[at + 1], shape.table_start[at + 2]
     out, after = region.tables[start:middle], region.tables[middle:end]
@@ -404,7 +400,7 @@ def assign(target: Costs, source: Costs) -> None:
 
 @inner
 def assign_rows(target: Costs, source: Costs) -> None:
-    """Copy source, of two dimensions, to target in the same way."""
+    """Copy a matrix as ``assign`` copies a vector."""
     for j in range(source.shape[0]):
         for v in range(source.shape[1]):
             target[j, v] = source[j, v]
@@ -458,7 +454,7 @@ def _soften(
     share: FloatArray,
     entropy: FloatArray,
 ) -> None:
-    """Turn the minimum into the soft minimum; keep the share of every level and their entropy."""
+    """Turn the minimum in ``out`` into the soft minimum; write the shares of the levels and their entropy."""
     inverse = 1.0 / weight
     for t in range(len(out)):
         total, mean, entropy[t] = 0.0, 0.0, 0.0
@@ -501,7 +497,7 @@ def least_theta(region: Region, j: int) -> Any:
 
 
 def fix(shape: Shape, below: Shape, region: Region, child: Region, level: int) -> None:
-    """Set ``child`` to the part of a region with variable ``shape.fixed`` at a level. It must not be empty.
+    """Set ``child`` to the part of a region with variable ``shape.fixed`` at a level; it must not be empty.
 
     Shifts and weights of merged cells are added up, so the bound does not fall.
     """

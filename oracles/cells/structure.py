@@ -61,8 +61,8 @@ class CellStructure:
         indicators: coordinates of w that belong to indicator columns, increasing, shape (k,). Columns of
             zeros count as indicators that no cell activates: their weights are free.
         numeric: all other coordinates, increasing, shape (m,).
-        blocks: partition of ``indicators`` into sets of columns of which no row has two (one-hot blocks,
-            the declared ones, joined greedily where the data allow it; they affect speed alone).
+        blocks: partition of ``indicators`` into sets of columns of which no row has two active: the declared
+            one-hot blocks, joined greedily where the data allow it. They affect speed alone.
         cell_start, cell_members: the active indicators of cell c, as coordinates of w in increasing order,
             are ``cell_members[cell_start[c] : cell_start[c + 1]]``; shapes (cells + 1,) and (entries,).
         offset_low, offset_high: range of the offset t of each cell over the box, shape (cells,).
@@ -207,7 +207,7 @@ class CellSizes:
         return 4 * self.table * self.numeric_weights
 
     def reasons(self, limits: CellLimits) -> list[str]:
-        """List the limits that are exceeded; sizes of the records themselves are not told."""
+        """List the limits that are exceeded, without the sizes themselves, which depend on the records."""
         reasons = []
         if self.indicators == 0:
             reasons.append("no indicator columns (integer columns with values 0 and one common constant)")
@@ -253,7 +253,7 @@ def _numeric_lattice(
     return IntegerLattice(
         lattice.low[numeric],
         lattice.high[numeric],
-        radius=None if room is None else math.sqrt(room + 0.5),  # half-way: floor(radius^2) is room
+        radius=None if room is None else math.sqrt(room + 0.5),  # so that floor(radius^2) is room
     )
 
 
@@ -285,17 +285,17 @@ def _structure(problem: ZeroOneHalfspace) -> CellStructure:
         indicators,
         numeric,
         tuple(_exclusive_blocks(patterns, indicators, layout.blocks)),
-        _starts(sizes),
+        starts(sizes),
         flat,
         low,
         high,
-        _starts((high - low + 1).tolist()),
+        starts((high - low + 1).tolist()),
         *distinct_rows(cell_of_row, X[:, numeric], problem),
     )
 
 
 def _detected(X: IntArray) -> Layout:
-    """Return the layout of features without a declared one: columns of 0 and one constant alone."""
+    """Return the layout of features without a declared one: each column of 0 and one constant is a block."""
     constants: list[int | None] = []
     for column in X.T:
         top, bottom = int(column.max()), int(column.min())
@@ -330,7 +330,7 @@ def _codes(columns: NDArray[Any]) -> IntArray:
 
 
 def distinct_rows(cell: IntArray, numeric: IntArray, problem: ZeroOneHalfspace) -> Iterator[IntArray]:
-    """Yield the distinct rows by cell: cells, numeric features, costs of errors on positives, negatives."""
+    """Yield four arrays for the distinct rows: cell, numeric features, cost of errors on +1 and on -1."""
     costs, counts, yes = problem.costs, problem.counts, problem.y > 0
     code = _codes(np.vstack([cell[None, :], numeric.T]))
     _, first, inverse = np.unique(code, return_index=True, return_inverse=True)
@@ -343,10 +343,7 @@ def distinct_rows(cell: IntArray, numeric: IntArray, problem: ZeroOneHalfspace) 
 def _exclusive_blocks(
     patterns: NDArray[np.bool_], indicators: IntArray, given: tuple[tuple[int, ...], ...]
 ) -> Iterator[IntArray]:
-    """Join exclusive blocks by greedy first fit: one joins the first with no column co-occurring.
-
-    Whole blocks are joined, so there are never more, nor smaller ones, than were given.
-    """
+    """Join exclusive blocks by first fit: each joins the first block that shares no row with it."""
     counts = patterns.astype(np.float64)
     together = counts.T @ counts > 0
     blocks: list[list[int]] = []
@@ -360,7 +357,8 @@ def _exclusive_blocks(
     return (np.sort(indicators[block]) for block in blocks)
 
 
-def _starts(sizes: list[int]) -> IntArray:
+def starts(sizes: list[int]) -> IntArray:
+    """Return where parts of these sizes start in a flat array, and where the last ends."""
     return np.concatenate(([0], np.cumsum(np.asarray(sizes, dtype=np.int64)))).astype(np.int64)
 
 
@@ -375,11 +373,11 @@ def _fill_tables(
     start: IntArray,
     out: Int32Array,
 ) -> None:
-    """Return error counts of all cells and offsets; one pass over the distinct rows, one over the tables."""
+    """Write the costs of errors of all cells and offsets; one pass over distinct rows, one over tables."""
     out[:] = 0
     for i in range(len(scores)):
         c = cell[i]
-        # The prediction flips once as t grows: at t = turn it is new, below it is old.
+        # The prediction changes once as t grows: from t = turn on it is the new one.
         if scale > 0:  # q t + s > 0 iff t >= floor(-s / q) + 1: positive from there on
             turn = (-scores[i]) // scale + 1
             below, above = positive[i], negative[i]

@@ -44,10 +44,10 @@ from privopt.problems.discrete.lipschitz import AbsoluteRegression, HingeHalfspa
 from privopt.problems.discrete.objective import UNIT, Perturbation, from_fixed, levels
 from privopt.problems.errors import InfeasibleDomainError, InvalidInputError
 
-# Numbers of consecutive questions to a prepared oracle: with 250 a fault in every hundredth shows at least
-# twice. On large instances there are fewer, with minima spread over the whole lattice.
+# Numbers of consecutive questions to a prepared oracle: among 250 a fault in every hundredth answer shows at
+# least twice. On large instances there are 5, with minima spread over the whole lattice.
 _MANY, _SEVERAL = 250, 5
-# The perturbation that related sessions are asked about, too: any arithmetic takes it.
+# The perturbation that related sessions are asked about, too: it is exact in any arithmetic.
 _TIES = "integer tables with ties"
 
 
@@ -82,7 +82,7 @@ def check_oracle(
     for instance, checks in (asked for seed in seeds for asked in _asked(seed)):
         for case in tally.built(instance.name, partial(_Case, oracle, instance, tolerance)):
             tally.check_all(instance.name, checks, case)
-            del case.prepared  # with it goes a solver's own process, which serves the next instance
+            del case.prepared  # frees the process of a solver that runs in one, for the next instance
             cases.append(case)
     if (tally.passed or tally.failures) and not any(case.lexicographic for case in cases):
         tally.skipped.append(
@@ -123,10 +123,10 @@ class _Case:
         self.oracle, self.instance = oracle, instance
         self.tolerance = int(tolerance * UNIT)
         self.lexicographic = False  # whether any answer has claimed it
-        self.compared = 0  # answers
+        self.compared = 0  # the number of answers that were compared
         self.points = np.concatenate(list(instance.problem.lattice.batches()))
         self.losses = instance.problem.losses(self.points)
-        # Without a maker it is waited for: an answer that comes long after a limit has to be valid as well.
+        # Without a maker the solver is not abandoned: answers long after a limit have to be valid as well.
         self.prepared = replace(oracle.prepare(instance.problem, instance.task), maker=None)
 
     def minimum(self, perturbation: Perturbation) -> tuple[int, IntArray]:
@@ -199,7 +199,7 @@ def _check_scaling(case: _Case) -> Iterator[Finding]:
 
 
 def _check_independence(case: _Case) -> Iterator[Finding]:
-    """Check that answers follow from problem and question alone: A, B, A again, in sessions on related data.
+    """Check that answers depend on problem and question alone: ask A, B and A again, also on related data.
 
     Each question goes to all sessions in turn, so an oracle that answers from an earlier question, or from
     data that it was prepared for before, gives some of them another's answer.
@@ -220,7 +220,7 @@ def _check_independence(case: _Case) -> Iterator[Finding]:
 
 
 def _related(case: _Case) -> Iterator[tuple[str, _Case]]:
-    """Prepare the same oracle for tables that a careless cache would confuse with this one."""
+    """Yield the oracle prepared for related tables, which a faulty cache would confuse with this one."""
     problem = case.instance.problem
     tables = {
         ", labels exchanged": problem.with_records(problem.X, -problem.y),
@@ -334,7 +334,7 @@ def _check_many_questions(case: _Case) -> Iterator[Finding]:
     if size < 100:
         steps = np.random.default_rng(size).integers(1, size, _MANY)  # from one minimiser to the next
     else:
-        steps = np.full(_SEVERAL, -(-size // (_SEVERAL - 1)) - 1)  # all over the lattice, its ends included
+        steps = np.full(_SEVERAL, -(-size // (_SEVERAL - 1)) - 1)  # spread over the lattice, with both ends
     for number, target in enumerate((np.cumsum(steps) - steps[0]) % size):
         far = [UNIT * 1000 * np.abs(v - w) for v, w in zip(levels(lattice), case.points[target], strict=True)]
         p = Perturbation(lattice, tuple(far))
@@ -373,7 +373,7 @@ def instances(seed: int) -> Iterator[Instance]:
 
 
 def large_instances(seed: int) -> Iterator[Instance]:
-    """Yield instances with more points or larger losses, with two perturbations each as they take longer."""
+    """Yield instances with more points or larger losses; with two perturbations each, as they take longer."""
     rng = np.random.default_rng([seed, 20])
     box, ball = IntegerLattice(-2, 2, dimension=5), IntegerLattice(-2, 2, dimension=7, radius=3.5)
     few = random_halfspace(rng, IntegerLattice([-2, 0, -1], [1, 2, 1]), blocks=(2,), numeric=1)

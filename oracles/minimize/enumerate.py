@@ -1,4 +1,4 @@
-"""Exhaustive search, vectorised over candidates: the reference for the tests of all other oracles."""
+"""Exhaustive search, vectorised over candidates."""
 
 from __future__ import annotations
 

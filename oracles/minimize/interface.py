@@ -1,6 +1,6 @@
 """The interface of minimising oracles: certified minimisers of a loss plus a perturbation over a lattice.
 
-``prepare`` checks whether the oracle can take a problem (listing every reason for a refusal) and builds what
+``prepare`` checks whether the oracle can take a problem (a refusal lists every reason) and does all work that
 does not depend on the noise; the prepared oracle then answers many perturbations.
 """
 
@@ -31,8 +31,8 @@ class Query:
     Attributes:
         perturbation: the term added to the loss.
         watch: limits and progress of this solve.
-        break_ties: the caller needs a proof of the lexicographically first minimiser. Solvers that always
-            prove it may ignore the flag.
+        break_ties: whether the caller needs a proof that the point is the lexicographically first minimiser.
+            Solvers that always prove it may ignore the flag.
     """
 
     perturbation: Perturbation
@@ -79,7 +79,7 @@ def refuse_large(perturbation: Perturbation, who_takes: str, to_do: str) -> None
 
 
 def trivial_bound(perturbation: Perturbation) -> int:
-    """Return a fixed-point lower bound without search: losses are >= 0, terms at least their minimum."""
+    """Return a fixed-point lower bound without search: losses are >= 0, and each table has its minimum."""
     unary = sum(int(t.min()) for t in perturbation.unary)
     return unary + (0 if perturbation.radial is None else int(perturbation.radial.min()))
 
@@ -102,10 +102,10 @@ class DiscreteOracle(LatticeOracle):
 
     @abstractmethod
     def build(self, problem: DiscreteProblem, task: Task) -> Solver:
-        """Build what does not depend on the noise. Called only if there are no refusals."""
+        """Do all work that does not depend on the noise. Called only if there are no refusals."""
 
     def all_refusals(self, problem: DiscreteProblem, task: Task) -> list[str]:
-        """List every reason, with that of an oracle that knows no constraints on points."""
+        """List ``refusals``, and that of a constrained lattice unless the oracle takes constraints."""
         return [*self._boxes_alone(problem.lattice), *self.refusals(problem, task)]
 
     def prepare(self, problem: DiscreteProblem, task: Task) -> PreparedOracle:
@@ -128,10 +128,10 @@ class DiscreteOracle(LatticeOracle):
 class PreparedOracle:
     """A solver built for one problem, which certifies each of its answers.
 
-    The lower bound is the solver's word. An answer must follow from the problem and the question alone: a
-    solver that answers from earlier data voids the privacy of what is released.
+    The lower bound is not checked. An answer must follow from the problem and the question alone: a solver
+    that answers from earlier data voids the privacy of what is released.
 
-    ``maker`` is the class of the oracle, or of what it wraps, whose word is taken.
+    ``maker`` is the class whose bounds are believed: that of the oracle, or of an outside one that it wraps.
     """
 
     name: str
@@ -170,7 +170,7 @@ class PreparedOracle:
         return self._certify(proposal, perturbation, watch.seconds)
 
     def _proposal(self, query: Query) -> object:
-        """Ask the solver; one of outside code that ignores a limit is not waited for, and proves nothing."""
+        """Ask the solver; outside code that ignores a limit is abandoned, and the answer proves nothing."""
         if self.maker is None or is_own(self.maker):
             return self.solver(query)
 

@@ -31,8 +31,8 @@ from privopt.problems.discrete.lattice import IntArray, IntegerLattice
 from privopt.problems.discrete.objective import UNIT, Perturbation, from_fixed
 from privopt.problems.discrete.problem import DiscreteProblem
 
-_BIG = 1 << 60  # sums of it and perturbations, of at most LARGEST_COST, neither wrap nor look finite
-_TIES = 2000  # opened in the main search before ties are left to the search coordinate by coordinate
+_BIG = 1 << 60  # infinity; its sums with perturbations, at most LARGEST_COST, neither wrap nor look finite
+_TIES = 2000  # ties opened in the main search, before ``first_in_order`` takes over
 _SLICE_ROWS = 4_000_000  # row visits between two checks of the clock
 _DONE, _PAUSED, _IMPROVED = 0, 1, 2
 
@@ -54,7 +54,7 @@ class IntervalOracle(DiscreteOracle):
         return self._refusals(type(problem), problem.lattice, problem.n_rows, task)
 
     def planned_refusals(self, facts: ProblemFacts) -> list[str]:
-        assert isinstance(facts.question, Task)  # of minimisers
+        assert isinstance(facts.question, Task)  # minimisers are asked no other questions
         return self._refusals(facts.kind, facts.lattice, facts.rows, facts.question)
 
     def _refusals(
@@ -91,7 +91,7 @@ def _compile() -> None:
 
 
 def _depth(lattice: IntegerLattice) -> int:
-    """Return the number of times a box can be halved, plus the two slots that a split needs."""
+    """Return the largest number of open boxes: one for each time that a box can be halved, and two more."""
     spans = lattice.high - lattice.low
     return int(np.sum(np.ceil(np.log2(spans + 1)))) + 2
 
@@ -102,7 +102,7 @@ class _Data(Record):
     X: IntArray  # (g, d)
     positive: IntArray  # (g,) records with label +1, times the cost of an error
     negative: IntArray  # (g,)
-    weight: NDArray[np.float64]  # (d,) mean absolute feature: the mean change of scores per unit of weight
+    weight: NDArray[np.float64]  # (d,) sum of |feature| * cost over records: how much a weight moves scores
     low: IntArray  # (d,) of the lattice
     room: int  # largest |w|^2
     depth: int
@@ -119,7 +119,7 @@ class _Data(Record):
 
 
 class _Stack(Record):
-    """Stack of open boxes. ``slot[i]`` is the memory slot of the i-th from the bottom."""
+    """Stack of open boxes. ``slot[i]`` is the memory slot of the i-th box from the bottom."""
 
     slot: IntArray  # (depth,)
     low: IntArray  # (depth, d)
@@ -161,7 +161,7 @@ class _Costs(Record):
 
     unary: IntArray  # (d, B) by w_j - low_j
     radial: IntArray  # (room + 1,)
-    reach: IntArray  # (d + 1, room + 1) scratch: cost of coordinates j.. that use squares s exactly
+    reach: IntArray  # (d + 1, room + 1) scratch: least cost of coordinates from j on whose squares sum to s
 
 
 def _costs(data: _Data, perturbation: Perturbation) -> _Costs:
@@ -177,7 +177,7 @@ def _costs(data: _Data, perturbation: Perturbation) -> _Costs:
 
 @dataclass
 class _Search:
-    """One query."""
+    """The search for one query."""
 
     problem: ZeroOneHalfspace
     data: _Data
@@ -190,12 +190,12 @@ class _Search:
         self.nodes = 0
 
     def solve(self) -> Proposal:
-        # Copies: the lattice's own arrays are read-only, which is another type to the compiler.
+        # Copies, because a read-only array, such as the lattice's own, is another type to the compiler.
         low, high = self.problem.lattice.low.copy(), self.problem.lattice.high.copy()
         self.point, self.value = self._descend(low, high)
         ties = 0 if self.query.perturbation.is_zero or not self.query.break_ties else _TIES
         found = self._run(low, high, self.value, self.point, ties)
-        assert found.point is not None  # it started with one
+        assert found.point is not None  # the search started with a point
         self.point, self.value = found.point, found.value
         answer = Proposal(self.point, self.value, Status.OPTIMAL, nodes=self.nodes)
         if found.stopped is not None:
@@ -214,12 +214,12 @@ class _Search:
         )
 
     def _equal(self, low: IntArray, high: IntArray) -> tuple[IntArray | None, Status | None]:
-        """Return a point of a box with the same value as the one found; None if there is none."""
+        """Return a point of a box as good as the one found, None if there is none; and the limit reached."""
         found = self._run(low, high, self.value + 1, None, 0)
         return found.point, found.stopped
 
     def _run(self, low: IntArray, high: IntArray, cutoff: int, point: IntArray | None, ties: int) -> _Found:
-        """Search a box for points below the cutoff, the value of ``point``; without one, for any point."""
+        """Minimise over a box below the cutoff, the value of ``point``; without one, find any point below."""
         best = np.zeros_like(low) if point is None else point.copy()
         trial = np.zeros_like(low)
         _push_root(self.data, self.costs, self.stack, low, high)
@@ -298,9 +298,9 @@ def _push_root(data: _Data, costs: _Costs, stack: _Stack, low: IntArray, high: I
 
 @njit(inline="always")
 def _score_bounds(x: IntArray, low: IntArray, high: IntArray, ball: float) -> tuple[int, int]:
-    """Return bounds on <w, x> over the points of a box whose coordinates that may be zero lie in a ball.
+    """Return bounds on <w, x> over a box, if the squares of coordinates that may be 0 add up to at most ball.
 
-    By Cauchy-Schwarz their part of the score is at most sqrt(ball * sum of their x^2).
+    By Cauchy-Schwarz the part of these coordinates is at most sqrt(ball * sum of their x^2).
     """
     inside, above, below = 0.0, 0, 0
     for j in range(len(x)):
@@ -309,7 +309,7 @@ def _score_bounds(x: IntArray, low: IntArray, high: IntArray, ball: float) -> tu
             below += min(x[j] * low[j], x[j] * high[j])
         else:
             inside += float(x[j]) * float(x[j])
-    # No score reaches _BIG * 2; as an integer the root may overflow where a weight has no room.
+    # Scores stay below 2 * _BIG; the root may not, and would then overflow as an integer.
     reach = int(min(np.sqrt(ball * inside) * (1 + 1e-9), 2.0 * _BIG)) + 1
     return below - reach, above + reach
 
@@ -350,7 +350,7 @@ def _judge(data: _Data, costs: _Costs, stack: _Stack, k: int) -> None:
 
 @njit(cache=True, nogil=True)
 def _least_cost(data: _Data, costs: _Costs, low: IntArray, high: IntArray) -> int:
-    """Return the exact minimum of the perturbation over box and norm ball; at least _BIG // 2 if empty."""
+    """Return the exact minimum of the perturbation over box and norm ball; >= _BIG // 2 if there is none."""
     d, room = len(low), len(costs.radial)
     if not data.coupled:
         total = costs.radial[0]
@@ -381,7 +381,7 @@ def _least_cost(data: _Data, costs: _Costs, low: IntArray, high: IntArray) -> in
 
 @njit(cache=True, nogil=True)
 def _cheapest(data: _Data, costs: _Costs, low: IntArray, high: IntArray, out: IntArray) -> None:
-    """Return the lexicographically first minimiser of the perturbation over a box."""
+    """Write the lexicographically first minimiser of the perturbation over a box to ``out``."""
     d, room = len(low), len(costs.radial)
     goal = _least_cost(data, costs, low, high)
     used = 0
@@ -459,8 +459,8 @@ def _search(
 ) -> Any:
     """Run until the stack is empty, a better point is found (it is in ``trial``) or the budget is spent.
 
-    ``tie_budget`` boxes whose bound equals the cutoff are opened in search of a point that comes before
-    ``best`` in lexicographic order; the others are pruned.
+    Up to ``tie_budget`` boxes whose bound equals the cutoff are opened, in search of a point that precedes
+    ``best`` in lexicographic order; further ones are pruned.
 
     Returns:
         the outcome, the value of the point found (if _IMPROVED), boxes opened, ties opened.

@@ -30,8 +30,7 @@ class LocalSearchOracle(DiscreteOracle):
     Its lower bound is ``trivial_bound``.
 
     Args:
-        starts: the number of descents: the first from the origin, the others from random points (with a fixed
-            generator, so that the same question has the same answer).
+        starts: the number of descents, from ``starting_points``.
     """
 
     name: ClassVar[str] = "local-search"
@@ -87,8 +86,8 @@ def descend(problem: DiscreteProblem, query: Query, starts: Sequence[IntArray]) 
 def starting_points(perturbation: Perturbation, count: int) -> list[IntArray]:
     """Return starting points for descents.
 
-    The lattice point nearest to the origin, the minimiser of the unary terms over the box if it is feasible,
-    and random walks from the origin (with a fixed generator, so that runs are reproducible).
+    They are the box's point nearest to the origin, the minimiser of the unary terms over the box if it is
+    feasible, and the ends of random walks from the first (with a fixed generator: runs are reproducible).
     """
     lattice = perturbation.lattice
     origin = np.clip(np.zeros(lattice.dimension, dtype=np.int64), lattice.low, lattice.high)

@@ -29,10 +29,10 @@ def first_in_order(
     Keeps w_0..w_{j-1} and looks for an equally good point with a smaller w_j, until there is none.
 
     Args:
-        find: an equally good point of a box, or None; and why it stopped before it knew, if it did.
+        find: returns an equally good point of a box, or None; and the limit that stopped it, if one did.
 
     Returns:
-        the point, and why the search for earlier ones was stopped, if it was.
+        the point, and the limit that stopped the search for earlier ones, if one did.
     """
     low, high = low.copy(), high.copy()
     for j in range(len(low)):

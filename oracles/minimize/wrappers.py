@@ -33,7 +33,7 @@ class _Wrapper(DiscreteOracle):
         return self.wrap(self.inner.build(problem, task))
 
     def wrap(self, solver: Solver) -> Solver:
-        raise TypeError("a wrapper says what it wraps")
+        raise TypeError("a subclass has to define wrap")
 
 
 @dataclass
@@ -85,7 +85,7 @@ class TimeLimited(_Wrapper):
             left = query.watch.remaining
             if left is not None and left < self.limit:
                 return solver(query)
-            # The clock keeps the caller's start.
+            # The new watch starts with the caller's, so its limit counts from there.
             limits = replace(query.watch.limits, seconds=query.watch.seconds + self.limit)
             return solver(replace(query, watch=Watch(limits, query.watch.began)))
 
@@ -94,7 +94,7 @@ class TimeLimited(_Wrapper):
 
 @dataclass
 class Caching(_Wrapper):
-    """Caches completed answers by the exact perturbation; never one that was stopped by a limit."""
+    """Caches answers by the exact perturbation; never an answer that a limit stopped."""
 
     hits: int = 0
 

@@ -33,12 +33,12 @@ from privopt.problems.tables.values import Refused
 _IN_A_ROW = 8
 # Integers below this are doubles: comparisons as integers and as doubles agree.
 _WHOLE = 1 << 53
-# A bound on the error of computed grid positions, and what is subtracted so that none is too large.
+# A bound on the error of computed grid positions, and what is subtracted from them: see ``_grid_code``.
 _POSITION_ERROR, _LOW = 2.0**-12, 2.0**-10
 # Codes of refused values come after a column's own.
 REFUSED = tuple(Refused)
-# The smallest decimals that are infinite as doubles, and the largest that are 0, to forty digits: rounded to
-# the side on which the cast does not fail.
+# The smallest decimal that is infinite as a double, and the largest that is 0, to forty digits, rounded so
+# that PostgreSQL's cast does not fail for any decimal between them.
 _INFINITE = "1.797693134862315807937289714053034150799e308"
 _NOTHING = "2.470328229206232720882843964341106861826e-324"
 # As doubles, decimals of up to so many digits are finite, and 0 only if they are 0.
@@ -122,7 +122,7 @@ class Cell:
         """The value, as a number if it is a boolean: not all engines convert those."""
         if not self.kind.is_boolean():
             return self.raw
-        if self.engine == "sqlite":  # where booleans are numbers, any of them
+        if self.engine == "sqlite":  # where a boolean may be any number
             return self.raw.cast("float64")
         return _first_of([(self.raw, _literal(1)), (~self.raw, _literal(0))], None)  # NULL of NULL
 
@@ -177,8 +177,8 @@ def _categories(column: Column) -> tuple[str | int, ...]:
 def with_type(value: Any, usual: str) -> Any:
     """Return a column, cast to the type ``usual`` if its own type is that of NULL.
 
-    A Parquet file gets that type where all cells of a column are missing, so it tells something about cells:
-    it must not be refused before a booking.
+    A column of a Parquet file has that type if all of its cells are missing. So a refusal of the type would
+    reveal something about cells, before anything is booked.
     """
     return value.cast(usual) if is_type_of_null(value.type()) else value
 
@@ -194,7 +194,7 @@ def feature_cell(value: Any, column: Column, engine: str) -> Cell:
 
 
 def feature_code(value: Any, column: Column, engine: str) -> Any:
-    """Return the code of a column of features in an engine, also of one whose files differ in kind.
+    """Return the code of a column of features in an engine, also if its Parquet files hold different kinds.
 
     Raises:
         SchemaError: a type that the declaration refuses.
@@ -214,7 +214,7 @@ def feature_code(value: Any, column: Column, engine: str) -> Any:
 
 
 def _kinds_read(column: Column) -> tuple[str, ...]:
-    """Return the kinds of cells that have codes of their own in a column; others are no value there."""
+    """Return the kinds of cells that a column reads; cells of other kinds are unreadable."""
     plain, _ = plain_column(column)
     if isinstance(plain, Date):
         return TEXT, TIME
@@ -229,7 +229,7 @@ def _usual_type(column: Number | Categorical) -> str:
 
 
 def column_code(cell: Cell, column: Column) -> Any:
-    """Return the code of a cell: that of ``column.code``, or one beyond the column's own if it is refused."""
+    """Return the code of a cell: that of ``column.code``, or for a refused cell one beyond these."""
     plain, _ = plain_column(column)
     if cell.text and cell.engine == "duckdb" and holds_numbers(plain):
         return _code_of_text(cell, column)
@@ -261,9 +261,9 @@ def _other(column: Column, own: int) -> int:
 
 
 def _code_of_text(cell: Cell, column: Column) -> Any:
-    """Return the code of a text in a column of numbers, computed in this process by the rules of memory.
+    """Return the code of a text in a column of numbers, computed by the parser of tables in memory.
 
-    DuckDB runs in it, and calls a function with parts of the column. It is not called for NULL.
+    DuckDB runs in this process, and calls the function below with parts of the column, without NULL.
     """
     ibis, arrow = ibis_library(), importlib.import_module("pyarrow")
 
@@ -331,9 +331,9 @@ def _grid_code(cell: Cell, column: Number, reached: int, cuts: Sequence[float]) 
     them, in the arithmetic of engines: integers below 2^53 are doubles, and their quotient is the nearest
     double. The number of cuts that x reaches is k = floor(p), p = (x d - a) / b + 1, for x from half a step
     below the first cut, where p = 1/2, to the last cut, where p = n; other x are moved to the nearer end,
-    which has the same k. In doubles p - 1/2 - 2^-10 has an error below 2^-12. So the integer q, which an
-    engine makes of it by rounding or by truncation, is k - 1 or k, and one of 0 to n - 1. A comparison with
-    that cut, computed exactly, decides: k = q + [x >= cut q].
+    which has the same k. In doubles p - 1/2 - 2^-10 has an error below 2^-12. So the integer q, to which the
+    engine rounds or truncates it, is k - 1 or k, and lies in 0 to n - 1. A comparison with cut q, which is
+    computed exactly, decides: k = q + [x >= cut q].
     """
     grid = _grid(column, reached, cuts)
     if grid is None:
@@ -410,7 +410,7 @@ def _other_type(cell: Cell) -> str:
 
 
 def label_code(value: Any, classes: Sequence[Any], written: bool, engine: str) -> Any:
-    """Return the index of the class, or a code beyond the last one.
+    """Return the index of the class, or for a refused label a code beyond the last index.
 
     Args:
         value: the column of labels.
@@ -419,7 +419,7 @@ def label_code(value: Any, classes: Sequence[Any], written: bool, engine: str) -
         engine: the name of the Ibis backend.
 
     Raises:
-        SchemaError, InvalidInputError: a type that has no labels, or of which the classes are not.
+        SchemaError, InvalidInputError: a type that labels cannot have, or another than that of the classes.
     """
     is_text, own = isinstance(classes[0], str), len(classes)
     if not is_mixed(value.type()):
@@ -468,7 +468,7 @@ def _matched(cell: Cell, known: Sequence[Sequence[Any]], other: int) -> Any:
     for place, values in enumerate(known):
         for value in values:
             places.setdefault(value, place)
-    if not cell.text and any(abs(value) >= _WHOLE for value in places):  # not doubles, which have an order
+    if not cell.text and any(abs(value) >= _WHOLE for value in places):  # ``before`` compares doubles
         return _among(cell, list(places.items()), other, len(places))
     order = sorted(places.items(), key=lambda item: item[0].encode() if cell.text else item[0])
     return _among(cell, order, other, _IN_A_ROW)
@@ -530,9 +530,9 @@ def _double(value: float) -> Any:
 
 
 def _parsed_text(value: Any, column: Number | Categorical) -> Any:
-    """Parse texts in a numeric column of SQLite as ``cells`` does; all that are not numbers become one text.
+    """Parse texts in a numeric column of SQLite as ``cells`` does; texts that are no numbers become one text.
 
-    They are passed as bytes, because a text that is not UTF-8 would end the query.
+    Cells are passed as bytes, because a text that is not UTF-8 would be an error of the query.
     """
     ibis = ibis_library()
     notation = column.notation if isinstance(column, Number) else PLAIN

@@ -31,9 +31,9 @@ def check_distinct(where: str, names: Sequence[str]) -> None:
 
 
 def missing_columns(missing: Sequence[str], there: Sequence[str]) -> str:
-    """Describe the columns that a table lacks, without quoting its own names.
+    """Describe the columns that a table lacks, without quoting the names that it has.
 
-    If a file has no header, the names of its columns are a record.
+    If a file has no header, these names are the cells of a record.
 
     Args:
         missing: the expected names that the table does not have.
@@ -118,7 +118,7 @@ def as_pandas(table: Any, exact: Collection[str] = ()) -> Any:
 
     Args:
         table: the data frame. Cells that pandas may not be able to hold, such as far dates, stay in Arrow.
-        exact: columns whose integers stay integers beside a missing one; others are the nearest floats then.
+        exact: columns whose integers stay integers even if cells are missing; others become floats then.
 
     Raises:
         SchemaError: a data frame without Arrow whose ``to_pandas`` fails.
@@ -135,7 +135,7 @@ def as_pandas(table: Any, exact: Collection[str] = ()) -> Any:
 
 
 def without_column(table: Any, name: str) -> Any:
-    """Return a table in the form that it has, without a column; labels are compared as text."""
+    """Return a table without a column, in its own type; names are compared as text."""
     if isinstance(table, Mapping):
         return {label: values for label, values in table.items() if str(label) != name}
     if isinstance(table, pa.Table):
@@ -146,7 +146,7 @@ def without_column(table: Any, name: str) -> Any:
 
 
 def _foreign_columns(table: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the columns of a data frame of another library, in Arrow if it can."""
+    """Yield the columns of a data frame of another library, in Arrow if the library can convert to it."""
     if isinstance(table, pa.RecordBatch):
         table = pa.Table.from_batches([table])
     if isinstance(table, pa.Table):
@@ -156,7 +156,7 @@ def _foreign_columns(table: Any) -> Iterator[tuple[str, Any]]:
     else:
         try:
             frame = table.to_pandas()
-        except Exception as error:  # of any type, and its text can quote cells
+        except Exception as error:  # errors of any type, whose text can quote cells
             raise SchemaError(
                 f"the table's to_pandas() failed ({type(error).__name__}): select the columns that are used"
             ) from None
@@ -178,10 +178,10 @@ def _series(values: Any, *, exact: bool) -> pd.Series[Any]:
 
 
 def _in_arrow(values: Any) -> pa.ChunkedArray | NDArray[Any]:
-    """Return a column of another library in Arrow; as objects if its type is unknown there."""
+    """Return a column of another library in Arrow; as Python objects if Arrow does not have its type."""
     if isinstance(values, pa.Array | pa.ChunkedArray):
         return values if isinstance(values, pa.ChunkedArray) else pa.chunked_array([values])
-    if str(values.dtype) != "Object":  # of polars, which are addresses in Arrow
+    if str(values.dtype) != "Object":  # polars would pass Python objects to Arrow as addresses
         with suppress(Exception):  # a type that Arrow does not have, such as Int128
             return _in_arrow(values.to_arrow())
     return objects_of(values.to_list())
@@ -223,7 +223,7 @@ def _cells_of_series(values: pd.Series[Any]) -> Any:
         return _cells_of_categories(values)
     if isinstance(dtype, pd.DatetimeTZDtype):
         return wall_times(values.dt.tz_convert("UTC").dt.tz_localize(None).to_numpy(), dtype.tz)
-    if isinstance(dtype, pd.SparseDtype):  # which counts times among its numbers
+    if isinstance(dtype, pd.SparseDtype):  # a sparse column of times is "numeric" to the next test
         return np.asarray(values)
     if isinstance(dtype, pd.api.extensions.ExtensionDtype) and pd.api.types.is_numeric_dtype(dtype):
         return values.to_numpy(dtype=np.float64, na_value=np.nan)
@@ -231,14 +231,14 @@ def _cells_of_series(values: pd.Series[Any]) -> Any:
 
 
 def objects_of(cells: Sequence[Any]) -> NDArray[Any]:
-    """Return objects as an array of one dimension, whatever they are: NumPy would make rows of lists."""
+    """Return objects as an array of one dimension; ``np.array`` would make a matrix of equally long lists."""
     return np.fromiter(cells, dtype=object, count=len(cells))
 
 
 def array_of(values: Any) -> NDArray[Any]:
     """Return a column or a list as a NumPy array, as NumPy converts it.
 
-    Text that Arrow holds becomes one Python object for each distinct value: a million objects take a while.
+    Text in Arrow becomes one Python object for each distinct value, as an object per cell would take long.
     """
     texts = texts_in_arrow(values)
     if texts is None:

@@ -31,10 +31,10 @@ def synthetic_rows(schema: Schema, n_rows: int, seed: int = 0) -> pd.DataFrame:
 
 
 def rows_beyond(schema: Schema, most: int, seed: int = 0) -> pd.DataFrame:
-    """Draw rows with one cell each that the schema takes and does not declare. Public: no record is read.
+    """Draw rows, each with one cell that is not declared but accepted. Public: no record is read.
 
-    Such cells are numbers and dates beyond bounds that clip, infinities among them, and undeclared
-    categories. There are up to ``most`` rows, none if the schema refuses all such cells.
+    Such cells are numbers (infinity too) and dates beyond bounds to which they are clipped, and undeclared
+    categories that are ignored. There are up to ``most`` rows, none if the schema refuses all such cells.
     """
     cells = [(c.name, cell) for c in schema.columns for cell in _beyond(plain_column(c)[0])]
     rng = np.random.default_rng(seed)
@@ -49,7 +49,7 @@ def rows_beyond(schema: Schema, most: int, seed: int = 0) -> pd.DataFrame:
 
 
 def _beyond(kind: Column) -> list[Any]:
-    """Return cells that a column takes and does not declare."""
+    """Return cells that a column accepts and does not declare."""
     if isinstance(kind, Categorical):
         if kind.outside != "ignore":
             return []
@@ -113,6 +113,6 @@ def _within(kind: Date) -> list[date]:
 
 
 def _plain(values: list[float], whole: bool) -> NDArray[Any]:
-    """Return an integer array if all values that a column declares are integers."""
+    """Return an array, of integers if ``whole`` and all of them are below 2^53 in absolute value."""
     numbers = np.array(values)
     return numbers.astype(np.int64) if whole and np.max(np.abs(numbers), initial=0) < 2**53 else numbers

@@ -20,8 +20,8 @@ class MissingLevel(Column):
     """A column with a separate level for missing values (empty, NaN, None, markers): no imputation.
 
     The column has one more feature, an indicator of missing values; its other features are 0 where the value
-    is missing. In numeric columns, any cell that is not a number is missing. In files the key is
-    ``missing_level = true``, beside the column's own keys.
+    is missing. In numeric columns, any cell that is not a number counts as missing. In files the key is
+    ``missing_level = true``, among the column's own keys.
 
     Args:
         column: a ``Numeric``, ``Categorical`` or ``Binned``.
@@ -72,8 +72,8 @@ class MissingLevel(Column):
     def squared_spread(self) -> Fraction:
         """The largest squared distance from ``middle``.
 
-        For a number v with middle m it is (v - m)^2 + 1/4, for its missing level m^2 + 1/4; a column of
-        levels counts as having one more.
+        For a number v with middle m the squared distance is (v - m)^2 + 1/4, for its missing level
+        m^2 + 1/4. For categories and bins, the missing level is one more level.
         """
         if isinstance(self.column, Numeric):
             return max(self.column.squared_spread, self.column.middle[0] ** 2) + Fraction(1, 4)

@@ -19,7 +19,7 @@ from privopt.problems.tables.cells import BLANKS, NUMBER, distinct_texts, groupe
 from privopt.problems.tables.values import Real, plain, rational
 
 KEYS = ("decimal", "thousands", "symbols", "words")
-# Blanks that do not break a line, which are written between digits and before units, too.
+# Blanks that do not break a line, which texts may have between digits and before units.
 _FIXED = "\u00a0\u202f"
 # Neither a number nor a missing-value marker.
 _NO_NUMBER = "no number"
@@ -31,9 +31,9 @@ class Notation:
 
     Attributes:
         decimal: the decimal mark, "." or ",".
-        thousands: the mark between groups of three digits, None for none; a blank stands for fixed ones, too.
+        thousands: the mark between groups of three digits, None for none; a blank includes non-breaking ones.
         symbols: units and currencies before or after a number, which are not read: "%", "EUR".
-        words: the numbers of texts ("yes": 1), in lower case; they precede missing-value markers.
+        words: texts in lower case that mean numbers ("yes": 1), even if they are missing-value markers.
     """
 
     decimal: str = "."
@@ -53,7 +53,7 @@ class Notation:
         """Check the declaration of column ``name``.
 
         Raises:
-            SchemaError: marks that are no marks, or cannot be told apart.
+            SchemaError: marks that are not allowed or equal, or symbols or words of a wrong type.
         """
         where = f"column {name!r}"
         if decimal not in (".", ","):
@@ -76,7 +76,7 @@ class Notation:
         return cls(decimal, thousands, tuple(s.strip() for s in symbols), tuple(numbers.items()))
 
     def usual(self, values: Any) -> Any:
-        """Rewrite the text cells of a column, a NumPy array or an Arrow array of text; others stay."""
+        """Rewrite the text cells of a column, a NumPy array or an Arrow array of text, by ``rewritten``."""
         if self == PLAIN:
             return values
         if isinstance(values, pa.Array):
@@ -95,7 +95,10 @@ class Notation:
         return result
 
     def rewritten(self, text: str) -> str:
-        """Return a number in the usual notation; any other text unchanged, if it is no number there."""
+        """Return a number in the usual notation; any other text without surrounding blanks.
+
+        A text that is a number in the usual notation alone is none here, and becomes ``_NO_NUMBER``.
+        """
         stripped = text.strip(BLANKS)
         if (value := self._known.get(stripped.lower())) is not None:
             return repr(float(value))

@@ -1,8 +1,9 @@
 """Parquet files of one pattern as one table: a cell is read by the type of the column in its own file.
 
 Files of one table can hold a column as numbers, as text and as times. DuckDB gives such a column one type,
-and converts: NaN becomes a text, single precision and large integers are rounded, a number is an error among
-dates. Here each kind of cell has a field of its own in a struct, of which at most one is not NULL.
+and converts its cells: NaN becomes a text, single precision and large integers are rounded, a number among
+dates is an error. Here the column becomes a struct with a field for each kind of cell; at most one field of a
+cell is not NULL.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 
 from privopt.problems.tables.parquet_text import TEXT, UNREADABLE_TEXT, make_view, quoted, text_literal
 
-# The fields of a column whose files hold different kinds of cells; the last one of cells that are not read.
+# The fields of a column whose files hold different kinds of cells; the last one is for cells of other kinds.
 NUMBER, TIME, OTHER = "privopt_number", "privopt_time", "privopt_other"
 _KINDS = {
     "VARCHAR|JSON|ENUM": TEXT,
@@ -23,7 +24,7 @@ _KINDS = {
     '"?NULL': "",
 }
 _NANOSECONDS = "TIMESTAMP_NS"
-# Columns of footers in which files can differ, in the words of DuckDB's function.
+# Facts about a column in the footer of a file, by which types can differ: columns of ``parquet_schema``.
 _FOOTER = "type, converted_type, logical_type, scale, precision"
 # The types of each column of a file, in lower case as DuckDB compares names.
 _Types = Mapping[str, str]
@@ -45,11 +46,11 @@ def plain_cell(held: Mapping[str, Any] | None) -> Any:
 
 
 def by_their_own_types(connection: Any, table: Any, pattern: str) -> Any:
-    """Return the table of a pattern; where columns differ in kind, one of structs in their place.
+    """Return the table of a pattern, with structs in place of columns whose types differ between files.
 
     Args:
         connection: an Ibis connection to DuckDB.
-        table: the table of all files, in the types that DuckDB makes of theirs.
+        table: the table of all files, in the types that DuckDB converts theirs to.
         pattern: the pattern.
     """
     footers = f"SELECT file_name, lower(name), ({_FOOTER})::VARCHAR FROM parquet_schema(?)"
@@ -82,17 +83,17 @@ def _source(files: Sequence[str]) -> str:
 
 
 def _kind(kind: str) -> str:
-    """Return the field for cells of a type of DuckDB, "" for that of NULL alone."""
-    if kind.endswith("]"):  # a list of them
+    """Return the field for cells of a DuckDB type; "" for the type of NULL."""
+    if kind.endswith("]"):  # a list of a type
         return OTHER
     return next((field for start, field in _KINDS.items() if re.match(rf"({start})\b", kind)), OTHER)
 
 
 def _fields(name: str, types: Sequence[_Types]) -> dict[str, bool]:
-    """Return the fields of a column, and whether each is to be of doubles; none if DuckDB loses nothing.
+    """Return the fields of a column, and whether each is to hold doubles; none if DuckDB loses nothing.
 
-    A column of numbers alone of which some would be rounded has one field, and is no struct; so has one of
-    times alone of which some are in nanoseconds, in which DuckDB has no year 9999.
+    Two kinds of columns have one field and do not become structs: numbers of which DuckDB would round some,
+    and times of which some are in nanoseconds, a unit in which the year 9999 does not exist.
     """
     held = {kinds[name.lower()] for kinds in types if name.lower() in kinds}
     kinds = {_kind(kind) for kind in held} - {""}

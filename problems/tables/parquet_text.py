@@ -1,7 +1,7 @@
-"""Text in Parquet files that is not UTF-8: DuckDB ends a query at the first such cell, and Arrow does not.
+"""Text in Parquet files that is not UTF-8: DuckDB aborts a query at the first such cell, and Arrow does not.
 
-A query that ended so is asked again of the same files, whose text Arrow then reads as bytes. Each cell is
-decoded by itself; what is no text becomes a text that nobody can have declared.
+An aborted query is repeated on the same files, whose text Arrow then reads as bytes. Each cell is decoded by
+itself; a cell that is not UTF-8 becomes a text that nobody can have declared.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ UNREADABLE_TEXT = f"not UTF-8: {secrets.token_hex(16)}"
 TEXT = "privopt_text"
 # Options of read_parquet that change no cell, and their values.
 _HARMLESS = {"union_by_name": True}
-# What DuckDB and Spark decide for whole row groups by their statistics.
+# Optimizers of DuckDB, and settings of Spark, that evaluate conditions on the statistics of row groups.
 _BY_STATISTICS = ("filter_pushdown", "statistics_propagation")
 _BY_STATISTICS_IN_SPARK = ("spark.sql.parquet.filterPushdown", "spark.sql.orc.filterPushdown")
 
 
 def answer(query: Any) -> pa.Table:
-    """Run an Ibis query; text in a Parquet file that is not UTF-8 does not end it.
+    """Run an Ibis query; text in a Parquet file that is not UTF-8 does not abort it.
 
     Raises:
         Exception: of the engine's own types; its message can quote cells.
@@ -45,10 +45,10 @@ def answer(query: Any) -> pa.Table:
 
 
 def _ask_each_record(backend: Any) -> None:
-    """Let DuckDB and Spark evaluate the conditions of filters and views for every record, from here on.
+    """Make DuckDB and Spark evaluate the conditions of filters and views for every record, from now on.
 
-    They take the statistics of Parquet files, which leave NaN out, for bounds: one record with a number would
-    decide for all NaN of its row group whether they meet a condition.
+    By default they evaluate them on the statistics of row groups of Parquet files, which leave NaN out: then
+    one record with a number decides for all NaN of its row group whether they meet a condition.
 
     Raises:
         InvalidInputError: the configuration of the connection is locked.
@@ -76,7 +76,9 @@ def _ask_each_record(backend: Any) -> None:
 
 
 def with_readable_rows(table: Any, names: Sequence[str]) -> Any:
-    """Return an Ibis table whose rows text cannot end; for DuckDB one pass over its text tells.
+    """Return an Ibis table whose rows can be fetched even if text is not UTF-8.
+
+    For DuckDB, one pass over its text tells whether the table needs a replacement.
 
     Raises:
         Exception: as ``answer``.
@@ -119,10 +121,10 @@ def text_literal(text: str) -> str:
 
 
 def _in_place_of(expression: Any, error: Exception) -> Any:
-    """Return what to ask in place of an expression that text ended; any other error is raised again."""
+    """Return the replacement of an expression that text aborted; any other error is raised again."""
     try:
         other = _readable(expression) if _about_text(error) else None
-    except Exception:  # of a query that cannot be put in its place; that depends on no cell
+    except Exception:  # no replacement can be built, which depends on no cell
         other = None
     if other is None:
         raise error
@@ -152,7 +154,7 @@ def _readable(expression: Any) -> Any | None:
 def _rewritten(connection: Any, query: str) -> str | None:
     """Return a query with the Parquet files that it names read by Arrow; None if it names none.
 
-    DuckDB itself parses the query and writes it: what it makes of the cells stays as it is.
+    DuckDB itself parses the query and writes it again, so what the query computes does not change.
     """
     tree = _parsed(connection, query)
     if tree["error"]:
@@ -169,7 +171,7 @@ def _rewritten(connection: Any, query: str) -> str | None:
 
 
 def _in_place(connection: Any, node: Mapping[str, Any]) -> str | None:
-    """Return the view to be read in place of a table, a view or a file; None if it reads no Parquet file."""
+    """Return the view that replaces a table, view or file in a query; None if it reads no Parquet file."""
     source = _written(connection, _selected(connection, dict(node, alias="", column_name_alias=[])))
     known = _known(connection, node) if node["type"] == "BASE_TABLE" else []
     if not known:
@@ -182,7 +184,7 @@ def _in_place(connection: Any, node: Mapping[str, Any]) -> str | None:
 
 
 def _known(connection: Any, node: Mapping[str, Any]) -> list[str | None]:
-    """Return for all views and tables of that name the SQL that makes them, None for tables."""
+    """Return, for each view and table of that name, the SQL of the view; None for a table."""
     given = {"schema_name": node["schema_name"], "database_name": node["catalog_name"]}
     told = {key: value for key, value in given.items() if value}
     where = " AND ".join(f"{key} = ?" for key in ("{0}_name", *told))
@@ -214,7 +216,7 @@ def _by_arrow(connection: Any, node: Mapping[str, Any], source: str) -> str | No
         dataset, names = _bytes_of(file)
         path = _path_parts(file) if in_path else {}
         if names.keys() & path.keys():
-            return None  # which of the two DuckDB takes is its own to say
+            return None  # a column in file and path: which of the two DuckDB reads is not known here
         connection.register(part, dataset)
         cells = [_cell(names.get(n.lower()), kind, n, path.get(n.lower())) for n, kind in types.items()]
         parts.append(f"SELECT {', '.join(cells)} FROM {quoted(part)}")
@@ -236,7 +238,7 @@ def _files_of(connection: Any, node: Mapping[str, Any], source: str) -> tuple[li
         call = sqlglot.parse_one(source, read="duckdb").find(sqlglot.exp.ReadParquet)
         if call is None:
             return None
-        first, *pairs = call.expressions  # the value of each is public, and the engine's own to tell
+        first, *pairs = call.expressions  # public; the engine evaluates them
         asked = {"patterns": first}
         asked |= {pair.unnest().this.name.lower(): pair.unnest().expression for pair in pairs}
         values = ", ".join(value.sql("duckdb") for value in asked.values())
@@ -271,7 +273,7 @@ def _selected(connection: Any, node: Any) -> Any:
 
 
 def _named(connection: Any, view: str, node: Mapping[str, Any]) -> Any:
-    """Return the parsed name of a view in place of a source, of which queries may speak by the same name."""
+    """Return the parsed name of a view that replaces a source, with the alias that the query refers to."""
     made = _parsed(connection, f"SELECT * FROM {quoted(view)}")["statements"][0]["node"]["from_table"]
     own = node.get("table_name") or node["function"]["function_name"]
     kept = {key: node[key] for key in ("sample", "column_name_alias") if key in node}
@@ -312,7 +314,7 @@ def _bytes_of(file: str) -> tuple[Any, Mapping[str, tuple[str, bool]]]:
 
 
 def _cell(column: tuple[str, bool] | None, kind: str, name: str, in_path: str | None) -> str:
-    """Return SQL for a column as a type of DuckDB; missing in a file without it, unless its path tells it."""
+    """Return SQL for a column in a DuckDB type; NULL if neither the file nor its path has the column."""
     if column is None:
         value = "NULL" if in_path in (None, "__HIVE_DEFAULT_PARTITION__") else text_literal(str(in_path))
     elif not column[1]:

@@ -25,7 +25,7 @@ _ALIGNED = (
 )
 
 
-# Seconds between two looks at limits and at a cluster's workers, and seconds that it may be without any.
+# Seconds between two checks of limits and of a cluster's workers, and seconds that it may be without workers.
 _LOOK, _PATIENCE = 0.5, 120.0
 
 
@@ -99,7 +99,7 @@ class DaskParts(Parts):
         """
         if not (is_dask(X) and is_dask(y)):
             raise InvalidInputError("X and y must both be Dask collections, or neither")
-        _dask()  # says so if it is not installed
+        _dask()  # raises MissingExtraError if Dask is not installed
         rows, labels = _lengths(X), _lengths(y)
         check_graph(_simplified(X), _simplified(y))
         if rows and labels and rows != labels:
@@ -126,7 +126,7 @@ class DaskParts(Parts):
                 f"the Dask cluster has had no workers for {_PATIENCE:g} seconds: start some, and fit again. "
                 "Nothing was released"
             ) from None
-        except PrivOptError:  # a limit; errors of tasks are results
+        except PrivOptError:  # a limit was reached; tasks return their errors
             raise
         except Exception as error:  # its text may quote cells, as that of a file reader does
             lost = type(error).__name__
@@ -263,7 +263,7 @@ def _wait(client: Any, futures: Sequence[Any]) -> None:
             return
         except distributed.TimeoutError:
             look_up()
-            # A scheduler that does not answer is given up by Dask itself.
+            # If the scheduler does not answer, Dask itself gives up.
             is_alone = client.status == "running" and not client.scheduler_info()["workers"]
             alone = alone + _LOOK if is_alone else 0.0
         if alone == _LOOK:

@@ -2,9 +2,9 @@
 
 Two tables are neighbours if they differ in one person, with all of its records, whose number may differ; the
 number of persons is public. Every person has k places. The records of a person, in the order of the rows,
-fill its places in turn: those after the k-th are left out, and a person with fewer than k has some of them
-twice. So what fills the places of a person depends on the records of that person alone, k places times
-persons is public, and places of neighbouring tables differ in k records at most. All persons count the same.
+fill its places in turn: records after the k-th are left out, and fewer than k records are repeated. So what
+fills the places of a person depends on the records of that person alone, the total number of places is
+public, and the places of neighbouring tables differ in k records at most. All persons count the same.
 
 A person is a value of a column: values are compared as they are, and all rows without a value are one person.
 """
@@ -48,12 +48,12 @@ class Persons:
 
     @classmethod
     def of(cls, values: Any) -> Persons:
-        """Number the different values of a column; whatever they are, this raises no error.
+        """Number the different values of a column; no values are an error.
 
         Args:
             values: a column as its own library holds it (pandas, polars, pyarrow), an array or a list. It is
-                never converted as a whole: among floats two large integers are one, and whether a column is
-                of floats may depend on one missing cell.
+                never converted to floats, in which two large integers can be equal: whether a library does
+                so may depend on one missing cell.
         """
         cells = _unconverted(values)
         number, count = _numbered(cells) if cells.dtype == object else _factorized(cells)
@@ -67,9 +67,7 @@ class Persons:
         return np.bincount(self.number, minlength=self.count)
 
     def places(self, k: int) -> Rows:
-        """Return the row in every place, shape (count * k,): k places for each person, one person after the
-        other.
-        """
+        """Return the row in every place, person by person, shape (count * k,)."""
         order = np.argsort(self.number, kind="stable").astype(np.int64)
         held = self.held()
         first = np.cumsum(held) - held
@@ -108,7 +106,7 @@ def check_undeclared(person: str | None, columns: Iterable[Column]) -> None:
 
 
 def _unconverted(values: Any) -> pd.Series[Any]:
-    """Return a series that compares the cells by their own values."""
+    """Return a series whose cells are not converted, so that different values stay different."""
     if isinstance(values, np.ndarray):
         return _of_array(values)
     if isinstance(getattr(values, "dtype", None), pd.ArrowDtype):
@@ -119,7 +117,7 @@ def _unconverted(values: Any) -> pd.Series[Any]:
 
 
 def _of_array(values: NDArray[Any]) -> pd.Series[Any]:
-    """Return an array as a series; pandas would fail with all of it at one far date or half a character."""
+    """Return an array as a series, so that one far date or lone surrogate does not make pandas fail."""
     kind = values.dtype.kind
     if kind in "mM":
         return pd.Series(pd.arrays.IntegerArray(values.view(np.int64), np.isnat(values)))
@@ -135,9 +133,9 @@ def _factorized(cells: pd.Series[Any]) -> tuple[NDArray[Any], int]:
 
 
 def _numbered(cells: Iterable[object]) -> tuple[NDArray[Any], int]:
-    """Number different objects; -1 for missing ones, and those that have no value to compare, such as lists.
+    """Number different objects; -1 for missing ones, and for those that have no hash, such as lists.
 
-    As Python compares them: pandas takes a tuple for the truth value beside it in its table of hashes.
+    Objects are compared by Python, because the hash table of pandas can take a tuple for another object.
     """
     known: dict[object, int] = {}
     return np.array([_number(cell, known) for cell in cells], dtype=np.int64), len(known)

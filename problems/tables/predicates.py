@@ -21,8 +21,8 @@ from privopt.problems.tables.missing import plain_column
 from privopt.problems.tables.schema import Schema
 from privopt.problems.tables.values import plain
 
-# Largest prior weight of a column, in questions: the more questions it has, the less each weighs. Weights are
-# rounded to quarters, at least one quarter.
+# Prior weights: with more than _MOST_QUESTIONS questions about a column, each of them weighs less than 1, so
+# that the column weighs as much as _MOST_QUESTIONS. Weights are rounded to quarters, at least one quarter.
 _MOST_QUESTIONS, _PARTS = 7, 4
 
 
@@ -58,7 +58,8 @@ class Predicate:
 
         Args:
             true: the answer.
-            possible: the codes that a record can have at this question; shape (codes,). None: all.
+            possible: whether a record can have each code when the question is asked, shape (codes,). None:
+                it can have all.
         """
         shown = self.name if self.display.label is None else self.display.label
         if self.kind == "missing":
@@ -76,9 +77,9 @@ class Predicate:
 class Predicates:
     """All predicates of a schema, in the order of its columns.
 
-    A number on a grid is compared with evenly spread cuts, and with further ones near 0 if its range
-    starts there (``cuts``); a binned number with each inner edge, a category with each declared one; a column
-    with a missing level has the question whether it is missing.
+    There is a question for each cut of a number on a grid (``cuts``: evenly spaced ones, and further ones
+    near 0 if its range starts there), each inner edge of a binned number, each declared category, and each
+    missing level.
 
     Attributes:
         schema: the declared schema.
@@ -96,7 +97,7 @@ class Predicates:
         """Build the predicates of a schema.
 
         Raises:
-            SchemaError: no column distinguishes records, or a custom kind of column.
+            SchemaError: no column has two codes, or a kind of column that is not known here.
         """
         columns = [in_bins(column) for column in schema.columns]
         shown = zip(columns, schema.displays, strict=True)
@@ -128,7 +129,7 @@ class Predicates:
 
     @cached_property
     def values(self) -> IntArray:
-        """The predicate of each value of a coordinate, shape (sum of the weights,)."""
+        """The predicates, each repeated as often as its weight, shape (sum of the weights,)."""
         return np.repeat(np.arange(len(self)), self.weights)
 
     def table(self, codes: Sequence[IntArray]) -> PredicateTable:

@@ -34,15 +34,15 @@ def read_table(path: str | Path, text: Collection[str] = (), *, schema: Schema |
 
     CSV files are UTF-8 and separated by commas; by semicolons or tabs if the header holds no comma. Blanks
     after a separator are no part of a cell. Only empty cells count as missing: "NA", "None" and "?" stay
-    text, which a schema may declare as missing. Empty lines are skipped; in a table of one column each is an
-    empty cell.
+    text, which a schema may declare as missing. Empty lines are skipped; in a table of one column an empty
+    line is an empty cell.
 
-    Columns of the schema and those in ``text`` hold the cells as they are written, for the schema to convert
-    one by one. Any other column of a CSV file holds numbers, the nearest 64-bit ones, if all of its cells are
-    numbers; else text. So, without the schema, what a cell means can depend on other records: "01" is the
-    number 1 in a column of numbers, and a text beside other texts.
+    Columns of the schema and those in ``text`` hold the cells as text, for the schema to convert one by one.
+    Any other column of a CSV file holds numbers, the nearest 64-bit ones, if all of its cells are numbers;
+    else text. So, without the schema, what a cell means can depend on other records: "01" is the number 1 if
+    all cells of its column are numbers, else a text.
 
-    Text, dates and times of a Parquet file stay in Arrow, as cells of them may be beyond what pandas holds.
+    Text, dates and times of a Parquet file stay in Arrow, because pandas cannot hold all of them.
 
     Args:
         path: the file.
@@ -60,7 +60,7 @@ def read_table(path: str | Path, text: Collection[str] = (), *, schema: Schema |
 
 
 def header_of(path: str | Path) -> pyarrow.Schema | list[str]:
-    """Return the names of a table's columns, of a Parquet file with their types; no record is read.
+    """Return the names of a table's columns, for a Parquet file with their types; no record is read.
 
     Raises:
         SchemaError: as ``read_table``.
@@ -132,7 +132,7 @@ def _read_csv(file: Path, text: Collection[str]) -> pd.DataFrame:
 def _numbers_if_all(cells: pd.Series[Any]) -> pd.Series[Any]:
     """Convert text to numbers or truth values if all cells are such or empty; else return it unchanged.
 
-    pandas would do so when it reads a file, but before 3.1 it takes -2^63 beside an empty cell as missing.
+    pandas converts when it reads a file, too, but before 3.1 -2^63 in a column with an empty cell is missing.
     """
     texts = pc.ascii_trim_whitespace(pa.array(cells, type=pa.large_string(), from_pandas=True))
     if isinstance(texts, pa.ChunkedArray):
@@ -149,7 +149,7 @@ def _numbers_if_all(cells: pd.Series[Any]) -> pd.Series[Any]:
 
 
 def _all_match(texts: Any, pattern: str) -> bool:
-    """Return whether all texts match; nothing is said of a column without rows."""
+    """Return whether all texts match, and there are some."""
     found = pc.match_substring_regex(texts, f"^({pattern})$")
     return len(texts) > 0 and pc.all(found, min_count=0).as_py() is not False
 

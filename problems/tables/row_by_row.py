@@ -1,8 +1,8 @@
 """Refusal of lazy tables whose rows depend on several records: Ibis expressions and Dask graphs.
 
 Neighbours are tables that differ in one row of the *expression*. If a row combines several records, or a
-record enters several rows, one row no longer stands for one record. The inside of a function or a view is not
-seen.
+record enters several rows, one row no longer stands for one record. What a function or a view does inside is
+not checked.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _MIXING = (
 # Layers of Dask graphs that cut partitions into rows, and that put rows together.
 _SPLITS = ("rechunk-split", "repartition-split")
 _MERGES = ("rechunk", "repartition", "concat")
-# Layers that make several rows of a record, within its partition, and layers that do for some arguments.
+# Layers that repeat a record within its partition: always, and for some arguments alone.
 _REPEATS = ("repeat", "explode", "melt", "broadcast_to")
 _SAMPLE, _LOC, _TAKE = "sample", "loc", "shuffle-taker"
 
@@ -59,7 +59,7 @@ def _repeating(expression: Any, operations: Any) -> list[Any]:
 
 
 def _place(table: Any) -> Any:
-    """Return what identifies a table, however it is named: in any case, with or without its database."""
+    """Return a key of a table that does not depend on upper case or on whether its database is named."""
     within = getattr(table, "namespace", None)
     if within is None:
         return table
@@ -74,9 +74,9 @@ def check_graph(X: Any, y: Any) -> None:
     Partitions depend on others in shuffles, joins, windows across partitions (rolling, map_overlap),
     cumulative sums, and reductions whose result comes back into the rows (X - X.mean(axis=0)), not where they
     are split or concatenated. Steps that repeat records (repeat, explode, melt, broadcast_to, samples with
-    replacement, an index with a record twice) are refused, too; others within one partition are not seen. So
-    are filters that Parquet files are read by: PyArrow decides them by statistics of row groups, which leave
-    NaN out, so that one record decides for all NaN.
+    replacement, an index with a record twice) are refused, too; other steps within one partition are not
+    checked. Filters by which Parquet files are read are refused as well: PyArrow evaluates them on statistics
+    of row groups, which leave NaN out, so that one record decides for all NaN.
 
     Args:
         X, y: records and labels, partition by partition.
@@ -111,8 +111,8 @@ def _mixing_step(graph: Mapping[Key, Any], outputs: Mapping[Key, Key]) -> Key | 
     """Return a task that mixes partitions, None if there is none.
 
     A task leads to a partition if it is one, or if all tasks that use it lead there; a task that is split
-    leads to itself. A task that leads to several partitions mixes them, unless it is a constant; so do a task
-    that takes several blocks of rows of one layer, and a partition that is made of constants alone.
+    leads to itself. A task that leads to several partitions mixes them, unless it is a constant. A task that
+    takes several blocks of rows of one layer mixes them, too; so does a partition made of constants alone.
     """
     from dask.core import get_deps, toposort
 
@@ -171,7 +171,7 @@ def _takes_several_blocks(key: Key, needs: set[Key]) -> bool:
 
 
 def _tasks(graph: Mapping[Key, Any]) -> Iterator[tuple[Key, Any]]:
-    """Yield the tasks of a graph, also those that Dask has fused into others or given them as arguments."""
+    """Yield the tasks of a graph, also those that are fused into other tasks or are arguments of them."""
     for key, task in graph.items():
         yield key, task
         for part in getattr(task, "args", ()):
@@ -194,7 +194,7 @@ def _repeats(layer: str, task: Any) -> bool:
 
 
 def _reads_by_a_filter(layer: str, task: Any) -> bool:
-    """Return whether a task reads a Parquet file by a filter, or nothing of it, as filters can lead to."""
+    """Return whether a task reads a Parquet file by a filter, also by one that leaves nothing to read."""
     if layer != "read_parquet":
         return False
     reader = getattr(task, "func", None)

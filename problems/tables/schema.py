@@ -49,14 +49,15 @@ from privopt.problems.tables.point_columns import point_columns
 from privopt.problems.tables.rules import KEYS, PointRule
 from privopt.problems.tables.values import FEATURE_LIMIT
 
-# The approximate number of grid points per column in Schema.infer. All features are multiples of 1/120,
-# so the common denominator does not grow with the number of columns.
+# The approximate number of grid points per column in Schema.infer. From zero to one there are k steps, for a
+# divisor k of 120: so all features are multiples of 1/120, and the common denominator does not grow with the
+# number of columns.
 _GRID_LEVELS = 100
 _GRID_SPANS = [k for k in range(1, 121) if 120 % k == 0]
 _MOST_CATEGORIES, _FEW_CATEGORIES = 1000, 20
-# The entry points of what learns schemas.
+# The group of the entry points that learn schemas.
 LEARNERS = "privopt.schema_learners"
-# The largest length of tables of levels and of pairs of levels.
+# The largest number of codes of all columns together for which features are stored as codes.
 _MOST_LEVELS = 1024
 
 
@@ -125,13 +126,14 @@ class Schema:
             columns.
         labels, units: names and units of columns for people, by name, on cards, pages and in comments of
             SQL; in files the keys ``label`` and ``unit`` of a column.
-        person: the column that says whose a record is, for tables with several records of a person; it is no
-            feature. Estimators then protect persons, as with their parameter ``person``; whatever protects
-            records only refuses such a schema. In files the key ``person``, before the columns.
+        person: the column that identifies the person of a record, for tables with several records of a
+            person; it is no feature. Estimators then protect persons, as with their parameter ``person``;
+            what protects single records alone refuses such a schema. In files the key ``person``, before the
+            columns.
 
     Raises:
-        SchemaError: no columns, a repeated name, the column of persons among them, a constraint that does not
-            fit the columns, or a common denominator too large for exact arithmetic.
+        SchemaError: no columns, a repeated name, a declaration of the column of persons, a constraint that
+            does not fit the columns, or a common denominator too large for exact arithmetic.
     """
 
     columns: tuple[Column, ...]
@@ -206,14 +208,14 @@ class Schema:
 
     @property
     def feature_titles(self) -> dict[str, str]:
-        """The name of each feature for people, by its name: with the title of its column."""
+        """The name of each feature for people, by its name: it begins with the title of its column."""
         titles = self.titles
         pairs = ((c.name, name) for c in self.columns for name in c.feature_names)
         return {name: titles[column] + name.removeprefix(column) for column, name in pairs}
 
     @property
     def text_columns(self) -> list[str]:
-        """The columns to read from files as text ("01" stays "01"): all that are declared, and of persons."""
+        """The columns to read from files as text ("01" stays "01"): all declared ones and that of persons."""
         return [*(column.name for column in self.columns), *([] if self.person is None else [self.person])]
 
     @cached_property
@@ -303,7 +305,7 @@ class Schema:
     def products(self, codes: Sequence[IntArray], weights: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return features @ weights for codes (see ``codes``), shape (n, k), with each row summed by itself.
 
-        Features are written once for each code, not for each record, where there are fewer codes.
+        If a column has fewer codes than there are records, its features are computed once for each code.
         """
         total = np.zeros((len(codes[0]), weights.shape[1]))
         for column, found, (first, last) in zip(self.columns, codes, self.spans, strict=True):
@@ -344,10 +346,10 @@ class Schema:
         return self._with_columns(columns)
 
     def with_bins(self) -> Schema:
-        """Return the schema with every numeric column in bins, for effects that are no straight lines.
+        """Return the schema with every numeric column in bins, for effects that are not linear.
 
-        A linear model or scorecard has one weight per unit of a number, and one weight for each bin of a
-        binned number: risks may rise and fall again. Bins follow from the declared range and grid alone, as
+        A linear model or scorecard has one weight for a number, and one weight for each bin of a binned
+        number, so that risks may rise and fall again. Bins follow from the declared range and grid alone, as
         do the cuts of decision trees: eight of equal width, and four narrower ones near 0 if the range starts
         there. So no record is read. A number of two values keeps its one weight. The bins of
         ``learn_schema`` follow the records, for a share of the budget.
@@ -360,9 +362,9 @@ class Schema:
         return self if named else self._with_columns(self.columns, intercept=True)
 
     def refines(self, other: Schema) -> bool:
-        """Return whether counts of records by it say those by another: the same, or that with bins.
+        """Return whether counts by this schema determine those by another: itself, or itself with bins.
 
-        A feature that is always 1 has no counts: either may have it.
+        Whether either has an intercept does not matter.
         """
         return other._counted_by == self._counted_by or other._counted_by == self.with_bins()._counted_by
 
@@ -456,7 +458,8 @@ class Schema:
         any privacy statement, as the PrivacyLeakWarning says.
 
         Raises:
-            SchemaError: no records, or a column of text with more than 1000 distinct ones.
+            SchemaError: no records, no bounds that can be inferred, or a text column with too many distinct
+                texts: more than 1000, or more than half as many as records if these are more than 20.
         """
         warnings.warn(
             "bounds and categories are inferred from the data, which no privacy budget covers; "
@@ -474,7 +477,7 @@ class Schema:
                 columns.append(_draft(i, name, values))
             except SchemaError as error:
                 refused.append(str(error))
-        if refused:  # reported together: wide tables have many
+        if refused:  # reported together, as a wide table can have many
             raise SchemaError("; ".join(refused[:MOST_NAMED]) + "; ..." * (len(refused) > MOST_NAMED))
         try:
             return cls(columns, intercept)
@@ -618,7 +621,7 @@ def _checked_keys(
 
 
 def _draft(number: int, name: str, values: Any) -> Column:
-    """Infer the declaration of the ``number``-th column. Errors give its number: the name may be a cell.
+    """Infer the declaration of the ``number``-th column. Errors state its number: its name may be a cell.
 
     The column is numeric if most cells are numbers or the text of one, else categorical.
     """

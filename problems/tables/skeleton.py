@@ -1,7 +1,7 @@
-"""Skeleton of a schema, from names and types of a table's columns; a person fills in all other facts.
+"""Skeleton of a schema, from names and types of a table's columns; the user fills in all other facts.
 
-Bounds and categories inferred from the records are functions of the records, and no budget covers them.
-Names and types of columns are declared by a form or a database, as public as the schema itself.
+Bounds and categories are not inferred: they would be functions of the records that no budget covers. Names
+and types of columns are declared by a form or a database, and as public as the schema itself.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ _HEAD = """\
 #   kind = "date", edges = [2020-01-01, 2024-01-01]   or part = "month", or age_at
 # missing_level = true and outside = "ignore" accept every cell. label = "Age" and unit = "years": for people.
 # `privopt schema check FILE` says what is left to fill in, and what the schema does to public rows."""
-# The keys of a column by its type, of which a person fills in the empty ones.
+# The keys of a column by its type; the user fills in the empty values.
 _KEYS: dict[Held, dict[str, Any]] = {
     Held.NUMBERS: {"kind": "binned", "edges": []},
     Held.TEXT: {"kind": "categorical", "categories": [], "outside": "ignore"},
@@ -73,7 +73,7 @@ _KEYS: dict[Held, dict[str, Any]] = {
     Held.DATES: {"kind": "date", "edges": []},
     Held.OPEN: {"kind": ""},
 }
-_BINS = 4  # of a number with public bounds
+_BINS = 4  # number of bins of a number with public bounds
 
 
 def skeleton(columns: Mapping[str, Held], target: str, known: Mapping[str, Known] | None = None) -> str:

@@ -27,7 +27,7 @@ def is_engine_table(table: object) -> bool:
 
 
 def is_type_of_null(kind: Any) -> bool:
-    """Return whether an Ibis type holds NULL alone; Ibis does not know DuckDB's, and keeps its name."""
+    """Return whether an Ibis type holds NULL alone; that of DuckDB is known to Ibis by its name only."""
     return kind.is_null() or (kind.is_unknown() and str(getattr(kind, "raw_type", "")) == '"NULL"')
 
 
@@ -90,7 +90,7 @@ def _without_connection(ibis: Any, error: Exception, kind: str) -> str:
     text = str(error).lower()
     if kind not in ("postgres", "postgresql") and not hasattr(ibis.backends, kind) and kind not in _engines():
         return f"no engine is called {kind!r}; known are {', '.join(_engines())}"
-    if isinstance(error, ImportError | AttributeError):  # Ibis has no attribute for what it cannot import
+    if isinstance(error, ImportError | AttributeError):  # AttributeError: Ibis cannot import its backend
         return f"the driver for {kind} is not installed: {_INSTALL}, or pip install 'ibis-framework[{kind}]'"
     if "password" in text or "authentication" in text or ("role" in text and "does not exist" in text):
         return f"the {kind} server refused the user or the password"
@@ -149,7 +149,7 @@ def check_encoding(table: Any) -> None:
 
 
 def decoded(text: bytes) -> str:
-    """Decode UTF-8; other bytes become halves of characters, so that none of them is an error."""
+    """Decode UTF-8; other bytes become lone surrogates, so that no text is an error."""
     return bytes(text).decode("utf-8", "surrogateescape")
 
 
@@ -197,8 +197,8 @@ def _parquet(ibis: Any, data: str) -> Any:
     if find_spec("duckdb") is None:
         raise InvalidInputError(_NEEDED)
     try:
-        # Types are those of all files: by the first file alone, 0.9 in another would become 1, and "7" a
-        # number.
+        # Types are found from all files: by the types of the first alone, 0.9 in another file could become 1,
+        # and "7" a number.
         options = {"union_by_name": True, "hive_partitioning": False}
         connection = ibis.duckdb.connect(**_NO_FILES)
         table = connection.read_parquet(data, **options)

@@ -18,10 +18,10 @@ from privopt.problems.tables.cells import MISSING, UNREADABLE, number_positions,
 Plain = int | float | str
 Real = int | float | str | Fraction
 
-# Features stay exact in float64, which solvers use for their models; products with weights fit in int64.
+# Below this, features are exact in float64, which solvers use, and products with weights fit in int64.
 FEATURE_LIMIT = 1 << 53
 
-# Dropping rows would make the number of rows, which is public, depend on the records.
+# The advice is not to drop rows: the number of rows, which is public, would depend on the records.
 _FILL = "declare missing_level = true, or missing=..., a value chosen without looking at the records"
 
 
@@ -60,7 +60,8 @@ def positions(where: str, values: Any, declared: Mapping[str | int, int]) -> NDA
 def check_exact(where: str, values: Iterable[object]) -> None:
     """Raise SchemaError for declared numbers that are too large to be distinguished as 64-bit floats.
 
-    A missing value or a fraction in another record turns a column into floats, which merge large integers.
+    A missing value or a fraction in another record turns a column into floats, and two large integers can be
+    the same float.
     """
     if any(isinstance(v, int | float) and not abs(v) < FEATURE_LIMIT for v in values):
         raise SchemaError(f"{where}: integers must be below 2^53 in absolute value; declare them as text")

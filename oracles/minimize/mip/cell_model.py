@@ -10,9 +10,9 @@ offset t), with
 The linear relaxation is usually tight. An exact dual bound is computed for every a first; only weight vectors
 and levels that can still beat the incumbent are passed to the solver.
 
-Public constraints on points are rows, in which numeric weights have binaries too: a question allows those of
-its a alone. Dual bounds and descents know the box, as bounds over a larger set are bounds; points that
-descents find count only if they satisfy the constraints.
+Public constraints on points become rows. They need binaries of the numeric weights too, of which a question
+for one a allows those of a alone. Dual bounds and descents ignore the constraints: a bound over a larger set
+is valid, and points that descents find count only if they satisfy the constraints.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def refusals(problem: DiscreteProblem, task: Task) -> list[str]:
 
 def planned_refusals(facts: ProblemFacts) -> list[str]:
     """Return every reason why the cell model may not take some problem of these facts."""
-    assert isinstance(facts.question, Task)  # of minimisers
+    assert isinstance(facts.question, Task)  # minimisers are asked no other questions
     reasons = [*row_refusals(facts.lattice), *why_not_planned(facts, _LIMITS)]
     return reasons or _too_large(CellSizes.most(facts), facts.lattice, facts.question)
 
@@ -96,9 +96,9 @@ class _CellModel:
 
     Attributes:
         regions: one for each numeric weight vector.
-        columns: of the indicator weights.
-        numeric: of the numeric weights, which have them under constraints alone.
-        entry_column: the column whose cost each table entry is; -1 for cells without indicators.
+        columns: the columns of the indicator weights.
+        numeric: the columns of the numeric weights, which exist only if there are constraints.
+        entry_column: the column that each table entry is the cost of; -1 for cells without indicators.
         model: the MIP.
     """
 
@@ -188,7 +188,7 @@ def formulation(problem: DiscreteProblem, task: Task, p: Perturbation) -> Formul
 
 
 def _known_point(lattice: IntegerLattice) -> IntArray:
-    """Return the witness of constraints; without any the shortest vector, which is in every lattice."""
+    """Return the witness of a constrained lattice; of any other, its shortest vector."""
     if isinstance(lattice, ConstrainedLattice):
         return lattice.witness
     return np.asarray(np.clip(0, lattice.low, lattice.high), dtype=np.int64)
@@ -269,7 +269,7 @@ class _Draw:
             self.search.offer_found(self.model.regions.point(k, levels))
 
     def _mask(self, k: int) -> NDArray[np.bool_]:
-        """Return the columns that may be nonzero: levels not pruned by sweeps, and what the k-th a allows."""
+        """Return the columns that may be nonzero: those of ``_allowed_by`` with levels that sweeps left."""
         mask = self._allowed_by(k)
         for j, coordinate in enumerate(self.model.regions.shape.coordinate.tolist()):
             level = self.model.columns.level[coordinate]

@@ -42,12 +42,12 @@ ORTOOLS = Library("ortools", "OR-tools", "'privopt[cpsat]'")
 class CpSatOracle(MipOracle):
     """CP-SAT. Objectives and bounds are integer numbers of grid steps, so its proofs are in integers.
 
-    They rest on the correctness of the solver alone. Time limits, cancellation and Ctrl-C reach it while it
-    runs.
+    The proofs rest on the correctness of the solver alone. Time limits, cancellation and Ctrl-C reach the
+    solver while it runs.
 
     Args:
         model: "cells", "rows" or "auto"; see ``MipOracle``.
-        threads: number of solver threads (more find more); None for one per processor.
+        threads: number of solver threads; None for one per processor.
 
     Raises:
         MissingSolverError: OR-tools is not installed.
@@ -196,6 +196,6 @@ def _answer(solver: Any, status: Any, stopped: Status | None, size: int) -> MipA
         return MipAnswer(Outcome.NOTHING, None, math.inf, None, nodes, raw)
     if name in ("FEASIBLE", "UNKNOWN"):
         # A bound of 0 that is reported before the search has begun proves nothing.
-        told = bound if nodes or values is not None else -math.inf
-        return MipAnswer(Outcome.STOPPED, values, told, stopped or Status.TIME_LIMIT, nodes, raw)
+        proved = bound if nodes or values is not None else -math.inf
+        return MipAnswer(Outcome.STOPPED, values, proved, stopped or Status.TIME_LIMIT, nodes, raw)
     raise SolverFailedError(f"{raw}: neither solved nor stopped by a limit; try another solver")

@@ -1,7 +1,7 @@
 """HiGHS through highspy: the model stays loaded, and only changes are passed on.
 
 highspy and the wheels of OR-tools contain libraries of the same name in different versions
-(``libhighs.so.1``). A process gets the one it loads first, and then cannot import the other package. Where
+(``libhighs.so.1``). A process keeps the one it loads first, and then cannot import the other package. If
 highspy cannot be imported, it is loaded in a separate process (``worker_process``).
 """
 
@@ -180,7 +180,7 @@ def answer(highs: Any, order: NDArray[np.int64], stopped: Status | None, cutoff:
     Args:
         highs: the solver.
         order: HiGHS's index of each column of the model, shape (columns,).
-        stopped: why it was told to stop, if it was.
+        stopped: the limit that stopped the solver, if one did.
         cutoff: the cutoff of the question.
     """
     from highspy import HighsModelStatus as State

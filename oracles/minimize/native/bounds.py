@@ -28,9 +28,8 @@ from privopt.oracles.cells.regions import (
 from privopt.problems.discrete.lattice import IntArray
 
 SHARES = 1 << 12
-NORM_SHARE = (
-    0.2  # share of a variable's cost for the norm term; a cell's share goes by the root of its records
-)
+# Share of a variable's cost for the norm term; cells share the rest by the square roots of their records.
+NORM_SHARE = 0.2
 
 
 class Shares(Record):
@@ -41,7 +40,7 @@ class Shares(Record):
 
 
 def make_shares(shape: Shape) -> Shares:
-    """Make the shares: a factor gets one only if the pass meets it again."""
+    """Return the shares: in either pass, a factor gets a share only if a later variable of it follows."""
     size, mass = np.diff(shape.member_start)[:-1], np.sqrt(shape.records)[shape.member_factor]
     first, last = (np.zeros(len(mass), dtype=bool) for _ in range(2))
     first[shape.member_start[:-2][size > 0]] = True
@@ -77,7 +76,10 @@ def _push(shape: Shape, region: Region, forward: IntArray, e: int) -> None:
 
 @njit(inline="always")
 def _collect(shape: Shape, region: Region, forward: IntArray, j: int, down: bool) -> None:
-    """Move all min-marginals of variable j into theta_j. In the down pass, last members have none left."""
+    """Move all min-marginals of variable j into theta_j.
+
+    In the down pass last members are skipped: the up pass has moved theirs already.
+    """
     theta = region.theta[j]
     for b in range(shape.var_start[j], shape.var_start[j + 1]):
         e = shape.var_member[b]
@@ -114,8 +116,8 @@ def _drop_levels(region: Region, j: int, slack: int) -> bool:
 def _deal(shape: Shape, region: Region, j: int, shares: IntArray) -> None:
     """Give each factor that the pass meets again its share of theta_j.
 
-    Only the excess over the minimum is distributed, so that no separate minimum falls: ``sweep`` relies on
-        it.
+    Only the excess over the minimum is distributed, so that no factor's minimum falls: ``sweep`` relies on
+    that.
     """
     theta, least = region.theta[j], least_theta(region, j)
     for i in range(region.dom_size[j]):
@@ -130,8 +132,8 @@ def _deal(shape: Shape, region: Region, j: int, shares: IntArray) -> None:
 def sweep(shape: Shape, region: Region, forward: IntArray, shares: Shares, cutoff: int, x: IntArray) -> int:
     """Make one pass up and one down. Returns a lower bound, or BIG if no point is below the cutoff.
 
-    Levels none of whose points are below the cutoff are dropped. Tables must be up to date, and are so on
-    return. The minimiser of the norm term, a point of the norm ball, is written to ``x`` (levels).
+    Levels of which no point is below the cutoff are dropped. Tables must be up to date, and are so on return.
+    The minimiser of the norm term, a point of the norm ball, is written to ``x`` (levels).
     ``forward`` is scratch memory of the size of the tables.
     """
     if not _two_passes(shape, region, forward, shares, cutoff):
@@ -155,7 +157,7 @@ def joint_bound(shape: Shape, region: Region, x: IntArray) -> int:
 
 @njit(cache=True, nogil=True)
 def _two_passes(shape: Shape, region: Region, forward: IntArray, shares: Shares, cutoff: int) -> bool:
-    """Make one pass up and one down; False if it is seen that no point is below the cutoff."""
+    """Make one pass up and one down; False if that proves that no point is below the cutoff."""
     k, slack = len(shape.span), cutoff - bound(shape, region)
     if slack <= 0:
         return False
@@ -186,13 +188,13 @@ def quick_bounds(
     first: IntArray,
     last: IntArray,
 ) -> IntArray:
-    """Return bounds for many numeric weight vectors: minima of cells plus that of variables and norm term.
+    """Return bounds for many numeric weight vectors: the minima of the cells, plus one of all other terms.
 
-    They are BIG where no point is in the norm ball.
+    A bound is BIG if no point is in the norm ball.
 
     Args:
-        squares: sums of squares of the numeric weights.
-        offsets: their own costs plus the minima of the cells.
+        squares: the squared norm of each numeric weight vector.
+        offsets: the cost of each numeric weight vector, plus the minima of the cells.
         first, last: the levels of each variable.
     """
     size = len(radial)

@@ -16,9 +16,9 @@ from privopt.problems.discrete.lattice import IntArray
 def descend_from_many(shape: Shape, region: Region, count: int) -> tuple[int, IntArray]:
     """Descend from many starts: return the best value and its levels; BIG if no point is in the norm ball.
 
-    The starts are the shortest point and the minimisers of random costs, from a generator with a fixed seed:
-    results are reproducible. Each descent goes over small weights first, then over all. With many levels it
-    would otherwise end too early.
+    The starts are the shortest point and the minimisers of random costs, from a generator with a fixed seed,
+    so that results are reproducible. Each descent moves among small weights first, then among all: with many
+    levels it would otherwise end at a poor point.
     """
     rng, best = np.random.default_rng(0), (int(BIG), np.zeros_like(shape.low))
     variables = np.arange(shape.fixed, len(shape.span))

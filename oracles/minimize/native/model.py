@@ -16,7 +16,7 @@ from privopt.problems.discrete.halfspace import ZeroOneHalfspace
 from privopt.problems.discrete.lattice import IntArray
 from privopt.problems.discrete.objective import UNIT, Perturbation
 
-FIRST_SWEEPS, MORE_SWEEPS = 2, 10  # over a region on its first visit, and later
+FIRST_SWEEPS, MORE_SWEEPS = 2, 10  # sweeps over a region on its first visit, and on later ones
 _REPRESENTATIVES = 8  # numeric weight vectors on which starting duals are tuned
 
 
@@ -27,7 +27,7 @@ class Model:
     problem: ZeroOneHalfspace
     regions: CellModel
     least_loss: IntArray  # sum of the minima of the cells, (r,)
-    rows: IntArray  # number of records of each variable's level, a search order
+    rows: IntArray  # records of the cells of each variable, which decide the order of search
     shares: bounds.Shares
     tilts: IntArray  # starting dual of the first and second visit of a region, (2, r)
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -89,7 +89,7 @@ def _tilts(regions: CellModel, shares: bounds.Shares, least: IntArray, n: int) -
 
 
 def climb(at: int, size: int, height: Callable[[int], int]) -> int:
-    """Return the first of 0..size - 1, from ``at`` on, that is as high as both its neighbours."""
+    """Climb from ``at`` to the higher neighbour within 0..size - 1 until none is higher; return the place."""
     while True:
         best = max((at, max(0, at - 1), min(size - 1, at + 1)), key=height)
         if height(best) <= height(at):

@@ -1,4 +1,4 @@
-"""Dual bound over a trie of cells, and a tree search for regions where star bounds are too weak.
+"""Dual bound over a trie of cells, and a tree search by it, for regions where star bounds are too weak.
 
 The cells of a region, each a list of its variables in a common order, form a trie: cells with the same first
 variables share a path. A node of the trie has the sum t of the variables on its path. A lower bound on the
@@ -6,14 +6,14 @@ cost of the records below it is
 
     G[t] = own[t] + sum over its children of min over v of G_child[t + v] + shift(v),
 
-where v is the level of the variable on the child's edge. A variable on several edges has copies that may
-disagree. Shifts penalise this, as they do between cells (``regions``). A copy here serves all cells below its
-edge, while the bound of single cells has one copy per cell, so this bound is stronger. The norm term is a
+where v is the level of the variable on the child's edge. A variable on several edges has copies, whose levels
+may differ. Shifts penalise this, as they do between cells (``regions``). A copy here serves all cells below
+its edge, while the bound by single cells has one copy per cell, so this bound is stronger. The norm term is a
 further factor, over all variables.
 
-The search fixes the variables in that order. Fixing the first removes its edge and merges the subtree below
-it with the rest of the trie: tables and shifts are added, the trie gets smaller and its bound better. When no
-path is longer than one edge there are no copies, and the bound is the minimum.
+The search fixes the variables in their common order. Fixing the first removes its edge and merges the subtree
+below it with the rest of the trie: tables and shifts are added, the trie gets smaller and its bound better.
+When no path is longer than one edge there are no copies, and the bound is the minimum.
 
 Everything is int64 arithmetic; shares are rounded, which costs tightness, never validity.
 """
@@ -106,9 +106,9 @@ def new_state(tries: Tries, width: int) -> State:
 
 @njit(cache=True, nogil=True)
 def load(shape: Shape, region: Region, tries: Tries, state: State, tilt: int) -> None:
-    """Load a region with nothing fixed, and give the edges the cost tilt * |w|^2.
+    """Load a region with nothing fixed, and shift the cost tilt * |w|^2 to the edges.
 
-    Without noise all min-marginals are equal and passes make no progress; a tilt breaks the tie.
+    Without noise all min-marginals are equal and passes make no progress; a tilt makes them differ.
     """
     state.own[: tries.table[1]] = 0
     for c in range(shape.cells):
@@ -137,7 +137,7 @@ def load(shape: Shape, region: Region, tries: Tries, state: State, tilt: int) ->
 
 @njit(cache=True, nogil=True)
 def _least(tries: Tries, state: State, i: int, q: int, out: IntArray) -> None:
-    """Return minima over the level of the edge above node q, by the sum at its parent."""
+    """Write minima over the level of the edge above node q, by the sum at its parent, to ``out``."""
     a = tries.first[i] + q
     j, begin = tries.var[a], tries.start[a]
     inner = state.inner[begin : begin + tries.size[a]]
@@ -225,7 +225,7 @@ def _rest(tries: Tries, state: State, a: int, p: int, size: int) -> None:
 
 @njit(inline="always")
 def _descend(tries: Tries, state: State, i: int, j: int, a: int, p: int) -> None:
-    """Bound the cost of everything outside the subtree of node a, by the sum at it, in ``outer``."""
+    """Bound the cost of everything outside the subtree of node a, by the sum at a, in ``outer``."""
     size = tries.size[p]
     _rest(tries, state, a, p, size)
     rest, shift = state.scratch[0, :size], state.shift[a]
@@ -285,8 +285,8 @@ def _knapsack(
 def tighten(tries: Tries, state: State, i: int, cutoff: int) -> int:
     """Make one pass over all variables, the last first. G must be up to date, and is on return.
 
-    Levels with no point below the cutoff are dropped. Returns a lower bound, BIG if nothing is left. The
-    bound of each level of the variable that comes first is in ``marginal``.
+    Levels with no point below the cutoff are dropped. Returns a lower bound, BIG if nothing is left. On
+    return, ``marginal`` has the bound of each level of the first free variable.
     """
     k, width = len(tries.span), len(state.norm) - state.square[i]
     if width <= 0:
@@ -327,7 +327,7 @@ def tighten(tries: Tries, state: State, i: int, cutoff: int) -> int:
             if kept == 0:
                 return BIG
             bound = max(bound, lowest + floor)
-            # Its shares are distributed below; the knapsacks continue with the rest.
+            # The excess is distributed to the edges below; the knapsacks continue with the rest of theta.
             for u in range(kept):
                 v = state.dom[i, j, u]
                 state.theta[i, j, v] -= excess[j, v]
@@ -371,7 +371,7 @@ def fix(tries: Tries, state: State, i: int, v: int) -> None:
 def settle(tries: Tries, state: State, i: int) -> int:
     """Minimise over the last trie, and write the levels to ``level``; BIG if it is empty.
 
-    Of several minimisers it takes the first in lexicographic order of the variables that are left.
+    Of several minimisers it takes the first in lexicographic order of the free variables.
     """
     k, width = len(tries.span), len(state.norm) - state.square[i]
     if width <= 0:
@@ -436,7 +436,7 @@ def search(
 ) -> Any:
     """Search until the tree is empty, a better point is found, or ``budget`` nodes are entered.
 
-    The first node must have been entered. See ``search.search`` for arguments and results.
+    The root must have been passed to ``enter``. See ``search.search`` for arguments and results.
     """
     last, nodes, ties = tries.last, 0, 0
     while True:

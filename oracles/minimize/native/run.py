@@ -74,7 +74,7 @@ class Run:
         self.box: Box = low[shape.coordinate] - shape.low, high[shape.coordinate] - shape.low
         self.duals: dict[int, tuple[NDArray[np.int64], ...]] = {}  # duals of the complete tries of regions
         self.flat: set[int] = set()  # regions whose bound a trie does not improve
-        self._waiting = 0  # threads without work
+        self._waiting = 0  # number of threads without work
         self._queue = self._regions()
 
     def _regions(self) -> list[Job]:
@@ -91,12 +91,12 @@ class Run:
 
     @property
     def cutoff(self) -> int:
-        """The cutoff: points with values at or above it are pruned."""
+        """The cutoff: regions with bounds at or above it are pruned."""
         return self.value + (self.ties > 0)
 
     def bound(self) -> int:
         """Return a proved lower bound on the minimum over the box."""
-        with self.lock:  # a region on its way from the queue to a thread must not be missed
+        with self.lock:  # so that no region that a thread is just taking from the queue is missed
             least = [self.value, *self._active.values()]
             return min(least if not self._queue else [*least, self._queue[0].bound])
 
@@ -161,7 +161,7 @@ class Run:
                 self.lock.notify_all()
 
     def is_next(self, bound: int) -> bool:
-        """Return whether no queued region has a lower bound."""
+        """Return whether no queued region has a bound below this one."""
         with self.lock:
             return not self._queue or bound <= self._queue[0].bound
 

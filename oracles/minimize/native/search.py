@@ -1,10 +1,11 @@
 """Depth-first search over the indicator weights, for one numeric weight vector and one set of domains.
 
-The variables of one exclusive block, the *leaves*, come last. A cell has at most one of them active, so once
-all others are fixed the leaves separate. Their optimum, norm ball and radial term included, is then an exact
-knapsack over the sum of squares. Before that, the same knapsack is a lower bound (*star bound*): each leaf
-collects its cells, each minimised over its own variables that are still free. These partial minima are tables
-over partial sums, filled once per tree, so a node costs a few additions per cell of the variable it fixes.
+The variables of one exclusive block, the *leaves*, come last. A cell has at most one of them, so once all
+others are fixed, the problem separates by leaf. The optimum of the leaves, norm ball and radial term
+included, is then an exact knapsack over the sum of squares. Before that, the same knapsack is a lower bound
+(*star bound*): the cost of a leaf is that of its cells, each minimised over its own variables that are still
+free. These partial minima are tables over partial sums, filled once per tree, so a node costs a few additions
+per cell of the variable it fixes.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ DONE, PAUSED, IMPROVED = 0, 1, 2
 
 
 class Tree(Record):
-    """Search tree. ``stack[0]`` is the current depth, ``stack[1]`` the number of fixed-order variables p."""
+    """Search tree. ``stack[0]`` is the current depth, ``stack[1]`` the number p of non-leaf variables."""
 
     norm: IntArray  # (S,) the norm term, by the sum of squares
     order: IntArray  # (k,) the p non-leaf variables in the order in which they are fixed
-    place: IntArray  # (k,) their place in it, or -1 - leaf number
+    place: IntArray  # (k,) the place of each variable in ``order``, or -1 - leaf number
     leaf_var: IntArray  # (L,) variables of the leaves; entry L - 1 is a dummy for cells without any
     leaf_size: IntArray  # (L,) number of levels left
     base: IntArray  # (k,) lowest level left
@@ -39,9 +40,7 @@ class Tree(Record):
     member: IntArray  # (M,) the cells' non-leaf members in search order
     table_start: IntArray  # (M + C,) start of the table of each number of fixed members
     tables: IntArray  # partial minima; a row of ``row`` leaf levels per partial sum
-    leaf_cost: NDArray[
-        np.int64
-    ]  # (p + 1, L, B, row) star costs of each child, by level - base, at each depth
+    leaf_cost: NDArray[np.int64]  # (p + 1, L, B, row) star costs of children, by depth and level - base
     root: NDArray[np.int64]  # (L, 1, row) star costs with nothing fixed
     leaf_square: IntArray  # (L, row)
     leaf_class: IntArray  # (L, row) levels with equal squares are one class
@@ -50,7 +49,7 @@ class Tree(Record):
     rest: NDArray[np.int64]  # (p + 1, S) knapsack of the free non-leaf variables, from each depth on
     tilt: IntArray  # (1,) multiplier of |w|^2 in quick bounds
     rest_tilted: IntArray  # (p + 1,) min over s of rest + tilt * s
-    norm_tilted: IntArray  # (S,) by the squares of the fixed variables: min of norm term - tilt * the others'
+    norm_tilted: IntArray  # (S,) by the fixed variables' squares: min of norm term - tilt * squares of others
     child: NDArray[np.int64]  # (p + 1, B) levels of the children, best first
     child_bound: NDArray[np.int64]  # (p + 1, B)
     child_count: IntArray  # (p + 1,)
@@ -63,9 +62,9 @@ class Tree(Record):
 
 
 def choose_order(shape: Shape, region: Region, rows: IntArray) -> tuple[IntArray, IntArray]:
-    """Choose the variable order: the block with the largest domains as leaves, by coordinate.
+    """Return the variables by decreasing number of rows, without the leaves, and the leaves by coordinate.
 
-    The others are ordered by decreasing number of rows.
+    The leaves are the block with the largest product of domain sizes.
     """
     volume = np.bincount(shape.block, np.log(region.dom_size))
     leaf = shape.block == np.argmax(volume)
@@ -157,7 +156,7 @@ def _choose_tilt(tree: Tree) -> None:
 
 
 def _stand_for_root(tree: Tree) -> None:
-    """Let one child stand for the root, with its costs and its star bound, where all variables are leaves."""
+    """Make one child stand for the root, with the root's star costs and bound: all variables are leaves."""
     tree.leaf_cost[0, :, 0] = tree.root[:, 0]
     tree.child_bound[0, 0] = _knapsack(tree, tree.root, 0, tree.rest[0], 0)
     tree.child_count[0] = tree.stack[4] = 1
@@ -334,7 +333,7 @@ def _knapsack(tree: Tree, cost: Any, i: Any, rest: IntArray, square: Any) -> Any
 
 @njit(inline="always")
 def _expand(shape: Shape, region: Region, tree: Tree, cost: Any, parent: Any, limit: Any) -> None:
-    """Bound all children at the current depth, best first; quick bounds suffice where they pass ``limit``.
+    """Bound all children at the current depth, best first; a quick bound above ``limit`` is not refined.
 
     The star costs of the node itself are ``cost[:, parent]``.
     """
@@ -367,9 +366,9 @@ def _expand(shape: Shape, region: Region, tree: Tree, cost: Any, parent: Any, li
 def _add_cells(
     shape: Shape, region: Region, tree: Tree, cost: Any, parent: Any, children: Any, j: int, row: int
 ) -> None:
-    """Add star costs of all levels of variable j between its lowest and highest.
+    """Compute the star costs of children, for all levels of variable j from its lowest to its highest.
 
-    Their rows are contiguous, in the children as in the tables.
+    Rows of consecutive levels are contiguous, in the children as in the tables.
     """
     reach = region.dom[j, region.dom_size[j] - 1] - tree.base[j] + 1
     size = reach * row

@@ -2,10 +2,10 @@
 
 The weight vectors of the few numeric columns are enumerated. Each gives a *region*, in which the problem over
 the indicator weights is a small sum of tables (``regions``). Regions are queued by lower bound (best-first
-branch and bound). A region gets a better bound (``bounds``) on its first turn and a tree search (``search``)
-on its second. The search ends when every region is searched or its bound reaches the value of the incumbent.
-Threads share the queue and the incumbent (``run``); ``worker`` has the work of a thread, and ``model`` the
-data made once per problem.
+branch and bound). When a region is first taken from the queue, its bound is improved (``bounds``); when it is
+taken again, it is searched by a tree (``search``, or ``nested``). The search ends when every region is
+searched or its bound reaches the value of the incumbent. Threads share the queue and the incumbent (``run``);
+``worker`` is what a thread does, and ``model`` the data made once per problem.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from privopt.problems.discrete.lattice import IntArray
 from privopt.problems.discrete.objective import Perturbation
 from privopt.problems.discrete.problem import DiscreteProblem
 
-_TIES = 2000  # opened in the main search before ties are left to the search coordinate by coordinate
+_TIES = 2000  # ties opened in the main search, before ``first_in_order`` takes over
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class NativeOracle(DiscreteOracle):
         return why_not(problem, task, self.limits)
 
     def planned_refusals(self, facts: ProblemFacts) -> list[str]:
-        assert isinstance(facts.question, Task)  # of minimisers
+        assert isinstance(facts.question, Task)  # minimisers are asked no other questions
         return why_not_planned(facts, facts.question, self.limits)
 
     def build(self, problem: DiscreteProblem, task: Task) -> Solver:

@@ -1,4 +1,4 @@
-"""Tries of cells by their common first variables, one for each number of fixed variables.
+"""Tries in which cells with the same first variables share a path, one for each number of fixed variables.
 
 They are made once per problem; ``nested`` searches over them.
 """
@@ -27,15 +27,15 @@ class Tries(Record):
     low: IntArray  # (k,) smallest weights
     span: IntArray  # (k,) levels
     squares: IntArray  # (k, B)
-    group: IntArray  # (k + 1,) first of each run of consecutive variables that share no path; then k
+    group: IntArray  # (k + 1,) the first of the run of consecutive variables of one block; then k
     place: IntArray  # (cells,) node of each cell in the first trie
     first: IntArray  # (m + 2,) first node of each trie
     var: IntArray  # (N,) variable of the edge above a node, -1 for roots
     parent: IntArray  # (N,)
     end: IntArray  # (N,) the next node that is not below this one
-    below: IntArray  # (N,) the groups of the variables on edges below a node, as bits; may have more
+    below: IntArray  # (N,) bits for the groups of variables on edges below a node (groups may share a bit)
     into: IntArray  # (N,) node of the next trie
-    share: FloatArray  # (N,) of its variable's cost
+    share: FloatArray  # (N,) share of the variable's cost that the edge above a node gets
     table: IntArray  # (m + 2,) first table entry of each trie
     start: IntArray  # (N,)
     size: IntArray  # (N,)
@@ -87,7 +87,7 @@ def make_tries(shape: Shape, rows: IntArray) -> Tries:
 
 
 def _order(shape: Shape, rows: IntArray) -> IntArray:
-    """Order variables by decreasing number of records, but the largest block last: it is never fixed."""
+    """Return variables by decreasing number of records, then those of the largest block, never fixed."""
     leaves = shape.block == np.argmax(np.bincount(shape.block))
     by_rows = np.argsort(-rows, kind="stable")
     last = np.flatnonzero(leaves)

@@ -33,20 +33,20 @@ from privopt.problems.discrete.lattice import IntArray, IntegerLattice
 from privopt.problems.discrete.objective import UNIT, Perturbation
 
 _PART_SWEEPS = 4
-_STRONG_TILT, _STRONG_SWEEPS = 7, 20  # of a region whose tree grew too large; binary digits of the tilt
-_FIRST_TREE_NODES, _TREE_NODES = 8_000, 16_000  # of one tree, before its region is nested, or split
-_FIRST_TREE_WORK = 10_000_000  # nodes times cells; fewer nodes where there are many cells
+_STRONG_TILT, _STRONG_SWEEPS = 7, 20  # if a tree grew too large: tilt 2^-7 of the largest loss, and sweeps
+_FIRST_TREE_NODES, _TREE_NODES = 8_000, 16_000  # nodes of a tree before its region goes to tries or is split
+_FIRST_TREE_WORK = 10_000_000  # limit on nodes times cells of the first tree
 _WORTH = 20  # a trie is searched if its bound closes at least 1 / _WORTH of the gap
 _SLICE, _TRIE_SLICE = 256, 8  # nodes before the first check of the clock and of the other threads
-_PASSES, _PART_PASSES = 10, 3  # at most, over a trie before it is searched: of a region, and of a part of one
-_TILT_PASSES = 3  # over a trie, to compare tilts
-_TILTS, _LEAST_TILT = 10, 14  # of a trie: none, and powers of two from 2^-13 records on
-_LEAST_GAIN = UNIT // 4  # of a pass that is not the last one
-_PART_NODES = 500  # of a trie, before its open nodes return to the queue
+_PASSES, _PART_PASSES = 10, 3  # most passes over a trie before its search: of a region, of a part of one
+_TILT_PASSES = 3  # passes over a trie to compare tilts
+_TILTS, _LEAST_TILT = 10, 14  # tilts of a trie: 0, and the largest loss times 2^-13, 2^-12, ...
+_LEAST_GAIN = UNIT // 4  # a pass that raises the bound by less is the last one
+_PART_NODES = 500  # nodes of a trie before its open nodes return to the queue
 _DESCENTS, _MORE_DESCENTS = 64, 4  # starts of the descent before the first trie search, and before the others
 _MOMENT = 0.05  # seconds of search between two checks of the clock
-_COMPILING = threading.Lock()  # one thread compiles, and says so; the others wait
-_NOTHING_IS_PRUNED = UNIT * 4 + 1  # a value that all points of the tiny region, of three records, are below
+_COMPILING = threading.Lock()  # one thread compiles and logs it; the others wait
+_NOTHING_IS_PRUNED = UNIT * 4 + 1  # above the value of every point of the tiny region, with its three records
 
 
 def go(run: Run, threads: int) -> Status | None:
@@ -92,7 +92,7 @@ def compile_bounds() -> None:
 
 @cache
 def compile_tries() -> None:
-    """Compile the kernels of tries, which few solves need: when a region is first left to one."""
+    """Compile the kernels of tries when a region is first left to one, as few solves need them."""
     with _COMPILING, announced("the search over tries"):
         worker = _on_a_tiny_region()
         worker.run.duals[0] = nested.dual(worker.run.model.tries, worker._loaded())
@@ -143,7 +143,7 @@ class Worker:
     def start(self, number: int, swept: bool) -> bool:
         """Set up the region of one numeric weight vector; False if it is empty.
 
-        Without noise all min-marginals are equal and sweeps make no progress; a tilt breaks the tie.
+        Without noise all min-marginals are equal and sweeps make no progress; a tilt makes them differ.
         """
         regions = self.run.model.regions
         if not regions.start(self.region, number, UNIT, self.run.costs, self.run.box):
@@ -213,12 +213,12 @@ class Worker:
                 low = self._tighten(low, _PART_SWEEPS)
 
     def _strengthen(self, low: int) -> int:
-        """Recompute the dual from a tilt that drops most levels: that helps trees more than a bound."""
+        """Recompute the dual from a tilt with which most levels are dropped: that helps the tree search."""
         start_dual(self.shape, self.region, self.run.model.problem.largest_loss * UNIT >> _STRONG_TILT)
         return self._tighten(low, _STRONG_SWEEPS)
 
     def _nested(self, low: int, number: int) -> bool:
-        """Leave the current region to tries, with a dual for all its parts, if that pays."""
+        """Leave the current region to tries if their bound is enough better; return whether it was left."""
         run = self.run
         if number in run.flat:
             return False
@@ -240,7 +240,7 @@ class Worker:
     def _raised(self, number: int) -> int:
         """Return the bound of a region's trie after some passes; BIG if it is pruned.
 
-        The best tilt after a few passes is searched for from that of the previous region on.
+        The tilt with the best bound after a few passes is found by climbing from that of the previous region.
         """
         tries, duals = self.run.model.tries, dict[int, nested.Dual]()
 
@@ -286,7 +286,7 @@ class Worker:
             self._descend()
 
     def _search_trie(self, job: Job) -> None:
-        """Search a part of a region by tries; after a number of nodes the open ones return to the queue."""
+        """Search a part of a region by tries; after some nodes, those still open return to the queue."""
         run, state, tries = self.run, self._loaded(), self.run.model.tries
         assert job.fixed is not None
         nested.resume(tries, state, run.duals[job.number], np.array(job.fixed, dtype=np.int64))
@@ -311,7 +311,7 @@ class Worker:
                 run.postpone(Job(max(low, job.bound), job.number, True, fixed=levels))
 
     def _search(self, low: int, nodes: int) -> int:
-        """Search the current region by one tree; returns as ``_explore``."""
+        """Search the current region by one tree; return a lower bound of its unsearched part, BIG if none."""
         run, shape, region = self.run, self.shape, self.region
         order, leaves = trees.choose_order(shape, region, run.model.rows)
         tree = trees.plant(shape, region, order, leaves)
