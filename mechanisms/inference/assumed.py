@@ -13,9 +13,10 @@ LEAST_PLANNED_SIGNAL = 2.0
 
 @dataclass(frozen=True, eq=False)
 class AssumedLeastSquares(LeastSquares):
-    """Least squares at moments without noise in them, beside the noise that a release would have.
+    """Least squares at assumed moments without noise, with the intervals that the noise of a release would
+    give.
 
-    Its intervals are as wide as those of a release typically are; measured: within 3% where the smallest
+    Its intervals are typically as wide as those of a release: within 3%, as measured, where the smallest
     eigenvalue is 3 times the noise or more.
 
     Attributes:

@@ -14,6 +14,7 @@ from privopt.problems.errors import InvalidInputError, InvalidTypeError, did_you
 
 Floats = NDArray[np.float64]
 INTERCEPT = "intercept"
+_TUPLES = ("names", "features", "middle", "zeros", "units", "references")
 # Squares of weights beyond this leave doubles.
 _LARGEST = 1e100
 
@@ -50,7 +51,8 @@ class Coefficients:
             raise InvalidInputError("coefficients have names that are text, and indices of features")
 
     def contrasts(self, constant: float) -> tuple[tuple[str, ...], Floats, Floats]:
-        """Return names, weights of theta, shape (k, p), and added numbers, shape (k,), of all coefficients.
+        """Return the names of all k coefficients, their weights of theta, shape (k, p), and the numbers
+        added, shape (k,).
 
         Args:
             constant: the value of the constant feature, whose coefficient becomes the intercept; 0: none.
@@ -92,22 +94,13 @@ class Coefficients:
 
     def to_dict(self) -> dict[str, Any]:
         """Return a dictionary for JSON; ``from_dict`` reads it back."""
-        found = {key: list(getattr(self, key)) for key in ("names", "features", "middle", "zeros", "units")}
-        return {**found, "centre": self.centre, "references": list(self.references)}
+        return {**{key: list(getattr(self, key)) for key in _TUPLES}, "centre": self.centre}
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Self:
         """Read ``to_dict`` back.
 
         Raises:
-            KeyError, TypeError, InvalidInputError: anything else.
+            KeyError, TypeError, InvalidInputError: not what ``to_dict`` returns.
         """
-        return cls(
-            names=tuple(record["names"]),
-            features=tuple(record["features"]),
-            middle=tuple(record["middle"]),
-            zeros=tuple(record["zeros"]),
-            units=tuple(record["units"]),
-            centre=record["centre"],
-            references=tuple(record["references"]),
-        )
+        return cls(**{key: tuple(record[key]) for key in _TUPLES}, centre=record["centre"])

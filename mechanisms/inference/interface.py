@@ -83,7 +83,7 @@ def signal_to_noise(matrix: Floats, sigma: float) -> float:
     """Return the smallest eigenvalue of a noisy symmetric matrix in units of the noise.
 
     The unit is sigma sqrt(2 d), about the spectral norm of noise with standard deviation sigma on the
-    diagonal and sigma / sqrt 2 beside it (semicircle law).
+    diagonal and sigma / sqrt 2 off it (semicircle law).
 
     Args:
         matrix: shape (d, d), with noise.

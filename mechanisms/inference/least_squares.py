@@ -41,11 +41,11 @@ class LeastSquares(LinearInference):
 
         N(t) = sigma^2 / label_weight^2 I + (sigma^2 / 2) (|t|^2 I + t t') - sigma^2 t_c^2 e_c e_c'
 
-    is the noise (entries of A beside the diagonal occur twice; the square of a constant entry c of z has no
-    noise), and s^2 the variance of the residuals, taken to be the same for all rows. It is estimated by
-    mean y^2 - b' theta + tr(A^-1 S): noise and sampling bias the first two terms downwards by that trace.
-    The interval of a number c' t holds every value v with (c' theta - v)^2 <= z^2 c' A^-1 S(t) A^-1 c, where
-    t is the least-squares solution under the constraint c' t = v. There is no shrinkage in it.
+    is the noise (entries of A off the diagonal occur twice; the square of a constant entry c of z has no
+    noise), and s^2 the variance of the residuals, taken to be the same for all rows. It is estimated by mean
+    y^2 - b' theta + tr(A^-1 S): noise and sampling bias the first two terms downwards by that trace. The
+    interval of a number c' t holds every value v with (c' theta - v)^2 <= z^2 c' A^-1 S(t) A^-1 c, where t is
+    the least-squares solution under the constraint c' t = v. There is no shrinkage in it.
 
     Attributes:
         moments: the release.
@@ -101,7 +101,9 @@ class LeastSquares(LinearInference):
         return Bounds(estimate, estimate + low, estimate + high, share)
 
     def _sampling(self, a: Floats, power: Floats, noise: Floats, z: float) -> Floats:
-        """Return the sampling variance of a' T, with c' A^-1 c = a' A a, beside the variance of noise."""
+        """Return the sampling variance of a' T; ``power`` is c' A^-1 c = a' A a, ``noise`` the variance of
+        the noise.
+        """
         return np.asarray(self.residual_variance * power / self.moments.n_records)
 
     def _noise(self, a: Floats, along: Floats) -> tuple[Floats, Floats, Floats]:
@@ -130,6 +132,6 @@ class LeastSquares(LinearInference):
         """Read ``to_dict`` back.
 
         Raises:
-            KeyError, TypeError, ValueError, InvalidInputError: anything else.
+            KeyError, TypeError, ValueError, InvalidInputError: not what ``to_dict`` returns.
         """
         return cls(NoisyMoments.from_dict(record["moments"]))

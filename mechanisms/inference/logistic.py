@@ -97,6 +97,6 @@ class LogisticMinimum(LinearInference):
         """Read ``to_dict`` back.
 
         Raises:
-            KeyError, TypeError, ValueError, InvalidInputError: anything else.
+            KeyError, TypeError, ValueError, InvalidInputError: not what ``to_dict`` returns.
         """
         return cls(NoisyMinimum.from_dict(record["minimum"]), np.array(record["basis"], dtype=np.float64))

@@ -55,6 +55,6 @@ class RobustLeastSquares(LeastSquares):
         """Read ``to_dict`` back.
 
         Raises:
-            KeyError, TypeError, ValueError, InvalidInputError: anything else.
+            KeyError, TypeError, ValueError, InvalidInputError: not what ``to_dict`` returns.
         """
         return cls(NoisyMoments.from_dict(record["moments"]), NoisySpread.from_dict(record["spread"]))

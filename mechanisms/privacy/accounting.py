@@ -165,7 +165,7 @@ def bounded_range_to_zcdp(epsilon: float) -> float:
     """Return rho = epsilon^2 / 8 of an epsilon-bounded-range release: Cesar and Rogers (2021), lemma 3.4.
 
     The exponential mechanism and report-noisy-max with Gumbel noise have bounded range (Durfee and Rogers
-    2019); noisy max with Laplace noise and permute-and-flip have not.
+    2019); noisy max with Laplace noise and permute-and-flip do not.
     """
     return check_epsilon(epsilon) ** 2 / 8
 
@@ -201,7 +201,9 @@ def beside_range_delta(mu: float, width: float, epsilon: float) -> float:
 
 
 def mu_beside_range(epsilon: float, delta: float, width: float) -> float:
-    """Return the largest mu that composes with bounded range ``width`` to (epsilon, delta), rounded down."""
+    """Return the largest mu with which a mu-GDP release and one of bounded range ``width`` are together
+    (epsilon, delta)-private, rounded down.
+    """
     epsilon, delta = check_epsilon(epsilon), _check_gaussian_delta(delta)
     width = check_positive(width, "width")
     return largest_below(lambda mu: beside_range_delta(mu, width, epsilon), delta)

@@ -4,11 +4,11 @@
 ledger of their own; the environment variable ``PRIVOPT_LEDGER`` does so for the whole process. Budgets nest:
 a release is booked in every one around it, or refused by one and booked in none.
 
-Within a block are the thread or task that entered it and, as joblib's threads do not say who started them,
-every thread and task of the process that entered no block itself. A block that such a thread enters is within
-the blocks that other threads have open then; the main thread, which no thread started, knows its own. A
-pickled estimator takes the addresses of the ledgers to other processes. So of this process a release may be
-booked in a budget too many, but never in one too few.
+A block covers the thread or task that entered it. It also covers every thread and task of the process that
+entered no block itself, as threads of joblib do not say which thread started them. If such a thread enters a
+block, that block counts as nested in all blocks that other threads have open then; a block of the main
+thread, which no thread started, does not. A pickled estimator carries the addresses of the ledgers to other
+processes. So a release of this process may be booked in too many budgets, but never in too few.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ class _Block:
     """A block that was entered and not left.
 
     Attributes:
-        around: blocks of other threads that it may be within.
+        around: blocks of other threads in which it may be nested.
         thread: the thread that entered it.
-        name: random, the same in processes that were forked within it.
+        name: a random name, by which processes that were forked within the block recognise it.
     """
 
     address: Address
@@ -51,7 +51,7 @@ class _Block:
     name: str
 
 
-# The blocks of this thread or task, and those of all of them.
+# The open blocks of this thread or task, and those of the whole process.
 _HERE: ContextVar[tuple[_Block, ...]] = ContextVar("privopt_budgets", default=())
 _OPEN: list[_Block] = []
 _TOKEN = uuid.uuid4().hex
@@ -66,7 +66,7 @@ def budget(
     unit: str = "record",
     ledger: Ledger | str | os.PathLike[str] | None = None,
 ) -> Iterator[Ledger]:
-    """Book every fit, evaluation and search of the block in one budget; yields the ledger.
+    """Book every fit, evaluation and search of the block in one budget, and yield its ledger.
 
     A release within the block is booked before it reads records, as with ``ledger=`` of an estimator, so
     schema and classes must be declared; a release that would overdraw the budget is refused. An estimator
@@ -76,12 +76,12 @@ def budget(
     Cross-validations and grid searches of scikit-learn are refused as a whole where it is certain that the
     budget does not suffice for all of their fits. Their scores are not private.
 
-    Fits in threads are booked, too, and so are fits in worker processes, of estimators that were pickled
-    within the block. Functions in other processes, such as ``evaluate``, need ``ledger``. A release in a
-    thread that entered no block is booked in all blocks that are open. A block that such a thread enters is
-    within those of other threads, unless it is the main thread: where threads have budgets that are not to
-    be mixed, as in a server, give each estimator its ``ledger``. Mechanisms that are called without an
-    estimator are not booked: use ``Ledger.spending``.
+    Fits in threads are booked, too, and so are fits in worker processes if their estimator was pickled within
+    the block. Functions in other processes, such as ``evaluate``, need ``ledger``. A release in a thread that
+    entered no block is booked in all blocks that are open. A block that such a thread enters, other than the
+    main thread, counts as nested in the open blocks of other threads. Where the budgets of threads must not
+    mix, as in a server, give each estimator its ``ledger``. Mechanisms that are called without an estimator
+    are not booked: use ``Ledger.spending``.
 
     Args:
         epsilon, delta: the total of the block, kept until the yielded ledger is no longer used; epsilon > 0,
@@ -106,7 +106,9 @@ def budget(
 
 
 def _of_other_threads() -> tuple[_Block, ...]:
-    """Return the open blocks that a thread may have been started in, if it entered none itself."""
+    """Return the open blocks in which this thread may have been started; none if it entered one itself, and
+    none for the main thread.
+    """
     if _HERE.get() or threading.current_thread() is threading.main_thread():
         return ()
     return tuple(block for block in _OPEN if block.thread != threading.get_ident())
@@ -139,7 +141,7 @@ def _entered(
 def _of_total(epsilon: float, delta: float, rule: str, unit: str) -> Ledger:
     """Create a ledger in a file that is removed when the ledger is no longer used.
 
-    A file, so that worker processes book in it, too.
+    It is a file, so that worker processes can book in it, too.
     """
     from privopt.mechanisms.privacy.ledger import Ledger
     from privopt.mechanisms.privacy.ledger.place import Address
@@ -191,7 +193,8 @@ def _resolved(address: Address) -> Address:
 
 
 def opened(addresses: tuple[Address, ...]) -> list[Ledger]:
-    """Open ledgers: one for each place, that addresses all their budgets there, so that none is booked twice.
+    """Open ledgers: one object for each file or database, which addresses all the budgets named there, so
+    that none is booked twice.
 
     Raises:
         LedgerError: a ledger that is not there, or has several budgets, of which none is named.
@@ -214,12 +217,14 @@ def opened(addresses: tuple[Address, ...]) -> list[Ledger]:
 
 @dataclass(frozen=True)
 class CarriedBudgets:
-    """Ambient budgets of the process in which an estimator was pickled, as the ledger of its copy elsewhere.
+    """Ambient budgets where an estimator was pickled, which are the ledger of the unpickled copy in another
+    process.
 
     Attributes:
         addresses: empty if the estimator was fitted, as saved models carry no address.
-        process: that process.
-        blocks: the names of the blocks among them; of ``VARIABLE`` other processes know, too.
+        process: identifies the process in which it was pickled.
+        blocks: the names of the blocks; the ledger of ``VARIABLE`` has none, as other processes have that
+            variable, too.
     """
 
     addresses: tuple[Address, ...]
@@ -241,11 +246,13 @@ class CarriedBudgets:
 
     @property
     def is_known(self) -> bool:
-        """Whether a release here is booked in all of its blocks: they are here, or around the fork."""
+        """Whether a release in this process is booked in all of these blocks anyway: it is the process of the
+        pickling, or was forked within them.
+        """
         return self.is_here or set(self.blocks) <= {block.name for block in _blocks_around()}
 
     def ledgers(self) -> list[Ledger]:
-        """Open the ledgers, and those that are ambient here.
+        """Open these ledgers, and those that are ambient in this process.
 
         Raises:
             LedgerError: they are not there, or the estimator was fitted before it was pickled.

@@ -74,9 +74,10 @@ class Budget:
         rule: "basic" adds epsilons and deltas. "zcdp" adds rho, keeping half of delta for the conversion and
             half for releases that have a delta of their own. "gdp" adds mu^2 and takes GDP and pure releases;
             gradient mechanisms on full batches are GDP, and compose to exactly one Gaussian release.
-            "profile" takes all releases: it adds mu^2 of a Gaussian release that is at most as private as
-            each, except with a small probability, for which half of delta is kept. Sampled releases (DP-SGD)
-            get that Gaussian from their whole privacy profile (``profiles.with_gaussian``).
+            "profile" takes all releases: it counts each as a Gaussian release that is at most as private,
+            except with a small probability, and adds mu^2 of these; half of delta is kept for the small
+            probabilities. Sampled releases (DP-SGD) get that Gaussian from their whole privacy profile
+            (``profiles.with_gaussian``).
         unit: the unit of privacy, "record" or "person"; releases of the other unit are refused.
     """
 
@@ -156,7 +157,8 @@ class Budget:
 def compose(spends: Sequence[PrivacySpend], delta: float) -> Total:
     """Return the smallest epsilon at ``delta`` under any rule, for releases with parameters fixed in advance.
 
-    Where a release was sampled, its rule may be "pld": all are composed by their privacy losses.
+    If one of the spends has an event, the rule of the result may be "pld": all are then composed by privacy
+    loss distributions.
 
     Neighbours: those of the spends, all of the same unit.
 
@@ -199,8 +201,8 @@ def require_guaranteed(spend: PrivacySpend) -> None:
 
 
 def _require_unit(spend: PrivacySpend, unit: str) -> None:
-    # A release that is private for a record is not for a person with several. The reverse does not hold
-    # either: who replaces a record by one of another person changes two persons.
+    # Privacy for a record does not imply privacy for a person with several. Nor is the converse true:
+    # replacing a record by one of another person changes two persons.
     if spend.unit != unit:
         raise PrivacyParameterError(
             f"{spend.mechanism} is private for a {spend.unit} ({spend.neighbours}), and the budget counts by "
@@ -257,7 +259,7 @@ def _total(spent: Spent, rule: str, delta: float) -> Total:
     return Total(gaussian_epsilon(math.sqrt(strength), delta), deltas, rule)
 
 
-@lru_cache(maxsize=64)  # cached: a search takes milliseconds, and all bookings have the same
+@lru_cache(maxsize=64)  # cached: a search takes milliseconds, and bookings share the limit
 def _limit(epsilon: float, delta: float, rule: str) -> float:
     from privopt.mechanisms.privacy.accounting import gaussian_mu, zcdp_rho
 
@@ -293,7 +295,9 @@ def _squared_mu(spend: PrivacySpend) -> float:
 
 
 def _gaussian_of(spend: PrivacySpend) -> tuple[float, float]:
-    """Return mu and c: the release is at least as private as mu-GDP that discloses all with probability c."""
+    """Return mu and c: the release is at least as private as a mu-GDP one that discloses everything with
+    probability c.
+    """
     from privopt.mechanisms.privacy.accounting import pure_to_gdp
 
     if spend.notion == "gdp" and spend.level is not None:

@@ -1,8 +1,8 @@
 """Events: the parameters of some releases, kept beside (epsilon, delta) so that they compose tightly.
 
-The level of a pure, GDP or zCDP spend is enough to compose it. A release on Poisson batches, or the best of a
-random number of Gaussian releases, has a privacy profile of its own, of which (epsilon, delta) is one point;
-several compose much better by their profiles (``profiles``) than by such points.
+To compose a pure, GDP or zCDP spend, its epsilon, mu or rho is enough. A release on Poisson batches, or the
+best of a random number of Gaussian releases, has a privacy profile of its own, of which (epsilon, delta) is
+one point; several compose much better by their profiles (``profiles``) than by such points.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class _Event:
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready dictionary; ``read_event`` reads it back."""
         found = asdict(self)  # type: ignore[call-overload]  # every kind is a dataclass
-        if self.mu is None:  # as before there were such fields
+        if self.mu is None:  # as in older versions, which had no such fields
             del found["mu"], found["disclosed"]
         return {"kind": self.kind, **found}
 
@@ -95,7 +95,7 @@ class SelectedGaussian(_Event):
     Attributes:
         epsilon, delta: the pair that the plan states; an event belongs to a spend with this pair only.
         run_mu: the level of every run.
-        mean, shape: of the law of their number.
+        mean, shape: parameters of the law of the number of runs (``RunCounts``).
         mu, disclosed: as of ``SampledGaussian``.
     """
 

@@ -64,7 +64,7 @@ def gaussian_steps(
     and Su 2022, corollary 3.3): see ``VectorNoise.level``.
 
     Raises:
-        PrivacyParameterError: a parameter outside its range, or one that leaves no privacy loss on the grid.
+        PrivacyParameterError: a parameter outside its range, or a budget that rounding to the grid uses up.
     """
     mu = gaussian_mu(epsilon, delta)
     return noise_at_level(mu, check_count(steps, "steps"), sensitivity, dimension, n_records)
@@ -73,7 +73,7 @@ def gaussian_steps(
 def noise_at_level(
     mu: float, steps: int, sensitivity: float, dimension: int, n_records: int = 1
 ) -> VectorNoise:
-    """Calibrate noise for ``steps`` adaptively chosen releases, together mu-GDP; as ``gaussian_steps``."""
+    """Calibrate noise for ``steps`` adaptively chosen releases, together mu-GDP: see ``gaussian_steps``."""
     # Replacing all n records moves a release by at most n * sensitivity, which must fit into 2^60 grid steps
     # of sigma 2^-30; otherwise a release could be refused depending on the records.
     if not n_records * (mu / math.sqrt(steps)) <= 2.0 ** (60 - MAX_EXPONENT):

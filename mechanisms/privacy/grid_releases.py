@@ -28,9 +28,9 @@ class DiscreteGaussianRelease:
     is the difference between ``sensitivity`` and ``grid_sensitivity``.
 
     Privacy, neighbours by replacing one record, n public: one release is mu-GDP with mu = ``mu``, which is
-    grid_sensitivity / sigma increased by a relative 2^-60, hence also mu^2/2-zCDP. A *sampled* sum has no
-    such theorem: it is within total variation ``distance_to_gaussian`` of a rounded Gaussian one, and (1 +
-    exp(epsilon)) times that distance is to be added to delta.
+    grid_sensitivity / sigma increased by a relative 2^-60, hence also mu^2/2-zCDP. For a sum over a *sampled*
+    batch this is not proved: it is within total variation ``distance_to_gaussian`` of the sum with rounded
+    Gaussian noise, and (1 + exp(epsilon)) times that distance is to be added to the delta of the latter.
 
     Proof. Let p_j be the discrete Gaussian of parameter s, z_m = Phi^-1(sum of p_j over j < m), and D = (1 +
     s^-2) / s, s >= 2. Then z_(m+1) - z_m <= D for all m: let q_j be the normal mass of the cell [z_m + (j -

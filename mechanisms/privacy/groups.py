@@ -18,11 +18,11 @@ from privopt.mechanisms.errors import PlanMismatchError, PrivacyParameterError
 from privopt.mechanisms.privacy.parameters import check_count, check_delta, check_epsilon
 from privopt.mechanisms.privacy.spend import NEIGHBOURS, PrivacySpend
 
-# In place of a number of records per person: it is learned.
+# Given in place of a number of records per person, which is then learned.
 LEARN = "learn"
 
-# Rounding on the private side: of budgets of records, as conversions invert each other to 1e-10 of mu or rho
-# only, and of the spends that follow from them.
+# Factors that round toward privacy: the budget of a record down, as conversions of mu or rho are inverse to
+# each other only up to 1e-10, and the spends that follow from it up.
 _DOWN, _UP = 1 - 2.0**-26, 1 + 2.0**-50
 
 

@@ -2,12 +2,13 @@
 
 A discrete Fourier transform computes the law of a sum of losses, but with absolute rounding errors of about
 steps * 2^-53, which exceed a delta of 1e-12 after some thousand steps. So losses are convolved under a
-*tilted* law, proportional to P[x] exp(tilt * x), under which a total of about epsilon is likely:
+*tilted* law P', proportional to P[x] exp(tilt * x), under which a total of about epsilon is likely:
 
     delta(epsilon) = sum over x > epsilon of P'[x] exp(Lambda(tilt) - tilt * x) (1 - exp(epsilon - x)),
 
-Lambda the log of the moment generating function of the total. Errors are then relative to exp(Lambda(tilt) -
-tilt * epsilon). For the tilt that minimises it, this is Chernoff's bound, not far above delta.
+with Lambda the log of the moment generating function of the total. Rounding errors are then multiplied by
+exp(Lambda(tilt) - tilt * epsilon). At the tilt that minimises it, this factor is Chernoff's bound on P[x >
+epsilon], not far above delta, so errors are small relative to delta.
 """
 
 from __future__ import annotations
@@ -111,7 +112,8 @@ def _window(log_moment: Callable[[float], float], tilt: float) -> tuple[float, f
     bound).
     """
     here = log_moment(tilt)
-    # Any shift is valid; about a normal total, the best of these gives a window an eighth wider at most.
+    # Any shift is valid. For a normal total the best of these gives a window at most an eighth wider than the
+    # best of all shifts.
     shifts = (tilt * np.geomspace(1e-4, 1e4, 20)).tolist()
 
     @cache
@@ -144,7 +146,7 @@ def _summed(
     for law, count in releases:
         masses = law.tilted(tilt)
         cells = np.arange(len(masses))
-        mean = round(float(np.sum(masses * cells)))  # near 0, powers have small phases, hence small errors
+        mean = round(float(np.sum(masses * cells)))  # losses about their mean: small phases, so small errors
         centre += count * (law.first + mean)
         transforms.append(fft.rfft(np.bincount((cells - mean) % size, masses, size)))
     counts = [count for _, count in releases]

@@ -104,7 +104,7 @@ class NoiseSource:
     def order(self, n: int) -> NDArray[np.int64]:
         """Return 0 to n - 1 in uniformly random order."""
         keys = self.bits(n)
-        while len(np.unique(keys)) < n:  # ties would prefer an order
+        while len(np.unique(keys)) < n:  # ties would make some orders likelier
             keys = self.bits(n)
         return np.argsort(keys)
 
@@ -158,7 +158,7 @@ class NoiseSource:
         return self._integers(n, math.prod(_shape(size))).reshape(size)
 
     def _integers(self, n: int, count: int) -> Ints:
-        """Draw ``integers`` for our own n: samplers ask some thirty times a draw."""
+        """Draw ``integers`` without checking n: samplers call this some thirty times a draw."""
         words = self.bits(count)
         if n & (n - 1) == 0:
             return (words & np.uint64(n - 1)).astype(np.int64)

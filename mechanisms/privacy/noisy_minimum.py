@@ -21,13 +21,13 @@ _NUMBERS = ("l2", "tilt", "blur", "sigma", "constant", "n_records")
 class NoisyMinimum:
     """Minimum of F(w) + (l2/2) |w|^2 + <b, w> plus noise, and the Hessian of F at it plus noise.
 
-    Released: the spend is that of the release around it.
+    It is a part of a release, whose spend covers it.
 
     Attributes:
         weights: the noisy minimum, shape (p,).
         hessian: the noisy mean Hessian of F at ``weights``, without the penalty, shape (p, p), symmetric; the
-            noise has standard deviation sigma on the diagonal and sigma / sqrt 2 beside it.
-        l2: the penalty, > 0. Public, as all that follow.
+            noise has standard deviation sigma on the diagonal and sigma / sqrt 2 off it.
+        l2: the penalty, > 0. Public, as are all fields below.
         tilt: standard deviation of each coordinate of b.
         blur: standard deviation of the noise on each coordinate of the minimum.
         sigma: as above.
@@ -63,7 +63,7 @@ class NoisyMinimum:
         return replace(self, weights=Q.T @ self.weights, hessian=(inner + inner.T) / 2)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a dictionary for JSON, of the matrix its upper triangle; ``from_dict`` reads it back."""
+        """Return a dictionary for JSON, with one triangle of the matrix; ``from_dict`` reads it back."""
         triangle = upper_triangle(self.hessian)
         numbers = {name: getattr(self, name) for name in _NUMBERS}
         return {"weights": self.weights.tolist(), "hessian": triangle, **numbers}
@@ -73,7 +73,7 @@ class NoisyMinimum:
         """Read ``to_dict`` back.
 
         Raises:
-            KeyError, TypeError, ValueError, InvalidInputError: anything else.
+            KeyError, TypeError, ValueError, InvalidInputError: not what ``to_dict`` returns.
         """
         weights, triangle = (np.array(record[k], dtype=np.float64) for k in ("weights", "hessian"))
         matrix = from_triangle(triangle)

@@ -14,20 +14,22 @@ from privopt.problems.arrays import from_triangle, upper_triangle
 from privopt.problems.errors import InvalidInputError
 
 Floats = NDArray[np.float64]
+_NUMBERS = ("square", "sigma", "label_weight", "constant", "n_records")
 
 
 @dataclass(frozen=True, eq=False)
 class NoisyMoments:
-    """Means of z z', z y and y^2 plus Gaussian noise. Released: the spend is that of the release around it.
+    """Means of z z', z y and y^2 plus Gaussian noise: a part of a release, whose spend covers it.
 
     Attributes:
         features: noisy mean of z z', shape (p, p), symmetric; the noise has standard deviation sigma on the
-            diagonal and sigma / sqrt 2 beside it.
+            diagonal and sigma / sqrt 2 off it.
         products: noisy mean of z y, shape (p,), with noise of sigma / label_weight.
         square: noisy mean of y^2.
         sigma: standard deviation of the noise, >= 0. Public.
         label_weight: the factor by which products were multiplied before noise was added, > 0. Public.
-        constant: the value of the last entry of z if it is constant: its square has no noise. 0: it is not.
+        constant: the value of the last entry of z if that is constant, so that its square has no noise;
+            otherwise 0.
         n_records: n. Public.
     """
 
@@ -43,8 +45,7 @@ class NoisyMoments:
         p = len(self.products)
         if p < 1 or self.features.shape != (p, p) or not np.array_equal(self.features, self.features.T):
             raise InvalidInputError("noisy moments are a symmetric matrix and a vector that fit together")
-        numbers = (self.square, self.sigma, self.label_weight, self.constant, self.n_records)
-        given = [check_real(number, "a noisy moment, or its noise,") for number in numbers]
+        given = [check_real(getattr(self, name), "a noisy moment, or its noise,") for name in _NUMBERS]
         if not (np.all(np.isfinite(self.features)) and np.all(np.isfinite([*self.products, *given]))):
             raise InvalidInputError("noisy moments must be finite numbers")
         if not (self.sigma >= 0 and self.label_weight > 0 and self.constant >= 0 and self.n_records >= 1):
@@ -55,35 +56,20 @@ class NoisyMoments:
         return replace(self, features=self.features[np.ix_(kept, kept)], products=self.products[kept])
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a dictionary for JSON, of the matrix its upper triangle; ``from_dict`` reads it back."""
-        return {
-            "features": upper_triangle(self.features),
-            "products": self.products.tolist(),
-            "square": self.square,
-            "sigma": self.sigma,
-            "label_weight": self.label_weight,
-            "constant": self.constant,
-            "n_records": self.n_records,
-        }
+        """Return a dictionary for JSON, with one triangle of the matrix; ``from_dict`` reads it back."""
+        numbers = {name: getattr(self, name) for name in _NUMBERS}
+        return {"features": upper_triangle(self.features), "products": self.products.tolist(), **numbers}
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Self:
         """Read ``to_dict`` back.
 
         Raises:
-            KeyError, TypeError, ValueError, InvalidInputError: anything else.
+            KeyError, TypeError, ValueError, InvalidInputError: not what ``to_dict`` returns.
         """
         products, triangle = (np.array(record[k], dtype=np.float64) for k in ("products", "features"))
         matrix = from_triangle(triangle)
-        return cls(
-            matrix,
-            products,
-            square=record["square"],
-            sigma=record["sigma"],
-            label_weight=record["label_weight"],
-            constant=record["constant"],
-            n_records=record["n_records"],
-        )
+        return cls(matrix, products, **{name: record[name] for name in _NUMBERS})
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,6 +99,6 @@ class NoisySpread:
         """Read ``to_dict`` back.
 
         Raises:
-            KeyError, TypeError, ValueError, InvalidInputError: anything else.
+            KeyError, TypeError, ValueError, InvalidInputError: not what ``to_dict`` returns.
         """
         return cls(np.array(record["matrix"], dtype=np.float64), record["sigma"])

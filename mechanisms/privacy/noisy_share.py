@@ -20,7 +20,7 @@ _FAR, _CELLS = 8.0, 400  # of the integral: reach on either side, in standard de
 
 @dataclass(frozen=True)
 class NoisyShare:
-    """Share of positive records plus Gaussian noise. Released: the spend is that of the release around it.
+    """Share of positive records plus Gaussian noise: a part of a release, whose spend covers it.
 
     Attributes:
         value: the noisy share, possibly outside [0, 1].
@@ -56,7 +56,7 @@ class NoisyShare:
         """Read ``to_dict`` back.
 
         Raises:
-            KeyError, TypeError, InvalidInputError: anything else.
+            KeyError, TypeError, InvalidInputError: not what ``to_dict`` returns.
         """
         return cls(record["value"], record["deviation"])
 

@@ -56,14 +56,14 @@ def within_doubles(name: str) -> Iterator[None]:
     """Refuse public parameters for which the arithmetic of a plan leaves the range of doubles.
 
     Raises:
-        PrivacyParameterError: it did: what a release would compute is no number either.
+        PrivacyParameterError: it leaves that range, and the arithmetic of a release would, too.
     """
     try:
         yield
     except ArithmeticError as error:
         raise PrivacyParameterError(
             f"{name}: numbers of this plan leave the range of doubles ({error}). To do: bounds on rows, sets "
-            "or means and penalties nearer to 1, in other units say; a less extreme epsilon or delta"
+            "or means and penalties nearer to 1, for example by other units; a less extreme epsilon or delta"
         ) from error
 
 

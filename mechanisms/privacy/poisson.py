@@ -9,9 +9,10 @@ N(0)/N(x) + b N(x')/N(x) under N(x): a sum of two lognormal variables of mean 1 
 deviations of at most C and 2 C. In convex order it is largest at the largest deviations and perfect
 correlation, that is at x' = -x.)
 
-dp-accounting's distributions call this REPLACE_ONE with standard deviation z. Their losses are composed by
-``loss_composition``, because dp-accounting's own composition has an error of about steps * 2^-53 in delta.
-(In its Renyi accountant the same name means z = sigma / 2C; it is not used, and the version is pinned.)
+dp-accounting's privacy loss distributions call this adjacency REPLACE, with standard deviation z. Their
+losses are composed by ``loss_composition``, because dp-accounting's own composition has an error of about
+steps * 2^-53 in delta. (Its Renyi accountant, which is not used, takes z = sigma / 2C. The version is
+pinned.)
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ from privopt.mechanisms.privacy.parameters import check_count, check_delta, chec
 # search starts with it, within a few percent of the answer, and ends with the fine one.
 _COARSE, FINE = 1e-3, 1e-4
 _COARSE_TOLERANCE, _TOLERANCE = 1e-2, 2e-3
-# Less noise is not searched for: cells increase as its inverse square, and every distribution takes seconds.
+# The search ends below this noise: the number of cells grows as its inverse square, and every distribution
+# takes seconds.
 _LEAST_NOISE = 0.2
 
 
@@ -105,7 +107,7 @@ def poisson_multiplier(
 
 
 def _smallest(fits: Callable[[float, float], bool], start: float) -> float | None:
-    """Return the smallest z that fits, first by a coarse grid; None if 237 times the start does not fit."""
+    """Return the smallest z that fits, first by a coarse grid; None if 198 times the start does not fit."""
     high = start
     for _ in range(30):
         if fits(high, _COARSE):
@@ -154,7 +156,7 @@ def _bisect(fits: Callable[[float], bool], low: float, high: float, tolerance: f
 
 
 def sampled_noise(z: float, bound: float, dimension: int) -> VectorNoise:
-    """Return grid noise of width z * bound for contributions of norm at most ``bound``.
+    """Return grid noise of standard deviation about z * bound for contributions of norm at most ``bound``.
 
     With and without a record, rounded sums differ by at most bound + sqrt(dimension) grid steps.
     """
@@ -190,7 +192,8 @@ def _sampled(z: float, q: float, interval: float) -> LossLaw:
     last = math.ceil(bounds.epsilon_upper / interval)
     epsilons = np.arange(first, last + 1) * interval
     cuts = _outcomes_of_losses(epsilons, z, q)
-    # As loss.get_delta_for_epsilon, which asks for one cut at a time: most of the seconds of a plan.
+    # This is what loss.get_delta_for_epsilon computes, for all cuts at once: one by one they took most of the
+    # time of a plan.
     deltas = np.clip(loss.mu_upper_cdf(cuts) - np.exp(epsilons + loss.mu_lower_log_cdf(cuts)), 0.0, 1.0)
     # The pair is symmetric: one law serves both directions. The fields are private to the pinned version.
     law: Any = create_pmf_pessimistic_connect_dots_fixed_gap(interval, first, last, deltas).to_dense_pmf()
@@ -200,8 +203,9 @@ def _sampled(z: float, q: float, interval: float) -> LossLaw:
 def _outcomes_of_losses(losses: Floats, z: float, q: float) -> Floats:
     """Return the outcomes at which (1-q) N(0) + q N(-1) against (1-q) N(0) + q N(1) has these losses.
 
-    The loss l at x satisfies sinh(l / 2 + x / z^2) = -alpha sinh(l / 2), alpha = exp(1 / (2 z^2)) (1-q) / q.
-    A delta is the largest at its own outcome, hence hardly less at a rounded one.
+    The loss l at x satisfies sinh(l / 2 + x / z^2) = -alpha sinh(l / 2) with alpha = exp(1 / (2 z^2)) (1-q) /
+    q. A delta is a maximum over outcomes, attained at the exact outcome, so rounding of the outcome hardly
+    lowers it.
     """
     if q == 1:
         return -losses * z**2 / 2

@@ -26,17 +26,18 @@ from privopt.mechanisms.privacy.poisson import FINE, gaussian_law, sampled_laws
 from privopt.mechanisms.privacy.run_counts import RunCounts, selection_profile
 from privopt.mechanisms.privacy.spend import PrivacySpend
 
-# Laws of more loss than this take too many cells; they are not worth composing either.
+# Laws of larger losses would take too many cells, and composing them would not help either.
 _MOST_MU, _MOST_EPSILON = 8.0, 40.0
 # Relative distance of the returned epsilon to the smallest.
 _TOLERANCE = 5e-4
 
-# Of the delta of a sampled release this share is left for what its Gaussian does not cover. The Gaussian is
-# hardly larger for a smaller share: by 0.1% to 1% for plans of a hundred to a thousand steps.
+# The share of a release's delta that is left for what its Gaussian does not cover. With a smaller share the
+# mu of the Gaussian is hardly larger: by 0.1% to 1% for plans of a hundred to a thousand steps.
 _DISCLOSED = 1 / 1024
-# Points at which the profile is computed, and of the comparison between two of them.
+# Numbers of points at which the profile is computed, and of comparisons with the Gaussian between two of
+# them.
 _POINTS, _BETWEEN = 32, 64
-# Of a larger epsilon the profile takes minutes.
+# For a larger epsilon the profile takes minutes to compute.
 _MOST_COVERED = 10.0
 
 
@@ -66,7 +67,9 @@ def profile_epsilon(spends: Sequence[PrivacySpend], delta: float, most: float) -
 
 
 def with_gaussian(spend: PrivacySpend) -> PrivacySpend:
-    """Return the spend with an event that names the Gaussian release at least as private as it."""
+    """Return the spend with an event that names a Gaussian release: this one is at least as private as that,
+    except with a small probability.
+    """
     if spend.event is None or spend.event.mu is not None:
         return spend
     mu, disclosed = _gaussian_above(spend.event)
@@ -79,9 +82,9 @@ def _gaussian_above(event: Event) -> tuple[float, float]:
     everything with probability c.
 
     That is so if delta(e) <= c + (1 - c) delta_mu(e) for all e >= 0, delta the profile of the release
-    (Blackwell's theorem; below 0 both follow by symmetry). delta is convex in exp(e), so it lies below the
-    chords of bounds at points; both sides fall, so a bound at one point of a finer grid is compared with the
-    Gaussian at the next. Beyond the last point delta is at most c.
+    (Blackwell's theorem; for e < 0 it follows by symmetry). delta is convex in exp(e), so it lies below the
+    chords between its bounds at the points. Both sides decrease in e, so the chord at each point of a finer
+    grid is compared with the Gaussian at the next. Beyond the last point delta is at most c.
     """
     disclosed, pure = event.delta * _DISCLOSED, (pure_to_gdp(event.epsilon), event.delta)
     if event.epsilon > _MOST_COVERED:

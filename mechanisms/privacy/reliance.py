@@ -1,4 +1,4 @@
-"""Outside code that a privacy claim relies on, named on its spend."""
+"""Code from outside this package that a privacy claim relies on, and how a spend names it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ def relying_on(spend: PrivacySpend, plan: Any, *others: tuple[str, Any]) -> Priv
     code.
 
     Args:
-        plan: a mechanism; its class counts, and the losses, sets and mechanisms in its fields.
+        plan: a mechanism. Its own class is named if it is outside code, and so are those of the losses, sets
+            and mechanisms in its fields.
         others: more code: its role ("oracle"), and its class or function.
     """
     for what, code in (*_parts(plan), *others):
@@ -40,8 +41,9 @@ def relying_on(spend: PrivacySpend, plan: Any, *others: tuple[str, Any]) -> Priv
 def fresh_copy(part: Part) -> Part:
     """Return a deep copy of a plan's part that is or holds outside code; our own parts keep no state.
 
-    A release that works on a copy, made before data, leaves nothing in the part for the next one. What a
-    class keeps outside its instances (in class attributes, modules, files) no copy can hold back.
+    A release works on this copy, made before data are read, so the part itself keeps nothing of the data that
+    the next release could use. A copy does not isolate what a class keeps outside its instances (in class
+    attributes, modules, files).
 
     Raises:
         PrivacyParameterError: it cannot be copied.
@@ -77,7 +79,9 @@ def _held(value: Any) -> Iterator[tuple[str, type]]:
 
 
 def _role(kind: type) -> str | None:
-    """Return the role of an outside class whose statements noise is calibrated to; None for other classes."""
+    """Return the role of a class of outside code to whose declared facts noise is calibrated; None for other
+    classes.
+    """
     if is_own(kind) or not any(map(is_own, kind.__mro__)):
         return None
     from privopt.problems.convex.losses import Loss  # here, as both read SciPy

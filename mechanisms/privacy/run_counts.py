@@ -98,7 +98,7 @@ class RunCounts:
         return _tail(self.mean, self.shape)
 
     def tried(self, candidates: int) -> float:
-        """Return the probability that one of so many candidates, all equally likely, is run at all."""
+        """Return the probability that a given one of so many equally likely candidates is ever run."""
         return 1 - self.generating(1 - 1 / candidates)
 
     def generating(self, x: float) -> float:
@@ -118,14 +118,16 @@ class RunClaim:
     mu: float | None = None
 
     def log_ratio(self, stop: float) -> float:
-        """Return an upper bound on log C, for C of the module's first lines."""
+        """Return an upper bound on log C, with C as in the module's docstring."""
         if self.mu is None:
             return _log_ratio_of_pair(self.epsilon, self.delta, stop)
         return _log_ratio_of_gaussian(self.mu, stop)
 
 
 def selection_epsilon(claim: RunClaim, law: RunCounts) -> float:
-    """Return the epsilon of the best of a random number of runs, rounded up, beside ``selection_delta``."""
+    """Return the epsilon of the best of a random number of runs, rounded up; its delta is
+    ``selection_delta``.
+    """
     slack = 3 * _LAW_ERROR  # f' is off by at most that factor, once above and once below
     return (claim.epsilon + (1 + law.shape) * claim.log_ratio(law.stop)) * (1 + 1e-14) + slack
 

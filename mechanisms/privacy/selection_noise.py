@@ -76,7 +76,8 @@ def selection_steps(
 
 
 def selection_error(vertices: int) -> float:
-    """Return a bound on the error of log probabilities of vertices, but for 24 2^-53 of their log weights.
+    """Return a bound on the error of log probabilities of vertices, apart from a part of at most 24 2^-53 of
+    their log weights.
 
     ``SelectionNoise.choose`` runs one race. A draw from sparse rows runs one among frequent vertices, one of
     their winner against rare ones, whose arrival time is a sum, and one of a proposal against a constant. A

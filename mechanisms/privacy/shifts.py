@@ -2,8 +2,8 @@
 
 The output on D under eta equals the output on D' under eta + s, where s depends on eta with |s| <= c.
 Comparing the densities at eta and eta + s bounds delta by E[(1 - exp(epsilon - Z))_+] with Z the largest
-(<eta, s> + |s|^2 / 2) / sigma^2, and here <eta, s> <= c |eta|, |eta| / sigma a chi variable in the dimensions
-that s can have. OPDisc and objective perturbation are calibrated by it.
+(<eta, s> + |s|^2 / 2) / sigma^2. Here <eta, s> <= c |eta|, and |eta| / sigma is a chi variable with as many
+degrees of freedom as s has dimensions. OPDisc and objective perturbation are calibrated by it.
 """
 
 from __future__ import annotations
@@ -69,8 +69,9 @@ def delta_before_gaussian(epsilon: float, sigma: float, shift: float, dof: int, 
     any set S the probability of the pair exceeds exp(epsilon) times that on the neighbour by at most the mean
     of delta_mu(epsilon - z(w)), delta_mu the profile of mu-GDP at arguments of any sign. It decreases, and z
     is at most a chi + a^2 / 2, a = shift / sigma. In each cell of a grid it is taken at the right end, so the
-    sum is an upper bound on any grid. If a step between the two costs (e, d), epsilon falls by e and delta
-    rises by d: outside an event of mass d its density is at most exp(e) times that on the neighbour.
+    sum is an upper bound on any grid. If a step between the two releases costs (e, d), delta is at most d
+    more than this bound at epsilon less e: outside an event of mass d the density of the step is at most
+    exp(e) times that on the neighbour.
     """
     a = shift / sigma
     t = np.linspace(0.0, _FARTHEST, _FINE_CELLS + 1)

@@ -23,7 +23,7 @@ NEIGHBOURS = {"record": "replace-one", "person": "replace-one person"}
 class PrivacySpend:
     """Privacy of one release, neighbours by replacing one record, or one person with all of its records.
 
-    The number of records is public, or that of persons (``problems.tables.persons``).
+    The number of records, or of persons (``problems.tables.persons``), is public.
 
     ``epsilon`` and ``delta`` always hold a valid pair. A release with a proof in zCDP or GDP also keeps rho
     or mu, from which sequences of releases compose more tightly.
@@ -37,11 +37,12 @@ class PrivacySpend:
         neighbours: "replace-one", or "replace-one person": all records of one person.
         claim: "proved"; "not checked" if it relies on code outside this package that none of our conformance
             checks has tested; or "printed: refuted" for the calibration of a paper that is wrong.
-        note: source of the claim, and why it fails; required for a claim that is not proved.
+        note: where the claim comes from, and why it fails if it does; required for a claim that is not
+            proved.
         insecure_seed: the seed, if the noise was reproducible; the guarantee is void then.
-        event: what ran, for sampled releases and choices among a random number of runs; they compose by it
-            more tightly (``compose``). It is dropped where epsilon or delta are not those of the event, as
-            where something else was added.
+        event: the parameters of releases on sampled batches, and of choices among a random number of runs,
+            with which they compose more tightly (``compose``). An event is dropped if its epsilon or delta
+            are not those of the spend, as after something was added to the spend.
 
     Raises:
         PrivacyParameterError: any field outside its range.
@@ -98,7 +99,8 @@ class PrivacySpend:
     def _bounds_delta(self, level: float) -> bool:
         """Return whether the level implies the pair by its delta.
 
-        A tiny epsilon changes delta by less than delta's rounding, so that none can be computed from delta.
+        A tiny epsilon changes delta by less than the rounding of delta, so epsilon cannot be computed from
+        delta.
         """
         from privopt.mechanisms.privacy.accounting import gaussian_delta
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from privopt.mechanisms.privacy.parameters import check_positive
 
-# Noise of this share of the largest plausible signal may exceed an ordinary one: on the tasks of the papers
-# mean gradients at zero weights are 0.14 to 0.44 of the largest plausible.
+# Noise of this share of the largest plausible signal may exceed an ordinary signal: on the tasks of the
+# papers mean gradients at zero weights are 0.14 to 0.44 of the largest plausible ones.
 CAUTION = 0.1
 
 

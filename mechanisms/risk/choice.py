@@ -21,20 +21,21 @@ from privopt.problems.convex.sets.whole_space import WholeSpace
 _MOST_STEPS_ASKED = 10_000_000
 # Largest number of features at which Newton steps certify a minimum cheaply.
 _LOW_DIMENSION = 512
-# For classification, noisy moments are used up to this n mu per feature, then gradient descent: the most
-# accurate choice on synthetic tables of categories and numbers, at equal mu. (Noisy moments rank records best
-# up to a few hundred; from here on the other mechanisms have better probabilities.) With few features moments
-# are better for longer, up to this n mu for all features.
+# For classification, noisy moments are used up to the first limit on n mu per feature, then gradient descent
+# up to the second: at equal mu the most accurate choices on synthetic tables of categories and numbers.
+# (Noisy moments rank records best up to a few hundred, but above the first limit the other mechanisms have
+# better probabilities.) With few features moments are better for longer: up to the third limit, on n mu in
+# all.
 _SMALL_BUDGET, _MODEST_BUDGET, _FOR_ALL = 40, 60, 1_500
-# The same per feature where most columns are numbers, which moments read in units, and where some are: the
-# units of the other mechanisms are the declared ranges. On synthetic tables of numbers and categories,
-# independent and correlated, moments ranked records best up to here, by .001 to .11 AUC where most are
-# numbers, and where some are by .026 (12 tables, standard error .010). Beyond, Adult is a check where they
-# are not.
+# The limits of moments on n mu per feature where most columns are numbers, and where some are: moments read
+# numbers in units of their own, other mechanisms in declared ranges. On synthetic tables of numbers and
+# categories, independent and correlated, moments ranked records best up to these limits: by .001 to .11 AUC
+# where most columns are numbers, and by .026 where some are (12 tables, standard error .010). On Adult, which
+# is beyond them, they did not.
 _MOST_IN_UNITS, _SOME_IN_UNITS = 1_000, 100
 # Number of features, bounded one by one, above which they are screened: on synthetic tables of 200 to 900
-# binary features or numbers, of which 8 to all mattered, that was better than noisy moments of all, or level,
-# except where all of many numbers mattered.
+# binary features or numbers, of which 8 to all mattered, that was better than noisy moments of all features,
+# or as good, except where all of many numbers mattered.
 _MANY_BOUNDED = 100
 
 
@@ -179,7 +180,9 @@ def _fitting_few(
 def _fitting_many(
     facts: RiskFacts, convex_set: ConvexSet | None, regularizer: ElasticNet
 ) -> tuple[str, str] | None:
-    """Return the mechanism of moments that fits many features, or None: they are few, or there is none."""
+    """Return the mechanism of moments that fits many features; None if they are few, or if none takes the
+    combination.
+    """
     p, space, screened = facts.dimension, convex_set or WholeSpace(facts.dimension), "screened-statistics"
     if RISK_MECHANISMS[screened].refusals(facts, space, regularizer):
         return None

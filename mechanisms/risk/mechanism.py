@@ -65,8 +65,9 @@ class RealRelease:
         spread: the released second moments of residuals, if it contains them.
         minimum: the point with the released Hessian at it, if it contains one.
         supports: the best subsets of columns, if the point is a model on one.
-        deviations: posterior standard deviations of the weights (privacy noise and sampling), of levels from
-            the mean of their column, 0 for the constant; if they follow from what is released.
+        deviations: posterior standard deviations of the weights, from privacy noise and sampling, if they
+            follow from what is released. Those of levels are of their distance from the mean of their column,
+            that of the constant is 0.
     """
 
     point: Vector
@@ -246,12 +247,14 @@ class RiskMechanism(ABC):
         """Look up the oracles of a release, so that a missing one is an error before data are read."""
 
     def _fresh(self) -> Self:
-        """Return the plan for one release: an outside set that keeps state carries none of it to the next."""
+        """Return the plan for one release, with a copy of a user's own set, so that the set carries no state
+        to the next release.
+        """
         convex_set = fresh_copy(self.convex_set)
         return self if convex_set is self.convex_set else dataclasses.replace(self, convex_set=convex_set)
 
     def _check_numbers(self) -> None:
-        """Compute the numbers that a release uses, and refuse what is no number.
+        """Compute the numbers that a release uses, and refuse infinite ones and NaN.
 
         Raises:
             ArithmeticError: a number of the noise or a step size leaves the range of doubles.
@@ -300,11 +303,12 @@ class RiskMechanism(ABC):
 
     @property
     def noise_to_signal(self) -> NoiseToSignal:
-        """Norm of the noise of all steps together against a mean gradient that one coordinate carries.
+        """Norm of the noise of all steps together against one coordinate of a mean gradient.
 
-        Noise of standard deviation Delta / mu is what a mean gradient costs at this budget, however many
-        steps share it: sqrt(T) times as much a step, averaged over T. Of a gradient of norm at most G over d
-        coordinates, one holds G / sqrt(d). So the ratio is about 2 d / (n mu).
+        The average of all steps has noise of standard deviation Delta / mu, however many steps share the
+        budget: each has sqrt(T) times as much, and averaging T of them divides it by sqrt(T). A gradient of
+        norm at most G, spread over d coordinates, has G / sqrt(d) in each. So the ratio is about 2 d / (n
+        mu).
         """
         return self._gradient_ratio(self.facts.sensitivity / self._gaussian_level())
 
@@ -394,7 +398,9 @@ class RiskMechanism(ABC):
 
 
 def _check_limits(watch: Watch) -> None:
-    """Raise UnfinishedDrawError at a limit: between two parts of a table, within a pass over it."""
+    """Raise UnfinishedDrawError if a limit was reached. Called between two parts of a table, within a pass
+    over it.
+    """
     if (reason := watch.stop()) is not None:
         raise UnfinishedDrawError(
             f"stopped by {reason.name} after {watch.seconds:.1f} s, within a pass over the records: nothing "

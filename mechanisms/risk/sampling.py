@@ -28,8 +28,7 @@ _PASSES = 20
 
 
 def sum_share(facts: RiskFacts) -> float:
-    """Return the factor by which a record's effect on a computed batch sum exceeds its own term, for
-    equal bounds.
+    """Return the factor by which a record's effect on a computed batch sum may exceed the bound on each term.
 
     Two sums of up to n terms each have an error of n times ``rounding``, which includes the effect of
     membership in a batch on the computed slopes of other rows.
@@ -43,17 +42,18 @@ def record_bound(facts: RiskFacts) -> float:
 
 
 def private_batch(facts: RiskFacts, steps: int, mu: float) -> int:
-    """Return the least expected batch size without a privacy cost of sampling, for T steps, mu-GDP together.
+    """Return the least expected batch size with which T steps, together mu-GDP, need no more noise than steps
+    on all records.
 
     By the central limit theorem the multiplier z is about 2 q sqrt(T) / mu (Bu, Dong, Long and Su 2020),
-    which makes the noise of the mean gradient that of T full steps, for any q. From z = 2 on that is accurate
-    to about 1%; below 1 more noise is needed.
+    so that the noise of the mean gradient is that of T full steps, for any q. From z = 2 on that is accurate
+    to about 1%; below z = 1 more noise is needed.
     """
     return math.ceil(_MULTIPLIER / 2 * facts.n_records * mu / math.sqrt(steps))
 
 
 def balanced_batch(facts: RiskFacts, steps: int, mu: float) -> int:
-    """Return the least expected batch size without a cost in privacy or accuracy, for T steps.
+    """Return the least expected batch size at which sampling costs T steps neither privacy nor accuracy.
 
     The variance of sampling, with gradients of typical length, should be at most a quarter of that of the
     noise, which is 2 G sqrt(T) / (n mu) per coordinate; but the steps need not pass over the data more than

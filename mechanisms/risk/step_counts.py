@@ -137,9 +137,9 @@ def entropic_horizon(facts: RiskFacts, convex_set: ConvexSet, mu: float) -> floa
     E log sum q exp(-gamma <g + xi, v>) <= log sum q exp(-gamma <g, v>) + gamma^2 s^2 / 2, s^2 the variance
     of <xi, v>: noise costs gamma s^2 / 2 a step whatever p, in place of gamma times the largest of p squares.
     With s = |v|_2 sqrt(T) / mu the average suffers V / (gamma T) + gamma T (|v|_2 / mu)^2 / 2, which depends
-    on gamma T alone: at best sqrt(2 V) |v|_2 / mu. There is about a quarter of ``loss_range`` to gain, as by
-    slopes that fall from half of their bound to 0. gamma T is at most that at which noise costs half of this
-    gain: the less budget there is, the less anything moves.
+    on gamma T alone: at best sqrt(2 V) |v|_2 / mu. About a quarter of ``loss_range`` can be gained, as where
+    slopes fall from half of their bound to 0. gamma T is at most that at which noise costs half of this gain:
+    with less budget the iterates move less.
     """
     noise = convex_set.radius / mu
     balanced = math.sqrt(2 * farthest_divergence(facts, convex_set)) / noise
@@ -152,7 +152,7 @@ def entropic_steps(facts: RiskFacts, convex_set: ConvexSet, mu: float) -> int:
 
 
 def entropic_step_size(facts: RiskFacts, convex_set: ConvexSet, mu: float, steps: int) -> float:
-    """Return gamma for so many steps, at most the length up to which exact steps descend."""
+    """Return gamma for so many steps, at most the step size up to which steps without noise descend."""
     longest = 2 / _vertex_curvature(facts, convex_set)
     return min(longest, entropic_horizon(facts, convex_set, mu) / steps)
 
@@ -180,10 +180,10 @@ def _accelerated_reach(facts: RiskFacts, convex_set: ConvexSet, mu: float) -> fl
 
 
 def _vertex_curvature(facts: RiskFacts, convex_set: ConvexSet) -> float:
-    """Return a guess at the smoothness of F in the Minkowski norm, for step sizes: no bound.
+    """Return a guess at the smoothness of F in the Minkowski norm, for step sizes. It is not a bound.
 
-    A bound on the l2 norm of rows allows all of a row in one coordinate, in all records the same one. Rows
-    are taken to spread over the coordinates, up to 100 of them, as in ``typical_distance``.
+    The bound on the l2 norm of rows would allow the whole norm of every row in one and the same coordinate.
+    Rows are assumed to spread over the coordinates, up to 100 of them, as in ``typical_distance``.
     """
     spread = min(facts.dimension, SPREAD) if facts.norm == "l2" else 1
     return facts.smoothness_in(convex_set) / spread

@@ -17,7 +17,7 @@ def _one_a_record(found: Any, *shape: int) -> NDArray[Any]:
     """Return predictions of records.
 
     Raises:
-        InvalidInputError: another shape, which would be broadcast: one record moved the scores of all.
+        InvalidInputError: another shape. If it were broadcast, one record could change the scores of all.
     """
     values = np.asarray(found)
     if values.shape != shape:

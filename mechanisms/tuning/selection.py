@@ -45,13 +45,13 @@ class SelectionPlan:
     Privacy, neighbours by replacing one record, the number of records public. A replaced record is in one
     part. In the first, only models change; scores are computed from them and from records that are the same.
     In the second, only scores change. So every run has the larger of both costs, never their sum (parallel
-    composition), and likewise every choice among runs. The order of rows does not matter: a permutation that
+    composition), and so has every choice among runs. The order of rows does not matter: a permutation that
     aligns two neighbours maps the uniform law of the parts to itself.
 
     With ``law`` None every candidate is run once, and the runs compose: mu-GDP releases to sqrt(k) mu-GDP,
     others by adding epsilons and deltas. Otherwise a random number of runs is made of candidates drawn at
-    random, and only the best one is released (``run_counts`` has the proof). How many runs there were must
-    stay hidden; running time tells it, and is outside the guarantee.
+    random, and only the best one is released (``run_counts`` has the proof). The number of runs must stay
+    hidden; running time reveals it, and is outside the guarantee.
 
     Attributes:
         candidates: their number, >= 2.
@@ -167,7 +167,7 @@ class Run(NamedTuple, Generic[Made]):
 
 
 class BestRun(Generic[Made]):
-    """The best run so far; of runs that are equally good each is as likely."""
+    """The best run so far; ties are broken uniformly at random."""
 
     def __init__(self, source: NoiseSource) -> None:
         self._source, self._equal = source, 0

@@ -19,7 +19,7 @@ _forking: set[int] = set()
 
 @contextmanager
 def no_fork() -> Iterator[None]:
-    """Keep other threads from forking during the block; it begins after forks that wait."""
+    """Keep other threads from forking during the block; it begins after forks that are already waiting."""
     thread = threading.get_ident()
     with _turn:
         _turn.wait_for(lambda: not _forking or thread in _inside)

@@ -362,10 +362,10 @@ class Ledger:
         return identifier
 
     def _priced(self, spend: PrivacySpend) -> PrivacySpend:
-        """Return the spend as it is kept: under the rule "profile" with the Gaussian that it is counted as.
+        """Return the spend as the trail keeps it: for the rule "profile" with the Gaussian that it counts as.
 
-        So the same sum follows from the trail at any time, in any version. The Gaussian takes seconds to
-        compute, so this is done before the ledger is locked. One that the caller quotes is computed again.
+        With it the trail adds up to the same sum at any time, in any version. The Gaussian takes seconds to
+        compute, so this is done before the ledger is locked. One in the caller's spend is not trusted.
         """
         if spend.event is None:
             return spend

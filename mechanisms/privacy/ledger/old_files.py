@@ -45,7 +45,7 @@ class OldLedger:
 
 
 def is_old_ledger(start: bytes) -> bool:
-    """Return whether a file that begins so is, or was, a ledger of an older version."""
+    """Return whether a file with this beginning is, or was, a ledger of an older version."""
     return b'"privopt_ledger"' in start.split(b"\n")[0]
 
 
@@ -116,7 +116,7 @@ def read_old(path: Path, content: bytes) -> OldLedger:
 
 
 def _replayed(budget: Budget, records: list[dict[str, Any]]) -> Spent:
-    """Return the budget and entries; any irregularity is a ValueError or KeyError."""
+    """Return what the entries spend of the budget; any irregularity is a ValueError or KeyError."""
     spent, spends, closed = Spent(), dict[str, PrivacySpend](), set[str]()
     for record in records:
         identifier, action = record["id"], record["action"]
@@ -140,7 +140,7 @@ def _replayed(budget: Budget, records: list[dict[str, Any]]) -> Spent:
 
 
 def _fill(aside: Path, old: OldLedger, name: str) -> None:
-    """Write the history into a new database, row by row, and last of all where it came from."""
+    """Write the history into a new database, row by row; the last row says where it came from."""
     with Store(Address(str(aside))).making() as book:
         facts = {"epsilon": old.budget.epsilon, "delta": old.budget.delta, "rule": old.budget.rule}
         content = {"name": MAIN, "neighbours": "replace-one", **facts}

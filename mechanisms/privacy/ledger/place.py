@@ -38,7 +38,8 @@ _SECRET = ("password", "sslpassword")  # options with passwords
 _EXACT = "SET LOCAL extra_float_digits = 3"
 # TCP keepalives of libpq, in seconds, which detect a lost server.
 _KEEPALIVE = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3}
-# Statements for SQLite as SQLAlchemy compiles them, which takes a third of a booking for each new file.
+# SQLAlchemy's compiled statements for SQLite, kept for all files: to compile them for each new file would
+# take a third of a booking.
 _COMPILED: dict[Any, Any] = {}
 _SERVERS = ("postgresql", "postgres", "postgresql+psycopg")
 
@@ -281,9 +282,11 @@ def engine(place: str, *, reads: bool = False) -> Engine:
 
 @cache
 def _sqlite() -> Engine:
-    """Create the engine whose dialect those of all files share: statements are compiled for a dialect."""
+    """Create the engine whose dialect the engines of all files share, because statements are compiled for a
+    dialect.
+    """
     made = sql.create_engine("sqlite://", poolclass=NullPool)  # a fork must not inherit an open connection
-    with made.connect():  # whereupon the dialect knows the version of SQLite
+    with made.connect():  # only then the dialect knows the version of SQLite
         return made
 
 

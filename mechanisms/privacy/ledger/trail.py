@@ -151,7 +151,7 @@ def step(row: Row, entries: dict[str, Entry], accounts: dict[str, Account]) -> N
         entry = entries[reservation]
         if entry.state != "reserved":
             raise ValueError(f"row {row.number} closes a reservation that is not open")
-        if row.action == "cancel" and entry.started:  # by hand: the ledger itself refuses
+        if row.action == "cancel" and entry.started:  # edited by hand: a ledger refuses this
             raise ValueError(f"row {row.number} cancels a release that had started")
         entries[reservation] = replace(entry, state="committed" if row.action == "commit" else "cancelled")
         if row.action == "cancel":
