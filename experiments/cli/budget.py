@@ -234,7 +234,7 @@ def check(
     mechanism: NameOption = "unnamed",
     unit: UnitOption = "record",
 ) -> None:
-    """Exit code 0 if a release is affordable now, 1 if not. Changes nothing."""
+    """Check whether a budget affords a release now: exit code 0 if it does, 1 if not. Books nothing."""
     book = _opened(ledger)
     if why := book.shortfall(_spend(epsilon, delta, mechanism, unit)):
         tell.print(f"not affordable: {escape(why)}")

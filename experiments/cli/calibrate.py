@@ -66,9 +66,9 @@ KNOWN = (
     *("auto", *SCORECARD_MECHANISMS, *RISK_MECHANISMS, *ROBUST_FITS),
     *(*ESTIMATES, SubsetPlan.name, *RELEASES),
 )
-# Options of one mechanism, or of those of `privopt estimate`, and their flags.
+# Options that only some mechanisms take, those of `privopt estimate` among them, and their flags.
 _PARTICULAR = {"moment": "--moment", "mean_range": "--range", "subsets": "--subsets"}
-# The fact of gradients by which a mechanism of ``ROBUST_MECHANISMS`` is meant.
+# The bound on gradients with which a name means that mechanism of ``ROBUST_MECHANISMS`` itself.
 _KNOWN_MOMENTS = {"robust-gd": "moment", "robust-sgd": "moment", "trimmed-gd": "mean_range"}
 # Options of some mechanisms that all others refuse.
 _OWNERS = {"max_features": (SubsetPlan.name,), "snr": (SubsetPlan.name,), **owners()}
@@ -109,13 +109,15 @@ def calibrate(
     moment: Annotated[
         float | None,
         typer.Option(
-            help="robust-mean: bound on mean squares; robust-gd, robust-sgd: on those of gradients, if known."
+            help="robust-mean: bound on the mean square of each column; robust-gd, robust-sgd: bound on the "
+            "mean squares of gradients, if known."
         ),
     ] = None,
     mean_range: Annotated[
         str | None,
         typer.Option(
-            "--range", help="trimmed-mean, trimmed-gd: LOW:HIGH, which holds the means (of gradients)."
+            "--range",
+            help="trimmed-mean, trimmed-gd: LOW:HIGH, bounds on the means (trimmed-gd: of gradients).",
         ),
     ] = None,
     subsets: Annotated[
@@ -125,9 +127,10 @@ def calibrate(
     snr: Annotated[
         float | None,
         typer.Option(
-            help="best-subset: show the share of 20 synthetic tables in which the informative columns are "
-            "drawn. Columns are normal, the informative ones have equal weights, and this is the variance "
-            "that they explain over that of the noise; numbers are clipped to [-1, 1]."
+            help="best-subset: signal-to-noise ratio of 20 synthetic tables, to show the share of them in "
+            "which exactly the informative columns are drawn. It is the variance that these columns explain "
+            "over that of the noise. Columns are normal, the informative ones have equal weights, and "
+            "numbers are clipped to [-1, 1]."
         ),
     ] = None,
     schema: Annotated[
@@ -302,7 +305,7 @@ def _robust_report(options: Mapping[str, Any]) -> dict[str, Any]:
     loss = PLAIN_SQUARES if robust_loss(options) == "squared" else LogisticLoss()
     name, epsilon, steps = options["mechanism"], options["epsilon"], options["steps"]
     fact = _KNOWN_MOMENTS.get(name)
-    if fact is not None and options[fact] is not None:  # gradients are known to have it
+    if fact is not None and options[fact] is not None:  # a bound on gradients is known
         known: dict[str, Any] = {
             fact: options[fact] if fact == "moment" else parse_range(options[fact], "--range")
         }

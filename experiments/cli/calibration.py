@@ -1,4 +1,4 @@
-"""Reports of ``privopt calibrate``: of every mechanism the same words in the same order."""
+"""Reports of ``privopt calibrate``: for every mechanism the same words in the same order."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def common_report(
     more: Mapping[str, Any] | None = None,
     reason: str = ASKED,
 ) -> dict[str, Any]:
-    """Return what is said of every mechanism, in one order: ``more`` is that of its family."""
+    """Return a report with the same keys in the same order for every mechanism; ``more`` adds its own."""
     return {
         "mechanism": name,
         "reason": reason,
@@ -36,7 +36,7 @@ def common_report(
 
 
 def calibration_lines(report: dict[str, Any]) -> list[str]:
-    """Return the lines that ``privopt calibrate`` prints: no empty values, no event, privacy levels by name.
+    """Return the lines that ``privopt calibrate`` prints, without empty values and without the event.
 
     Every mechanism has, in this order: mechanism, noise on, the numbers of its noise, noise / signal, and its
     spend.

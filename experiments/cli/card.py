@@ -52,8 +52,9 @@ def card(
     several: Annotated[
         int | None,
         typer.Option(
-            help="Show this many cards near the private model behind a card, side by side, to choose from by "
-            "meaning; costs no privacy. Of the mechanism seeded, as .html, .md or .json."
+            help="Show this many cards near the private model behind a card side by side, to choose one by "
+            "the meaning of its points; costs no privacy. For cards of the mechanism seeded, as .html, .md "
+            "or .json."
         ),
     ] = None,
     gap: Annotated[

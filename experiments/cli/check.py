@@ -30,12 +30,12 @@ def check(
         str, typer.Argument(help="An oracle or a mechanism by name, or a class as MODULE:CLASS.")
     ],
     runs: Annotated[
-        int, typer.Option(min=1, help="Of a mechanism: releases per data set, in multiples of 400.")
+        int, typer.Option(min=1, help="For a mechanism: releases per data set, in multiples of 400.")
     ] = 4_000,
 ) -> None:
-    """Run the conformance kit on an oracle, or audit a mechanism; what passes is remembered.
+    """Run the conformance kit on an oracle, or audit a mechanism; a pass is recorded.
 
-    It counts until the source files change. Releases through code that was not checked say so.
+    The record is valid until the source files change. Releases through code without one say "not checked".
     """
     found = _named(name)
     if isinstance(found, type):
@@ -53,7 +53,7 @@ def check(
         tell.print(f"{report.oracle}: {len(report.passed)} checks passed, skipped: {len(report.skipped)}")
     what, code = ("mechanism", found) if isinstance(found, type) else ("oracle", outside_code(found))
     if is_own(code):
-        tell.print(f"{what} of privopt: nothing is remembered, its checks run in its tests")
+        tell.print(f"{what} of privopt: nothing is recorded, as the tests of privopt check it")
         return
     try:
         tell.print(remember(code, what).words, markup=False)
@@ -73,7 +73,7 @@ def _named(name: str) -> DiscreteOracle | GibbsOracle | type[Any]:
     try:
         found = getattr(importlib.import_module(module), attribute)
         made = found if isinstance(found, type) and hasattr(found, "plan") else found()
-    except Exception as error:  # any error of the foreign module
+    except Exception as error:  # any error of a module that is not ours
         raise UnknownOracleError(
             f"{name} cannot be imported and made ({type(error).__name__}: {error}). To do: MODULE:CLASS of a "
             "mechanism, or of an oracle that is made without arguments; of a module in this folder: "

@@ -82,17 +82,17 @@ def estimate(
     classes: opt.ClassesOption = None,
     delta: opt.DeltaOption = "auto",
     moment: Annotated[
-        float | None, typer.Option(help="robust-mean: a bound on the mean square of each column. Public.")
+        float | None, typer.Option(help="robust-mean: public bound on the mean square of each column.")
     ] = None,
     mean_range: Annotated[
         str | None,
-        typer.Option("--range", help="trimmed-mean: LOW:HIGH holds the mean of each column. Public."),
+        typer.Option("--range", help="trimmed-mean: LOW:HIGH, public bounds on the mean of each column."),
     ] = None,
     radius: Annotated[
         float | None, typer.Option(help="subset-mean, sample-aggregate: a bound on the norm of the weights.")
     ] = None,
     subsets: Annotated[
-        int | None, typer.Option(help="Number of subsets. Default, of subset-mean: from n, d and epsilon.")
+        int | None, typer.Option(help="Number of subsets. Default, for subset-mean: from n, d and epsilon.")
     ] = None,
     loss: Annotated[
         str, typer.Option(help="subset-mean, sample-aggregate: squared, or logistic for two --classes.")
@@ -100,7 +100,7 @@ def estimate(
     lattice: opt.LatticeOption = None,
     oracle: opt.OracleOption = "auto",
     alpha: Annotated[
-        float, typer.Option(help="opsamp: the certified gap, in errors, that is paid for.")
+        float, typer.Option(help="opsamp: the largest gap of a minimum, in errors; noise covers it.")
     ] = 0.0,
     draws: Annotated[
         int | None, typer.Option(help="opsamp: number of minima. Default: enough for little noise, to 5,000.")
@@ -112,7 +112,9 @@ def estimate(
         Path | None, typer.Option("--json", help="Write the full report to this JSON file.")
     ] = None,
 ) -> None:
-    """Release a private mean, or an estimate from subsets or tilted minima, of records in a file."""
+    """Release a private mean of the records in a file, or an estimate from subsets or randomly tilted
+    minima.
+    """
     options = context.params
     check_options(context, _ALWAYS)
     check_loss(options)
@@ -205,7 +207,7 @@ def _numbers(names: list[str], pair: tuple[Any, Any]) -> tuple[NDArray[Any], Any
     numbers = as_reals(frame[names].to_numpy(), f"columns {', '.join(names)}")
     if not np.all(np.isfinite(numbers)):
         raise InvalidInputError(
-            "missing or infinite values in the columns; declare a --schema, which says what they count as"
+            "missing or infinite values in the columns; declare a --schema, which says how to read them"
         )
     return numbers, pair[1]
 

@@ -46,20 +46,27 @@ def evaluate(
             "a pattern or URL, as in `privopt fit`."
         ),
     ],
-    epsilon: Annotated[float, typer.Option(help="Privacy budget of this evaluation, > 0; replace-one.")],
+    epsilon: Annotated[
+        float,
+        typer.Option(
+            help="Privacy budget of this evaluation, > 0; neighbours differ by replacing one record."
+        ),
+    ],
     target: Annotated[str | None, typer.Option(help="Name of the label column. Required for files.")] = None,
     table: TableOption = None,
     label_range: Annotated[
         str | None,
         typer.Option(
-            help="LOW:HIGH: labels and predictions of a regression are clipped to it; default: the model's."
+            help="LOW:HIGH, to which labels and predictions of a regression are clipped. Default: that of "
+            "the model."
         ),
     ] = None,
     against: Annotated[
         Path | None,
         typer.Option(
-            help="Another saved model, of the same classes or a regression, too: release the differences "
-            "between both on these records, model minus this one, in place of an evaluation."
+            help="Another saved model, with the same classes, or also a regression. Instead of an "
+            "evaluation, release the differences of both models' measures on these records: those of MODEL "
+            "minus those of this one."
         ),
     ] = None,
     about: Annotated[
@@ -89,9 +96,9 @@ def evaluate(
         Path | None, typer.Option("--json", help="Write the full report to this file.")
     ] = None,
 ) -> None:
-    """Release the quality of a model on other records than its fit has read, with intervals.
+    """Release the quality of a model on records that its fit did not read, with confidence intervals.
 
-    Of classifiers: accuracy, balanced accuracy, ROC, AUC, confusion matrix and calibration; of regressions:
+    For classifiers: accuracy, balanced accuracy, ROC, AUC, confusion matrix and calibration; for regressions:
     R^2, RMSE, MAE and bias. With --against: the differences between two models on the same records.
     """
     book = None if ledger is None else open_ledger(ledger)
@@ -156,7 +163,7 @@ def _estimates(
     number: Callable[[float], str] = "{:.3f}".format,
     more: str = "",
 ) -> Table:
-    """Return a table of measures with intervals; names: how people call them."""
+    """Return a table of measures with intervals; ``names`` are the titles of measures."""
     subject = "the population" if found.target == "population" else "the records at hand"
     title = f"About {subject}{more}"
     numbers = Table("", "estimate", f"{found.confidence:.0%} interval", title=title, title_justify="left")

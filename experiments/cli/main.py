@@ -25,25 +25,26 @@ from privopt.problems.errors import PrivOptError
 # Summaries for ``--help``: the first paragraph of each command's own help.
 COMMANDS = {
     "fit": "Fit a private model and print it: a scorecard, linear or robust model, tree or rule list.",
-    "search": "Search for the best of several private models, for one price: candidates and a budget in, one "
-    "model out.",
+    "search": "Search for the best of several private models, within one budget for all of them together.",
     "schema": "Write the skeleton of a schema, check one on public rows, put numbers in bins, or learn one.",
-    "estimate": "Release a private mean, or an estimate from subsets or tilted minima, of records in a file.",
-    "plan": "Show the mechanism, noise and cost of a fit before any data are read. With --want what to "
-    "expect of a model, and what it takes.",
+    "estimate": "Release a private mean of the records in a file, or an estimate from subsets or randomly "
+    "tilted minima.",
+    "plan": "Show the mechanism, noise and cost of a fit before any data are read. With --want, "
+    "forecast the quality of a model, or the records or epsilon that it needs.",
     "calibrate": "Show the noise that a privacy guarantee requires, before any data are read.",
     "predict": "Predict with a saved model: columns `score` and `prediction`, in the order of the records.",
     "summary": "Print the coefficients of a saved linear model with confidence intervals that include the "
     "noise; costs no privacy.",
-    "shapes": "Draw the contribution of each column by level, of a saved linear model or scorecard, with the "
-    "noise where it is known: the extra 'plots'; costs no privacy.",
-    "evaluate": "Release the quality of a model on other records than its fit has read, with intervals.",
+    "shapes": "Draw the contribution of each column of a saved linear model or scorecard, by level, with "
+    "bands for the noise where it is known. Needs the extra 'plots'; costs no privacy.",
+    "evaluate": "Release the quality of a model on records that its fit did not read, with confidence "
+    "intervals.",
     "card": "Print a saved scorecard, tree or rule list with its risks, as a page, Markdown, JSON or SQL; "
     "costs no privacy.",
     "compare-oracles": "Benchmark minimising oracles on reproducible instances: running times, proofs, and "
     "whether all agree.",
     "solvers": "List the oracles: which are installed, their use, and the evidence behind their answers.",
-    "check": "Run the conformance kit on an oracle, or audit a mechanism; what passes is remembered.",
+    "check": "Run the conformance kit on an oracle, or audit a mechanism; a pass is recorded.",
     "demo": "Run the main experiment on the Adult data: a table and a picture of accuracy against epsilon.",
     "reproduce": "Reproduce figures and tables of the papers, and check their findings.",
     "budget": "Manage privacy budgets in a file, or in a database for a team.",

@@ -110,8 +110,8 @@ RankingOption = Annotated[
 MechanismOption = Annotated[
     str,
     typer.Option(
-        help=f"auto; of scorecards: {', '.join(SCORECARD_MECHANISMS)}; of linear models: "
-        f"{', '.join(RISK_MECHANISMS)}; of robust models: {', '.join(ROBUST_FITS)}.",
+        help=f"auto; for scorecards: {', '.join(SCORECARD_MECHANISMS)}; for linear models: "
+        f"{', '.join(RISK_MECHANISMS)}; for robust models: {', '.join(ROBUST_FITS)}.",
         rich_help_panel=_MODEL,
     ),
 ]
@@ -202,9 +202,9 @@ WeightOption = Annotated[
 PrevalenceOption = Annotated[
     str | None,
     typer.Option(
-        help="For balanced: the public share of the positive class; for more classes all shares, with "
-        "commas. Without it the shares are released first, at a twentieth of epsilon, "
-        "for trees and lists at up to a fifth.",
+        help="With --class-weight balanced: the public share of the positive class; for more classes all "
+        "shares, with commas. Default: the shares are released first, for a twentieth of epsilon, for trees "
+        "and rule lists up to a fifth.",
         rich_help_panel=_CLASSES,
     ),
 ]
@@ -238,7 +238,8 @@ CardSolverOption = Annotated[
     str,
     typer.Option(
         "--card-solver",
-        help="Solver of the nearest cards under constraints: auto, or a name from `privopt solvers`.",
+        help="Solver that finds the cards nearest to the private model under constraints: auto, or a name "
+        "from `privopt solvers`.",
         rich_help_panel=_CARD,
     ),
 ]
@@ -339,8 +340,8 @@ FeaturesOption = Annotated[
     int | None,
     typer.Option(
         help="Feature selection in regression: fit on this many features, the best ones on noisy moments "
-        "(--mechanism sufficient-statistics) or drawn at half of epsilon by the exponential mechanism over "
-        "all subsets of the size (best-subset); auto takes one of the two by public facts.",
+        "(--mechanism sufficient-statistics) or drawn for half of epsilon by the exponential mechanism over "
+        "all subsets of this size (best-subset); auto chooses between the two by public facts.",
         rich_help_panel=_BOUNDED,
     ),
 ]
@@ -348,8 +349,9 @@ FeaturesOption = Annotated[
 ErrorsOption = Annotated[
     str | None,
     typer.Option(
-        help="Intervals of regression by moments (`privopt summary`): equal, or robust where the variance of "
-        "residuals changes from row to row, for a fifth of the budget. Default: equal.",
+        help="For confidence intervals of a regression on noisy moments (`privopt summary`): equal assumes "
+        "that residuals have the same variance in all rows; robust does not, and costs a fifth of the "
+        "budget. Default: equal.",
         rich_help_panel=_BOUNDED,
     ),
 ]

@@ -96,8 +96,8 @@ def plan(
     residual_sd: ResidualOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Show the mechanism, noise and cost of a fit before any data are read. With --want what to expect of a
-    model, and what it takes.
+    """Show the mechanism, noise and cost of a fit before any data are read. With --want, forecast
+    the quality of a model, or the records or epsilon that it needs.
     """
     if want is not None:
         show_wanted(context)

@@ -43,8 +43,8 @@ def reproduce(
     """Reproduce figures and tables of the papers, and check their findings.
 
     The output folder receives every run (CSV), the picture (PNG, SVG) and a page for each figure, and one
-    report of all that it holds. Finished cells are kept: the same command resumes. In an environment with the
-    libraries for comparison (``make peers``) other libraries run too, on the same records.
+    report of all complete figures in it. Finished cells are kept: the same command resumes. In an environment
+    with the libraries for comparison (``make peers``) other libraries run too, on the same records.
     """
     if every == bool(names):
         raise InvalidInputError("name figures, or use --all")
@@ -65,7 +65,7 @@ def reproduce(
 
 
 def _measured(figures: list[Reproduction], output: Path, quick: bool, workers: int) -> dict[str, str]:
-    """Measure what is missing, under a progress bar; return why what failed did."""
+    """Measure what is missing, under a progress bar; return the reason of each failure."""
     total = sum(len(f.cells(quick)) for f in figures)
     left = sum(len(f.study(quick).missing(output, f.cells(quick))) for f in figures)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())

@@ -113,20 +113,20 @@ def check(
         bool,
         typer.Option(
             "--public",
-            help="The rows of the file are public or synthetic: what is printed of them has no noise.",
+            help="The rows of the file are public or synthetic: what is printed about them has no noise.",
         ),
     ] = False,
 ) -> None:
-    """Say what a schema would do to rows that are public or synthetic: cells missing, unreadable, outside,
-    refused, and the share of each level.
+    """Count the cells of public or synthetic rows that a schema reads as missing, unreadable or outside, or
+    refuses, and print the share of each level.
 
-    Of private rows these numbers would be a leak, which no budget covers.
+    For private rows these numbers would be a leak, which no budget covers.
     """
     declared = Schema.load(schema)
     if data is not None and not public:
         raise InvalidInputError(
             f"{data}: what is printed about its rows has no noise. To do: add --public if they are public "
-            "or synthetic; for private records use `privopt schema learn`, which adds noise and has a price"
+            "or synthetic; for private records use `privopt schema learn`, which adds noise and costs epsilon"
         )
     rows = synthetic_rows(declared, 1000) if data is None else read_table(data, schema=declared)
     found = check_rows(declared, rows)
@@ -143,7 +143,7 @@ def bins(
 ) -> None:
     """Write a schema again with its numbers in bins, for risks that do not rise or fall evenly.
 
-    A card or linear model then has one weight for each bin, in place of one per unit. The edges follow from
+    A card or linear model then has one weight for each bin, instead of one per unit. The edges follow from
     the declared bounds, so that no record is read; change them as you like.
     """
     check_writable(output, "--output")
@@ -165,7 +165,9 @@ def learn(
             "as in `privopt fit`."
         ),
     ],
-    epsilon: Annotated[float, typer.Option(help="Privacy budget of this release, > 0; replace-one.")],
+    epsilon: Annotated[
+        float, typer.Option(help="Privacy budget of this release, > 0; neighbours differ by one record.")
+    ],
     target: Annotated[
         str | None, typer.Option(help="Name of the label column, which the schema leaves out.")
     ] = None,
@@ -179,7 +181,7 @@ def learn(
         ),
     ] = None,
     schema: Annotated[
-        Path | None, typer.Option(help="Schema file of columns that are known: they are kept, and are free.")
+        Path | None, typer.Option(help="Schema file of known columns: they are kept as declared, at no cost.")
     ] = None,
     leave_out: Annotated[
         str | None, typer.Option(help="NAME,...: further columns that the schema leaves out.")
@@ -206,7 +208,8 @@ def learn(
         str | None,
         typer.Option(
             help="Column that identifies the person of each record. The guarantee is then for replacing a "
-            "person. Only the first record of each is used; in an engine, one cell of each in each column."
+            "person. Only the first record of each person is used; from an engine, one cell of each person "
+            "in each column."
         ),
     ] = None,
     insecure_seed: Annotated[

@@ -1,4 +1,4 @@
-"""``privopt search``: the best of several private models, for one price."""
+"""``privopt search``: the best of several private models, within one budget."""
 
 from __future__ import annotations
 
@@ -98,9 +98,7 @@ def search(
     save: opt.SaveOption = None,
     json_file: opt.JsonOption = None,
 ) -> None:
-    """Search for the best of several private models, for one price: candidates and a budget in, one model
-    out.
-    """
+    """Search for the best of several private models, within one budget for all of them together."""
     candidates = [_parsed(text) for text in candidate]
     with ExitStack() as files:
         kept = files.enter_context(PaidFile(save, "--save"))
@@ -176,7 +174,7 @@ def _parsed(text: str) -> _Candidate:
     family = requested_family(context)
     if family is AUTO:
         raise InvalidInputError(
-            f"--candidate {text!r}: name a model; auto is a choice, too, and costs nothing"
+            f"--candidate {text!r}: name a model; auto already chooses by public facts, without a search"
         )
     steps = fitting.STEPS[family.name]
     return _Candidate(text, steps, steps.constructor(context.params))

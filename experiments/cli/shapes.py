@@ -22,8 +22,8 @@ def shapes(
     model: Annotated[Path, typer.Argument(help="Linear model or scorecard written by `privopt fit --save`.")],
     output: Annotated[Path, typer.Option(help="Output file: .svg, .png or .pdf.")] = Path("shapes.svg"),
 ) -> None:
-    """Draw the contribution of each column by level, of a saved linear model or scorecard, with the noise
-    where it is known: the extra 'plots'; costs no privacy.
+    """Draw the contribution of each column of a saved linear model or scorecard, by level, with bands for
+    the noise where it is known. Needs the extra 'plots'; costs no privacy.
     """
     if output.suffix.lower() not in (".svg", ".png", ".pdf"):
         raise InvalidInputError(f"--output {output}: its name must end in .svg, .png or .pdf")

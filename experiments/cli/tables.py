@@ -39,7 +39,7 @@ class Labelled:
     Attributes:
         schema, classes: the declarations; None: not declared.
         target: the name of the label column.
-        weights: the weight of every record; None: they count alike.
+        weights: the weight of every record; None: all count the same.
     """
 
     def __init__(
@@ -135,8 +135,8 @@ def read_labelled(
     """Open labelled records of a file, of the package or of an engine; no cell is interpreted yet.
 
     A file is parsed to count its records. Errors here concern its format, not the schema's rules for cells.
-    The column ``person`` is read as text, as it is written: what a cell means must not depend on others.
-    The column ``weight`` is none of the features; a weight that is no number is NaN, which a fit refuses.
+    The column ``person`` is read as text, as it is written: what a cell means must not depend on other cells.
+    The column ``weight`` is no feature; a weight that is not a number is NaN, which a fit refuses.
 
     Raises:
         InvalidInputError: facts that are missing, or a table that cannot be read.

@@ -55,7 +55,7 @@ _ONLY_WANTED = ("best_auc", "residual_sd")
 
 
 class Want(NamedTuple):
-    """A quantity, "auc" or "interval", a coefficient, and the value that is wanted of it."""
+    """What ``--want`` asks for: "auc" or "interval", for one coefficient or all, and the wanted value."""
 
     kind: str
     coefficient: str | None
@@ -157,7 +157,7 @@ def _expected_auc(options: Mapping[str, Any]) -> ExpectedAuc:
 
 
 def _caveats(curve: AucCurve, n: int | None, epsilon: float | None, bands: Mapping[str, Band]) -> list[str]:
-    """Return how far bands are to be trusted: given numbers, and those found, may lie beyond the measured."""
+    """Return how well bands held when measured, and which numbers lie beyond what was measured."""
     limits = (("records", n, curve.records), ("epsilon", epsilon, curve.epsilons))
     beyond = [
         f"{name} from {low:,g} to {high:,g}"
@@ -240,7 +240,7 @@ def _widths(
 
 
 def _or_reason(compute: Callable[..., Any], *given: Any, alone: bool) -> tuple[Any, str]:
-    """Return a number, or None and the reason for which there is none; the error if it is asked for alone."""
+    """Return a number, or None and why there is none; with ``alone`` raise the error instead."""
     try:
         return compute(*given), ""
     except InvalidInputError as error:
