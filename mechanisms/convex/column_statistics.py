@@ -29,14 +29,14 @@ from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts
 
 # gamma^2, the candidates for alpha^2, and the least beta^2 / R^2 (``MomentWeights``).
 _GAMMA_SQUARED, _ALPHAS_SQUARED, _LEAST_BETA_SQUARED = 0.25, (0.1, 0.2, 0.3, 0.4, 0.5), 0.08
-# alpha is the best one for a table whose squared mean label is the first, and whose squared mean features,
-# over R^2, are the second. All these were chosen on synthetic tables of categories, bins and numbers.
+# alpha is chosen to be best for a table with these values of the squared mean label, and of the squared mean
+# of the features over R^2. All these were chosen on synthetic tables of categories, bins and numbers.
 _MEAN_LABEL, _MEAN_FEATURE = 0.12, 0.03
 # The release of means of numbers. All these were best on synthetic tables of 500 to 20,000 records and 3 to
 # 60 numbers, some of which fill their range while others lie near one end.
 _SHARE = 0.1  # the largest share of mu^2 spent on it
-_ENOUGH = 0.01  # no less noise than this is asked for: standard deviations, as shares of a range
-# No release with more noise than the first in the mean of all means, or than the second in each of them.
+_ENOUGH = 0.01  # the least noise asked for: a standard deviation, as a share of a range
+# The means are not released if noise would exceed the first in their average, or the second in each of them.
 _TOO_MUCH, _HIDING = 0.12, 0.5
 UNIT_FACTOR = 1.5  # the unit of a number, in distances of its mean from the nearer end of the range
 # Prior variance of means about their mean, and the number of means that the prior weighs as much as.
@@ -70,7 +70,8 @@ class MomentWeights(NamedTuple):
     @classmethod
     def _with_alpha(cls, far: float, wide: float, square: float) -> Self:
         found = cls(math.sqrt(far), math.sqrt(wide), math.sqrt(square), 0.0, math.sqrt(_GAMMA_SQUARED))
-        # Up to here beta is free: the bound where labels differ is at most that where they are equal.
+        # Up to this beta the bound for different labels is at most that for equal ones, so beta costs
+        # nothing.
         free = (found._same_label - 4 * far) / 4
         return found._replace(beta=math.sqrt(max(free, _LEAST_BETA_SQUARED * far)))
 
@@ -104,15 +105,16 @@ class ColumnStatistics(SufficientStatistics):
     x' times sqrt 2. R and S follow from the columns (``Columns.squares``): two levels of a column are sqrt 2
     apart, not twice as far as one is from the middle. Rows are clipped to the columns, so that this holds for
     any rows. A first release of the means of numbers, unless noise would hide them, decides the units in
-    which numbers are read, as for cards: one whose mean is near an end of its range is measured from there.
-    Weights are estimated by ``likely_columns``.
+    which numbers are read, as for cards: a number whose mean is near an end of its range is measured from
+    there. Weights are estimated by ``likely_columns``.
 
     Privacy: mu-GDP, neighbours by replacing one record, n public: one Gaussian release of l2 sensitivity
     sqrt(M) / n, with M the larger one of
 
         S^2 (1 + alpha^2) + gamma^2 S^2 (4 - S^2 / R^2) / 2    and    4 R^2 + 4 beta^2,
 
-    after one of the means of numbers, if any, of which the units are post-processing: mu^2 adds up.
+    This release follows that of the means of numbers, if there is one, of which the units are
+    post-processing; mu^2 of both adds up.
 
     Proof. Replace (x, y) by (w, v); let d = x - w, s = x + w, c = |<s, d>| = ||x|^2 - |w|^2|. Then |xx' -
     ww'|^2 = (|s|^2 |d|^2 + c^2) / 2, and |s|^2 + |d|^2 + 2 c <= 4 R^2, since the left side is 4 max(|x|^2,
@@ -297,7 +299,8 @@ class ColumnUnit(NamedTuple):
 
 
 def unit_noise(numbers: int, n: int, mu: float) -> VectorNoise | None:
-    """Calibrate the noise of means of numbers to a share of mu; None: there are none, or it would hide them.
+    """Calibrate the noise of means of numbers to a share of mu^2; None if there are no numbers, or if noise
+    would hide their means.
 
     Means are of shares of ranges, in [0, 1]: their l2 sensitivity is sqrt(numbers) / n, and rounding.
     """

@@ -118,7 +118,8 @@ class Columns:
     def clipped(self, rows: Floats) -> Floats:
         """Return rows, measured from the middle, with numbers in their ranges and shares of levels in [0, 1].
 
-        The shares of a part add up to at most 1. Encoded records keep this; ``squares`` is true for all rows.
+        The shares of a part add up to at most 1. Encoded records are so already; clipping makes ``squares``
+        true for any rows.
         """
         found = rows.copy()
         for feature, low, high in self.lines:
@@ -132,7 +133,7 @@ class Columns:
         return found
 
     def shares(self, rows: Floats) -> Floats:
-        """Return rows, measured from the middle, as shares of the cells of columns, but for the last cell.
+        """Return rows, measured from the middle, as shares of the cells of columns, without the last cell.
 
         A record is in the cell of its level; a number is at the share of its range, and the rest of it is in
         the last cell. Shares are in [0, 1], and those of a column add up to at most 1, for any rows.
@@ -167,8 +168,9 @@ class Columns:
     def within(self, noisy: Floats, sigma: float) -> Floats:
         """Subtract from sums over records, with noise of ``sigma`` each, what noise adds to parts of levels.
 
-        Where every record has one level of a part, its sum is 0 without noise; it is taken to be 0 up to two
-        standard deviations, beyond which some records have none.
+        Where every record has one level of a part, the sum of the part is 0 without noise. So a sum within
+        two standard deviations of 0 is taken to be noise and removed; of a larger one only the excess is
+        kept, as then some records have no level of the part.
         """
         found = noisy.copy()
         for start, stop in self._levels:

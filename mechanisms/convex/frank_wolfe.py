@@ -201,7 +201,7 @@ class DPFrankWolfeL1(_FrankWolfe):
         return self._run_on_rows(risk, run), None
 
     def _run_on_columns(self, risk: EmpiricalRisk, run: Run, source: NoiseSource) -> Vector:
-        """Run in time independent of the number of features, but for setting up: see ``VertexDraws``."""
+        """Run in time that, once set up, does not grow with the number of features: see ``VertexDraws``."""
         rate, steps = self._rate(), self._drawn_steps(source)
         space: Any = self.convex_set
         draws = VertexDraws.of(risk, space, self.selection.scale)
@@ -228,11 +228,11 @@ class DPFrankWolfeL1(_FrankWolfe):
 def frank_wolfe_steps(
     facts: RiskFacts, convex_set: ConvexSet, regularizer: ElasticNet, output: Output, noise: float
 ) -> int:
-    """Return T of steps whose gap suffers noise * sqrt(T) each, against 2 C/T or sqrt(2 B C / T).
+    """Return the T with the least bound on the gap: noise * sqrt(T) plus 2 C / T or sqrt(2 B C / T).
 
-    The first bound is for the last iterate, the second for a random one. C is the curvature over steps as
-    long as the radius. The constant of the proofs, for steps across the whole set (Jaggi 2013), is 4 times
-    that, and would choose more steps, hence more noise, without any gain.
+    The first is for the last iterate, the second for a random one. C is the curvature over steps as long as
+    the radius. The constant of the proofs, for steps across the whole set (Jaggi 2013), is 4 times that, and
+    would choose more steps, hence more noise, without any gain.
     """
     curvature = ridged_smoothness(facts, convex_set, regularizer)
     if output is Output.LAST:

@@ -24,8 +24,8 @@ Floats = NDArray[np.float64]
 _VARIANCES = np.array([0.0, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0])
 _PROBABILITIES = np.array([0.25, 0.1, 0.15, 0.15, 0.15, 0.1, 0.05, 0.03, 0.02])
 _PRIOR_COLUMNS, _ROUNDS = 3.0, 20
-# The log odds of a number per standard deviation have the prior variances of a level times the second
-# constant. Its variance is taken to be at least the first one times its squared range.
+# Per standard deviation of a number, its log odds have the prior variances of those of a level times
+# _OF_NUMBERS. The variance of a number is taken to be at least _LEAST_VARIANCE times its squared range.
 _LEAST_VARIANCE, _OF_NUMBERS = 1 / 320, 0.1
 # Prior probability that each level of a column has a variance of its own, as where a rare level alone tells
 # much; the number of levels that the prior of these variances counts as; and that prior. Both are fitted to
@@ -160,7 +160,7 @@ def _ends(blocks: list[Block]) -> list[tuple[int, int]]:
 def _spread(
     own: Floats, blocks: list[Block], noises: list[Floats], variance: float, columns: Columns
 ) -> Floats:
-    """Return the prior covariance of log odds that shrinks each column as its mixture does in the mean."""
+    """Return the prior covariance of log odds that shrinks each column as its mixture does on average."""
     ranges = {feature: (high - low) ** 2 for feature, low, high in columns.lines}
     priors = []
     for (first, _), (start, stop), block, noise in zip(

@@ -137,7 +137,7 @@ def likely_covariances(
     tau = np.full_like(A, _squared_correlation(turned, scales, sigma, ~within & ~pairs))
     if np.any(pairs):
         seen = _squared_correlation(turned, scales, sigma, pairs)
-        # Few pairs say little where noise is large: their mean is then nearer to a usual one.
+        # Where noise is large, few pairs say little: their estimate is then shrunk towards a usual one.
         unsure = sigma**4 / (np.sum(pairs) * float(np.mean(scales[pairs])) ** 2)
         tau[pairs] = (_USUAL**2 * seen + unsure * _USUAL) / (_USUAL**2 + unsure)
     kept = np.where(within, 0.0, tau * scales / (tau * scales + max(sigma**2 / 2, 1e-300)))
@@ -149,7 +149,7 @@ def likely_covariances(
 def _squared_correlation(A: Floats, scales: Floats, sigma: float, pairs: NDArray[np.bool_]) -> float:
     """Return tau, a mean squared correlation, by moments: E A_ij^2 = tau times scale + sigma^2 / 2.
 
-    Where noise is large, those of the largest scales tell most.
+    Entries are weighted by their scale: where noise is large, those of the largest scales tell most.
     """
     if not np.any(pairs):
         return 0.0

@@ -45,7 +45,8 @@ class DPMirrorDescent(FullBatchMechanism):
     T and gamma are those of ``entropic_steps``. Elsewhere V is Euclidean, (scale/2) |u - x|^2, and T and
     gamma / scale = 1 / (2 L) are those of ``dp-pgd``. The source has a random iterate, 1 / (2 L |C|^2), and T
     of the order of |C| n epsilon / sqrt((|C|^2 + G_C^2) ln(1/delta)): its bound charges each step with the
-    largest of p noises, the gain by Jensen's inequality with one (``entropic_horizon``).
+    largest of p noises, the one used here, by Jensen's inequality, with a single noise
+    (``entropic_horizon``).
 
     Privacy: see ``FullBatchMechanism``. Source: Wang and Xu (2019), Algorithm 3 and Theorem 5.
 
@@ -58,7 +59,7 @@ class DPMirrorDescent(FullBatchMechanism):
     takes_weights: ClassVar[bool] = True
     wants_bounded_set: ClassVar[bool] = True
 
-    step_size: float = 0.0  # of a plan that is not finished
+    step_size: float = 0.0  # of an unfinished plan
 
     @classmethod
     def _calibrated(
@@ -108,8 +109,8 @@ class DPAcceleratedMirrorDescent(FullBatchMechanism):
     and simplices L' and T are those of ``entropic_accelerated_steps``.
 
     ``gauge_steps`` is the source's y+ = argmin over C of <g, y - x> + (L'/2)|y - x|_C^2, with L' = L_C. In
-    the norm of an l1 ball it moves to one vertex: the one with the largest of 2p noises, once noise is what
-    g is made of. That is why it is not the default there; over other sets, in Euclidean norms, it is.
+    the norm of an l1 ball it moves to one vertex: the one with the largest of 2p noises, once g is mostly
+    noise. That is why it is not the default there; over other sets, in Euclidean norms, it is.
 
     Source: Wang, Ye and Xu (2017), Algorithm 3 and Theorem 5.4. As printed, the y-step uses the gradient
     without noise, and y_T is the output: that is not private. Here both steps use the same noisy
@@ -129,7 +130,7 @@ class DPAcceleratedMirrorDescent(FullBatchMechanism):
     instead: ClassVar[str] = "use dp-pmd or dp-fw-l2"
 
     gauge_steps: bool = True
-    smoothness: float = 0.0  # of a plan that is not finished
+    smoothness: float = 0.0  # of an unfinished plan
 
     @classmethod
     def _calibrated(

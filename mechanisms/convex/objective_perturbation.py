@@ -72,7 +72,7 @@ class ObjectivePerturbation(RiskMechanism):
         if releases > 1:  # rounded down: the shares must not add up to more than the whole
             epsilon, delta = epsilon * (1 - 1e-15), delta * (1 - 1e-15)
         n = facts.n_records
-        factor = math.expm1(min(_HESSIAN_EPSILON * epsilon, 700.0))  # the largest double
+        factor = math.expm1(min(_HESSIAN_EPSILON * epsilon, 700.0))  # beyond, exp overflows
         l2 = max(regularizer.l2, facts.smoothness / (n * factor), 1e-150)  # stays within doubles
         hessian = math.log1p(facts.smoothness / (n * l2)) * (1 + 1e-12)
         tolerance = gradient_tolerance(facts, _OBJECTIVE_TOLERANCE)

@@ -30,10 +30,10 @@ from privopt.problems.convex.some_columns import SomeColumns
 # Share of rho for the draws; the rest is for the moments of the chosen columns.
 _DRAWS_SHARE = 0.5
 # A column of K levels that tells nothing has a score of about this times sqrt((K - 1) n v), v the variance of
-# the labels 0 and 1; and the least v of which this is taken.
+# the labels 0 and 1; and the lower limit on v in this formula.
 _BY_CHANCE, _LEAST_VARIANCE = 0.4, 0.02
 
-# n mu per column that is drawn where no number of columns is asked for, and the fewest.
+# By default one column is drawn for so much n mu, but at least so many columns.
 _BUDGET_PER_COLUMN, _FEWEST = 100.0, 4
 
 Span = tuple[int, int]
@@ -51,8 +51,8 @@ class ScreenedColumns(RiskMechanism):
     2. Draw k columns by ``TopScores``.
     3. Release the moments of these columns, and fit them (``ColumnStatistics``). All other weights are 0.
 
-    Privacy: rho-zCDP, neighbours by replacing one record, n public. The draws are zCDP, whatever k columns
-    they choose the moments are mu-GDP, hence mu^2 / 2-zCDP, and zCDP adds up over adaptive releases.
+    Privacy: rho-zCDP, neighbours by replacing one record, n public. The draws are zCDP; whatever k columns
+    they choose, the moments are mu-GDP, hence mu^2 / 2-zCDP; and zCDP adds up over adaptive releases.
 
     Sensitivity of a score: (n - 1) / n + 0.4 * 3.4 sqrt((K - 1) / n). Proof: let a be the mean distribution
     of the other records and b the mean of their labels. c is a function of these records plus ((n - 1) / n)
@@ -191,7 +191,8 @@ class ScreenedColumns(RiskMechanism):
 def drawn_columns(spans: Sequence[Span], n: int, mu: float, most: int | None = None) -> int:
     """Return how many columns to draw where noisy moments cannot take all, of ``most`` at most. Public.
 
-    Whichever they are, moments can take their features; 0 if there may be none.
+    Moments can take the features of that many columns, whichever are drawn; 0 if the widest column alone has
+    too many.
     """
     sizes = sorted((stop - start for start, stop in spans), reverse=True)
     fitting = int(np.searchsorted(np.cumsum(sizes), MOST_FEATURES))

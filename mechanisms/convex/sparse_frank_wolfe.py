@@ -21,10 +21,10 @@ multiplied by 1 - gamma here, and those of the records with the chosen feature g
 
 Rounding: a computed prediction is a function of its own record and of the vertices drawn so far, so the drift
 of the predictions costs no privacy: whatever its value, the slope of a record stays in [-G, G] and that of
-the others does not move. What sums of slopes round is part of ``SelectionNoise.sensitivity``, what draws
-round is its ``arithmetic``. After T steps a prediction is off by at most 3 T 2^-53 R, R its largest size, and
-by the rounding of the first ones: a step adds three roundings of numbers of size at most R, and shrinks the
-error before it.
+the others does not move. The rounding of sums of slopes is part of ``SelectionNoise.sensitivity``, that of
+draws is its ``float_epsilon``. After T steps a prediction is off by at most 3 T 2^-53 R, R its largest size,
+and by the rounding of the first ones: a step adds three roundings of numbers of size at most R, and shrinks
+the error before it.
 """
 
 from __future__ import annotations
@@ -67,7 +67,8 @@ class Vertex(NamedTuple):
 def applies(risk: EmpiricalRisk, convex_set: ConvexSet, regularizer: ElasticNet) -> bool:
     """Return whether vertices can be drawn in this way.
 
-    Rows have to be sparse and in one part, a vertex one feature, and the gradient without that of a penalty.
+    That needs sparse rows without weights, all in one part, vertices of one feature each, and no ridge
+    penalty.
     """
     here = type(risk) is EmpiricalRisk and sp.issparse(risk.X) and risk.weights is None
     return here and type(convex_set) in (L1Ball, Simplex) and regularizer.l2 == 0
@@ -129,7 +130,7 @@ class VertexDraws:
             proposed = [self._vertex(self.rare, v) for v in source.integers(vertices, _AT_ONCE).tolist()]
             features, signs = np.array(proposed).T
             scores = -self.factor * signs * self.columns.sums(features, slopes)
-            refused = source.exponential(_AT_ONCE) < _LARGEST - scores  # a score that is no number is taken
+            refused = source.exponential(_AT_ONCE) < _LARGEST - scores  # a score that is NaN is accepted
             if not np.all(refused):
                 first = int(np.argmin(refused))
                 return proposed[first] if math.log(times[first]) - log_rate <= deadline else None

@@ -71,7 +71,8 @@ class SubsetStatistics(SufficientStatistics):
     def _path(self, program: SubsetProgram, watch: Watch) -> SupportPath:
         """Solve for 1 to k columns.
 
-        The clock of the release may only stop it: time that is left depends on records beyond the moments.
+        The time limit of the release may stop it, but the solver is not told how much time is left: that
+        depends on the records beyond the moments.
         """
         masks, finished = [], []
         for size in range(1, self.most + 1):

@@ -53,11 +53,13 @@ _SHARE_NOISE, _MOST_OFFSET_OF_CLASSES = 0.1, 2.0
 # Lower limit on the variance of labels, in units of the square of their bound; and the variance assumed for
 # numeric labels, as a fraction of the largest possible at their mean.
 _LEAST_VARIANCE, _NUMBERS_VARIANCE = 0.05, 0.25
-# Factor of the mean squared label, in units of (r / B)^2. Its square is below 3/2, up to which it is free.
+# Factor of the mean squared label, in units of (r / B)^2. Its square is below 3/2, up to which it does not
+# raise the sensitivity.
 _SQUARE_WEIGHT = 1.2247
 _NORMS = 1e-60, 1e60
-# Share of mu^2 for the moments of residuals, which are cut off at this multiple of their standard deviation
-# or beyond (``residual_fit``), at this multiple of the labels' bound at least.
+# Share of mu^2 for the moments of residuals. Residuals are clipped at _CUT standard deviations, or farther
+# out as long as noise adds at most _CUT_NOISE to the variance, but not below _LEAST_CUT times the labels'
+# bound (``residual_fit``).
 _RESIDUAL_SHARE, _CUT, _CUT_NOISE, _LEAST_CUT = 0.2, 3.0, 0.1, 0.01
 _BLOCK = 1 << 16  # numbers in a block of rows that is processed at once
 
@@ -72,10 +74,11 @@ class SufficientStatistics(RiskMechanism):
     averaged by marginal likelihood (``likely_weights``, empirical Bayes). If the noise hides everything, the
     model is the noisy mean. For the logistic loss least squares is fitted to the labels -1 and +1 and scaled
     to the logistic minimum for normal scores (``logistic_scale``); the ranking is that of least squares. Of
-    K > 2 classes (``OneVsRestLoss``) the release is one, too: the label of class k is then v_k, the k-th
-    vertex of a regular simplex of K - 1 dimensions around 0 with |v_k| = 1 (for K = 2: -1 and +1), and x v_y'
-    replaces x y. Labels of k against the rest follow, as <v_k, v_y> is 1 for class k and -1/(K - 1) for all
-    others, and so do least squares of each indicator; ``discriminant`` makes one model of log odds of them.
+    several classes, K > 2 of them (``OneVsRestLoss``), there is one release, too: the label of class k is
+    then v_k, the k-th vertex of a regular simplex of K - 1 dimensions around 0 with |v_k| = 1 (for K = 2: -1
+    and +1), and x v_y' replaces x y. Labels of k against the rest follow, as <v_k, v_y> is 1 for class k and
+    -1/(K - 1) for all others, and so do least squares of each indicator; ``discriminant`` makes one model of
+    log odds of them.
 
     Privacy: mu-GDP, one Gaussian release, stated as (epsilon, delta); neighbours by replacing one record, n
     public. With z = (x, o), |z| <= r, o constant, and |y| <= B, the release is the mean of (z z', (r / B) z
@@ -99,7 +102,8 @@ class SufficientStatistics(RiskMechanism):
     z', v = min((e / c)^2, 1), of the residuals e = y - z' theta of least squares on the first. theta and c
     follow from the first release alone. For two records |v z z' - u w w'|^2 = v^2 |z|^4 + u^2 |w|^4 - 2 u v
     <z, w>^2 <= 2 r^4 in Frobenius norm, whatever theta and c are, so its sensitivity is sqrt 2 r^2 / n. Both
-    are Gaussian releases, the second chosen by the first: mu^2 adds up (Dong, Roth and Su 2022, 3.3).
+    are Gaussian releases, the second chosen adaptively after the first: mu^2 adds up (Dong, Roth and Su 2022,
+    3.3).
 
     Attributes:
         columns: public facts about the columns behind the features, used to interpret noisy moments; only
@@ -428,7 +432,7 @@ def label_bound(loss: Loss) -> float:
 
 
 def label_columns(loss: Loss) -> int:
-    """Return the number of coordinates of a label: one less than the classes, or one of a number. Public."""
+    """Return the number of coordinates of a label: one less than the classes, or 1 for numbers. Public."""
     return loss.classes - 1 if isinstance(loss, OneVsRestLoss) else 1
 
 
@@ -497,7 +501,7 @@ def _residual_sums(risk: EmpiricalRisk, offset: float, theta: Vector, cut: float
     d = p - constant
     sums = np.zeros((p, p))
     for x, labels, counts in _clipped_blocks(risk):
-        # Row by row: a product of matrices may round a row differently beside other rows.
+        # Computed row by row: in a product of matrices the rounding of a row may depend on the other rows.
         dense = isinstance(x, np.ndarray)
         fitted: Any = np.sum(x * theta[:d], axis=1) if dense else x @ theta[:d]
         with np.errstate(over="ignore"):
@@ -557,7 +561,7 @@ def feature_norm(facts: RiskFacts) -> float:
 def _offset(facts: RiskFacts, mu: float) -> float:
     """Return the value of the constant feature.
 
-    A larger one trades noise in the mean label for noise elsewhere.
+    A larger value lowers the noise in the mean label and raises it elsewhere.
 
     The mean label has noise of (3 / sqrt 2) B sqrt(1 + (norm / offset)^2) / (n mu).
     """
@@ -594,8 +598,8 @@ def _residual_sensitivity(facts: RiskFacts, offset: float) -> float:
 def residual_fit(moments: NoisyMoments, bound: float, sigma: float) -> tuple[Vector, float]:
     """Return least squares on released moments, and the cut of its residuals.
 
-    Directions that noise hides have no weight: levels of a column that add up to 1 are among them, and
-    records do not differ in theirs.
+    Directions that noise hides get no weight. Among them is a combination of the levels of a column that add
+    up to 1, in which records do not differ.
 
     The cut is larger where the noise allows it: up to where noise of standard deviation ``sigma``, on moments
     in units of the cut, adds a tenth to the variance in the direction in which it is largest relative to the
@@ -630,7 +634,7 @@ def _entries(facts: RiskFacts) -> Any:
 
 
 def row_blocks(n_records: int, width: int) -> Iterator[slice]:
-    """Yield blocks of rows; a limit ends the loop over them, as products of wide rows take long."""
+    """Yield blocks of rows. Limits are looked at before each, as products of wide rows take long."""
     rows = max(1, _BLOCK // width)
     for k in range(0, n_records, rows):
         look_up()

@@ -58,13 +58,14 @@ class DPSVRG(RiskMechanism):
     ``objective_penalty``, since an anchor's noise is a random linear term of its epoch's objective.
     ``regularizer`` and ``noise`` hold the value in use.
 
-    Later anchors have less noise (``anchor_weights``): what an anchor's noise does, later epochs contract.
+    Later anchors have less noise (``anchor_weights``), because later epochs contract the effect of an
+    anchor's noise.
 
-    Risk: ``dp-sgd`` is ahead, by this calculation. The noise of the last anchor tilts all of its epoch and is
-    averaged with nothing. Its variance is sum(w) / w_E / ``anchor_share`` times the one that T noisy steps of
-    dp-gd or dp-sgd average to at the whole budget, w the weights, and so is the excess risk that a tilt
-    costs. The variance of sampling, which anchors take away, is at most a quarter of the noise's in dp-sgd
-    already (``balanced_batch``).
+    Excess risk: that of ``dp-sgd`` is lower, by this calculation. The noise of the last anchor tilts all of
+    its epoch and is averaged with nothing. Its variance is sum(w) / w_E / ``anchor_share`` times the one that
+    T noisy steps of dp-gd or dp-sgd average to at the whole budget, w the weights, and so is the excess risk
+    that a tilt costs. The variance of sampling, which anchors reduce, is at most a quarter of the noise's in
+    dp-sgd already (``balanced_batch``).
 
     Source: Wang, Ye and Xu (2017), Algorithm 1 and Theorem 4.2, for strongly convex objectives. Their privacy
     theorem holds only for epsilon below a multiple of T m / n^2; here the sampling itself is accounted.
@@ -143,7 +144,7 @@ class DPSVRG(RiskMechanism):
 
     @property
     def anchor_noises(self) -> tuple[VectorNoise, ...]:
-        """The noise of each anchor: together they spend what as many of ``anchor_noise`` would."""
+        """The noise of each anchor: together they cost what as many anchors with ``anchor_noise`` would."""
         weights = anchor_weights(
             self.facts,
             self.convex_set,
@@ -300,14 +301,15 @@ def anchor_weights(
     eta: float,
     sigma: float,
 ) -> Vector:
-    """Return the shares of the anchors in their budget, of mean 1: 1 / variance of each one's noise.
+    """Return the shares of the anchors in their common budget, of mean 1, in proportion to 1 / the variance
+    of their noise.
 
     Noise on an anchor tilts the objective of its epoch. An epoch of m steps brings the average of its
     iterates closer to the minimum by c = (r + ... + r^m) / m, r = 1 / (1 + eta l2), or more where F is
     curved, so the variance s of anchor e costs the product of later c^2, times s. At a given sum of 1 / s the
     sum of these costs is least for 1 / s in proportion to the product of later c: shares grow by 1/c per
-    epoch. An early one is no smaller than where its noise would cost the range of the loss, p s / (2 l2).
-    Without a penalty c is 1, and all are alike.
+    epoch. The share of an early anchor does not fall below that at which its noise costs the range of the
+    loss: that cost is p s / (2 l2). Without a penalty c is 1, and all shares are equal.
     """
     l2, epochs = regularizer.l2, len(rounds)
     m, reach = np.array(rounds, dtype=np.float64), np.log1p(eta * l2)

@@ -21,8 +21,9 @@ from privopt.problems.discrete.cost_matrix import CostMatrix
 from privopt.problems.discrete.lattice import IntArray
 from privopt.problems.errors import InvalidInputError
 
-# Up to this number of predicates "auto" has four levels, otherwise three. The prior makes a private choice
-# unnecessary: on eight public tables it was within .003 of the best public rule for the depth at any epsilon.
+# Up to this number of predicates "auto" has four levels, otherwise three. With the prior no private choice is
+# needed: on eight public tables this rule was within .003 of the best public rule for the depth at any
+# epsilon.
 _FEW_PREDICATES = 60
 
 
@@ -31,8 +32,8 @@ class BranchingPlan:
     """The plan of a tree or a rule list, made without data.
 
     Privacy: that of the exponential mechanism, whose plan it holds: the prior is the uniform distribution on
-    the lattice, in which as many values stand for a predicate as it weighs, so it is fixed before data, and
-    so are the levels.
+    the lattice, in which a predicate of weight k is represented by k values. Prior and levels are fixed
+    before data.
 
     Attributes:
         levels: the largest number of predicates in a prediction.

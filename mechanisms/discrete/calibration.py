@@ -61,7 +61,8 @@ REFUTED_RSPM = (
 # Share added to every bound for rounding; the special functions used have relative errors of at most 1e-11.
 _ROUNDING = 1e-9
 
-# How far noise goes, in scales, but for a probability below 2^-128 in 10^4 numbers; the last, in 10^8.
+# Sizes, in scales, that none of 10^4 noise numbers (of 10^8 exponential ones) exceeds, but for a probability
+# below 2^-128.
 _GAUSSIAN_REACH, _LAPLACE_REACH, EXPONENTIAL_REACH = 14.0, 100.0, 110.0
 
 # Per-coordinate laws of RSPM are tabulated on [0, _END] in steps of 1/_FINE, convolved in steps of 1/_COARSE.
@@ -258,8 +259,9 @@ def rspm_delta(epsilon: float, sigma: float, counts: SeparatorCounts) -> float:
       (for instance (0,1) less (1,0) or (1,1) is (-1,1) or (-1,0), at least 2 against (-2,0)), so
       Z_j = a^2/2 + a max(-x1, -x2, x1 + x2 + a/2);
     - k ordered separators: up to flips phi = (1, .., 1, 0, .., 0), and any other v differs from w in the
-      last 1 or in the first 0. So s is 2 there, -2 here and 0 elsewhere, one of the two at the ends:
-      Z_j = a^2/2 + a max(-x1, xk, max_i (x_i - x_(i+1)) + a/2). Its tail is at most the sum of the tails.
+      last 1 or in the first 0. So s is 2 at the last 1, -2 at the first 0 and 0 elsewhere; where there is no
+      1 or no 0, only the other is left: Z_j = a^2/2 + a max(-x1, xk, max_i (x_i - x_(i+1)) + a/2). Its tail
+      is at most the sum of the tails.
 
     Z is the sum of independent Z_j = a X_j + a^2/2. The law of each X_j is rounded up on a fine grid, then
     spread to a coarse one so that the mean of exp(-a X_j) is kept; (1 - exp(epsilon - Z))_+ is convex in each
@@ -294,7 +296,8 @@ def rspm_sigma(epsilon: float, delta: float, counts: SeparatorCounts) -> float:
         or check_count(counts.separators, "the number of separators") < 1
     ):
         raise PrivacyParameterError("numbers of coordinates must be whole and >= 0, and not all 0")
-    # A larger epsilon takes minutes for hardly less noise, and a smaller one for hardly more: delta decides.
+    # Beyond these limits epsilon hardly changes the noise, which delta decides; a larger one would take
+    # minutes.
     epsilon = min(epsilon, _MOST_EPSILON)
     if epsilon < _LEAST_EPSILON:
         raise PrivacyParameterError(f"epsilon = {epsilon:g} is too small: at least {_LEAST_EPSILON:g}")

@@ -36,8 +36,8 @@ class ExponentialMechanism(LatticeMechanism[PreparedGibbs]):
     Constraints: both statements are about fixed points of a public finite set, so any part of a lattice that
     public constraints leave serves as well.
 
-    Floating point: epsilon is charged in full, while beta is smaller by a share of 1e-4; a draw whose law
-    is off by more than that share covers, uniformly over all points, is not released.
+    Floating point: epsilon is charged in full, while beta is smaller by a share of 1e-4; a draw is not
+    released if the probability of some point may be off by more than that share covers.
 
     Source: McSherry and Talwar (FOCS 2007), Theorem 6, with the sensitivity of a sum of losses in [0, Delta].
     """
@@ -79,11 +79,11 @@ class ExponentialMechanism(LatticeMechanism[PreparedGibbs]):
 
     @property
     def width(self) -> float:
-        """Width of bounded range: for neighbours, log P[w] / P'[w] lies in so wide an interval, over all w.
+        """The width of an interval in which, for neighbours, log P[w] / P'[w] lies for all w (bounded range).
 
         It is beta times a change of L, which lies in [-Delta, Delta], less the same number for all w (Durfee
-        and Rogers 2019). Floating point moves either logarithm by up to half its share of epsilon. Not so for
-        permute-and-flip.
+        and Rogers 2019). Floating point moves either logarithm by up to half its share of epsilon. None of
+        this holds for permute-and-flip.
         """
         return (2 * self.loss_bound * self.beta + 2 * _ARITHMETIC_SHARE * self.spend.epsilon) * (1 + 1e-12)
 

@@ -144,7 +144,7 @@ class LatticeMechanism(ABC, Generic[Prepared]):
         check_delta(target.delta, zero_allowed=True)
         noise = cls._calibrated(target)
         build: Callable[..., Self] = cls
-        spend = dataclasses.replace(noise.spend, mechanism=cls.name)  # whoever shares a calibration
+        spend = dataclasses.replace(noise.spend, mechanism=cls.name)  # mechanisms may share a calibration
         made = build(target.problem_type, target.lattice, spend, target.loss_bound, noise.scale)
         return dataclasses.replace(made, spend=relying_on(spend, made))
 

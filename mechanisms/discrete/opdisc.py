@@ -32,7 +32,8 @@ class OPDisc(PerturbedMinimizer):
     the proof's density-ratio lemma depends on the winner.
 
     Constraints: the proof needs |w| <= D and distances of at least tau between points, which hold in any part
-    of a lattice, and a shift that beats every other point beats fewer; D is that of the bounds.
+    of a lattice; and a shift that makes w win against every other point makes it win against fewer. D is that
+    of the bounds.
 
     Source: Neel, Roth, Vietri and Wu (ICML 2020), Algorithm 1; sensitivity and calibration in
     ``mechanisms.discrete.calibration``.

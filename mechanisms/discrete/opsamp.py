@@ -29,8 +29,8 @@ from privopt.problems.errors import InvalidInputError
 class OPSamp:
     """The mean over m draws of argmin L(D, w) - <sigma, w>, sigma_j exponential, plus Laplace noise.
 
-    The mean of a tilt is subtracted, as public constants may be. The release is a real vector, in general no
-    point of the lattice.
+    The mean of a tilt, a public constant, is subtracted from each. The release is a real vector, in general
+    no point of the lattice.
 
     Privacy: (epsilon, delta)-differential privacy, neighbours by replacing one record, n and the lattice
     public. The oracle's gap may be up to ``alpha``, for which the noise accounts

@@ -60,7 +60,8 @@ class SubsetPlan:
         return self.choice.lattice
 
     def noise_to_signal(self, n_records: int) -> NoiseToSignal:
-        """Compare the squared loss that a draw adds, as expected at most, with that of zero weights at most.
+        """Compare a bound on the squared loss that a draw is expected to add with a bound on that of zero
+        weights.
 
         Losses of subsets lie between 0 and n label^2. The best of N has a probability of at most 1 / (1 + (N
         - 1) exp(-beta n label^2)), which is N / (2 N - 1) where both are equal.
@@ -117,7 +118,7 @@ class SubsetPlan:
             design: the law of the tables; it has the columns of the plan, and as many informative ones.
             n: number of records.
             tables: number of tables, with one draw each.
-            seed: of the tables and of the draws, which are of no records.
+            seed: of the tables and of the draws, which read no records.
             limits: of each draw; one that reaches them counts as a miss, since it releases nothing.
         """
         if (design.features, design.informative) != (self.lattice.dimension, self.lattice.support):

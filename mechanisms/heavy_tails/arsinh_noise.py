@@ -11,8 +11,8 @@ t, |q| <= s; let L(y) be the privacy loss at z = sinh(y). If L is K-Lipschitz in
 Proof: a K-Lipschitz function of a standard normal variable has E exp(c (L - E L)) <= exp(c^2 K^2 / 2) for
 every c. At c = -1, where E exp(-L) = 1, this gives E L <= K^2 / 2, and at c = a - 1 it gives
 (a - 1) D_a <= (a - 1) E L + (a - 1)^2 K^2 / 2 <= a (a - 1) K^2 / 2. Exchanging the data sets exchanges (r,
-q) for (-r, -q e^-r), and units, so a bound that holds for all |r| <= t, |q| <= s in the smaller unit serves
-both.
+q) for (-r, -q e^-r), and the two units; so a bound for all |r| <= t and |q| <= s in the smaller unit holds in
+both directions.
 
 With H(v) = (arsinh v + v / sqrt(1 + v^2)) / sqrt(1 + v^2), the slope of minus the log density of Z,
 

@@ -45,7 +45,7 @@ class ClippedNewton(UnboundedFit):
        multiple of the identity by the share of noise in them. Gradients are multiplied by the inverse square
        root.
     3. T steps: every transformed gradient is clipped to a fixed norm in units of the labels' scale, so that
-       of large residuals only the sign counts, as in Huber regression; the mean has Gaussian noise.
+       only the sign of a large residual counts, as in Huber regression; the mean has Gaussian noise.
 
     No bounds are declared. Where the noise of labels is symmetric, the model estimates that of least squares;
     where it is skewed, predictions lie between the median and the mean.

@@ -95,7 +95,7 @@ class RobustDescent(SteppedMechanism):
         prox_step(self.convex_set, ElasticNet(l1=self.regularizer.l1))
 
     def _check_numbers(self) -> None:
-        """Refuse steps, too, that noisy gradients take beyond the doubles."""
+        """Also refuse plans whose noisy gradients may take steps beyond the range of doubles."""
         super()._check_numbers()
         if not math.isfinite(self.steps * self.step_sizes[0] * self._gradient_size):
             raise OverflowError(f"step sizes of {self.step_sizes[0]:.3g}")
@@ -107,10 +107,10 @@ class RobustDescent(SteppedMechanism):
 
     @property
     def noise_to_signal(self) -> NoiseToSignal:
-        """Norm of the noise of a step against a mean gradient that one coordinate carries.
+        """Norm of the noise of a step against the largest robust mean of one coordinate of the gradient.
 
-        Records are not bounded; the robust mean of a coordinate is. In directions of curvature L a step of
-        size 1 / L replaces the iterate, and with less curvature earlier noise stays in it. So the noise of
+        Records are not bounded, but the robust mean of a coordinate is. In directions of curvature L a step
+        of size 1 / L replaces the iterate, and with less curvature earlier noise stays in it. So the noise of
         the last iterate is at least that of one step; nothing averages it over the steps.
         """
         sigma, largest = self._coordinate
@@ -119,7 +119,9 @@ class RobustDescent(SteppedMechanism):
     @property
     @abstractmethod
     def _coordinate(self) -> tuple[float, float]:
-        """Deviation of the noise of a coordinate of the gradient, every step, and its largest robust mean."""
+        """Standard deviation of the noise on a coordinate of the gradient in a step, and its largest robust
+        mean.
+        """
 
     @property
     def step_sizes(self) -> tuple[float, float]:

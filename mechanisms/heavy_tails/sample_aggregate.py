@@ -22,14 +22,15 @@ from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.mechanisms.privacy.usefulness import NoiseToSignal
 from privopt.problems.convex.regularizers import Vector
 
-# Upper bound on S: (1 + g) times the diameter, in radii, for the largest g; hence the noise is at most this
+# Upper bound on S: (1 + g) times the diameter, in radii, for the largest g. The noise is then at most this
 # over gamma.
 _WIDEST = 8.0
 
 
 @dataclass(frozen=True)
 class SampleAggregate(SubsetMechanism):
-    """The centre of estimates on m disjoint random subsets, plus Gaussian noise in proportion to S.
+    """The centre of estimates on m disjoint random subsets, plus Gaussian noise in proportion to S, defined
+    below.
 
     r_i(t) is the distance from the i-th estimate to its t-th nearest one (itself the first), and the diameter
     2R for t > m; rho(t) is the mean of the q smallest r_i(t). The centre is the estimate with the smallest
@@ -117,13 +118,13 @@ class SampleAggregate(SubsetMechanism):
 
     @property
     def noise_to_signal(self) -> NoiseToSignal:
-        """Norm of the noise against the radius, for estimates that k records leave off by R sqrt(d / k).
+        """Norm of the noise against the radius, if an estimate from k records is off by R sqrt(d / k).
 
-        S is then 1 + g times the distance of two of them. How far apart they are is known to the records
-        alone: where labels follow features closely it is less, and the noise with it, down to that of the
-        diameter, which few subsets leave however well they agree. So the unit says what is assumed.
+        S is then 1 + g times the distance of two estimates. Their true distance depends on the records: where
+        labels follow features closely it is smaller, and so is the noise, but never smaller than the part of
+        S from the diameter, which with few subsets is large, however well they agree. So the unit says what
+        is assumed.
         """
-        grown = 1 + (self.averaged + 1) / (self.averaged - 1)
         apart = min(2.0, math.sqrt(2 * self.dimension * self.subsets / self.n_records))
         beyond = self.subsets - self._first
         whole = 2.0 * math.exp(-self.decay * beyond)
@@ -132,22 +133,25 @@ class SampleAggregate(SubsetMechanism):
         )
         if whole >= apart:
             unit = "norm of the estimate, however well subsets agree: there are too few"
-        noise = math.sqrt(self.dimension) * grown * max(apart, whole) / self.gamma
+        noise = math.sqrt(self.dimension) * self._growth * max(apart, whole) / self.gamma
         return NoiseToSignal(noise * self.radius, self.radius, unit)
 
     def centre(self, estimates: Vector) -> tuple[Vector, float]:
         """Return the centre of m points of the unit ball, and S. Not private."""
         distances = np.sort(cdist(estimates, estimates), axis=1)
-        majority = (self.subsets + 1) // 2 + 1
-        best = int(np.argmin(distances[:, majority - 1]))
+        best = int(np.argmin(distances[:, self._first - 1]))
         return estimates[best], self.sensitivity(distances)
 
     def sensitivity(self, distances: Vector) -> float:
         """Return S from the sorted distances of every estimate; at least gamma * 2^-16, a constant."""
         means = np.append(self.mean_distances(distances[:, self._first :]), 2.0)
         farthest = float(np.max(means * np.exp(-self.decay * np.arange(means.size))))
-        grown = 1 + (self.averaged + 1) / (self.averaged - 1)
-        return max(grown * farthest * (1 + 1e-9), self.gamma * NARROWEST)
+        return max(self._growth * farthest * (1 + 1e-9), self.gamma * NARROWEST)
+
+    @property
+    def _growth(self) -> float:
+        """1 + g."""
+        return 1 + (self.averaged + 1) / (self.averaged - 1)
 
     @property
     def _first(self) -> int:

@@ -28,7 +28,7 @@ _RADII = (1e-100, 1e100)
 
 @dataclass(frozen=True)
 class SubsetMechanism(TableMechanism):
-    """Noisy vector of the answers of an estimator on disjoint random subsets.
+    """Noisy vector computed from the answers of an estimator on disjoint random subsets.
 
     Attributes:
         n_records: n.
@@ -36,7 +36,7 @@ class SubsetMechanism(TableMechanism):
         subsets: m.
         radius: R, a bound on the norm of the estimate. Public.
 
-    A subclass has the ``spend``, too.
+    Subclasses add the field ``spend``.
     """
 
     n_records: int

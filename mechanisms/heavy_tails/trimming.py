@@ -91,8 +91,8 @@ class Trimming:
     def typical_noise(self) -> float:
         """Standard deviation of the noise for records within the range.
 
-        One record then moves the trimmed mean by at most width / (n - 2 m), and m records by the width, which
-        counts e^(-t m).
+        One record then moves the trimmed mean by at most width / (n - 2 m), and m records by at most the
+        width, which the smooth sensitivity multiplies by e^(-t m).
         """
         farthest = max(1 / (self.n - 2 * self.trimmed), math.exp(-self.noise.t * self.trimmed))
         return self.width * farthest / self.noise.s * _SINH_DEVIATION

@@ -68,7 +68,7 @@ class UnboundedFit(ABC):
     @property
     @abstractmethod
     def noise_to_signal(self) -> NoiseToSignal:
-        """Norm of the noise of the steps against a mean gradient that one coordinate carries."""
+        """Norm of the noise of the steps against one coordinate of a mean gradient."""
 
     @classmethod
     def plan(
@@ -150,7 +150,7 @@ class UnboundedFit(ABC):
         return X, ys
 
     def _units(self, X: Floats, y: Floats, source: NoiseSource) -> Units:
-        """Return private units, at the cost of the search; labels that are classes are not measured."""
+        """Return private units, at the cost of the search; labels that are classes need no units."""
         if self.search is None:
             return Units.unscaled(self.dimension)
         numbers = y if self.loss.labels is Labels.REAL else None

@@ -32,8 +32,8 @@ class DPConstrainedStationaryPoint(SecondOrderMechanism):
     - otherwise w passes the test. All T steps are paid for, so the iteration continues: the last iterate that
       passed is the answer.
 
-    The listing in the paper stops at the first iterate that passes, and takes the smallest of these steps,
-    alpha / (2 D^2 M) and sqrt(alpha / rho) / (2 D^3), always. The longer steps used here minimise both bounds
+    The listing in the paper stops at the first iterate that passes, and always takes the smallest of these
+    steps, alpha / (2 D^2 M) and sqrt(alpha / rho) / (2 D^3). The longer steps used here minimise both bounds
     on F, or nearly.
 
     A point returned as found is an alpha-SOSP, with gamma for sqrt(rho alpha), with probability 1 - failure:

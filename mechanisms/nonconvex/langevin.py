@@ -11,7 +11,7 @@ import numpy as np
 from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.mechanisms.privacy.parameters import check_count, check_positive
 from privopt.mechanisms.privacy.spend import PrivacySpend
-from privopt.mechanisms.risk.iteration import Method, Output, Run, StepClock, noisy_iteration
+from privopt.mechanisms.risk.iteration import Method, Output, Run, StepClock, choose_output, noisy_iteration
 from privopt.mechanisms.risk.mechanism import FullBatchMechanism, RealRelease, RiskTarget
 from privopt.mechanisms.risk.options import StepOptions
 from privopt.mechanisms.risk.step_counts import loss_range, whole_steps
@@ -142,13 +142,8 @@ class DPLangevin(FullBatchMechanism):
         clock = StepClock(run.watch, steps)
         path += noisy_iteration(self._method(run.start), risk.gradient, perturb, steps, clock)
         trace = self._trace(np.stack(path), np.array(gradients).reshape(steps, run.start.size))
-        return LangevinRelease(self._chosen(path), spend, self.noise, trace=trace)
-
-    def _chosen(self, path: list[Vector]) -> Vector:
-        if self.output in (Output.AVERAGE, Output.WEIGHTED) and len(path) > 1:
-            weights = np.arange(1, len(path)) if self.output is Output.WEIGHTED else None
-            return np.asarray(np.average(path[1:], axis=0, weights=weights))
-        return path[-1]
+        point = choose_output(iter(path[1:]), self.output, run.start)
+        return LangevinRelease(point, spend, self.noise, trace=trace)
 
     def _trace(self, path: Vector, gradients: Vector) -> EnergyTrace:
         """Integrate the gradients along the path; the last step is judged by the gradient before it."""

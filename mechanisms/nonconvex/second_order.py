@@ -92,7 +92,8 @@ class SecondOrderMechanism(SteppedMechanism):
     Attributes:
         alpha, gamma: tolerances of the test, on gradients and on negative curvature; ``failure`` bounds the
             probability that any point that passes violates them.
-        usual_share, usual_tests: class defaults of the next two; None: a Hessian every step.
+        usual_share, usual_tests: class defaults of ``hessian_share`` and ``tests``; None: a Hessian every
+            step.
         tests: the most Hessians that a run computes.
         failure: probability that the noise exceeds the tail bounds, over the whole run.
         hessian_share: the part of mu^2 for Hessians.

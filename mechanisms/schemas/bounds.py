@@ -30,7 +30,7 @@ class BoundsPlan:
 
     The upper bound is t with the probability proportional to prior(t) exp(-strength d(t)), d(t) the distance
     of 20 / strength from the interval [#{x > t}, #{x >= t}]; so the largest number itself is likely where
-    many records hold it. The lower bound is the same of the numbers with their signs reversed; the prior
+    many records hold it. The lower bound is drawn in the same way, with all signs reversed; the prior
     (``schemas.prior``) is symmetric. A number beyond all data has a weight e^-20 times its prior.
 
     Privacy: ``level``-GDP, neighbours by replacing one record, their number public; missing numbers are in

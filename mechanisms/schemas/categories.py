@@ -30,8 +30,8 @@ class CategoryPlan:
     has is never kept.
 
     Privacy: (epsilon, delta' + delta) for every (epsilon, delta') of ``level``-GDP, neighbours by replacing
-    one record, their number public. The replaced record lowers one count by 1 and raises one by 1, or does
-    one of them.
+    one record, their number public. Replacing a record lowers one count by 1 and raises another by 1, or does
+    only one of the two.
 
     - Counts that stay >= 1: a shift by ``steps`` in at most two coordinates, sqrt(2) steps / 2^30-GDP with
       the constant of ``DiscreteGaussianRelease`` (its proof: a shift by k is |k| (1 + 2^-60) / 2^30-GDP).

@@ -43,13 +43,14 @@ class CutPlan:
 
     A node is an interval (a, b); it is cut at a number t with a < t < b, drawn with the probability
     proportional to prior(t) exp(-strength |#{x < t} - m / 2|), where x runs through the m records of the node
-    (m is as private as they are). The prior is public (``schemas.prior``), so there is no declared range.
+    (m is not released either). The prior is public (``schemas.prior``), so there is no declared range.
 
     A node may also be left whole, until the next level tries it again: one whose records have the same number
-    has no cut that halves it. The weight of that is prior((a, b)) exp(-strength m / 2), which exceeds the
-    total of all cuts with no record on one side, times the larger of e^c and exp(0.05 strength m), where c is
-    4 if a or b is an end of the range of doubles, and 0 otherwise; at the root, where both are, times e^4. So
-    cuts that no record supports are rare, and a column has none if its records are too few.
+    has no cut that halves it. Leaving it whole has the weight prior((a, b)) exp(-strength m / 2), which
+    exceeds the total of all cuts with no record on one side, times the larger of e^c and exp(0.05 strength
+    m), where c is 4 if a or b is an end of the range of doubles, and 0 otherwise; at the root, where both
+    are, times e^4. So cuts that no record supports are rare, and a column has none if its records are too
+    few.
 
     Privacy: ``level``-GDP, neighbours by replacing one record, their number public. A missing number is in no
     node. One level of the tree, given the levels above, is a release of bounded range 2 strength:
@@ -57,10 +58,10 @@ class CutPlan:
     - The replaced record stays in its node: m is unchanged and #{x < t} moves by at most 1, so the logarithm
       of a weight moves by a number in [-strength, strength].
       The weight of leaving the node whole does not move, as it depends on m alone.
-    - It moves from one node to another, or becomes missing, or was. Where a node gains or loses a record,
-      #{x < t} - m / 2 moves by +-1/2, and m / 2 - max(c / strength, 0.05 m), for leaving it whole, by between
-      0.45 and 1/2. So logarithms of weights move by a number in [-strength / 2, strength / 2] in each of at
-      most two independent draws: by one in [-strength, strength] in both together.
+    - It moves from one node to another, or is missing on one of the two tables. Where a node gains or loses a
+      record, #{x < t} - m / 2 moves by +-1/2, and m / 2 - max(c / strength, 0.05 m), for leaving it whole, by
+      between 0.45 and 1/2. So logarithms of weights move by a number in [-strength / 2, strength / 2] in each
+      of at most two independent draws: by one in [-strength, strength] in both together.
 
     Normalisation shifts all logarithms alike: their range is at most 2 strength. Rounding of the draw's law
     is charged: (1 + 1e-4) times that. A release of bounded range r is mu-GDP, mu = ``pure_to_gdp(r / 2)``:

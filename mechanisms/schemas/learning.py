@@ -103,8 +103,8 @@ class LearnedSchema:
         schema: for every model; learned columns accept every cell.
         spend: what the release cost.
         left_out: columns without a cut, or without a category that enough records have; they are not in the
-            schema. If nothing else was learned or declared, the schema holds of each only whether a cell is a
-            number.
+            schema. If no other column was learned or declared, the schema does hold them, each only as
+            whether a cell is a number.
         ranks: the categories of each learned column of text, those of the largest noisy counts first.
     """
 

@@ -23,10 +23,10 @@ def readable_cuts(cuts: Sequence[float], *, whole: bool) -> list[float]:
     """Round each cut to the fewest digits within 5% of the smaller gap to its neighbours; a single cut within
     a share of 1e-5 of itself.
 
-    A cut never changes the side of 0: of one below 0 that moves onto it, 0 stays on the right. Cuts within
-    the resolution of 0, a thousandth of the next larger one, move first: those below 0 onto it, those above
-    to a power of ten. Cuts of whole numbers are rounded up first, which changes nothing: x < t and x <
-    ceil(t) say the same of a whole number x. Cuts that become equal are merged.
+    The number 0 never changes its side of a cut: if a cut below 0 moves onto 0, the number 0 is still on its
+    right. Cuts within the resolution of 0, a thousandth of the next larger one, move first: those below 0
+    onto it, those above to a power of ten. Cuts of whole numbers are rounded up first, which changes nothing:
+    x < t and x < ceil(t) say the same of a whole number x. Cuts that become equal are merged.
 
     Args:
         cuts: increasing.

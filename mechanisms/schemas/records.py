@@ -34,7 +34,8 @@ BEYOND = 0.1
 _CLEAR = 10.0
 # The largest part of a budget that the choice may take.
 _MOST = 0.1
-# Rounding of what is left, as conversions invert each other to 1e-10 only, and of what is added up.
+# Factors that round what is left down, as conversions are inverse to each other only up to 1e-10, and sums
+# up.
 _DOWN, _UP = 1 - 2.0**-26, 1 + 2.0**-50
 
 
@@ -110,7 +111,9 @@ class RecordsPlan:
         return CHOICES[race(source, -self.strength * distance)]
 
     def left(self, epsilon: float, delta: float, notion: str) -> float:
-        """Return the epsilon at the same ``delta`` of a fit beside the choice, by the notion of its proof."""
+        """Return the epsilon that the choice leaves for a fit at the same ``delta``; ``notion`` is that of
+        the proof of the fit.
+        """
         if delta > 0 and notion == "gdp" and (mu := gaussian_mu(epsilon, delta)) > self.level:
             return gaussian_epsilon(math.sqrt(mu**2 - self.level**2) * _DOWN, delta) * _DOWN
         own = bounded_range_to_zcdp(self.epsilon)
@@ -119,7 +122,8 @@ class RecordsPlan:
         return (epsilon - self.epsilon) * _DOWN
 
     def beside(self, fits: Sequence[PrivacySpend], delta: float) -> PrivacySpend:
-        """Return the spend for a person of the choice and of a fit that depends on it: the largest of these.
+        """Return the spend for a person of the choice and of the fit that depends on it, taken as the
+        costliest of ``fits``.
 
         Args:
             fits: the spends of the fits for each choice, for a person.

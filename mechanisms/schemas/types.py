@@ -110,7 +110,7 @@ def votes_of(held: Any, markers: Markers) -> NDArray[np.int64]:
 
     A number votes for numbers, a whole one for whole numbers, too, and both for notations that read them
     alike. A text votes for each format of dates and notation of numbers that it is written in, a cell of a
-    date type for the first format. Other cells vote for text, missing ones not.
+    date type for the first format. Other cells vote for text; missing ones do not vote.
 
     Args:
         held: a NumPy array, an Arrow array of text, or cells with counts.

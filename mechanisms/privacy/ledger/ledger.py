@@ -11,8 +11,8 @@ release finishes. Only ``cancel`` takes it back, for a failure before any record
 Any sign of tampering refuses all further spending: missing, altered or reordered rows of the trail, altered
 sums, totals other than those at creation, an older copy of a file. Each booking checks the data that it
 depends on, in time independent of the length of the history. ``verify``, and all functions that show the
-history, check everything; only they detect an older row of sums that was restored with its own hash.
-No check detects that everything was replaced, the database and the head beside a file, by older or recomputed
+history, check everything; only these detect that an older row of sums was put back with its own hash. No
+check detects that everything was replaced, the database and the head beside a file, by older or recomputed
 data.
 """
 

@@ -4,8 +4,8 @@
 - ``privopt_budgets`` holds the exact spend of each budget, so that a booking adds and compares once.
 - ``privopt_head`` is one row: number and hash of the last row of the trail. A booking locks it.
 
-A file has a second one beside it, ``NAME.head``, written after each transaction, which records the last row.
-So an older copy of the file is detected.
+Beside a ledger in a file stands its head, ``NAME.head``, which is written after each transaction and records
+the last row, so that an older copy of the ledger is detected.
 
 No connection is kept between two calls: nothing is shared with a forked process, and a replaced file is
 detected.
@@ -89,9 +89,8 @@ _MAKING = 7_077_868_420_019  # number of the advisory lock in a server for creat
 class Book:
     """A ledger inside one transaction, so that its reads and writes are atomic.
 
-    Data that decide about a booking are verified at once: the head against the last row and the head file,
-    the seals of budgets, and their totals against the rows that created them. ``Store.examined`` verifies
-    everything.
+    What a booking depends on is verified at once: the head against the last row and the head file, the seals
+    of budgets, and their totals against the rows that created them. ``Store.examined`` verifies everything.
     """
 
     def __init__(self, store: Store, db: Connection, *, writes: bool = True) -> None:
@@ -187,7 +186,8 @@ class Book:
             datetime.now(UTC).isoformat(timespec="seconds") if time is None else _plain(time),
             self.store.who(self._db) if who is None else who,
             action,
-            # A row without a reservation has its own number here: the pair of both is unique.
+            # Reservation and action are unique together, so a row without a reservation has its own number
+            # here.
             _plain(reservation) or f"row {self.number}",
             json.dumps(content, allow_nan=False),
             "",
@@ -304,10 +304,10 @@ class Store:
 
     @contextmanager
     def making(self) -> Iterator[Book]:
-        """Begin a ``booking`` in a ledger that is made if there is none.
+        """Begin a ``booking``, in a new ledger if there is none.
 
         Raises:
-            LedgerError: in a server, the tables are somebody else's.
+            LedgerError: the tables in a server are owned by another role.
         """
         with self._transaction() as db:
             if not self.address.is_file:  # if two clients create the tables, the second finds them
@@ -422,7 +422,7 @@ class Store:
         _CREATED.create(db, checkfirst=True)
 
     def _write_head(self) -> None:
-        """Write the head file, under the lock, so that it never goes back."""
+        """Write the head file, under the lock, so that it never goes back to an earlier row."""
         if (file := self.head) is not None:
             with self._transaction() as db:
                 number, digest = db.execute(sql.select(_HEAD.c.number, _HEAD.c.hash)).one()
