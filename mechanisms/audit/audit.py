@@ -39,12 +39,12 @@ Outcome = int | str | tuple[int, ...]
 
 # Runs per task: many enough to amortise the start of a task, few enough to lose little in an interruption.
 _CHUNK = 200
-# Rounding may lift computed laws slightly above a tight claim; a refutation must exceed it by more.
+# Rounding may lift computed laws slightly above a tight claim; to refute it they must exceed it by more.
 _TOLERANCE = 1e-9
 
 
 class Sampler(Protocol):
-    """A mechanism applied to one fixed data set. Must be picklable for more than one worker."""
+    """A mechanism applied to one fixed data set; with several workers it must be picklable."""
 
     def __call__(self, runs: int, noise: NoiseSource) -> Sequence[Outcome]:
         """Return outcomes of ``runs`` independent runs; all randomness from ``noise`` or a private source."""
@@ -98,7 +98,7 @@ class AuditResult:
         confidence: of ``lower_bound``.
         event: the set of outcomes that was tested.
         exchanged: whether the event is likelier on the second data set.
-        hits: how often it occurred in the held-out runs, first on the data set where it is likelier.
+        hits: how often the event occurred in the held-out runs, first on the data set where it is likelier.
         held_out: number of held-out runs on each data set.
     """
 
@@ -159,8 +159,8 @@ def epsilon_lower_bound(
 ) -> Floats:
     """Return lower bounds on epsilon from counts of fixed events, each alone valid at ``confidence``.
 
-    log((p - delta) / q), p the lower Clopper-Pearson bound from ``hits`` and q the upper one from
-    ``misfires``, each at half the error probability; -infinity where p <= delta.
+    A bound is log((p - delta) / q), with p the lower Clopper-Pearson bound from ``hits`` and q the upper one
+    from ``misfires``, each at half the error probability; -infinity where p <= delta.
 
     Args:
         hits: how often each event was seen in ``runs`` runs on D, shape (k,).
@@ -367,7 +367,7 @@ def _check_journal(path: Path) -> None:
     with path.open("rb") as file:
         start = file.read(len(_JOURNAL))
     if not _JOURNAL.startswith(start):
-        raise AuditError(f"journal {path}: it holds something else, which stays as it is; name another file")
+        raise AuditError(f"journal {path}: not a journal of audits, and left unchanged; name another file")
 
 
 def _last_byte(path: Path) -> bytes:

@@ -2,8 +2,8 @@
 
 Many records with a true predicate have the label 1; one more has the label 0 or 1. A model that predicts 0
 where the predicate is true is rare, and becomes rarer when the record is replaced: its own weight falls by
-exp(-beta) while the weights of all others rise by as much, so nearly all of epsilon is spent. The draws are
-those of the package, by the recursion; the exact law is by enumeration.
+exp(-beta) while the weights of all others rise by as much, so nearly all of epsilon is spent. The audit runs
+the package's own draws, which use a recursion; the exact law is computed by enumeration.
 
 Neighbours: replace-one, the number of records public.
 """
@@ -15,8 +15,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from privopt.mechanisms.audit.audit import Outcome, exact_epsilon
-from privopt.mechanisms.audit.claims import RELEASED, AuditedClaim, Subject
+from privopt.mechanisms.audit.audit import Outcome
+from privopt.mechanisms.audit.claims import RELEASED, AuditedClaim, Subject, subject_by_laws
 from privopt.mechanisms.discrete.exponential import ExponentialMechanism
 from privopt.mechanisms.discrete.preparation import prepare_oracle
 from privopt.mechanisms.evaluation.leaves import LeafPlan
@@ -32,14 +32,13 @@ _AGREE = 3
 
 @dataclass(frozen=True)
 class ModelSampler:
-    """Sampler of a plan's ``release``: the predicted class for a true predicate, and whether the model
+    """Sampler of a plan's ``release``: the class predicted where the predicate is true, and whether the model
     branches.
 
     Attributes:
         plan: the plan of the draw.
         label: label of the replaced record.
-        reads_data: whether the records choose the domain (only models that branch, if labels disagree): a
-            mutant.
+        reads_data: a fault: the records choose the domain, only models that branch if labels disagree.
     """
 
     plan: ExponentialMechanism
@@ -62,9 +61,9 @@ class ModelSampler:
 
     def outcomes(self, points: IntArray) -> IntArray:
         problem = self.problem
-        said = problem.predictions(problem.models(points), np.ones((1, 1), dtype=bool))[:, 0]
+        predicted = problem.predictions(problem.models(points), np.ones((1, 1), dtype=bool))[:, 0]
         stops = points[:, 0] >= problem.ways
-        return np.asarray(2 * stops + said, dtype=np.int64)
+        return np.asarray(2 * stops + predicted, dtype=np.int64)
 
     def law(self) -> tuple[float, ...]:
         """Return the probabilities of the outcomes, over all points."""
@@ -78,8 +77,7 @@ class ModelSampler:
 def _subject(name: str, plan: ExponentialMechanism, *, reads_data: bool = False) -> Subject:
     samplers = ModelSampler(plan, 0, reads_data), ModelSampler(plan, 1, reads_data)
     laws = samplers[0].law(), samplers[1].law()
-    epsilon = plan.spend.epsilon
-    return Subject(name, *samplers, epsilon, 0.0, exact_epsilon(*laws, 0.0), laws)
+    return subject_by_laws(name, samplers, laws, plan.spend.epsilon, 0.0)
 
 
 def _claims(name: str, kind: type[BranchingProblem]) -> tuple[AuditedClaim, ...]:
@@ -105,7 +103,7 @@ def rule_list_claims() -> tuple[AuditedClaim, ...]:
 
 @dataclass(frozen=True)
 class LeafSampler:
-    """Sampler of a plan's ``release`` on one record, of the first leaf and class or of the second of both."""
+    """Sampler of a plan's ``release`` on one record, in the first leaf and class or in the second of both."""
 
     plan: LeafPlan
     place: int
@@ -130,13 +128,11 @@ def _leaf_law(plan: LeafPlan, place: int) -> tuple[float, ...]:
 def _leaf_subject(name: str, plan: LeafPlan) -> Subject:
     laws = _leaf_law(plan, 0), _leaf_law(plan, 1)
     samplers = LeafSampler(plan, 0), LeafSampler(plan, 1)
-    return Subject(name, *samplers, plan.spend.epsilon, 0.0, exact_epsilon(*laws, 0.0), laws)
+    return subject_by_laws(name, samplers, laws, plan.spend.epsilon, 0.0)
 
 
 def leaf_claims() -> tuple[AuditedClaim, ...]:
-    """Return the claim of the leaf histogram, and a mutant that accounts for one of the two changed
-    counts.
-    """
+    """Return the claim of the leaf histogram, and a mutant that pays for one of the two changed counts."""
     plan = LeafPlan.plan(1.0)
     mutant = _leaf_subject("one count paid for", dataclasses.replace(plan, steps=2 * plan.steps))
     return (AuditedClaim(plan.name, "moved record, n = 1", _leaf_subject(RELEASED, plan), (mutant,)),)

@@ -7,12 +7,15 @@ mutant is too weak to say anything about the original, so the two are always run
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from privopt.mechanisms.audit.audit import AuditResult, Sampler, audit
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from privopt.mechanisms.audit.audit import AuditResult, Sampler, audit, exact_epsilon
 
 RELEASED = "as released"
 
@@ -53,6 +56,42 @@ class AuditedClaim:
     neighbours: str
     claim: Subject
     mutants: tuple[Subject, ...]
+
+
+def subject_by_laws(
+    name: str, samplers: Sequence[Sampler], laws: Sequence[ArrayLike], epsilon: float, delta: float
+) -> Subject:
+    """Return a subject of two samplers whose outcomes 0, 1, ... have known laws, with its exact epsilon."""
+    first, second = (tuple(np.asarray(law, dtype=np.float64).tolist()) for law in laws)
+    worst = exact_epsilon(first, second, delta)
+    return Subject(name, samplers[0], samplers[1], epsilon, delta, worst, (first, second))
+
+
+def claim_by_laws(
+    plan: Any,
+    pair: tuple[Any, Any],
+    neighbours: str,
+    run: Callable[[Any, Any], Sampler],
+    law: Callable[[Any, Any], NDArray[np.float64]],
+    mutants: Mapping[str, Any],
+) -> AuditedClaim:
+    """Build the audited claim of a plan, and its mutants by name, on one pair of data sets.
+
+    Args:
+        plan: the plan.
+        pair: the two data sets.
+        neighbours: their description.
+        run: (plan, data) -> a sampler of the outcomes of its releases.
+        law: (plan, data) -> the probabilities of the outcomes 0, 1, ...
+        mutants: plans with a fault, audited under the claim of ``plan``.
+    """
+
+    def subject(name: str, one: Any) -> Subject:
+        samplers, laws = [run(one, data) for data in pair], [law(one, data) for data in pair]
+        return subject_by_laws(name, samplers, laws, plan.spend.epsilon, plan.spend.delta)
+
+    found = tuple(subject(name, one) for name, one in mutants.items())
+    return AuditedClaim(plan.name, neighbours, subject(RELEASED, plan), found)
 
 
 @dataclass(frozen=True)
@@ -149,6 +188,6 @@ def audit_claim(
 
 
 def _label(audited: AuditedClaim, subject: Subject) -> str:
-    """Return the key of counts in a journal; the exact epsilon in it changes with the noise or the data."""
+    """Return the key of counts in a journal; the exact epsilon in it tells other noise or data apart."""
     numbers = f"epsilon {subject.epsilon!r} | delta {subject.delta!r} | exact {subject.exact_epsilon!r}"
     return f"{audited.mechanism} | {audited.neighbours} | {subject.name} | {numbers}"

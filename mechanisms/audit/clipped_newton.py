@@ -65,7 +65,7 @@ def _far_label() -> AuditedClaim:
     plan = ClippedNewton.plan(2, 1, PLAIN_SQUARES, epsilon=0.5, delta=_DELTA, steps=1)
 
     def law(one: ClippedNewton, records: tuple[float, ...]) -> Floats:
-        # For any metric the intercept is normal, with a mean of half a clipping norm in its unit.
+        # Whatever the metric, the intercept is normal; its mean is half a clipping norm in its own unit.
         mean = math.copysign(one.clip_of(1, one.loss) / 2, records[1])
         return _coin(float(special.ndtr(mean / one.step_noise.sigma)))
 
@@ -115,14 +115,14 @@ def _tied_medians() -> AuditedClaim:
         above = np.asarray(special.ndtr((one.n_records / 2 - zeros) / noise.sigma))
         return count_law(noise.dimension, above)
 
-    loud = dataclasses.replace(plan, search=_with_less_noise(plan.search, "counts", 30.0))
+    quiet = dataclasses.replace(plan, search=_with_less_noise(plan.search, "counts", 30.0))
     return law_claim(
         plan,
         ((250.0,), (249.0,)),
         f"tied medians, d = {_COLUMNS}",
         lambda one, records: SearchSampler(one, int(records[0])),
         law,
-        {"noise of counts a thirtieth": loud},
+        {"noise of counts a thirtieth": quiet},
     )
 
 

@@ -1,7 +1,7 @@
-"""Audits of the moments of the columns of a schema, and of the units of numbers that are released before.
+"""Audits of the moments of the columns of a schema, and of the units of numbers, which are released first.
 
 Both releases are Gaussian, so the log ratio of their densities on two neighbouring tables is Gaussian, and no
-other function of them tells the tables apart any better. Three pairs attain the sensitivity: records at
+other function of them distinguishes the tables better. Three pairs attain the sensitivity: records at
 opposite ends of a number, which any unit leaves where they are; records of one label with different levels;
 and records that differ in their label alone.
 
@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from privopt.mechanisms.audit.audit import Binned, exact_epsilon
-from privopt.mechanisms.audit.claims import RELEASED, AuditedClaim, Subject
+from privopt.mechanisms.audit.audit import Binned
+from privopt.mechanisms.audit.claims import RELEASED, AuditedClaim, Subject, subject_by_laws
 from privopt.mechanisms.audit.convex import masses, with_less_noise
 from privopt.mechanisms.convex.column_statistics import (
     UNIT_FACTOR,
@@ -49,7 +49,7 @@ Record = tuple[tuple[float, ...], float]
 
 NAME = "column-statistics"
 _EPSILON, _DELTA = 1.0, 0.01
-# So many records that the means of numbers are released, a quarter of them at the upper end: units are then
+# Enough records for the means of numbers to be released, a quarter of them at the upper end: units are then
 # smaller than the range, and both sizes and means are many standard deviations from where units are clipped.
 _RECORDS = 300
 
@@ -109,8 +109,10 @@ class ColumnsSampler:
         return own, 0.0 if noise is None else self.shares[0] / noise.sigma
 
     def _weighted(self, sums: Floats) -> Floats:
-        """Return the means weighted as they are released, entries off the diagonal of x x' twice in place of
-        sqrt 2 times: the lengths are the same.
+        """Return the means weighted as they are released.
+
+        The matrix x x' has each off-diagonal entry twice, in place of once times sqrt 2: lengths are the
+        same.
         """
         weights, d = self.plan._shape[1], len(self.columns.features)
         parts = sums[:d], weights.alpha * sums[d : 2 * d], weights.beta * sums[2 * d : 2 * d + 1]
@@ -128,7 +130,7 @@ class ColumnsSampler:
         (own, other), noise = self.distances, self.plan.unit_noise
         if noise is None:
             return own * along
-        # The unit of one number tells its whole noisy mean: see ``_RECORDS`` and ``unit_sizes``.
+        # The unit of a single number reveals its whole noisy mean: see ``_RECORDS`` and ``unit_sizes``.
         across = (units[0].size / UNIT_FACTOR - noise.sigma - self.shares[1]) / noise.sigma
         return own * along + other * across
 
@@ -161,16 +163,15 @@ def _claim(
             masses(special.ndtr(edges / apart + apart / 2)),
             masses(special.ndtr(edges / apart - apart / 2)),
         )
-        first, second = (Binned(sampler, tuple(edges.tolist())) for sampler in samplers)
-        kept = tuple(laws[0].tolist()), tuple(laws[1].tolist())
-        return Subject(title, first, second, _EPSILON, _DELTA, exact_epsilon(*laws, _DELTA), kept)
+        binned = [Binned(sampler, tuple(edges.tolist())) for sampler in samplers]
+        return subject_by_laws(title, binned, laws, _EPSILON, _DELTA)
 
     mutants = tuple(subject(title, fault(plan)) for title, fault in faults.items())
     return AuditedClaim(NAME, f"{name}, n = {n}", subject(RELEASED, plan), mutants)
 
 
 def _heavier(field: str, times: float) -> Fault:
-    """Return the fault that the sensitivity forgets one of the means, whose weight is then free."""
+    """Return a fault: the sensitivity ignores one of the means, whose weight may then be any number."""
 
     def fault(plan: ColumnStatistics) -> ColumnStatistics:
         weights = plan._shape[1]
@@ -196,7 +197,7 @@ def _whole_budget_twice(plan: ColumnStatistics) -> ColumnStatistics:
     return dataclasses.replace(plan, vector_noise=moments, unit_noise=units)
 
 
-def _loud_units(plan: ColumnStatistics) -> ColumnStatistics:
+def _quiet_units(plan: ColumnStatistics) -> ColumnStatistics:
     return dataclasses.replace(plan, unit_noise=with_less_noise(plan.unit_noise, 0.1))
 
 
@@ -204,8 +205,8 @@ def column_claims() -> tuple[AuditedClaim, ...]:
     """Return claims of moments of columns: of a number with its unit, of levels, of a label.
 
     Faults of mutants: the units of numbers are not charged to the budget, or have nearly no noise; the
-    sensitivity is that of a record that is left out; it forgets x x', or the mean label, whose weight is then
-    free.
+    sensitivity is that of a record that is left out; it ignores x x', or the mean label, with a larger
+    weight.
     """
     low, high = ((0.0,), 1.0), ((1.0,), 1.0)
     upper = _RECORDS // 4
@@ -216,7 +217,7 @@ def column_claims() -> tuple[AuditedClaim, ...]:
     many, e = Categorical("place", list("abcde")), (0.0, 0.0, 0.0, 0.0, 1.0)
     units = {
         "the whole budget for each release": _whole_budget_twice,
-        "a tenth of the units' noise": _loud_units,
+        "a tenth of the units' noise": _quiet_units,
     }
     moments = {"a record left out": _left_out, "products of features forgotten": _heavier("gamma", 5.0)}
     label = {"mean label forgotten": _heavier("beta", 5.0)}

@@ -1,9 +1,9 @@
 """Audits of the first-order and perturbation mechanisms: one record, replaced by the worst possible one.
 
 Under Huber's loss with an outlying label the gradient of a record is +-G at every iterate, so every step has
-the full sensitivity. Records whose only feature is 0 do not contribute; outlying records on one side shift
-the output, so that a vote is decided in the tail of its noise. In one dimension every output then has a law
-that is a sum or a quadrature:
+the full sensitivity. Records whose only feature is 0 do not contribute; further outlying records on one side
+shift the output, so that a vote is decided in the tail of its noise. In one dimension the law of every output
+is a sum or a quadrature:
 
 - gradient steps, full or sampled: one Gaussian, or a mixture over how often the record was sampled;
 - Frank-Wolfe steps over [-1, 1]: a weighted sum of noisy votes;
@@ -29,8 +29,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy import special, stats
 
-from privopt.mechanisms.audit.audit import Binned, Outcome, Sampler, exact_epsilon
-from privopt.mechanisms.audit.claims import RELEASED, AuditedClaim, Subject
+from privopt.mechanisms.audit.audit import Binned, Outcome, Sampler
+from privopt.mechanisms.audit.claims import AuditedClaim, claim_by_laws
 from privopt.mechanisms.convex.frank_wolfe import DPFrankWolfeL1, DPFrankWolfeL2
 from privopt.mechanisms.convex.gradient_descent import DPGradientDescent, DPProximalGradient
 from privopt.mechanisms.convex.mirror_descent import DPAcceleratedMirrorDescent, DPMirrorDescent
@@ -83,9 +83,7 @@ class Records:
 
 
 def outlier(others: int = 0, idle: int = 0) -> tuple[Records, Records]:
-    """Return one outlier on either side, ``others`` outliers on the upper side, and ``idle`` records without
-    effect.
-    """
+    """Return a pair: an outlier above or below, beside ``others`` outliers above and ``idle`` zeros."""
     features = (1.0,) * (1 + others) + (0.0,) * idle
     first, second = ((s * _FAR, *(_FAR,) * others, *(0.0,) * idle) for s in (1.0, -1.0))
     return Records(features, first), Records(features, second)
@@ -105,9 +103,7 @@ class PointSampler:
 
 @dataclass(frozen=True)
 class VoteSampler:
-    """Sampler of Frank-Wolfe steps over [-1, 1] with rates 2 / (k + 2): the sum of the steps k that went
-    up.
-    """
+    """Sampler of Frank-Wolfe steps over [-1, 1] with rates 2 / (k + 2): the sum of the k that went up."""
 
     points: PointSampler
 
@@ -127,18 +123,8 @@ Runner = Callable[[Any, Records], Sampler]
 def risk_claim(
     plan: Any, pair: tuple[Records, Records], name: str, run: Runner, law: Law, mutants: Mapping[str, Any]
 ) -> AuditedClaim:
-    """Build the audited claim of a plan and its mutants on one pair, with exact epsilons."""
-
-    def subject(name: str, one: Any) -> Subject:
-        laws = law(one, pair[0]), law(one, pair[1])
-        worst = exact_epsilon(*laws, plan.spend.delta)
-        kept = tuple(laws[0].tolist()), tuple(laws[1].tolist())
-        claimed = plan.spend.epsilon, plan.spend.delta
-        return Subject(name, run(one, pair[0]), run(one, pair[1]), *claimed, worst, kept)
-
-    where = f"{name}, n = {plan.facts.n_records}, d = 1"
-    found = tuple(subject(mutant, one) for mutant, one in mutants.items())
-    return AuditedClaim(plan.name, where, subject(RELEASED, plan), found)
+    """Build the audited claim of a minimiser of a risk in one dimension, see ``claim_by_laws``."""
+    return claim_by_laws(plan, pair, f"{name}, n = {plan.facts.n_records}, d = 1", run, law, mutants)
 
 
 def binned(edges: Floats) -> Runner:
@@ -180,7 +166,7 @@ def gradient_claims(
 
 
 def _affine(plan: FullBatchMechanism) -> tuple[float, Floats]:
-    """Return start and weights: the last iterate is start plus weights times the noisy gradients."""
+    """Return (start, weights) such that the last iterate is start plus weights times the noisy gradients."""
 
     def last(noisy: Callable[[int], float]) -> float:
         step = iter(range(plan.steps))
@@ -276,7 +262,7 @@ def _stochastic_gradient() -> tuple[AuditedClaim, ...]:
 
 
 def _variance_reduced(kind: type[DPSVRG], rounds: tuple[int, ...]) -> tuple[AuditedClaim, ...]:
-    """Return two pairs: one exposed by full gradients, one exposed by noiseless batch differences."""
+    """Return claims on two pairs: full gradients reveal one, batch differences without noise the other."""
     pair = outlier(idle=3)
     plan = kind.plan(pair[0].facts, epsilon=_EPSILON, delta=_DELTA, rounds=rounds, batch=1)
     edges = np.linspace(-4, 4, 65) * plan.anchor_noise.sigma * plan.step_size * math.sqrt(len(rounds))
@@ -294,7 +280,7 @@ def _variance_reduced(kind: type[DPSVRG], rounds: tuple[int, ...]) -> tuple[Audi
 
 
 def _curved_difference(kind: type[DPSVRG]) -> AuditedClaim:
-    """Return a pair: a record with curvature where the iterates start, or without.
+    """Return the claim on a record that has curvature where the iterates start, or none.
 
     At this step size the average of the two iterates is exactly the start if the record is curved. The first
     step is shorter than the loss's threshold, so that the difference of its gradients carries no noise.
@@ -357,9 +343,7 @@ def _output_perturbation() -> tuple[AuditedClaim, ...]:
 
 
 def _objective_perturbation() -> tuple[AuditedClaim, ...]:
-    """Return two pairs: one of gradients alone, whose penalty leaves epsilon to them, and one of Hessians
-    too.
-    """
+    """Return claims on two pairs: with a strong penalty gradients alone spend epsilon, else Hessians too."""
     pair = outlier()
     stiff = ObjectivePerturbation.plan(
         pair[0].facts, regularizer=ridge(200.0), epsilon=_EPSILON, delta=_SMALL_DELTA
@@ -392,7 +376,7 @@ def _objective_perturbation() -> tuple[AuditedClaim, ...]:
 def _minimum_law(edges: Floats, plan: ObjectivePerturbation, records: Records) -> Floats:
     """Return the law of the minimum, which is below w iff the tilted slope at w is positive.
 
-    Further noise only blurs it.
+    The noise that the mechanism adds to the minimum is neglected: it only blurs this law.
     """
     slope = records.slope(edges) / plan.facts.n_records + plan.regularizer.l2 * edges
     return masses(special.ndtr(slope / plan.sigma))

@@ -1,8 +1,8 @@
 """Audit of the histogram of scores by class: one record, moved to another bin and another class.
 
-The outcome says of each of the two counts that the record changes whether it exceeds 0. It depends on the
-signs of the noise, so the four outcomes have a closed-form law, and the worst of them attains epsilon. Both
-counts are needed to reject a mechanism that accounts for one of them only.
+The record changes two counts, and the outcome says which of the two exceed 0. This depends on the signs of
+the noise, so the four outcomes have a closed-form law, and the worst of them attains epsilon. Both counts are
+needed to reject a mechanism that pays for one of them only.
 
 Neighbours: replace-one, the number of records public.
 """
@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from privopt.mechanisms.audit.audit import Outcome, exact_epsilon
-from privopt.mechanisms.audit.claims import RELEASED, AuditedClaim, Subject
+from privopt.mechanisms.audit.audit import Outcome
+from privopt.mechanisms.audit.claims import RELEASED, AuditedClaim, Subject, subject_by_laws
 from privopt.mechanisms.evaluation.bins import ScoreBins
 from privopt.mechanisms.evaluation.histogram import HistogramPlan
 from privopt.mechanisms.privacy.noise import MAX_EXPONENT, NoiseSource
@@ -50,12 +50,11 @@ def _law(plan: HistogramPlan, positive: bool) -> tuple[float, ...]:
 def _subject(name: str, plan: HistogramPlan) -> Subject:
     laws = _law(plan, True), _law(plan, False)
     samplers = HistogramSampler(plan, True), HistogramSampler(plan, False)
-    epsilon = plan.spend.epsilon
-    return Subject(name, *samplers, epsilon, 0.0, exact_epsilon(*laws, 0.0), laws)
+    return subject_by_laws(name, samplers, laws, plan.spend.epsilon, 0.0)
 
 
 def evaluation_claims() -> tuple[AuditedClaim, ...]:
-    """Return the claim of the score histogram, and a mutant that accounts for one count of two."""
+    """Return the claim of the score histogram, and a mutant that pays for one count of two."""
     plan = HistogramPlan.plan(_BINS, epsilon=1.0)
     mutant = _subject("one count paid for", replace(plan, steps=2 * plan.steps))
     return (AuditedClaim(plan.name, "moved record, n = 1", _subject(RELEASED, plan), (mutant,)),)

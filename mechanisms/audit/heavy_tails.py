@@ -18,8 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special, stats
 
-from privopt.mechanisms.audit.audit import Binned, Outcome, Sampler, exact_epsilon
-from privopt.mechanisms.audit.claims import RELEASED, AuditedClaim, Subject
+from privopt.mechanisms.audit.audit import Binned, Outcome, Sampler
+from privopt.mechanisms.audit.claims import AuditedClaim, claim_by_laws
+from privopt.mechanisms.audit.convex import masses
 from privopt.mechanisms.heavy_tails.arsinh_noise import ArsinhNoise
 from privopt.mechanisms.heavy_tails.grid import NARROWEST
 from privopt.mechanisms.heavy_tails.robust_descent import RobustGradientDescent
@@ -38,7 +39,7 @@ from privopt.problems.convex.unclipped import PLAIN_SQUARES, UnclippedRisk, uncl
 Floats = NDArray[np.float64]
 
 _EPSILON, _DELTA = 1.0, 0.05
-# Probability level of rare events that distinguish a mutant; the law rejects it, not the runs.
+# Deltas at which rare events distinguish a mutant; the exact law rejects it, as runs are too few.
 _SMALL_DELTA, _TINY_DELTA = 1e-3, 1e-6
 _FAR = 1e9
 # A function (plan, records) -> the probabilities of the bins.
@@ -91,28 +92,13 @@ def law_claim(
     law: Law,
     mutants: Mapping[str, Any],
 ) -> AuditedClaim:
-    """Build the audited claim of a plan and its mutants on a pair of data sets, with exact laws."""
-
-    def subject(name: str, one: Any) -> Subject:
-        laws = law(one, pair[0]), law(one, pair[1])
-        kept = tuple(laws[0].tolist()), tuple(laws[1].tolist())
-        claimed = plan.spend.epsilon, plan.spend.delta
-        worst = exact_epsilon(*laws, plan.spend.delta)
-        return Subject(name, run(one, pair[0]), run(one, pair[1]), *claimed, worst, kept)
-
-    found = tuple(subject(mutant, one) for mutant, one in mutants.items())
+    """Build the audited claim of a plan for unbounded records, see ``claim_by_laws``."""
     n = getattr(plan, "n_records", len(pair[0]))
-    return AuditedClaim(plan.name, f"{name}, n = {n}", subject(RELEASED, plan), found)
+    return claim_by_laws(plan, pair, f"{name}, n = {n}", run, law, mutants)
 
 
 def _binned(kind: type[MeanSampler] | type[DescentSampler], edges: Floats) -> Run:
     return lambda plan, records: Binned(kind(plan, records), tuple(edges.tolist()))
-
-
-def _masses(below: Floats) -> Floats:
-    """Return probabilities of bins from the distribution function at their edges."""
-    law = np.maximum(np.diff(np.concatenate([[0.0], below, [1.0]])), 0.0)
-    return law / math.fsum(law)
 
 
 def _with_less_noise(plan: Any) -> Any:
@@ -133,7 +119,7 @@ def _robust_mean() -> tuple[AuditedClaim, ...]:
 
     def law(one: RobustMean, records: tuple[float, ...]) -> Floats:
         centre = sum(np.sign(records)) * INFLUENCE / len(records)
-        return _masses(special.ndtr((edges - centre) / one.vector_noise.sigma))
+        return masses(special.ndtr((edges - centre) / one.vector_noise.sigma))
 
     mutants = {"noise halved": _with_less_noise(plan)}
     pair = ((_FAR, 0.0), (-_FAR, 0.0))
@@ -149,7 +135,7 @@ def _robust_descent() -> tuple[AuditedClaim, ...]:
 
     def law(one: RobustGradientDescent, records: tuple[float, ...]) -> Floats:
         centre = sum(np.sign(records)) * INFLUENCE / len(records)
-        return _masses(special.ndtr((edges - centre) / one.vector_noise.sigma))
+        return masses(special.ndtr((edges - centre) / one.vector_noise.sigma))
 
     pair = ((_FAR, 0.0), (-_FAR, 0.0))
     mutants = {"noise halved": _with_less_noise(plan)}
@@ -171,7 +157,7 @@ def _robust_stochastic() -> tuple[AuditedClaim, ...]:
             * special.ndtr((at - k * np.sign(records[0]) * INFLUENCE) / one.vector_noise.sigma)
             for k in range(2)
         )
-        return _masses(np.asarray(below))
+        return masses(np.asarray(below))
 
     pair = ((_FAR, 0.0), (-_FAR, 0.0))
     mutants = {
@@ -199,8 +185,9 @@ def _above(trim: Trimming, records: tuple[float, ...], sign: float = 1.0) -> Flo
 
 
 def _below(edges: Floats, trim: Trimming, records: tuple[float, ...], sign: float = 1.0) -> Floats:
-    """Return the probabilities of lying below the edges; the grid is far finer, and nothing is clipped
-    there.
+    """Return the probabilities of lying below the edges.
+
+    The grid of the release is far finer than the edges, and its clipping lies beyond them.
     """
     ordered = trim.ordered(np.array(records))
     spread = trim.width * trim.sensitivity(ordered) / trim.noise.s
@@ -223,13 +210,13 @@ def _with_more_noise(trim: Trimming, factor: float) -> Trimming:
     return dataclasses.replace(trim, noise=noise)
 
 
-# One release, or a few, stay far below a claim on the sum of Renyi divergences; many approach it.
+# One coordinate, or a few, stay far below a claim on the sum of Renyi divergences; many approach it.
 _MANY, _FEW = 32, 8
 _MEDIANS = ((0.0, 0.0, 1.0), (0.0, 1.0, 1.0))
 
 
 def _trimmed_mean() -> tuple[AuditedClaim, ...]:
-    """Return a pair whose median one record moves across the range, and a pair with an outlier."""
+    """Return claims on two pairs: one record moves the median across the range, or is an outlier."""
     medians = TrimmedMean.plan(
         3, _MANY, mean_range=(0.0, 1.0), epsilon=_EPSILON, delta=_TINY_DELTA, trimmed=1
     )
@@ -253,12 +240,12 @@ def _trimmed_mean() -> tuple[AuditedClaim, ...]:
 
 
 def outlier_claim(plan: TrimmedMean, outlier: float) -> AuditedClaim:
-    """Return a pair of trimmed means, of zeros and with an outlier, which the printed scale reveals."""
+    """Return the claim of a trimmed mean of zeros, with an outlier or not: the printed scale reveals it."""
     n = plan.trimming.n
     wide = np.concatenate([-np.geomspace(60, 1e-3, 40), np.geomspace(1e-3, 60, 40)])
 
     def bins(one: TrimmedMean, records: tuple[float, ...]) -> Floats:
-        return _masses(_below(wide, one.trimming, records))
+        return masses(_below(wide, one.trimming, records))
 
     printed = dataclasses.replace(plan, trimming=printed_scale(plan.trimming))
     pair = (0.0,) * n, (*(0.0,) * (n - 1), outlier)
@@ -268,7 +255,7 @@ def outlier_claim(plan: TrimmedMean, outlier: float) -> AuditedClaim:
 
 
 def _trimmed_descent() -> tuple[AuditedClaim, ...]:
-    """Return a pair for one step from 0 of length 1: the release is minus the noisy means of -y."""
+    """Return the claim of one step of length 1 from 0, which releases minus the noisy means of -y."""
     plan = TrimmedGradientDescent.plan(
         unclipped_facts(3, _MANY, PLAIN_SQUARES),
         epsilon=_EPSILON,
@@ -332,7 +319,7 @@ class LargestDistances(SampleAggregate):
 
 @dataclass(frozen=True)
 class TruncatedMaximum(SampleAggregate):
-    """Mutant with a maximum that ends at m and leaves out the diameter beyond."""
+    """Mutant whose maximum stops at m and ignores the diameter beyond."""
 
     def sensitivity(self, distances: Floats) -> float:
         means = self.mean_distances(distances[:, (self.subsets + 1) // 2 + 1 :])
@@ -341,7 +328,7 @@ class TruncatedMaximum(SampleAggregate):
         return max(grown * largest, self.gamma * NARROWEST)
 
 
-# One record decides a majority, or is the only one to disagree: there the noise is small.
+# Pairs at which the noise is small: one record decides a majority, or is the only one that disagrees.
 _MAJORITY, _OUTLIER, _SUBSETS = "majority", "outlier", 121
 
 
@@ -357,7 +344,7 @@ def _sample_aggregate() -> tuple[AuditedClaim, ...]:
         reach = np.sort(np.abs(estimates - estimates.T), axis=1)[:, (one.subsets + 1) // 2]
         best = estimates[reach == reach.min(), 0]
         below = [special.ndtr((wide - centre) * one.gamma / scale) for centre in best]
-        return _masses(np.mean(below, axis=0))
+        return masses(np.mean(below, axis=0))
 
     def run(one: SampleAggregate, records: tuple[float, ...]) -> Sampler:
         return Binned(CentreSampler(one, records), tuple(wide.tolist()))
@@ -385,7 +372,7 @@ def _subset_mean() -> tuple[AuditedClaim, ...]:
 
     def law(one: SubsetMean, records: tuple[float, ...]) -> Floats:
         centre = sum(np.clip(records, -one.radius, one.radius)) / len(records)
-        return _masses(special.ndtr((edges - centre) / one.noise["sigma"]))
+        return masses(special.ndtr((edges - centre) / one.noise["sigma"]))
 
     def run(one: SubsetMean, records: tuple[float, ...]) -> Sampler:
         return Binned(CentreSampler(one, records), tuple(edges.tolist()))

@@ -31,7 +31,7 @@ from privopt.problems.discrete.problem import DiscreteProblem
 
 Floats = NDArray[np.float64]
 
-# Quadrature with k nodes is exact for polynomials of degree 2k - 1.
+# Laws over more points than this are not computed.
 _LARGEST_LATTICE = 1024
 # Half-width of the integration range, in scales of the noise: P[|noise| > 45 scales] < 1e-19 for either law.
 _REACH = 45.0
@@ -77,8 +77,9 @@ def wrong_parity(tail: float, dimension: int) -> float:
     """Return P[the winner has the parity with more losses], from the tail of one coordinate's noise.
 
     ``tail`` is the probability that the noise of a coordinate alone outweighs those losses. Without losses,
-    noise picks each level with probability 1/2, so either parity wins half of the time. The wrong parity wins
-    if flipping even the least decided coordinate costs more than it would save.
+    noise picks each level with probability 1/2, so either parity wins half of the time. With losses, the
+    wrong parity wins if flipping any coordinate, even the least decided one, costs more noise than it saves
+    losses.
     """
     return float(0.5 * tail**dimension)
 
@@ -131,9 +132,7 @@ def _permute_and_flip(keep: Floats) -> Floats:
 
 
 def _planar_law(plan: OPDisc | GaussianRSPM, problem: DiscreteProblem) -> Floats:
-    """Return P[w wins]: the measure of {eta: <eta, phi(v) - phi(w)> <= L(v) - L(w) for all v} in the
-    plane.
-    """
+    """Return P[w wins] for each w: the measure of {eta: <eta, phi(v) - phi(w)> <= L(v) - L(w) for all v}."""
     points = _points(problem.lattice)
     losses = problem.losses(points).astype(np.float64)
     scale = plan.sigma if isinstance(plan, OPDisc) else plan.scale

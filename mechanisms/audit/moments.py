@@ -1,10 +1,10 @@
 """Audits of released moments: the sign of a model's weight, and the moments themselves.
 
 The moments of two neighbouring data sets differ by a known vector, and the noise is the same in all
-directions: the release projected on that vector is Gaussian, and no other function of it tells the data sets
-apart any better. Between the rows (e_1, B) and (e_2, 0), B the bound on labels, the difference is as long as
-the sensitivity allows, a third of its square being that of the squared label. Of several classes, rows at an
-angle of 120 degrees with the same class are.
+directions: the release projected on that vector is Gaussian, and no other function of it distinguishes the
+data sets better. Between the rows (e_1, B) and (e_2, 0), with B the bound on labels, the difference is as
+long as the sensitivity allows; a third of its square is due to the squared label. With several classes, two
+rows of one class at an angle of 120 degrees attain the sensitivity.
 
 Neighbours: replace-one, the number of records public.
 """
@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from privopt.mechanisms.audit.audit import Binned, Outcome, Sampler, exact_epsilon
-from privopt.mechanisms.audit.claims import RELEASED, AuditedClaim, Subject
+from privopt.mechanisms.audit.audit import Binned, Outcome, Sampler
+from privopt.mechanisms.audit.claims import RELEASED, AuditedClaim, Subject, subject_by_laws
 from privopt.mechanisms.audit.convex import PointSampler, Records, masses, risk_claim, with_less_noise
 from privopt.mechanisms.convex.sufficient_statistics import (
     Moments,
@@ -59,7 +59,7 @@ class SignSampler:
 
 
 def _sign_claim() -> AuditedClaim:
-    """Return a pair: a label of B or -B beside three of B, so that the tail of the noise decides the sign.
+    """Return the claim on a label of B or -B beside three of B: the tail of the noise decides the sign.
 
     There is no constant feature. The weight has the sign of the noisy mean of products, whatever the prior
     and the noisy mean of squares, which is never estimated as 0.
@@ -80,7 +80,7 @@ def _sign_claim() -> AuditedClaim:
 
 
 class HeavySquare(SufficientStatistics):
-    """Mutant: the sensitivity forgets the squared label, whose weight is ten times the one that is free."""
+    """Mutant: the weight of the squared label is ten times what the sensitivity allows."""
 
     @property
     def _square_weight(self) -> float:
@@ -93,11 +93,11 @@ Row = tuple[tuple[float, ...], float]
 
 @dataclass(frozen=True)
 class MomentsSampler:
-    """Sampler of the moments that a plan releases on one record, projected on their difference to another's.
+    """Sampler of the moments that a plan releases on one of two records, projected on their difference.
 
     Attributes:
         plan: the plan.
-        pair: the two records; 0 is the middle of their projected moments.
+        pair: the two records; their projected moments have the middle 0.
         second: whether to run on the second.
     """
 
@@ -119,8 +119,9 @@ class MomentsSampler:
         return unit, distance, float(unit @ (first + second)) / 2
 
     def _vector(self, found: Moments) -> Floats:
-        """Return the moments weighted as they are released, entries off the diagonal twice in place of
-        sqrt 2 times: the lengths are the same.
+        """Return the moments weighted as they are released.
+
+        Matrices have each off-diagonal entry twice, in place of once times sqrt 2: the lengths are the same.
         """
         products = self.plan._label_weight * found.products.ravel()
         if isinstance(self.plan.facts.loss, OneVsRestLoss):
@@ -133,7 +134,7 @@ class MomentsSampler:
         return np.asarray(vectors) @ unit - middle
 
     def _released(self, noise: NoiseSource) -> Moments:
-        """Release and return the noisy moments; models of classes keep them to themselves."""
+        """Release and return the noisy moments, which the release of several classes does not contain."""
         risk = self.risks[self.second]
         if isinstance(self.plan.facts.loss, OneVsRestLoss):
             return self.plan._noisy_moments(risk, Run(np.zeros(0), noise, Limits().start()))[0]
@@ -143,10 +144,10 @@ class MomentsSampler:
 
 
 class NoFit(SufficientStatistics):
-    """Sufficient statistics with residuals of the fit 0: the labels, the worst case of the proof.
+    """Sufficient statistics whose fit is 0, so that residuals are labels: the worst case of the proof.
 
-    The second release is private whichever function of the first one the fit is. Least squares on the first
-    would follow its noise, and residuals would vary with it.
+    The second release is private whatever function of the first one the fit is. A least-squares fit would
+    follow the noise of the first release, and residuals would vary with it.
     """
 
     def _residual_fit(self, moments: NoisyMoments, sigma: float) -> tuple[Floats, float]:
@@ -157,8 +158,8 @@ class NoFit(SufficientStatistics):
 class ResidualsSampler(MomentsSampler):
     """Sampler of the standardised log ratio of both releases of ``with_residuals`` on one of two records.
 
-    Their labels are 1 and their rows two axes. Residuals of ``NoFit`` are labels, cut off at 1: the second
-    release is e_k e_k' and noise.
+    Their labels are 1 and their rows are two axes. Residuals of ``NoFit`` are labels, clipped to 1, so the
+    second release is e_k e_k' plus noise.
     """
 
     @property
@@ -197,9 +198,8 @@ def _residuals_claim() -> AuditedClaim:
         samplers = ResidualsSampler(one, pair, False), ResidualsSampler(one, pair, True)
         half = math.hypot(*samplers[0].distances) / 2
         laws = masses(special.ndtr(edges + half)), masses(special.ndtr(edges - half))
-        first, second = (Binned(sampler, tuple(edges.tolist())) for sampler in samplers)
-        kept = tuple(laws[0].tolist()), tuple(laws[1].tolist())
-        return Subject(name, first, second, plan.spend.epsilon, _DELTA, exact_epsilon(*laws, _DELTA), kept)
+        binned = [Binned(sampler, tuple(edges.tolist())) for sampler in samplers]
+        return subject_by_laws(name, binned, laws, plan.spend.epsilon, _DELTA)
 
     mutant = subject("a fifth of the residuals' noise", dataclasses.replace(plan, residual_noise=quiet))
     where = "with residuals, (e1, 1) or (e2, 1), n = 1, d = 6"
@@ -220,9 +220,8 @@ def _pair_claim(
         samplers = MomentsSampler(one, pair, False), MomentsSampler(one, pair, True)
         half, sigma = samplers[0].direction[1] / 2, one.vector_noise.sigma
         laws = masses(special.ndtr((edges + half) / sigma)), masses(special.ndtr((edges - half) / sigma))
-        first, second = (Binned(sampler, tuple(edges.tolist())) for sampler in samplers)
-        kept = tuple(laws[0].tolist()), tuple(laws[1].tolist())
-        return Subject(name, first, second, plan.spend.epsilon, _DELTA, exact_epsilon(*laws, _DELTA), kept)
+        binned = [Binned(sampler, tuple(edges.tolist())) for sampler in samplers]
+        return subject_by_laws(name, binned, laws, plan.spend.epsilon, _DELTA)
 
     where = f"{name}, n = 1, d = {facts.dimension}"
     found = tuple(subject(mutant, made(plan)) for mutant, made in mutants.items())
@@ -237,16 +236,14 @@ def _labels_forgotten(plan: SufficientStatistics) -> SufficientStatistics:
     return dataclasses.replace(plan, vector_noise=with_less_noise(plan.vector_noise, _ROWS_ALONE))
 
 
-def _heavy_square(plan: SufficientStatistics) -> SufficientStatistics:
+def _with_heavy_square(plan: SufficientStatistics) -> SufficientStatistics:
     return HeavySquare(**{field.name: getattr(plan, field.name) for field in dataclasses.fields(plan)})
 
 
 def moments_claims() -> tuple[AuditedClaim, ...]:
-    """Return claims of sufficient statistics: of moments with the squared label, of the sign, of classes, of
-    residuals.
-    """
+    """Return claims of sufficient statistics: moments with the squared label, sign, classes, residuals."""
     classes = {"labels forgotten": _labels_forgotten}
-    heavy = {"squared label forgotten": _heavy_square}
+    heavy = {"squared label forgotten": _with_heavy_square}
     return (
         _pair_claim(
             (((1.0, 0.0), 1.0), ((0.0, 1.0), 0.0)),

@@ -1,5 +1,4 @@
-"""Adversarial neighbours: pairs of small problems that differ in one record, on which violations are
-detectable.
+"""Adversarial neighbours: small problems that differ in one record, on which violations are detectable.
 
 There are four kinds:
 
@@ -75,8 +74,7 @@ class SignLattice(IntegerLattice):
 
 
 class ParityProblem(DiscreteProblem):
-    """Problem of guessing a parity: a point errs on a record unless its number of high coordinates has that
-    parity.
+    """Problem of guessing a parity: a point errs unless its number of high coordinates has a record's parity.
 
     Args:
         labels: -1 (an even number of coordinates is high) or +1 (odd), shape (n,), n >= 1.
@@ -103,8 +101,9 @@ class ParityProblem(DiscreteProblem):
 
     @classmethod
     def separators(cls, lattice: IntegerLattice) -> SeparatorSet:
-        """Return one abstract record per coordinate, lost by its high level: the class of all 0/1 losses has
-        it.
+        """Return one abstract record per coordinate, on which points with its high level err.
+
+        They need not be parities: they are separators of the class of all 0/1 losses.
         """
         _check_two_levels(lattice)
         return _thresholds(lattice)
@@ -211,7 +210,7 @@ class Neighbours:
         first, second: the problems; same type, lattice and number of records.
 
     Raises:
-        AuditError: problems that do not agree in those.
+        AuditError: their type, lattice or number of records differs.
     """
 
     name: str
@@ -224,9 +223,7 @@ class Neighbours:
             raise AuditError("neighbours have one type, one lattice and one number of records")
 
     def change(self, points: IntArray) -> IntArray:
-        """Return L(D, w) - L(D', w) at points of shape (k, dimension); in {-1, 0, 1} for one replaced
-        record.
-        """
+        """Return L(D, w) - L(D', w) at points, shape (k, dimension): each is -1, 0 or 1."""
         return self.first.losses(points) - self.second.losses(points)
 
 

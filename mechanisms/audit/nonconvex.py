@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from privopt.mechanisms.audit.audit import Outcome, exact_epsilon
-from privopt.mechanisms.audit.claims import RELEASED, AuditedClaim, Subject
+from privopt.mechanisms.audit.audit import Outcome
+from privopt.mechanisms.audit.claims import RELEASED, AuditedClaim, subject_by_laws
 from privopt.mechanisms.audit.convex import (
     Records,
     binned,
@@ -55,9 +55,7 @@ def _noise_halved(plan: DPLangevin) -> DPLangevin:
 
 
 def _net() -> tuple[AuditedClaim, ...]:
-    """Return a pair whose other records favour one end of an interval, so that the other end spends most of
-    epsilon.
-    """
+    """Return the claim on records that favour one end of an interval; the other end spends most epsilon."""
     pair = outlier(others=8)
     plan = NetMechanism.plan(pair[0].facts, L2Ball(1, 1.0), epsilon=_EPSILON, alpha=0.25)
     points = plan.net.points(np.concatenate(list(plan.net.lattice.batches())))[:, 0]
@@ -73,9 +71,7 @@ def _net() -> tuple[AuditedClaim, ...]:
 
 @dataclass(frozen=True)
 class _Tilt(Loss):
-    """Loss y sin z, or y (1 - cos z): at z = 0 only slope and no curvature, or only curvature and no
-    slope.
-    """
+    """Loss y sin z, with slope and no curvature at z = 0, or y (1 - cos z), with curvature and no slope."""
 
     bent: bool
 
@@ -97,10 +93,10 @@ class _Tilt(Loss):
 
 @dataclass(frozen=True)
 class _FirstTest:
-    """Sampler of the bin of the first noisy gradient, or of the first noisy Hessian (the last bin but one if
-    none).
+    """Sampler of the bin of the first noisy gradient, or of the first noisy Hessian.
 
-    A Hessian of one dimension is its own eigenvalue; DP-GD-SO computes the least (u - w)^2 H.
+    If no Hessian was released, the outcome is a bin of its own. A Hessian of one dimension is its own
+    eigenvalue; DP-GD-SO computes the least (u - w)^2 H.
     """
 
     plan: SecondOrderMechanism
@@ -122,7 +118,7 @@ class _FirstTest:
 
 
 def _second_order(kind: type[SecondOrderMechanism], convex_set: ConvexSet) -> tuple[AuditedClaim, ...]:
-    """Return two pairs for one step and one test from 0: records with only slope, and with only curvature."""
+    """Return claims of one step and one test from 0, on records with only slope and with only curvature."""
     found = []
     for bent, name in ((False, "slope up or down"), (True, "curved up or down")):
         risks = [EmpiricalRisk([[1.0]], [y], _Tilt(bent)) for y in (1.0, -1.0)]
@@ -137,22 +133,20 @@ def _second_order(kind: type[SecondOrderMechanism], convex_set: ConvexSet) -> tu
         )
         vector = plan.hessian_noise.vector if bent else plan.gradient_noise
         edges = np.linspace(-4, 4, 65) * vector.sigma
-        quiet = dataclasses.replace(vector, sigma=vector.sigma / 4)
+        quiet = with_less_noise(vector, 0.25)
         mutant = (
             {"hessian_noise": dataclasses.replace(plan.hessian_noise, vector=quiet)}
             if bent
             else {"gradient_noise": quiet}
         )
-        # The tolerances depend on the noise; they are fixed here, so that both plans test equally often.
-        louder = dataclasses.replace(plan, **mutant)
-        kinds = ((RELEASED, plan), (f"noise of {'Hessians' if bent else 'gradients'} quartered", louder))
+        # The mutant keeps the tolerances of the plan, which follow from its noise: both test equally often.
+        weaker = dataclasses.replace(plan, **mutant)
+        kinds = ((RELEASED, plan), (f"noise of {'Hessians' if bent else 'gradients'} quartered", weaker))
         subjects = []
         for title, one in kinds:
             seen = [_FirstTest(one, risk, bent, tuple(edges.tolist())) for risk in risks]
             laws = [_first_law(one, bent, sign, edges) for sign in (1.0, -1.0)]
-            worst = exact_epsilon(laws[0], laws[1], _DELTA)
-            kept = tuple(laws[0].tolist()), tuple(laws[1].tolist())
-            subjects.append(Subject(title, seen[0], seen[1], _EPSILON, _DELTA, worst, kept))
+            subjects.append(subject_by_laws(title, seen, laws, _EPSILON, _DELTA))
         found.append(AuditedClaim(kind.name, f"{name}, n = 1, d = 1", subjects[0], tuple(subjects[1:])))
     return tuple(found)
 
@@ -160,7 +154,7 @@ def _second_order(kind: type[SecondOrderMechanism], convex_set: ConvexSet) -> tu
 def _first_law(plan: SecondOrderMechanism, bent: bool, sign: float, edges: Floats) -> Floats:
     """Return the law of a binned Gaussian; for a Hessian, times the probability that the gradient passes.
 
-    The gradient is noise alone there.
+    Records with curvature have no slope at 0, so that their noisy gradient is noise alone.
     """
     if not bent:
         return masses(special.ndtr((edges - sign) / plan.gradient_noise.sigma))
@@ -180,8 +174,9 @@ def _first_law(plan: SecondOrderMechanism, bent: bool, sign: float, edges: Float
 
 @dataclass(frozen=True)
 class _FirstDifference:
-    """Sampler of the bin of the first noisy difference, in units of its sensitivity, with the sign of the
-    step before.
+    """Sampler of the bin of the first noisy difference, times the sign of the step before it.
+
+    The difference is in units of its sensitivity.
     """
 
     plan: DPSpider
@@ -192,9 +187,7 @@ class _FirstDifference:
         return [self._outcome(cast(SpiderRelease, self.plan.release(self.risk, noise))) for _ in range(runs)]
 
     def _outcome(self, released: SpiderRelease) -> int:
-        """Return the outcome; steps are -eta v: first that from the anchor, then that after the first
-        difference.
-        """
+        """Return the outcome. Steps are -eta v: one from the anchor, then one after the first difference."""
         path = released.trajectory[self.plan.warm :, 0]
         first, second = np.diff(path)[:2]
         moved = -(second - first) / self.plan.step_sizes[0]
@@ -203,7 +196,7 @@ class _FirstDifference:
 
 
 def _spider() -> tuple[AuditedClaim, ...]:
-    """Return a pair whose gradients differ and a pair whose differences do; idle records keep steps short."""
+    """Return claims on a pair with different gradients, and on one with different gradient differences."""
     pair = outlier()
     plan = DPSpider.plan(pair[0].facts, epsilon=_EPSILON, delta=_DELTA, steps=2)
     edges = np.linspace(-4, 4, 65) * math.hypot(plan.warm_noise.sigma, plan.anchor_noise.sigma)
@@ -219,7 +212,10 @@ def _spider() -> tuple[AuditedClaim, ...]:
 
 
 def _curved_difference() -> AuditedClaim:
-    """Return records curved up or down at 0: a difference is about +-(w+ - w) / n, half its sensitivity."""
+    """Return the claim on a record curved up or down at 0, beside idle records, which keep steps short.
+
+    A gradient difference is about +-(w+ - w) / n, half its sensitivity.
+    """
     idle = 999
     rows = np.eye(1 + idle, 1)
     risks = [EmpiricalRisk(rows, [y, *[1.0] * idle], _Tilt(True)) for y in (1.0, -1.0)]
@@ -230,9 +226,7 @@ def _curved_difference() -> AuditedClaim:
     for title, one in ((RELEASED, plan), ("noise of differences quartered", quiet)):
         seen = [_FirstDifference(one, risk, tuple(edges.tolist())) for risk in risks]
         laws = [masses(special.ndtr((edges - half) / one.multiplier)) for half in (0.5, -0.5)]
-        kept = tuple(laws[0].tolist()), tuple(laws[1].tolist())
-        worst = exact_epsilon(laws[0], laws[1], _DELTA)
-        subjects.append(Subject(title, seen[0], seen[1], _EPSILON, _DELTA, worst, kept))
+        subjects.append(subject_by_laws(title, seen, laws, _EPSILON, _DELTA))
     return AuditedClaim(
         DPSpider.name, f"curved up or down, n = {1 + idle}, d = 1", subjects[0], (subjects[1],)
     )

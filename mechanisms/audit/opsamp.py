@@ -16,8 +16,8 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from privopt.mechanisms.audit.audit import Binned, exact_epsilon
-from privopt.mechanisms.audit.claims import RELEASED, AuditedClaim, Subject
+from privopt.mechanisms.audit.audit import Binned
+from privopt.mechanisms.audit.claims import RELEASED, AuditedClaim, Subject, subject_by_laws
 from privopt.mechanisms.audit.neighbours import LossTable
 from privopt.mechanisms.discrete.opsamp import OPSamp
 from privopt.mechanisms.privacy.noise import NoiseSource
@@ -28,7 +28,7 @@ from privopt.problems.discrete.objective import UNIT
 from privopt.problems.discrete.problem import DiscreteProblem
 
 _EPSILON, _DELTA = 1.0, 1e-3
-# Far larger than any tilt at rate 1: all answers of the oracle are within it.
+# Gap allowed to the oracle, far larger than any tilt at rate 1: any answer is within it.
 _ALPHA = 1000.0
 _LATTICE = IntegerLattice(0, 1, dimension=1)
 
@@ -70,7 +70,7 @@ def _claims(plan: OPSamp, unpaid: OPSamp) -> tuple[AuditedClaim, ...]:
     edges = 0.5 + np.linspace(-8, 8, 65)
 
     def law(one: OPSamp, prefers: int) -> NDArray[np.float64]:
-        """Return the law, each tail computed from its own end: far out, 1 minus the rest would be 0."""
+        """Return the law; each tail is computed directly, as 1 minus the rest would round to 0 far out."""
         z = (np.concatenate([[-np.inf], edges, [np.inf]]) - prefers) / one.mean.laplace.scale
         below, above = np.exp(np.minimum(z, 0)) / 2, np.exp(-np.maximum(z, 0)) / 2
         across = 1 - below[:-1] - above[1:]
@@ -78,13 +78,11 @@ def _claims(plan: OPSamp, unpaid: OPSamp) -> tuple[AuditedClaim, ...]:
 
     def subject(name: str, one: OPSamp) -> Subject:
         laws = law(one, 0), law(one, 1)
-        kept = tuple(laws[0].tolist()), tuple(laws[1].tolist())
-        first, second = (Binned(OPSampSampler(one, p), tuple(edges.tolist())) for p in (0, 1))
-        worst = exact_epsilon(*laws, _DELTA)
-        return Subject(name, first, second, _EPSILON, _DELTA, worst, kept)
+        samplers = [Binned(OPSampSampler(one, p), tuple(edges.tolist())) for p in (0, 1)]
+        return subject_by_laws(name, samplers, laws, _EPSILON, _DELTA)
 
     halved = dataclasses.replace(plan.mean, sensitivity=plan.mean.sensitivity / 2)
-    # The mutant allows the oracle the same gap with the noise of an exact one.
+    # The mutant allows the oracle the same gap, with the noise for an exact oracle.
     exact = dataclasses.replace(plan.mean, sensitivity=unpaid.mean.sensitivity)
     mutants = {"noise halved": halved, "alpha not paid for": exact}
     found = tuple(subject(name, dataclasses.replace(plan, mean=mean)) for name, mean in mutants.items())

@@ -1,8 +1,8 @@
 """Audit of a mechanism of another package: neighbours for its family, and a mutant with too little noise.
 
 Its law is not known, so runs alone decide. Pairs are those on which mechanisms of this package come near to
-their claims. The mutant is the mechanism planned for eight times its epsilon, audited against the claim
-itself: where the runs do not reject it, they say nothing about the mechanism either.
+their claims. The mutant is the mechanism planned for eight times its epsilon, audited against the original
+claim: if the runs do not reject the mutant, they say nothing about the mechanism either.
 
 Neighbours: replace-one, the number of records public.
 """
@@ -45,7 +45,7 @@ Planner = Callable[[float], Any]
 
 _EPSILON, _DELTA = 1.0, 0.03
 _LOUDER = 8.0
-# Runs on each data set from which bins are made, before and apart from those that are audited.
+# Runs from which bins are made, half of them on each data set, before those that are audited.
 _PILOT = 400
 _BINS = 32
 _FAR = 1e9
@@ -105,10 +105,10 @@ def outside_claims(kind: type[Any]) -> tuple[AuditedClaim, ...]:
 def audit_outside(
     kind: type[Any], *, runs: int, workers: int = 1, insecure_seed: int | None = None
 ) -> list[AuditLine]:
-    """Audit a mechanism class: its claim has to stand on all pairs, its mutant to fall on at least one.
+    """Audit a mechanism class: its claim must stand on all pairs, and its mutant be rejected on one at least.
 
     Raises:
-        AuditError: the claim is refuted; no mutant was rejected, so that the runs tell nothing; or a release
+        AuditError: the claim is refuted; no mutant was rejected, so that the runs say nothing; or a release
             failed.
     """
     lines: list[AuditLine] = []
@@ -227,8 +227,8 @@ def _failures(kind: type[Any], neighbours: str) -> Iterator[None]:
         raise
     except BrokenExecutor as error:
         raise AuditError(
-            f"{kind.__name__}: a process was ended while it audited releases on {neighbours}; most often by "
-            f"want of memory: a plan has to refuse what its release cannot list. {_BY_HAND}"
+            f"{kind.__name__}: a process was killed while it audited releases on {neighbours}, most often "
+            f"for lack of memory: a plan has to refuse what its release cannot list. {_BY_HAND}"
         ) from error
     except Exception as error:
         raise AuditError(
@@ -237,7 +237,7 @@ def _failures(kind: type[Any], neighbours: str) -> Iterator[None]:
 
 
 def _binned(first: Any, second: Any) -> tuple[Sampler, Sampler]:
-    """Put both into the same bins: quantiles of pilot runs, which no audit counts."""
+    """Bin both samplers by quantiles of pilot runs, which the audit does not count."""
     seen: Sequence[Floats] = [sampler(_PILOT // 2, NoiseSource()) for sampler in (first, second)]
     edges = np.unique(np.quantile(np.concatenate(seen), np.linspace(0, 1, _BINS + 1)[1:-1]))
     return Binned(first, tuple(edges.tolist())), Binned(second, tuple(edges.tolist()))

@@ -1,13 +1,14 @@
 """Audits of persons with several records: a histogram of places, with the noise of k records; a learned k.
 
 A person has nine positive records with a score above 0, or one negative record below; another person has k
-negative records above 0. The k places of the first person move k counts from one cell to another, and the
-histogram has noise for epsilon / k. The outcome is whether each of three counts is on the side of the first
-table: those two, and that of the other person, which moves only if its records depend on the first person's.
-Each side attains exp(k rate), so the worst outcome attains epsilon.
+negative records above 0. The first person fills k places, which move from one cell to another, and the
+histogram has noise for epsilon / k. The outcome says of three counts whether each is on the side of the first
+table: the two of these cells, and that of the other person, which moves only if the other person's places
+depend on the first person's records. Each side attains exp(k rate), so the worst outcome attains epsilon.
 
-A learned k: one person in ten may have more records. 19 have 40, one has two, others one; of these one has
-40 on the neighbour. So k = 1 moves from the wanted rank, and all k above 2 move onto it.
+If k is learned, one person in ten may have more records than k. Of the persons 19 have 40 records, one has
+two and the others one; on the neighbour one of the others has 40, too. So k = 1 loses the wanted rank, and
+all k above 2 gain it.
 
 Neighbours: one person with all of its records, the number of persons public.
 """
@@ -20,8 +21,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from privopt.mechanisms.audit.audit import Outcome, exact_epsilon
-from privopt.mechanisms.audit.claims import RELEASED, AuditedClaim, Subject
+from privopt.mechanisms.audit.audit import Outcome
+from privopt.mechanisms.audit.claims import RELEASED, AuditedClaim, Subject, subject_by_laws
 from privopt.mechanisms.evaluation.bins import ScoreBins
 from privopt.mechanisms.evaluation.histogram import HistogramPlan
 from privopt.mechanisms.privacy.groups import PersonBudget
@@ -42,7 +43,7 @@ class PersonSampler:
     Attributes:
         plan: the plan of the histogram, for one record.
         many: whether the first person has nine records.
-        shared: whether the first rows of the table are kept, whosever they are: a mutant.
+        shared: a fault: the first rows of the table are kept, whosever they are.
     """
 
     plan: HistogramPlan
@@ -58,7 +59,7 @@ class PersonSampler:
         ]
 
     def _places(self) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-        """Return score and label of what fills the places."""
+        """Return the score and the label of the record in each place."""
         own = 9 if self.many else 1
         persons = Persons.of([0] * own + [1] * _K)
         rows = np.arange(own + _K)[: 2 * _K] if self.shared else persons.places(_K)
@@ -80,7 +81,7 @@ class PersonSampler:
 
 @dataclass(frozen=True)
 class ChoiceSampler:
-    """Sampler of a learned number of records per person, as its place among the choices.
+    """Sampler of a learned number of records per person, as its index among the choices.
 
     Attributes:
         plan: the plan of the choice.
@@ -103,7 +104,7 @@ class ChoiceSampler:
 
 @dataclass(frozen=True)
 class _WithoutNoise(RecordsPlan):
-    """Mutant: the first choice of the best."""
+    """Mutant: releases the best choice, the first if several are best, without noise."""
 
     def release(self, held: NDArray[np.int64], source: NoiseSource) -> int:
         del source
@@ -114,18 +115,10 @@ def _choice_claim() -> AuditedClaim:
     plan = RecordsPlan.plan(_PERSONS, 11.0)
     doubled = replace(plan, strength=2 * plan.strength)
     bare = _WithoutNoise(plan.strength, plan.n_persons)
-    first, second = np.eye(len(CHOICES))[:2].tolist()
+    bare_samplers, bare_laws = (ChoiceSampler(bare, 1), ChoiceSampler(bare, 40)), np.eye(len(CHOICES))[:2]
     mutants = (
         _choice_subject("strength doubled", doubled, plan.epsilon),
-        Subject(
-            "without noise",
-            ChoiceSampler(bare, 1),
-            ChoiceSampler(bare, 40),
-            plan.epsilon,
-            0.0,
-            exact_epsilon(first, second, 0.0),
-            (tuple(first), tuple(second)),
-        ),
+        subject_by_laws("without noise", bare_samplers, list(bare_laws), plan.epsilon, 0.0),
     )
     claim = _choice_subject(RELEASED, plan, plan.epsilon)
     return AuditedClaim("persons", f"40 records or one, k is learned from {_PERSONS} persons", claim, mutants)
@@ -133,12 +126,11 @@ def _choice_claim() -> AuditedClaim:
 
 def _choice_subject(name: str, plan: RecordsPlan, epsilon: float) -> Subject:
     samplers = ChoiceSampler(plan, 1), ChoiceSampler(plan, 40)
-    laws = samplers[0].law(), samplers[1].law()
-    return Subject(name, *samplers, epsilon, 0.0, exact_epsilon(*laws, 0.0), laws)
+    return subject_by_laws(name, samplers, (samplers[0].law(), samplers[1].law()), epsilon, 0.0)
 
 
 def person_claims() -> tuple[AuditedClaim, ...]:
-    """Return the claims of a person with at most three records, and of their number if it is learned.
+    """Return the claims of a histogram of three places per person, and of a learned number of places.
 
     Faults of mutants: the noise of one record; records that are left out by rows of others; half the noise
     of the choice, or none.
@@ -158,5 +150,4 @@ def person_claims() -> tuple[AuditedClaim, ...]:
 
 def _subject(name: str, plan: HistogramPlan, epsilon: float, shared: bool = False) -> Subject:
     samplers = PersonSampler(plan, True, shared), PersonSampler(plan, False, shared)
-    laws = samplers[0].law(), samplers[1].law()
-    return Subject(name, *samplers, epsilon, 0.0, exact_epsilon(*laws, 0.0), laws)
+    return subject_by_laws(name, samplers, (samplers[0].law(), samplers[1].law()), epsilon, 0.0)

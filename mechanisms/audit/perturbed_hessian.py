@@ -2,8 +2,9 @@
 
 The penalty keeps the minimum w near 0, where the gradient of the record (e_k, 1) is -e_k / 2 and its Hessian
 e_k e_k' / 4. So -l2 w and the Hessian are Gaussian around these. Between e_1 and e_2 the Hessian moves as far
-as it can, the gradient by a third of that: where a gradient is largest the curvature is 0. The log ratio of
-the two densities tells the records apart best; standardised it is normal around +-m/2.
+as it can, the gradient by a third of its sensitivity: where a gradient is largest, the curvature is 0. The
+log ratio of the two densities distinguishes the records best; standardised, it is normal around +-m/2, with m
+the distance of the two records in units of the noise.
 
 Neighbours: replace-one, the number of records public.
 """
@@ -18,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from privopt.mechanisms.audit.audit import Binned, exact_epsilon
-from privopt.mechanisms.audit.claims import RELEASED, AuditedClaim, Subject
+from privopt.mechanisms.audit.audit import Binned
+from privopt.mechanisms.audit.claims import RELEASED, AuditedClaim, Subject, subject_by_laws
 from privopt.mechanisms.audit.convex import masses, with_less_noise
 from privopt.mechanisms.convex.perturbation_with_hessian import PerturbationWithHessian
 from privopt.mechanisms.privacy.matrix_noise import MatrixNoise
@@ -68,13 +69,12 @@ class LogRatioSampler:
 def _subject(name: str, plan: PerturbationWithHessian) -> Subject:
     half = math.hypot(*_distances(plan)) / 2
     laws = masses(special.ndtr(_EDGES + half)), masses(special.ndtr(_EDGES - half))
-    first, second = (Binned(LogRatioSampler(plan, axis), tuple(_EDGES.tolist())) for axis in (0, 1))
-    kept = tuple(laws[0].tolist()), tuple(laws[1].tolist())
-    return Subject(name, first, second, _EPSILON, _DELTA, exact_epsilon(*laws, _DELTA), kept)
+    samplers = [Binned(LogRatioSampler(plan, axis), tuple(_EDGES.tolist())) for axis in (0, 1)]
+    return subject_by_laws(name, samplers, laws, _EPSILON, _DELTA)
 
 
 def perturbed_hessian_claims() -> tuple[AuditedClaim, ...]:
-    """Return the claim of a perturbed minimum with its Hessian, and mutants of either noise."""
+    """Return the claim of a perturbed minimum with its Hessian, and mutants with less of either noise."""
     facts = EmpiricalRisk([_AXES[0]], [1.0], LogisticLoss()).facts
     plan = PerturbationWithHessian.plan(facts, regularizer=ridge(_PENALTY), epsilon=_EPSILON, delta=_DELTA)
     entries = with_less_noise(plan.hessian_noise.vector, 0.2)

@@ -71,10 +71,10 @@ from privopt.problems.discrete.lattice import IntegerLattice
 
 @dataclass(frozen=True)
 class ReleaseSampler:
-    """Sampler of a plan's ``release`` on a problem; the outcome is the change of loss of the replaced record.
+    """Sampler of a plan's ``release`` on a problem; the outcome is L(D, w) - L(D', w) at the released w.
 
-    It is a function of the released point, and the likelihood ratio depends only on it for the pairs used
-    here. The oracle is built once per call, the noise is drawn by the mechanism.
+    For the pairs used here the likelihood ratio depends on w only through this difference. The oracle is
+    built once per call; the mechanism draws fresh noise in every run.
     """
 
     plan: LatticeMechanism[Any]
@@ -112,15 +112,15 @@ def _prepare(plan: LatticeMechanism[Any], problem: Any) -> Any:
 def _exponential() -> tuple[AuditedClaim, ...]:
     lattice = IntegerLattice(0, 1, dimension=3)
     plan = ExponentialMechanism.plan(LossTable, lattice, epsilon=1.0)
-    halved = dataclasses.replace(plan, beta=2 * plan.beta)
-    return (lattice_claim(plan, singled_out_neighbours(lattice), {"beta doubled": halved}),)
+    doubled = dataclasses.replace(plan, beta=2 * plan.beta)
+    return (lattice_claim(plan, singled_out_neighbours(lattice), {"beta doubled": doubled}),)
 
 
 def _permute_and_flip() -> tuple[AuditedClaim, ...]:
     lattice = IntegerLattice(0, 1, dimension=2)
     plan = PermuteAndFlip.plan(LossTable, lattice, epsilon=1.0)
-    halved = dataclasses.replace(plan, beta=2 * plan.beta)
-    return (lattice_claim(plan, singled_out_neighbours(lattice), {"beta doubled": halved}),)
+    doubled = dataclasses.replace(plan, beta=2 * plan.beta)
+    return (lattice_claim(plan, singled_out_neighbours(lattice), {"beta doubled": doubled}),)
 
 
 def _laplace() -> tuple[AuditedClaim, ...]:

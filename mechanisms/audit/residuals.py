@@ -1,8 +1,9 @@
-"""Audits of noisy sums of residuals: a record at one end of all its numbers, and one near the other.
+"""Audits of noisy sums of residuals: a record whose numbers all are at one end, and one near the other end.
 
-Each sum is compared with what the larger of the two records gives. Signs of independent discrete Laplace
-variables have a closed-form law, and where all sums are at least that large the likelihood ratio attains the
-l1 distance of the two records in units of the noise. Outcomes are groups of similar likelihood ratios.
+Each noisy sum is compared with the larger of the numbers that the two records contribute. Signs of
+independent discrete Laplace variables have a closed-form law, and if all sums are at least as large as these
+numbers, the log of the likelihood ratio attains the l1 distance of the two records in units of the noise.
+Outcomes are groups of similar likelihood ratios.
 
 Neighbours: replace-one, the number of records public.
 """
@@ -19,8 +20,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privopt.mechanisms.audit.audit import Outcome, exact_epsilon
-from privopt.mechanisms.audit.claims import RELEASED, AuditedClaim, Subject
+from privopt.mechanisms.audit.audit import Outcome
+from privopt.mechanisms.audit.claims import RELEASED, AuditedClaim, Subject, subject_by_laws
 from privopt.mechanisms.evaluation.paired_residuals import PairedResidualPlan
 from privopt.mechanisms.evaluation.residuals import NoisySums, ResidualPlan, SumsPlan
 from privopt.mechanisms.privacy.noise import NoiseSource
@@ -36,8 +37,8 @@ class SumsSampler:
 
     Attributes:
         release: the mechanism on that record.
-        least: numbers, one for each sum.
-        groups: the outcome by the bits of the sums that are at least these numbers.
+        least: a number for each sum, with which it is compared.
+        groups: the outcome for each set of sums that are at least their number, by the bits of the set.
     """
 
     release: Callable[[NoiseSource], NoisySums]
@@ -73,17 +74,16 @@ def sums_subject(name: str, plan: Any, first: Sequence[Any], second: Sequence[An
     least = np.maximum(held[0], held[1])
     fine = sums_law(plan.sums, held[0], least), sums_law(plan.sums, held[1], least)
     groups = likelihood_groups(fine[0], fine[1])
-    laws = [tuple(np.bincount(groups, law, minlength=_GROUPS + 1).tolist()) for law in fine]
+    laws = [np.bincount(groups, law, minlength=_GROUPS + 1) for law in fine]
     samplers = [
         SumsSampler(partial(plan.release, *record), tuple(least.tolist()), tuple(groups.tolist()))
         for record in (first, second)
     ]
-    exact = exact_epsilon(laws[0], laws[1], 0.0)
-    return Subject(name, samplers[0], samplers[1], plan.spend.epsilon, 0.0, exact, (laws[0], laws[1]))
+    return subject_by_laws(name, samplers, laws, plan.spend.epsilon, 0.0)
 
 
 def sums_claim(plan: Any, neighbours: str, first: Sequence[Any], second: Sequence[Any]) -> AuditedClaim:
-    """Return the claim of a plan on two records, and a mutant that forgets that blocks add up."""
+    """Return the claim of a plan on two records, and a mutant that spends all of epsilon on each block."""
     shares = [block.share for block in plan.sums.blocks]
     steps = tuple(math.floor(s / share) for s, share in zip(plan.sums.steps, shares, strict=True))
     mutant = replace(plan, sums=replace(plan.sums, steps=steps))

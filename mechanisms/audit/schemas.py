@@ -5,8 +5,8 @@
   c and one beyond it are about as good: their scores move by 1, in opposite directions. The outcome is the
   number of columns that are cut beyond c; all other outcomes but these two are rare.
 - Categories: a record moves from a category somewhat above the threshold to one below; or it is the only
-  one of its category.
-- Vote: a record is a number, or text on the neighbour, and turns the majority.
+  record of its category.
+- Vote: a cell is a number, or text on the neighbour, and decides which type has the majority.
 
 Neighbours: replace-one, the number of records public.
 """
@@ -23,8 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from privopt.mechanisms.audit.audit import Outcome, exact_epsilon
-from privopt.mechanisms.audit.claims import RELEASED, AuditedClaim, Subject
+from privopt.mechanisms.audit.audit import Outcome
+from privopt.mechanisms.audit.claims import RELEASED, AuditedClaim, Subject, subject_by_laws
 from privopt.mechanisms.privacy.accounting import gaussian_mu
 from privopt.mechanisms.privacy.noise import MAX_EXPONENT, NoiseSource
 from privopt.mechanisms.schemas.categories import CategoryPlan
@@ -37,8 +37,8 @@ from privopt.problems.tables.columns import Binned
 from privopt.problems.tables.missing import plain_column
 from privopt.problems.tables.notation import PLAIN
 
-# Chosen with the laws: the true epsilon of the release is near its largest for these, by which deltas of
-# other sizes lose up to a third.
+# Chosen with the exact laws: for these the true epsilon of the release is near its largest. With other deltas
+# it is up to a third smaller.
 _COLUMNS, _DELTA, _RECORDS = 4, 0.1, 112
 _CENTRE, _MIDDLE, _FAR = 0.001, 3, 1e200
 _VOTE_DELTA, _LEAD = 0.1, 2
@@ -49,7 +49,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class CutSampler:
-    """Sampler of a schema of numbers: how many columns are cut beyond the number that all others hold."""
+    """Sampler of a schema of numbers: how many columns are cut above the number of the middle records."""
 
     plan: SchemaPlan
     moved: float
@@ -93,7 +93,7 @@ def _cut_laws(plan: SchemaPlan) -> tuple[tuple[float, ...], tuple[float, ...]]:
 def _cut_subject(name: str, plan: SchemaPlan) -> Subject:
     laws = _cut_laws(plan)
     samplers = CutSampler(plan, -1e300), CutSampler(plan, 1e300)
-    return Subject(name, *samplers, plan.spend.epsilon, _DELTA, exact_epsilon(*laws, _DELTA), laws)
+    return subject_by_laws(name, samplers, laws, plan.spend.epsilon, _DELTA)
 
 
 def _with_cuts(plan: SchemaPlan, cuts: CutPlan) -> SchemaPlan:
@@ -140,11 +140,11 @@ def _category_law(plan: CategoryPlan, counts: tuple[int, int]) -> tuple[float, .
 
 
 def _category_subject(name: str, plan: CategoryPlan, first: tuple[int, int]) -> Subject:
-    """Return a subject on two counts, and those after a record moved from the first category to the other."""
+    """Return a subject on two counts, and on those after a record moved to the second category."""
     second = first[0] - 1, first[1] + 1
     laws = _category_law(plan, first), _category_law(plan, second)
     samplers = CategorySampler(plan, first), CategorySampler(plan, second)
-    return Subject(name, *samplers, 1.0, _COUNT_DELTA, exact_epsilon(*laws, _COUNT_DELTA), laws)
+    return subject_by_laws(name, samplers, laws, 1.0, _COUNT_DELTA)
 
 
 @dataclass(frozen=True)
@@ -203,9 +203,7 @@ def _vote_subject(name: str, plan: VotePlan) -> Subject:
         held = [_votes(c, numbers, _RECORDS - numbers) for c in CANDIDATES]
         weights = [math.exp(plan.strength * (votes - numbers)) for votes in held]
         laws.append(tuple(weight / sum(weights) for weight in weights))
-    first, second = laws
-    exact = exact_epsilon(first, second, _VOTE_DELTA)
-    return Subject(name, samplers[0], samplers[1], 1.0, _VOTE_DELTA, exact, (first, second))
+    return subject_by_laws(name, samplers, laws, 1.0, _VOTE_DELTA)
 
 
 def _votes(candidate: Candidate, numbers: int, others: int) -> float:

@@ -6,8 +6,8 @@ two releases behind a seeded scorecard, and one for both:
 
 - a record with a feature of its own, among many that fix the weight of another feature: the points of the
   first feature reveal its weight in units of the other, and there is no choice to make;
-- a record with only the constant, which two candidate cards classify differently: the model has no part in
-  the choice between them;
+- a record with only the constant, which two candidate cards classify differently: the choice between these
+  cards does not depend on the model;
 - a single record, about which the sign of a weight reveals as much as the threshold chosen for it: the model
   is one Gaussian release, and the choice is accounted as a release of bounded range beside it.
 
@@ -18,15 +18,15 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from privopt.mechanisms.audit.audit import Outcome, exact_epsilon
-from privopt.mechanisms.audit.claims import RELEASED, AuditedClaim, Subject
+from privopt.mechanisms.audit.audit import Outcome
+from privopt.mechanisms.audit.claims import RELEASED, AuditedClaim, Subject, claim_by_laws, subject_by_laws
 from privopt.mechanisms.convex.gradient_descent import DPGradientDescent
 from privopt.mechanisms.convex.objective_perturbation import ObjectivePerturbation
 from privopt.mechanisms.privacy.accounting import gaussian_delta
@@ -62,7 +62,7 @@ class PointSampler:
         plan: the mechanism.
         features, label: the record that is replaced by one with the other label.
         others: number of further records (0, 1) with label +1.
-        seen: the feature whose points are the outcome, ``width`` of them merged.
+        seen: the feature whose points are the outcome; ``width`` neighbouring numbers of points are merged.
     """
 
     plan: SeededScorecard
@@ -96,10 +96,6 @@ class BothSampler:
         return [int(point[0]) * rungs + int(point[1]) for point in found]
 
 
-# A function (plan, label) -> probabilities of the outcomes 0, 1, ...
-Law = Callable[[SeededScorecard, int], Floats]
-
-
 def seeded_claims() -> tuple[AuditedClaim, ...]:
     """Return claims of the seeded scorecard, with mutants whose model or choice has too little noise."""
     return _model_claim(), _choice_claim(), _claim_of_both()
@@ -115,7 +111,7 @@ def _model_claim() -> AuditedClaim:
     return _claim(
         "a feature of its own",
         modelled,
-        (("noise of the model quartered", dataclasses.replace(modelled, seed=with_less_noise)),),
+        {"noise of the model quartered": dataclasses.replace(modelled, seed=with_less_noise)},
         lambda plan, label: PointSampler(plan, (1, 0), label, _OTHERS, 0, _RANGE),
         _points_law,
     )
@@ -124,11 +120,11 @@ def _model_claim() -> AuditedClaim:
 def _choice_claim() -> AuditedClaim:
     ladder = CardFacts(1, IntegerLattice([-_POINTS, 0], [_POINTS, 1]), ((0, 1),), True, 1.0)
     chosen = SeededScorecard.plan(ladder, epsilon=_EPSILON, delta=_DELTA, loss=_FLAT)
-    hotter = dataclasses.replace(chosen.choice, beta=16 * chosen.choice.beta)
+    sharper = dataclasses.replace(chosen.choice, beta=16 * chosen.choice.beta)
     return _claim(
         "nothing but the constant",
         chosen,
-        (("choice at sixteen times its beta", dataclasses.replace(chosen, choice=hotter)),),
+        {"choice at sixteen times its beta": dataclasses.replace(chosen, choice=sharper)},
         lambda plan, label: PointSampler(plan, (0, 1), label, 0, 1, 1),
         _rung_law,
     )
@@ -140,15 +136,15 @@ def _claim_of_both() -> AuditedClaim:
     assert isinstance(both.seed, DPGradientDescent)
     assert both.seed.steps == 1
     noise = both.seed.vector_noise
-    louder = dataclasses.replace(both.seed, vector_noise=dataclasses.replace(noise, sigma=noise.sigma / 4))
-    warmer = dataclasses.replace(both.choice, beta=16 * both.choice.beta)
+    quieter = dataclasses.replace(both.seed, vector_noise=dataclasses.replace(noise, sigma=noise.sigma / 4))
+    sharper = dataclasses.replace(both.choice, beta=16 * both.choice.beta)
     return _claim(
         "a single record",
         both,
-        (
-            ("noise of the model quartered", dataclasses.replace(both, seed=louder)),
-            ("choice at sixteen times its beta", dataclasses.replace(both, choice=warmer)),
-        ),
+        {
+            "noise of the model quartered": dataclasses.replace(both, seed=quieter),
+            "choice at sixteen times its beta": dataclasses.replace(both, choice=sharper),
+        },
         BothSampler,
         _joint_law,
     )
@@ -174,9 +170,7 @@ class MeansSampler:
 
 
 def means_claims() -> tuple[AuditedClaim, ...]:
-    """Return claims of the means of numbers, with a mutant: one number moves from one end of its range to the
-    other.
-    """
+    """Return the claim of the means of numbers, with a mutant: a number moves across its whole range."""
     facts = CardFacts(
         3,
         IntegerLattice(-1, 1, dimension=2),
@@ -193,9 +187,8 @@ def means_claims() -> tuple[AuditedClaim, ...]:
 
     def subject(name: str, one: NumberMeans) -> Subject:
         laws = _means_law(one, 0), _means_law(one, 1)
-        kept = tuple(laws[0].tolist()), tuple(laws[1].tolist())
         samplers = MeansSampler(one, 0), MeansSampler(one, 1)
-        return Subject(name, *samplers, spend.epsilon, spend.delta, exact_epsilon(*laws, spend.delta), kept)
+        return subject_by_laws(name, samplers, laws, spend.epsilon, spend.delta)
 
     mutants = (subject("noise quartered", dataclasses.replace(plan, noise=with_less_noise)),)
     return (AuditedClaim(plan.name, "one number, n = 3", subject(RELEASED, plan), mutants),)
@@ -209,12 +202,11 @@ def _means_law(plan: NumberMeans, value: int) -> Floats:
 
 @dataclass(frozen=True)
 class CountSampler:
-    """Sampler of the released share of the positive class in two records, as the noise relative to one of
-    them.
+    """Sampler of the released share of the positive class, times the number of records.
 
     Attributes:
         plan: the mechanism.
-        label: of the first record, 0 or 1; the second is positive.
+        label: of the replaced record, 0 or 1; half of the others are positive.
     """
 
     plan: PrevalencePlan
@@ -232,9 +224,8 @@ def prevalence_claims() -> tuple[AuditedClaim, ...]:
 
     def subject(name: str, one: PrevalencePlan) -> Subject:
         laws = _count_law(one, 0), _count_law(one, 1)
-        kept = tuple(laws[0].tolist()), tuple(laws[1].tolist())
         samplers = CountSampler(one, 0), CountSampler(one, 1)
-        return Subject(name, *samplers, _EPSILON, 0.0, exact_epsilon(*laws, 0.0), kept)
+        return subject_by_laws(name, samplers, laws, _EPSILON, 0.0)
 
     with_less_noise = dataclasses.replace(plan, steps=2 * plan.steps)
     where = f"a label, n = {2 * _HALF + 1}"
@@ -254,27 +245,20 @@ def _count_law(plan: PrevalencePlan, label: int) -> Floats:
 def _claim(
     record: str,
     plan: SeededScorecard,
-    mutants: tuple[tuple[str, SeededScorecard], ...],
+    mutants: Mapping[str, SeededScorecard],
     sampler: Callable[[SeededScorecard, int], PointSampler | BothSampler],
-    law: Law,
+    law: Callable[[SeededScorecard, int], Floats],
 ) -> AuditedClaim:
-    def subject(name: str, one: SeededScorecard) -> Subject:
-        laws = law(one, 1), law(one, -1)
-        worst = exact_epsilon(*laws, plan.spend.delta)
-        kept = tuple(laws[0].tolist()), tuple(laws[1].tolist())
-        claimed = plan.spend.epsilon, plan.spend.delta
-        return Subject(name, sampler(one, 1), sampler(one, -1), *claimed, worst, kept)
-
-    where = f"{record}, n = {plan.facts.n_records}"
-    return AuditedClaim(plan.name, where, subject(RELEASED, plan), tuple(subject(*m) for m in mutants))
+    """Build the audited claim on a record with the label 1 or -1."""
+    return claim_by_laws(plan, (1, -1), f"{record}, n = {plan.facts.n_records}", sampler, law, mutants)
 
 
 def _points_law(plan: SeededScorecard, label: int) -> Floats:
-    """Return the law of the points: the larger weight gets all, the other is a rounded ratio of two
-    Gaussians.
+    """Return the law of the points of the record's own feature.
 
-    The minimum of a linear function, with slopes h times labels and features over n, plus l2 |w|^2 / 2 + <b,
-    w>, is Gaussian with independent coordinates; so is the noise added to it.
+    The larger of the two weights gets the largest number of points, the other a rounded ratio of two
+    Gaussians: a linear function plus l2 |w|^2 / 2 + <b, w>, with b the Gaussian noise, has a minimum with
+    independent Gaussian coordinates, and so has the noise added to it.
     """
     seed = plan.seed
     assert isinstance(seed, ObjectivePerturbation)
@@ -299,7 +283,7 @@ def _rung_law(plan: SeededScorecard, label: int) -> Floats:
 
 
 def _joint_law(plan: SeededScorecard, label: int) -> Floats:
-    """Return the joint law: a positive weight gets 10 points, another 9; each candidate is right or wrong."""
+    """Return the joint law: a positive weight gets 10 points, a negative one 9, each with its thresholds."""
     assert isinstance(plan.seed, DPGradientDescent)
     slope = plan.seed.facts.loss.lipschitz * _ALONE[0] / plan.seed.vector_noise.sigma
     law = []

@@ -3,8 +3,9 @@
 Two records have the label 1 and a one in the first feature; the last has the label 1, and a one in the first
 feature or in all others; the rest have the label -1 and no ones. So the last record moves n times the
 covariance of every feature by nearly 2, the sensitivity. All features but one are drawn, and the outcome is
-whether the first is left: its chance is a product over the draws. The claim is that of the draws alone, the
-first of two adaptive releases. For columns of a schema the ones are levels, and labels count as 1 and 0.
+whether the first is the one left out: this probability is a product over the draws. The claim is that of the
+draws alone, the first of two adaptive releases. For columns of a schema the ones are levels, and labels count
+as 1 and 0.
 
 Neighbours: replace-one, the number of records public.
 """
@@ -18,8 +19,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from privopt.mechanisms.audit.audit import Outcome, exact_epsilon
-from privopt.mechanisms.audit.claims import RELEASED, AuditedClaim, Subject
+from privopt.mechanisms.audit.audit import Outcome
+from privopt.mechanisms.audit.claims import RELEASED, AuditedClaim, Subject, subject_by_laws
 from privopt.mechanisms.convex.columns import Columns
 from privopt.mechanisms.convex.screened_columns import ScreenedColumns, column_scores
 from privopt.mechanisms.convex.screened_statistics import ScreenedStatistics, feature_scores
@@ -30,8 +31,8 @@ from privopt.problems.convex.risk import EmpiricalRisk
 from privopt.problems.tables.columns import Categorical
 from privopt.problems.tables.schema import Schema
 
-# So few records that all features but one are drawn. With two records of the first feature, being left is
-# rare on either side, and the most is spent.
+# So few records that all features but one are drawn. With two further records in the first feature, leaving
+# it out is rare on either side, and nearly all of epsilon is spent.
 _EPSILON, _DELTA = 3.5, 0.01
 _RECORDS, _FEATURES, _AHEAD = 300, 5, 2
 _SCHEMA = Schema([Categorical(f"x{k}", [1], "ignore") for k in range(_FEATURES)], intercept=True)
@@ -59,7 +60,7 @@ def _risk_of_columns(first: bool) -> EmpiricalRisk:
 
 @dataclass(frozen=True)
 class ScreeningSampler:
-    """Sampler of a plan's draws of features or columns; the outcome is whether the first is left.
+    """Sampler of a plan's draws of features or columns; the outcome is whether the first is left out.
 
     Attributes:
         plan: the plan.
@@ -77,7 +78,7 @@ class ScreeningSampler:
         return [int(0 not in self.plan.selection.choose(scores, noise)) for _ in range(runs)]
 
     def law(self) -> tuple[float, float]:
-        """Return the probabilities that the first feature is drawn, and that it is left."""
+        """Return the probabilities that the first feature is drawn, and that it is left out."""
         # A one at a label of 1 counts 1 - mean; labels of columns are 1 and 0, of features 1 and -1.
         one = (1 - (_AHEAD + 1) / _RECORDS) * (1 if isinstance(self.plan, ScreenedColumns) else 2)
         own, other = _AHEAD * one + one * self.first, one * (not self.first)
@@ -89,7 +90,7 @@ class ScreeningSampler:
 def _subject(name: str, plan: ScreenedStatistics | ScreenedColumns, epsilon: float) -> Subject:
     samplers = ScreeningSampler(plan, True), ScreeningSampler(plan, False)
     laws = samplers[0].law(), samplers[1].law()
-    return Subject(name, *samplers, epsilon, _DELTA, exact_epsilon(*laws, _DELTA), laws)
+    return subject_by_laws(name, samplers, laws, epsilon, _DELTA)
 
 
 def screening_claims() -> tuple[AuditedClaim, ...]:

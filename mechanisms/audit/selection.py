@@ -1,9 +1,10 @@
-"""Audit of private selection: the best of noisy numbers, each of which is a run's model and its score.
+"""Audit of private selection: the largest of noisy scores, each of which stands for a run's model and score.
 
 A data set is one held-out record, which every model scores 1, or 0 on the neighbour. So all runs have the
 same law, and the released number is the largest of K draws: P[largest <= t] = f(P[one <= t]) with f the
-generating function of K. The outcome is its cell: below both edges all runs are low, which multiplies the
-loss of a grid by the number of candidates; between them a run is rare, and so are runs that displace it.
+generating function of K. The outcome says where it lies relative to two edges. Below both, all runs are low,
+so the privacy loss of a grid is that of one run times the number of candidates; between them a run is rare,
+and so are runs that displace it.
 
 Neighbours: replace-one, the number of records public.
 """
@@ -16,8 +17,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import stats
 
-from privopt.mechanisms.audit.audit import Outcome, exact_epsilon
-from privopt.mechanisms.audit.claims import RELEASED, AuditedClaim, Subject
+from privopt.mechanisms.audit.audit import Outcome
+from privopt.mechanisms.audit.claims import RELEASED, AuditedClaim, Subject, subject_by_laws
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.tuning.scores import NoisyMean
 from privopt.mechanisms.tuning.selection import BestRun, Run, SelectionPlan
@@ -60,7 +61,7 @@ def _law(plan: SelectionPlan, record: float) -> tuple[float, ...]:
 def _subject(name: str, plan: SelectionPlan) -> Subject:
     laws = _law(plan, 1.0), _law(plan, 0.0)
     samplers = SelectionSampler(plan, 1.0), SelectionSampler(plan, 0.0)
-    return Subject(name, *samplers, plan.spend.epsilon, 0.0, exact_epsilon(*laws, 0.0), laws)
+    return subject_by_laws(name, samplers, laws, plan.spend.epsilon, 0.0)
 
 
 def selection_claims() -> tuple[AuditedClaim, ...]:

@@ -2,9 +2,9 @@
 
 Common records have the label 1 and ones everywhere, so that the best weight of every column is nearly 1. The
 last record has the label 1, and either -1 in the first column and ones elsewhere, or the reverse. The loss of
-a column with a -1 is min over |b| <= 1 of m (1 - b)^2 + (1 + b)^2 = 4 m / (m + 1), m the number of common
-records, and 0 without; a record's loss is at most Delta = 4. The first column is rare and becomes rarer, so
-nearly all of epsilon is spent.
+a column with a -1 is min over |b| <= 1 of m (1 - b)^2 + (1 + b)^2 = 4 m / (m + 1), with m the number of
+common records, and 0 without; a record's loss is at most Delta = 4. The first column is drawn rarely, and
+more rarely if it has the -1, so nearly all of epsilon is spent.
 
 Neighbours: replace-one, the number of records public.
 """
@@ -17,8 +17,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from privopt.mechanisms.audit.audit import Outcome, exact_epsilon
-from privopt.mechanisms.audit.claims import RELEASED, AuditedClaim, Subject
+from privopt.mechanisms.audit.audit import Outcome
+from privopt.mechanisms.audit.claims import RELEASED, AuditedClaim, Subject, subject_by_laws
 from privopt.mechanisms.discrete.preparation import prepare_oracle
 from privopt.mechanisms.discrete.subset import SubsetPlan
 from privopt.mechanisms.privacy.noise import NoiseSource
@@ -35,7 +35,7 @@ class SubsetSampler:
     Attributes:
         plan: the plan of the draw, of one column.
         first_fits: whether the last record has its -1 everywhere but in the first column.
-        screened: whether only the better half of the columns, by the records, may be drawn: a mutant.
+        screened: a fault: only the half of the columns that fits the records better may be drawn.
     """
 
     plan: SubsetPlan
@@ -74,8 +74,8 @@ class SubsetSampler:
 def subset_claims() -> tuple[AuditedClaim, ...]:
     """Return the claim of a drawn column, and mutants.
 
-    Their faults: twice the inverse temperature; a Delta of label^2, the loss of a record where b = 0, as if
-    minima could not lose more on a record than that; columns screened by the records beforehand.
+    Their faults: twice the inverse temperature; a Delta of label^2, a record's loss at b = 0, although at the
+    minimum a record may lose more; columns screened by the records beforehand.
     """
     plan = SubsetPlan.plan(_COLUMNS, 1, SubsetBounds(1.0, feature=1.0), epsilon=1.0)
     share = plan.bounds.largest_loss(1) / plan.bounds.label**2
@@ -95,4 +95,4 @@ def _sharper(plan: SubsetPlan, times: float) -> SubsetPlan:
 def _subject(name: str, plan: SubsetPlan, screened: bool = False) -> Subject:
     samplers = SubsetSampler(plan, False, screened), SubsetSampler(plan, True, screened)
     laws = samplers[0].law(), samplers[1].law()
-    return Subject(name, *samplers, plan.choice.spend.epsilon, 0.0, exact_epsilon(*laws, 0.0), laws)
+    return subject_by_laws(name, samplers, laws, plan.choice.spend.epsilon, 0.0)
