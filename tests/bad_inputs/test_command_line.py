@@ -264,7 +264,7 @@ calibrate dp-gd --epsilon 0 --dimension 3 --records 50 | epsilon must be finite 
 audit | name one mechanism, or use --all
 audit magic | no audit of 'magic'
 audit exponential --runs 0 | Invalid value for '--runs'
-audit exponential --runs 800 --journal t.csv | it holds something else, which stays as it is
+audit exponential --runs 800 --journal t.csv | not a journal of audits, and left unchanged
 audit exponential --runs 800 --journal pipe | not a regular file
 audit exponential --runs 800 --json /dev/null | that is no regular file
 budget create new.ledger | Missing option '--epsilon'

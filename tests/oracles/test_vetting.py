@@ -300,7 +300,7 @@ def test_an_audit_that_cannot_tell_a_mutant_passes_nothing(outside: ModuleType) 
     ("failure", "told"),
     [
         (ZeroDivisionError("by 0"), r"Fails failed on singled out.* \(ZeroDivisionError: by 0\)"),
-        (TerminatedWorkerError("a long text"), "Fails: a process was ended .*want of memory"),
+        (TerminatedWorkerError("a long text"), "Fails: a process was killed .*lack of memory"),
     ],
 )
 def test_an_audit_says_where_a_mechanism_failed(outside: Any, failure: Exception, told: str) -> None:
