@@ -113,8 +113,8 @@ class ColumnStatistics(SufficientStatistics):
 
         S^2 (1 + alpha^2) + gamma^2 S^2 (4 - S^2 / R^2) / 2    and    4 R^2 + 4 beta^2,
 
-    This release follows that of the means of numbers, if there is one, of which the units are
-    post-processing; mu^2 of both adds up.
+    This release follows that of the means of numbers, if there is one; the units are post-processing of it,
+    and mu^2 of both adds up.
 
     Proof. Replace (x, y) by (w, v); let d = x - w, s = x + w, c = |<s, d>| = ||x|^2 - |w|^2|. Then |xx' -
     ww'|^2 = (|s|^2 |d|^2 + c^2) / 2, and |s|^2 + |d|^2 + 2 c <= 4 R^2, since the left side is 4 max(|x|^2,

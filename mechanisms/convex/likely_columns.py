@@ -19,8 +19,8 @@ from privopt.mechanisms.convex.likely_weights import Block, Likely, likely_covar
 Floats = NDArray[np.float64]
 
 # Prior variances of the log odds of a level, and the prior probability of each. All levels of a column share
-# one of them. The probabilities are fitted to all columns by expectation maximisation of so many rounds, in
-# which the prior counts as so many columns.
+# one of them. The probabilities are fitted to all columns by _ROUNDS rounds of expectation maximisation, in
+# which the prior counts as _PRIOR_COLUMNS columns.
 _VARIANCES = np.array([0.0, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0])
 _PROBABILITIES = np.array([0.25, 0.1, 0.15, 0.15, 0.15, 0.1, 0.05, 0.03, 0.02])
 _PRIOR_COLUMNS, _ROUNDS = 3.0, 20

@@ -33,7 +33,7 @@ _DRAWS_SHARE = 0.5
 # the labels 0 and 1; and the lower limit on v in this formula.
 _BY_CHANCE, _LEAST_VARIANCE = 0.4, 0.02
 
-# By default one column is drawn for so much n mu, but at least so many columns.
+# By default a column is drawn for each _BUDGET_PER_COLUMN of n mu, but at least _FEWEST.
 _BUDGET_PER_COLUMN, _FEWEST = 100.0, 4
 
 Span = tuple[int, int]
@@ -57,8 +57,8 @@ class ScreenedColumns(RiskMechanism):
     Sensitivity of a score: (n - 1) / n + 0.4 * 3.4 sqrt((K - 1) / n). Proof: let a be the mean distribution
     of the other records and b the mean of their labels. c is a function of these records plus ((n - 1) / n)
     (e - a)(y - b), e and y those of the record. If another record (f, z) takes its place, half the l1 norm of
-    the change is, but for the first factor, |e - f|_1 |y - b| / 2 <= 1 for y = z; and for y = 1 and z = 0 it
-    is |(1 - b) e + b f - a|_1 / 2, the total variation distance of two distributions, at most 1. Of p, m
+    the change is, apart from the first factor, |e - f|_1 |y - b| / 2 <= 1 for y = z; and for y = 1 and z = 0
+    it is |(1 - b) e + b f - a|_1 / 2, the total variation distance of two distributions, at most 1. Of p, m
     moves by 1 / n at most, and the slope of sqrt(v) in m is (1 - 2 m) / (2 sqrt(v)) <= 3.4 at v >= 0.02.
 
     Attributes:

@@ -95,7 +95,7 @@ class ScreenedStatistics(RiskMechanism):
         if not isinstance(facts.loss, LogisticLoss | SquaredLoss) or isinstance(facts.loss, OneVsRestLoss):
             reasons.append(f"takes the squared and the logistic loss, not {type(facts.loss).__name__}")
         if _features(facts) < 1:
-            reasons.append("needs a feature beside the constant one")
+            reasons.append("needs a feature besides the constant one")
         return reasons
 
     @property

@@ -61,8 +61,8 @@ REFUTED_RSPM = (
 # Share added to every bound for rounding; the special functions used have relative errors of at most 1e-11.
 _ROUNDING = 1e-9
 
-# Sizes, in scales, that none of 10^4 noise numbers (of 10^8 exponential ones) exceeds, but for a probability
-# below 2^-128.
+# Sizes, in scales, that none of 10^4 noise numbers (of 10^8 exponential ones) exceeds, except with a
+# probability below 2^-128.
 _GAUSSIAN_REACH, _LAPLACE_REACH, EXPONENTIAL_REACH = 14.0, 100.0, 110.0
 
 # Per-coordinate laws of RSPM are tabulated on [0, _END] in steps of 1/_FINE, convolved in steps of 1/_COARSE.

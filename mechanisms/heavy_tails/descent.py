@@ -144,7 +144,7 @@ class RobustDescent(SteppedMechanism):
 
 
 class SoftOptions(TypedDict, total=False):
-    """Options of descents with softly truncated gradients, beside ``moment``.
+    """Options of descents with softly truncated gradients, besides ``moment``.
 
     ``descent`` holds public guesses for step sizes; ``truncation`` overrides the truncation that balances
     bias, deviation and noise.

@@ -299,7 +299,7 @@ class SecondOrderMechanism(SteppedMechanism):
 
 
 def _noise_of_entries(facts: RiskFacts, mu: float, hessians: int) -> VectorNoise:
-    """Calibrate the noise of the entries of so many noisy Hessians that are mu-GDP together."""
+    """Calibrate the noise of the entries of a number of Hessians whose releases are mu-GDP together."""
     sensitivity, d = facts.hessian_sensitivity * (1 + 1e-12), facts.dimension
     return noise_at_level(mu, hessians, sensitivity, d * (d + 1) // 2, facts.n_records)
 

@@ -48,7 +48,8 @@ class PersonBudget:
         """Return the (epsilon, delta) of a record, for a release with a proof in this notion.
 
         Raises:
-            PrivacyParameterError: so many records of a person that nothing is left for one.
+            PrivacyParameterError: a person may have so many records that nothing of the budget is left for a
+                single one.
         """
         epsilon, delta = self._share(notion)
         if epsilon == 0:

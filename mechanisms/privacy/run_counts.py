@@ -49,8 +49,9 @@ from privopt.problems.arguments import check_real
 
 Floats = NDArray[np.float64]
 
-# Runs beyond this part of E[K] are cut off; with the rounding of a million products of doubles, the law that
-# is drawn from has a generating function within this relative distance, with all its derivatives.
+# The tail of the law is cut off where it holds less than _CUT of E[K]. So, and after the rounding of a
+# million products of doubles, the generating function of the law that is drawn from, with all its
+# derivatives, is within a relative _LAW_ERROR.
 _CUT, _LAW_ERROR = 1e-13, 1e-9
 _MOST_RUNS = 1_000_000
 # Relative gap at which the search for the largest ratio stops; the upper end is returned.

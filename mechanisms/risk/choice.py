@@ -161,17 +161,17 @@ def _fitting_few(
     budget, p = facts.n_records * mu, facts.dimension
     if budget <= max(_SMALL_BUDGET * p, _FOR_ALL):
         return moments.name, (
-            "where the budget is small for so many features and so few records it was among the most "
-            "accurate, and how much it shrinks follows from the noise"
+            "where the budget is small for the numbers of features and records it was among the most "
+            "accurate measured, and the amount of its shrinkage follows from the noise"
         )
     if numbers and budget <= (_MOST_IN_UNITS if numbers > 0.5 else _SOME_IN_UNITS) * p:
         return moments.name, (
-            "it reads numbers in units of their own: it was the most accurate of "
-            "those measured unless the budget is very large for so many features"
+            "it reads numbers in units of their own: it was the most accurate of those measured, unless the "
+            "budget is very large for the number of features"
         )
     if budget <= _MODEST_BUDGET * p:
         return "dp-gd", (
-            "at a modest budget for so many features and records it was the most accurate of those measured: "
+            "at a modest budget for the numbers of features and records it was the most accurate measured: "
             "few steps act as regularisation, and its noise is accounted exactly"
         )
     return None

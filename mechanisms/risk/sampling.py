@@ -66,8 +66,8 @@ def balanced_batch(facts: RiskFacts, steps: int, mu: float) -> int:
 
 
 def typical_gradient(facts: RiskFacts) -> float:
-    """Return a guess of gradient norms, for accuracy only: slopes at half their bound, as of the logistic
-    loss at 0.
+    """Return a guess of gradient norms, for accuracy only: slopes at half their bound, as the logistic loss
+    has at 0.
     """
     return facts.gradient_bound / 2
 

@@ -27,7 +27,7 @@ def check_facts(facts: RiskFacts) -> None:
     check_type(facts, RiskFacts, "a plan is made for RiskFacts")
     if not math.isfinite(facts.loss.smoothness):
         raise PrivacyParameterError(
-            f"{type(facts.loss).__name__} has a kink, and steps go by its smoothness: use a HuberLoss"
+            f"{type(facts.loss).__name__} has a kink, and step sizes need a smooth loss: use a HuberLoss"
         )
 
 

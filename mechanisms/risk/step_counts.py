@@ -160,8 +160,9 @@ def entropic_step_size(facts: RiskFacts, convex_set: ConvexSet, mu: float, steps
 def entropic_accelerated_steps(facts: RiskFacts, convex_set: ConvexSet, mu: float, ridge: float) -> int:
     """Return T of accelerated entropic mirror descent, for L' of the curvature of F and its ridge.
 
-    Steps alpha_k = (k + 2) / (4 L') sum up to A = T^2 / (8 L'). The noise of ``entropic_horizon`` weighs
-    sum alpha_k^2 s^2 / 2 over A, that is 2/3 A (|v|_2 / mu)^2, beside V / A: A is where both are equal.
+    Steps alpha_k = (k + 2) / (4 L') sum up to A = T^2 / (8 L'). In the bound, noise as in
+    ``entropic_horizon`` costs sum alpha_k^2 s^2 / 2 over A, that is 2/3 A (|v|_2 / mu)^2, and the start costs
+    V / A: A is such that both are equal.
     """
     reach = _accelerated_reach(facts, convex_set, mu)
     return whole_steps(math.sqrt(8 * (_vertex_curvature(facts, convex_set) + ridge) * reach))

@@ -113,7 +113,7 @@ class CutPlan:
         for _level in range(self.depth):
             below: list[tuple[int, int, Ints, Ints]] = []
             for low, high, held, times in nodes:
-                if high - low < 2:  # no number lies between: a fact about cuts that are released
+                if high - low < 2:  # no number lies between: this follows from released cuts
                     continue
                 cut = _drawn_cut(low, high, held, times, self.strength, source)
                 if cut is None:

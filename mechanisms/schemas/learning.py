@@ -36,7 +36,7 @@ from privopt.problems.tables.schema import Schema, numeric_between
 CUTS = (1, 3, 7, 15)
 # With a tenth of mu^2 for the schema, linear models and cards of 20 synthetic tables of 4 to 20 numbers with
 # straight, bent and stepped effects had .009 and .015 more AUC at epsilon 1 and 3 than with three cuts
-# (standard errors .005), and as much at 0.3; fifteen were no better.
+# (standard errors .005), and the same AUC at 0.3; fifteen were no better.
 DEFAULT_CUTS = 7
 # The share of a column's mu^2 that a vote on its type takes, and that of delta kept for categories.
 _VOTE_SHARE, _CATEGORY_SHARE = 0.1, 0.5
@@ -134,8 +134,8 @@ class SchemaPlan(PlanInWords):
     Privacy: ``spend``, neighbours by replacing one record; their number, and names and declared types of
     columns, are public. Columns share mu^2 equally; each is ``level``-GDP and of a ``delta`` of its own (see
     ``CutPlan``, ``CategoryPlan``, ``VotePlan``), and they compose to sqrt(sum of level^2)-GDP and the sum of
-    deltas. Every cell is read by itself and by a public rule: what is no number is missing in a column of
-    numbers. Learned columns have a missing level and take every cell, so no cell is ever refused.
+    deltas. Every cell is read by itself and by a public rule: in a column of numbers a cell that is no number
+    counts as missing. Learned columns have a missing level and take every cell, so no cell is ever refused.
 
     Attributes:
         columns: the learned columns.
@@ -417,13 +417,15 @@ def _categories(column: Column) -> Sequence[str | int]:
 
 
 def _of_texts(name: str, texts: Sequence[str], na_values: Sequence[str | float]) -> Column | None:
-    """Return a learned column of released texts, of which the usual words for a missing value are markers."""
+    """Return a learned column of released texts; those that are usual words for a missing value become its
+    markers.
+    """
     words = [text for text in texts if is_usual_marker(text)]
     return _of_categories(name, [text for text in texts if text not in words], [*na_values, *words])
 
 
 def _distinct(learned: Mapping[str, Column | None], declared: Sequence[Column]) -> dict[str, Column | None]:
-    """Drop learned categories whose feature has the name of another, as such a schema would be refused.
+    """Drop learned categories whose feature has the same name as another, as such a schema would be refused.
 
     A column "a" with the category "b=c" and a column "a=b" with the category "c" have both "a=b=c".
     """

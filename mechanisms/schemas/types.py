@@ -138,7 +138,9 @@ def votes_of(held: Any, markers: Markers) -> NDArray[np.int64]:
 
 
 def _notation_votes(text: str) -> list[int]:
-    """Return the votes of a text that is no number as usual: one for the first notation that reads it."""
+    """Return the votes of a text that is not a number in the usual notation: a full one for the first
+    notation that reads it, a little less for others that do.
+    """
     reads = [_reads(notation, text) for notation in NOTATIONS]
     first = reads.index(True) if any(reads) else -1
     return [_ONE if k == first else _ALMOST * read for k, read in enumerate(reads)]
