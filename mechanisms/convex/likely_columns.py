@@ -137,8 +137,9 @@ def likely_columns(seen: NoisyColumns, columns: Columns) -> tuple[Likely, Floats
     missed = variance * (np.eye(len(own)) - gain @ A)
     posterior = missed @ spread @ missed.T + gain @ errors @ gain.T
     explained, unsure = float(weights @ A @ weights), float(weights**2 @ left @ weights**2)
-    # What the model does not explain of the covariances is noise, in part that of the means: a weight and the
-    # mean of its feature are off together, and with them the mean of all scores.
+    # What the model leaves unexplained of the covariances is noise, in part that of the means, which are
+    # corrected by that part: a weight and the mean of its feature are off together, which would move the mean
+    # of all scores.
     noise_share = 2 * seen.label * hidden / (seen.sigma**2 + seen.label**2 * hidden)
     means = means + noise_share * (own - A @ weights)
     return Likely(weights, explained, explained + 2 * math.sqrt(unsure), posterior), means

@@ -304,12 +304,13 @@ def anchor_weights(
     """Return the shares of the anchors in their common budget, of mean 1, in proportion to 1 / the variance
     of their noise.
 
-    Noise on an anchor tilts the objective of its epoch. An epoch of m steps brings the average of its
-    iterates closer to the minimum by c = (r + ... + r^m) / m, r = 1 / (1 + eta l2), or more where F is
-    curved, so the variance s of anchor e costs the product of later c^2, times s. At a given sum of 1 / s the
-    sum of these costs is least for 1 / s in proportion to the product of later c: shares grow by 1/c per
-    epoch. The share of an early anchor does not fall below that at which its noise costs the range of the
-    loss: that cost is p s / (2 l2). Without a penalty c is 1, and all shares are equal.
+    Noise on an anchor adds a random linear term to the objective of its epoch. An epoch of m steps brings the
+    average of its iterates closer to the minimum by the factor c = (r + ... + r^m) / m, r = 1 / (1 + eta l2),
+    or more where F is curved, so noise of variance s on an anchor costs s times the product of the c^2 of
+    later epochs. At a given sum of 1 / s the sum of these costs is least for 1 / s in proportion to the
+    product of the c of later epochs: shares grow by 1/c per epoch. The share of an early anchor does not fall
+    below that at which its noise costs the range of the loss: that cost is p s / (2 l2). Without a penalty c
+    is 1, and all shares are equal.
     """
     l2, epochs = regularizer.l2, len(rounds)
     m, reach = np.array(rounds, dtype=np.float64), np.log1p(eta * l2)
@@ -319,7 +320,8 @@ def anchor_weights(
     later = np.append(np.cumprod(kept[:0:-1])[::-1], 1.0)
     range_ = max(loss_range(facts, convex_set), 1e-150)  # above 0 also for a set of one point
     least = facts.dimension * sigma**2 / epochs / (2 * l2 * range_)
-    # Levels stay 16 times above what a grid of 2^-30 sigma adds to them, where no noise would do.
+    # Levels also stay 16 times above what a grid of 2^-30 sigma adds to them: below that no amount of noise
+    # reaches them.
     coarse = facts.dimension * (16 * 2.0**-MAX_EXPONENT * sigma / (facts.sensitivity / 2)) ** 2
     weights = np.maximum(later, min(1.0, max(least, coarse)))
     return np.asarray(weights * (epochs / np.sum(weights)))

@@ -66,9 +66,10 @@ class ExponentialMechanism(LatticeMechanism[PreparedGibbs]):
 
     @property
     def precision(self) -> Precision:
-        """The exactness that a draw needs: errors of two probabilities share a part of epsilon.
+        """The exactness that a draw needs: the errors of two probabilities must stay within the reserved
+        share of epsilon.
 
-        A billionth of that part is left to the rounding of beta.
+        A billionth of that share is left for the rounding of beta.
         """
         return Precision(self.beta, (1 - 1e-9) * _ARITHMETIC_SHARE * self.spend.epsilon / 2, _NEVER)
 

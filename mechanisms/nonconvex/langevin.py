@@ -49,9 +49,9 @@ class DPLangevin(FullBatchMechanism):
     """DP-GLD: w+ = w - eta (grad F(w) + l2 w) + sqrt(2 eta / beta) xi, xi standard normal.
 
     Noise of standard deviation sigma on each coordinate of the mean gradient moves w by eta sigma, which is
-    the diffusion of temperature 1/beta at eta = 2 / (beta sigma^2). So at given privacy (T, beta) fix the
-    step size, and more steps discretise the same time T eta more finely. As eta goes to 0, the law of w
-    tends, with time, to the density proportional to exp(-beta F^r(w)).
+    the diffusion of temperature 1/beta at eta = 2 / (beta sigma^2). So at a given privacy T and beta
+    determine the step size, and at the same beta more steps discretise the same time T eta more finely. As
+    eta goes to 0, the law of w tends, with time, to the density proportional to exp(-beta F^r(w)).
 
     The default beta is that of the theory, at least d over the range of the loss, growing as (n mu)^(2/3), mu
     the budget in GDP (the exponent that balances Theorem 3 for a constant C). The default T is the least with

@@ -9,8 +9,9 @@ x'(sigma + c e_i).
 >= x'_i - 2 alpha / c. From these two and the optimality of x: c (y'_i - x_i) >= h(x') - h(x) - 3 alpha. With
 f and f' exchanged, the same for y. So min(y_i, y'_i) >= max(x_i, x'_i) - (L |x - x'|_1 + 3 alpha) / c.
 
-*Tilts that are larger by c have comparable density.* For u within [lo, lo + D_i], memorylessness gives E
-u(sigma) - lo >= q (E u(sigma + c e_i) - lo), q = exp(-eta c). With u = min(x_i, x'_i), and the sum over i,
+*Tilts that are larger by c have comparable density.* For a function u of sigma with values in [lo, lo + D_i],
+memorylessness gives E u(sigma) - lo >= q (E u(sigma + c e_i) - lo), q = exp(-eta c). This with u = min(x_i,
+x'_i), summed over i, gives
 
     S = E |x - x'|_1 <= (1 - q) sum D_i + q d (L S + 3 alpha) / c,
 
@@ -29,10 +30,10 @@ of a tilt, is subtracted from every tilt, which otherwise would pull all coordin
 
 *The mean of m answers.* With the same tilts on both sides the distance of the means is at most the mean of m
 independent |x - x'|_1, each in [0, sum D_i] with mean at most S. By Chernoff's bound it exceeds v sum D_i
-with probability at most exp(-m kl(v, S / sum D_i)). So lambda = v sum D_i, with that probability delta, is a
-bound on the l1 sensitivity, and Laplace noise of scale lambda / epsilon makes the mean (epsilon,
-delta)-private. (The 4 D gamma in the paper bounds the deviation of every coordinate, where the sum over
-coordinates is needed.)
+with probability at most exp(-m kl(v, S / sum D_i)), kl the divergence of Bernoulli laws. For the v at which
+that is delta, lambda = v sum D_i bounds the l1 sensitivity except with probability delta, and Laplace noise
+of scale lambda / epsilon makes the mean (epsilon, delta)-private. (The 4 D gamma in the paper bounds the
+deviation of every coordinate, where the sum over coordinates is needed.)
 """
 
 from __future__ import annotations
