@@ -20,6 +20,7 @@ from privopt.mechanisms.estimators.booking import booked, part_of_release
 from privopt.mechanisms.estimators.card import Card
 from privopt.mechanisms.estimators.columns import columns_as_fitted
 from privopt.mechanisms.estimators.counting import check_number
+from privopt.mechanisms.estimators.labels import label_name
 from privopt.mechanisms.estimators.numbers import LINES
 from privopt.mechanisms.estimators.persons import fit_persons, person_of, plan_of_persons
 from privopt.mechanisms.estimators.predictions import ScoredClassifier, by_parts
@@ -95,7 +96,7 @@ class PrivateAdditiveTreeClassifier(
     Args:
         epsilon: privacy budget of both together, > 0 and finite.
         delta: delta of the card, in (0, 1), or "auto" for 1/n^2.
-        max_depth: that of the tree.
+        max_depth: the largest depth of the tree, as for ``PrivateTreeClassifier``.
         schema: a ``Schema``, a dict, or a path to a TOML or JSON file. None infers bounds and categories from
             the data, which is *not* private: a ``PrivacyLeakWarning`` says so.
         classes: the two labels, (negative, positive). None infers them from the data, with the same warning.
@@ -172,8 +173,7 @@ class PrivateAdditiveTreeClassifier(
                 card.fit(records)
                 tree.fit(records)
         self._set(card, tree)
-        label: Any = y if isinstance(y, str) else getattr(y, "name", None)
-        self.target_ = label if isinstance(label, str) else ""
+        self.target_ = label_name(y)
         return self
 
     @property
@@ -186,7 +186,7 @@ class PrivateAdditiveTreeClassifier(
         self.scorecard_model_.target_ = self.tree_model_.target_ = name
 
     def plan(self, n_records: int) -> AdditivePlan:
-        """Plan a fit of ``n_records`` without data; with ``person`` it is the number of persons.
+        """Plan a fit without data, of ``n_records`` records or, with ``person``, of as many persons.
 
         Raises:
             InvalidInputError: no schema is declared.
@@ -223,7 +223,7 @@ class PrivateAdditiveTreeClassifier(
         """Return both models, unfitted, at half of epsilon each.
 
         Raises:
-            InvalidInputError: other than two classes.
+            InvalidInputError: there are not exactly two classes.
         """
         if len(classes) != 2:
             raise InvalidInputError(
@@ -281,9 +281,9 @@ class PrivateAdditiveTreeClassifier(
 
         Args:
             table: its name.
-            columns: the names of all columns of the table: an added column with one of them gets a number.
-                Undeclared columns are not known otherwise, and two columns may then have the name
-                ``prediction``, of which engines read the table's own.
+            columns: the names of all columns of the table. An added column gets a number if its name is among
+                them. Without them an undeclared column may be called ``prediction``, too, and engines then
+                read the table's own column under that name.
 
         Raises:
             InvalidInputError: as ``PrivateHalfspaceClassifier.to_sql``.

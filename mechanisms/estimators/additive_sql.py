@@ -34,7 +34,7 @@ def additive_statement(
 
     Args:
         predicates: of the tree.
-        schema: of the card: that of the tree, or the one with its numbers in bins.
+        schema: of the card: the schema of the tree, perhaps with its numbers in bins.
         points: the card's, one per feature of its schema.
         unit: the score of a point.
         branches: the tree.

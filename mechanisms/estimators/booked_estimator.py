@@ -47,7 +47,7 @@ class BookedEstimator:
         self.__dict__["ledger"] = _without_password(given)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state to pickle, with the ambient budgets in place of no ledger."""
+        """Return the state to pickle; if there is no ledger, it carries the ambient budgets."""
         found: Any = super().__getstate__()
         state: dict[str, Any] = dict(found or self.__dict__)
         fitted = any(name.endswith("_") and not name.startswith("_") for name in state)
@@ -68,7 +68,7 @@ class BookedEstimator:
         """Clone; a cross-validation or search of scikit-learn clones before it fits, and is checked here."""
         if not is_part():
             check_fits_ahead(self)
-        with part_of_release():  # estimators inside this one are checked by it
+        with part_of_release():  # estimators inside this one need no check of their own
             return super().__sklearn_clone__()  # type: ignore[misc]
 
 
@@ -114,7 +114,8 @@ def never_read() -> Any:
 def check_fits_ahead(model: BookedEstimator) -> None:
     """Refuse a cross-validation or search of scikit-learn whose fits the budget cannot all afford.
 
-    Without a budget, warn with the sum. Spends are lower bounds: what is refused is certain not to fit.
+    Without a budget, warn and state the sum of their spends. Spends that cannot be planned are left out, so a
+    call is refused only if it is certain to overdraw the budget.
 
     Raises:
         BudgetExceededError: nothing was run.

@@ -41,8 +41,8 @@ Made = TypeVar("Made")
 
 _STAYS = "counts as spent in"
 
-# Set within a release that is booked as a whole, such as a search: called with the spend of each of its fits
-# before that fit reads records, in place of a booking; it raises an error for a spend that is not paid for.
+# Set within a release that is booked as a whole, such as a search. In place of booking a fit, it is called
+# with the spend of the fit before the fit reads records; it raises an error if that spend was not paid for.
 Charge = Callable[[PrivacySpend], object]
 _CHARGED: ContextVar[Charge | None] = ContextVar("privopt_charge", default=None)
 
@@ -67,7 +67,7 @@ class Unread(Generic[Content]):
         return Unread(self.n_records, lambda: make(self._read()), self.n_columns, self.given)
 
     def known(self, content: Made) -> Unread[Made]:
-        """Return these records after they were read."""
+        """Return these records with content that has been read already."""
         return Unread(self.n_records, lambda: content, self.n_columns, self.given)
 
 
@@ -87,8 +87,8 @@ def booked(
 ) -> Iterator[Content]:
     """Reserve the spend, read the records, and yield them; commit after the block.
 
-    It is reserved in the ledger, if there is one, otherwise in all ambient budgets (``budget``). An error
-    after the reservation carries a note that the reserved spend counts as spent.
+    The spend is reserved in the ledger, if there is one, otherwise in all ambient budgets (``budget``). An
+    error after the reservation carries a note that the reserved spend counts as spent.
 
     Raises:
         BudgetExceededError: a ledger refused; nothing was read.
@@ -272,7 +272,7 @@ def shape_of(table: Any) -> tuple[int, ...]:
 
 
 def column_shape(values: Any) -> tuple[int, ...]:
-    """Return the shape of a column or of labels; a list, or what Arrow holds, has one dimension.
+    """Return the shape of a column or of labels; lists and Arrow arrays have one dimension.
 
     Raises:
         InvalidInputError: as ``shape_of``.

@@ -84,7 +84,7 @@ class BoundedFit(PrivateLinearModel):
     fit_intercept: bool
     max_weight: float | None
     numbers: str = LINES
-    _bins_pay: bool = True  # whether "auto" may have numbers in bins
+    _bins_pay: bool = True  # whether "auto" may put numbers in bins
 
     def fit(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the model.
@@ -133,10 +133,10 @@ class BoundedFit(PrivateLinearModel):
             self._know_columns(read)
             clock, carried = (self.limits or Limits()).start(), weights.expected
             if weights.plan is not None and read.held is not None:
-                # Plan again with the same budget, for the released class weights.
+                # Plan again, with the same budget, for the class weights just released.
                 carried = weights.release(read.held, source)
                 plan = fit.again(carried)
-            # Within the limit: norms of counted rows are computed by a compiled kernel.
+            # Building a risk counts against the time limit: a compiled kernel computes norms of counted rows.
             made = partial(risk_of, table, weights=fit.weighing.in_losses(carried), facts=plan.facts)
             risks = (within(clock, partial(made, number=k)) for k in range(seen.releases))
             releases = [plan.release(risk, source, limits=clock.rest) for risk in risks]
@@ -289,7 +289,7 @@ class BoundedFit(PrivateLinearModel):
         )
 
     def _number_of_classes(self, labels: Any, n_records: int) -> int:
-        """Return the number of declared classes, or that in labels they are inferred from; otherwise 2."""
+        """Return the number of classes, declared or inferred from the labels; 2 if neither is possible."""
         classes = getattr(self, "classes", None)
         if classes is not None:
             return len(distinct_classes(classes, np.array([])))
@@ -413,12 +413,12 @@ class BoundedFit(PrivateLinearModel):
     def _weighing(
         self, choice: Choice, seen: Outline, schema: Schema | None, weights: ClassWeights
     ) -> Weighing:
-        """Return whether class weights move thresholds: from public facts, before any is released."""
+        """Return which class weights move thresholds, by public facts: before any weight is released."""
         if weights.are_equal:
             return Weighing()
         if choice.kind.takes_classes:
             return Weighing(0.0)  # moments take no class weights
-        # A penalty, a set or a missing constant would make another model of it.
+        # With a penalty, a set or no constant, a moved threshold would give a different model.
         plain = self.convex_set is None and self.steps is None and choice.regularizer == NO_REGULARIZER
         constant = bool(self.fit_intercept) or (schema is not None and schema.intercept)
         chosen = is_default(self.mechanism, AUTO) and isinstance(seen.targets.loss, LogisticLoss)
@@ -472,7 +472,7 @@ def _check_records(plan: RiskMechanism, in_memory: bool) -> None:
     """Raise InvalidInputError if a mechanism picks records of a table that is not in memory."""
     if not (plan.by_sums or in_memory):
         raise InvalidInputError(
-            f"{plan.name} picks records one by one, which a table in parts does not give: use "
+            f"{plan.name} picks records one by one, which a table in parts does not allow: use "
             'mechanism="auto", dp-gd or objective-perturbation, say, or a table in memory'
         )
 

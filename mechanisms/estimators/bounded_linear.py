@@ -250,7 +250,7 @@ class PrivateSigmoidClassifier(_PrivateLinearClassifier):
         Wang and Xu (2019).
     """
 
-    _bins_pay = False  # on the way to a stationary point not measured
+    _bins_pay = False  # bins were not measured with this loss
 
     def _loss(self) -> Loss:
         return SigmoidLoss()
@@ -283,14 +283,14 @@ class PrivateLinearRegression(LinearRegressor, Summarised):
             the draw and to the fit separately.
         errors: "equal", or "robust" for intervals where the variance of residuals changes from row to row: a
             fifth of the budget (of mu^2) then pays for the moments of residuals, so that every interval is
-            wider by about an eighth. Only of sufficient statistics with the squared loss.
+            wider by about an eighth. Only for sufficient statistics with the squared loss.
 
     The other arguments and attributes are those of ``PrivateLogisticRegression``; ``coef_`` has shape (d,),
-    ``intercept_`` is a float, and ``label_range_`` the range that predictions stay within; with
-    ``max_features`` ``support_`` is the mask of the chosen features, and of moments ``support_path_`` has the
-    masks for 1, 2, ... columns, from the same release. "auto" without set or penalty is sufficient
-    statistics, of screened features where there are more than 100 that are bounded one by one
-    (``norm="linf"``), or more than 1,000.
+    ``intercept_`` is a float, and ``label_range_`` the range that predictions stay within. With
+    ``max_features``, ``support_`` is the mask of the chosen features; if they were chosen on noisy moments,
+    ``support_path_`` has the masks for 1, 2, ... columns, from the same release. "auto" without set or
+    penalty is sufficient statistics; features are screened first if there are more than 1,000, or more than
+    100 that are bounded one by one (``norm="linf"``).
 
     Intervals: the release of sufficient statistics is enough for confidence intervals of the coefficients of
     least squares (``summary``), of their combinations and of mean labels. They include both the noise and the
@@ -500,7 +500,7 @@ class PrivateLinearRegression(LinearRegressor, Summarised):
         if self.errors != "robust":
             return plan
         if not isinstance(plan, SufficientStatistics):
-            raise InvalidInputError(f'errors="robust" is of sufficient-statistics, not of {plan.name}')
+            raise InvalidInputError(f'errors="robust" needs sufficient-statistics, and not {plan.name}')
         return plan.with_residuals()
 
     def _released_inference(self, releases: list[RealRelease]) -> LeastSquares | None:
@@ -551,7 +551,7 @@ class _OfMoments(PrivateLinearRegression):
 
 
 class _OnColumns(PrivateLinearRegression):
-    """Linear regression on chosen columns: its spend includes the choice, which reading the records makes."""
+    """Linear regression on chosen columns; reading the records draws them, which the spend includes."""
 
     choice: SubsetChoice
     rest: float

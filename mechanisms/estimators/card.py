@@ -104,14 +104,9 @@ class Card:
 
     @property
     def names(self) -> tuple[str, str]:
-        """Readable names of the classes, (negative, positive); bare numbers are extended by a name."""
-        negative, positive = (self._name(label) for label in self.classes)
+        """Readable names of the classes, (negative, positive)."""
+        negative, positive = (class_name(label, self.target) for label in self.classes)
         return negative, positive
-
-    def _name(self, label: Any) -> str:
-        if self.target:
-            return f"{self.target} = {label}"
-        return label if isinstance(label, str) else f"class {label}"
 
     @property
     def rule(self) -> str:
@@ -255,6 +250,13 @@ def card_of(
     return Card(tuple(used), tuple(unused), base, 0, whole, classes, risks, spend, n_records, target)
 
 
+def class_name(label: Any, target: str = "") -> str:
+    """Return a readable name of a class: with the name of the label column, if known; no bare number."""
+    if target:
+        return f"{target} = {label}"
+    return label if isinstance(label, str) else f"class {label}"
+
+
 def number(value: float) -> str:
     """Format points, with a typographic minus sign."""
     text = f"{value:.4g}" if abs(value) < 10_000 else f"{value:.0f}"
@@ -277,7 +279,7 @@ def card_column(column: Column, points: list[int]) -> CardColumn:
 
 
 def level_words(column: Column) -> tuple[str, ...]:
-    """Return the levels of a column in words: bins without outer edges, where values beyond join them."""
+    """Return the levels of a column in words; an outer bin that values beyond it join has no outer edge."""
     kind, _ = plain_column(column)
     if not isinstance(kind, Binned):
         return column.levels

@@ -48,12 +48,12 @@ class CardChoice:
 
     @property
     def left_out(self) -> tuple[tuple[str, ...], ...]:
-        """Names of the columns of the first card without points on each."""
+        """For each card, the names of the first card's columns that have no points on it."""
         return tuple(_missing(self.cards[0], card) for card in self.cards)
 
     @property
     def added(self) -> tuple[tuple[str, ...], ...]:
-        """Names of the columns with points on each card that have none on the first."""
+        """For each card, the names of its columns that have no points on the first card."""
         return tuple(_missing(card, self.cards[0]) for card in self.cards)
 
     def facts(self) -> list[tuple[str, ...]]:

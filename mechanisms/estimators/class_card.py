@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from privopt.mechanisms.estimators.card import CardColumn, card_column, markdown_cell, number
+from privopt.mechanisms.estimators.card import CardColumn, card_column, class_name, markdown_cell, number
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.problems.notebooks import html_table
 from privopt.problems.tables.schema import Schema
@@ -93,8 +93,8 @@ class ClassCard:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Readable names of the classes; bare numbers are extended by a word."""
-        return tuple(label if isinstance(label, str) else f"class {label}" for label in self.classes)
+        """Readable names of the classes, without that of the label column."""
+        return tuple(class_name(label) for label in self.classes)
 
     @property
     def rule(self) -> str:

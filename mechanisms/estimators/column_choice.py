@@ -118,7 +118,7 @@ def schema_facts(schema: Schema, centred: bool) -> SchemaFacts:
     """
     if schema.intercept:
         raise InvalidInputError(
-            "max_features: the schema's constant is no column to choose: set intercept to false in the "
+            "max_features: the schema's constant cannot be chosen as a column: set intercept to false in the "
             "schema, and use fit_intercept"
         )
     if not centred:
@@ -133,7 +133,7 @@ def schema_facts(schema: Schema, centred: bool) -> SchemaFacts:
 def declared_facts(
     estimator: Any, given: Unread[tuple[Floats, Floats]], norm: RowNorm, bound: float | None
 ) -> SubsetFacts:
-    """Return the facts of a choice of columns; infer what is not declared, with a warning."""
+    """Return the facts of a choice of columns; those that are not declared are inferred, with a warning."""
     label_range = estimator.label_range
     facts = {"data_norm": bound, "label_range": label_range}
     lacking = [name for name, fact in facts.items() if fact is None]
@@ -158,7 +158,7 @@ def checked_norm(norm: object) -> RowNorm:
 
 @dataclass
 class SubsetChoice:
-    """A choice of columns and the records on them, read once: what a fit on the chosen columns needs.
+    """A choice of columns, drawn when the records are read, for a fit on the chosen columns.
 
     Attributes:
         plan: the plan of the choice.
@@ -187,7 +187,8 @@ class SubsetChoice:
 
     def _read(self) -> tuple[Floats, Floats]:
         X, y = self.given._read()
-        # A seed of its own: noise of the fit that repeats the bits of the draw would depend on the columns.
+        # A different seed: if the noise of the fit repeated the bits of the draw, it would depend on the
+        # columns.
         source = NoiseSource(None if self.seed is None else self.seed + 2**32)
         self.release = self.plan.release(X, y - self.facts.centre, source, self.limits)
         bounds = self.facts.bounds

@@ -30,7 +30,7 @@ def labelled_columns(estimator: Any, X: Any, y: ArrayLike) -> tuple[Any, NDArray
     """Validate a table and its labels; without a schema an array must hold numbers.
 
     Raises:
-        InvalidInputError: other things than a table with a label per row.
+        InvalidInputError: not a table with a label for each row.
     """
     X = as_table(X)
     if estimator.schema is None and not isinstance(X, pd.DataFrame):
@@ -41,7 +41,7 @@ def labelled_columns(estimator: Any, X: Any, y: ArrayLike) -> tuple[Any, NDArray
 
 
 def columns_as_fitted(estimator: Any, X: Any) -> Any:
-    """Check that a table has the columns of the fit, where no schema was declared that says which."""
+    """Check that a table has the columns of the fit; a declared schema finds its columns by itself."""
     if estimator.schema is not None:
         return X
     if not isinstance(X, pd.DataFrame):

@@ -59,13 +59,14 @@ def compare(
 ) -> Comparison:
     """Release how much better one model is than another on the same records, with intervals.
 
-    Of classifiers: the differences, first minus second, of accuracy, balanced accuracy and recalls, and both
-    accuracies; of regressions: those of the mean squared and of the mean absolute error. The differences are
-    paired: their intervals are narrower than those of two evaluations, which also have half the budget each.
+    For classifiers these are the differences, first minus second, of accuracy, balanced accuracy and recalls,
+    and both accuracies; for regressions the differences of the mean squared and of the mean absolute error.
+    The differences are paired: their intervals are narrower than those from two evaluations, which would also
+    have half the budget each.
 
     Privacy: epsilon-differential privacy (pure), neighbours by replacing one record; their number and both
-    models are public. Of classifiers one histogram of (which models are right, class) is released, of which a
-    record moves two counts (``LeafPlan``); of regressions sums of differences of errors
+    models are public. For classifiers one histogram of (which models are right, true class) is released, in
+    which a replaced record moves two counts (``LeafPlan``); for regressions, sums of differences of errors
     (``PairedResidualPlan``). Both models are checked as ``evaluate`` checks one.
 
     Args:
@@ -74,7 +75,7 @@ def compare(
         X: records that both models take; tables in engines and counted records only for models of this
             package with the same schema.
         y, epsilon, schema, target, confidence, person, ledger, insecure_seed: as in ``evaluate``.
-        label_range: as in ``evaluate``; it is needed where the two models have different ones.
+        label_range: as in ``evaluate``; it is needed if the two models have different ranges.
 
     Raises:
         InvalidInputError: models that ``evaluate`` does not take, or of different kinds; or invalid records.
@@ -101,7 +102,7 @@ def compare(
 
 
 def _shared_range(first: Any, second: Any, label_range: object) -> tuple[float, float] | None:
-    """Return the range of labels of two regressions; None of two classifiers of the same classes.
+    """Return the range of labels of two regressions; None for two classifiers of the same classes.
 
     Raises:
         InvalidInputError: models of different kinds, classes or ranges, or not as ``evaluate`` takes them.

@@ -43,8 +43,8 @@ def unread_counts(
 
     Args:
         X: an Ibis table, and y the name of its label column; or ``CountedRecords``, and y None.
-        schema, classes: as declared to the estimator; the schema of counted records ``refines`` this one, and
-            their classes are these.
+        schema, classes: as declared to the estimator. Counted records must have the same classes, and a
+            schema that ``refines`` this one.
 
     Raises:
         InvalidInputError: schema or classes are not declared, or do not fit those of counted records; also
@@ -91,9 +91,9 @@ def _to_count(
 def count_in_engine(
     X: Any, y: Any, schema: Schema | dict[str, Any] | str | Path | None, classes: Sequence[Any] | None
 ) -> EngineCount:
-    """Return the count of an Ibis table, to be run; errors as ``unread_counts``."""
+    """Return the count of an Ibis table, not yet run; errors as ``unread_counts``."""
     facts, known = declared_facts(schema, classes)
-    from privopt.problems.tables.engines import EngineCount  # with a table that needs it
+    from privopt.problems.tables.engines import EngineCount  # lazy: only tables in engines need it
 
     return EngineCount.of(X, facts, y, known)
 
@@ -108,7 +108,7 @@ def declared_facts(
 
 
 def check_counted_by(counted: CountedRecords, schema: Schema, classes: Sequence[Any]) -> None:
-    """Raise InvalidInputError unless records were counted for these classes and for such a schema."""
+    """Raise InvalidInputError unless records were counted for these classes and a schema that refines it."""
     if not counted.schema.refines(schema) or list(counted.classes) != list(classes):
         raise InvalidInputError("records were counted by another schema, or for other classes: count again")
 

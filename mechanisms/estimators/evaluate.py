@@ -60,18 +60,18 @@ def evaluate(
 ) -> Evaluation | ClassEvaluation | RegressionEvaluation:
     """Release the quality of a model on records that its fit did not read, with intervals.
 
-    Of a classifier of two classes: confusion matrix, accuracy, balanced accuracy, ROC, AUC and calibration;
-    of more classes: confusion matrix, accuracy, balanced accuracy, and recall and precision of each class; of
-    a regression: R^2, RMSE, MSE, MAE, bias, and mean and standard deviation of the labels.
+    For a classifier of two classes: confusion matrix, accuracy, balanced accuracy, ROC, AUC and calibration;
+    for more classes: confusion matrix, accuracy, balanced accuracy, and recall and precision of each class;
+    for a regression: R^2, RMSE, MSE, MAE, bias, and mean and standard deviation of the labels.
 
     On training records the estimates are optimistic.
 
     Privacy: epsilon-differential privacy (pure), neighbours by replacing one record; their number and the
-    model are public. Of a classifier one histogram of (bin of score, class) is released, with exact integer
-    noise on its counts (``HistogramPlan``); bins are fixed by the model, the number of records and epsilon.
-    Of several classes it is one of (predicted class, class), of which a record moves two counts, too. Of a
-    regression sums of residuals and labels, clipped to ``label_range``, are released (``ResidualPlan``). The
-    guarantee is for the records in X: if ``fit`` read them too, its spend is added.
+    model are public. For a classifier of two classes one histogram of (bin of score, class) is released, with
+    exact integer noise on its counts (``HistogramPlan``); bins are fixed by the model, the number of records
+    and epsilon. For more classes it is one of (predicted class, class); in either, a replaced record moves
+    two counts. For a regression, sums of residuals and labels, clipped to ``label_range``, are released
+    (``ResidualPlan``). The guarantee is for the records in X: if ``fit`` read them too, its spend is added.
 
     These sensitivities hold only if the score of a row does not depend on other rows, on rows scored before,
     or on chance. Models of this package satisfy this. Any other model is tested on synthetic rows, drawn from
@@ -83,22 +83,22 @@ def evaluate(
     Args:
         model: a fitted model of this package, or a public classifier or regression that scores each row by
             itself, such as a pipeline or a calibrated classifier of scikit-learn. Two classes need
-            ``predict_proba`` or ``decision_function``; of the former the log odds are the scores, so that a
-            probability above 1/2 is the second class. Other models need ``predict``.
+            ``predict_proba`` or ``decision_function``; the scores of ``predict_proba`` are log odds, so that
+            a probability above 1/2 predicts the second class. Other models need ``predict``.
         X: records, as ``model.predict`` takes them; with a classifier of this package that has a schema, also
             an Ibis table, or ``CountedRecords``; or a Dask array or data frame, or a memory-mapped file,
             whose parts are counted where they are.
         y: labels, shape (n,), for Dask with the partitions of X; of an Ibis table the name of the label
             column; of counted records None.
         epsilon: > 0, of this evaluation.
-        label_range: (low, high), public: labels and predictions of a regression are clipped to it. None: that
-            of the model.
+        label_range: (low, high), public: labels and predictions of a regression are clipped to it. None: the
+            model's own range.
         schema: a schema for synthetic rows, for a model without a schema of its own.
         target: the target of the intervals, "population" or "table"; see ``Evaluation``.
         confidence: confidence of each interval, in [0.5, 1).
         person: the column that says whose a record is, of a data frame (Dask, too) or a table in an engine.
-            The first record of each person counts (in an engine one, by a fixed rule), and the guarantee is
-            for replacing a person with all of its records; the number of persons is public.
+            The first record of each person counts (in an engine, one chosen by a fixed rule), and the
+            guarantee is for replacing a person with all of its records; the number of persons is public.
         ledger: a ``Ledger``, its path or URL: the spend is booked before a record is read, and stays booked
             when records are refused; no overdrafts.
         insecure_seed: reproducible noise for tests and demonstrations. *Voids the guarantee.*

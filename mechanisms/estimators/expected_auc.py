@@ -160,9 +160,9 @@ class ExpectedAuc:
         return self._inverted(auc, lambda x: self._least_records(x, epsilon))
 
     def epsilon(self, auc: float, records: int) -> Band:
-        """Return the epsilon for which this AUC is to be expected of n records, 0.001 at least.
+        """Return the epsilon at which this AUC is to be expected of n records.
 
-        It is infinite beyond 100.
+        It is at least 0.001, and infinite if more than 100 would be needed.
 
         Raises:
             InvalidInputError: the AUC cannot be reached.

@@ -44,7 +44,7 @@ _MOST_RECORDS, _MOST_EPSILON = 10**9, 100.0
 
 
 class Width(NamedTuple):
-    """The expected width of an interval, that without privacy, and the share of noise in the variance."""
+    """The expected width of an interval, the width without privacy, and the noise's share of the variance."""
 
     width: float
     not_private: float
@@ -55,17 +55,18 @@ class Width(NamedTuple):
 class ExpectedIntervals:
     """Widths of the intervals of ``PrivateLinearRegression.summary`` to expect; no data are read.
 
-    Assumed are independent columns, whose levels and numbers are equally frequent over the declared ranges,
-    and labels of one variance around ``weights``. Columns that are correlated, or bunched in a part of their
-    range, have wider intervals: for these give a public table of the same kind.
+    It is assumed that columns are independent, that their levels and numbers are equally frequent over the
+    declared ranges, and that labels have one variance around the model of ``weights``. Columns that are
+    correlated, or bunched in a part of their range, have wider intervals: for these give a public table of
+    the same kind.
 
     Args:
         schema: a ``Schema``, a dict, or a path.
         label_range: (low, high), as for the fit.
         residual_sd: the assumed standard deviation of labels around the linear model.
         table: a *public* table whose columns are distributed as those of the records will be; None: as above.
-        weights: assumed coefficients by name, per unit of the column; others are 0. Without the intercept's
-            the mean label is the middle of the range.
+        weights: assumed coefficients by name, per unit of the column; others are 0. If the intercept is not
+            given, it is such that the mean label is the middle of the range.
         confidence: of each interval, in [0.5, 1).
         delta: in (0, 1), or "auto" for 1/n^2.
     """
@@ -141,7 +142,7 @@ class ExpectedIntervals:
         """Return the least epsilon from 0.001 on, within a thousandth, at which an interval is this narrow.
 
         Raises:
-            InvalidInputError: not even intervals without privacy are, or those at epsilon 100.
+            InvalidInputError: intervals are wider even without privacy, or at epsilon 100.
         """
         wanted, n = self._checked(width, coefficient), _planned_count(records)
         low, high = 1e-3, _MOST_EPSILON
@@ -193,7 +194,7 @@ class ExpectedIntervals:
         return np.asarray(2 * half * np.sqrt(np.sum(C * (C @ inverse), axis=1)))
 
     def _plain_width(self, n: int, coefficient: str | None) -> float:
-        """Return the width without privacy that is compared with the one that is wanted."""
+        """Return the width without privacy, of a coefficient or the largest of all but the intercept."""
         inference, found = self._inference(n, _MOST_EPSILON)
         names, C, _ = found.contrasts(inference.constant)
         plain = (Width(float(w), float(w), 0.0) for w in self._plain_widths(inference, C))
@@ -276,10 +277,10 @@ def _all_values(column: Column) -> Floats:
 
 
 def _planned_count(records: int) -> int:
-    """Return a number of records that intervals are planned for; beyond it doubles lose the noise."""
+    """Check that intervals can be planned for so many records: of more, doubles cannot hold the noise."""
     n = check_count(records, "records")
     if n > _MOST_RECORDS:
         raise InvalidInputError(
-            f"intervals are planned for up to {_MOST_RECORDS:,} records, got {n:,}; more are no wider"
+            f"intervals are planned for up to {_MOST_RECORDS:,} records, got {n:,}; more make none wider"
         )
     return n

@@ -26,7 +26,7 @@ from privopt.problems.tables.values import check_exact, positions
 
 # pandas' names for arrays of a single type without missing entries.
 _ONE_KIND = ("string", "integer", "boolean")
-# How scikit-learn says of labels of several versions that it does not know them.
+# How the messages of scikit-learn's versions about labels of an unknown type begin.
 _UNKNOWN = ("Unknown label type: unknown", "You appear to be using a legacy multi-label")
 _NO_LABELS = "y holds labels that are no text, integers or booleans; convert them"
 
@@ -45,7 +45,7 @@ def checked_labels(y: ArrayLike, n_rows: int) -> NDArray[Any]:
     """
     check_given(y)
     check_unmasked(y, "y")
-    # Converted once: text that Arrow holds becomes a million objects each time.
+    # Converted once: each conversion of text in Arrow makes an object for every label.
     try:
         array = array_of(y)
     except Exception:  # of any type, and its text can quote labels: text that is not UTF-8
@@ -144,7 +144,7 @@ def class_indices(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int
 
 
 def label_indices(y: Any, n_rows: int, classes: NDArray[Any]) -> NDArray[np.int64]:
-    """Return ``class_indices`` of ``checked_labels``; each distinct text that Arrow holds is checked once."""
+    """Return ``class_indices`` of ``checked_labels``; of text in Arrow each distinct one is checked once."""
     texts = None
     with suppress(Exception):  # of any type: those labels are refused below
         texts = texts_in_arrow(y)

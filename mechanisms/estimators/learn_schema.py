@@ -114,13 +114,13 @@ def persons_of(table: Any, person: str, known: Schema | None) -> AnyPersons:
     """Return the persons of a table; only their column is read.
 
     Raises:
-        InvalidInputError: an engine that cannot tell them apart.
+        InvalidInputError: the engine cannot tell persons apart.
         SchemaError: the declared schema has that column.
     """
     if known is not None:
         check_undeclared(person, known.columns)
     if is_engine_table(table):
-        from privopt.problems.tables.engine_persons import EnginePersons  # with a table that needs it
+        from privopt.problems.tables.engine_persons import EnginePersons  # lazy: only engines need it
 
         return EnginePersons.of(table, person)
     return Persons.of(column_of_persons(table, person))
@@ -137,10 +137,11 @@ def released_schema(
     if persons is not None:
         plan = for_persons(plan)
     if is_engine_table(table):
-        from privopt.problems.tables.engine_cells import EngineCells  # with a table that needs it
+        from privopt.problems.tables.engine_cells import EngineCells  # lazy: only engines need it
 
         each: Any = persons
-        lazy = EngineCells(table, learned_names(plan), plan.n_records, each)  # refuses types, books nothing
+        # Refuses types of columns, if need be, before anything is booked.
+        lazy = EngineCells(table, learned_names(plan), plan.n_records, each)
         unread: Unread[Any] = Unread(plan.n_records, lambda: lazy, given=table)
     else:
         names = [column.name for column in plan.columns]
@@ -204,10 +205,10 @@ def size_of(table: Any) -> int:
     """Return the number of records of a table.
 
     Raises:
-        InvalidInputError: no table with names, or no records; an expression of an engine that mixes rows.
+        InvalidInputError: not a table with names, no records, or an expression of an engine that mixes rows.
     """
     if is_engine_table(table):
-        from privopt.problems.tables.engines import rows_in  # with a table that needs it
+        from privopt.problems.tables.engines import rows_in  # lazy: only engines need it
 
         check_expression(table)
         return _some(rows_in(table))
@@ -235,9 +236,9 @@ def _dtype(values: Any) -> Any:
 
 
 def _type(place: int, dtype: Any) -> ColumnType:
-    """Return the type that a column declares; one of objects, of categories and of "str" is voted on.
+    """Return the type that a column declares; columns of objects, categories and pandas' "str" are voted on.
 
-    Whole numbers of a database are declared; pandas makes others of them where a cell is missing.
+    Only databases declare whole numbers: pandas turns them into floats if a cell is missing.
     """
     if is_engine_table(dtype):
         if (found := _engine_type(dtype)) is not None:

@@ -62,16 +62,16 @@ class EngineRecords:
         self._counted: CountedRecords | None = None
 
     def of_persons(self, person: object, places: int) -> EngineRecords:
-        """Return the records that fill places of each person; to learn a schema, copies of one cell do.
+        """Return the records that fill the places of each person; for schemas, copies of one cell fill them.
 
-        Given a schema, tables that differ in one person differ in as many records as it has places.
+        Given a schema, tables that differ in one person differ in as many records as a person has places.
 
         Args:
             person: the name of the column of persons.
             places: of each person.
 
         Raises:
-            InvalidInputError: no such column, or one that does not tell persons.
+            InvalidInputError: no such column, or one that cannot identify persons.
         """
         from privopt.problems.tables.engine_persons import EnginePersons
 
@@ -126,7 +126,7 @@ def learned_names(plan: SchemaPlan) -> list[str]:
 
 
 def _every_kind(plan: SchemaPlan) -> Iterator[list[Column]]:
-    """Yield lists of columns that show, between them, each column in every kind that it may be learned as."""
+    """Yield lists of columns; over all lists, each column occurs in every kind that it may be learned as."""
     kinds = [_kinds(column) for column in plan.columns]
     for k in range(max(map(len, kinds), default=0)):
         yield [made[min(k, len(made) - 1)] for made in kinds]

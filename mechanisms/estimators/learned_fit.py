@@ -20,6 +20,7 @@ from privopt.mechanisms.estimators.learned_engine import EngineRecords
 from privopt.mechanisms.estimators.persons import (
     ONCE,
     of_record,
+    params_of,
     places_of,
     records_per_person,
     without_intervals,
@@ -145,17 +146,17 @@ class LearnedFitPlan:
 
 
 def delta_beside(mu: float, beside: float, epsilon: float) -> float:
-    """Return the delta at ``epsilon`` of a mu-GDP release and a release of pure ``beside``, rounded up."""
+    """Return the delta at ``epsilon`` of a mu-GDP and a (``beside``, 0)-private release, rounded up."""
     p = 1 / (1 + math.exp(-beside))
     first, second = gaussian_delta(mu, epsilon - beside), gaussian_delta(mu, epsilon + beside)
     return (p * first + (1 - p) * second) * (1 + 2.0**-40)
 
 
 def _epsilon_beside(mu: float, epsilon: float, delta: float) -> float:
-    """Return the largest pure epsilon that a release may have beside a mu-GDP one.
+    """Return the largest pure epsilon of a release that keeps (epsilon, delta) together with a mu-GDP one.
 
     Raises:
-        PrivacyParameterError: nothing is left.
+        PrivacyParameterError: the mu-GDP release leaves nothing.
     """
     if gaussian_delta(mu, epsilon) >= delta * _DOWN:
         raise PrivacyParameterError(
@@ -208,11 +209,11 @@ def fit_with_learned_schema(
     so many categories gets the most frequent ones alone, with a warning.
     """
     known = None if declared is None else declared_schema(declared)
-    left = [*leave_out, *filter(None, [_params(estimator).get("person")])]
+    left = [*leave_out, *filter(None, [params_of(estimator).get("person")])]
     options: dict[str, Any] = {"cuts": cuts, "declared": known, "na_values": na_values}
     given: Unread[Any] | EngineRecords
     if is_engine_table(X):
-        given, left = EngineRecords(X, y, _params(estimator).get("classes")), [*left, y]
+        given, left = EngineRecords(X, y, params_of(estimator).get("classes")), [*left, y]
     else:
         given = unread_table(X, y, None)
     kinds = column_types(declared_types(X), types or {}, known, left)
@@ -227,7 +228,7 @@ def fit_learned(
     options: Mapping[str, Any],
 ) -> Model:
     """Plan, book, and run schema and model."""
-    known = _params(estimator)
+    known = params_of(estimator)
     if known.get("schema") is not None:
         raise InvalidInputError("schema must be None where one is learned; give known columns as declared=")
     source, persons = NoiseSource(known["insecure_seed"]), None
@@ -265,8 +266,8 @@ def _fitted(
     check: Callable[[SchemaPlan], None] | None,
 ) -> Model:
     """Return schema and model of records, or of the places of persons with their budget."""
-    ledger = _params(estimator)["ledger"]
-    delta = public_delta(_params(estimator).get("delta", "auto"), given.n_records)
+    ledger = params_of(estimator)["ledger"]
+    delta = public_delta(params_of(estimator).get("delta", "auto"), given.n_records)
     if persons is not None:
         estimator = of_record(estimator, persons, "approximate")
         delta = persons.of_record("approximate")[1]
@@ -305,12 +306,12 @@ def _taking(
 ) -> Any:
     """Return the model with the finest of the learned schemas that it takes; no record is read.
 
-    The plan was made for one category of each column of text, and a model may refuse more, or choose another
-    mechanism for it. All that is decided here follows from the released schema. A mechanism that the model
-    chooses now must fit the budget and the claim that were planned; else the one that it chose then is named.
+    The plan was made for one category of each column of text; for more, a model may refuse, or choose another
+    mechanism. Everything decided here follows from the released schema. If the mechanism that the model
+    chooses now does not fit the planned budget and claim, it gets the mechanism of the plan by name.
 
     Raises:
-        PrivOptError: it takes none of them.
+        PrivOptError: the model takes none of the schemas.
     """
     refused: PrivOptError | None = None
     for most in _MOST_CATEGORIES:
@@ -331,14 +332,14 @@ def _taking(
 
 
 def _quiet_spend(model: Any, given: Unread[Any]) -> PrivacySpend:
-    """Return the spend of a fit that is perhaps never made, without its warnings."""
+    """Return the spend of a fit without its warnings, as the fit may never be made."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NoiseWarning)
         return spend_of_fit(model, given)
 
 
 def _level_of(model: Any, n_records: int) -> float | None:
-    """Return the level of a scorecard "seeded" whose spend is that of nothing else; None of other models."""
+    """Return the GDP level of a scorecard by "seeded" with no release beside it; None for other models."""
     if not isinstance(model, PrivateHalfspaceClassifier):
         return None
     with warnings.catch_warnings():
@@ -350,11 +351,7 @@ def _level_of(model: Any, n_records: int) -> float | None:
 
 
 def _check_ends(model: Any, n_records: int) -> None:
-    """Refuse a search: its time depends on the records, and the number of categories is not known yet.
-
-    Raises:
-        InvalidInputError: with what to do instead.
-    """
+    """Raise InvalidInputError for a search: its time depends on the records and on learned categories."""
     if isinstance(model, PrivateHalfspaceClassifier) and model.plan(n_records).seconds is None:
         raise InvalidInputError(
             f"mechanism {told(model.mechanism)}: its time depends on the records, and it may not end for a "
@@ -403,7 +400,7 @@ def _planned(
     Raises:
         PrivacyParameterError: a model whose spend does not fit.
     """
-    known = _params(estimator)
+    known = params_of(estimator)
     if not {"epsilon", "schema"} <= set(known):
         raise InvalidInputError(
             f"{type(estimator).__name__} has no epsilon and schema: none is learned for it"
@@ -432,11 +429,6 @@ def _planned(
     )
 
 
-def _params(estimator: Any) -> dict[str, Any]:
-    found: dict[str, Any] = estimator.get_params(deep=False)
-    return found
-
-
 def _charge(plan: LearnedFitPlan, level: float | None) -> Any:
     def check(spend: PrivacySpend) -> None:
         if not plan.covers(spend, level):
@@ -448,9 +440,9 @@ def _charge(plan: LearnedFitPlan, level: float | None) -> Any:
 def _with_budget(estimator: Any, plan: LearnedFitPlan, schema: Schema, mechanism: str | None = None) -> Any:
     """Return a new estimator with the budget of the model, and a schema; a mechanism replaces "auto"."""
     made = clone(estimator)
-    if mechanism is not None and _params(made).get("mechanism") == "auto":
+    if mechanism is not None and params_of(made).get("mechanism") == "auto":
         made.set_params(mechanism=mechanism)
-    delta = {"delta": plan.model_delta} if "delta" in _params(made) else {}
+    delta = {"delta": plan.model_delta} if "delta" in params_of(made) else {}
     made.set_params(epsilon=plan.model_epsilon, schema=schema, ledger=None, **delta)
     return made
 

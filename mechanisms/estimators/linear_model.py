@@ -67,9 +67,9 @@ class PrivateLinearModel(BookedEstimator, SavedModel, BaseEstimator):  # type: i
     file_format = "privopt-linear/1"
 
     def plan(self, n_records: int, n_columns: int | None = None) -> LinearPlan:
-        """Plan a fit of ``n_records`` without data; with ``person`` it is the number of persons.
+        """Plan a fit without data, of ``n_records`` records or, with ``person``, of as many persons.
 
-        With ``max_weight`` it is of records with weights, and without ``classes`` of two classes.
+        With ``max_weight`` the plan is for records with weights; without ``classes`` it is for two classes.
 
         Args:
             n_records: n, public.
@@ -87,7 +87,7 @@ class PrivateLinearModel(BookedEstimator, SavedModel, BaseEstimator):  # type: i
 
     @abstractmethod
     def _plan_of_records(self, n_records: int, n_columns: int | None) -> LinearPlan:
-        """Return the plan of a fit of records, of declared classes; arguments and errors: ``plan``."""
+        """Return the plan of a fit to records, with declared classes; arguments and errors as of ``plan``."""
 
     @abstractmethod
     def _targets_of(self, y: ArrayLike, n_rows: int) -> Targets:

@@ -30,7 +30,7 @@ class FitPlan(NamedTuple):
     Attributes:
         seen: the outline of its table.
         weights: class weights, or the plan that releases them.
-        weighing: whether class weights move the thresholds of a fit without them.
+        weighing: which class weights move the thresholds of a fit without weights.
         planned: class weights, shape (K,), or None -> the calibrated mechanism.
         mechanism: the mechanism for the expected class weights.
         reason: why this mechanism.
@@ -95,7 +95,7 @@ class LinearPlan(PlanInWords):
 
     @property
     def _steps(self) -> int | None:
-        """The number of steps, None of a mechanism that takes none."""
+        """The number of steps; None for a mechanism without steps."""
         made = self.mechanism
         steps: int | None = made.schedule.get("steps") if isinstance(made, RiskMechanism) else made.steps
         return steps

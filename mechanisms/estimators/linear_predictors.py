@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -25,9 +25,6 @@ from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.problems.arguments import check_same_length
 from privopt.problems.convex.losses import Loss
 from privopt.problems.tables.partitions import computed
-
-if TYPE_CHECKING:
-    pass
 
 Floats = NDArray[np.float64]
 

@@ -10,8 +10,9 @@ from privopt.mechanisms.privacy.parameters import check_count, check_epsilon
 # to 10 (experiments/model_choice.py): up to 100,000 the balanced accuracy of the choice was at most .001
 # below the best in the mean. In AUC a tree was ahead of both together and of a card by .008 and .018 at 300,
 # and behind both from 1,000 on; a card was ahead of both together by .015 at 1,000, and less beyond. On nine
-# real tables (experiments/trees.py) both were ahead from 1,000 on, and a tree by .02 at epsilon .01 and .03;
-# a limit for labels of 2,000 cost .013 at epsilon 1, limits of 20,000 and more at most .007.
+# real tables (experiments/trees.py) both were ahead from 1,000 on, and a tree by .02 at epsilon .01 and .03.
+# There, balanced accuracy at epsilon 1 was .013 lower if trees were chosen up to 2,000 only, and at most
+# .007 lower with limits of 20,000 and more.
 _TREE_UP_TO, _BOTH_FROM, _BOTH_UP_TO = 30_000.0, 300.0, 100_000.0
 
 

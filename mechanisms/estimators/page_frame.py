@@ -7,7 +7,7 @@ from html import escape
 from importlib import resources
 from string import Template
 
-# Lines that are filled in by hand, on paper.
+# A line of the page to be filled in by hand, on paper.
 FILLED = '\n<p class="filled"><span>Name</span><span>Date of birth</span><span>Date</span></p>'
 
 

@@ -53,7 +53,7 @@ class PartitionPersons:
         """Read the column of persons alone.
 
         Raises:
-            InvalidInputError, SchemaError: no such column, one that does not tell persons, one that is a
+            InvalidInputError, SchemaError: no such column, one that cannot identify persons, one that is a
                 feature, or undeclared facts.
             PrivOptError: as ``Parts.each``.
         """
@@ -73,7 +73,7 @@ class PartitionPersons:
         """Count the records that fill the places.
 
         Raises:
-            InvalidInputError: persons that were added or removed meanwhile.
+            InvalidInputError: persons were added or removed since they were counted.
             PrivOptError: as ``Parts.each``.
         """
         read = partial(_read, person=self.person, schema=self.schema, classes=self.classes)

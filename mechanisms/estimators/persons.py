@@ -25,6 +25,7 @@ from privopt.mechanisms.errors import PlanMismatchError, PrivacyParameterError
 from privopt.mechanisms.estimators.booked_estimator import BookedEstimator, never_read, spend_of_fit
 from privopt.mechanisms.estimators.booking import Unread, booked, charged, is_part, unread_table
 from privopt.mechanisms.estimators.counting import count_in_engine
+from privopt.mechanisms.estimators.labels import label_name
 from privopt.mechanisms.estimators.partition_persons import PartitionPersons
 from privopt.mechanisms.estimators.public_facts import any_schema, public_delta
 from privopt.mechanisms.privacy.groups import LEARN, PersonBudget
@@ -52,9 +53,9 @@ if TYPE_CHECKING:
 Model = TypeVar("Model", bound=BookedEstimator)
 AnyPersons: TypeAlias = "Persons | EnginePersons"
 
-_NO_PERSONS = "person does not take records that were counted, which are without persons"
-# Notions of privacy in the order in which budgets of records are tried. The last: a mechanism whose notion
-# depends on its budget.
+_NO_PERSONS = "person does not take counted records, which do not say whose a record is"
+# Notions of privacy in the order in which budgets of records are tried. The last entry is for a mechanism
+# whose notion depends on its budget.
 _NOTIONS = (("gdp",), ("zcdp",), ("pure", "approximate"), ("gdp", "zcdp"))
 
 ONCE = (
@@ -65,7 +66,7 @@ ONCE = (
 
 @dataclass(frozen=True, eq=False)
 class RecordFit:
-    """A fit of places, with the budget of a record.
+    """A fit to places, each with the budget of a record.
 
     Attributes:
         model: the estimator of the places, not fitted.
@@ -86,7 +87,7 @@ class RecordFit:
 
 @dataclass(frozen=True, eq=False)
 class PersonsPlan:
-    """Plan of a fit for persons: a fit for the given number of records per person, or for each that may be
+    """Plan of a fit for persons: for the given number of records per person, or for each number that may be
     learned.
 
     Attributes:
@@ -100,13 +101,13 @@ class PersonsPlan:
     choice: RecordsPlan | None = None
 
     def chosen(self, persons: AnyPersons, source: NoiseSource) -> int:
-        """Return the number of records of each person that count; if it is learned, that is paid for."""
+        """Return the number of records of each person that count; learning it costs a part of the spend."""
         if self.choice is None:
             return next(iter(self.fits))
         return self.choice.release(persons.held(), source)
 
     def spent(self, k: int) -> PrivacySpend:
-        """Return the spend, which says the number of records."""
+        """Return the spend, with the number of records per person in its note."""
         if self.choice is None:
             return self.spend
         learned = f"this number was learned at epsilon = {self.choice.epsilon:.4g}"
@@ -123,7 +124,7 @@ def fit_persons(estimator: Model, X: Any, y: Any) -> Model:
     given, persons = _opened(estimator, X, y)
     unread = Unread(persons.count, given._read, given.n_columns, given.given)
     planned = plan_persons(estimator, unread)
-    source = NoiseSource(_params(estimator)["insecure_seed"])
+    source = NoiseSource(params_of(estimator)["insecure_seed"])
     spend = replace(planned.spend, insecure_seed=source.insecure_seed)
     with booked(estimator.ledger, spend, unread) as content:
         k = planned.chosen(persons, source)
@@ -132,8 +133,7 @@ def fit_persons(estimator: Model, X: Any, y: Any) -> Model:
         with charged(fit.check):
             fit.model.fit(_places(unread, k).known(pair), None)
     _take_over(estimator, fit.model, replace(planned.spent(k), insecure_seed=source.insecure_seed), k)
-    name = y if isinstance(y, str) else getattr(y, "name", None)
-    if hasattr(fit.model, "target_") and isinstance(name, str):
+    if hasattr(fit.model, "target_") and (name := label_name(y)):
         estimator.target_ = name  # type: ignore[attr-defined]
     return estimator
 
@@ -144,10 +144,11 @@ def _places(persons: Unread[Any], k: int) -> Unread[Any]:
 
 
 def _placed(content: Any, persons: AnyPersons, k: int, source: NoiseSource | None) -> tuple[Any, Any]:
-    """Return table and labels of the records that fill k places for each person, in random order if there is
-    a source.
+    """Return table and labels of the records that fill k places for each person.
+
+    They are in random order if there is a source.
     """
-    if not isinstance(content, tuple):  # of an engine or partitions, where they are counted in no order
+    if not isinstance(content, tuple):  # counts by an engine or workers, which have no order
         return replace(content, places=k).counted(), None
     assert isinstance(persons, Persons)
     places = persons.places(k)
@@ -195,17 +196,18 @@ def places_of(
 
 
 def plan_persons(estimator: BookedEstimator, persons: Unread[Any]) -> PersonsPlan:
-    """Return the fit of places with the largest budget of a record that a person's budget allows; if their
-    number is learned, for each number.
+    """Plan a fit to places, with the largest budget of a record that a person's budget allows.
+
+    If the number of places is learned, plan a fit for each number.
 
     Args:
         estimator: with ``person``.
-        persons: as many records as there are persons.
+        persons: the unread table, with the number of persons as its number of records.
 
     Raises:
         PrivOptError: as ``fit`` of the estimator before it reads records.
     """
-    known, k = _params(estimator), records_per_person(estimator)
+    known, k = params_of(estimator), records_per_person(estimator)
     if k != 1 and known.get("risk_share"):
         raise InvalidInputError(ONCE)
     delta = public_delta(known.get("delta", "auto"), persons.n_records)
@@ -228,7 +230,7 @@ def _plan_to_learn(estimator: BookedEstimator, persons: Unread[Any], delta: floa
     """
     from privopt.mechanisms.schemas.records import CHOICES, RecordsPlan
 
-    epsilon = check_epsilon(_params(estimator)["epsilon"])
+    epsilon = check_epsilon(params_of(estimator)["epsilon"])
     choice = RecordsPlan.plan(persons.n_records, epsilon)
     for notions in (*_NOTIONS[:-1], NOTIONS):
         left, fits = choice.left(epsilon, delta, _notion(notions)), {}
@@ -248,7 +250,7 @@ def _plan_to_learn(estimator: BookedEstimator, persons: Unread[Any], delta: floa
 def _planned_fit(
     estimator: BookedEstimator, persons: Unread[Any], budget: PersonBudget, notions: tuple[str, ...]
 ) -> RecordFit | None:
-    """Return a fit of places by the budget of a record in a notion; None if its spend has another one."""
+    """Return a fit to places, with the budget of a record in a notion; None if its spend has another."""
     model = of_record(estimator, budget, _notion(notions))
     with warnings.catch_warnings():  # the fit itself warns
         warnings.simplefilter("ignore")
@@ -277,9 +279,9 @@ def records_per_person(estimator: Any) -> int | None:
 
 
 def plan_of_persons(estimator: Any, n_persons: int, n_columns: int | None = None) -> Any:
-    """Return the plan of an estimator for that many persons: of the fit of places, with a person's spend.
+    """Return the plan of an estimator for that many persons: of the fit to places, with a person's spend.
 
-    If the number of records is learned, it is that of the most places, which takes the most time.
+    If the number of records per person is learned, it is the plan for the most places, which takes longest.
     """
     persons: Unread[Any] = Unread(check_count(n_persons, "the number of persons"), never_read, n_columns)
     planned = plan_persons(with_two_classes(estimator), persons)
@@ -288,8 +290,8 @@ def plan_of_persons(estimator: Any, n_persons: int, n_columns: int | None = None
 
 
 def with_two_classes(estimator: Any) -> Any:
-    """Return the estimator for a plan: of any two classes if its own are still to be found in records."""
-    known = _params(estimator)
+    """Return the estimator for a plan: with any two classes if its own are to be inferred from records."""
+    known = params_of(estimator)
     if known.get("classes", ()) is not None:
         return estimator
     return type(estimator)(**{**known, "classes": (0, 1)})
@@ -301,7 +303,7 @@ def person_of(estimator: Any) -> str | None:
     Raises:
         InvalidInputError, SchemaError: two different ones, or a schema that cannot be read.
     """
-    schema = _params(estimator).get("schema")
+    schema = params_of(estimator).get("schema")
     declared = None if schema is None else any_schema(schema).person
     if estimator.person is not None and declared not in (None, estimator.person):
         raise InvalidInputError(
@@ -318,14 +320,15 @@ def without_person(estimator: Any, X: Any) -> Any:
     return without_column(X, estimator.person) if estimator.person in names else X
 
 
-def _params(estimator: Any) -> dict[str, Any]:
+def params_of(estimator: Any) -> dict[str, Any]:
+    """Return the arguments of an estimator by name."""
     found: dict[str, Any] = estimator.get_params(deep=False)
     return found
 
 
 def of_record(estimator: BookedEstimator, budget: PersonBudget, notion: str) -> Any:
-    """Return a new estimator of records, with the budget of a record."""
-    known = _params(estimator)
+    """Return a new estimator that protects records, with the budget of a record."""
+    known = params_of(estimator)
     epsilon, delta = budget.of_record(notion)
     own: dict[str, Any] = {"epsilon": epsilon, "ledger": None, "person": None, "records_per_person": 1}
     if known.get("schema") is not None:
@@ -344,7 +347,7 @@ def _opened(estimator: BookedEstimator, X: Any, y: Any) -> tuple[Unread[Any], An
             "person is not supported where several releases are booked as one. To do: declare it for all of "
             "them together, as in PrivateSearchCV(person=...)"
         )
-    schema, classes = (_params(estimator).get(name) for name in ("schema", "classes"))
+    schema, classes = (params_of(estimator).get(name) for name in ("schema", "classes"))
     person = person_of(estimator)
     return opened_table(X, y, person, None if schema is None else any_schema(schema).for_records(), classes)
 
@@ -355,13 +358,13 @@ def opened_table(
     """Return the unread table without its column of persons, and the persons.
 
     Raises:
-        InvalidInputError: counted records, no such column, or one that cannot tell persons.
+        InvalidInputError: counted records, no such column, or one that cannot identify persons.
     """
     if not isinstance(person, str):
         raise InvalidInputError(f"person must be the name of a column, got {told(person)}")
     if isinstance(X, Unread):
         X, y = X._read()
-        from privopt.problems.tables.engines import EngineCount  # of the command line, not yet run
+        from privopt.problems.tables.engines import EngineCount  # the command line gives one, not yet run
 
         if isinstance(X, EngineCount):
             return _in_engine(X)
@@ -394,7 +397,7 @@ def _in_engine(count: EngineCount) -> tuple[Unread[Any], AnyPersons]:
 
 
 def _taken(values: Any, rows: np.ndarray[Any, Any]) -> Any:
-    """Return rows of a table, or entries of labels, in the form that they have."""
+    """Return rows of a table, or entries of labels, in the type of container that they come in."""
     if isinstance(values, Mapping):
         return {name: _taken(column, rows) for name, column in values.items()}
     if hasattr(values, "iloc"):
@@ -411,7 +414,7 @@ def _taken(values: Any, rows: np.ndarray[Any, Any]) -> Any:
 
 def _take_over(estimator: Any, fitted: Any, spend: PrivacySpend, k: int) -> None:
     """Set the attributes of a fit."""
-    own: Mapping[str, Any] = _params(estimator)
+    own: Mapping[str, Any] = params_of(estimator)
     for name in [name for name in vars(estimator) if name not in own and name.endswith("_")]:
         delattr(estimator, name)
     for name, value in vars(fitted).items():
@@ -422,6 +425,6 @@ def _take_over(estimator: Any, fitted: Any, spend: PrivacySpend, k: int) -> None
 
 
 def without_intervals(fitted: Any, k: int) -> None:
-    """Drop the intervals of a model of several records a person: they take records to be independent."""
+    """Drop the intervals of a model of several records per person: they assume independent records."""
     if k > 1 and hasattr(fitted, "inference_"):
         fitted.inference_ = fitted.coefficients_ = None

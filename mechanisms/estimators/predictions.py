@@ -55,7 +55,7 @@ def once_released(method: Method) -> Method:
 
 
 class RisksOnRequest:
-    """Base of cards and trees: says how to get risks where none were released."""
+    """Base of cards and trees whose error says how to get risks, if none were released."""
 
     _noun: ClassVar[str]
     _usual_share: ClassVar[float]

@@ -53,7 +53,7 @@ class Targets(NamedTuple):
         return self._replace(labels=[carried * y for y in self.labels], loss=loss)
 
     def labels_for(self, loss: Loss, number: int, weights: Floats | None) -> Floats:
-        """Return label vector ``number`` with class weights; for all classes in one release their indices."""
+        """Return label vector ``number`` with class weights; class indices if one release has all classes."""
         if isinstance(loss, OneVsRestLoss):
             assert self.number is not None
             return self.number.astype(np.float64)
@@ -111,7 +111,7 @@ def _outline(part: Prepared) -> Outline:
 
 
 def outline_of_part(part: Prepared) -> Outline:
-    """Return the outline of a part after a check for finite features; those of counted records are.
+    """Return the outline of a part after checking that its features are finite; counted ones always are.
 
     Raises:
         InvalidInputError: a feature is not finite.
@@ -163,7 +163,7 @@ def _risk_in_memory(part: Prepared, number: int, weights: Floats | None, facts: 
 
 
 def _risk_of_part(part: Prepared, number: int, weights: Floats | None, facts: RiskFacts) -> EmpiricalRisk:
-    if part.counts is not None:  # counted records, prepared as a whole table of them is
+    if part.counts is not None:  # counted records are prepared like a whole table
         return _risk_in_memory(part, number, weights, facts)
     return PartRisk(part.features, part.targets.labels_for(facts.loss, number, weights), facts, part.bound)
 

@@ -31,14 +31,14 @@ _RELEASED: dict[int, _Released] = {}  # by the identity of the table
 
 
 def warn_of_repeat(table: object, spend: PrivacySpend) -> None:
-    """Warn at the second release of a table in this process, with the sum; None is unknown.
+    """Warn at the second release of a table in this process, with the sum of both spends.
 
     Reproducible noise guarantees nothing, and is not counted.
     """
     key = id(table)
     try:
         reference = weakref.ref(table, lambda _: _RELEASED.pop(key, None))
-    except TypeError:  # such as a list, or None
+    except TypeError:  # lists, None and others have no weak references: they are not followed
         return
     if not spend.adds_up:
         return

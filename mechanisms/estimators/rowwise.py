@@ -39,7 +39,7 @@ class Check(NamedTuple):
 
 
 def is_own(model: object) -> bool:
-    """Return whether scores and predictions are computed by a class of this package, no method replaced."""
+    """Return whether a class of this package computes scores and predictions, with no method replaced."""
     replaced = any(callable(getattr(type(model), name, None)) for name in getattr(model, "__dict__", {}))
     return _defined_here(model) and not replaced
 
@@ -52,7 +52,7 @@ Output = Literal["predict_proba", "decision_function", "predict"]
 
 
 def output_of(model: Any) -> Output:
-    """Return the method that scores rows: for two classes probabilities where a foreign model has them."""
+    """Return the method that scores rows: for two classes ``predict_proba`` of other packages, if any."""
     classes = getattr(model, "classes_", None)
     if classes is None or len(classes) != 2:
         return "predict"
@@ -63,11 +63,12 @@ def output_of(model: Any) -> Output:
 
 @dataclass(frozen=True)
 class FreshModel:
-    """A foreign model, pickled before records are read; each table or part is scored by a new copy.
+    """A model of another package, pickled before records are read; a new copy scores each table or part.
 
-    It scores a copy of the rows, too, so that a model that writes to its rows changes no other model's rows
-    and not the caller's. Hence nothing that the model remembers of records can affect scores of other parts
-    or tables, or later answers. Class attributes, files and variables of imported modules are not copied.
+    The rows that it scores are copied, too, so that a model that writes to its rows changes neither another
+    model's rows nor the caller's. Hence nothing that the model remembers of records can affect scores of
+    other parts or tables, or later answers. Class attributes, files and variables of imported modules are not
+    copied.
 
     Attributes:
         pickled: the model.
@@ -99,18 +100,18 @@ class FreshModel:
         return cloudpickle.loads(self.pickled)
 
     def decision_function(self, rows: Any) -> Any:
-        """Return the scores of a new copy; from probabilities their log odds, bounded."""
-        scores = self._told(lambda model: scores_of(model, self.output, deepcopy(rows)))
+        """Return the scores of a new copy; probabilities become log odds, which are bounded."""
+        scores = self._asked(lambda model: scores_of(model, self.output, deepcopy(rows)))
         if self.output == "predict_proba":
             return logit(np.clip(scores, _LEAST_RISK, 1 - _LEAST_RISK))
         return scores
 
     def predict(self, rows: Any) -> Any:
         """Return the predictions of a new copy."""
-        return self._told(lambda model: one_a_row(model, model.predict(deepcopy(rows)), "predict", rows))
+        return self._asked(lambda model: one_a_row(model, model.predict(deepcopy(rows)), "predict", rows))
 
-    def _told(self, ask: Callable[[Any], Any]) -> Any:
-        """Return what a new copy says of records.
+    def _asked(self, ask: Callable[[Any], Any]) -> Any:
+        """Call ``ask``, which scores records or predicts, with a new copy of the model.
 
         Raises:
             InvalidInputError: an error of the model, whose message is left out, as it may quote a record.
@@ -128,8 +129,8 @@ class FreshModel:
 
 
 def scores_of(model: Any, output: Output, rows: Any) -> Scores:
-    """Return what a method says of rows, shape (n,): scores, probabilities of the second class, predicted
-    numbers, or indices of predicted classes.
+    """Return the output of a method for rows, shape (n,): scores, probabilities of the second class,
+    predicted numbers, or indices of predicted classes.
 
     Raises:
         InvalidInputError: another shape.
@@ -143,9 +144,9 @@ def scores_of(model: Any, output: Output, rows: Any) -> Scores:
 
 
 def one_a_row(model: Any, found: Any, output: Output, rows: Any) -> NDArray[Any]:
-    """Return what a method says of rows, one number each, or two of ``predict_proba``.
+    """Return the output of a method for rows: one number for each, or two from ``predict_proba``.
 
-    A single number would be broadcast to all rows, so that one record moved every count.
+    A single number would be broadcast to all rows, and one record could then move every count.
 
     Raises:
         InvalidInputError: another shape.
@@ -163,8 +164,8 @@ def check_rowwise_scores(model: Any, schema: Schema | None, output: Output = "de
 
     The rows are drawn from the schema, or without one are normal variables of several scales; they are never
     records. Rows are scored one by one first, then together, in another order, in halves and smaller groups,
-    with duplicates, in batches of thousands, and once more alone; then together with rows that hold a cell
-    which the schema takes and does not declare. Of these, rows that the model itself refuses are left out.
+    with duplicates, in batches of thousands, and once more alone; then together with rows with a cell that
+    the schema accepts but does not declare. Such rows are left out if the model itself refuses them.
 
     Raises:
         InvalidInputError: a score depends on more than its row, or has another shape.

@@ -70,7 +70,7 @@ def whole_weights(given: ArrayLike, bound: int) -> NDArray[np.int64]:
     """Return weights rounded to whole numbers from 0 to the bound.
 
     Raises:
-        InvalidInputError: other things than numbers.
+        InvalidInputError: weights that are not numbers.
     """
     return np.rint(bounded_weights(given, bound) * bound).astype(np.int64)
 
@@ -79,7 +79,7 @@ def bounded_weights(given: ArrayLike, bound: float) -> Floats:
     """Return weights clipped to [0, bound], divided by the bound.
 
     Raises:
-        InvalidInputError: other things than numbers.
+        InvalidInputError: weights that are not numbers.
     """
     weights = as_reals(given, "sample_weight").astype(np.float64)
     if np.any(np.isnan(weights)):

@@ -16,8 +16,8 @@ from privopt.problems.files import write_atomically
 class SavedModel:
     """Base of models that are saved as JSON files.
 
-    Class attributes: ``file_format``, the first entry of a file; ``not_restored``, entries of a file that a
-    loaded model does not have.
+    Class attributes: ``file_format``, the first entry of a file; ``not_restored``, entries of a file that
+    loading does not restore.
     """
 
     file_format: ClassVar[str]
@@ -50,7 +50,7 @@ class SavedModel:
         """Read ``to_dict`` back; ``path`` names the file in errors.
 
         Raises:
-            InvalidInputError: anything else.
+            InvalidInputError: the dictionary is not one of ``to_dict``.
         """
         try:
             fitted = cls._restored(model)

@@ -110,13 +110,13 @@ class PrivateHalfspaceClassifier(
 ):
     """A classifier with small integer weights, chosen under differential privacy.
 
-    The weights of two classes minimise the exact 0/1 loss up to the noise required for privacy. They are
-    learned over integer features defined by a *public* schema, so the model is a readable scorecard. Of more
-    than two classes each has its own points, rounded at one common scale from one release, whose noise is
-    that of two classes (``ClassPoints``), and the class with the most points is predicted; ``calibration``
-    and the arguments from ``max_columns`` to ``risk_share`` then keep their defaults. With ``mechanism``,
-    ``oracle`` and ``lattice`` at their defaults a card has an intercept, declared in the schema or not
-    (unless a column is named so).
+    With two classes, the weights minimise the exact 0/1 loss up to the noise required for privacy. They are
+    learned over integer features defined by a *public* schema, so the model is a readable scorecard. With
+    more classes, each has its own points, rounded at one common scale from one release with the noise of two
+    classes (``ClassPoints``), and the class with the most points is predicted. ``oracle``, ``calibration``,
+    ``max_columns``, ``constraints``, ``card_solver``, ``max_weight`` and ``risk_share`` must then have their
+    defaults. With ``mechanism``, ``oracle`` and ``lattice`` at their defaults a card has an intercept,
+    declared in the schema or not (unless a feature is called "intercept").
 
     Privacy: (epsilon, delta)-differential privacy for the fitted weights, for data sets that differ by
     *replacing one record*; n, the schema, the classes and the lattice are public. See ``spend_``. Outside
@@ -136,19 +136,20 @@ class PrivateHalfspaceClassifier(
             the same warning.
         lattice: an ``IntegerLattice``, (low, high) or (low, high, radius), or None for the mechanism's
             default; (low, high) bounds all weights, for "seeded" all but the intercept's.
-        calibration: "sound", or "printed" for the source paper's refuted one where there is one.
+        calibration: "sound", or "printed": that of the source paper, for mechanisms where it is refuted.
         class_weight: None, or a dict of class weights, the costs of misclassification. Only their ratio
             matters; it is at most 1,000 and is rounded to a ratio of small integers (``Costs``). The noise is
             proportional to the larger one. Or "balanced": inverse class shares.
         prevalence: the share of the positive class for "balanced", a *public* number. None: it is released
             privately first, at a twentieth of epsilon.
-        max_columns: maximal number of columns with points; None: all. For "seeded" those with the largest
-            effect in the private linear model behind it; if there are at least five times as many, so many
-            are drawn privately first, and fitted alone (``ScreenedColumns``). Epsilon covers either.
+        max_columns: maximal number of columns with points; None: all. "seeded" takes the columns with the
+            largest effect in its private linear model. If the schema has at least five times as many columns
+            and the budget is small, it first draws this many privately and fits them alone
+            (``ScreenedColumns``). Epsilon covers either way.
         constraints: public constraints on points, a list of texts such as "at most 5 columns" or "any of
             age, income" (``privopt.problems.parse_constraint``), besides those of the schema. They cost no
             privacy: "seeded" takes the nearest cards that satisfy them, exponential, permute-and-flip, rspm
-            and opdisc choose from those cards alone. What no card satisfies is refused by ``plan``.
+            and opdisc choose from those cards alone. ``plan`` refuses constraints that no card satisfies.
         card_solver: the solver of those nearest cards: "auto" (HiGHS), a name, or a ``ProgramOracle``.
         max_weight: a public bound W on the weights of records, a whole number, for ``fit``: a record has up
             to W times the influence of a record without weights, so the choice of points has W times the
@@ -165,9 +166,9 @@ class PrivateHalfspaceClassifier(
             person: the guarantee is then for *replacing one person* with all of its records. Needs a table
             with named columns, in memory, Dask or an engine, and declared public facts.
         records_per_person: k; the first k records of each person count (of an Ibis table any k, by a fixed
-            rule that looks at its own records alone), and all persons count the same.
-            "learn": for a small part of epsilon, about the least k that covers nine tenths of the persons
-            (``RecordsPlan``); it is ``records_per_person_``.
+            rule that looks at this person's records alone), and all persons count the same. "learn" spends a
+            small part of epsilon on k, about the least number that covers all records of nine tenths of the
+            persons (``RecordsPlan``); ``records_per_person_`` holds it.
         limits: time limit, progress callback and cancellation of the solve.
         ledger: a ``Ledger``, its path or URL: the spend is booked before a record is read, and stays booked
             when records are refused; no overdrafts. It requires a declared schema and declared classes.
@@ -352,8 +353,8 @@ class PrivateHalfspaceClassifier(
     def plan(self, n_records: int) -> scorecards.CardPlan:
         """Plan a fit of ``n_records`` without data: mechanism, reason, noise, spend, and seconds.
 
-        With ``person`` it is the number of persons. With ``max_weight`` it is of records with weights, and
-        what takes no weights is refused.
+        With ``person``, ``n_records`` is the number of persons. With ``max_weight`` the plan is for records
+        with weights, and options that take no weights are refused.
 
         Raises:
             InvalidInputError: no schema is declared.
@@ -383,7 +384,7 @@ class PrivateHalfspaceClassifier(
         """Return the declared bound on weights, after refusing options that take no weights.
 
         Raises:
-            InvalidInputError: no bound, another shape, or what takes no weights.
+            InvalidInputError: no bound, weights of another shape, or an option that takes no weights.
         """
         self._check_takes_weights(sample_weight, "sample_weight", classes)
         check_weights(sample_weight, self.max_weight, n, not is_dask(table) and table)
@@ -407,7 +408,7 @@ class PrivateHalfspaceClassifier(
         costs: Costs | None = None,
         heaviest: int | None = None,
     ) -> scorecards.CardPlan:
-        if costs is None and weights.known is None:  # whatever is released, the plan for it must not fail
+        if costs is None and weights.known is None:  # planning must not fail later, whatever is released
             self._planned(schema, n, weights, RAREST_COSTS, heaviest)
         planned = scorecards.plan_card(
             self.mechanism,
@@ -459,8 +460,8 @@ class PrivateHalfspaceClassifier(
     def _fitted_schema(self, schema: Schema, n_records: int, classes: int) -> Schema:
         """Return the schema of a fit of that many records: with an intercept, and perhaps numbers in bins.
 
-        Points of any lattice, and those that a named mechanism finds, have an intercept only where it is
-        declared.
+        If a lattice, a mechanism or an oracle is named, cards have an intercept only if the schema declares
+        it.
         """
         default = self.lattice is None and all(is_default(v, AUTO) for v in (self.mechanism, self.oracle))
         schema = schema.with_intercept() if default else schema
@@ -524,10 +525,7 @@ class PrivateHalfspaceClassifier(
         check_is_fitted(self)
         if len(self.classes_) > 2:
             return self._class_card_of(self.coef_)
-        classes = (self.classes_[0], self.classes_[1])
-        n = None if self.histogram_ is None else self.histogram_.n_records
-        card = card_of(self.schema_, self.coef_[0], classes, self.spend_, self.risk_, n, self.target_)
-        return replace(card, constraints=tuple(map(str, self.constraints_)))
+        return self._card(self.coef_[0], self.risk_)
 
     def near_cards(
         self, n_cards: int = 4, *, gap: float = 0.1, card_solver: str | ProgramOracle = "auto"
@@ -535,7 +533,8 @@ class PrivateHalfspaceClassifier(
         """Return several cards near the private linear model behind the card, the released one first.
 
         They satisfy the constraints, and cost no privacy. People choose among them by what the points mean,
-        not for accuracy. Choosing one by looking at records again does cost. See ``scorecards.near_cards``.
+        not for accuracy; choosing one by looking at records again would cost privacy. See
+        ``scorecards.near_cards``.
 
         Args:
             n_cards: the largest number of cards, >= 2.
@@ -544,8 +543,8 @@ class PrivateHalfspaceClassifier(
             card_solver: as the argument of the estimator; cards of more than two classes need none.
 
         Raises:
-            InvalidInputError: arguments out of range, or a card that was rounded from no linear model: of
-                another mechanism than "seeded", or saved by an earlier version.
+            InvalidInputError: arguments out of range, or no linear model is known: the card is from another
+                mechanism than "seeded", or was saved by an earlier version.
         """
         from privopt.mechanisms.estimators.card_choice import CardChoice
         from privopt.mechanisms.scorecards.near_cards import near_cards
@@ -576,11 +575,11 @@ class PrivateHalfspaceClassifier(
             tuple(near.distance for near in found),
         )
 
-    def _card(self, points: NDArray[np.int64]) -> Card:
-        """Return a card of other points than the released ones, which has no risks."""
+    def _card(self, points: NDArray[np.int64], risks: RiskTable | None = None) -> Card:
+        """Return the card of two classes with these points; risks are known for the released points alone."""
         classes = (self.classes_[0], self.classes_[1])
         n = None if self.histogram_ is None else self.histogram_.n_records
-        card = card_of(self.schema_, points, classes, self.spend_, None, n, self.target_)
+        card = card_of(self.schema_, points, classes, self.spend_, risks, n, self.target_)
         return replace(card, constraints=tuple(map(str, self.constraints_)))
 
     def _class_card_of(self, points: NDArray[np.int64]) -> ClassCard:
@@ -594,13 +593,13 @@ class PrivateHalfspaceClassifier(
         Columns of numbers must hold numbers, with NULL or NaN for missing values: text in them, which SQLite
         stores in any column, has no points, so cast such a column in a view. The added columns come
         last; the points are also added as ``privopt_...``. An added column with the name of a declared
-        column gets a number, ``points_1``. Of several classes the points of each are ``points_LABEL``.
+        column gets a number, ``points_1``. With several classes the points of each are ``points_LABEL``.
 
         Args:
             table: its name.
-            columns: the names of all columns of the table: an added column with one of them gets a number.
-                Undeclared columns are not known otherwise, and two columns may then have the name
-                ``prediction``, of which engines read the table's own.
+            columns: the names of all columns of the table. An added column gets a number if its name is among
+                them. Without them an undeclared column may be called ``prediction``, too, and engines then
+                read the table's own column under that name.
 
         Raises:
             InvalidInputError: a number of more than 1,000 grid points, or a name or category with a NUL.
@@ -624,7 +623,7 @@ class PrivateHalfspaceClassifier(
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Return scores in points, shape (n,); a record is positive exactly when its score is > 0.
 
-        Of several classes the points of each, shape (n, classes).
+        With several classes: the points of each class, shape (n, classes).
         """
         check_is_fitted(self)
         scale = self.schema_.denominator
@@ -665,7 +664,7 @@ class PrivateHalfspaceClassifier(
         return np.asarray(integer_features(self.schema_, X).X @ weights, dtype=np.int64)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the contents of a saved model; ``rule`` and ``scorecard`` repeat others for readers."""
+        """Return the contents of a saved model; ``rule`` and ``scorecard`` repeat others for people."""
         check_is_fitted(self)
         share = self.release_.share
         return {
@@ -723,7 +722,7 @@ class PrivateHalfspaceClassifier(
 
 
 def _covered(booked: scorecards.CardPlan, found: scorecards.CardPlan) -> scorecards.CardPlan:
-    """Return the plan that was found; one for which less was booked than it costs is refused."""
+    """Return the plan that was found; raise PlanMismatchError if it costs more than was booked."""
     claims = [(plan.spend.notion, plan.plan.name) for plan in (booked, found)]
     if (
         claims[0] != claims[1]
@@ -805,7 +804,7 @@ def _searching(mechanism: str, limits: Limits | None) -> Iterator[None]:
 def scorecard(schema: Schema, points: NDArray[np.int64], classes: NDArray[Any] | None = None) -> pd.DataFrame:
     """Return points per feature level; a record is positive exactly when its points sum to more than 0.
 
-    Of several classes there is a column of points for each, ``points: LABEL``.
+    With several classes there is a column of points for each, ``points: LABEL``.
 
     Points of a number are linear in it: "none at 0, all at 100" gives half of them at 50.
     """

@@ -78,7 +78,7 @@ class Planned(Generic[Found]):
 
 
 def declared_range(model: Any, label_range: object) -> tuple[float, float] | None:
-    """Return the range of labels of a regression; None of a classifier.
+    """Return the range of labels of a regression; None for a classifier.
 
     Raises:
         InvalidInputError: neither of them, a classifier without scores, or a missing or invalid range.
@@ -127,7 +127,7 @@ def scorer_of(model: Any, schema: Schema | None) -> Checked:
 
 
 def predictor_of(model: Any, schema: Schema | None) -> Checked:
-    """Return what predicts, after the tests of scores, which are finer, and of predictions.
+    """Return the scorer of a model, after tests of its scores, which are finer, and of its predictions.
 
     Raises:
         InvalidInputError: as ``scorer_of``; or predictions depend on other rows.
@@ -188,7 +188,9 @@ def _check_given(request: Request, X: Any, y: Any, classes: Any) -> None:
 
 
 def _common_schema(request: Request, X: Any) -> Schema | None:
-    """Return the schema by which records are counted where they are: of two that differ in bins, the other.
+    """Return the schema by which records are counted where they are.
+
+    If one of two models has the other's schema with numbers in bins, it is the schema without these bins.
 
     Raises:
         InvalidInputError: records that are counted already, or by an engine, and models of different schemas.

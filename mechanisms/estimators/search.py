@@ -19,7 +19,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from privopt.mechanisms.errors import PlanMismatchError, PrivacyParameterError, SearchError
-from privopt.mechanisms.estimators.booked_estimator import BookedEstimator, spend_of_fit
+from privopt.mechanisms.estimators.booked_estimator import BookedEstimator, never_read, spend_of_fit
 from privopt.mechanisms.estimators.booking import Unread, booked, charged, is_part, unread_table
 from privopt.mechanisms.estimators.labels import (
     check_label_range,
@@ -130,22 +130,22 @@ class PrivateSearchCV(BookedEstimator, MetaEstimatorMixin, BaseEstimator):  # ty
     out.
 
     Like ``GridSearchCV``, except that the budget is that of the whole search: the best model and its score.
-    Records are split at random; models are fitted to one part, scored with noise on the other. Two or three
-    candidates are all run. Of more, a random number of runs is made, each of a candidate drawn at random, and
-    the best run is released, which costs less than all runs; some candidates may not be run at all. The best
-    model is not fitted again.
+    Records are split at random; models are fitted to one part, and scored with noise on the other. Two or
+    three candidates are all run. With more, a random number of runs is made, each of a candidate drawn at
+    random: this costs less than running all, but some candidates may not be run at all. The best run is
+    released; its model is not fitted again.
 
     Privacy: (epsilon, delta)-differential privacy of the released model, its parameters and its score, for
     data sets that differ by *replacing one record*, or one person (``person``); their number and all
     arguments are public (``SelectionPlan`` has the proof). How many runs were made, other models and scores
     are neither kept nor shown, and warnings of the runs are suppressed. Outside the guarantee: running time,
-    which tells how many runs there were, and whether every run failed. A run that fails is one with the
-    lowest score.
+    which reveals how many runs there were, and whether every run failed. A run that fails counts as one with
+    the lowest score.
 
     The claim of an estimator from outside this package is its own: it needs a parameter ``epsilon`` (with
     ``delta`` unless it is purely private) or ``mu``, which must bound its privacy under replacement of one
-    record, and the spend says that the claim relies on it. Its predictions of made-up rows are compared: if
-    they change with the rows they are made with, the run fails.
+    record, and the spend says that the claim relies on it. Its predictions are tested on synthetic rows: if
+    they depend on which rows are predicted together, the run fails.
 
     Args:
         estimator: an estimator, or a list of them; all of their public facts are declared. ``ledger``,
@@ -274,7 +274,8 @@ class PrivateSearchCV(BookedEstimator, MetaEstimatorMixin, BaseEstimator):  # ty
 
         Args:
             n_records: number of records; with ``person`` of persons.
-            n_columns: number of columns, for estimators without a schema; without that of persons.
+            n_columns: number of columns, for estimators without a schema; the column of persons is not
+            counted.
 
         Raises:
             PrivOptError: an argument that ``fit`` would refuse before it reads records.
@@ -293,7 +294,7 @@ class PrivateSearchCV(BookedEstimator, MetaEstimatorMixin, BaseEstimator):  # ty
                 f"n_samples = {n}: a search needs at least 3 records, 2 to fit a model to"
             )
         delta = public_delta(self.delta, n)
-        given: Unread[Any] = Unread(n - held, _never_read, n_columns)
+        given: Unread[Any] = Unread(n - held, never_read, n_columns)
         selection, spends = self._planned(candidates, given, delta)
         spend = _relying(selection, candidates, spends)
         expected = expected_lines(selection, candidates, delta, n, held)
@@ -304,17 +305,17 @@ class PrivateSearchCV(BookedEstimator, MetaEstimatorMixin, BaseEstimator):  # ty
     def _planned(
         self, candidates: Sequence[Candidate], given: Unread[Any], delta: float
     ) -> tuple[SelectionPlan, tuple[PrivacySpend, ...]]:
-        """Plan for the notion of privacy of the runs, which the candidates' own plans tell."""
+        """Plan for the notion of privacy of the runs, which follows from the candidates' own plans."""
         notion: Notion = "gdp" if delta else "pure"
         for _ in range(3):
             plan = SelectionPlan.plan(len(candidates), epsilon=self.epsilon, delta=delta, notion=notion)
             given_delta = plan.run_delta or delta / len(candidates)
-            with warnings.catch_warnings(record=True) as told:
+            with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
                 spends = tuple(_run_spend(c, plan, given_delta, given) for c in candidates)
             if all(map(plan.covers, spends)):
-                for warning in {str(each.message): each.message for each in told}.values():
-                    warnings.warn(warning, stacklevel=3)  # once, and of this plan alone
+                for warning in {str(each.message): each.message for each in caught}.values():
+                    warnings.warn(warning, stacklevel=3)  # each once, and not those of plans given up
                 return plan, spends
             found = {spend.notion for spend in spends}
             before, notion = notion, _common(found, delta)
@@ -353,7 +354,7 @@ class PrivateSearchCV(BookedEstimator, MetaEstimatorMixin, BaseEstimator):  # ty
         return made
 
     def _unread(self, candidate: Candidate, X: Any, y: Any) -> Unread[Any]:
-        """Return the unread table after the checks that need no cell, those of the candidate's schema too."""
+        """Return the unread table after the checks that need no cell, among them that of the schema."""
         schema = candidate.estimator.get_params(deep=False).get("schema")
         known = None if schema is None else declared_schema(schema)
         probe = clone(candidate.estimator)
@@ -524,9 +525,10 @@ class _Search:
 
 
 def _own_copy(model: Any, rows: Given) -> Given:
-    """Return rows that a model from outside this package may write to, as one that scales them in place.
+    """Return rows that the model may write to: a copy if it is from outside this package.
 
-    Other runs read the same records, and of records that one run has scaled a replaced one changes all.
+    Such a model may scale its rows in place. Other runs read the same records; if one run had scaled them,
+    replacing one record could change all of them.
     """
     return rows if is_own(model) else deepcopy(rows)
 
@@ -558,13 +560,11 @@ class _OverspentError(PlanMismatchError):
 def _run_spend(candidate: Candidate, plan: SelectionPlan, delta: float, given: Unread[Any]) -> PrivacySpend:
     """Return what a run of a candidate costs, before any data are read.
 
-    Estimators of this package tell it in a fit that ends where records would be read.
+    For estimators of this package it is found by a fit that stops where it would read records.
     """
     model = _with_budget(candidate, plan, delta)
-    own = isinstance(model, BookedEstimator)
-    if not own:
+    if not isinstance(model, BookedEstimator):
         return _declared_spend(model)
-
     try:
         return relying_on(spend_of_fit(model, given), plan, ("estimator", type(model)))
     except PrivOptError as error:
@@ -690,7 +690,7 @@ def _score_of(name: object, candidates: Sequence[Candidate]) -> _Score:
     declared = [model.get_params(deep=False).get("classes") for model in models]
     stated = [distinct_classes(given, np.array([])) for given in declared if given is not None]
     if not stated or any(classes.tolist() != stated[0].tolist() for classes in stated):
-        raise InvalidInputError("declare the same classes to all candidates: in a search nothing is inferred")
+        raise InvalidInputError("declare the same classes for all candidates: a search infers nothing")
     if chosen == "brier" and not all(hasattr(model, "predict_proba") for model in models):
         raise InvalidInputError("brier needs predict_proba of every candidate; for scorecards set risk_share")
     return _Score(chosen, stated[0], None)
@@ -700,7 +700,7 @@ def _common_range(models: Sequence[Any]) -> tuple[float, float]:
     ranges = [model.get_params(deep=False).get("label_range") for model in models]
     stated = [check_label_range(given) for given in ranges if given is not None]
     if not stated:
-        raise InvalidInputError("declare label_range to a candidate: errors are scored in units of its width")
+        raise InvalidInputError("declare label_range for a candidate: its width is the unit of scored errors")
     return min(low for low, _ in stated), max(high for _, high in stated)
 
 
@@ -713,7 +713,7 @@ def _check_table(X: Any) -> None:
 
 
 def _checked(X: Any, candidates: Sequence[Candidate]) -> Any:
-    """Return a table whose rows can be picked, after the checks that every estimator without a schema makes.
+    """Return a table whose rows can be selected, after checks that every estimator without a schema makes.
 
     Raises:
         InvalidInputError: cells that no run can use.
@@ -727,9 +727,9 @@ def _checked(X: Any, candidates: Sequence[Candidate]) -> Any:
 
 
 def _split(X: Any, y: Any, planned: SearchPlan, source: NoiseSource) -> tuple[_Part, _Part]:
-    """Split the records at random into those for fits and those held out; the order within is kept.
+    """Split the records at random into those for fits and those held out; each part keeps its order.
 
-    The part of a record is drawn from fresh coins and shown to nobody, so that rows may be in any order.
+    Which part a record is in is drawn from fresh noise and never shown, so that rows may be in any order.
     """
     words = source.bits(planned.n_fitted + planned.n_held_out)
     while np.unique(words).size < words.size:  # so that every order is exactly as likely
@@ -749,7 +749,3 @@ def _rows(table: Any, numbers: NDArray[np.int64]) -> Any:
         sparse: Any = table
         return sparse.tocsr()[numbers]
     return np.asarray(table)[numbers]
-
-
-def _never_read() -> Any:
-    raise AssertionError("a plan reads no records")

@@ -8,7 +8,7 @@ from typing import Any
 from privopt.mechanisms.privacy.accounting import gaussian_mu
 from privopt.mechanisms.tuning.selection import SelectionPlan
 
-# Parameters that a release determines without further cost, by name, and how.
+# Parameters that need no search, by name: a release determines them at no further cost, in this way.
 FREE: Mapping[str, str] = {
     "regularizer": "ridge and shrinkage follow from the release itself: the default mechanism of linear "
     "regression shrinks by the noise of its moments, at no cost",

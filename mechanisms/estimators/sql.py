@@ -124,13 +124,13 @@ def statement_with(
 
 
 def _comments(schema: Schema) -> str:
-    """Return a line of comment for each column with a label or a unit; all of its text is of one line."""
+    """Return a line of comment for each column with a label or a unit; no text in it breaks the line."""
     shown = [(name, title) for name, title in schema.titles.items() if name != title]
     return "".join(f"-- {name if name.isprintable() else ascii(name)}: {title}\n" for name, title in shown)
 
 
 def take_free_name(name: str, taken: set[str]) -> str:
-    """Return the name, with a number appended if a column has it, in upper or lower case; and take it."""
+    """Return the name, with a number appended if it is taken, in upper or lower case; add it to ``taken``."""
     names = (name, *(f"{name}_{k}" for k in range(1, len(taken) + 1)))
     free = next(free for free in names if free.lower() not in taken)
     taken.add(free.lower())
@@ -155,7 +155,7 @@ def literal(value: Any) -> str:
 
 
 def _without_nul(text: str) -> str:
-    """Return the text; refuse one with a NUL, at which SQLite ends a statement and which PostgreSQL lacks."""
+    """Return the text; refuse a NUL, at which SQLite ends a statement, and which PostgreSQL does not have."""
     if "\0" in text:
         raise InvalidInputError(
             f"{text!r} cannot be written in SQL, because it holds a NUL: rename it in the table"
@@ -203,8 +203,8 @@ def points_of_column(column: Column, points: list[int], denominator: int = 1) ->
 def _no_numbers(cell: str, filled: str) -> list[str]:
     """Return the case for NULL and NaN, which is found by its text, "NaN", "nan" or "-nan".
 
-    DuckDB decides comparisons, of numbers and with a text, by the statistics of Parquet files, which leave
-    NaN out; it does not decide patterns. A per cent sign would be a parameter to drivers of PostgreSQL.
+    A comparison would not do: DuckDB decides comparisons by the statistics of Parquet files, which leave NaN
+    out, but not patterns. Drivers of PostgreSQL would read a per cent sign in a pattern as a parameter.
     """
     return [f"WHEN {cell} IS NULL OR LTRIM(LOWER(CAST({cell} AS VARCHAR)), '-') LIKE 'na_' THEN {filled}"]
 
@@ -212,7 +212,8 @@ def _no_numbers(cell: str, filled: str) -> list[str]:
 def _text_refused(cell: str) -> str:
     """Return the case that refuses text in SQLite, which compares "9" and 10 as texts, or text as largest.
 
-    A plus removes the type of the column: text is then above all numbers, and equals none, not its own.
+    A unary plus removes the type of the column: text is then above all numbers, and equals none, not even the
+    number that it spells.
     """
     return f"WHEN +{cell} > 1e300 AND {cell} + 0e0 <> +{cell} THEN NULL"
 
@@ -309,8 +310,9 @@ def as_double(expression: str) -> str:
 def double(value: float) -> str:
     """Write a number with an exponent, so that databases treat it as a 64-bit float, not as a decimal.
 
-    SQLite rounds decimals of many digits twice. Up to 15 digits over a power of ten up to 10^22 are right in
-    all, for both are integers that floats hold; other floats are written as integers and powers of two.
+    SQLite rounds decimals of many digits twice. All databases read decimals correctly that are up to 15
+    digits over a power of ten up to 10^22, as floats hold both integers exactly; other floats are written as
+    integers and powers of two.
     """
     _, digits, exponent = Decimal(repr(float(value))).normalize().as_tuple()
     if len(digits) <= _SHORT and isinstance(exponent, int) and -22 <= exponent <= _SHORT - len(digits):

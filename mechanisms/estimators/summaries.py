@@ -67,7 +67,7 @@ def references(schema: Schema) -> list[int]:
 def spanned(
     schema: Schema | None, middle: Floats | None, found: Coefficients, inference: LinearInference
 ) -> Floats:
-    """Return every feature as a combination of those with coefficients, by column: (kept, features).
+    """Return a matrix, shape (kept, features): its columns write features by those with coefficients.
 
     The feature of a reference level is 1 minus those of the other levels of its column; the constant feature,
     if any, is the last one.
@@ -202,7 +202,7 @@ class Summarised(BoundedFit):
 
     @abstractmethod
     def _released_inference(self, releases: list[RealRelease]) -> LinearInference | None:
-        """Return what releases say about the weights; None if they say nothing."""
+        """Return the numbers from which intervals of the weights follow; None if none were released."""
 
     @classmethod
     @abstractmethod

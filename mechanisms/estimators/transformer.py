@@ -61,7 +61,7 @@ class SchemaTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     @property
     def data_norm(self) -> float:
-        """A public bound on the l2 norm of every row: ``data_norm`` of linear models, here and elsewhere.
+        """A public bound on the l2 norm of every row, for the argument ``data_norm`` of linear models.
 
         It needs no ``fit``. Features: each column adds the square of the largest value that one of its
         features can take, which is 1 for categories and bins. Codes: the square of its largest code.

@@ -100,8 +100,8 @@ class TreePlan(PlanInWords):
         plan: the plan of the draw.
         spend: the privacy spend of the whole fit.
         predicates: number of predicates.
-        seconds: approximate processor time of counting and summing, without compilation (once, 7 s).
-        memory: bytes of its tables.
+        seconds: approximate processor time of counting and summing; compilation takes 7 s more, once.
+        memory: bytes of the tables that the draw needs.
         noise_to_signal: expected loss by noise against that of a constant.
     """
 
@@ -155,7 +155,7 @@ class _PrivateBranchingClassifier(
     @property
     @abstractmethod
     def _max_levels(self) -> int | str:
-        """The argument that bounds how many predicates a prediction takes."""
+        """The argument that bounds how many predicates a prediction evaluates."""
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Draw the model.
@@ -220,10 +220,10 @@ class _PrivateBranchingClassifier(
     def plan(self, n_records: int) -> TreePlan:
         """Plan a fit of ``n_records`` without data: levels and reason, noise, spend, running time, memory.
 
-        With ``person`` it is the number of persons.
+        With ``person``, ``n_records`` is the number of persons.
 
         Raises:
-            InvalidInputError: no schema or classes are declared; or more work or memory than the limits.
+            InvalidInputError: no schema is declared, or more work or memory than the limits.
             PrivOptError: other errors that ``fit`` would raise before it reads records.
         """
         if self.schema is None:
@@ -334,9 +334,9 @@ class _PrivateBranchingClassifier(
 
         Args:
             table: its name.
-            columns: the names of all columns of the table: an added column with one of them gets a number.
-                Undeclared columns are not known otherwise, and two columns may then have the name
-                ``prediction``, of which engines read the table's own.
+            columns: the names of all columns of the table. An added column gets a number if its name is among
+                them. Without them an undeclared column may be called ``prediction``, too, and engines then
+                read the table's own column under that name.
         """
         check_is_fitted(self)
         classes = self.classes_.tolist()
@@ -398,9 +398,7 @@ class _PrivateBranchingClassifier(
 
     @once_released
     def risks_at(self, scores: ArrayLike) -> NDArray[np.float64]:
-        """Return the risk of the second of two classes at scores of ``decision_function``, of the nearest
-        leaf.
-        """
+        """Return the risk of the second of two classes at scores: that of the leaf with the nearest score."""
         assert self.risk_ is not None
         known = self._leaf_scores()
         nearest = np.argmin(np.abs(np.ravel(scores)[:, None] - known[None, :]), axis=1)
@@ -417,7 +415,7 @@ class _PrivateBranchingClassifier(
         return self.predicates_.table(self.predicates_.coarse.codes(X))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the contents of a saved model; ``model`` repeats others for readers."""
+        """Return the contents of a saved model; ``model`` repeats other entries for people."""
         check_is_fitted(self)
         return {
             "format": self.file_format,
@@ -440,7 +438,7 @@ class _PrivateBranchingClassifier(
         point = np.array(model["point"], dtype=np.int64)
         domain = cls._kind.domain(len(predicates.values), levels, len(classes))
         if not domain.contains(point) or np.any(point[len(point) // 2 :] >= len(classes)):
-            raise InvalidInputError("its point is not one of a tree of its schema")
+            raise InvalidInputError("its point is no tree or rule list of its schema")
         release = Release(point, spend, dict(model["noise"]), _ORACLE)
         fitted = cls(spend.epsilon, schema=schema, classes=tuple(model["classes"]))
         fitted.target_ = model.get("target", "")
@@ -484,7 +482,7 @@ class PrivateTreeClassifier(_PrivateBranchingClassifier):
             the same warning.
         class_weight: None; a dict of class weights, the costs of errors. Their ratios count, rounded to small
             whole numbers (``CostMatrix``), and the noise is calibrated to the largest. Or "balanced", which
-            weighs classes by their inverse frequencies; the tree then has one branch at least.
+            weighs classes by their inverse frequencies; the tree then has at least one branch.
         prevalence: class frequencies for "balanced", *public* numbers: of the second of two classes, or of
             each. None: they are released first, at a twentieth of epsilon, and up to a fifth where n times
             epsilon is below a thousand.
@@ -581,8 +579,9 @@ class PrivateRuleListClassifier(_PrivateBranchingClassifier):
 
 
 def _rows(X: Any, labels: NDArray[Any], predicates: Predicates, classes: NDArray[Any]) -> _Rows:
-    """Return the records of a table in memory by predicates; counted first if many share a row, by public
-    facts.
+    """Return the records of a table in memory by predicates.
+
+    They are counted first if many must share a row, by public facts.
     """
     index = class_indices(labels, classes)
     codes = predicates.coarse.codes(X)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from privopt.mechanisms.estimators.branches import Branch, Leaf, Node, leaves_of
-from privopt.mechanisms.estimators.card import markdown_cell
+from privopt.mechanisms.estimators.card import class_name, markdown_cell
 from privopt.mechanisms.evaluation.leaves import LeafRisks
 from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.problems.discrete.predicates import Bools
@@ -23,7 +23,7 @@ _WIDTH, _STEP, _LINE, _PAD, _PILL = 420, 18, 16, 7, 120
 _LETTER, _BOLD_LETTER = 6.6, 7.8  # approximate widths of a character
 
 
-# Colours of the picture where no style sheet says otherwise, of classes in order.
+# Colours of the picture, of classes in their order, unless a style sheet changes them.
 _INK, _SOFT, _COLOURS = "#1c2430", "#5b6675", ("#cfdfea", "#e9cbbf", "#fff3b0", "#c9b0e0")
 
 # By column, which of its codes a record can have.
@@ -31,7 +31,7 @@ Codes = dict[int, Bools]
 
 
 class _AtSeparators(TextWrapper):
-    """Wrapping in which a long name breaks after a separator rather than within a word."""
+    """Wrapper of text that breaks a long name after a separator rather than within a word."""
 
     def _split(self, text: str) -> list[str]:
         return [part for part in re.split(r"(\s+)|(?<=[_./:-])(?=\w)", text) if part]
@@ -79,15 +79,8 @@ class TreeCard:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Display names of the classes."""
-        return tuple(
-            f"{self.target} = {label}"
-            if self.target
-            else label
-            if isinstance(label, str)
-            else f"class {label}"
-            for label in self.classes
-        )
+        """Readable names of the classes."""
+        return tuple(class_name(label, self.target) for label in self.classes)
 
     @property
     def warning(self) -> str:

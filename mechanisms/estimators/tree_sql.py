@@ -30,12 +30,12 @@ def tree_statement(
 ) -> str:
     """Return a SELECT that adds the columns leaf, prediction and, with risks, the risk of each class.
 
-    A question is asked as the points of a column are (``points_of_column``): 1 for yes, 0 for no. Of records
-    that ``predict`` refuses, some column has no points: what is added is NULL. Names that a declared column,
-    or one of ``columns``, has already get a number.
+    A question is translated as the points of a column (``points_of_column``), 1 for yes and 0 for no. If
+    ``predict`` refuses a record, the points of some column are NULL, and so are the added values. An added
+    name that a declared column or one of ``columns`` has already gets a number.
 
     Raises:
-        InvalidInputError: text that no statement can hold.
+        InvalidInputError: text that SQL cannot represent.
     """
     nothing = points_expression(predicates.coarse, [0] * predicates.coarse.n_features)
     leaves = list(leaves_of(branches))
@@ -53,7 +53,7 @@ def tree_statement(
 
 
 def leaf_expression(node: Node, predicates: Predicates, values: Sequence[str], indent: str = "  ") -> str:
-    """Return SQL for the value of a record's leaf, by the number of the leaf; no records are refused."""
+    """Return SQL for the value of a record's leaf, ``values`` by number; it refuses no records."""
     if isinstance(node, Leaf):
         return values[node.number]
     asked = predicates.questions[node.question]

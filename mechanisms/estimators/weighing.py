@@ -12,11 +12,11 @@ from privopt.mechanisms.estimators.weights import ClassWeights
 
 Floats = NDArray[np.float64]
 
-# Largest n mu per feature, divided by the ratio of the weights, at which a logistic fit of unweighted records
-# whose threshold is moved ranked records better than one of weighted losses, whose noise grows with the
-# largest weight. On synthetic tables, also of interactions and curves that the model lacks, for ratios from 3
-# to 60: by .041, .009, .004 and .001 AUC up to 10, 20, 40 and 70 (standard errors .004, .001, .0005, .0002),
-# beyond by less than .001, and there balanced accuracy is not better.
+# Largest n mu per feature, divided by the ratio of the weights, at which a logistic fit without weights and
+# with a moved threshold ranked records better than a fit of weighted losses, whose noise grows with the
+# largest weight. On synthetic tables, some with interactions and curves that the model lacks, and for ratios
+# from 3 to 60, its AUC was higher by .041, .009, .004 and .001 up to quotients of 10, 20, 40 and 70 (standard
+# errors .004, .001, .0005, .0002); beyond, by less than .001, without better balanced accuracy.
 _PER_RATIO = 60.0
 
 
@@ -30,11 +30,11 @@ class Weighing:
     """Whether class weights move the thresholds of a fit without them, or multiply its losses.
 
     Moving a threshold is post-processing: the weights are public, or released before. The odds of weighted
-    records are those of the records times the ratio of the weights, so both are fits of the same log odds.
+    records are those of the records times the ratio of the weights, so both ways fit the same log odds.
 
     Attributes:
         moved_from: the least ratio of weights that move the thresholds; smaller ones multiply the losses.
-            Infinite: all do.
+            If it is infinite, all multiply the losses.
     """
 
     moved_from: float = math.inf
@@ -55,7 +55,7 @@ class Weighing:
         return np.asarray(intercept + (logs[1] - logs[0] if len(logs) == 2 else logs))
 
     def told(self, weights: ClassWeights) -> str:
-        """Return how a plan goes on after the reason for its mechanism; nothing if all weights are equal."""
+        """Return what a plan adds to the reason for its mechanism; nothing if all weights are equal."""
         if weights.are_equal:
             return ""
         if weights.known is None and 1 < self.moved_from < math.inf:

@@ -22,8 +22,9 @@ Floats = NDArray[np.float64]
 RAREST_COSTS = Costs(math.ceil(10 * (1 / RAREST - 1)), 10)
 # The share of epsilon for the prevalence; class counts have low sensitivity, so a small share suffices.
 _PREVALENCE_SHARE = 0.05
-# For trees and rule lists it is what noise on the scale of a fiftieth of the records takes, up to a fifth:
-# on 30 synthetic populations wrong costs lose more than a weaker draw up to 1,000 records times epsilon.
+# For trees and rule lists the share is such that the noise has the scale of a fiftieth of the records, from a
+# twentieth to a fifth: on 30 synthetic populations, up to 1,000 records times epsilon, wrong costs lost more
+# than a draw with less epsilon.
 _RECORDS_PER_NOISE, _LARGEST_SHARE = 50, 0.2
 
 
@@ -82,7 +83,7 @@ class ClassWeights:
 
     @property
     def most_alike(self) -> Floats:
-        """The weights; if a prevalence is to be released first, equal ones, as those may be."""
+        """The weights; equal ones if a prevalence is to be released first, as the released may be equal."""
         return self.expected if self.plan is None else np.ones_like(self.expected)
 
     @property
@@ -133,7 +134,7 @@ def _given(class_weight: Any, classes: NDArray[Any]) -> Floats:
         if not number or not (math.isfinite(weight) and weight > 0):
             raise InvalidInputError(f"class weights must be finite numbers > 0, got {weight!r}")
         weights[known[label]] = float(weight)
-    at_least: Floats = np.maximum(weights, RAREST * np.max(weights))  # as for rare classes
+    at_least: Floats = np.maximum(weights, RAREST * np.max(weights))  # the same limit as for rare classes
     return at_least
 
 
