@@ -60,8 +60,8 @@ class CardChoice:
         """Return lines that compare the cards: a name, then a text for each."""
         return [
             ("columns", *(str(len(card.columns)) for card in self.cards)),
-            (f"without, of {self.letters[0]}'s", *(", ".join(own) or _NONE for own in self.left_out)),
-            (f"besides {self.letters[0]}'s", *(", ".join(own) or _NONE for own in self.added)),
+            (f"columns of {self.letters[0]} left out", *(", ".join(own) or _NONE for own in self.left_out)),
+            (f"columns not in {self.letters[0]}", *(", ".join(own) or _NONE for own in self.added)),
             ("distance to the model", *(f"{distance:.0%}" for distance in self.distances)),
             ("start with", *(_start(card) for card in self.cards)),
             *self._totals(),

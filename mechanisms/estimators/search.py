@@ -274,8 +274,7 @@ class PrivateSearchCV(BookedEstimator, MetaEstimatorMixin, BaseEstimator):  # ty
 
         Args:
             n_records: number of records; with ``person`` of persons.
-            n_columns: number of columns, for estimators without a schema; the column of persons is not
-            counted.
+            n_columns: number of columns but that of persons, for estimators without a schema.
 
         Raises:
             PrivOptError: an argument that ``fit`` would refuse before it reads records.
