@@ -14,8 +14,9 @@ from privopt.problems.discrete.lattice import IntArray
 
 Floats = NDArray[np.float64]
 
-# Number of thresholds per card, and half the width of their range as a share of the largest total of points.
-_THRESHOLDS, _HALF_WIDTH = 61, 0.5
+# Number of thresholds per card. As shares of the largest total of points: half of the thresholds are within
+# the first of the model's own, and none is farther away than the second.
+_THRESHOLDS, _NEAR, _FARTHEST = 61, 0.03, 0.5
 # Largest number of points that one number adds to that total: if it has more, most records usually lie near
 # one end of its range.
 _POINTS_OF_A_NUMBER = 40
@@ -138,15 +139,19 @@ def _largest_scale(sizes: Floats, bounds: NDArray[np.int64]) -> float:
 
 
 def intercepts(card: IntArray, facts: CardFacts) -> IntArray:
-    """Return evenly spaced intercepts within the lattice, around that of the card."""
+    """Return intercepts within the lattice around that of the card, increasing, some of them several times.
+
+    They are quantiles of a Cauchy distribution, so that a uniform choice is usually close to the model: with
+    a small budget the private choice is not far from uniform. If the lattice has fewer intercepts than that,
+    each is returned once.
+    """
     low, high = int(facts.lattice.low[-1]), int(facts.lattice.high[-1])
+    if high - low < _THRESHOLDS:
+        return np.arange(low, high + 1, dtype=np.int64)
     sizes = np.abs(card)
     numbers = [feature for feature, _, _ in facts.lines]
     sizes[numbers] = np.minimum(sizes[numbers], _POINTS_OF_A_NUMBER)
     points = sum(int(np.max(sizes[a:b])) for a, b in facts.columns)
-    count = min(_THRESHOLDS, high - low + 1)
-    half = max(count // 2, round(_HALF_WIDTH * points))
-    first = max(low, int(card[-1]) - half)
-    last = min(high, first + 2 * half)
-    first = min(first, last - count + 1)
-    return np.floor(np.linspace(first, last, count) + 0.5).astype(np.int64)
+    levels = (np.arange(_THRESHOLDS) + 0.5) / _THRESHOLDS
+    distances = np.clip(_NEAR * np.tan(math.pi * (levels - 0.5)), -_FARTHEST, _FARTHEST) * points
+    return np.clip(card[-1] + np.rint(distances).astype(np.int64), low, high)

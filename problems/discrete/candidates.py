@@ -32,11 +32,12 @@ class CandidateCards(DiscreteProblem):
     Args:
         table: the records, and the lattice that the cards lie in.
         cards: weights, shape (k, d), k >= 1.
-        ladders: candidate weights of the last feature, increasing along rows, shape (k, t), t >= 1. If
-            t > 1, that feature must be one constant > 0 in every record. None: each card's own last weight.
+        ladders: candidate weights of the last feature, sorted along rows, shape (k, t), t >= 1. If t > 1,
+            that feature must be one constant > 0 in every record. A weight that occurs several times is as
+            many candidates, hence as much more probable. None: each card's own last weight.
 
     Raises:
-        InvalidInputError: wrong shapes, ladders that do not increase, or without a constant feature.
+        InvalidInputError: wrong shapes, ladders that are not sorted, or without a constant feature.
     """
 
     def __init__(self, table: ZeroOneHalfspace, cards: ArrayLike, ladders: ArrayLike | None = None) -> None:
@@ -50,8 +51,8 @@ class CandidateCards(DiscreteProblem):
         self.ladders = np.array(given, dtype=np.int64)
         if self.ladders.ndim != 2 or len(self.ladders) != len(self.cards) or not self.ladders.size:
             raise InvalidInputError(f"expected one ladder for each card, got {self.ladders.shape}")
-        if np.any(np.diff(self.ladders, axis=1) <= 0):
-            raise InvalidInputError("the rungs of a ladder must increase: sort them, without equal ones")
+        if np.any(self.ladders[:, 1:] < self.ladders[:, :-1]):
+            raise InvalidInputError("the weights of a ladder must be sorted, the smallest first")
         self.cards[:, -1] = self.ladders[:, 0]
         constant = table.X[:, -1]
         if self.ladders.shape[1] > 1 and (constant[0] <= 0 or np.any(constant != constant[0])):

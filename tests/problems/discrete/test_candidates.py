@@ -72,13 +72,27 @@ def test_draws_from_a_list(law: Law) -> None:
         assert np.mean(drawn) <= np.sum(weights * losses) / np.sum(weights) + 0.2
 
 
+def test_a_repeated_threshold_is_as_much_more_probable() -> None:
+    """One card, a threshold three times and another once: drawn as often as the losses say, times 3 to 1."""
+    from privopt.mechanisms.privacy.noise import NoiseSource
+
+    problem = CandidateCards(table(n=30), cards(1), [[-3, -3, -3, 2]])
+    losses = problem.losses(points(problem))
+    assert len(set(losses[:3].tolist())) == 1
+    oracle, source = gibbs_oracle("auto").prepare(problem, Law.GIBBS), NoiseSource(insecure_seed=5)
+    drawn = [int(problem.card(oracle.draw(0.2, source).point)[-1]) for _ in range(4000)]
+    weights = np.exp(-0.2 * losses)
+    expected = float(np.sum(weights[:3]) / np.sum(weights))
+    assert np.mean(np.array(drawn) == -3) == pytest.approx(expected, abs=0.03)
+
+
 @pytest.mark.parametrize(
     ("what", "ladders"),
     [
         (np.zeros((2, 4), int), None),
         (np.zeros((0, 5), int), None),
         (cards(2), np.zeros((3, 2), int)),
-        (cards(2), np.zeros((2, 2), int)),
+        (cards(2), np.array([[0, 1], [1, 0]])),
         (cards(2), np.zeros((2, 0), int)),
     ],
 )
