@@ -154,4 +154,4 @@ def intercepts(card: IntArray, facts: CardFacts) -> IntArray:
     points = sum(int(np.max(sizes[a:b])) for a, b in facts.columns)
     levels = (np.arange(_THRESHOLDS) + 0.5) / _THRESHOLDS
     distances = np.clip(_NEAR * np.tan(math.pi * (levels - 0.5)), -_FARTHEST, _FARTHEST) * points
-    return np.clip(card[-1] + np.rint(distances).astype(np.int64), low, high)
+    return np.asarray(np.clip(card[-1] + np.rint(distances).astype(np.int64), low, high))
