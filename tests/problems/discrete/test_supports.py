@@ -147,7 +147,7 @@ def test_boxes_number_their_points() -> None:
 
 def test_bad_input_is_refused() -> None:
     good, bounds = np.zeros((4, 3)), SubsetBounds(1.0, feature=1.0)
-    with pytest.raises(InvalidInputError, match="at most all 3"):
+    with pytest.raises(InvalidInputError, match="at most 3 features, as there are"):
         SupportLattice(3, 4)
     with pytest.raises(InvalidInputError, match="whole number"):
         SupportLattice(3, 0)
