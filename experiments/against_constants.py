@@ -2,8 +2,8 @@
 
     python -m privopt.experiments.against_constants --output FOLDER [--shard K/N]
 
-Defaults only. Where a constant has the smaller mean loss, the plan has to say so before data
-(``NoiseToSignal.warning``).
+Mechanisms have their defaults. Where a constant has the smaller mean loss, the plan has to warn of it before
+data are read (``NoiseToSignal.warning``).
 Writes ``against-constants.csv``, a line per draw, appended as it comes: an interrupted run resumes.
 """
 

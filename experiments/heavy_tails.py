@@ -4,9 +4,8 @@
 
 Lines are kept in ``heavy-tails.csv`` as they come: the same command resumes an interrupted run, and then
 writes ``heavy-tails.md``. ``--tables`` is where statsmodels and plotnine are unpacked, for medical costs and
-prices: ``pip install --no-deps --target FOLDER statsmodels plotnine``. Times are of one machine in one run;
-only
-their ratios say something. Neighbours: replace-one, n public.
+prices: ``pip install --no-deps --target FOLDER statsmodels plotnine``. Times are of one machine in one run:
+only their ratios are meaningful. Neighbours: replace-one, n public.
 """
 
 from __future__ import annotations

@@ -283,7 +283,7 @@ def common(lines: pd.DataFrame) -> pd.DataFrame:
 
 
 def differences(lines: pd.DataFrame) -> pd.DataFrame:
-    """Tabulate what one model is ahead of another: mean over tables, and its standard error."""
+    """Tabulate differences between models: the mean over tables, and its standard error."""
     rows = []
     for model, other, metric in COMPARED:
         found, known = _by_table(lines, model, metric), _by_table(lines, other, metric)
@@ -320,7 +320,7 @@ def chosen(lines: pd.DataFrame) -> pd.DataFrame:
 
 
 def targets(lines: pd.DataFrame, halves: pd.DataFrame) -> pd.DataFrame:
-    """Tabulate what was aimed at, what was measured, and whether it holds.
+    """Tabulate targets, measured values, and whether each target holds.
 
     Args:
         lines: of tables that all models were measured on, ``chosen`` among them.

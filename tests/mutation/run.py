@@ -253,9 +253,11 @@ def page(rows: dict[str, Counter[str]], alive: Sequence[Job], given: argparse.Na
     lines = [
         "# Mutation testing",
         "",
-        "What becomes of one-place changes of the source: *killed* by a failing test, judged *equivalent* "
-        "for a reason that `tests/mutation/equivalent.toml` states, or *alive*. The first line is the list "
-        "of faults that tests once let live (`tests/mutation/named.toml`); the others are samples, "
+        "What happens when the source is changed in one place. A change is *killed* by a failing test, "
+        "judged *equivalent* for a reason that `tests/mutation/equivalent.toml` states, "
+        "*alive* (no test fails), or *unreached* (no test executed it in the time given). "
+        "The first line is the list of faults that tests once let live (`tests/mutation/named.toml`); "
+        "the others are samples, "
         f"{given.sample} of every module ({_MORE['mechanisms/privacy/']} in mechanisms/privacy), drawn with "
         f"seed {given.seed}: "
         f"`python -m tests.mutation.run{asked} --seed {given.seed}`.",
