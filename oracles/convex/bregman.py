@@ -65,13 +65,12 @@ def _entropic_step(geometry: Entropy, size: float, x: Vector, g: Vector, step: f
 def natural_geometry(convex_set: ConvexSet) -> Geometry:
     """Return a distance generating function that is 1-strongly convex for the Minkowski norm of the set.
 
-    l2 and l-infinity balls: |u|^2 / (2 size^2). l1 ball: the entropy of mixtures of its vertices, log(2p)
-    at most. Simplex: entropy, for the norm |.|_1 / size. Otherwise Euclidean, scaled
-    by a ball around 0 inside the set: the largest, but for a box cut by an l1 ball. The whole space:
-    |u|^2 / 2, for |.|_2.
+    l2 and l-infinity balls: |u|^2 / (2 size^2). l1 ball: the entropy of mixtures of its vertices, at most
+    log(2p). Simplex: entropy, for the norm |.|_1 / size. The whole space: |u|^2 / 2, for |.|_2. Other sets:
+    Euclidean, scaled by a ball around 0 inside the set (the largest one, except for a box cut by an l1 ball).
 
     Raises:
-        UnsupportedProblemError: the set has no ball around 0 inside it that is known.
+        UnsupportedProblemError: no ball around 0 inside the set is known.
     """
     raise UnsupportedProblemError(
         f"no natural geometry for {type(convex_set).__name__}: it needs a known ball around 0 inside the set"

@@ -70,7 +70,7 @@ def permute_and_flip(arrivals: Arrivals, beta: float, excess: Callable[[IntArray
         if key < smallest_key:
             winner, smallest_key = point, key
             horizon = min(horizon, -math.log1p(-key) if key < 1 else math.inf)
-        if rate == 1:  # its bound is reached, also at times so late that its key is rounded to 1
+        if rate == 1:  # no later arrival can win, even if the time is so late that the key is rounded to 1
             horizon = min(horizon, time)
     assert winner is not None  # the horizon is infinite until the first arrival
     return winner
@@ -79,9 +79,9 @@ def permute_and_flip(arrivals: Arrivals, beta: float, excess: Callable[[IntArray
 def flipped_exactness(gibbs: Exactness, beta: float, n: int) -> Exactness:
     """Return the exactness of permute-and-flip from Gibbs draws of a given exactness.
 
-    A relative error of the rates moves a noise by at most as much. Moving all noises by at most a changes a
-    probability by a factor of at most exp(2a). Mass may be lost at each of the draws, fewer than four on
-    average.
+    A relative error of a rate moves the noise by at most the same amount. Moving all noises by at most a
+    changes a probability by a factor of at most exp(2a). Mass may be lost at each of the draws, which are
+    fewer than four on average.
     """
     noise = gibbs.log_error + UNIT_ROUNDOFF * (32 + beta * n)
     return Exactness(2 * noise, 4 * gibbs.lost_mass)

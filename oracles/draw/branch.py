@@ -1,10 +1,9 @@
-"""Exact draws of scorecards, 0/1-loss problems over their features, by branch and bound on masses.
+"""Exact draws from 0/1-loss problems over scorecard features, by branch and bound on masses.
 
-For lattices that are too large to sum over. A region fixes the numeric weights and the first few indicator
+It is for lattices that are too large to sum over. A region fixes the numeric weights and the first indicator
 weights, and has an upper bound on its mass (``privopt.oracles.cells.regions``). Poisson thinning
-(``privopt.oracles.draw.thinning``) turns these bounds into exact draws, however loose they are. No incumbent
-is searched for first, and the law of a Gibbs draw depends on none. Permute-and-flip needs the smallest loss,
-which a minimiser has to prove.
+(``privopt.oracles.draw.thinning``) turns these bounds into exact draws, however loose they are. A Gibbs draw
+needs no incumbent. Permute-and-flip needs the smallest loss, which a minimiser has to prove.
 
 The running time depends on the data and is not private. Regions are reused by later draws at the same beta,
 which makes these fast. Draws stay independent and exact, but a seeded source repeats a draw only with a
@@ -57,11 +56,11 @@ from privopt.problems.discrete.objective import Perturbation
 from privopt.problems.discrete.problem import DiscreteProblem
 from privopt.problems.errors import InvalidInputError
 
-# Tuning of one region: steps per round; the gain of a round, in nats, needed to go on; largest total of
-# steps.
+# Tuning of one region: steps per round; the least gain of a round, in nats, after which there is another; the
+# largest number of steps.
 _STEPS, _WORTHWHILE, _MOST_STEPS = 10, 2.0, 80
-# The largest energy, beta times the loss: far below the sentinel for infinity. Rounding makes the law
-# meaningless long before it.
+# The largest energy, beta times the loss, that is accepted: it is far below the sentinel for infinity, and
+# rounding makes the law meaningless at much smaller energies already.
 _LARGEST_ENERGY = 2.0**40
 # Bytes of a region besides its tables: the node, its decimal rate and time, the headers of nine arrays.
 _OVERHEAD = 3000
@@ -73,9 +72,9 @@ SmallestLoss = Callable[[ZeroOneHalfspace, CellModel, Watch], int]
 class GibbsBranch(GibbsOracle):
     """Exact sampler by branch and bound with Hoelder bounds on masses, for both laws.
 
-    Under constraints on points arrivals at points that violate them are rejected, which leaves those of the
-    others as they are, for both laws. Bounds are those of the box: the time grows with the share of its mass
-    that violates them.
+    Arrivals at points that violate constraints are rejected, which does not change the arrivals at other
+    points, for both laws. Bounds are those of the box: the time grows with the share of its mass at such
+    points.
 
     Args:
         limits: sizes of the cell structure beyond which the oracle refuses.
@@ -83,7 +82,7 @@ class GibbsBranch(GibbsOracle):
             ``UnfinishedDrawError``, however much time is left.
         smallest_loss: function that proves the smallest loss over the lattice and its constraints, or raises
             ``UnfinishedDrawError``. Permute-and-flip is refused without it.
-        smallest_refusals: function that lists why it may refuse some problem of these facts.
+        smallest_refusals: function that lists why ``smallest_loss`` may refuse some problem of given facts.
     """
 
     name: ClassVar[str] = "gibbs-branch"
@@ -106,7 +105,7 @@ class GibbsBranch(GibbsOracle):
         return reasons
 
     def planned_exactness(self, facts: ProblemFacts, beta: float) -> Exactness:
-        """Bound it for all cell structures: at most one cell for each row, with a column of each block."""
+        """Bound the exactness for all cell structures: at most a cell per row, a column of each block."""
         lattice, layout = facts.lattice, facts.layout
         cells, blocks, columns = facts.rows, lattice.dimension, lattice.dimension
         if layout is not None:
@@ -285,7 +284,7 @@ class _Model:
 
 
 class _Sizes(NamedTuple):
-    """Sizes of a cell structure that rounding errors follow from.
+    """Sizes of a cell structure on which bounds on rounding errors depend.
 
     Attributes:
         cells, blocks, columns: the numbers of cells, of blocks and of indicator columns.
@@ -305,12 +304,12 @@ class _Sizes(NamedTuple):
 def _exactness(sizes: _Sizes, lattice: IntegerLattice, law: object, beta: float, n: int) -> Exactness:
     """Bound rounding errors of the gains at every level, the races between children and arrival times.
 
-    |shift| of a cell's member is at most beta times the records of the cell, so a table of a cell is at
-    most longest + 1 times that (and logs of numbers of levels). The descent to a child adds up the cells
-    of one variable. All descents together meet every record once per block, and the norm term is shifted
-    no more. A time is a sum of nonnegative waiting times over rates: its relative error is that of the
-    worst of them, and of adding up the arrivals of one proposal. An arrival is accepted after a bound
-    falls if an exponential exceeds the gain; the gains add up to at most ``span``.
+    |shift| of a cell's member is at most beta times the records of the cell, so an entry of the cell's
+    tables is at most longest + 1 times that (and logs of numbers of levels). The descent to a child adds up
+    the cells of one variable. All descents together meet every record once per block, and the norm term is
+    shifted no more. A time is a sum of nonnegative waiting times over rates: its relative error is that of
+    the worst of them, and of adding up the arrivals of one proposal. When a bound falls, an arrival is kept
+    if an exponential exceeds the decrease of the log bound; these decreases add up to at most ``span``.
     """
     beta_n, k = beta * n, sizes.columns
     if beta_n > _LARGEST_ENERGY:
@@ -322,7 +321,7 @@ def _exactness(sizes: _Sizes, lattice: IntegerLattice, law: object, beta: float,
     clocks = EXPONENTIAL_ERROR * (1 + span) + (TRIES + 8) * UNIT_ROUNDOFF
     races = k * race_error(0.0) + race_error(size)
     error = 2 * (gains + bound + clocks) + races
-    if lattice.constrained:  # P[w] / P[the constraints]: both may be off
+    if lattice.constrained:  # P[w] / P[constraints hold]: errors of both count
         error *= 2
     # Runs of zero bits are resolved up to length 203, and no draw uses 2^50 exponential variables.
     exactness = Exactness(error, 2.0 ** (50 - 203))

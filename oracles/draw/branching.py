@@ -1,15 +1,16 @@
 """Exact draws of decision trees and rule lists, by a recursion over blocks of records.
 
 The two sides of a branch hold independent models, so the mass of all models on a block is a sum of products
-of masses on smaller blocks (``privopt.oracles.draw.branching_masses``). A draw goes from the root down: at
-each node a predicate and which of its sides branch on, in proportion to the mass of the models that do so
-there, and then labels, of two sides that stop in one choice.
+of masses on smaller blocks (``privopt.oracles.draw.branching_masses``). A draw goes from the root down. At
+each node it chooses a predicate, and which of its sides branch again, in proportion to the mass of the models
+with that choice. Then it chooses labels; those of two sides that both stop are chosen together.
 
-- **Time.** The same additions are made whatever the labels are; where rows stand for one record each, time
-  and memory follow from the numbers of predicates, levels, classes and records alone, but for the few places
-  that the drawn model has.
-- **Rounding.** Losses are integers, and so are the exponents' differences, up to the draw: a choice between
-  masses is a race of their logarithms (``privopt.oracles.draw.interface``), to which none is too small.
+- **Time.** The same additions are made whatever the labels are. If every row stands for one record, time and
+  memory depend on the numbers of predicates, levels, classes and records alone, except for the few choices of
+  the drawn model.
+- **Rounding.** Losses are integers until the draw, and so are their differences in exponents. A choice
+  between masses is a race of their logarithms (``privopt.oracles.draw.interface``), in which no mass is too
+  small to win.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ from privopt.problems.discrete.problem import DiscreteProblem
 from privopt.problems.discrete.rule_list import RuleList
 from privopt.problems.discrete.tree import DecisionTree, first_leaf
 
-# The number of points of a lattice has to be one in floating point, with room.
+# The number of points of a lattice is a factor in floating point, so it must stay far below overflow.
 _MOST_POINTS = 1e250
 
 
@@ -80,7 +81,7 @@ class GibbsBranching(GibbsOracle):
         return reasons
 
     def planned_refusals(self, facts: ProblemFacts) -> list[str]:
-        # Sizes of trees and rule lists are limited where they are planned.
+        # The plans of trees and rule lists limit their sizes.
         return self._other(facts.kind)
 
     def planned_exactness(self, facts: ProblemFacts, beta: float) -> Exactness:
@@ -140,7 +141,7 @@ class _BranchingSampler(Sampler):
         return Moments(log_size + math.log(mean) - beta * smallest, smallest + excess / mean)
 
     def _law(self, beta: float, watch: Watch) -> BranchingLaw:
-        """Return the masses at a temperature; kept for further draws at the same."""
+        """Return the masses at an inverse temperature; kept for further draws at the same one."""
         stop_if_asked(watch, 0)
         asked = partial(stop_if_asked, watch)
         if self._losses is None:
@@ -156,14 +157,15 @@ def _exactness(
 ) -> Exactness:
     """Bound the error of a draw: each race compares products of two masses, and errors add up over races.
 
-    The mass of a label is a mean of K exponentials, that of two labels of K (K - 1) products of two. Each
-    exponential is exact to 1.5 roundoffs, besides the rounding of its argument, which is at most
-    ``LARGEST_EXPONENT``; a sum over one label and then over the other adds 2 K or less. The mass of one
-    level more is a sum of up to three products for each of p predicates, and of three more; each has the
-    errors of its factors and of its weight. Adding one takes 3.5 roundoffs, of a scaling and a sum, besides
-    the arguments of exponentials: those that a summand is scaled by add up to ``LARGEST_EXPONENT`` or it is
-    too small to matter. The mass of one branch has less: 3.5 roundoffs of exponentials from tables besides
-    their arguments, two of the weight, one of each of p + K (K - 1) sums, and two of the mean.
+    The mass of a label is a mean of K exponentials, that of two labels a mean of K (K - 1) products of two.
+    Each exponential is exact to 1.5 roundoffs, besides the rounding of its argument, which is at most
+    ``LARGEST_EXPONENT``; a sum over one label and then over the other adds 2 K roundoffs or less. The mass of
+    one level more is a sum of up to three products for each of p predicates, and of three more; each has the
+    errors of its factors and of its weight. Adding a summand takes 3.5 roundoffs, for a scaling and a sum,
+    besides the arguments of exponentials: those that it is scaled by add up to at most ``LARGEST_EXPONENT``,
+    or the summand is too small to matter. The error of the mass of one branch is smaller: 3.5 roundoffs for
+    exponentials from tables besides their arguments, two for the weight, one for each of p + K (K - 1) sums,
+    and two for the mean.
     """
     places, pairs = lattice.dimension, int(lattice.high[-1]) + 1
     exponential = LARGEST_EXPONENT + 4
@@ -173,7 +175,8 @@ def _exactness(
         mass = 2 * mass + exponential + 11 * predicates + 16
     magnitude = beta * n + math.log(lattice.box_size)
     error = chain_error(places, UNIT_ROUNDOFF * (2 * mass + 8), 2 * magnitude)
-    # A race has an entry for each value that branches, up to half of all, and what its sides do, up to four.
+    # A race has up to four entries (what the sides do) for each value that branches, up to half of all
+    # values.
     widest = 2 * (int(np.max(lattice.high)) + 1) + 1
     exactness = Exactness(error, lost_to_the_source(float(places * widest)))
     return exactness if law is Law.GIBBS else flipped_exactness(exactness, beta, n)
@@ -190,7 +193,7 @@ class _ModelDraws(RepeatedDraws):
         self.places = 0
 
     def draw(self) -> IntArray:
-        """Draw a point. Of what the model does not use, or no row reaches, all values are equally likely."""
+        """Draw a point. Coordinates that the model does not use, or that no row reaches, are uniform."""
         problem, random = self._law.problem, self.request.random
         spans = (problem.lattice.high - problem.lattice.low + 1).tolist()
         point = np.array([uniform_below(random, span) for span in spans], dtype=np.int64)
@@ -206,7 +209,7 @@ class _ModelDraws(RepeatedDraws):
         return point
 
     def _draw_tree(self, point: IntArray, node: int, block: Block, level: int, chosen: int) -> None:
-        """Draw what is below a node that branches, of which ``chosen`` was drawn."""
+        """Draw what is below a branching node, given its choice ``chosen`` (``BranchingLaw.branches``)."""
         children, branches = (2 * node + 1, 2 * node + 2), len(point) // 2
         on, g, _ = self._asked(point, node, chosen)
         sides = block.side(g, True), block.side(g, False)
@@ -247,17 +250,17 @@ class _ModelDraws(RepeatedDraws):
         return race(self.request.random, self._law.scores(masses))
 
     def _asked(self, point: IntArray, place: int, chosen: int) -> tuple[int, int, int]:
-        """Write the coordinate of a choice; return which sides branch on, the predicate, and the way."""
+        """Write the coordinate of a choice; return which sides branch, the predicate, the kind of literal."""
         on, point[place] = divmod(chosen, self._branching)
         value, way = divmod(chosen % self._branching, self._law.problem.ways)
         return on, int(self._law.problem.table.values[value]), way
 
     def _branch(self, point: IntArray, place: int) -> None:
-        """Make a uniform coordinate one of those that branch."""
+        """Turn a uniform coordinate into a uniform one among the values that branch."""
         point[place] %= self._branching
 
     def _stop(self, point: IntArray, place: int) -> None:
-        """Make a uniform coordinate one of those that stop; labels below the last level have none."""
+        """Turn a uniform coordinate into a uniform one among values that stop; leaves have no such value."""
         if place < len(point) // 2:
             point[place] = self._branching + point[place] % self._branching
 

@@ -1,4 +1,4 @@
-"""The law of a drawn tree or rule list, node by node: of the choice at a node, given the rows there."""
+"""The law of a drawn tree or rule list, node by node: that of the choice at a node, given the rows there."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from privopt.problems.discrete.conjunction_counts import SetNumbers
 from privopt.problems.discrete.lattice import FloatArray, IntArray
 from privopt.problems.discrete.rule_list import RuleList
 
-# Blocks times predicates that one call of the kernel handles: a tenth of a second at most between two looks
-# at the clock.
+# Blocks times predicates that one call of the kernel handles: so the clock is checked every tenth of a
+# second.
 _CHUNK = 400_000
 
 
@@ -37,7 +37,7 @@ class Block(NamedTuple):
     mask: int = 0
 
     def side(self, g: int, true: bool) -> Block | None:
-        """Return its rows on one side of a predicate; None if the conjunction asks for the other side."""
+        """Return the block's rows on one side of a predicate; None if the conjunction requires the other."""
         if g in self.elements:
             return self if bool((self.mask >> self.elements.index(g)) & 1) == true else None
         place = sum(e < g for e in self.elements)
@@ -129,8 +129,9 @@ class BranchingLaw:
         return scores
 
     def whole(self) -> Masses:
-        """Return the masses of all choices at the root: those of ``branches``, and then, if a model may be a
-        label alone, that of all labels.
+        """Return the masses of all choices at the root.
+
+        They are those of ``branches``, and last that of all labels, if a model may be a label alone.
         """
         branches = self.branches(Block(), self.problem.levels)
         if self.problem.root_splits:
@@ -141,7 +142,7 @@ class BranchingLaw:
     def branches(self, block: Block, level: int) -> Masses:
         """Return the masses of all choices at a node that branches, with ``level`` levels from it on.
 
-        A choice says which sides branch on, and the value of the node's coordinate. Its number is s V + v: v
+        A choice says which sides branch, and the value of the node's coordinate. Its number is s V + v: v
         is the value, V the number of values that branch, and s is 0 if both sides stop; in a tree 1 if only
         the true one branches on, 2 if only the false one does, and 3 if both do; in a rule list 1 if the
         list goes on.
@@ -170,7 +171,7 @@ class BranchingLaw:
         return found
 
     def total(self) -> Masses:
-        """Return the mass of all models: arrays of one entry."""
+        """Return the mass of all models, as arrays of one entry."""
         all_of = self.whole()
         smallest = all_of.smallest.min()
         by = all_of.smallest - smallest
@@ -216,7 +217,7 @@ def _sets(blocks: list[Block]) -> IntArray:
 
 
 def _pairs(first: IntArray, second: IntArray) -> IntArray:
-    """Return what pairs of different labels cost, from what labels cost; shape (..., K (K - 1))."""
+    """Return the costs of pairs of different labels, from those of labels; shape (..., K (K - 1))."""
     classes = first.shape[-1]
     label, away = np.divmod(np.arange(classes * (classes - 1)), classes - 1)
     costs: IntArray = first[..., label] + second[..., (label + 1 + away) % classes]
@@ -224,7 +225,7 @@ def _pairs(first: IntArray, second: IntArray) -> IntArray:
 
 
 def _leaf(losses: IntArray, beta: float) -> Masses:
-    """Return masses of the choice of a label, from what labels cost; shape (blocks, K)."""
+    """Return masses of the choice of a label, from the costs of labels, shape (blocks, K)."""
     smallest = losses.min(axis=1)
     above = losses - smallest[:, None]
     weights = np.exp(-beta * above)

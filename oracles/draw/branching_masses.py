@@ -1,24 +1,25 @@
 """The compiled part of drawing trees and rule lists: masses of all models on all blocks of records.
 
-A block is what satisfies a conjunction of literals: of a set of predicates some are true, the others false.
-Its mass is the *mean* of exp(-beta L) over all models of so many levels, under the uniform distribution on
-the lattice (``privopt.problems.discrete.branching``), held as three numbers: its smallest loss m, an integer,
-the mean s of exp(-beta (L - m)), and the mean u of (L - m) exp(-beta (L - m)). So nothing overflows, s is no
-smaller than the share of the best model, and a summand below exp(-``LARGEST_EXPONENT``) of the largest is
-dropped: that is far below a rounding of s. No draw is made from what is dropped here.
+A block is the records that satisfy a conjunction of literals: of a set of predicates some are true, the
+others false. Its mass is the *mean* of exp(-beta L) over all models of a number of levels, under the uniform
+distribution on the lattice (``privopt.problems.discrete.branching``). It is held as three numbers: the
+smallest loss m, an integer, the mean s of exp(-beta (L - m)), and the mean u of (L - m) exp(-beta (L - m)).
+So nothing overflows, s is no smaller than the share of the best model, and a summand below
+exp(-``LARGEST_EXPONENT``) of the largest is dropped: that is far below a rounding of s. Draws do not lose the
+models dropped here, as they are races of logarithms.
 
 Let Z_0 be the mass of a label, D(A, B) that of two different labels on A and B, and S_d the mass of the
-models of up to d levels that branch. Each side of a branch stops with probability 1/2, so with predicates of
-the weights w_g with the sum w, A = S and g, and B = S and not g,
+models of up to d levels that branch. Each side of a branch stops with probability 1/2. So on a block S, with
+predicates g of weights w_g that sum to w, A = S and g, and B = S and not g,
 
     S_1(S) = (1 / w) sum over g of w_g D(A, B),
     S_d(S) = S_1(S) / 4 + (1 / 4 w) sum over g of w_g (Z_0(A) S_{d-1}(B) + S_{d-1}(A) Z_0(B)
                                                        + S_{d-1}(A) S_{d-1}(B)).
 
-In a rule list one side of every branch is a label, either side with probability 1/2: S_1 has the share 1/2 in
-place of 1/4, and the last product is missing. All terms are positive: D is a sum over pairs of different
-labels, not a product less the equal ones. A conjunction of a predicate and its negation has no records, and
-so a mass of 1. Imports numba.
+In a rule list one side of every branch is a label, either side with probability 1/2: S_1 has the factor 1/2
+in place of 1/4, and the last product is missing. All terms are positive: D is a sum over pairs of different
+labels, not a product minus the terms of equal ones. A conjunction of a predicate and its negation has no
+records, and so a mass of 1. Imports numba.
 """
 
 from __future__ import annotations
@@ -50,9 +51,9 @@ class Masses(NamedTuple):
 class Powers(NamedTuple):
     """exp(-beta j) for whole numbers j: ``high[j >> shift]`` times ``low[j % 2^shift]``.
 
-    Two short tables serve what may be millions of numbers. The relative error of a product is at most 3.5
-    units of roundoff, besides that of the two arguments, which are rounded and add up to beta j. The last
-    entry of ``high`` is 0, for larger numbers.
+    Two short tables replace one that may have millions of entries. The relative error of a product is at most
+    3.5 units of roundoff, besides that of the two arguments, which are rounded and add up to beta j. The last
+    entry of ``high`` is 0, for all larger j.
     """
 
     high: FloatArray
@@ -129,9 +130,9 @@ def one_level_more(
     one_sided: bool,
     out: Masses,
 ) -> None:
-    """Write masses of branches with a level more than ``rest``, on the blocks of some sets of one size.
+    """Write masses of models with one level more than those of ``rest``, on the blocks of sets of one size.
 
-    ``leaf`` are the masses of labels and ``one`` of one branch; ``one_sided`` says whether models are rule
+    ``leaf`` are the masses of labels, ``one`` those of one branch; ``one_sided`` says whether models are rule
     lists.
     """
     binomials, beta = tables.binomials, tables.beta
@@ -173,7 +174,7 @@ def one_level_more(
 
 @njit(cache=True, nogil=True)
 def _elements(number: int, size: int, binomials: IntArray, into: IntArray) -> None:
-    """Return the members of a set by its number among those of its size, increasing."""
+    """Write the members of the set with a number among those of its size to ``into``, increasing."""
     left, e = number, len(binomials) - 2
     for t in range(size, 0, -1):
         while binomials[e, t] > left:
@@ -184,7 +185,7 @@ def _elements(number: int, size: int, binomials: IntArray, into: IntArray) -> No
 
 @njit(cache=True, nogil=True)
 def _weight(elements: IntArray, size: int, weights: FloatArray) -> float:
-    """Return the total weight of the predicates in a set, whose answers are known in its blocks."""
+    """Return the total weight of the predicates in a set."""
     total = 0.0
     for t in range(size):
         total += weights[elements[t]]
@@ -213,8 +214,9 @@ def _inserted(elements: IntArray, size: int, g: int, place: int, into: IntArray)
 
 @njit(cache=True, nogil=True)
 def _signed(elements: IntArray, tables: Tables, here: IntArray, true: IntArray) -> None:
-    """Write losses on the blocks of a set, and on the parts of them where each predicate is true, by
-    inclusion and exclusion in integers; shapes (masks, K) and (masks, K, p).
+    """Write losses on the blocks of a set, shape (masks, K), and on parts where g is true, (masks, K, p).
+
+    They follow by inclusion and exclusion, in integers.
     """
     members = np.empty(len(elements), dtype=np.int64)
     for mask in range(len(here)):
@@ -278,11 +280,10 @@ def _leaf(losses: IntArray, beta: float) -> tuple[int, float, float]:
 
 @njit(cache=True, nogil=True)
 def _one_branch(here: IntArray, true: IntArray, tables: Tables) -> tuple[int, float, float]:
-    """Return the mass of one branch on a block, from what labels cost on it and where predicates are true.
+    """Return the mass of one branch on a block, from the costs of labels on it and where predicates are true.
 
-    The smallest loss is found first, so that sums need no scaling. Of a predicate that is asked again all
-    records have the same answer, and the two labels are as good as one: that of what has no records is of no
-    account.
+    The smallest loss is found first, so that sums need no scaling. A predicate of the block's own conjunction
+    has the same answer for all of its records; the label of the empty side costs nothing.
     """
     (labels, p), m = true.shape, _NONE
     (high, low, shift), weights = tables.powers, tables.weights
@@ -309,7 +310,7 @@ def _one_branch(here: IntArray, true: IntArray, tables: Tables) -> tuple[int, fl
 
 @njit(cache=True, nogil=True)
 def _add(out: Masses, x: int, m: int, s: float, u: float, beta: float) -> None:
-    """Add a mass to what is there."""
+    """Add a mass to entry x."""
     if m < out.smallest[x]:
         by = out.smallest[x] - m
         scale = _decayed(by, beta)

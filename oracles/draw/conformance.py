@@ -69,9 +69,9 @@ _REVEALING = 80.0
 _MANY_DRAWS = 1500
 _SOME_DRAWS = 400
 _FEW_DRAWS = 150
-# Losses that differ by one differ by this in log probability: nothing but the minimum is drawn.
+# A beta at which nothing but minimisers is drawn: losses differ by one, log probabilities by this.
 _COLD = 50.0
-# Worse than this in log probability, or lost, and a claim of pure privacy means nothing.
+# A larger error of log probabilities, or lost mass, makes a claim of pure privacy meaningless.
 _USELESS = 1e-6
 
 
@@ -88,7 +88,7 @@ def check_gibbs_oracle(oracle: GibbsOracle, *, seed: int = 0) -> ConformanceRepo
 
     Args:
         oracle: any oracle of exact draws.
-        seed: of the random bits that the oracle is given, and of the instances.
+        seed: the seed of the instances, and of the random bits that the oracle is given.
 
     Returns:
         A report of the checks passed and of the instances skipped because the oracle refuses them.
@@ -147,7 +147,7 @@ class _Case:
         self.prepared = self.prepare()
 
     def prepare(self) -> PreparedGibbs:
-        """Prepare the oracle; without a maker it is waited for, so that no draw runs beside the next one."""
+        """Prepare the oracle; without a maker it is never abandoned, so that no draw runs beside the next."""
         return replace(self.oracle.prepare(self.problem, self.kind), maker=None)
 
     def source(self) -> _Bits:
@@ -175,11 +175,11 @@ class _Case:
         """Check a draw and return the index of its point."""
         index = self._index.get(tuple(draw.point.tolist()))
         if index is None or draw.loss != self.losses[index]:
-            raise AssertionError("the drawn point is outside the lattice, or its loss is another one")
+            raise AssertionError("the drawn point is outside the lattice, or its loss is wrong")
         return index
 
     def drawn(self, prepared: PreparedGibbs, betas: list[float], source: _Bits) -> IntArray:
-        """Return indices of points drawn in sequence. Each is overwritten: the oracle must not reuse it."""
+        """Return indices of points drawn in sequence. Arrays are overwritten: oracles must not reuse them."""
         indices = []
         for beta in betas:
             draw = prepared.draw(beta, source)
@@ -194,7 +194,7 @@ class _Case:
         return list(_partitions(self.points, self.losses))
 
     def _revealing(self) -> float:
-        """Return the beta most sensitive to errors in it: the one of the largest variance of beta * loss."""
+        """Return the beta at which errors of beta show most: that of the largest variance of beta * loss."""
         range_of_losses = max(1, int(self.losses.max() - self.losses.min()))
         betas = np.geomspace(0.1, 40.0, 60) / range_of_losses
         spread = []
@@ -222,7 +222,7 @@ def _partitions(points: IntArray, losses: IntArray) -> Iterator[tuple[str, IntAr
     # Losses from the smallest on, the larger ones together.
     _, rank = np.unique(losses, return_inverse=True)
     yield "levels of the loss", np.minimum(rank, 7)
-    # Where a point stands among those of equal loss: the choice between ties.
+    # The quarter of the points of equal loss that a point is in, to test the choice between ties.
     place, size = np.zeros(len(rank), dtype=np.int64), np.bincount(rank)
     for r in range(len(size)):
         place[rank == r] = np.arange(size[r]) * 4 // size[r]
@@ -237,7 +237,7 @@ def _partitions(points: IntArray, losses: IntArray) -> Iterator[tuple[str, IntAr
 
 
 def _check_law(case: _Case) -> Iterator[Finding]:
-    """Check the law: uniform at beta = 0, exact at several betas, only minimisers at a very large one."""
+    """Check the law: uniform at beta = 0, exact at several betas, minimisers alone at a very large one."""
     source = case.source()
     hot, cold = case.beta / 3, _COLD
     draws = {0.0: case.few, hot: case.few, case.beta: case.enough(case.beta), cold: case.few, 1e6: 20}
@@ -304,7 +304,7 @@ def _check_independence(case: _Case) -> Iterator[Finding]:
 
 
 def _related(case: _Case) -> dict[str, _Case]:
-    """Prepare the same oracle for tables that a careless cache would confuse with this one."""
+    """Prepare the same oracle for related tables, which a faulty cache would confuse with this one."""
     problem, found = case.problem, {"labels exchanged": _with_labels_exchanged(case.problem)}
     if not isinstance(problem, BranchingProblem):
         found["rows in another order"] = problem.with_records(problem.X[::-1], problem.y)
@@ -462,7 +462,7 @@ def _check_temperatures(case: _Case) -> Iterator[Finding]:
 
 
 def _check_copies(case: _Case) -> Iterator[Finding]:
-    """Check that a pickled copy of a prepared oracle draws alike; report one that cannot be pickled."""
+    """Check that a pickled copy of a prepared oracle draws the same; report if it cannot be pickled."""
     prepared = case.prepare()
     try:
         pickled = pickle.dumps(prepared)
@@ -605,7 +605,7 @@ def _branching(
 
 
 def _one_good_point() -> ZeroOneHalfspace:
-    """Return an instance with ten errors everywhere but at the point of ones, the most sensitive to beta."""
+    """Return an instance with ten errors at every point but (1, ..., 1): the most sensitive to beta."""
     lattice = IntegerLattice([-1, -1, -1, -1, 1], [1, 1, 1, 1, 1])
     return ZeroOneHalfspace(np.repeat([[1, 1, 1, 1, -3]], 10, axis=0), np.ones(10), lattice)
 

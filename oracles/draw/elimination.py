@@ -9,10 +9,10 @@ ball couples the leaf weights through |w|^2 only, and is carried as a polynomial
 Two properties matter to privacy.
 
 - **Time.** The same additions are made whatever the labels and the numeric features are. The time of a sum
-  over the lattice depends on the lattice, on beta, on the number of records and on the set of indicator
-  combinations in the data. It does not depend on their frequencies or labels. The time of a draw after that
-  also depends on the drawn point. (Caches and processors may still leak: timing attacks by users of the same
-  machine are out of scope.)
+  over the lattice depends on the lattice, on beta, on the number of records and on which combinations of
+  indicators occur in the data, not on their frequencies or labels. The time of a draw after that also depends
+  on the drawn point. (Caches and processors may still leak: timing attacks by users of the same machine are
+  out of scope.)
 - **Rounding.** Losses are added as integers, and exponentials are read from one table. A sum of exponentials
   is held as (smallest loss, sum relative to it), so nothing overflows. Terms that underflow are below
   exp(-700) of the total per point.
@@ -74,7 +74,7 @@ from privopt.problems.discrete.problem import DiscreteProblem
 
 # Assignments of the innermost weights are handled side by side, as vector lanes.
 _MAX_LANES = 1024
-# Table additions per call of the compiled kernel, about: limits are checked at least every tenth of a second.
+# About the number of table additions per call of the compiled kernel: limits are checked between calls.
 _CHUNK_WORK = 2e7
 
 
@@ -127,7 +127,7 @@ class GibbsElimination(GibbsOracle):
         ]
 
     def planned_exactness(self, facts: ProblemFacts, beta: float) -> Exactness:
-        """Bound it for all plans: each weight is a step or a leaf, with a step that enters its block."""
+        """Bound the exactness for all plans: weights are steps or leaves; a block has one step more."""
         lattice = facts.lattice
         levels = int(np.sum(lattice.high - lattice.low + 1))
         steps = 1 + levels + lattice.dimension
@@ -135,7 +135,7 @@ class GibbsElimination(GibbsOracle):
             1 + lattice.dimension,
             _roundings(1 + (lattice.squared_radius or 0), 1 + levels + _MAX_LANES, steps),
             1 + levels,
-            self.max_work,  # a chunk takes one table addition or more
+            self.max_work,  # as a chunk takes at least one table addition
         )
         return _exactness(sizes, lattice, facts.question, beta, facts.largest_loss)
 
@@ -156,8 +156,9 @@ def _large_losses(largest: int) -> list[str]:
 def _most_work(facts: ProblemFacts) -> float:
     """Return a bound on the work for any table of the facts.
 
-    Blocks of a table are declared ones, joined, less the weights that no row has, so the blocks other than
-    the largest have no more assignments; the levels of the weights that are summed out are at most all.
+    The blocks of a table are the declared ones, some of them joined, without weights that no row has. So all
+    blocks but the largest have at most as many assignments as the declared ones but the largest; and at most
+    all levels are summed out.
     """
     assert facts.layout is not None  # by refusals
     span = facts.lattice.high - facts.lattice.low + 1
@@ -246,7 +247,7 @@ class _EliminationSampler(Sampler):
 
 
 class _Sizes(NamedTuple):
-    """Sizes of an elimination that rounding errors follow from.
+    """Sizes of an elimination on which bounds on rounding errors depend.
 
     Attributes:
         races: the number of races of a draw.
@@ -262,7 +263,7 @@ class _Sizes(NamedTuple):
 
 
 def _exactness(sizes: _Sizes, lattice: IntegerLattice, law: object, beta: float, n: int) -> Exactness:
-    """Bound the rounding error of a draw: those of masses, at most ``mass`` a race, add up over races."""
+    """Bound the rounding error of a draw: errors of masses, at most ``mass`` per race, add up over races."""
     log_size = math.log(lattice.box_size)
     mass = UNIT_ROUNDOFF * (sizes.roundings + 4 * min(beta * n, LARGEST_EXPONENT))
     # In a norm ball the leaf weights are drawn from sums of logarithms, each at most ``magnitude``.
@@ -281,7 +282,8 @@ def _exactness(sizes: _Sizes, lattice: IntegerLattice, law: object, beta: float,
 def _roundings(norms: int, additions: int, steps: int) -> float:
     """Return the number of roundings from one summand to the total mass, with a margin.
 
-    ``additions`` are made for each of the ``norms``, the values of |w|^2; ``steps`` levels are enumerated.
+    For each of the ``norms`` possible values of |w|^2 there are ``additions``; ``steps`` levels are
+    enumerated.
     """
     return 4.0 * (norms * additions + steps + 16)
 
@@ -364,7 +366,7 @@ class _Descent:
 
 
 def _suffix_masses(scores: list[FloatArray], squares: list[IntArray], room: int) -> list[FloatArray]:
-    """Return the log mass of all leaf weights after each one, by the |w|^2 that is left to them."""
+    """Return, for each leaf weight, the log mass of those after it, by the |w|^2 that is left for them."""
     rest = np.zeros(room + 1)
     masses = [rest]
     for score, square in zip(scores[:0:-1], squares[:0:-1], strict=True):
@@ -411,7 +413,7 @@ class _Plan:
         leaf: coordinates of the weights that are summed out.
         span: levels of each coordinate.
         is_weight: True for each step that fixes the digit of a weight; False for one that enters a block.
-        program: the same for the compiled kernel. A pseudo-weight of one level, ahead of the leaf weights,
+        program: the plan for the compiled kernel. A pseudo-weight of one level, before the leaf weights,
             stands for the cells without a leaf indicator.
         work: approximate number of table additions for a sum over the whole lattice.
     """

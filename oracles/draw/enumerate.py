@@ -1,7 +1,8 @@
-"""Exact draws by enumeration, the reference for every other sampler.
+"""Exact draws by enumeration.
 
-Losses are integers, so a lattice of any size has at most n + 1 different ones. Points with equal losses are
-interchangeable under both laws: a draw picks a loss level first, then a uniform point of that level.
+Losses are integers, so the points of a lattice have at most as many different losses as the largest loss plus
+one. Points with equal losses are interchangeable under both laws: a draw picks a loss level first, then a
+uniform point of that level.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ class GibbsEnumeration(GibbsOracle):
 
 @dataclass(frozen=True)
 class _Levels:
-    """The lattice sorted by loss: level k holds codes[starts[k] : starts[k + 1]]."""
+    """The ranks of all points sorted by loss: level k is codes[starts[k] : starts[k + 1]]."""
 
     losses: IntArray
     starts: IntArray
@@ -150,7 +151,7 @@ def _exactness(lattice: IntegerLattice, law: object, n: int, beta: float) -> Exa
     log_size, lost = math.log(lattice.box_size), lost_to_the_source(n + 1)
     if law is Law.GIBBS:
         return Exactness(race_error(log_size + beta * n), lost)
-    # A relative error of E moves the maximum by at most as much in absolute terms. Exponentials are
+    # A relative error of E moves the maximum by at most the same absolute amount. Exponentials are
     # memoryless, so P[w wins] changes by a factor of at most exp(twice the largest error of a score).
     score = 2 * EXPONENTIAL_ERROR + 8 * UNIT_ROUNDOFF * (LOG_EXPONENTIAL_RANGE + log_size + beta * n)
     return Exactness(2 * score, lost)

@@ -1,9 +1,9 @@
 """Sequential tests of a claimed law of random draws, by test martingales (betting).
 
-A bet is a likelihood ratio of the sequence of draws: an alternative law over the claimed law. If the claim is
-true, the odds are a martingale of mean 1 whatever the alternative, so they reach x with a probability of at
-most 1 / x (Ville 1939). This holds for any number of draws, however small the expected counts, without
-approximation. All functions return the logarithm of such odds.
+A bet is the likelihood ratio of the sequence of draws under an alternative law and the claimed law. If the
+claim is true, the odds are a martingale of mean 1 whatever the alternative, so they reach x with a
+probability of at most 1 / x (Ville 1939). This holds for any number of draws, however small the expected
+counts, without approximation. The functions for odds return logarithms of them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 from privopt.problems.discrete.lattice import FloatArray, IntArray
 
 _TINY = np.finfo(np.float64).tiny
-# Factors by which the alternatives overweight repeating (or avoiding) the previous draw.
+# Alternatives in which the previous draw is repeated (or, if negative, avoided) too often.
 _HABITS = (-0.9, -0.3, 0.05, 0.2, 0.5, 0.9)
 
 
@@ -46,7 +46,7 @@ def flip_law(losses: IntArray, beta: float) -> FloatArray:
 
 @cache
 def _quadrature(degree: int) -> tuple[FloatArray, FloatArray]:
-    """Return nodes and weights of Gauss and Legendre, whose eigenvalues cost more than the law itself."""
+    """Return nodes and weights of Gauss-Legendre, cached because they cost more than the law itself."""
     nodes, weights = np.polynomial.legendre.leggauss(degree)
     return nodes, weights
 
@@ -63,7 +63,7 @@ def odds_of(drawn: IntArray, law: FloatArray, alternatives: Sequence[FloatArray]
 
 
 def any_of(log_odds: FloatArray) -> float:
-    """Return the log odds of the even mixture of several bets."""
+    """Return the log odds of the mixture of several bets with equal weights."""
     best = float(np.max(log_odds))
     if math.isinf(best):
         return best

@@ -5,11 +5,11 @@ Two laws over the points w of a lattice, for an integer loss L(D, w) and an inve
 - Gibbs: P[w] proportional to exp(-beta * L(D, w)), the exponential mechanism (McSherry and Talwar 2007);
 - permute-and-flip (McKenna and Sheldon 2020): the w that maximises E_w - beta * L(D, w) with independent
   standard exponential E_w (Ding, Kifer, Sayed, Steinke, Wang, Xiao and Zhang 2021 prove that the two
-  descriptions agree). Never worse than Gibbs at the same beta.
+  descriptions agree). Its expected loss is never larger than that of Gibbs at the same beta.
 
-Replacing one record moves L at a fixed w by at most 1, so either law is epsilon-DP (pure, replace-one) at
-beta = epsilon / 2. That holds for the drawn point alone. The loss, the partition function, the node count and
-the running time that come with it are diagnostics, and none of them is private.
+Replacing one record moves L at a fixed w by at most B (1 for a number of errors), so either law is epsilon-DP
+(pure, replace-one) at beta = epsilon / (2 B). That holds for the drawn point alone. The loss, the partition
+function, the node count and the running time that come with it are diagnostics, and none of them is private.
 
 The effect of floating point on these laws is stated in the form that pure privacy needs: as a factor on
 *every* probability, however small (``Exactness``).
@@ -64,8 +64,8 @@ class Exactness:
     """Bound on the distance of a draw's law from the stated one, given ideal random bits.
 
     Outside an event of probability ``lost_mass``, every point is drawn with its exact probability up to a
-    factor between exp(-log_error) and exp(log_error). Both numbers follow from beta, the number of records
-    and the structure of the problem, not from losses. So an epsilon-DP law stays
+    factor between exp(-log_error) and exp(log_error). Both numbers depend on beta, the number of records and
+    the structure of the problem, not on losses. So a law that is epsilon-DP is
     (epsilon + 2 log_error, lost_mass (1 + exp(epsilon + 2 log_error)))-DP in floating point.
     """
 
@@ -73,7 +73,7 @@ class Exactness:
     lost_mass: float
 
     def with_losses_off_by(self, loss_error: float, beta: float) -> Exactness:
-        """Return the bound for losses that are themselves off: each moves a numerator and the sum of all."""
+        """Return the bound for losses with an error: it counts twice, in the numerator and in the sum."""
         return Exactness(self.log_error + 2 * beta * loss_error, self.lost_mass)
 
     def meets(self, needed: Precision) -> bool:
@@ -97,7 +97,7 @@ class DrawRequest:
 
 @dataclass(frozen=True)
 class Sample:
-    """Result of a sampler. It has no loss: privopt recomputes that."""
+    """Result of a sampler. It does not contain the loss, which privopt recomputes."""
 
     point: IntArray
     exactness: Exactness
@@ -177,11 +177,11 @@ class GibbsOracle(LatticeOracle):
 
     @abstractmethod
     def refusals(self, problem: DiscreteProblem, law: Law = Law.GIBBS) -> list[str]:
-        """Return every reason why this oracle cannot draw; empty if it can. Cheap."""
+        """Return every reason why this oracle cannot draw; empty if it can. Must be cheap."""
 
     @abstractmethod
     def build(self, problem: DiscreteProblem, law: Law = Law.GIBBS) -> Sampler:
-        """Build a sampler, independent of beta and of randomness. Called only without refusals."""
+        """Build a sampler, independent of beta and of randomness. Called only if there are no refusals."""
 
     def planned_exactness(self, facts: ProblemFacts, beta: float) -> Exactness | None:
         """Bound the exactness of draws from every problem of these facts that is not refused; None: no bound.
@@ -193,7 +193,7 @@ class GibbsOracle(LatticeOracle):
     def all_refusals(
         self, problem: DiscreteProblem, law: Law = Law.GIBBS, precision: Precision | None = None
     ) -> list[str]:
-        """List every reason for a refusal, among them unknown constraints on points and rounding errors."""
+        """List ``refusals``, constraints that the oracle refuses, and rounding errors beyond precision."""
         reasons = [*self._boxes_alone(problem.lattice), *self.refusals(problem, law)]
         return reasons or self._too_coarse(_facts_of(problem, law, precision))
 
@@ -201,9 +201,9 @@ class GibbsOracle(LatticeOracle):
         return super().all_planned_refusals(facts) or self._too_coarse(facts)
 
     def _too_coarse(self, facts: ProblemFacts) -> list[str]:
-        """Return the reason why draws may be less exact than the facts ask, where a bound is known.
+        """Return the reason why draws may be less exact than the facts require, if a bound is known.
 
-        The rule is the same before and after data are read: a problem passes it if its facts do.
+        The rule is the same before and after data are read: if the facts pass it, every problem of them does.
         """
         if (needed := facts.precision) is None:
             return []
@@ -259,7 +259,7 @@ class PreparedGibbs:
     """A sampler built for one problem and one law, with checks of each draw.
 
     The law of the draws and their independence cannot be checked here: they are claims of the sampler.
-    ``maker`` is the class of the oracle that makes them.
+    ``maker`` is the class of the oracle that makes these claims.
     """
 
     name: str
@@ -271,10 +271,11 @@ class PreparedGibbs:
     def draw(self, beta: float, random: RandomSource, limits: Limits | None = None) -> Draw:
         """Make one exact draw at inverse temperature beta.
 
-        With beta = epsilon / 2 the point is an epsilon-DP release (pure, replace-one neighbours, n public).
+        With beta = epsilon / (2 B), B the problem's ``record_loss_bound``, the point is an epsilon-DP release
+        (pure, replace-one neighbours, n public).
 
         Args:
-            beta: inverse temperature per error, finite, >= 0.
+            beta: inverse temperature per unit of loss, finite, >= 0.
             random: uniform bits.
             limits: time limit, progress, cancellation.
 
@@ -301,7 +302,7 @@ class PreparedGibbs:
         )
 
     def _sample(self, request: DrawRequest) -> Sample:
-        """Ask the sampler; one of outside code that ignores a limit is not waited for."""
+        """Ask the sampler; outside code that ignores a limit is abandoned."""
         if self.maker is None or is_own(self.maker):
             return self.sampler.draw(request)
 
@@ -328,15 +329,15 @@ class PreparedGibbs:
         return self.moments(beta, limits).log_partition
 
     def expected_loss(self, beta: float, limits: Limits | None = None) -> float:
-        """Return the expected number of errors of a Gibbs draw; see ``moments``. Not private."""
+        """Return the expected loss of a Gibbs draw; see ``moments``. Not private."""
         return self.moments(beta, limits).expected_loss
 
 
 def stop_if_asked(watch: Watch, nodes: int) -> None:
-    """Raise an error without a point when a limit is reached.
+    """Report progress, and raise an error if a limit is reached.
 
     Raises:
-        UnfinishedDrawError: with time, work and remedy.
+        UnfinishedDrawError: its message has time, work and remedy.
     """
     watch.report(math.nan, math.nan, nodes)
     if (reason := watch.stop()) is not None:
@@ -365,7 +366,7 @@ def exponentials(random: RandomSource, size: int) -> FloatArray:
 
 
 def _leading_zeros(random: RandomSource, size: int) -> NDArray[np.int64]:
-    """Return numbers of zeros before the first one in independent streams of random bits, at most 256."""
+    """Return how many zeros precede the first 1 in independent streams of random bits, at most 256."""
     words = random.bits(size)
     zeros = _zeros_of(words)
     pending = np.flatnonzero(words == 0)

@@ -1,13 +1,14 @@
 """Mass bounds of regions at temperature one, their optimisation, and rejection sampling from them.
 
-Energies are in units of the temperature: beta times the loss. Minus the bound of a region (``regions``)
-is then a log bound on its mass, the sum of exp(-beta L). It is convex in the shifts and smallest where all
-factors of a variable imply the same distribution; the Hoelder weights are free too. ``tune`` improves both.
+Energies are in units of the temperature: beta times the loss. Minus the bound of a region (``regions``) is
+then an upper bound on the log of its mass, the sum of exp(-beta L). It is convex in the shifts and smallest
+where all factors of a variable imply the same distribution; the Hoelder weights can be chosen too. ``tune``
+improves both.
 
-The same tables bound the mass that is left when the first variables are fixed. The bounds of the children of
-a node never add up to more than the bound of the node. So a point is proposed by descending variable by
-variable, to a child in proportion to its bound, or rejected with the remaining probability. At a point the
-bound is exact: each point is reached with probability exp(-beta L) / (bound of the region).
+The same tables bound the mass of the points in which the first variables are fixed. The bounds of the
+children of a node never add up to more than the bound of the node. So a point is proposed by descending
+variable by variable, to a child in proportion to its bound; with the remaining probability it is rejected. At
+a point the bound is exact: each point is reached with probability exp(-beta L) / (bound of the region).
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ Words = NDArray[np.uint64]
 
 FAILED, DRAWN, OUT_OF_BITS = 0, 1, 2
 
-_STEP, _WEIGHT_STEP = 0.3, 0.05  # of the tuning; larger steps oscillate
+_STEP, _WEIGHT_STEP = 0.3, 0.05  # step sizes of the tuning; larger steps oscillate
 _LEAST_WEIGHT = 1e-4
 _TINY = 1e-30
 
@@ -80,7 +81,7 @@ def child_bounds(shape: Shape, region: Region) -> FloatArray:
 
 @njit(cache=True, nogil=True)
 def _gains(shape: Shape, region: Region, j: int, sums: IntArray, gains: FloatArray) -> None:
-    """Set log ratios of child to node bound by level of variable j; ``sums``: partial sums of factors."""
+    """Write log ratios of child to node bound, by level of variable j; ``sums``: factors' partial sums."""
     last = shape.var_start[j + 1] - 1
     e = shape.var_member[last]
     at = shape.table_start[e + shape.cells] + sums[shape.cells]
@@ -140,7 +141,7 @@ def tune(shape: Shape, region: Region, beta: float, steps: int, enough: float) -
     factors of little entropy. Returns the log of the bound and the steps taken. The region keeps the best
     setting found, with its tables.
     """
-    shift, weight = np.empty(region.shift.shape), np.empty(len(region.weight))  # the best that were seen
+    shift, weight = np.empty(region.shift.shape), np.empty(len(region.weight))  # the best so far
     assign_rows(shift, region.shift)
     assign(weight, region.weight)
     odds = make_odds(shape)
@@ -195,7 +196,7 @@ def _move(
                 moved = region.shift[e, v] + pace * region.weight[e] * (beliefs.log[e, v] - common)
                 ahead = moved + momentum * (moved - plain[e, v])
                 plain[e, v] = moved
-                # Rounding errors are bounded by the size of the shifts: see the exactness statement.
+                # The bound on rounding errors assumes shifts of at most this size: ``branch._exactness``.
                 largest = beta * shape.records[shape.member_factor[e]]
                 region.shift[e, v] = min(max(ahead, -largest), largest)
 
@@ -232,11 +233,11 @@ def propose(
     tries: int,
     levels: IntArray,
 ) -> tuple[int, int, float, int]:
-    """Propose points at the arrivals of a region's Poisson process of rate 1, from one at ``elapsed`` on.
+    """Propose points at the arrivals of a region's Poisson process of rate 1, the first one at ``elapsed``.
 
     Stops when a point is accepted (it is then in ``levels``), after ``tries`` proposals, when the next
-    arrival is later than the horizon, or when the random words are used up. Returns status, cursor, time of
-    the accepted or else of the next arrival, and tries made.
+    arrival is later than the horizon, or when the random words are used up. Returns the status, the cursor,
+    the time of the accepted arrival (or else of the next one), and the number of proposals.
     """
     sums = np.empty(shape.cells + 1, dtype=np.int64)
     gains = np.empty(shape.squares.shape[1])

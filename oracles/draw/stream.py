@@ -91,6 +91,6 @@ def _exactness(law: object, magnitude: float, drawn: int) -> Exactness:
     lost = lost_to_the_source(drawn)
     if law is Law.GIBBS:
         return Exactness(race_error(magnitude), lost)
-    # An absolute error of a score changes P[w wins] by a factor: exponentials are memoryless.
+    # Exponentials are memoryless, so absolute errors of scores change P[w wins] by a factor.
     score = 2 * EXPONENTIAL_ERROR + 8 * UNIT_ROUNDOFF * (LOG_EXPONENTIAL_RANGE + magnitude)
     return Exactness(2 * score, lost)

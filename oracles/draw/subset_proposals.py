@@ -25,7 +25,7 @@ UNCERTIFIED = 3
 
 @njit(cache=True, nogil=True)
 def subset_tree(log_weights: FloatArray, most: int) -> FloatArray:
-    """Tabulate log e_t of the weights below nodes, t = 0..most; node 1 is the root, v has 2 v and 2 v + 1."""
+    """Tabulate log e_t of the weights below each node, t = 0..most; the children of v are 2 v and 2 v + 1."""
     leaves = 1
     while leaves < len(log_weights):
         leaves *= 2
@@ -125,12 +125,12 @@ def propose(
     horizon: float,
     tries: int,
 ) -> tuple[int, int, float, int]:
-    """Propose supports at the arrivals of a region's Poisson process of rate 1, from one at ``elapsed`` on.
+    """Propose supports at the arrivals of a region's Poisson process of rate 1, the first one at ``elapsed``.
 
-    The energy of a support, beta times its loss, is at least ``base`` less the gains of its free columns. A
-    proposal is kept with probability exp(-(energy - this bound)). The drawn support is left in ``columns``,
-    those ``fixed`` included. Results as of ``mass_bounds.propose``, and UNCERTIFIED for a support whose loss
-    is not certified.
+    The energy of a support, beta times its loss, is at least ``base`` minus the gains of its free columns. A
+    proposal is accepted with probability exp(-(energy - this bound)). The drawn support, with the columns
+    ``fixed``, is left in ``columns``. The results are those of ``mass_bounds.propose``; the status is
+    UNCERTIFIED if the loss of a support is not certified.
     """
     depth = int(math.log2(len(tree) / 2.0) + 0.5)
     needed = words_per_try(depth, size)
@@ -148,7 +148,7 @@ def propose(
             bound -= gains[chosen[i]]
         for i in range(len(fixed)):
             columns[size + i] = fixed[i]
-        _sort(columns)  # the order in which the problem counts: losses agree to the last bit
+        _sort(columns)  # as the problem does, so that losses agree to the last bit
         loss = loss_of_columns(gram, cross, square, radius, units, columns)
         if loss < 0:
             return UNCERTIFIED, cursor, elapsed, made + 1

@@ -35,7 +35,7 @@ class Mass(NamedTuple):
 class Program(Record):
     """Program of the enumeration over one integer work array, which begins with the cell tables.
 
-    Step p gives a weight its digit d, one of ``span[p]``, and runs the operations start[p] to start[p + 1]:
+    Step p gives a weight its digit d, 0 to ``span[p]`` - 1, and runs the operations start[p] to start[p + 1]:
     work[dst + x] = work[prev + x] (nothing if prev < 0) + work[add + d + x] (nothing if add < 0), x < width.
     After the last step the lane weights take all their values side by side, and the leaf weights are summed
     out one after the other.
@@ -55,7 +55,7 @@ class Program(Record):
     lane_low: IntArray  # (lane weights,)
     lane_span: IntArray
     work_size: int
-    ball: bool  # |w|^2 is limited
+    ball: bool  # whether |w|^2 is limited
 
 
 def number_of_exponentials(beta: float, n: int) -> int:
@@ -64,7 +64,7 @@ def number_of_exponentials(beta: float, n: int) -> int:
 
 
 def exponentials_of_losses(beta: float, n: int) -> FloatArray:
-    """Return the values exp(-beta k) for k = 0, 1, ..., then a zero for all smaller ones."""
+    """Return exp(-beta k) for k = 0, 1, ..., and a last entry 0 for all larger k."""
     weights = np.arange(number_of_exponentials(beta, n), dtype=np.float64)
     weights *= -beta  # in place: with large costs there are up to 2^28
     np.exp(weights, out=weights)
@@ -175,11 +175,10 @@ def _lane_norms(program: Program, lane_fixed: IntArray) -> IntArray:
 
 @inner
 def _make_buffers(program: Program, room: int, lanes: int) -> tuple[Int32Array, Int32Array, FloatArray]:
-    """Make buffers of losses by level and lane, and of the old and the new mass, which take turns.
+    """Make buffers: losses by level and lane; and, for an old and a new mass, smallest losses and sums.
 
-    Those of masses hold smallest losses, and totals with excesses.
-
-    Row q of a mass is over the leaf weights so far with sum of squares q; one column per lane.
+    Sums are totals and excesses. Row q of a mass is over the leaf weights so far with sum of squares q, with
+    one column per lane.
     """
     levels = 1
     for j in range(len(program.leaf_span)):
@@ -241,7 +240,7 @@ def _clear(smallest: Int32Array, sums: FloatArray, room: int) -> None:
 
 @inner
 def _fill_losses(program: Program, work: Int32Array, j: int, losses: Int32Array) -> None:
-    """Fill losses[v, lane] with the errors that depend on leaf weight j at level v, lane digit by digit."""
+    """Fill losses[v, lane] with the losses that depend on leaf weight j, at its level v."""
     base = program.leaf_base[j]
     for v in range(program.leaf_span[j]):
         losses[v, 0] = work[base + v] if base >= 0 else 0

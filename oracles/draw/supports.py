@@ -7,11 +7,11 @@ loss of each of its supports S from below:
     R(S) >= h(b) - 2 |h'(b) / 2| (r + |b|) + sum over free j outside S of D_j b_j^2,
 
 D diagonal with D <= G + l I, D = m diag(G) + l I for m at most the smallest eigenvalue of G scaled to a unit
-diagonal. (On the ball the term of l is at most 0, and b_j = 0 outside S.) This is additive over columns, so
-the bound on the mass of a region is an elementary symmetric polynomial, and supports are proposed from it
-exactly (``privopt.oracles.draw.subset_proposals``); Poisson thinning (``privopt.oracles.draw.thinning``)
-turns such bounds into exact draws, however loose they are. b is the minimiser of h up to rounding, which the
-second term pays for; m is certified by a Cholesky factor (Rump 2006).
+diagonal. (On the ball the term of l is at most 0, and weights are 0 outside S.) The bound is additive over
+columns, so the bound on the mass of a region is an elementary symmetric polynomial, and supports are proposed
+from it exactly (``privopt.oracles.draw.subset_proposals``); Poisson thinning
+(``privopt.oracles.draw.thinning``) turns such bounds into exact draws, however loose they are. b is the
+minimiser of h up to rounding, which the second term covers; m is certified by a Cholesky factor (Rump 2006).
 
 The running time depends on the data and is not private, as for the other branch and bound
 (``privopt.oracles.draw.branch``).
@@ -63,13 +63,13 @@ from privopt.problems.discrete.supports import (
 )
 from privopt.problems.errors import InvalidInputError
 
-# The largest energy, beta times the loss: rounding makes the law meaningless long before it.
+# The largest energy, beta times the loss, that is accepted; rounding makes the law meaningless before it.
 _LARGEST_ENERGY = 2.0**40
 # Multipliers tried at the root, as multiples of the mean of diag(G).
 _MULTIPLIERS = (0.0, *np.geomspace(1e-3, 30.0, 24).tolist())
 # Bytes of a region besides its tables: the node, its decimal rate and time, the headers of its arrays.
 _OVERHEAD = 3000
-# Units by which a loss may exceed or fall short of the bound's: rounding down, and a quarter for the value.
+# Units by which a rounded loss may fall below the exact one, with room: 1 by rounding down, and a quarter.
 _ROUNDING = 2.0
 
 
@@ -79,8 +79,8 @@ class GibbsSupports(GibbsOracle):
 
     Args:
         memory: memory limit of the regions of a draw, in bytes, > 0. It limits the work as well: a region
-            costs a product of its matrix with a vector, and a hundred proposals or so. A draw that needs more
-            raises ``UnfinishedDrawError``, however much time is left.
+            costs a matrix-vector product, and a hundred proposals or so. A draw that needs more memory raises
+            ``UnfinishedDrawError``, however much time is left.
     """
 
     name: ClassVar[str] = "gibbs-supports"
@@ -149,10 +149,10 @@ class _SupportSampler(Sampler):
 
 @dataclass(frozen=True)
 class _Bound:
-    """A bound h on the loss of the unrestricted problem, and gains per column that a support gives up.
+    """A lower bound on the loss without column selection, and what it gains per column outside a support.
 
     Attributes:
-        value: bound in squared residuals.
+        value: the bound, in squared residuals.
         gains: D_j b_j^2, shape (q,).
     """
 
@@ -184,7 +184,7 @@ class _Relaxation:
         return self._certified(b, multiplier, outside)
 
     def _certified(self, b: FloatArray, multiplier: float, outside: tuple[int, ...]) -> _Bound:
-        """Return the bound at b, less what rounding may add to it."""
+        """Return the bound at b, lowered by a bound on its rounding error."""
         r, n, q = self.problem.radius, self.problem.n_records, len(b)
         residual = self.gram @ b + multiplier * b - self.cross
         residual[list(outside)] = 0.0
@@ -193,14 +193,14 @@ class _Relaxation:
         size = n * (1 + float(np.sum(np.abs(b)))) ** 2 + multiplier * (length + r) ** 2
         slack = 16 * (q + 16) * UNIT_ROUNDOFF * (size + self.largest_product * (1 + length) ** 2) + tilt
         value = self.square + float(b @ (residual - self.cross)) - multiplier * r * r - slack
-        # If the share is negative, as rounding may make it, D costs at most this on the columns of S.
+        # Rounding may make the share negative; D then lowers the bound by at most this, on the columns of S.
         value += min(0.0, self.share) * self.largest_product * (r + length) ** 2
         convexity = np.maximum(0.0, self.share * np.diag(self.gram) + multiplier)
         return _Bound(value, convexity * b * b * (1 - 1e-12))
 
     @property
     def largest_product(self) -> float:
-        """The largest entry of G: above n for a constant above the bound on features."""
+        """The largest diagonal entry of G; above n if the constant exceeds the bound on features."""
         return float(np.max(np.diag(self.gram)))
 
     def _scales(self, multiplier: float) -> FloatArray:
@@ -219,8 +219,7 @@ def _smallest_share(gram: FloatArray) -> float:
     """Return a certified lower bound on the smallest eigenvalue of G scaled to a unit diagonal.
 
     If the Cholesky factor of A exists in floating point, the smallest eigenvalue of A is at least
-    -(q + 2) u trace(A) / (1 - (q + 2) u) (Rump 2006, "Verification of positive definiteness"); halved
-    roundoffs are not counted.
+    -(q + 2) u trace(A) / (1 - (q + 2) u) (Rump 2006, "Verification of positive definiteness").
     """
     q = len(gram)
     roots = np.sqrt(np.maximum(np.diag(gram), np.finfo(float).tiny))
@@ -245,7 +244,7 @@ class _Region:
         free: the other columns, shape (m,).
         size: the number of free columns to be chosen.
         base: lower bound on the energy, plus the gains of all free columns.
-        gains: what a chosen column takes off ``base``, shape (m,).
+        gains: by how much a chosen column lowers ``base``, shape (m,).
         tree: elementary symmetric polynomials of exp(gains).
     """
 
@@ -299,10 +298,10 @@ class _Model:
     def _region(
         self, inside: tuple[int, ...], outside: tuple[int, ...], free: IntArray, size: int, bound: _Bound
     ) -> _Region:
-        """Build a region from a bound, with numbers no larger than its stated exactness assumes.
+        """Build a region from a bound, with numbers no larger than ``_exactness`` assumes.
 
-        The value may be negative, and must not be raised to 0 by itself: gains are counted from it. As no
-        energy is negative, value and gains may be shrunk together, and gains by themselves.
+        The value may be negative, and must not be raised to 0 alone, as gains are added to it. As no energy
+        is negative, value and gains may be shrunk together, and gains alone may be shrunk.
         """
         value = self.energy * bound.value - self.beta * _ROUNDING
         share = min(1.0, self._largest / max(-value, 1e-300))
@@ -312,7 +311,7 @@ class _Model:
         return _Region(inside, outside, free, size, value + math.fsum(gains), gains, subset_tree(gains, size))
 
     def _exact(self, region: _Region) -> _Region:
-        """Return the region with its own energy, if it is a single support."""
+        """Return the region with its exact energy if it is a single support; else unchanged."""
         if not region.decided:
             return region
         chosen = region.free if region.size else region.free[:0]
@@ -330,7 +329,7 @@ class _Model:
         return int(loss)
 
     def open(self, node: Node[_Region]) -> float:
-        """Make the tables of a region: those of its parent without a column, or with a new relaxation."""
+        """Make the tables of a region, from those of its parent or from a new relaxation."""
         if node.region is None:
             assert node.parent is not None
             parent, (j, is_in) = node.parent, divmod(node.levels[-1], 2)
@@ -340,7 +339,7 @@ class _Model:
         return node.region.log_bound
 
     def _best(self, parent: _Region, j: int, is_in: bool, kept: IntArray) -> _Region:
-        """Return a part of a region with the smaller bound: inherited, or without the excluded column."""
+        """Return a part of a region with the smaller of two bounds: the parent's, or a new relaxation's."""
         inside, outside = (*parent.inside, j), (*parent.outside, j)
         at = int(np.flatnonzero(parent.free == j)[0])
         gains, free = parent.gains[kept], parent.free[kept]
@@ -356,7 +355,7 @@ class _Model:
         return min(inherited, fresh, key=lambda region: region.log_bound)
 
     def tune(self, node: Node[_Region], enough: float) -> float:
-        """Return the bound as it is: it is as good as the relaxation at its multiplier."""
+        """Return the bound unchanged: there is nothing to tune."""
         node.tuned = True
         return node.log_bound
 
@@ -410,7 +409,7 @@ def _leaves(columns: int) -> int:
 
 
 def _exactness(lattice: SupportLattice, energy: float) -> Exactness:
-    """Bound rounding errors of the tables, of races down the tree, of kept proposals and of times.
+    """Bound rounding errors of the tables, of races down the tree, of accepted proposals and of times.
 
     Energies and sums of gains are at most four times the largest energy. A table entry is a sum of at
     most s + 1 products per level of the tree; its logarithm, an exponential and sums of energies are each

@@ -1,9 +1,9 @@
 """Exact sampling by Poisson thinning: regions propose at an upper-bound rate, excess proposals are rejected.
 
 Each point has a Poisson process (``privopt.oracles.draw.arrivals``) whose rate is its mass, exp(-beta L). A
-region has one whose rate is an upper bound on its mass. Each arrival at a region is assigned to one of its
-points or rejected, so that exactly the points' own processes remain (Lewis and Shedler 1979). A region with
-many rejections gets a better bound, or is split: its current arrival is passed to one of the children in
+region has a process whose rate is an upper bound on its mass. Each arrival at a region is assigned to one of
+its points or rejected, so that exactly the points' own processes remain (Lewis and Shedler 1979). A region
+with many rejections gets a better bound, or is split: its current arrival is passed to one of the children in
 proportion to their bounds, or rejected. So the first accepted arrival is an exact Gibbs draw, whatever the
 bounds are: loose bounds only cost time.
 
@@ -51,7 +51,7 @@ class Node(Generic[Tables]):
     parent: Tables | None
     region: Tables | None = None
     tries: int = 0  # rejected arrivals since the last tuning
-    steps: int = 0  # of tuning so far
+    steps: int = 0  # steps of tuning so far
     tuned: bool = False  # whether further tuning gains too little
     _rate: Decimal | None = None
 
@@ -123,8 +123,8 @@ class ThinnedArrivals(Arrivals, Generic[Tables]):
         bounds: of the problem, at the inverse temperature of the request.
         request: the randomness and the limits.
         frontier: regions that cover the lattice.
-        log_unit: the log of the mass with one arrival per unit of time, in the unit of what ``next`` returns.
-        allowed: whether a point belongs to the domain. Arrivals at others are rejected: their mass is 0.
+        log_unit: the log of the mass that has one arrival per unit of the times that ``next`` returns.
+        allowed: whether a point belongs to the domain. Arrivals at other points are rejected.
     """
 
     def __init__(
@@ -172,7 +172,7 @@ class ThinnedArrivals(Arrivals, Generic[Tables]):
     def _process(self, time: Decimal, node: Node[Tables], end: Decimal) -> tuple[Decimal, IntArray] | None:
         """Process an arrival at a region: improve its bound, propose points, or split it.
 
-        The choice may depend on the past, the current time included, but on no later arrival.
+        Which of these is done may depend on the past and the current time, but on no later arrival.
         """
         if node.region is None:
             self._reserve(0 if node.holds_tables else 1)
@@ -248,7 +248,7 @@ class ThinnedArrivals(Arrivals, Generic[Tables]):
             return None
         point = self._bounds.point(node, levels)
         if not self._allowed(point):
-            if len(node.levels) < self._bounds.depth:  # a point alone never arrives again
+            if len(node.levels) < self._bounds.depth:  # a region that is this point is dropped
                 self._restart(time, node)
             return None
         node.tries = 0
@@ -267,7 +267,7 @@ Model = TypeVar("Model", bound=Bounds[Any])
 
 
 class LastFrontier(Generic[Model]):
-    """The frontier that a draw leaves, with which the next one at the same beta starts.
+    """The frontier at the end of a draw, with which the next draw at the same beta starts.
 
     The law of a draw does not depend on the regions that it starts with.
     """

@@ -72,8 +72,8 @@ class MipModel:
     """A mixed-integer model under construction, with integer bounds and coefficients.
 
     Columns are numbered in the order of ``add``; constraints, costs and answers use these numbers. For any
-    costs some optimal point is integral in *all* columns, as a column not declared integer is determined by
-    the others. So a pure integer solver may treat every column as integer.
+    costs some optimal point is integral in *all* columns, as the integer columns determine the best values of
+    the others, which are integers. So a pure integer solver may treat every column as integer.
 
     Attributes:
         low, high: bounds of the columns.
@@ -134,7 +134,7 @@ class Question(NamedTuple):
         allowed: columns that may be nonzero, or None for all.
         forbidden: sets of columns that must not all be 1 at once (no-good cuts).
         cutoff: only points of at most this cost are of interest.
-        start: columns that are 1 at the incumbent, or None. HiGHS searches its neighbourhood, also where its
+        start: columns that are 1 at the incumbent, or None. HiGHS searches near the incumbent, even if its
             cost exceeds the cutoff; other solvers do not use it.
         gap: relative gap at which a point counts as optimal. A certified minimum needs 0.
     """
@@ -156,17 +156,17 @@ class SolverProgress(NamedTuple):
 
 
 class Library(NamedTuple):
-    """A Python package that a solver needs: its module, its name for people, and what installs it."""
+    """A Python package that a solver needs: its module, its name, and the argument for pip install."""
 
     module: str
     name: str
     install: str
 
     def require(self, oracle: str) -> None:
-        """Check that it is there.
+        """Check that the package is installed.
 
         Raises:
-            MissingSolverError: it is not installed.
+            MissingSolverError: it is not.
         """
         if importlib.util.find_spec(self.module) is None:
             raise MissingSolverError(
@@ -177,7 +177,7 @@ class Library(NamedTuple):
 class Session(ABC):
     """A model that has been loaded into a solver.
 
-    ``exact``: the solver works on integer costs and proves its bounds in integers.
+    ``exact`` says that the solver works on integer costs and proves its bounds in integers.
     """
 
     exact: ClassVar[bool] = False

@@ -22,7 +22,7 @@ Model = Literal["auto", "rows", "cells"]
 class MipOracle(DiscreteOracle):
     """A mixed-integer program, handed to a solver: a subclass is a frozen dataclass with ``open``.
 
-    ``library`` is the Python package that it needs, checked when it is made.
+    ``library`` is the Python package that the oracle needs; that it is installed is checked when it is made.
 
     Attributes:
         model: "cells" (``ZeroOneHalfspace`` with indicator columns; size independent of the number of

@@ -1,4 +1,4 @@
-"""Passing a PuLP problem on to its solver, stopped at a limit: with large problems PuLP takes seconds."""
+"""Passing of a PuLP problem to its solver, which stops at a limit: PuLP takes seconds for large problems."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from privopt.oracles.limits import Watch
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-_EVERY = 64  # columns or rows between two looks at the limit
+_EVERY = 64  # columns or rows between two checks of the limit
 
 
 class NotPassedError(Exception):
@@ -20,14 +20,15 @@ class NotPassedError(Exception):
 
 
 def end_passing(problem: Any, solver: Any, watch: Watch, stopped: Callable[[], bool]) -> None:
-    """Stop PuLP at a limit while it passes a problem on; give its solver the time that is left afterwards.
+    """Make PuLP stop at a limit while it passes a problem on, and give the solver the time that is left then.
 
-    The problem and the solver are changed so that solving raises NotPassedError where the limit comes first.
+    Problem and solver are changed such that solving raises NotPassedError if a limit is reached before the
+    solver has the problem.
 
     Args:
-        problem: a problem of PuLP, which nobody else uses.
+        problem: a problem of PuLP, not used elsewhere.
         solver: a solver of PuLP: its HiGHS, or an external program, which reads the problem from a file.
-        watch: tells the time that is left.
+        watch: knows the time that is left.
         stopped: whether to stop before the time is over.
     """
     import pulp
@@ -45,7 +46,7 @@ def end_passing(problem: Any, solver: Any, watch: Watch, stopped: Callable[[], b
 
 
 def _ready(problem: Any, solver: Any, watch: Watch) -> None:
-    """Declare the integers of a HiGHS model, and its limit."""
+    """Declare the integer columns of a HiGHS model, and set its time limit."""
     import pulp
     from highspy import HighsVarType
 
@@ -63,7 +64,7 @@ def _limit_program(solver: Any, watch: Watch) -> None:
 
 
 class _Look:
-    """Looks at a limit while a problem is being passed on, and at no other time."""
+    """Checks a limit while a problem is being passed on, and at no other time."""
 
     def __init__(self, stopped: Callable[[], bool]) -> None:
         self.stopped, self.passing = stopped, False
@@ -90,7 +91,7 @@ class _Look:
 
 
 class _Columns(list[Any]):
-    """The columns of a problem; PuLP goes through them as it passes it on."""
+    """The columns of a problem, which PuLP iterates over to pass the problem on."""
 
     def __init__(self, columns: Iterable[Any], look: _Look) -> None:
         super().__init__(columns)
@@ -101,7 +102,7 @@ class _Columns(list[Any]):
 
 
 class _Rows(dict[str, Any]):
-    """The rows of a problem, by name."""
+    """The rows of a problem by name, likewise."""
 
     def __init__(self, rows: dict[str, Any], look: _Look) -> None:
         super().__init__(rows)

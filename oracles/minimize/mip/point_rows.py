@@ -28,7 +28,7 @@ from privopt.problems.programs.constraints import (
 )
 from privopt.problems.programs.lattice import ConstrainedLattice
 
-# Common denominators of the ends of numbers in a total: larger ones would be large coefficients.
+# Largest common denominator of the ends of numbers in a total: larger ones would give large coefficients.
 _FINEST = 10_000
 _WITH_ROWS = (Implication, Monotone, OtherColumns, PointBounds, PointList, Sign, Total, UsedColumns)
 
@@ -57,10 +57,10 @@ class PointRows:
     def require(self, constraint: Constraint) -> None:
         """Add rows that points satisfy exactly if the constraint holds.
 
-        A row that cut off a point for which it holds would make bounds of minimisers false.
+        If rows excluded a point for which the constraint holds, lower bounds of minimisers would be false.
 
         Raises:
-            InvalidInputError: no rows are known for it.
+            InvalidInputError: no rows are known for this kind of constraint.
         """
         raise InvalidInputError(
             f"constraint '{constraint}': no rows are known for {type(constraint).__name__}"
@@ -191,7 +191,7 @@ class PointRows:
 
 
 def too_fine(total: Total, columns: Sequence[PointColumn]) -> str:
-    """Return why a total has no rows, as text; empty if it has."""
+    """Return the reason why a total cannot be written as rows; empty if it can."""
     group = total.about(columns)
     unit = math.lcm(*(c.unit for c in group))
     if unit <= _FINEST:
@@ -204,7 +204,7 @@ def too_fine(total: Total, columns: Sequence[PointColumn]) -> str:
 
 
 def row_refusals(lattice: IntegerLattice) -> list[str]:
-    """Return every reason why the constraints of a lattice, if it has any, have no rows."""
+    """Return every reason why constraints of a lattice, if it has any, cannot be written as rows."""
     if not isinstance(lattice, ConstrainedLattice):
         return []
     totals = [c for c in lattice.constraints if isinstance(c, Total)]

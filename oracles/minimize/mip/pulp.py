@@ -43,7 +43,7 @@ from privopt.oracles.minimize.mip.solver_files import CARELESS, Tell, private_fo
 from privopt.problems.discrete.lattice import FloatArray
 
 _LOOK = 0.02  # seconds between polls of the watch
-_PATIENCE = 5.0  # seconds that an external program gets to write its best point after it was told to stop
+_PATIENCE = 5.0  # seconds that an external program has to write its best point after it was told to stop
 # Short names of solvers, and PuLP's names for them.
 _PULP_NAMES = {"highs": "HiGHS", "cbc": "PULP_CBC_CMD"}
 
@@ -53,19 +53,19 @@ class PulpOracle(MipOracle):
     """Mixed-integer programming with any solver that PuLP runs; proofs are in floating point.
 
     Points are evaluated in exact integer arithmetic, whatever the solver reports. Only the proof that no
-    point is better is the solver's: ``exact=False`` in a certificate means up to the solver's tolerances
-    (about 1e-6 on feasibility and integrality, gap 0) and its correctness. A gap of 0 is claimed when the
-    solver's bound is within 1e-5 of the exact value. A lexicographically first minimiser is claimed when the
-    solver finds no other point within 1e-4 of it, or when all such points, at most 20, have been compared
-    exactly. Where the integer dual bounds of the cell model settle a question without the solver, ``exact``
-    is true.
+    point is better is the solver's: ``exact=False`` in a certificate means that it holds if the solver is
+    correct, up to its tolerances (about 1e-6 on feasibility and integrality, gap 0). A gap of 0 is claimed
+    when the solver's bound is within 1e-5 of the exact value. A lexicographically first minimiser is claimed
+    when the solver finds no other point within 1e-4 of it, or when all such points, at most 20, have been
+    compared exactly. If the integer dual bounds of the cell model settle a question without the solver,
+    ``exact`` is true.
 
     PuLP passes the whole model to the solver again for every question. HighsOracle and ScipOracle use those
     solvers directly and keep the model loaded.
 
     Time limits, cancellation, Ctrl-C and progress reach HiGHS while it runs. Other solvers get the time
-    limit; external programs stop at a cancellation, with their best point, and end with Ctrl-C. PuLP reports
-    no proved bound of an unfinished solve: expect large gaps there.
+    limit; external programs stop at a cancellation, with their best point, and are ended by Ctrl-C. PuLP
+    reports no proved bound of an unfinished solve with another solver than HiGHS: expect large gaps.
 
     Solvers that are external programs, such as CBC, read record counts and noise from files in a private
     folder that is removed with the solve (``solver_files``). HiGHS and SCIP use no files.
@@ -109,7 +109,7 @@ def require_solver(solver: str) -> str:
 
     Raises:
         UnknownOracleError: PuLP knows no solver of that name.
-        MissingSolverError: it does, but the solver is not installed.
+        MissingSolverError: PuLP knows the solver, but it is not installed.
     """
     import pulp
 
@@ -151,13 +151,13 @@ _LIBRARIES = {
 
 
 def _clash(name: str) -> str:
-    """Explain why an installed solver library cannot be loaded (PuLP hides it); empty if it can."""
+    """Explain why an installed solver library cannot be loaded, as PuLP does not; empty if it can."""
     library = _LIBRARIES.get(name)
     if library is None or importlib.util.find_spec(library) is None:
         return ""
     try:
         importlib.import_module(library)
-    except Exception as error:  # whatever a library raises when it is loaded
+    except Exception as error:  # a library can raise anything when it is loaded
         others = sorted({"ortools", *_LIBRARIES.values()} & set(sys.modules) - {library})
         beside = f", perhaps because {' and '.join(others)} is loaded already" if others else ""
         return (
@@ -171,8 +171,8 @@ def _clash(name: str) -> str:
 class PulpSession(Session):
     """A session for any solver that PuLP can run; the whole model is passed again for every solve.
 
-    PuLP has no solver-independent bounds or callbacks. With HiGHS its own are used; other solvers report no
-    bound when they are stopped early. The time limit reaches all of them; cancellation ends external
+    PuLP has no bounds or callbacks of its own. Those of HiGHS are used directly; other solvers report no
+    bound when they are stopped early. The time limit reaches all solvers; cancellation ends external
     programs.
     """
 
@@ -226,11 +226,11 @@ class PulpSession(Session):
 
         seconds = relay.watch.remaining
         with warnings.catch_warnings():
-            # PuLP says on every use that its bundled CBC moves to an extra in version 4.
+            # PuLP warns on every use that its bundled CBC moves to an extra in version 4.
             warnings.simplefilter("ignore", DeprecationWarning)
             settings: dict[str, Any] = {"msg": False, "gapRel": question.gap}
             if self._name in ("PULP_CBC_CMD", "COIN_CMD"):
-                # By default CBC requires an improvement of 1e-5 of every new point.
+                # By default CBC accepts a new point only if it is better by 1e-5.
                 settings |= {"gapAbs": 1e-9, "threads": 1, "options": ["increment 1e-9"]}
             if is_highs(self._name):
                 settings |= {"gapAbs": 0.0, "objective_bound": float(question.cutoff)}
@@ -239,7 +239,7 @@ class PulpSession(Session):
             if seconds is not None:
                 settings["timeLimit"] = max(seconds, 0.01)
             solver = pulp.getSolver(self._name, **settings)
-            # While an external program gets its file, the main thread asks the relay.
+            # While the file of an external program is written, the main thread calls the relay.
             files = uses_files(solver)
             if files or is_highs(self._name):
                 end_passing(problem, solver, relay.watch, (lambda: relay.told) if files else relay)
@@ -261,11 +261,12 @@ class PulpSession(Session):
         import pulp
 
         raw = f"{self._name} {pulp.LpStatus[problem.status]}, {pulp.LpSolution[problem.sol_status]}"
-        # PuLP says of SCIP at a gap what it says at a time limit: with time left it is the gap.
+        # PuLP reports the same status if SCIP stops at the gap and at a time limit: with time left it is the
+        # gap.
         at_gap = gap > 0 and problem.sol_status == pulp.LpSolutionIntegerFeasible and not _late(watch)
         if problem.sol_status == pulp.LpSolutionOptimal or at_gap:
             values = self._values()
-            # Rounded values: integrality tolerances times large costs would be errors of the objective.
+            # Values are rounded, because integrality tolerances times large costs would be errors.
             return MipAnswer(Outcome.OPTIMAL, values, float(costs @ np.rint(values)), None, 0, raw)
         # CBC 2.10 reports "infeasible" if its time limit comes before the first relaxation is solved, so this
         # is a proof only while there is time left.

@@ -1,4 +1,4 @@
-"""The row model: a MIP with one prediction per distinct record. Takes any data; weak bounds on many records.
+"""The row model: a MIP with one prediction per distinct record. For any data; its bounds are weak on many.
 
 Binaries r[j, v] (weight j has value v) make every separable term linear, and binaries q[s] (|w|^2 = s) every
 function of |w|^2. Identical records are merged. A prediction needs a constraint only in the direction in
@@ -8,8 +8,8 @@ which the loss would violate it:
   constraints switch at 1/2, farther from both than any feasibility tolerance;
 - conjunction and disjunction: h >= w_j for each violated feature j, h <= the sum of those w_j.
 
-A Lipschitz loss has a continuous column instead, above each linear piece of the loss: at integer weights it
-is an integer. The solver's tolerances add up over these columns (``_row_error``).
+A Lipschitz loss has a continuous column instead, bounded below by each linear piece of the loss: at integer
+weights its least value is an integer. The solver's tolerances add up over these columns (``_row_error``).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from privopt.problems.programs.lattice import ConstrainedLattice
 
 # The feasibility tolerance (1e-6) times big-M must stay below half a grid step.
 _MAX_SCORE = 200_000
-# That tolerance, for sums over records: each row of a Lipschitz loss and each weight in it is off by as much.
+# The same tolerance; each row of a Lipschitz loss, and each weight in it, may be off by that much.
 _FEASIBILITY = 1e-6
 
 _Rows = ZeroOneHalfspace | MonotoneConjunction | LipschitzProblem
@@ -105,7 +105,7 @@ def add_weights(
 
 
 def require_constraints(model: MipModel, lattice: IntegerLattice, columns: Columns) -> None:
-    """Add rows of a lattice's constraints on points, if it has any; every weight has columns."""
+    """Add rows of a lattice's constraints on points, if it has any; every weight must have columns."""
     if isinstance(lattice, ConstrainedLattice):
         points = _weight_columns(model, lattice, columns)
         rows = PointRows(model, lattice.columns, lattice.low, lattice.high, points)
@@ -127,7 +127,7 @@ def planned_refusals(facts: ProblemFacts) -> list[str]:
     """Return every reason why the row model may not take some problem of these facts."""
     if not issubclass(facts.kind, _Rows):
         return _of_other_kind(facts.kind)
-    assert isinstance(facts.question, Task)  # of minimisers
+    assert isinstance(facts.question, Task)  # minimisers are asked no other questions
     entries = facts.rows * facts.lattice.dimension
     return _too_large(facts.lattice, facts.question, facts.rows, entries, facts.largest_score)
 
@@ -137,7 +137,7 @@ def _of_other_kind(kind: type[DiscreteProblem]) -> list[str]:
 
 
 def _too_large(lattice: IntegerLattice, task: Task, rows: int, entries: int, score: int) -> list[str]:
-    """List the limits that are exceeded; sizes of the records themselves are not told."""
+    """List the limits that are exceeded, without the sizes themselves, which depend on the records."""
     reasons = row_refusals(lattice)
     columns = int(np.sum(lattice.high - lattice.low + 1)) + rows
     columns += lattice.max_squared_norm + 1 if task is Task.NORMALIZED else 0
@@ -267,7 +267,7 @@ def _score_range(rows: IntArray, lattice: IntegerLattice) -> tuple[IntArray, Int
     high = up @ lattice.high + down @ lattice.low
     low = up @ lattice.low + down @ lattice.high
     if lattice.squared_radius is not None:
-        # Cauchy and Schwarz, rounded up: a bound may be loose, never tight.
+        # By Cauchy-Schwarz, rounded up so that the bound is valid.
         norms = np.sqrt(np.sum(rows.astype(np.float64) ** 2, axis=1) * lattice.squared_radius)
         ball = np.ceil(norms * (1 + 1e-9) + 1e-6).astype(np.int64)
         high, low = np.minimum(high, ball), np.maximum(low, -ball)
@@ -293,11 +293,11 @@ def _halfspace_rows(
         loss[int(p)] = negative - positive  # p = 1: predicted +1
         used = np.flatnonzero(x)
         terms = np.concatenate([weights[used], [p]])
-        # Twice the score, so that half a grid step is a whole number.
+        # The rows are about twice the score, so that 1/2 becomes an integer.
         twice = (2 * x[used]).tolist()
-        if negative > positive:  # the loss pulls p down: score <= 1/2 unless p = 1
+        if negative > positive:  # minimisation prefers p = 0: score <= 1/2 unless p = 1
             model.constrain(terms, [*twice, 1 - 2 * high], "<=", 1)
-        else:  # up: score >= 1/2 unless p = 0
+        else:  # minimisation prefers p = 1: score >= 1/2 unless p = 0
             model.constrain(terms, [*twice, 2 * low - 1], ">=", 2 * low)
     return constant, loss
 
@@ -313,7 +313,7 @@ def _weight_columns(model: MipModel, lattice: IntegerLattice, columns: Columns) 
 
 
 def _lipschitz_rows(model: MipModel, problem: LipschitzProblem, columns: Columns) -> dict[int, int]:
-    """Add the losses of the distinct records; return the number of records of each column."""
+    """Add a column for the loss of each distinct record; return the number of records of each column."""
     weights = _weight_columns(model, problem.lattice, columns)
     records = np.column_stack([problem.X, problem.y])
     distinct, which = np.unique(records, axis=0, return_inverse=True)

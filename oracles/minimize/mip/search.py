@@ -3,8 +3,7 @@
 Points are decoded to integers and valued in exact arithmetic; the solver's own objective value is not used.
 Only its proof that no other point is better is relied on, up to ``tolerance`` in units of loss (0 for a
 solver that works in integers). Optimality is queried with a cutoff: "is there another point of at most this
-cost?".
-This also settles ties: points within the tie margin of the optimum are enumerated by no-good cuts and
+cost?". This also settles ties: points within the tie margin of the optimum are enumerated by no-good cuts and
 compared exactly, until none is left.
 """
 
@@ -95,7 +94,7 @@ class Search:
     def cutoff(self) -> float:
         """The largest cost of interest, in units of loss.
 
-        Values lie on a grid: if ties need not be broken, it is half a grid step below the incumbent.
+        If ties need not be broken, it is half a grid step below the incumbent, as values lie on a grid.
         """
         if self.best is None:
             return math.inf
@@ -113,7 +112,7 @@ class Search:
 
     @property
     def dominated(self) -> int:
-        """The smallest value that can be pruned, fixed point; equal values matter while ties are broken."""
+        """The smallest value that can be pruned, fixed point; above the incumbent's if ties are broken."""
         return self.upper + (1 if self.query.break_ties else 0)
 
     def can_prune(self, bound: int) -> bool:
@@ -135,7 +134,7 @@ class Search:
     def run(self, regions: Sequence[Region]) -> Proposal:
         """Search the regions in order (best bounds first).
 
-        Together with what ``can_prune`` has excluded they must cover the lattice.
+        Together with the regions that ``can_prune`` has excluded, they must cover the lattice.
         """
         for number, region in enumerate(regions):
             if self.can_prune(region.bound):
@@ -150,7 +149,7 @@ class Search:
         return self._proposal(self.best[0], Status.OPTIMAL)
 
     def _proposal(self, bound: int, status: Status) -> Proposal:
-        """Return the result; exact if no MIP was solved, because everything was then settled in integers."""
+        """Return the result; it is exact if no MIP was solved, as everything was settled in integers then."""
         return Proposal(
             None if self.best is None else np.array(self.best[1], dtype=np.int64),
             min(bound, self.upper),
@@ -206,12 +205,12 @@ class Search:
         return region.encode(point) if region.contains(point) else None
 
     def offer_found(self, point: IntArray) -> None:
-        """Evaluate a point found on the way, if it is in the lattice."""
+        """Offer a point that was found during a solve, if it is in the lattice."""
         if self.problem.lattice.contains(point):
             self.offer(point)
 
     def _is_last(self, point: IntArray, bound: float) -> bool:
-        """Evaluate the solver's optimum over the remaining points; True if no other can matter."""
+        """Offer the solver's optimum over the remaining points; return whether no other point can matter."""
         if not self.problem.lattice.contains(point):
             raise SolverFailedError("the solver's optimum does not decode to a point of the lattice")
         value = self.offer(point)

@@ -1,10 +1,10 @@
 """Private temporary folders for solvers that run as external programs and read the problem from files.
 
 The files contain record counts and noise. Every solve therefore gets a folder of its own that no other user
-can read (mode 0700), and the solver runs in it under a ``watchdog``. Folder and solver are removed when the
-solve ends: finished, failed, interrupted, or because this process was killed. Only if the watchdog is killed
-too, or the machine stops, a folder ``privopt-...`` stays in the folder for temporary files. Windows has no
-watchdog: there a killed process leaves the solver and the folder behind.
+can read (mode 0700), and the solver runs in it under a ``watchdog``. The solver is ended and the folder
+removed when the solve finishes, fails or is interrupted, and if this process is killed. Only if the watchdog
+is killed too, or the machine stops, a folder ``privopt-...`` remains in the folder for temporary files. On
+Windows there is no watchdog: a killed process leaves the solver and the folder behind.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from privopt.oracles.minimize.mip import watchdog
 # Solvers that write the problem outside the private folder, or send it to another machine.
 CARELESS = ("CyLP", "SAS94", "SASCAS")
 Tell = Callable[[bool], None]
-_PATIENCE = 5.0  # seconds until a watchdog that was told to stop has stopped
+_PATIENCE = 5.0  # seconds that a watchdog has to stop after it was told to
 
 
 def uses_files(solver: Any) -> bool:

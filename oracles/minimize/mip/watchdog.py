@@ -1,4 +1,4 @@
-"""Run a solver in a folder while its caller lives; end the solver and remove the folder afterwards.
+"""Run a solver in a folder while its caller lives; if the caller dies, end the solver and remove the folder.
 
 Started by ``solver_files`` as a program: python watchdog.py FOLDER CALLER PROGRAM ARGUMENT... SIGTERM ends it
 and the solver; SIGUSR1 is passed on as Ctrl-C, at which solvers stop and write their best point.
@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 
-_LOOK = 0.1  # seconds between two looks at the caller
+_LOOK = 0.1  # seconds between two checks of the caller
 
 
 def run(folder: str, caller: int, command: list[str]) -> int:
@@ -29,14 +29,15 @@ def run(folder: str, caller: int, command: list[str]) -> int:
             solver.send_signal(signal.SIGINT)
 
     solver: subprocess.Popen[bytes] | None = None
-    # Ctrl-C reaches the caller as well, who decides.
+    # Ctrl-C reaches the caller as well, which decides what happens.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, told)
     signal.signal(signal.SIGUSR1, asked)
     try:
         if wanted():
             own = dict.fromkeys(("TMPDIR", "TMP", "TEMP"), folder)
-            # A session of its own: its children end with it, and no terminal talks to it.
+            # A session of its own: its child processes can be ended with it, and no terminal signals reach
+            # it.
             solver = subprocess.Popen(
                 command, cwd=folder, env={**os.environ, **own}, start_new_session=True, preexec_fn=_hears
             )
@@ -55,7 +56,7 @@ def run(folder: str, caller: int, command: list[str]) -> int:
 
 
 def _hears() -> None:
-    """Restore default handling of Ctrl-C in the solver, which would inherit that it is ignored."""
+    """Restore the default handling of Ctrl-C in the solver, which inherits that it is ignored."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 

@@ -26,7 +26,7 @@ from privopt.oracles.limits import Limits, Watch
 from privopt.oracles.minimize.mip.model import MipAnswer, MipModel, Outcome, Question, Session, SolverProgress
 
 _LOOK = 0.02  # seconds between polls of the watch
-_PATIENCE = 2.0  # seconds that a solver gets to stop by itself before its process is killed
+_PATIENCE = 2.0  # seconds that a solver has to stop by itself before its process is killed
 _TELL = 0.05  # seconds between progress messages without an improved point
 _START = "from privopt.oracles.minimize.mip.worker_process import work; work()"
 
@@ -44,11 +44,11 @@ class RemoteSession(Session):
     """
 
     def __init__(self, factory: type[Session], model: MipModel, *settings: Any) -> None:
-        self.exact = factory.exact  # type: ignore[misc]  # as exact as the session that it stands for
+        self.exact = factory.exact  # type: ignore[misc]  # as exact as the session in the worker
         self._name = factory.__name__.removesuffix("Session")
         self._order = ("open", factory, model, settings)
         self._hand: list[_Worker] = []
-        # A worker has loaded one solver's library, and may be unable to load another.
+        # A worker that has loaded the library of one solver may be unable to load another.
         self._pool = _idle.setdefault(factory, [])
         weakref.finalize(self, _give_back, self._hand, self._pool)
         self._worker()
@@ -73,7 +73,7 @@ class RemoteSession(Session):
         bound, nodes = -float("inf"), 0
         try:
             worker.send(("solve", question, watch.remaining))
-            told: float | None = None  # when it was told to stop
+            told: float | None = None  # when the worker was told to stop
             while True:
                 what = worker.receive(_LOOK)
                 if isinstance(what, MipAnswer):
@@ -89,7 +89,7 @@ class RemoteSession(Session):
         except BaseException:
             worker.end()
             raise
-        worker.end()  # it does not react: report what it has proved so far
+        worker.end()  # the solver does not react: report what it has proved so far
         return MipAnswer(Outcome.STOPPED, None, bound, watch.stop(), nodes, f"{self._name} was ended")
 
     @staticmethod
@@ -117,12 +117,12 @@ class _Worker:
 
     @property
     def usable(self) -> bool:
-        """Whether it is alive and was started by this process (not by the parent of a fork)."""
+        """Whether the worker is alive and was started by this process (not by the parent of a fork)."""
         return self.owner == os.getpid() and self._process.poll() is None
 
     def _listen(self) -> None:
         assert self._process.stdout is not None
-        with suppress(Exception):  # the end of the stream, or half of a message at the end
+        with suppress(Exception):  # the end of the stream, perhaps within a message
             while True:
                 self._heard.put(pickle.load(self._process.stdout))
         self._heard.put(None)
@@ -182,7 +182,7 @@ def work() -> None:
     """Answer orders from standard input until it is closed."""
     import signal
 
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the caller, who decides
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the caller handles Ctrl-C
     # A solver's output must not mix with the answers.
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -212,7 +212,7 @@ def _orders(stream: BinaryIO, orders: queue.SimpleQueue[Any], stop: threading.Ev
             if order[0] == "stop":
                 stop.set()
                 continue
-            stop.clear()  # a "stop" that came too late was for the solve before
+            stop.clear()  # a "stop" that came too late was for the previous solve
             orders.put(order)
     os._exit(0)
 
