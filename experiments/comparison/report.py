@@ -22,11 +22,10 @@ from privopt.problems.files import write_atomically
 
 Section = tuple[str, list[Part]]
 INSTANCE = ["data", "n", "d", "question", "epsilon", "draw"]
-# Two proofs in floating point may differ by twice a solver's tolerance, in errors.
+# A bound proved in floating point contradicts a value only if it is larger by more than this, in errors.
 _TOLERANCE = 1e-4
 _SHORTEST = 1e-3  # seconds; shorter times are raised to it
 _LIBRARIES = ("privopt", "numpy", "pulp", "highspy", "ortools", "pyscipopt", "numba", "scipy")
-# One colour per solver, colour-blind safe (Okabe and Ito 2008).
 
 
 def disagreements(solves: pd.DataFrame) -> pd.DataFrame:
@@ -80,7 +79,10 @@ def _time(solves: pd.DataFrame) -> pd.Series[float]:
 
 
 def _groups(solves: pd.DataFrame) -> dict[str, list[str]]:
-    """Return the oracles of each panel by its title: cell models; row models and the package's own search."""
+    """Return the names of the oracles of each panel, by its title.
+
+    Models of rows have panels of their own, with the native search beside them for comparison.
+    """
     names = list(dict.fromkeys(solves["oracle"]))
     rows = [name for name in names if name.endswith(":rows")]
     cells = [name for name in names if name not in rows]
@@ -152,7 +154,9 @@ def ladder(solves: pd.DataFrame, question: str) -> Figure:
 
 
 def gap_over_time(solves: pd.DataFrame, moments: pd.DataFrame) -> Figure:
-    """Draw the median gap over the instances that an oracle ran against wall-clock time."""
+    """Draw, against wall-clock time, each oracle's median gap over the instances for which it reported
+    progress.
+    """
     taken = solves[~solves["status"].isin(["refused", "failed", "died"])]
     grid = np.geomspace(0.02, max(0.1, float(taken["seconds"].max())), 60)
     curves = {}
@@ -220,13 +224,13 @@ def parts(solves: pd.DataFrame, moments: pd.DataFrame, limit: float) -> list[Sec
     whose = "" if wrong.empty else ": see the last table"
     words = (
         f"{len(solves):,} solves of {solves.groupby(INSTANCE).ngroups} instances. Contradictions between "
-        f"proofs: {len(wrong)}{whose}. Times are processor seconds where the system tells them, on one "
-        f"thread, of at most {limit:g} for each solve."
+        f"proofs: {len(wrong)}{whose}. Times are processor seconds (wall-clock seconds where the "
+        f"system does not report them), on one thread; the limit of a solve is {limit:g} processor seconds."
     )
     found: list[Section] = [
         ("In short", [words, Listing(certified(solves, limit), "What each oracle proved within the limit.")]),
         (
-            "Who is how often how much slower",
+            "How often, and by how much, each oracle is slower than the fastest",
             [
                 Picture(
                     performance_profile(solves),
@@ -256,8 +260,15 @@ def _growing_adult(solves: pd.DataFrame) -> Section:
         for question in ("rspm", "opdisc")
         if (adult["question"] == question).any()
     ]
-    listing = Listing(reach(solves), "The most features that were proved, for each number of records.")
-    return "Where rows stop and cells go on", [*pictures, listing]
+    caption = (
+        "The largest number of features at which an oracle proved all of its instances, for each number of "
+        "records."
+    )
+    heading = (
+        "Adult with more and more features: models with a prediction per record, and searches over cells "
+        "(groups of records)"
+    )
+    return heading, [*pictures, Listing(reach(solves), caption)]
 
 
 def _pulp_and_highs(solves: pd.DataFrame) -> list[Section]:

@@ -42,7 +42,8 @@ from privopt.problems.tables.schema import Schema
 if TYPE_CHECKING:
     from privopt.mechanisms.privacy.ledger import Ledger
 
-# Largest score of a card in units of a tree's: the tree decides where the card is undecided.
+# Largest score of the card, where the tree's are -1 and 1: the tree decides the sign of the sum where the
+# card's score is between -1 and 1.
 _CARD_REACH = 3.0
 # Scores lie between -4 and 4; evaluations count them in bins of a quarter.
 _EDGES = tuple(k / 4 for k in range(-15, 16))
@@ -102,11 +103,12 @@ class PrivateAdditiveTreeClassifier(
         classes: the two labels, (negative, positive). None infers them from the data, with the same warning.
         class_weight: "balanced", None, or a dict of class weights, for both.
         prevalence: the share of the positive class for "balanced", a *public* number. None: card and tree
-            release it: the card at a twentieth of its budget, the tree as ``PrivateTreeClassifier`` does.
+            each release it privately, from their own half of epsilon: the card at a twentieth of that half,
+            the tree at a twentieth to a fifth (see ``PrivateTreeClassifier``).
         person, records_per_person: as for ``PrivateHalfspaceClassifier``.
         limits: time limit, progress callback and cancellation of each of the two fits.
         ledger: a ``Ledger``, its path or URL: the spend is booked before a record is read, and stays booked
-            also if the fit fails; no overdrafts.
+            if the fit fails. A fit that would overdraw the budget is refused.
         insecure_seed: reproducible noise for tests and demonstrations. *Voids the guarantee.*
 
     Attributes:
@@ -260,7 +262,9 @@ class PrivateAdditiveTreeClassifier(
 
     @property
     def _unit(self) -> float:
-        """The score of one point; the most points that the schema allows score ``_CARD_REACH``."""
+        """The score of one point, such that the largest sum of points (in absolute value) that the schema
+        allows gets the score ``_CARD_REACH``.
+        """
         card = self.scorecard_model_
         law = score_law(card.schema_, np.ravel(card.coef_))
         largest = max(abs(law.low), abs(law.high))
@@ -281,9 +285,10 @@ class PrivateAdditiveTreeClassifier(
 
         Args:
             table: its name.
-            columns: the names of all columns of the table. An added column gets a number if its name is among
-                them. Without them an undeclared column may be called ``prediction``, too, and engines then
-                read the table's own column under that name.
+            columns: the names of all columns of the table. If one of them is already called ``score`` or
+                ``prediction``, the added column is called ``prediction_1`` or the like. If ``columns`` is not
+                given, only the names in the schema are avoided: another column of the table may then have the
+                same name as an added one, and engines read the table's own.
 
         Raises:
             InvalidInputError: as ``PrivateHalfspaceClassifier.to_sql``.
@@ -312,8 +317,8 @@ class PrivateAdditiveTreeClassifier(
         """Raise AttributeError; for risks, with the reason and the remedy."""
         if name in ("predict_proba", "risks_at"):
             raise AttributeError(
-                f"an additive model ranks records by a score, and has no risks and no {name}. To do: "
-                "decision_function for ranks; for risks a PrivateTreeClassifier or a "
+                f"an additive model ranks records by a score and has no probabilities (risks), so no {name}. "
+                "To do: decision_function for ranks; for risks a PrivateTreeClassifier or a "
                 "PrivateHalfspaceClassifier with risk_share=0.1 (--model tree or card, --risk-share 0.1)"
             )
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")

@@ -177,7 +177,8 @@ class PrivateLogisticRegression(Probabilities, _PrivateLinearClassifier, Summari
         person, records_per_person: as for ``PrivateHalfspaceClassifier``.
         limits: time limit of all releases together, progress callback and cancellation.
         ledger: a ``Ledger``, its path or URL: the spend is booked before a record is read, and stays booked
-            when records are refused; no overdrafts. It requires that all public facts are declared.
+            when records are refused. A fit that would overdraw the budget is refused. It requires that all
+            public facts are declared.
         insecure_seed: reproducible noise for tests and demonstrations. *Voids the guarantee.*
 
     Attributes:

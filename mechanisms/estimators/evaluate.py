@@ -100,7 +100,7 @@ def evaluate(
             The first record of each person counts (in an engine, one chosen by a fixed rule), and the
             guarantee is for replacing a person with all of its records; the number of persons is public.
         ledger: a ``Ledger``, its path or URL: the spend is booked before a record is read, and stays booked
-            when records are refused; no overdrafts.
+            when records are refused. An evaluation that would overdraw the budget is refused.
         insecure_seed: reproducible noise for tests and demonstrations. *Voids the guarantee.*
 
     Raises:

@@ -80,7 +80,8 @@ def learn_schema(
         cuts: the largest number of cuts of a column of numbers: 1, 3, 7 or 15. Fewer if there are too few
             records.
         na_values: missing-value markers in addition to the usual ones.
-        ledger: a ``Ledger``, its path or URL: the spend is booked before a cell is read; no overdrafts.
+        ledger: a ``Ledger``, its path or URL: the spend is booked before a cell is read. A release that would
+            overdraw the budget is refused.
         insecure_seed: reproducible noise for tests and demonstrations. *Voids the guarantee.*
         person: the column that says whose a record is. The first record of each person counts, in an engine
             one cell of each person in each column; the guarantee is for replacing a person with all of its

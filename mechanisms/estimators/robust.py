@@ -227,7 +227,7 @@ class PrivateRobustRegression(LinearRegressor, _PrivateRobustModel):
         person, records_per_person: as for ``PrivateHalfspaceClassifier``.
         limits: time limit, progress callback and cancellation.
         ledger: a ``Ledger``, its path or URL: the spend is booked before a record is read, and stays booked
-            when records are refused; no overdrafts.
+            when records are refused. A fit that would overdraw the budget is refused.
         insecure_seed: reproducible noise for tests and demonstrations. *Voids the guarantee.*
 
     Attributes:

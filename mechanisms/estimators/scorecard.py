@@ -171,7 +171,8 @@ class PrivateHalfspaceClassifier(
             persons (``RecordsPlan``); ``records_per_person_`` holds it.
         limits: time limit, progress callback and cancellation of the solve.
         ledger: a ``Ledger``, its path or URL: the spend is booked before a record is read, and stays booked
-            when records are refused; no overdrafts. It requires a declared schema and declared classes.
+            when records are refused. A fit that would overdraw the budget is refused. It requires a declared
+            schema and declared classes.
         insecure_seed: reproducible noise for tests and demonstrations. *Voids the guarantee.*
 
     Attributes:

@@ -491,7 +491,7 @@ class PrivateTreeClassifier(_PrivateBranchingClassifier):
         person, records_per_person: as for ``PrivateHalfspaceClassifier``.
         limits: time limit, progress callback and cancellation of the draw.
         ledger: a ``Ledger``, its path or URL: the spend is booked before a record is read, and stays booked
-            also if the fit fails; no overdrafts.
+            if the fit fails. A fit that would overdraw the budget is refused.
         insecure_seed: reproducible noise for tests and demonstrations. *Voids the guarantee.*
 
     Attributes:

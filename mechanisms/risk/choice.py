@@ -1,4 +1,4 @@
-"""Choice of a mechanism for a risk from public facts, with default sets."""
+"""Choice, from public facts, of a mechanism that minimises a risk, and of a default convex set."""
 
 from __future__ import annotations
 
@@ -17,25 +17,26 @@ from privopt.problems.convex.risk import RiskFacts, RowNorm
 from privopt.problems.convex.sets.interface import ConvexSet
 from privopt.problems.convex.sets.whole_space import WholeSpace
 
-# A larger number is probably a mistake: a pass over the smallest table takes some microseconds.
+# A larger number is probably a mistake: even on the smallest table, with some microseconds a pass, it runs
+# for about a minute; at 10 milliseconds a pass, for more than a day.
 _MOST_STEPS_ASKED = 10_000_000
 # Largest number of features at which Newton steps certify a minimum cheaply.
 _LOW_DIMENSION = 512
-# For classification, noisy moments are used up to the first limit on n mu per feature, then gradient descent
-# up to the second: at equal mu the most accurate choices on synthetic tables of categories and numbers.
+# For classification: noisy moments while n mu / d is at most the first of these limits, then gradient descent
+# up to the second. At equal mu these were the most accurate on synthetic tables of categories and numbers.
 # (Noisy moments rank records best up to a few hundred, but above the first limit the other mechanisms have
-# better probabilities.) With few features moments are better for longer: up to the third limit, on n mu in
-# all.
+# better probabilities.) With few features moments stay better: up to n mu of the third limit, whatever d is.
 _SMALL_BUDGET, _MODEST_BUDGET, _FOR_ALL = 40, 60, 1_500
-# The limits of moments on n mu per feature where most columns are numbers, and where some are: moments read
-# numbers in units of their own, other mechanisms in declared ranges. On synthetic tables of numbers and
-# categories, independent and correlated, moments ranked records best up to these limits: by .001 to .11 AUC
-# where most columns are numbers, and by .026 where some are (12 tables, standard error .010). On Adult, which
-# is beyond them, they did not.
+# Limits on n mu / d up to which moments are used if most columns are numbers, and if some are: moments can
+# rescale a number by a unit computed from its privately released mean, other mechanisms use its declared
+# range. On synthetic tables of numbers and categories, independent and correlated, moments ranked records
+# best up to these limits: by .001 to .11 AUC where most columns are numbers, and by .026 where some are (12
+# tables, standard error .010). On Adult, whose n mu per feature is above these limits, moments did not rank
+# best.
 _MOST_IN_UNITS, _SOME_IN_UNITS = 1_000, 100
 # Number of features, bounded one by one, above which they are screened: on synthetic tables of 200 to 900
 # binary features or numbers, of which 8 to all mattered, that was better than noisy moments of all features,
-# or as good, except where all of many numbers mattered.
+# or as good, except on tables of many numbers all of which mattered.
 _MANY_BOUNDED = 100
 
 
@@ -51,9 +52,11 @@ class Choice:
     def plan(
         self, facts: RiskFacts, *, epsilon: float, delta: float, steps: int | None, releases: int = 1
     ) -> RiskMechanism:
-        """Calibrate; a default penalty of objective perturbation depends on its noise.
+        """Calibrate the mechanism, with the given penalty or, if the mechanism has a default penalty that
+        depends on its noise (objective perturbation), with that.
 
-        ``releases`` runs share the budget, in the notion in which the mechanism composes best.
+        The budget is for as many runs as ``releases`` says; it is composed in the notion in which the
+        mechanism composes best.
 
         Raises:
             PrivacyParameterError: steps for a mechanism without steps, or parameters that the mechanism
@@ -61,7 +64,7 @@ class Choice:
         """
         if steps is not None and check_count(steps, "steps") > _MOST_STEPS_ASKED:
             raise PrivacyParameterError(
-                f"steps = {steps:,}: more than {_MOST_STEPS_ASKED:,}, which would run for days; noise grows "
+                f"steps = {steps:,}: more than {_MOST_STEPS_ASKED:,}, which can run for days; noise grows "
                 "with their square root, and the default is the theory's number"
             )
         budget = {"epsilon": epsilon, "delta": delta, "releases": releases}
@@ -91,12 +94,13 @@ def choose_risk_mechanism(
     steps: int | None = None,
     numbers: float = 0.0,
 ) -> Choice:
-    """Return the mechanism of a name or class, or for "auto" one that fits the public facts; with default
-    sets.
+    """Return the mechanism with this name or class, or for "auto" one that fits the public facts; with its
+    default set if no ``convex_set`` is given.
 
-    ``mu`` is the budget of one release, as Gaussian differential privacy. With many features, "auto" takes a
-    mechanism that has ``steps`` if they are given. ``numbers``: the share of columns that are numbers
-    which moments read in units of their own.
+    ``mu`` is the budget of one release, as Gaussian differential privacy. If ``steps`` are given and there
+    are more than 512 features, "auto" takes a mechanism that has steps; with fewer features it may take one
+    that refuses them. ``numbers``: the share of the columns that are numbers, if moments can rescale these by
+    private units; otherwise 0.
 
     Raises:
         UnknownMechanismError: an unknown name; the message lists the known ones.
@@ -166,8 +170,8 @@ def _fitting_few(
         )
     if numbers and budget <= (_MOST_IN_UNITS if numbers > 0.5 else _SOME_IN_UNITS) * p:
         return moments.name, (
-            "it reads numbers in units of their own: it was the most accurate of those measured, unless the "
-            "budget is very large for the number of features"
+            "it can rescale numbers by units that it learns privately; on tables with numbers it was the "
+            "most accurate measured, unless the budget is very large for the number of features"
         )
     if budget <= _MODEST_BUDGET * p:
         return "dp-gd", (
@@ -180,27 +184,29 @@ def _fitting_few(
 def _fitting_many(
     facts: RiskFacts, convex_set: ConvexSet | None, regularizer: ElasticNet
 ) -> tuple[str, str] | None:
-    """Return the mechanism of moments that fits many features; None if they are few, or if none takes the
-    combination.
+    """Return the mechanism of moments that fits many features; None if they are few, or if screening refuses
+    this loss, set or penalty.
     """
     p, space, screened = facts.dimension, convex_set or WholeSpace(facts.dimension), "screened-statistics"
     if RISK_MECHANISMS[screened].refusals(facts, space, regularizer):
         return None
     if facts.norm == "linf" and p > _MANY_BOUNDED:
         return screened, (
-            f"of {p} features bounded one by one those that matter are selected first: noise in their scores "
-            "grows with the logarithm of the number of features, and only the selected are fitted"
+            f"there are {p} features, each with its own bound: those that matter are selected first, as "
+            "noise in their scores grows only with the logarithm of their number, and only the "
+            "selected are fitted"
         )
     if p <= _LOW_DIMENSION:
         return None
     if not RISK_MECHANISMS["sufficient-statistics"].refusals(facts, space, regularizer):
         return "sufficient-statistics", (
-            f"for {p} features in rows of bounded length how much it shrinks follows from the noise; where "
-            'features are bounded one by one, declare that (norm="linf"): fewer are then fitted'
+            f"with {p} features and a bound on the length of rows, it shrinks the weights by an amount that "
+            'follows from the noise; if every feature has its own bound, declare that (norm="linf"), and '
+            "only selected features are fitted"
         )
     return screened, (
-        f"of {p} features those that matter are selected first; where they are bounded one by one, declare "
-        'that (norm="linf"): a bound on the length of rows is a loose one on features'
+        f"of {p} features those that matter are selected first; if every feature has its own bound, declare "
+        'that (norm="linf"): a bound on the length of rows says little about single features'
     )
 
 

@@ -21,11 +21,13 @@ from privopt.problems.parts import Blocks, Parts, look_up
 from privopt.problems.tables.row_by_row import check_graph
 
 _ALIGNED = (
-    "X and y need the same partitions: take both from one data frame, or rechunk one array as the other is"
+    "X and y need the same partitions: take both from one data frame, or rechunk one array to the chunks of "
+    "the other"
 )
 
 
-# Seconds between two checks of limits and of a cluster's workers, and seconds that it may be without workers.
+# ``_LOOK``: seconds between two checks of the limits and of the cluster's workers. ``_PATIENCE``: seconds
+# that a cluster may be without workers.
 _LOOK, _PATIENCE = 0.5, 120.0
 
 
@@ -46,7 +48,7 @@ def is_dask(table: object) -> bool:
 
 
 def parts_of(X: Any, y: Any, columns: Sequence[str] = ()) -> Parts | None:
-    """Return the partitions of X and y, of Dask collections or a memory-mapped file; None for other tables.
+    """Return the partitions of X and y if they are Dask collections or X is a memory-mapped file, else None.
 
     Args:
         X, y: records and their labels.
@@ -83,9 +85,10 @@ def _rows(pair: tuple[Any, Any]) -> int:
 class DaskParts(Parts):
     """Partitions of Dask collections, computed by a Dask cluster or by the threads of this process.
 
-    On a cluster, the results of ``made`` persist on the workers, in memory while there is room. Without one
-    they are recomputed for every task, so that a table need not fit in memory. A partition whose worker dies
-    is recomputed. Each partition gives exactly one result, in the order of the partitions.
+    A cluster's workers keep the results of ``made``, in memory while there is room. Without a cluster they
+    are recomputed for every task, so that a table need not fit in memory. A partition whose worker dies is
+    recomputed. ``each`` returns one result for each partition that has records, in the order of the
+    partitions.
     """
 
     pieces: tuple[Any, ...]
@@ -146,7 +149,9 @@ class DaskParts(Parts):
 
 
 def lazily(X: Any, function: Callable[[Any], Any], dtype: Any, columns: Sequence[int] = ()) -> Any:
-    """Return a Dask array of ``function`` of each partition of X, of shape (rows, *columns) each.
+    """Apply a function to each partition of X; return the results, joined as one Dask array.
+
+    Each result has the shape (rows of the partition, *columns).
 
     Raises:
         InvalidInputError: a collection without partitions.
@@ -193,7 +198,7 @@ def _is_array(collection: Any) -> bool:
 
 
 def _lengths(collection: Any) -> list[int]:
-    """Return the lengths of the partitions, empty unless all are known; those of data frames are not.
+    """Return the lengths of the partitions, or an empty list if one is unknown, as for every data frame.
 
     Raises:
         InvalidInputError: a collection without partitions of rows.
@@ -254,7 +259,11 @@ def _answers(asked: Sequence[Any]) -> Sequence[Any]:
 
 
 def _wait(client: Any, futures: Sequence[Any]) -> None:
-    """Wait for futures as long as there are workers."""
+    """Wait for futures.
+
+    Raises:
+        _NoWorkersError: the cluster has had no workers for ``_PATIENCE`` seconds.
+    """
     distributed: Any = sys.modules["distributed"]
     alone = 0.0
     while True:

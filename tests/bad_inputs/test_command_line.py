@@ -132,7 +132,7 @@ fti --data t.csv | No such command 'fti'
 {LINEAR} --mechanism dp-gd --steps 0 | steps must be a whole number >= 1
 {LINEAR} --mechanism dp-gd --steps -5 | steps must be a whole number >= 1
 {LINEAR} --mechanism dp-gd --steps 1.5 | Invalid value for '--steps'
-{LINEAR} --mechanism dp-gd --steps 100000000000 | more than 10,000,000, which would run for days
+{LINEAR} --mechanism dp-gd --steps 100000000000 | more than 10,000,000, which can run for days
 {LINEAR} --mechanism objective-perturbation --steps 5 | has no option steps
 {LINEAR} --delta 0 | delta must satisfy
 {LINEAR} --robust --loss sigmoid | robust linear models take --loss logistic or squared

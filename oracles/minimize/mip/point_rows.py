@@ -1,4 +1,7 @@
-"""Rows of public constraints on points, for any mixed-integer model with a column per point."""
+"""Public constraints on the points of a scorecard, as rows of any mixed-integer model.
+
+The model has a variable for the points of each feature.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,9 @@ from privopt.problems.programs.constraints import (
 )
 from privopt.problems.programs.lattice import ConstrainedLattice
 
-# Largest common denominator of the ends of numbers in a total: larger ones would give large coefficients.
+# Largest common denominator, over the columns of a ``Total``, of what their numbers become at the two ends of
+# their grids (``PointColumn.ends``): a total's rows are multiplied by it, and a larger one would give large
+# coefficients.
 _FINEST = 10_000
 _WITH_ROWS = (Implication, Monotone, OtherColumns, PointBounds, PointList, Sign, Total, UsedColumns)
 
@@ -57,14 +62,13 @@ class PointRows:
     def require(self, constraint: Constraint) -> None:
         """Add rows that points satisfy exactly if the constraint holds.
 
-        If rows excluded a point for which the constraint holds, lower bounds of minimisers would be false.
+        No row may exclude points that satisfy the constraint: the lower bounds that minimisers prove would
+        then be false.
 
         Raises:
-            InvalidInputError: no rows are known for this kind of constraint.
+            InvalidInputError: MIP models cannot express this kind of constraint.
         """
-        raise InvalidInputError(
-            f"constraint '{constraint}': no rows are known for {type(constraint).__name__}"
-        )
+        raise InvalidInputError(_unknown(constraint))
 
     @require.register
     def _(self, bounds: PointBounds) -> None:
@@ -163,7 +167,9 @@ class PointRows:
         return self.used[column.name]
 
     def _difference(self, column: PointColumn) -> int:
-        """Return a binary that is 1 only if two successive levels of a column differ by a point."""
+        """Return a binary that can be 1 only if some two successive levels of a column have different points,
+        so that the column tells records apart.
+        """
         if column.name in self._apart:
             return self._apart[column.name]
         (apart,) = self.model.add(1, integer=True).tolist()
@@ -184,30 +190,37 @@ class PointRows:
         return self._apart[column.name]
 
     def _widest(self, where: list[int], what: list[int]) -> int:
-        """Return minus the least value of a linear expression in points, or 0 if that is positive."""
+        """Return how far below 0 a linear expression in points can fall within their bounds; 0 if not."""
         low, high = self.low, self.high
         least = sum(min(c * int(low[j]), c * int(high[j])) for j, c in zip(where, what, strict=True))
         return max(0, -least)
 
 
 def too_fine(total: Total, columns: Sequence[PointColumn]) -> str:
-    """Return the reason why a total cannot be written as rows; empty if it can."""
+    """Return why a total cannot be written as rows; an empty text if it can."""
     group = total.about(columns)
     unit = math.lcm(*(c.unit for c in group))
     if unit <= _FINEST:
         return ""
     fine = ", ".join(repr(c.name) for c in group if c.unit > 1)
     return (
-        f"constraint '{total}': the ends of numbers have a common denominator of {unit}. To do: declare zero "
-        f"and one of {fine} at the ends of its grid, or bins"
+        f"constraint '{total}': the declared zero and one of {fine} give fractions with the common "
+        f"denominator {unit}, above {_FINEST}. To do: in the schema, set the fields `zero` and `one` of "
+        "these columns to the ends of their grids, or declare bins"
     )
 
 
 def row_refusals(lattice: IntegerLattice) -> list[str]:
-    """Return every reason why constraints of a lattice, if it has any, cannot be written as rows."""
+    """Return every reason why constraints of a lattice cannot be written as rows; none for a lattice without
+    constraints.
+    """
     if not isinstance(lattice, ConstrainedLattice):
         return []
     totals = [c for c in lattice.constraints if isinstance(c, Total)]
     reasons = [reason for total in totals if (reason := too_fine(total, lattice.columns))]
-    unknown = [c for c in lattice.constraints if not isinstance(c, _WITH_ROWS)]
-    return reasons + [f"constraint '{c}': no rows are known for {type(c).__name__}" for c in unknown]
+    return reasons + [_unknown(c) for c in lattice.constraints if not isinstance(c, _WITH_ROWS)]
+
+
+def _unknown(constraint: Constraint) -> str:
+    kind = type(constraint).__name__
+    return f"constraint '{constraint}': MIP models cannot express constraints of the kind {kind}"
