@@ -120,11 +120,11 @@ def _model_claim() -> AuditedClaim:
 def _choice_claim() -> AuditedClaim:
     ladder = CardFacts(1, IntegerLattice([-_POINTS, 0], [_POINTS, 1]), ((0, 1),), True, 1.0)
     chosen = SeededScorecard.plan(ladder, epsilon=_EPSILON, delta=_DELTA, loss=_FLAT)
-    sharper = dataclasses.replace(chosen.choice, beta=16 * chosen.choice.beta)
+    sharper = dataclasses.replace(chosen.choice, beta=40 * chosen.choice.beta)
     return _claim(
         "nothing but the constant",
         chosen,
-        {"choice at sixteen times its beta": dataclasses.replace(chosen, choice=sharper)},
+        {"choice at forty times its beta": dataclasses.replace(chosen, choice=sharper)},
         lambda plan, label: PointSampler(plan, (0, 1), label, 0, 1, 1),
         _rung_law,
     )
@@ -137,13 +137,13 @@ def _claim_of_both() -> AuditedClaim:
     assert both.seed.steps == 1
     noise = both.seed.vector_noise
     quieter = dataclasses.replace(both.seed, vector_noise=dataclasses.replace(noise, sigma=noise.sigma / 4))
-    sharper = dataclasses.replace(both.choice, beta=16 * both.choice.beta)
+    sharper = dataclasses.replace(both.choice, beta=40 * both.choice.beta)
     return _claim(
         "a single record",
         both,
         {
             "noise of the model quartered": dataclasses.replace(both, seed=quieter),
-            "choice at sixteen times its beta": dataclasses.replace(both, choice=sharper),
+            "choice at forty times its beta": dataclasses.replace(both, choice=sharper),
         },
         BothSampler,
         _joint_law,

@@ -38,7 +38,7 @@ def test_intervals_are_robust_where_the_fit_paid_for_that(privopt: Command) -> N
     assert privopt(*FIT, "--errors", "robust", "--save", "robust.json").returncode == 0
     assert isinstance(PrivateLinearRegression.load("robust.json").inference_, RobustLeastSquares)
     assert "age" in privopt("summary", "robust.json").stdout
-    assert "of sufficient-statistics" in privopt(*FIT, "--errors", "robust", "--mechanism", "dp-gd").stderr
+    assert "needs sufficient-statistics" in privopt(*FIT, "--errors", "robust", "--mechanism", "dp-gd").stderr
     of_classes = (*FIT[:7], "--epsilon", "3", "--errors", "robust")
     assert "--errors belongs to regression" in privopt(*of_classes, "--model", "linear").stderr
 

@@ -130,7 +130,7 @@ def test_intersections_as_text() -> None:
     assert parse_set("l2:2+l2:1", P) == L2Ball(P, 1.0)
     with pytest.raises(NoClosedFormError, match="exact intersection"):
         parse_set("l1:1+l2:1", P)
-    with pytest.raises(InvalidInputError, match="plus signs"):
+    with pytest.raises(InvalidInputError, match="joined by"):
         parse_set("l1:1+", P)
 
 

@@ -169,7 +169,7 @@ def test_a_robust_model_is_booked_saved_and_refused_as_others(tmp_path: Path) ->
     assert np.all(louder.bounds(C, 1.96).high > model.inference_.bounds(C, 1.96).high)
     for options, why in (
         ({"errors": "white"}, "equal"),
-        ({"errors": "robust", "mechanism": "dp-gd"}, "of sufficient-statistics"),
+        ({"errors": "robust", "mechanism": "dp-gd"}, "needs sufficient-statistics"),
         ({"errors": "robust", "max_features": 1}, "no intervals"),
     ):
         with pytest.raises(InvalidInputError, match=why):
