@@ -55,7 +55,7 @@ _ONLY_WANTED = ("best_auc", "residual_sd")
 
 
 class Want(NamedTuple):
-    """What ``--want`` asks for: "auc" or "interval", for one coefficient or all, and the wanted value."""
+    """The request of ``--want``: "auc" or "interval", for one coefficient or all, and the wanted value."""
 
     kind: str
     coefficient: str | None

@@ -1,4 +1,4 @@
-"""What a schema does to public or synthetic rows: counts of accepted and refused cells, by column.
+"""Effect of a schema on public or synthetic rows: counts of accepted and refused cells, by column.
 
 Counts are exact functions of the rows: counts of private rows would leak.
 """
