@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,6 +13,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Column, Table
 
+from privopt.experiments.cli.files import json_text
 from privopt.mechanisms.audit.claims import AuditedClaim, AuditLine, audit_claim
 from privopt.mechanisms.audit.registry import AUDITS
 from privopt.mechanisms.errors import UnknownMechanismError
@@ -80,7 +80,7 @@ def audit(
     names = list(AUDITS) if mechanism is None else [mechanism]
     lines = run_audits(names, runs, confidence, workers or int(joblib.cpu_count()), journal)
     if json_file is not None:
-        write_atomically(json_file, json.dumps(audit_report(lines), indent=2) + "\n")
+        write_atomically(json_file, json_text(audit_report(lines)))
     tell.print(audit_table(lines))
     if not all(line.passed for line in lines):
         raise typer.Exit(1)

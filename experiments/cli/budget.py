@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Column, Table
 
-from privopt.experiments.cli.files import check_files, showing
+from privopt.experiments.cli.files import check_files, check_picture, json_text, showing
 from privopt.experiments.cli.table_output import print_table
 from privopt.mechanisms.errors import BudgetExceededError
 from privopt.problems.errors import InvalidInputError, did_you_mean
@@ -108,7 +108,7 @@ def show(ledger: LedgerArgument, as_json: JsonOption = False) -> None:
     """Show every release of a ledger, who made it and its spend, and the remaining budget."""
     now = _opened(ledger).snapshot()
     if as_json:
-        typer.echo(json.dumps(budget_report(now), indent=2))
+        typer.echo(json_text(budget_report(now)), nl=False)
         return
     table = Table(
         Column("time (UTC)", min_width=10), "who", "state", "budgets", "mechanism", "epsilon", "delta"
@@ -151,13 +151,12 @@ def compose(
 @app.command()
 def picture(
     ledger: LedgerArgument,
-    output: Annotated[Path, typer.Option(help="Output file: .png, .svg or .pdf.")] = Path("budget.png"),
+    output: Annotated[Path, typer.Option(help="Output file: .svg, .png or .pdf.")] = Path("budget.png"),
 ) -> None:
     """Draw the spend over time, one panel per budget."""
     from privopt.experiments.workbench.spending import spending
 
-    if output.suffix not in (".png", ".svg", ".pdf"):
-        raise InvalidInputError(f"--output {output}: pictures end in .png, .svg or .pdf")
+    check_picture("--output", output)
     check_files({"--output": output})
     now = _opened(ledger).snapshot()
     spending(now.budgets, now.course()).savefig(output, dpi=150)
@@ -187,7 +186,7 @@ def export(
     else:
         report = budget_report(now)
         report["trail"] = [{**vars(row), "content": json.loads(row.content)} for row in now.rows]
-        text = json.dumps(report, indent=2) + "\n"
+        text = json_text(report)
     write_atomically(output, text)
     tell.print(f"{escape(str(output))}: {len(now.entries)} releases")
 

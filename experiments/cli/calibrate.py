@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -24,6 +23,7 @@ from privopt.experiments.cli.linear import checked_label_range, checked_norm, ro
 from privopt.experiments.cli.parsing import parse_range
 from privopt.experiments.cli.release_plans import RELEASES, owners, release_report
 from privopt.experiments.cli.subset import subset_report
+from privopt.experiments.cli.table_output import print_report
 from privopt.mechanisms.discrete.calibration import (
     Calibration,
     SeparatorCounts,
@@ -175,11 +175,7 @@ def calibrate(
 
 def _print(report: dict[str, Any], as_json: bool) -> None:
     """Print a report as lines or as JSON."""
-    if as_json:
-        typer.echo(json.dumps(report, indent=2))
-    else:
-        for line in calibration_lines(report):
-            tell.print(line, highlight=False, markup=False)
+    print_report(tell, report, calibration_lines(report), as_json)
 
 
 # The options that each mechanism's noise does not depend on.

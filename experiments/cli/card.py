@@ -5,26 +5,28 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from privopt.experiments.cli.files import check_files
+from privopt.experiments.cli.files import check_files, json_text
 from privopt.experiments.cli.linear import load_linear
 from privopt.experiments.cli.tree import TreeModel, load_tree
-from privopt.mechanisms.estimators.additive import PrivateAdditiveTreeClassifier
-from privopt.mechanisms.estimators.additive_card import additive_page
-from privopt.mechanisms.estimators.card_choice import choice_page
+from privopt.mechanisms.estimators.additive_card import AdditiveCard, additive_page
+from privopt.mechanisms.estimators.card import Card
+from privopt.mechanisms.estimators.card_choice import CardChoice, choice_page
 from privopt.mechanisms.estimators.class_card import ClassCard
 from privopt.mechanisms.estimators.class_page import class_page
 from privopt.mechanisms.estimators.page import card_page
 from privopt.mechanisms.estimators.scorecard import PrivateHalfspaceClassifier
+from privopt.mechanisms.estimators.tree_card import TreeCard
 from privopt.mechanisms.estimators.tree_page import tree_page
 from privopt.mechanisms.evaluation.metrics import Evaluation
 from privopt.problems.errors import InvalidInputError
 from privopt.problems.files import write_atomically
 
 app = typer.Typer()
+AnyCard = Card | ClassCard | CardChoice | TreeCard | AdditiveCard
 _KINDS = {".html": "html", ".md": "markdown", ".json": "json", ".sql": "sql", ".svg": "svg"}
 
 
@@ -70,17 +72,17 @@ def card(
     _check_options(kind, evaluation, title, table, several, gap, no_negative_points)
     check_files({"--output": output})
     loaded = _load(model)
-    if not isinstance(loaded, PrivateHalfspaceClassifier):
-        if no_negative_points or several is not None:
-            option = "--no-negative-points" if no_negative_points else "--several"
-            raise InvalidInputError(f"{option} is for scorecards: trees have no points")
-        text = _tree_text(loaded, kind, evaluation, title, table)
+    shown = _card_of(loaded, no_negative_points, several, gap)
+    if kind == "sql":
+        text = loaded.to_sql(table)
+    elif kind == "markdown":
+        text = shown.to_markdown()
+    elif kind == "json":
+        text = json_text(shown.to_dict())
     elif kind == "svg":
-        raise InvalidInputError("a picture (.svg) is of a tree or rule list: for a scorecard write .html")
-    elif several is None:
-        text = _text(loaded, kind, no_negative_points, evaluation, title, table)
+        text = _picture(shown)
     else:
-        text = _several_text(loaded, kind, several, gap, title)
+        text = _page(loaded, shown, evaluation, title)
     if output is None:
         sys.stdout.write(text)
     else:
@@ -116,7 +118,7 @@ def _check_options(
             raise InvalidInputError(f"{option} belongs to an --output that ends in .{where}")
     if several is None and gap != 0.1:
         raise InvalidInputError("--gap belongs to --several")
-    if several is not None and (kind == "sql" or evaluation is not None or no_negative_points):
+    if several is not None and (kind in ("sql", "svg") or evaluation is not None or no_negative_points):
         raise InvalidInputError(
             "--several goes with --title, and an --output that ends in .html, .md or .json"
         )
@@ -126,82 +128,53 @@ def _check_options(
         )
 
 
-def _text(
-    model: PrivateHalfspaceClassifier,
-    kind: str,
-    shifted: bool,
-    evaluation: Path | None,
-    title: str,
-    table: str,
-) -> str:
-    if kind == "sql":
-        return model.to_sql(table)
-    shown = model.card_.without_negative_points() if shifted else model.card_
-    if isinstance(shown, ClassCard):
-        return _class_text(shown, kind, evaluation, title)
-    if kind == "markdown":
-        return shown.to_markdown()
-    if kind == "json":
-        return json.dumps(shown.to_dict(), indent=2) + "\n"
-    if evaluation is not None:
-        return card_page(shown, _evaluation(evaluation), title=title)
-    if model.histogram_ is None:
-        return card_page(shown, title=title)
-    own = Evaluation(model.histogram_, (model.classes_[0], model.classes_[1]))
-    return card_page(shown, own, seen=True, title=title)
+def _card_of(
+    model: PrivateHalfspaceClassifier | TreeModel, shifted: bool, several: int | None, gap: float
+) -> AnyCard:
+    """Return the card of a model: without negative points if ``shifted``, otherwise cards side by side if
+    ``several``.
+    """
+    if isinstance(model, PrivateHalfspaceClassifier):
+        if several is not None:
+            return model.near_cards(several, gap=gap)
+        return model.card_.without_negative_points() if shifted else model.card_
+    if shifted or several is not None:
+        option = "--no-negative-points" if shifted else "--several"
+        raise InvalidInputError(f"{option} is for scorecards: trees have no points")
+    return model.card_
 
 
-def _several_text(model: PrivateHalfspaceClassifier, kind: str, several: int, gap: float, title: str) -> str:
-    choice = model.near_cards(several, gap=gap)
-    if kind == "markdown":
-        return choice.to_markdown()
-    if kind == "json":
-        return json.dumps(choice.to_dict(), indent=2) + "\n"
-    return choice_page(choice, title=title)
-
-
-def _class_text(card: ClassCard, kind: str, evaluation: Path | None, title: str) -> str:
-    if kind == "markdown":
-        return card.to_markdown()
-    if kind == "json":
-        return json.dumps(card.to_dict(), indent=2) + "\n"
-    if evaluation is not None:
+def _picture(card: AnyCard) -> str:
+    """Return a card of a tree or rule list as SVG."""
+    if isinstance(card, TreeCard):
+        return card.to_svg() + "\n"
+    if isinstance(card, AdditiveCard):
         raise InvalidInputError(
-            "--evaluation is for cards of two classes; `privopt evaluate` prints that of several"
+            "an additive model is written as .html, .md, .json or .sql: a picture (.svg) of its tree would "
+            "leave out the points of its card"
         )
-    return class_page(card, title=title)
+    raise InvalidInputError("a picture (.svg) is of a tree or rule list: for a scorecard write .html")
 
 
-def _tree_text(model: TreeModel, kind: str, evaluation: Path | None, title: str, table: str) -> str:
-    if isinstance(model, PrivateAdditiveTreeClassifier):
-        return _additive_text(model, kind, evaluation, title, table)
-    if kind == "sql":
-        return model.to_sql(table)
-    if kind == "svg":
-        return model.card_.to_svg() + "\n"
-    if kind == "markdown":
-        return model.card_.to_markdown()
-    if kind == "json":
-        return json.dumps(model.card_.to_dict(), indent=2) + "\n"
-    return tree_page(model.card_, None if evaluation is None else _evaluation(evaluation), title=title)
-
-
-def _additive_text(
-    model: PrivateAdditiveTreeClassifier, kind: str, evaluation: Path | None, title: str, table: str
-) -> str:
-    if kind == "sql":
-        return model.to_sql(table)
-    if kind == "markdown":
-        return model.card_.to_markdown()
-    if kind == "json":
-        return json.dumps(model.card_.to_dict(), indent=2) + "\n"
-    if kind == "html":
-        measured = None if evaluation is None else _evaluation(evaluation)
-        return additive_page(model.card_, measured, title=title)
-    raise InvalidInputError(
-        "an additive model is written as .html, .md, .json or .sql: a picture (.svg) of its tree would "
-        "leave out the points of its card"
-    )
+def _page(model: Any, card: AnyCard, evaluation: Path | None, title: str) -> str:
+    """Return a card as an HTML page, with an evaluation or what the fit counted privately."""
+    if isinstance(card, CardChoice):
+        return choice_page(card, title=title)
+    if isinstance(card, ClassCard):
+        if evaluation is not None:
+            raise InvalidInputError(
+                "--evaluation is for cards of two classes; `privopt evaluate` prints that of several"
+            )
+        return class_page(card, title=title)
+    measured = None if evaluation is None else _evaluation(evaluation)
+    if isinstance(card, AdditiveCard):
+        return additive_page(card, measured, title=title)
+    if isinstance(card, TreeCard):
+        return tree_page(card, measured, title=title)
+    if measured is not None or model.histogram_ is None:
+        return card_page(card, measured, title=title)
+    own = Evaluation(model.histogram_, (model.classes_[0], model.classes_[1]))
+    return card_page(card, own, seen=True, title=title)
 
 
 def _evaluation(path: Path) -> Evaluation:

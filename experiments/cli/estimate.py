@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -19,9 +18,10 @@ from rich.table import Table
 
 from privopt.experiments.cli import options as opt
 from privopt.experiments.cli.estimate_plans import ESTIMATES, check_loss, check_options, plan_of
-from privopt.experiments.cli.files import PaidFile, say, showing
+from privopt.experiments.cli.files import PaidFile, json_text, say, showing
 from privopt.experiments.cli.parsing import parse_delta, split_classes, split_labels
 from privopt.experiments.cli.running import accounted, open_ledger
+from privopt.experiments.cli.table_output import print_lines
 from privopt.experiments.cli.tables import read_labelled
 from privopt.mechanisms.discrete.opsamp import OPSamp
 from privopt.mechanisms.estimators.booking import Unread, booked
@@ -135,11 +135,11 @@ def estimate(
         found = dict(zip(given.names, release.point.tolist(), strict=True))
         answer = {"mechanism": mechanism, "estimate": found, **release.spend.to_dict()}
         # Saved before it is printed, so that a broken terminal, pipe or full disk cannot lose it.
-        kept.keep(json.dumps(answer, indent=2) + "\n")
+        kept.keep(json_text(answer))
         with showing("the estimate was released, and is paid for", kept):
             if report is not None:
                 ratio = {"noise_to_signal": measure.ratio, "records": n}
-                report.keep(json.dumps({**answer, **release.noise, **ratio}, indent=2) + "\n")
+                report.keep(json_text({**answer, **release.noise, **ratio}))
             _show(found, release, str(measure))
 
 
@@ -244,5 +244,4 @@ def _show(found: Mapping[str, float], release: Any, measure: str) -> None:
         numbers.add_row(escape(name), f"{value:.6g}")
     tell.print(numbers)
     noise = ", ".join(f"{key} = {value:.6g}" for key, value in release.noise.items())
-    for line in (f"noise: {noise}", f"noise / signal: {measure}", f"spend: {release.spend}"):
-        tell.print(line, markup=False, highlight=False)
+    print_lines(tell, (f"noise: {noise}", f"noise / signal: {measure}", f"spend: {release.spend}"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -14,7 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from privopt.experiments.cli.files import PaidFile, showing
+from privopt.experiments.cli.files import PaidFile, json_text, showing
 from privopt.experiments.cli.linear import checked_label_range
 from privopt.experiments.cli.models import load_model
 from privopt.experiments.cli.options import TableOption
@@ -129,7 +128,7 @@ def evaluate(
                 insecure_seed=insecure_seed,
             )
         # Saved before it is printed, so that a broken terminal, pipe or full disk cannot lose it.
-        kept.keep(json.dumps(found.to_dict(), indent=2) + "\n")
+        kept.keep(json_text(found.to_dict()))
         with showing("the evaluation was released, and is paid for", kept):
             if isinstance(found, Comparison):
                 show_comparison(found, tell)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import signal
 import sys
@@ -23,6 +24,7 @@ from privopt.problems.files import ReservedFile, check_writable
 # half.
 _ROOM = 1 << 20
 _KEPT = "privopt-kept-"
+_PICTURES = (".svg", ".png", ".pdf")
 
 
 class _Say(Console):
@@ -47,6 +49,21 @@ def check_files(outputs: dict[str, Path | None]) -> None:
             say.print(
                 f"note: {option} {path}: the file exists, and is replaced", highlight=False, markup=False
             )
+
+
+def check_picture(option: str, path: Path) -> None:
+    """Check that the name of a file ends in the suffix of a kind of picture.
+
+    Raises:
+        InvalidInputError: another suffix.
+    """
+    if path.suffix.lower() not in _PICTURES:
+        raise InvalidInputError(f"{option} {path}: its name must end in .svg, .png or .pdf")
+
+
+def json_text(report: Any) -> str:
+    """Return a report as the JSON text of a file."""
+    return json.dumps(report, indent=2) + "\n"
 
 
 class PaidFile:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
@@ -24,7 +23,7 @@ from privopt.experiments.cli.families import (
     TREE,
     requested_family,
 )
-from privopt.experiments.cli.files import PaidFile, showing
+from privopt.experiments.cli.files import PaidFile, json_text, showing
 from privopt.experiments.cli.learned import LearnedFit, read_for_learning
 from privopt.experiments.cli.linear import (
     linear_constructor,
@@ -163,11 +162,11 @@ def fit(
                     fitted = learning.fit(made(schema=None))
                 fitted.target_ = records.target
             # Saved before it is printed, so that a broken terminal, pipe or full disk cannot lose it.
-            kept.keep(json.dumps(fitted.to_dict(), indent=2) + "\n")
+            kept.keep(json_text(fitted.to_dict()))
         with showing("the model was released, and is paid for", kept):
             account = steps_of.report(fitted, records, time.monotonic() - began)
             if report is not None:
-                report.keep(json.dumps(account, indent=2) + "\n")
+                report.keep(json_text(account))
             steps_of.show(fitted, account, tell)
 
 

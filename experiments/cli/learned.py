@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from privopt.experiments.cli.files import kept_aside
+from privopt.experiments.cli.files import json_text, kept_aside
 from privopt.experiments.cli.parsing import split_labels
 from privopt.experiments.cli.schema import read_unlearned
 from privopt.experiments.cli.tables import Labelled, labelled
@@ -44,7 +43,7 @@ class LearnedFit:
             fitted = fit_learned(estimator, given, self.kinds, self.share, self.options)
         except PrivOptError as error:
             if (found := learned_before(error)) is not None:
-                path = kept_aside(json.dumps(found.schema.to_dict(), indent=2) + "\n")
+                path = kept_aside(json_text(found.schema.to_dict()))
                 error.add_note(f"The learned schema is in {path}: pass it as --schema")
             raise
         if self.engine is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,6 +14,7 @@ from privopt.experiments.cli.linear import linear_constructor, robust_constructo
 from privopt.experiments.cli.parsing import parse_delta, parse_records, split_classes
 from privopt.experiments.cli.running import open_ledger
 from privopt.experiments.cli.scorecard import card_constructor
+from privopt.experiments.cli.table_output import print_report
 from privopt.experiments.cli.tree import choice_line, chosen_model, tree_constructor
 from privopt.experiments.cli.tree import plan_report as tree_plan_report
 from privopt.experiments.cli.want import (
@@ -142,11 +142,7 @@ def show(
     report: dict[str, Any], lines: list[str], spend: PrivacySpend, *, as_json: bool, ledger: str | None
 ) -> None:
     """Print a plan, and whether a budget affords it."""
-    if as_json:
-        typer.echo(json.dumps(report, indent=2))
-    else:
-        for line in lines:
-            tell.print(line, highlight=False, markup=False)
+    print_report(tell, report, lines, as_json)
     if ledger is not None:
         book = open_ledger(ledger)
         if not book.affords(spend):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -15,11 +14,12 @@ import typer
 from rich.console import Console
 from typer.core import TyperGroup
 
-from privopt.experiments.cli.files import PaidFile, say, showing
+from privopt.experiments.cli.files import PaidFile, json_text, say, showing
 from privopt.experiments.cli.options import DeltaOption, TableOption
 from privopt.experiments.cli.parsing import parse_delta, parse_types, split_labels
 from privopt.experiments.cli.plan import show
 from privopt.experiments.cli.running import accounted, open_ledger
+from privopt.experiments.cli.table_output import print_lines
 from privopt.mechanisms.estimators.learn_schema import column_types as types_of_frame
 from privopt.mechanisms.estimators.learn_schema import for_persons, persons_of, released_schema, size_of
 from privopt.mechanisms.estimators.public_facts import declared_schema, public_delta
@@ -130,10 +130,8 @@ def check(
         )
     rows = synthetic_rows(declared, 1000) if data is None else read_table(data, schema=declared)
     found = check_rows(declared, rows)
-    tell.print(f"{len(rows):,} rows, {declared.n_features} features", markup=False, highlight=False)
-    for column in found.columns:
-        tell.print(str(column), markup=False, highlight=False)
-    tell.print(found.verdict, markup=False, highlight=False)
+    size = f"{len(rows):,} rows, {declared.n_features} features"
+    print_lines(tell, (size, *map(str, found.columns), found.verdict))
 
 
 @app.command()
@@ -257,7 +255,7 @@ def learn(
         kept.keep(found.schema.to_text(suffix))
         with showing("the schema was released, and is paid for", kept):
             if report is not None:
-                report.keep(json.dumps(_report(made, found), indent=2) + "\n")
+                report.keep(json_text(_report(made, found)))
             _show(found, save, n, known)
 
 

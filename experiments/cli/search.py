@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import time
 from collections.abc import Callable
@@ -16,7 +15,7 @@ from rich.console import Console
 from privopt.experiments.cli import fit as fitting
 from privopt.experiments.cli import options as opt
 from privopt.experiments.cli.families import AUTO, FAMILIES, requested_family
-from privopt.experiments.cli.files import PaidFile, say, showing
+from privopt.experiments.cli.files import PaidFile, json_text, say, showing
 from privopt.experiments.cli.parsing import (
     marked_schema,
     of_persons,
@@ -26,6 +25,7 @@ from privopt.experiments.cli.parsing import (
 )
 from privopt.experiments.cli.plan import show
 from privopt.experiments.cli.running import accounted, open_ledger, stoppable
+from privopt.experiments.cli.table_output import print_lines
 from privopt.experiments.cli.tables import Labelled, read_labelled
 from privopt.mechanisms.estimators.search import PrivateSearchCV, SearchPlan
 from privopt.mechanisms.tuning.record_scores import CLASS_SCORES, REGRESSION_SCORES
@@ -121,8 +121,7 @@ def search(
         if plan:
             show({}, str(planned).splitlines(), planned.spend, as_json=False, ledger=ledger)
             return
-        for line in planned.expected:  # before anything is spent: standard output may be broken
-            say.print(line, markup=False, highlight=False)
+        print_lines(say, planned.expected)  # before anything is spent: standard output may be broken
         with stoppable(time_limit) as limits:
             began = time.monotonic()
             with accounted(book):
@@ -130,13 +129,13 @@ def search(
             best = made.best_estimator_
             best.target_ = records.target
             # Saved before it is printed, so that a broken terminal, pipe or full disk cannot lose it.
-            kept.keep(json.dumps(best.to_dict(), indent=2) + "\n")
+            kept.keep(json_text(best.to_dict()))
         with showing("the model was released, and is paid for", kept):
             chosen = candidates[made.best_index_]
             account = chosen.steps.report(best, records, time.monotonic() - began)
             if report is not None:
                 whole = account | _search_report(made, planned, candidate)
-                report.keep(json.dumps(whole, indent=2) + "\n")
+                report.keep(json_text(whole))
             _show_choice(made, chosen)
             chosen.steps.show(best, account, tell)
 
@@ -206,5 +205,4 @@ def _show_choice(made: PrivateSearchCV, chosen: _Candidate) -> None:
         f"best candidate: {chosen.text}",
         f"score: {made.best_score_:.4f} ({made.scorer_}, noisy, and optimistic as the best of several)",
     )
-    for line in lines:
-        tell.print(line, markup=False, highlight=False)
+    print_lines(tell, lines)

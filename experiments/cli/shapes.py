@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from privopt.experiments.cli.files import check_files, say
+from privopt.experiments.cli.files import check_files, check_picture, say
 from privopt.experiments.cli.linear import load_linear
 from privopt.experiments.cli.tree import load_tree
 from privopt.mechanisms.estimators.additive import PrivateAdditiveTreeClassifier
@@ -25,8 +25,7 @@ def shapes(
     """Draw the contribution of each column of a saved linear model or scorecard, by level, with bands for
     the noise where it is known. Needs the extra 'plots'; costs no privacy.
     """
-    if output.suffix.lower() not in (".svg", ".png", ".pdf"):
-        raise InvalidInputError(f"--output {output}: its name must end in .svg, .png or .pdf")
+    check_picture("--output", output)
     check_files({"--output": output})
     linear, tree = load_linear(model), load_tree(model)
     if tree is not None and not isinstance(tree, PrivateAdditiveTreeClassifier):

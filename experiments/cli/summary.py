@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
@@ -12,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from privopt.experiments.cli.files import check_files, showing
+from privopt.experiments.cli.files import check_files, check_picture, json_text, showing
 from privopt.experiments.cli.linear import load_linear
 from privopt.experiments.cli.table_output import print_table
 from privopt.mechanisms.estimators.summaries import Summarised
@@ -39,8 +38,8 @@ def summary(
     """Print the coefficients of a saved linear model with confidence intervals that include the noise; costs
     no privacy.
     """
-    if plot is not None and plot.suffix.lower() not in (".svg", ".png", ".pdf"):
-        raise InvalidInputError(f"--plot {plot}: its name must end in .svg, .png or .pdf")
+    if plot is not None:
+        check_picture("--plot", plot)
     check_files({"--json": json_file, "--plot": plot})
     fitted = load_linear(model)
     if not isinstance(fitted, Summarised):
@@ -52,7 +51,7 @@ def summary(
     found = fitted.summary(confidence)
     titles = _NO_TITLES if fitted.schema_ is None else fitted.schema_.feature_titles
     if json_file is not None:
-        write_atomically(json_file, json.dumps(found.to_dict(), indent=2) + "\n")
+        write_atomically(json_file, json_text(found.to_dict()))
     if plot is not None:
         from privopt.experiments.workbench.figures import save  # lazy: matplotlib is an extra
         from privopt.experiments.workbench.forest import forest_plot

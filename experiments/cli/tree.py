@@ -10,6 +10,7 @@ from typing import Any
 from rich.console import Console
 
 from privopt.experiments.cli.parsing import class_costs, parse_delta
+from privopt.experiments.cli.table_output import print_lines
 from privopt.experiments.cli.tables import Labelled
 from privopt.mechanisms.estimators.additive import AdditivePlan, PrivateAdditiveTreeClassifier
 from privopt.mechanisms.estimators.additive_card import AdditiveCard
@@ -79,7 +80,7 @@ def show_tree(model: TreeModel, report: dict[str, Any], console: Console) -> Non
         lines = card.to_markdown().rstrip("\n").split("\n")[:-2]
     else:
         lines = card.lines()
-    for line in (
+    whole = (
         *lines,
         "",
         f"spend: {model.spend_}",
@@ -87,8 +88,8 @@ def show_tree(model: TreeModel, report: dict[str, Any], console: Console) -> Non
         f"up to {report['levels']} levels over {report['predicates']} predicates",
         f"training accuracy (not private): {report['train_accuracy']:.4f}; share of the largest class: "
         f"{report['larger_class']:.4f}",
-    ):
-        console.print(line, markup=False, highlight=False)
+    )
+    print_lines(console, whole)
 
 
 def chosen_model(records: int, classes: int, options: Mapping[str, Any]) -> ModelChoice:

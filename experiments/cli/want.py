@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, NamedTuple
@@ -13,6 +12,7 @@ from rich.console import Console
 from privopt.experiments.cli.estimate_plans import given_options
 from privopt.experiments.cli.linear import checked_label_range
 from privopt.experiments.cli.parsing import parse_delta, split_classes
+from privopt.experiments.cli.table_output import print_report
 from privopt.mechanisms.estimators.expected_auc import AucCurve, Band, ExpectedAuc
 from privopt.mechanisms.estimators.expected_intervals import ExpectedIntervals
 from privopt.problems.errors import InvalidInputError
@@ -106,11 +106,7 @@ def show_wanted(context: typer.Context) -> None:
         words = "one of --records and --epsilon" if want.value is not None else " and ".join(lacking)
         raise InvalidInputError(f"--want {context.params['want']} needs {words}")
     report, lines = (_auc if want.kind == "auc" else _interval)(want, options)
-    if options["as_json"]:
-        typer.echo(json.dumps(report, indent=2))
-        return
-    for line in lines:
-        tell.print(line, highlight=False, markup=False)
+    print_report(tell, report, lines, options["as_json"])
 
 
 def _number(text: str) -> float | None:

@@ -285,7 +285,7 @@ budget show altered.ledger | the row of the budget 'main' was altered
 budget list no.ledger | no ledger no.ledger
 budget list mysql://ana:hunter2@127.0.0.1/base | a ledger is an SQLite file
 budget picture no.ledger | no ledger no.ledger
-budget picture good.ledger --output p.gif | pictures end in .png
+budget picture good.ledger --output p.gif | its name must end in .svg
 budget picture good.ledger --output no/p.png | its folder does not exist
 budget export no.ledger | no ledger no.ledger
 budget export good.ledger --output e.txt | exports end in .csv or .json
