@@ -1,10 +1,11 @@
-"""Accuracy against epsilon on the Adult task of Neel, Roth, Vietri and Wu (2020), all soundly calibrated.
+"""Measure accuracy against epsilon on the Adult task of Neel, Roth, Vietri and Wu (2020).
 
     python -m privopt.experiments.accuracy --output FOLDER [--draws 20]
 
-Writes ``accuracy.csv`` (every draw, appended as it finishes: an interrupted run resumes),
-``accuracy.md`` (the table) and two pictures. The data is public and the noise seeded, so a run reproduces.
-The DP-GD baseline gets its hyper-parameters for free: the best of a grid, chosen on the private data.
+Writes ``accuracy.csv`` (a line per draw, appended as the draw finishes: an interrupted run resumes),
+``accuracy.md`` (the table) and two pictures. The data are public and the noise is seeded, so that a run can
+be reproduced. Every mechanism has its sound calibration. The hyper-parameters of the DP-GD baseline cost it
+no budget: they are the best of a grid, chosen on the records.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _BASELINE = ("dp-gd logistic", "weights in R^24")
 
 
 def settings(n: int) -> list[Setting]:
-    """Return mechanisms, lattices and epsilons of the comparison; delta = 1/n^2, if there is one."""
+    """Return the mechanisms, lattices and epsilons that are compared; delta is 1/n^2 where one is needed."""
     pairs: list[tuple[type[Any], IntegerLattice]] = [
         *((ExponentialMechanism, lattice) for lattice in (TERNARY, QUINARY, BALL)),
         *((PermuteAndFlip, lattice) for lattice in (TERNARY, QUINARY, BALL)),
@@ -98,7 +99,7 @@ class Baseline:
 
 
 def study(train: Table, test: Table) -> Study[Draw | Baseline]:
-    """Return the study of public tables of training and held-out records."""
+    """Return the study on two public tables: training and held-out records."""
     repeats = Repeats(train, test)
 
     def whole_page(rows: pd.DataFrame) -> str:
@@ -125,7 +126,12 @@ def exact_expectation(problem: ZeroOneHalfspace) -> dict[float, float]:
 
 
 def pivot(rows: pd.DataFrame, measure: str, exact: dict[float, float]) -> pd.DataFrame:
-    """Tabulate mean and standard deviation: a line per mechanism and lattice, a column per epsilon."""
+    """Tabulate mean and standard deviation: a line per mechanism and lattice, a column per epsilon.
+
+    Args:
+        measure: the column of ``rows`` to tabulate.
+        exact: the exact expectation by epsilon, for a last line; if empty, there is no such line.
+    """
     lines = []
     for (mechanism, lattice), group in rows.groupby(["mechanism", "lattice"], sort=False):
         points = group.groupby("epsilon")[measure]
@@ -148,7 +154,7 @@ def _moments(points: Any) -> tuple[list[float], list[float], list[float]]:
 
 
 def page(rows: pd.DataFrame, exact: dict[float, float]) -> str:
-    """Write the page from all draws and the expected training accuracies."""
+    """Write the page from all draws and the exact expectation of the training accuracy at each epsilon."""
     means = rows.groupby(["mechanism", "lattice", "epsilon"])["train_accuracy"].mean()
     drawn = means["exponential", str(TERNARY)]
     places = {

@@ -1,10 +1,11 @@
-"""Every mechanism of the registry against a constant, on a task of the paper that it is from.
+"""Compare every mechanism of the registry with a constant, on a task of the mechanism's paper.
 
     python -m privopt.experiments.against_constants --output FOLDER [--shard K/N]
 
-Mechanisms have their defaults. Where a constant has the smaller mean loss, the plan has to warn of it before
-data are read (``NoiseToSignal.warning``).
-Writes ``against-constants.csv``, a line per draw, appended as it comes: an interrupted run resumes.
+Mechanisms have their defaults. Where a constant has the smaller mean loss, the plan has to warn of that
+before data are read (``NoiseToSignal.warning``).
+Writes ``against-constants.csv``, a line per draw. A setting is appended when all its draws are done: an
+interrupted run resumes with the next setting.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ from privopt.problems.tables.schema import Schema
 RECORDS = (500, 2_000, 8_000)
 EPSILONS = (0.1, 0.3, 1.0, 3.0)
 RUNS, DELTA = 20, 1e-6
-SURE = 3.0  # standard errors by which a constant has to be ahead
+SURE = 3.0  # a constant is ahead if its mean loss is smaller by more standard errors than this
 
 
 @dataclass(frozen=True)
@@ -75,11 +76,11 @@ class Unit:
 
 @dataclass(frozen=True)
 class Line:
-    """Loss of one release, and of a constant on the same records.
+    """Loss of one release and loss of a constant on the same records.
 
     Attributes:
-        ratio: noise over signal, of the plan.
-        told: the plan says that a constant may be better.
+        ratio: noise over signal, by the plan.
+        told: whether the plan warns that a constant may be better.
     """
 
     family: str
@@ -98,14 +99,14 @@ Task = Callable[[Any, int, float, int], Measured]
 
 
 def _released(plan: RiskMechanism, risk: EmpiricalRisk, run: int) -> Measured:
-    """Return the penalised risk of a release, that of zero weights, and the measure of the plan."""
+    """Return the penalised risk of a release, the risk of zero weights, and noise over signal by the plan."""
     w = plan.release(risk, NoiseSource(insecure_seed=run)).point
     value = risk.value(w) + plan.regularizer.value(w)
     return value, risk.value(np.zeros(len(w))), plan.noise_to_signal
 
 
 def _linear(table: wang2017.Study, space: ConvexSet | None, penalty: ElasticNet) -> Task:
-    """Return logistic regression on the records of a table of Wang, Ye and Xu (2017)."""
+    """Return the task of logistic regression on records of Wang, Ye and Xu (2017), made as for ``table``."""
 
     def measured(kind: Any, n: int, epsilon: float, run: int) -> Measured:
         X, y = table.records(n, run)
@@ -119,21 +120,21 @@ def _linear(table: wang2017.Study, space: ConvexSet | None, penalty: ElasticNet)
 
 
 def _classes(kind: Any, n: int, epsilon: float, run: int) -> Measured:
-    """Measure the two classes in the plane of Theorems 2 to 4 of Wang, Chen and Xu (2019)."""
+    """Measure the risk on two classes in the plane, as in Theorems 2 to 4 of Wang, Chen and Xu (2019)."""
     risk = nonconvex.classes(n, 2, run)
     plan = kind.plan(risk.facts, None, ridge(nonconvex.RIDGE), epsilon=epsilon, delta=DELTA)
     return _released(plan, risk, run)
 
 
 def _ball(kind: Any, n: int, epsilon: float, run: int) -> Measured:
-    """Measure the sigmoid loss over an l2 ball of Table 1 of Wang and Xu (2019)."""
+    """Measure the sigmoid loss over an l2 ball, a task of Table 1 of Wang and Xu (2019)."""
     risk = EmpiricalRisk(*wang_xu2019_table1.make(n, 10, 1000 + run), SigmoidLoss(), row_norm=1.0)
     plan = kind.plan(risk.facts, wang_xu2019_table1.set_of("l2 ball", 10), epsilon=epsilon, delta=DELTA)
     return _released(plan, risk, run)
 
 
 def _saddle(kind: Any, n: int, epsilon: float, run: int) -> Measured:
-    """Measure the quartic of Theorems 7 to 9 of Wang, Chen and Xu (2019); the constant stays at the start."""
+    """Measure the quartic of Theorems 7 to 9 of Wang, Chen and Xu (2019); the constant is the start."""
     problem = nonconvex.saddles()["quartic, d = 2"]
     plan = nonconvex.planned(kind, problem, n, epsilon)
     w = plan.release(problem.risk, NoiseSource(insecure_seed=run), start=problem.saddle).point
@@ -144,7 +145,10 @@ def _saddle(kind: Any, n: int, epsilon: float, run: int) -> Measured:
 
 @cache
 def _adult(n: int) -> tuple[pd.DataFrame, Any, Any]:
-    """Return balanced records of the task of Neel, Roth, Vietri and Wu (2020): a table, numbers, labels."""
+    """Return n records of the task of Neel, Roth, Vietri and Wu (2020), half of either class.
+
+    The records come as a data frame, as an array of features and as labels -1 or +1.
+    """
     X, y, _ = load_adult23()
     rng = np.random.default_rng(n)
     rows = np.concatenate([rng.choice(np.flatnonzero(y == side), n // 2, replace=False) for side in (-1, 1)])
@@ -164,7 +168,7 @@ def _lattice(kind: Any) -> IntegerLattice:
 
 
 def _halfspace(kind: Any, n: int, epsilon: float, run: int) -> Measured:
-    """Measure the 0/1 loss of integer weights; half of the records are of either class."""
+    """Measure the 0/1 loss of integer weights on the records of ``_adult``; that of a constant is 0.5."""
     _, X, y = _adult(n)
     plan = kind.plan(ZeroOneHalfspace, _lattice(kind), epsilon=epsilon, delta=DELTA)
     w = plan.release(_prepared(kind, n), NoiseSource(insecure_seed=run)).point
@@ -172,7 +176,7 @@ def _halfspace(kind: Any, n: int, epsilon: float, run: int) -> Measured:
 
 
 def _card(kind: Any, n: int, epsilon: float, run: int) -> Measured:
-    """Measure the errors of a scorecard on the same records."""
+    """Measure the share of errors of a scorecard on the records of ``_adult``."""
     frame, _, y = _adult(n)
     X = frame.drop(columns=[ADULT_TARGET])
     schema = Schema(adult23_schema().columns, intercept=True)
@@ -180,15 +184,15 @@ def _card(kind: Any, n: int, epsilon: float, run: int) -> Measured:
         epsilon, delta=DELTA, mechanism=kind.name, schema=schema, classes=(-1, 1), insecure_seed=run
     )
     measure = model.plan(n).noise_to_signal(n)
-    assert measure is not None  # a mechanism of the registry predicts it
+    assert measure is not None  # every mechanism of the registry predicts noise and signal
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", NoiseWarning)  # what it says is in the measure
+        warnings.simplefilter("ignore", NoiseWarning)  # ``measure`` has what the warning says
         model.fit(X, y)
     return float(np.mean(model.predict(X) != y)), 0.5, measure
 
 
 def _mean(kind: Any, n: int, epsilon: float, run: int) -> Measured:
-    """Measure the mean of numbers without a third moment; the constant is 0."""
+    """Measure the error of the mean of numbers that have no third moment; the constant is 0."""
     x, mean = wang_xiao2020_means.records(n, run), wang_xiao2020_means.MEAN
     if kind.name == "robust-mean":
         plan = kind.plan(n, 1, moment=wang_xiao2020_means.MOMENT, epsilon=epsilon, delta=DELTA)
@@ -200,7 +204,10 @@ def _mean(kind: Any, n: int, epsilon: float, run: int) -> Measured:
 
 
 def _line(kind: Any, n: int, epsilon: float, run: int) -> Measured:
-    """Measure |w - w*| on the regression with log-normal noise of Figure 1 there; |w*| = 1."""
+    """Measure |w - w*| for weights w and the true ones w*, |w*| = 1; the constant is w = 0.
+
+    The task is the regression with log-normal noise of Figure 1 of Wang, Xiao, Devadas and Xu (2020).
+    """
     task = wang_xiao2020.task(wang_xiao2020.LINE, n, _FEW, run)
     source = NoiseSource(insecure_seed=run)
     if issubclass(kind, UnboundedFit):
@@ -247,7 +254,7 @@ _FAMILIES: dict[Family, Task] = {
 
 
 def task_of(entry: Entry) -> Task:
-    """Return the task of a mechanism: its paper's, or, if that is none of the five, a similar one's."""
+    """Return the task of a mechanism: one of its paper, or a similar one if the paper has none here."""
     return _RISKS.get(entry.name, _TABLE1) if entry.family is Family.RISK else _FAMILIES[entry.family]
 
 
@@ -257,7 +264,11 @@ def units(records: Sequence[int] = RECORDS, epsilons: Sequence[float] = EPSILONS
 
 
 def measured(unit: Unit, runs: int = RUNS) -> Iterator[Line]:
-    """Yield the draws of a setting; none if the mechanism refuses it before data."""
+    """Yield the draws of a setting.
+
+    Raises:
+        PrivOptError: the mechanism refuses the setting.
+    """
     entry = next(e for e in ENTRIES if (e.family, e.name) == (unit.family, unit.mechanism))
     for run in range(runs):
         loss, constant, measure = task_of(entry)(entry.load(), unit.records, unit.epsilon, run)
@@ -267,9 +278,10 @@ def measured(unit: Unit, runs: int = RUNS) -> Iterator[Line]:
 
 
 def summary(lines: pd.DataFrame) -> pd.DataFrame:
-    """Return, by setting, the mean lead of the constant, its standard error, and whether the plan is silent.
+    """Return a line per setting: the mean lead of the constant, its standard error, and two verdicts.
 
-    It is silent if the constant is ahead by more than ``SURE`` standard errors and the plan does not say so.
+    The lead is the loss of the mechanism minus the loss of the constant. The constant is ``ahead`` if its
+    mean lead is more than ``SURE`` standard errors; a plan that does not warn of that is ``silent``.
     """
     lead = lines.assign(lead=lines["loss"] - lines["constant"])
     keys = ["family", "mechanism", "records", "epsilon"]
@@ -298,7 +310,7 @@ def main(
     found = summary(STUDY.run(output, units(), console, shard))
     silent = found[found["silent"]]
     ahead = f"A constant is ahead in {found['ahead'].sum()} of {len(found)} settings"
-    console.print(f"{ahead}; in {len(silent)} the plan does not say so.")
+    console.print(f"{ahead}; in {len(silent)} of these the plan does not warn of it.")
     if len(silent):
         console.print(silent.to_string(index=False), markup=False, highlight=False)
 

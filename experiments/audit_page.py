@@ -1,6 +1,7 @@
 """Write the table of audits in privacy.md: ``python -m privopt.experiments.audit_page RESULTS.json``.
 
-The file is what ``privopt audit --all --json RESULTS.json`` wrote; the date is that of the file.
+``privopt audit --all --json RESULTS.json`` writes the file. The page gives the day on which the file was last
+changed as the day of the run.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ def with_results(page: str, lines: Sequence[dict[str, Any]], day: date) -> str:
 
     Args:
         page: the text of privacy.md.
-        lines: those of the report of the command.
-        day: when it was run.
+        lines: the lines of the command's report.
+        day: when the command was run.
     """
     before, _, rest = page.partition(_HEAD)
     heads, rows = rest.split("\n", 2)[:2], [_row(line) for line in lines]
@@ -50,7 +51,7 @@ def _summary(lines: Sequence[dict[str, Any]], day: date) -> str:
     when = f"{day.day} {day:%B %Y}"
     return (
         f"{_WHOLE}, of {when}: {sum(claims)} of {len(claims)} claims stand, and {rejected} of {len(mutants)} "
-        f"mutants are rejected, {by_law} of them by the law alone."
+        f"mutants are rejected, {by_law} of them by the exact law alone."
     )
 
 

@@ -1,11 +1,11 @@
-"""Cost of a gradient step: time per full pass over Covertype, relative to one read of the matrix, and peers.
+"""Measure the cost of a gradient step, in times to read the matrix once, beside other libraries.
 
     python -m privopt.experiments.benchmark_gradient [--output FOLDER]
 
-All times are from one run on the same matrix, the minimum of several repetitions; those of sparse steps are
-processor times. ``--output`` writes
-``gradient.md``, ``gradient.csv`` and ``sparse-steps.csv``. Peers that are not installed are listed as such:
-see ``privopt.experiments.workbench.peers``.
+Dense gradients are passes over all rows of Covertype, timed in one run; steps of DP-FW-L1 are timed on
+synthetic sparse matrices, in processor time. Every time is the minimum of several repetitions. ``--output``
+writes ``gradient.md``, ``gradient.csv`` and ``sparse-steps.csv``. The page says which of the other libraries
+(``privopt.experiments.workbench.peers``) are not installed.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from privopt.problems.files import write_atomically
 _REPEATS = 9
 _STEPS = 5
 _SPARSE_STEPS = 100
-_ROW_NORM = 12**0.5  # of Covertype, from its schema
+_ROW_NORM = 12**0.5  # bound on the rows of Covertype, from its schema
 _PEERS = ("numpy", "scipy", "numba", "scikit-learn", "torch", "opacus", "diffprivlib")
 READ = "reading the matrix: a sum on as many threads as the gradient"
 GRADIENT = "gradient, rows clipped"
@@ -64,7 +64,7 @@ class Cost:
 
 
 def gradient_costs(X: Any, y: Any) -> Iterator[Cost]:
-    """Measure one iteration over all rows of a dense matrix by privopt, NumPy and the peers."""
+    """Measure one iteration over all rows of a dense matrix by privopt, NumPy and the other libraries."""
     signs: Any = y.astype(X.dtype)
     w: Any = np.random.default_rng(0).normal(size=X.shape[1])
     lowered = w.astype(X.dtype)
@@ -104,14 +104,12 @@ def _peer_costs(cost: Any, X: NDArray[Any], signs: NDArray[Any], w: NDArray[Any]
 
 
 def _per_iteration(what: str, estimator: Any, X: Any, y: Any) -> Cost:
-    """Measure one iteration of an iterative fit as a difference of two fits, so that set-up cancels."""
+    """Measure one iteration of an iterative fit from the difference of two fits, so that set-up cancels."""
     few, many = 2, 8
 
     def fit(iterations: int) -> Any:
         with warnings.catch_warnings():
-            warnings.simplefilter(
-                "ignore"
-            )  # about convergence: the number of iterations is limited on purpose
+            warnings.simplefilter("ignore")  # the fit does not converge, on purpose
             return estimator(max_iter=iterations, tol=1e-12, random_state=0).fit(X, y)
 
     long, short = (measure(what, partial(fit, k), X.dtype.name, repeats=3) for k in (many, few))
@@ -129,9 +127,10 @@ def _sum(values: NDArray[Any]) -> Any:
 def sparse_costs(
     n: int = 10_000, per_row: int = 100, features: Sequence[int] = (1_000, 100_000, 1_000_000, 10_000_000)
 ) -> pd.DataFrame:
-    """Measure processor time per DP-FW-L1 step: on sparse rows, and over all vertices, in one run.
+    """Measure processor time per DP-FW-L1 step on sparse rows and, in the same run, over all vertices.
 
-    The features of a record are drawn uniformly, or with probability 1 / rank (Zipf's law).
+    Each record draws ``per_row`` of the p features, uniformly or with probability proportional to 1 / rank
+    (Zipf's law); a feature drawn twice counts once.
     """
     rng = np.random.default_rng(0)
     y = rng.choice([-1, 1], n)
@@ -148,7 +147,10 @@ def sparse_costs(
 
 
 def _frank_wolfe_costs(X: Any, y: Any) -> dict[str, float]:
-    """Measure set-up and steps; a step is the difference of two runs, so that set-up cancels."""
+    """Measure a step, a step over all vertices and a whole release, and memory.
+
+    The time of a step comes from the difference of two runs, so that set-up cancels.
+    """
     n, p = X.shape
     risk = EmpiricalRisk(X, y, LogisticLoss(), row_norm=1.0, norm="linf")
     ball, draw = L1Ball(p, 10.0), NoiseSource()
@@ -195,7 +197,7 @@ def least_processor_ms(run: Callable[[], object], repeats: int = 3) -> float:
 def measure(
     what: str, run: Callable[[], object], dtype: str = "float64", *, calls: int = 1, repeats: int = _REPEATS
 ) -> Cost:
-    """Measure time and peak memory of a call; the minimum of several times is least disturbed by other load.
+    """Measure time and peak memory of a call. The time is the least of several: other load only adds to it.
 
     Args:
         calls: the number of iterations of ``run``; the time is per iteration.
@@ -213,8 +215,9 @@ def measure(
 def peak_megabytes(run: Callable[[], object]) -> float:
     """Measure the additional memory of a call at its peak.
 
-    It is the larger of two measures: the count of Python's allocators, which includes NumPy, and the growth
-    of the resident memory, which includes PyTorch but not memory that a library kept from an earlier call.
+    The result is the larger of two measures: the count of Python's allocators, which includes NumPy, and the
+    growth of the resident memory, which includes PyTorch but not memory that a library kept from an earlier
+    call.
     """
     before = _resident_peak(reset=True)
     tracemalloc.start()
@@ -236,7 +239,7 @@ def _resident_peak(*, reset: bool = False) -> float:
 
 
 def wide(costs: pd.DataFrame) -> pd.DataFrame:
-    """Tabulate milliseconds, multiples of one read, and memory per dtype; one line per measured call."""
+    """Tabulate, per dtype, milliseconds, multiples of one read and memory: a line per measured call."""
     lines = []
     for what, group in costs.groupby("what", sort=False):
         line: dict[str, object] = {"one pass over the rows": what}
@@ -277,7 +280,7 @@ def page(costs: pd.DataFrame, sparse: pd.DataFrame, shape: tuple[int, int]) -> s
 def main(
     output: Annotated[Path | None, typer.Option(help="Output folder for the page and its figures.")] = None,
 ) -> None:
-    """Run the benchmark, print the page, and write it to the output folder if one is given."""
+    """Run the benchmark, print the page, and write page and results to the output folder if one is given."""
     costs: list[Cost] = []
     shape = (0, 0)
     for dtype in (np.float64, np.float32):

@@ -1,4 +1,4 @@
-"""Samples per second of the noise source, compared with NumPy's generator, which is not for privacy.
+"""Measure samples per second of the noise source, beside NumPy's generator, which is unfit for privacy.
 
 Run: ``python -m privopt.experiments.benchmark_noise``.
 """
@@ -18,9 +18,10 @@ _REPEATS = 5
 
 
 def noise_rates(size: int = 1_000_000) -> pd.DataFrame:
-    """Measure millions of samples per second (the best of several) and the ratio to NumPy's sampler.
+    """Measure millions of samples per second, and our time over the time of NumPy's sampler.
 
-    NumPy has no exact discrete Gaussian or Laplace: those are compared with its rounded draws.
+    Every time is the least of several. NumPy has no exact discrete Gaussian or Laplace sampler: ours are
+    compared with rounded draws of NumPy's continuous ones.
     """
     source, peer = NoiseSource(), np.random.default_rng(0)
     pairs: dict[str, tuple[Callable[[], object], Callable[[], object]]] = {
@@ -56,7 +57,7 @@ def _best_seconds(run: Callable[[], object]) -> float:
 
 
 def main() -> None:
-    """Time the samplers; takes a few seconds and no options."""
+    """Time the samplers, in a few seconds."""
     print(noise_rates().to_string(float_format="{:.3g}".format))
 
 

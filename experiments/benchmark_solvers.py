@@ -1,14 +1,15 @@
-"""Exact draws from the lattices of the full Adult task: seconds, accuracy and peak memory, in one run.
+"""Measure exact draws from lattices on the Adult task: seconds, accuracy and peak memory.
 
     python -m privopt.experiments.benchmark_solvers --output FOLDER [--draws N] [--time-limit S]
 
-Writes ``exact-draws.csv`` (a line per draw, appended as it is finished: an interrupted run
-resumes), ``exact-draws.md`` (tables) and ``exact-draws.png`` (share drawn against time). Minimisers are
-compared by ``privopt compare-oracles``.
+Writes ``exact-draws.csv`` (a line per draw, appended as the draw finishes: an interrupted run resumes),
+``exact-draws.md`` (tables) and ``exact-draws.png`` (share of draws finished against time). ``privopt
+compare-oracles`` compares minimisers.
 
-Every law at one epsilon is drawn from in a process of its own, one after the other, so that the peak memory
-is its own; kernels are compiled before the clock starts. The first exact draw at an epsilon includes
-everything that is prepared for it, later ones do not: both are shown.
+Each combination of law, lattice and epsilon runs in a process of its own, one process after another, so that
+its peak memory is measured alone; kernels are compiled before the clock starts. The time of the first draw at
+an epsilon includes everything that is prepared for that epsilon, the times of later draws do not: the table
+has both.
 """
 
 from __future__ import annotations
@@ -56,12 +57,13 @@ LAWS = {"exponential": Law.GIBBS, "permute-and-flip": Law.PERMUTE_AND_FLIP}
 
 @dataclass(frozen=True)
 class Unit:
-    """The work of one process: draws from one law at one epsilon.
+    """The work of one process: draws from one law over one lattice at one epsilon.
 
     Attributes:
         law: a key of ``LAWS``.
-        over: the name of the lattice, see ``lattice``.
-        limit: seconds per draw.
+        over: the name of the lattice, as ``lattice`` takes it.
+        draws: the number of draws.
+        limit: the time limit of a draw, in seconds.
         small: a synthetic task of 200 records instead of Adult.
     """
 
@@ -81,11 +83,12 @@ class Draw:
     """One draw: its setting and its cost.
 
     Attributes:
-        by: the oracle.
-        seconds: the time of the draw, up to the limit if it was stopped.
+        by: the name of the oracle.
+        draw: the number of the draw, from 0.
+        seconds: the time of the draw; for a draw that was stopped, the time until then.
         finished: whether the draw gave a point.
-        loss: the loss of the point; NaN without one.
-        build_seconds: the time of building the problem, once per data set; compilation excluded.
+        loss: the loss of the point; NaN without a point.
+        build_seconds: the time of preparing the oracle, once per process; compilation excluded.
         peak_megabytes: peak memory of the process so far: interpreter, libraries and data included.
     """
 
@@ -134,7 +137,7 @@ def data(small: bool) -> tuple[IntArray, IntArray]:
 
 
 def work(unit: Unit) -> Iterator[Draw]:
-    """Yield the draws of a unit one by one; to be run in a fresh process."""
+    """Yield the draws of a unit; to be run in a fresh process."""
     problem, law = _problem(unit), LAWS[unit.law]
     for name in ("elimination", "branch"):
         tiny = gibbs_oracle(name).prepare(_problem(replace(unit, small=True)), law)
@@ -150,7 +153,7 @@ def work(unit: Unit) -> Iterator[Draw]:
             d = oracle.draw(unit.epsilon / 2, source, Limits(seconds=unit.limit))
         except UnfinishedDrawError:
             yield Draw(*asked, time.perf_counter() - began, False, math.nan, build, peak_megabytes())
-            return  # later draws would only repeat the unfinished preparation
+            return  # a later draw would only repeat the preparation that did not finish
         yield Draw(*asked, d.seconds, True, float(d.loss), build, peak_megabytes())
 
 
@@ -163,7 +166,7 @@ def _problem(unit: Unit) -> ZeroOneHalfspace:
 
 
 def drawn(draws: pd.DataFrame, records: int) -> pd.DataFrame:
-    """Tabulate seconds of the first and of later draws, and their accuracy."""
+    """Tabulate seconds of the first draw and of later ones, mean accuracy and peak memory, by setting."""
     lines = []
     for (law, over, epsilon), group in draws.groupby(["law", "over", "epsilon"], sort=False):
         first, rest = group[group["draw"] == 0], group[group["draw"] > 0]
@@ -183,7 +186,7 @@ def drawn(draws: pd.DataFrame, records: int) -> pd.DataFrame:
 
 
 def _drawing(group: pd.DataFrame) -> str:
-    """Format a group of draws as "median (largest)", or say after what time the limit stopped them."""
+    """Format seconds of draws as "median (largest)", or "open at S" if the limit stopped a draw after S."""
     if not len(group):
         return ""
     if not group["finished"].all():
@@ -199,9 +202,8 @@ def profile(draws: pd.DataFrame) -> Figure:
     last = max(1e-3, float(draws["seconds"].max()))
     for number, (name, group) in enumerate(draws.groupby(["law", "over"], sort=False)):
         times = np.sort(group.loc[group["finished"], "seconds"].to_numpy(dtype=float))
-        share = np.arange(1, len(times) + 1) / len(
-            group
-        )  # unfinished draws count in the total, at infinite time
+        # Unfinished draws count in the total: their time is infinite.
+        share = np.arange(1, len(times) + 1) / len(group)
         x, y = [*np.maximum(times, 1e-3), last], [*share, share[-1] if len(share) else 0.0]
         style: dict[str, Any] = {
             "ls": ("-", "--", ":", "-.")[number % 4],
@@ -228,13 +230,17 @@ def page(draws: pd.DataFrame, *, small: bool) -> str:
 
 
 def complete(kept: Kept, unit: Unit) -> bool:
-    """Return whether a unit is finished; an unfinished draw is always its last."""
+    """Return whether a unit has all its draws: as many as wanted, or fewer and an unfinished one last."""
     lines = kept.matching(law=unit.law, over=unit.over, epsilon=unit.epsilon)
     return len(lines) >= unit.draws or any(not line["finished"] for line in lines)
 
 
 def study(*, small: bool) -> Study[Unit]:
-    """Return the study. Draws finished before an interruption are repeated: later ones depend on them."""
+    """Return the study.
+
+    A resumed unit repeats the draws that it finished before: later draws depend on them. Their lines are kept
+    as they were.
+    """
     return Study(
         "exact-draws",
         Draw,

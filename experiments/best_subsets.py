@@ -1,9 +1,12 @@
-"""Recovery of informative columns: an exact draw at half of epsilon, and the best subset on noisy moments.
+"""Compare two private ways to find the informative columns of a table.
+
+One is an exact draw of a subset with half of epsilon (``best-subset``), the other the best subset by noisy
+moments (``sufficient-statistics``).
 
     python -m privopt.experiments.best_subsets [--output FOLDER] [--tables N]
 
-Tables are drawn from ``SparseDesign``, with numbers clipped to [-1, 1]. Lines are kept in
-``best-subsets.csv`` as they come: the same command resumes an interrupted run, and then writes the table
+Tables are drawn from ``SparseDesign``, and their numbers clipped to [-1, 1]. ``best-subsets.csv`` keeps the
+fits of every finished design: the same command resumes an interrupted run. It then writes the table
 ``best-subsets.md``. Neighbours: replace-one, n public; delta = 1/n^2.
 """
 
@@ -31,7 +34,7 @@ from privopt.problems.datasets.synthetic import SparseDesign
 
 WAYS = ("best-subset", "sufficient-statistics")
 _TABLES, _TEST, _SECONDS = 10, 2000, 300.0
-# (p, s, n, epsilon, correlation)
+# (columns p, informative columns s, records n, epsilon, correlation of neighbouring columns)
 _DESIGNS = (
     (30, 5, 1000, 1.0, 0.1),
     (30, 5, 2000, 1.0, 0.1),
@@ -50,7 +53,7 @@ _DESIGNS = (
 
 
 class Cell(NamedTuple):
-    """A design, a budget, and the number of its tables."""
+    """A design, a budget, and the number of tables that are drawn from the design."""
 
     features: int
     informative: int
@@ -62,7 +65,7 @@ class Cell(NamedTuple):
 
 @dataclass(frozen=True)
 class Line:
-    """A fit: whether its columns are the informative ones, R^2 on fresh records, processor seconds."""
+    """A fit: whether it chose exactly the informative columns, R^2 on fresh records, processor seconds."""
 
     features: int
     informative: int
@@ -77,7 +80,7 @@ class Line:
 
 
 def fits(cell: Cell) -> Iterator[Line]:
-    """Fit every table of a cell in both ways; with noise of a seed, for measurements alone."""
+    """Fit every table of a cell in both ways. The noise is seeded, for measurement only."""
     design = SparseDesign(cell.features, cell.informative, correlation=cell.correlation)
     for number in range(cell.tables):
         rng = np.random.default_rng(number)
@@ -98,12 +101,12 @@ def fits(cell: Cell) -> Iterator[Line]:
                 found = bool(np.array_equal(np.flatnonzero(model.support_), design.support))
                 r2 = float(model.score(X[-_TEST:], y[-_TEST:]))
             except UnfinishedDrawError:
-                pass  # a draw that releases nothing finds nothing
+                pass  # a draw stopped by the limit releases nothing: not recovered, R^2 of 0
             yield Line(*cell[:5], number, way, found, r2, time.process_time() - began)
 
 
 def page(lines: pd.DataFrame) -> str:
-    """Return the table: a line for each design and budget."""
+    """Return the table: a line for each design and budget; bold is the way that ``auto`` takes."""
     rows = []
     facts = ["epsilon", "features", "informative", "correlation", "records"]
     for _, group in lines.groupby(facts):

@@ -1,12 +1,12 @@
-"""AUC of private cards under each kind of constraint on points, beside cards without any, on public tables.
+"""Measure the AUC of private cards under each kind of constraint on points, beside cards without constraints.
 
     python -m privopt.experiments.card_constraints [--output FOLDER] [--splits N] [--shard K/N]
 
-Adult, Covertype (Lodgepole Pine or not), the three tables of ``problems.datasets.uci``, and of scikit-learn
-breast cancer, diabetes (progression above its median) and digits (odd or even); half of the records for
-training and half for the AUC. Lines are kept in ``card-constraints.csv``: the same command resumes an
-interrupted run, and then writes the table ``card-constraints.md``. Neighbours: replace-one, n public; delta =
-1/n^2.
+The tables are public: Adult, Covertype (Lodgepole Pine or not), three of ``problems.datasets.uci``, and
+from scikit-learn breast cancer, diabetes (progression above its median) and digits (odd or even). Half of
+the records of a table are for training, the other half for the AUC. ``card-constraints.csv`` keeps the cards
+of every finished kind: the same command resumes an interrupted run. It then writes the table
+``card-constraints.md``. Neighbours: replace-one, n public; delta = 1/n^2.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from privopt.problems.tables.schema import Schema
 Table = tuple[pd.DataFrame, NDArray[np.int64], Schema]
 EPSILON, _SPLITS = 1.0, 5
 NONE, _ORDER = "none", "order"
-# Tables that ship with the package: their function, label column and positive class.
+# Tables that ship with the package: function that loads the table, label column, positive class.
 _SHIPPED = {
     "credit": (load_credit, "repaid", "no"),
     "marketing": (load_marketing, "y", "yes"),
@@ -46,7 +46,9 @@ _SHIPPED = {
 }
 TABLES = ("breast cancer", "diabetes", "digits", "credit", "mushrooms", "marketing", "adult", "covertype")
 _PINE = COVERTYPE_CLASSES.index("Lodgepole Pine") + 1
-_NO_NUMBERS = ("mushrooms",)  # no column has an order
+_NO_NUMBERS = ("mushrooms",)  # tables without a numeric column, which could be ordered
+# These kinds at once.
+_TOGETHER = ("bounds", "number of columns", "groups", _ORDER, "total")
 KINDS = (
     NONE,
     "bounds",
@@ -56,7 +58,7 @@ KINDS = (
     _ORDER,
     "implications",
     "total",
-    "all of these",
+    "all but list and implications",
 )
 
 
@@ -70,7 +72,7 @@ class Cell(NamedTuple):
 
 @dataclass(frozen=True)
 class Line:
-    """The AUC of one card on the records that it was not fitted on, and its processor seconds."""
+    """The AUC of one card on the records held out from its fit, and the processor seconds of the fit."""
 
     table: str
     kind: str
@@ -80,7 +82,7 @@ class Line:
 
 
 def _covertype() -> tuple[pd.DataFrame, Any]:
-    """Return its ten quantities and two categories, in place of indicators of those."""
+    """Return Covertype with its ten numbers, and with two categories in place of their 44 indicators."""
     values, classes = load_covertype(np.float32)
     frame = pd.DataFrame(values, columns=list(COVERTYPE_COLUMNS))
     for kind in ("Wilderness_Area", "Soil_Type"):
@@ -96,7 +98,7 @@ def _diabetes() -> tuple[pd.DataFrame, Any]:
 
 
 def _digits() -> tuple[pd.DataFrame, Any]:
-    """Return the pixels that are not the same in all pictures."""
+    """Return the pixels that differ between pictures."""
     frame, digit = load_digits(return_X_y=True, as_frame=True)
     return frame.loc[:, frame.nunique() > 1], digit % 2
 
@@ -125,7 +127,10 @@ def load(name: str) -> Table:
 
 
 def constraints(kind: str, table: Table) -> list[str]:
-    """Return constraints of a kind, as an expert might write them; directions are those of correlations."""
+    """Return constraints of a kind, as an expert might write them.
+
+    The order of a number's points, rising or falling, is the sign of its correlation with the label.
+    """
     frame, labels, schema = table
     names = [quoted(column.name) for column in schema.columns]
     ways = {
@@ -138,14 +143,13 @@ def constraints(kind: str, table: Table) -> list[str]:
         "list": ["points in {-10, -5, -2, -1, 0, 1, 2, 5, 10}"],
         "number of columns": ["at most 5 columns"],
         "groups": [f"at most 1 of {a}, {b}" for a, b in zip(names[::2], names[1::2], strict=False)],
-        "order": [f"monotone({quoted(n)}) = {'rising' if r > 0 else 'falling'}" for n, r in ways.items()],
+        _ORDER: [f"monotone({quoted(n)}) = {'rising' if r > 0 else 'falling'}" for n, r in ways.items()],
         "implications": [f"if {a} then {b}" for a, b in zip(names[::2], names[1::2], strict=False)],
         "total": ["total in [-20, 20]"],
     }
     if kind in written:
         return written[kind]
-    together = ("bounds", "number of columns", "groups", "order", "total")
-    return [line for part in together for line in written[part]]
+    return [line for part in _TOGETHER for line in written[part]]
 
 
 def _ordered(schema: Schema) -> list[int]:
@@ -154,7 +158,7 @@ def _ordered(schema: Schema) -> list[int]:
 
 
 def cards(cell: Cell) -> Iterator[Line]:
-    """Fit a card in each split; with noise of a seed, for measurements alone."""
+    """Fit a card in each split. The noise is seeded, for measurement only."""
     table = load(cell.table)
     frame, labels, schema = table
     lines = constraints(cell.kind, table)
@@ -171,7 +175,10 @@ def cards(cell: Cell) -> Iterator[Line]:
 
 
 def page(lines: pd.DataFrame) -> str:
-    """Return the table: a row for each kind, and per table the mean AUC (its mean difference to none)."""
+    """Return the table: a row per kind, a column per table, with the mean AUC.
+
+    In brackets is the mean difference from cards without constraints.
+    """
     rows = []
     for kind in KINDS:
         row = {"constraint": kind}

@@ -1,4 +1,4 @@
-"""Demonstration on the Adult data: private scorecards by every mechanism, each oracle call certified."""
+"""Demonstrate private scorecards on the Adult data, by every mechanism, with certified solves."""
 
 from __future__ import annotations
 
@@ -49,49 +49,49 @@ _TASK = (
 )
 _NOT_PRIVATE = (
     "Accuracies, gaps and times are facts about the records and are not covered by the guarantee. The "
-    "data is public and the noise seeded, so that this page can be reproduced; with a seed nothing is "
-    "private."
+    "data are public and the noise is seeded, so that this page can be reproduced: noise from a seed "
+    "protects nobody."
 )
 _CLAIMS = (
-    "What each mechanism claims (DP: differential privacy), whatever the records are. The noise is fixed "
-    "before data is read: beta is the inverse temperature of a draw; sigma and scale are standard deviation "
-    "and scale of the noise, in numbers of errors."
+    "The guarantee that each mechanism claims (DP: differential privacy), for any records. The size of the "
+    "noise is fixed before data are read: beta is the inverse temperature of the law of a draw; sigma is the "
+    "standard deviation of Gaussian noise, and scale the scale of Laplace noise, both in numbers of errors."
 )
 _ACCURACY = (
-    "Training accuracy, mean and one standard deviation over draws; curves stand side by side so that "
-    "none hides another. Exponential mechanism and permute-and-flip draw from an exact law, RSPM adds noise "
-    "to the objective over the same weights. OPDisc has wider weights; the dashed line is what they could "
-    "reach without privacy."
+    "Training accuracy, mean and one standard deviation over draws; curves are shifted sideways, so that "
+    "none hides another. The exponential mechanism and permute-and-flip draw from an exact law; RSPM adds "
+    "noise to the objective over the same weights. OPDisc has a wider range of weights; the dashed line is "
+    "the best accuracy in that range without privacy."
 )
 _HELD_OUT = (
-    "The same models on the 16,281 people of the held-out file. 24% of them are positive, against half of"
-    " the training records, so levels are not comparable with the picture above, and a threshold that is "
-    "best there need not be best here."
+    "The same models on the 16,281 people of the held-out file. Of these 24% are positive, of the training "
+    "records half: so accuracies are not comparable with the picture above, and the threshold that is best "
+    "there need not be best here."
 )
 _NUMBERS = (
-    "The numbers behind both pictures. A largest gap of 0: every minimiser was proved optimal before it "
-    "was released; draws need no such proof."
+    "The numbers behind both pictures. A largest gap of 0 says that every minimiser was proved optimal "
+    "before it was released; exact draws need no such proof."
 )
 _PROFILE = (
-    "Share of releases finished within a time, all ε together: the further left, the faster, and the "
-    "steeper, the more predictable. A tail on the right is the first draw at each ε, which prepares what "
-    "later draws at that ε reuse."
+    "Share of releases finished within a time, over all ε: a curve further left is faster, a steeper one "
+    "more predictable. A tail on the right comes from the first draw at each ε, which prepares what later "
+    "draws at that ε reuse."
 )
 _CERTIFICATE = (
-    "Above: the best point found falls and the proved bound rises, drawn as distances to the final value. "
-    "When they meet the point is proved optimal, and only then is it released. Below: the gap between "
-    "them, 0 when the proof is complete."
+    "Above: the value of the best point found falls and the proved lower bound rises, both drawn as "
+    "distances from the final value. When they meet, the point is proved optimal, and only then is it "
+    "released. Below: the gap between the two, 0 when the proof is complete."
 )
 _CARD = (
-    "Add the points of a person's row; a sum above 0 predicts an income above 50K. Made without noise, to"
-    " show what the private scorecards are measured against."
+    "Add the points that apply to a person; a sum above 0 predicts an income above 50K. This card is made "
+    "without noise: the private scorecards are compared with it."
 )
 
 
 def run_demo(output: Path, draws: int, console: Console) -> None:
     """Run every mechanism at several epsilons, then write a table, figures and a report to ``output``.
 
-    An interrupted run keeps its finished draws and is resumed by the same call.
+    An interrupted run keeps its finished draws; the same call resumes it.
     """
     output.mkdir(parents=True, exist_ok=True)
     X, y, schema = load_adult23()
@@ -99,7 +99,7 @@ def run_demo(output: Path, draws: int, console: Console) -> None:
     console.print(f"Adult, balanced task of Neel, Roth, Vietri and Wu (2020): n = {len(y)}, d = {X.shape[1]}")
     console.print(
         "Every mechanism at five epsilons, delta = 1/n^2 where there is one. The noise is seeded so that the "
-        "page can be reproduced: nothing here protects anybody"
+        "page can be reproduced: noise from a seed protects nobody"
     )
     results = Results(output / "draws.csv")
     settings = _settings(len(y), X.shape[1])
@@ -129,7 +129,7 @@ def run_demo(output: Path, draws: int, console: Console) -> None:
 
 
 def _draw(settings: list[Setting], draws: int, repeats: Repeats, results: Results, console: Console) -> None:
-    """Make the missing draws of all settings, under a progress bar."""
+    """Make the missing draws of all settings, and show a progress bar."""
     with Bar(console=console) as bar:
         line = bar.add_task("private draws", total=len(settings) * draws, completed=len(results.lines))
 
@@ -151,7 +151,7 @@ def _settings(n: int, dimension: int) -> list[Setting]:
 
 
 def _solve(problem: ZeroOneHalfspace, noise: Perturbation, oracle: str) -> tuple[Answer, list[Progress]]:
-    """Solve one problem with a certificate, and record the trace of its bounds."""
+    """Solve one problem with a certificate, and return also the trace of values and bounds."""
     trace: list[Progress] = []
     prepared = minimizer(oracle).prepare(problem, Task.NORMALIZED)
     answer = prepared.minimize(noise, Limits(seconds=180.0, on_progress=trace.append))
@@ -238,11 +238,12 @@ def for_people(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _comparison(table: pd.DataFrame) -> str:
-    """Count the epsilons at which the exponential mechanism is more accurate than RSPM, of equal weights."""
+    """Say how often the exponential mechanism is more accurate than RSPM over the same weights."""
     means = table.set_index(["mechanism", "lattice", "epsilon"])["train_mean"].sort_index()
     ternary = str(MECHANISMS["rspm"].default_lattice(23))
     higher = means["exponential", ternary] > means["rspm", ternary]
-    return f"The exponential mechanism is ahead of RSPM at {higher.sum()} of {len(higher)} values of ε."
+    count = f"{higher.sum()} of {len(higher)} values of ε"
+    return f"The exponential mechanism is more accurate than RSPM at {count}."
 
 
 def _spread(mean: float, sd: float) -> str:
@@ -264,8 +265,9 @@ def _print(table: pd.DataFrame, console: Console) -> None:
         shown.add_row(str(name), *cells)
     console.print(shown)
     console.print(
-        f"{table['draws'].sum()} draws; every minimiser was proved optimal up to a gap of "
-        f"{table['largest_gap'].max():g}; largest median time of a draw {table['median_seconds'].max():.2g} s"
+        f"{table['draws'].sum()} draws. Every minimiser was proved optimal up to a gap of "
+        f"{table['largest_gap'].max():g}. The median draw of a setting took at most "
+        f"{table['median_seconds'].max():.2g} s"
     )
 
 

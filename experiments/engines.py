@@ -1,10 +1,10 @@
-"""Fits on large tables, compared with one read of them: a GROUP BY of DuckDB, a sum by Dask.
+"""Measure fits to large tables, compared with one read of the table: a GROUP BY of DuckDB or a sum by Dask.
 
     python -m privopt.experiments.engines [--rows N] [--repeats K] [--folder DIR] [--output DIR]
 
 DuckDB makes Parquet files of synthetic records and groups them; Dask adds up an array of numbers. Every
-measurement is a process of its own, so that its peak memory is its own, and what it is compared with runs
-just before it. Lines are kept as they come: the same command resumes an interrupted run.
+measurement has a process of its own, so that its peak memory is measured alone; its baseline runs just before
+it, in another process. Results are kept as they come: the same command resumes an interrupted run.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ FITTED = tuple(f"logistic regression, {frame}" for frame in FRAMES)
 PREDICTED = tuple(f"its predictions, {frame}" for frame in FRAMES)
 SUM, STEP = "Dask sum, from the file", "Dask gradient, from the file"
 HELD_SUM, HELD_STEP = "Dask sum, held by workers", "Dask gradient, held by workers"
-# The baseline of each subject.
+# The baseline of each subject that is measured.
 AGAINST = {
     CARD: GROUP_BY,
     LOGISTIC: GROUP_BY,
@@ -67,11 +67,11 @@ AGAINST = {
     STEP: SUM,
     HELD_STEP: HELD_SUM,
 }
-# The most rows of each: those of a table in memory, of an array of numbers, and of what workers hold.
+# The most rows at which tables in memory and arrays held by workers are measured.
 _MOST = {**dict.fromkeys((*FITTED, *PREDICTED), 1_000_000), HELD_STEP: 10_000_000}
-_FEW = 100_000  # records of what is done once before the clock starts: enough for the same mechanism
-_NUMBERS = 10  # columns of the array
-_CHUNK = 250_000  # rows of it
+_FEW = 100_000  # records of the warm-up: enough that the fit takes the same mechanism
+_NUMBERS = 10  # columns of the array of numbers
+_CHUNK = 250_000  # rows of a partition of the array
 
 Cell = tuple[int, str]  # rows, subject
 
@@ -81,11 +81,11 @@ class Measured:
     """Measurements of one subject at one number of rows.
 
     Attributes:
-        seconds: time from opening the table to the result, after a warm-up fit of ``_FEW`` records; for a
-            Dask gradient, the time of one later step.
-        work: processor seconds of the process, which the load of the machine hardly changes.
-        plain, plain_work: the same times of the baseline.
-        peak: peak resident memory of the process, MB, libraries included; with workers, the client's.
+        seconds: time from opening the table to the result, after a warm-up on ``_FEW`` records; for a Dask
+            gradient, the time of a gradient after a first one.
+        work: processor seconds of the process, which other load of the machine hardly changes.
+        plain, plain_work: ``seconds`` and ``work`` of the baseline.
+        peak: peak resident memory of the process in MB, libraries included; with workers, that of the client.
         first: seconds of the warm-up, which imports libraries and loads compiled code.
     """
 
@@ -131,7 +131,7 @@ def make(folder: Path, rows: int) -> None:
 
 
 def group_by() -> str:
-    """Return the GROUP BY query of the baseline, as written by hand."""
+    """Return the GROUP BY query of the baseline, as a person would write it."""
     bins = [
         "CASE " + " ".join(f"WHEN {name} < {e} THEN {k}" for k, e in enumerate(edges[1:-1]))
         + f" ELSE {len(edges) - 2} END AS {name}"
@@ -155,9 +155,10 @@ def make_numbers(folder: Path, rows: int) -> None:
 
 
 def run(subject: str, folder: Path, address: str | None) -> Iterator[tuple[float, float, float, float]]:
-    """Measure seconds, processor seconds and peak memory of one subject, and the seconds of its warm-up.
+    """Yield once: seconds, processor seconds and peak memory of a subject, and the seconds of its warm-up.
 
-    ``address`` is that of a Dask cluster.
+    Args:
+        address: the address of a Dask cluster; None for the threads of this process.
     """
     numbers, began = subject in (SUM, STEP, HELD_SUM, HELD_STEP), perf_counter()
     ask = _dask(subject, folder, address) if numbers else _query(subject, folder)
@@ -190,19 +191,19 @@ def _query(subject: str, folder: Path) -> Callable[[], object]:
         if not limit:
             model.fit(open_table(pattern), "income")
             return
-        with tempfile.TemporaryDirectory() as few:  # a limit is refused: it mixes rows
+        with tempfile.TemporaryDirectory() as few:  # a fit refuses a LIMIT, a step that mixes rows
             make(Path(few), _FEW)
             model.fit(open_table(f"{few}/*.parquet"), "income")
 
     if subject in FITTED or subject in PREDICTED:
         return _in_memory(subject, folder, model)
     ask = plain if subject == GROUP_BY else grouped
-    ask(f"LIMIT {_FEW}")  # imports, and loads compiled code
+    ask(f"LIMIT {_FEW}")  # the warm-up
     return lambda: ask("")
 
 
 def _in_memory(subject: str, folder: Path, model: Any) -> Callable[[], object]:
-    """Read a table into memory, fit to its first records, and return the fit or the predictions to time."""
+    """Read a table into memory, fit to its first records, and return the call to time: fit or predictions."""
     made: Callable[[pd.DataFrame], Any] = {
         "pandas": lambda table: table,
         "pandas, objects": lambda table: table.astype(dict.fromkeys([*_LEVELS, "income"], object)),
@@ -239,7 +240,7 @@ def _dask(subject: str, folder: Path, address: str | None) -> Callable[[], objec
 
 def _partitions(path: Path) -> Any:
     """Return a Dask array of a NumPy file; every worker reads its own partitions."""
-    dask: Any = import_module("dask")  # whose names are not typed
+    dask: Any = import_module("dask")  # Any: dask has no types
     whole, array = np.load(path, mmap_mode="r"), import_module("dask.array")
     parts = [
         array.from_delayed(
@@ -255,7 +256,7 @@ def _rows(path: Path, start: int) -> Any:
 
 
 def measured(rows: int, subject: str, folder: Path, repeats: int) -> Measured:
-    """Return the minimum over runs of a subject and of its baseline, run alternately."""
+    """Run a subject and its baseline alternately; return the least time of each and the largest memory."""
     runs = []
     with _workers(subject == HELD_STEP) as address:
         for _ in range(repeats):
@@ -268,7 +269,7 @@ def measured(rows: int, subject: str, folder: Path, repeats: int) -> Measured:
 
 @contextmanager
 def _workers(wanted: bool) -> Iterator[str | None]:
-    """Start a cluster of two worker processes and provide its address."""
+    """Provide the address of a cluster of two worker processes, if it is wanted; otherwise None."""
     if not wanted:
         yield None
         return
@@ -287,18 +288,18 @@ def table(results: Sequence[Measured]) -> pd.DataFrame:
     """Format the measurements as a table with display names."""
     return pd.DataFrame(
         {
-            "what": [m.subject for m in results],
+            "measured": [m.subject for m in results],
             "rows": [f"{m.rows:,}" for m in results],
             "seconds": [f"{m.seconds:.2f}" for m in results],
-            "against": [AGAINST[m.subject] for m in results],
-            "its seconds": [f"{m.plain:.2f}" for m in results],
+            "baseline": [AGAINST[m.subject] for m in results],
+            "baseline, seconds": [f"{m.plain:.2f}" for m in results],
             "ratio": [f"{m.seconds / m.plain:.2f}" for m in results],
-            "of processor time": [
+            "ratio of processor time": [
                 "" if m.subject == HELD_STEP else f"{m.work / m.plain_work:.2f}" for m in results
             ],
-            "million rows a second": [f"{m.rate / 1e6:.1f}" for m in results],
+            "million rows per second": [f"{m.rate / 1e6:.1f}" for m in results],
             "peak memory, MB": [f"{m.peak:.0f}" for m in results],
-            "first, seconds": [f"{m.first:.1f}" for m in results],
+            "warm-up, seconds": [f"{m.first:.1f}" for m in results],
         }
     )
 
@@ -324,16 +325,16 @@ def page(results: Sequence[Measured], command: str) -> str:
         "rate": f"{rate / 1e6:.1f}",
         "minutes": f"{1e10 / rate / 60:.0f}",
         "pace": f"{pace / 1e6:.0f}",
-        "step": f"{1e10 / pace / 1600:.1f}",
+        "step": f"{1e10 / pace / 1600:.1f}",  # 100 workers of 16 cores
     }
     return filled("engines", places)
 
 
 def picture(results: Sequence[Measured]) -> Figure:
-    """Draw seconds and memory against rows, one curve per subject; baselines are dashed."""
+    """Draw seconds and memory against rows: a curve per subject, and dashed ones for the baselines."""
     figure = Figure(figsize=(11, 4.4), layout="constrained")
     panels = figure.subplots(1, 3)
-    drawn = [name for name in AGAINST if name not in (*FITTED, *PREDICTED)]  # of one size alone
+    drawn = [name for name in AGAINST if name not in (*FITTED, *PREDICTED)]  # these have one size only
     marks = dict(zip(drawn, "osPDv", strict=True))
     sizes = [m.rows for m in results]
     lines = {name: [m for m in results if m.subject == name] for name in drawn}
@@ -373,7 +374,7 @@ def main(
         "engines"
     ),
 ) -> None:
-    """Measure and write. 10^5 and 10^6 rows by default: about two minutes."""
+    """Measure what is missing, and write page and picture; by default 10^5 and 10^6 rows, in two minutes."""
     sizes = rows or [100_000, 1_000_000]
     command = (
         f"python -m privopt.experiments.engines {' '.join(f'--rows {n}' for n in sizes)} --repeats {repeats}"
@@ -384,7 +385,7 @@ def main(
 
 
 def study(folder: Path, repeats: int, command: str) -> Study[Cell]:
-    """Return the study, whose records are in a folder."""
+    """Return the study, with its generated records in ``folder``; ``command`` is for the page."""
 
     def compute(cell: Cell) -> list[Measured]:
         rows, subject = cell
@@ -402,7 +403,7 @@ def study(folder: Path, repeats: int, command: str) -> Study[Cell]:
 
 
 def in_order(lines: pd.DataFrame) -> list[Measured]:
-    """Return the measurements by subject and rows."""
+    """Return the measurements, sorted by subject and rows."""
     found = [Measured(**{str(k): v for k, v in line.items()}) for line in lines.to_dict("records")]
     return sorted(found, key=lambda m: ([*AGAINST].index(m.subject), m.rows))
 

@@ -1,10 +1,10 @@
-"""Accuracy and time of private scorecards against columns, levels, rows and epsilon.
+"""Measure accuracy and time of private scorecards against columns, levels, rows and epsilon.
 
     python -m privopt.experiments.feasible --output FOLDER
 
-Tables are drawn from a logistic law over categorical columns, so that the best AUC is known, and Adult is
-beside them, more and more of its records. Writes ``feasible.csv`` (a line per fit, appended as it is made: an
-interrupted run resumes), ``feasible.md`` and ``feasible.png``.
+Synthetic tables come from a logistic law over categorical columns, so that the best AUC is known; beside them
+are increasing numbers of records of Adult. Writes ``feasible.csv`` (a line per fit; the fits of a table are
+appended together, and an interrupted run resumes with the next table), ``feasible.md`` and ``feasible.png``.
 """
 
 from __future__ import annotations
@@ -40,17 +40,19 @@ ROWS = (1_000, 10_000, 100_000, 1_000_000)
 ADULT_ROWS = (1_000, 3_000, 10_000, 30_000)
 EPSILONS = (0.1, 1.0, 10.0)
 CARD, LINEAR, FREE = "card", "logistic", "not private"
-CLOSE = 0.02  # of AUC
+CLOSE = 0.02  # AUC that a fit may lose by privacy and still count as close
 _TESTED = 20_000
-_LARGEST = 10**8  # rows times features; larger tables belong in an engine
+_LARGEST = 10**8  # rows times levels of all columns; larger tables belong in an engine
 
 
 @dataclass(frozen=True)
 class Unit:
-    """One table: its size and the number of its draw.
+    """One table.
 
     Attributes:
-        columns, levels: the numbers of columns and levels of a drawn table; 0 for Adult.
+        columns, levels: the numbers of columns and of levels per column of a synthetic table; 0 for Adult.
+        rows: the number of training records.
+        run: the number of the draw of such a table.
     """
 
     columns: int
@@ -71,10 +73,10 @@ class Line:
     """The result of one fit.
 
     Attributes:
-        epsilon: the budget; infinite for no privacy.
+        epsilon: the budget; infinite without privacy.
         seconds: processor time over all cores, encoding included.
         peak_megabytes: peak memory of the process so far, interpreter and table included.
-        best: the AUC of the true law on the same records; NaN if unknown.
+        best: the AUC of the true law on the same test records; NaN if unknown.
     """
 
     table: str
@@ -92,7 +94,13 @@ class Line:
 
 @dataclass(frozen=True)
 class Task:
-    """Training and test records."""
+    """Training and test records.
+
+    Attributes:
+        records, labels: for training.
+        others, truth: records and labels for the test.
+        best: the AUC of the true law on the test records; NaN if unknown.
+    """
 
     schema: Schema
     records: pd.DataFrame
@@ -104,7 +112,11 @@ class Task:
 
 
 def drawn(unit: Unit) -> Task:
-    """Draw a table from a logistic law: normal points of levels, whose sum has deviation 2; 20% positive."""
+    """Draw a table from a logistic law with about 20% positives.
+
+    The score of a record is a sum of normal points, one per column by its level; scores have a standard
+    deviation of 2.
+    """
     rng = np.random.default_rng([unit.columns, unit.rows, unit.run])
     codes = rng.integers(0, unit.levels, (unit.rows + _TESTED, unit.columns))
     points = rng.normal(size=(unit.columns, unit.levels))
@@ -119,7 +131,7 @@ def drawn(unit: Unit) -> Task:
 
 
 def adult(unit: Unit) -> Task:
-    """Return some records of Adult's training file, with all columns, and its test file."""
+    """Return a sample of Adult's training file, with all columns, and all of Adult's test file."""
     train, test = load_adult("train"), load_adult("test")
     some = train.iloc[np.random.default_rng(unit.run).permutation(len(train))[: unit.rows]]
     X, others = (frame.drop(columns=[ADULT_TARGET]) for frame in (some, test))
@@ -129,7 +141,7 @@ def adult(unit: Unit) -> Task:
 
 
 def work(unit: Unit) -> Iterator[Line]:
-    """Yield the results of a unit; to be run in a fresh process, after a small fit that compiles."""
+    """Yield the fits of a unit; to be run in a fresh process. A small fit before the first compiles."""
     task = drawn(unit) if unit.columns else adult(unit)
     small = drawn(Unit(2, 2, 100, 0))
     for model in _models(1.0, small).values():
@@ -160,7 +172,7 @@ def _models(epsilon: float, task: Task) -> dict[str, Any]:
 
 
 def units() -> list[Unit]:
-    """Return all tables, small ones first; tables of few records have several draws."""
+    """Return all tables, those of few records first; the fewer records, the more draws."""
     found = [Unit(0, 0, rows, run) for rows in ADULT_ROWS for run in range(_runs(rows))]
     for columns, levels in SHAPES:
         for rows in ROWS:
@@ -177,9 +189,9 @@ def _runs(rows: int) -> int:
 
 
 def gaps(lines: pd.DataFrame) -> pd.DataFrame:
-    """Compute the loss of AUC by privacy: against the fit without it or, if that is missing, the true law.
+    """Add to private fits ``gap``, the AUC lost by privacy, and ``ratio`` = rows * epsilon / features.
 
-    One line per table, rows, run, model and epsilon; ``ratio`` is records times epsilon per feature.
+    The loss is against the fit without privacy or, where that is missing, against the true law.
     """
     where = ["table", "rows", "run"]
     free = lines[lines["model"] == FREE].set_index(where)["auc"].rename("free")
@@ -190,7 +202,7 @@ def gaps(lines: pd.DataFrame) -> pd.DataFrame:
 
 
 def enough(found: pd.DataFrame) -> float:
-    """Return the smallest ratio from which the card's mean gap stays within ``CLOSE``, or NaN."""
+    """Return the smallest ratio from which on the mean gap of cards is at most ``CLOSE``; NaN if none is."""
     cards = found[found["model"] == CARD].groupby(["table", "rows", "epsilon"])[["ratio", "gap"]].mean()
     cards = cards.sort_values("ratio")
     wide = cards[cards["gap"] > CLOSE]
@@ -199,19 +211,22 @@ def enough(found: pd.DataFrame) -> float:
 
 
 def _loss(found: pd.DataFrame) -> str:
-    """Describe the mean loss for ratios below 1,000, by powers of ten."""
+    """Describe the mean gap of cards for ratios below 1,000, by powers of ten."""
     cards = found[found["model"] == CARD]
     powers = np.floor(np.log10(cards["ratio"])).astype(int)
     parts = [
-        f"between {10.0**power:,g} and {10.0 ** (power + 1):,g}, {cards['gap'][powers == power].mean():.2f}"
+        f"{cards['gap'][powers == power].mean():.2f} between {10.0**power:,g} and {10.0 ** (power + 1):,g}"
         for power in sorted(set(powers.tolist()))
         if power < 3
     ]
-    return f"On average a card loses, where that number is {'; '.join(parts)}."
+    return f"The mean AUC that a card loses, by this number: {'; '.join(parts)}."
 
 
 def overview(lines: pd.DataFrame) -> pd.DataFrame:
-    """Tabulate the card's AUC at each epsilon and without privacy, seconds and memory, per table and rows."""
+    """Tabulate, per table and rows, the AUC of cards at each epsilon and of a fit without privacy, and costs.
+
+    The fit without privacy is a logistic regression; seconds and memory are those of cards.
+    """
     rows = []
     for (table, features, n), group in lines.groupby(["table", "features", "rows"], sort=False):
         cards = group[group["model"] == CARD]
@@ -228,7 +243,7 @@ def overview(lines: pd.DataFrame) -> pd.DataFrame:
 
 
 def picture(lines: pd.DataFrame) -> Figure:
-    """Draw the loss of AUC against records times epsilon per feature, and seconds against records."""
+    """Draw the AUC that cards lose against rows * epsilon / features, and seconds against rows."""
     found = gaps(lines)
     cards = found[found["model"] == CARD]
     names = sorted(cards["table"].unique(), key=lambda t: int(cards[cards["table"] == t]["features"].iloc[0]))
