@@ -94,7 +94,7 @@ if TYPE_CHECKING:
 
 
 class _Given(NamedTuple):
-    """Arguments of ``fit``: public facts, and unread records that are counted when they are read."""
+    """Arguments of ``fit``: public facts, and records not yet read, which are counted when they are read."""
 
     schema: Schema
     classes: NDArray[Any]
@@ -112,63 +112,68 @@ class PrivateHalfspaceClassifier(
 
     With two classes, the weights minimise the exact 0/1 loss up to the noise required for privacy. They are
     learned over integer features defined by a *public* schema, so the model is a readable scorecard. With
-    more classes, each has its own points, rounded at one common scale from one release with the noise of two
-    classes (``ClassPoints``), and the class with the most points is predicted. ``oracle``, ``calibration``,
-    ``max_columns``, ``constraints``, ``card_solver``, ``max_weight`` and ``risk_share`` must then have their
-    defaults. With ``mechanism``, ``oracle`` and ``lattice`` at their defaults a card has an intercept,
-    declared in the schema or not (unless a feature is called "intercept").
+    more classes, every class has its own points, and the class with the most points is predicted. One private
+    release with the noise of two classes gives all points, rounded at a common scale (``ClassPoints``).
+    ``oracle``, ``calibration``, ``max_columns``, ``constraints``, ``card_solver``, ``max_weight`` and
+    ``risk_share`` must then have their defaults. If ``mechanism``, ``oracle`` and ``lattice`` have their
+    defaults, a card has an intercept even if the schema declares none, unless a feature is called
+    "intercept".
 
     Privacy: (epsilon, delta)-differential privacy for the fitted weights, for data sets that differ by
-    *replacing one record*; n, the schema, the classes and the lattice are public. See ``spend_``. Outside
-    the guarantee: the certificate, running time, whether fitting failed, and training accuracy.
+    *replacing one record*; n, the schema, the classes and the lattice are public. Outside the guarantee: the
+    certificate, running time, whether fitting failed, and training accuracy.
 
     Args:
         epsilon: privacy budget, > 0 and finite.
-        delta: in (0, 1), or "auto" for 1/n^2. Ignored (0) by mechanisms that are purely private.
+        delta: in (0, 1), or "auto" for 1/n^2. Mechanisms that are purely private ignore it and spend none.
         mechanism: "seeded" (a rounded linear model; any number of features), a name of
-            ``privopt.mechanisms.MECHANISMS``, a custom ``LatticeMechanism``, or "auto" for one of bounded
-            running time. ``plan`` returns the choice before a fit, ``mechanism_reason_`` the reason.
+            ``privopt.mechanisms.MECHANISMS``, a custom ``LatticeMechanism``, or "auto", which chooses a
+            mechanism of bounded running time. ``plan`` returns this choice and its reason before a fit.
         oracle: "auto", the name of an oracle (``privopt solvers`` lists them), or a custom one: a
             ``GibbsOracle`` for the mechanisms that draw, a ``DiscreteOracle`` for the others.
         schema: a ``Schema``, a dict, or a path to a TOML or JSON file. None infers bounds and categories
             from the data, which is *not* private and emits a ``PrivacyLeakWarning``.
-        classes: the labels, two or more; for two (negative, positive). None infers them from the data, with
-            the same warning.
+        classes: the labels, two or more; two are given as (negative, positive). None infers them from the
+            data, with the same warning.
         lattice: an ``IntegerLattice``, (low, high) or (low, high, radius), or None for the mechanism's
-            default; (low, high) bounds all weights, for "seeded" all but the intercept's.
-        calibration: "sound", or "printed": that of the source paper, for mechanisms where it is refuted.
-        class_weight: None, or a dict of class weights, the costs of misclassification. Only their ratio
-            matters; it is at most 1,000 and is rounded to a ratio of small integers (``Costs``). The noise is
-            proportional to the larger one. Or "balanced": inverse class shares.
-        prevalence: the share of the positive class for "balanced", a *public* number. None: it is released
-            privately first, at a twentieth of epsilon.
+            default; (low, high) bounds every weight, except that "seeded" does not bound the intercept.
+        calibration: "sound"; or "printed" for the calibration in the mechanism's source paper, available for
+            mechanisms where that calibration is refuted.
+        class_weight: None; a dict from label to weight, which is the cost of misclassifying a record with
+            that label; or "balanced", weights inverse to the class shares. Only the ratio of weights matters:
+            it is capped at 1,000 and rounded to a ratio of small integers (``Costs``). The noise is
+            proportional to the larger integer.
+        prevalence: *public* class shares for "balanced": of the second of two classes, or a list with the
+            share of each class. None: the shares are released privately first, at a twentieth of epsilon.
         max_columns: maximal number of columns with points; None: all. "seeded" takes the columns with the
             largest effect in its private linear model. If the schema has at least five times as many columns
-            and the budget is small, it first draws this many privately and fits them alone
-            (``ScreenedColumns``). Epsilon covers either way.
-        constraints: public constraints on points, a list of texts such as "at most 5 columns" or "any of
-            age, income" (``privopt.problems.parse_constraint``), besides those of the schema. They cost no
-            privacy: "seeded" takes the nearest cards that satisfy them, exponential, permute-and-flip, rspm
-            and opdisc choose from those cards alone. ``plan`` refuses constraints that no card satisfies.
-        card_solver: the solver of those nearest cards: "auto" (HiGHS), a name, or a ``ProgramOracle``.
-        max_weight: a public bound W on the weights of records, a whole number, for ``fit``: a record has up
+            and the budget is small, "seeded" instead draws ``max_columns`` columns privately, and fits a
+            model to these alone (``ScreenedColumns``). Epsilon includes the cost of the draw.
+        constraints: public constraints on points, in addition to those of the schema: a list of texts such as
+            "at most 5 columns" or "any of age, income" (``privopt.problems.parse_constraint``). They cost no
+            privacy: "seeded" releases the card nearest to its linear model that satisfies them; exponential,
+            permute-and-flip, rspm and opdisc choose among the cards that satisfy them. ``plan`` refuses
+            constraints that no card satisfies.
+        card_solver: the solver that finds the nearest card under constraints: "auto" (HiGHS), a name, or a
+            ``ProgramOracle``.
+        max_weight: a public whole number W, the bound on ``sample_weight`` in ``fit``. A record then has up
             to W times the influence of a record without weights, so the choice of points has W times the
             noise.
-        numbers: "lines", points per unit of each number of the schema; "bins", points for each bin
-            (``Schema.with_bins``), as most effects are no straight lines; or "auto": bins where the budget
-            pays for their noise, which n, epsilon and delta decide, and if ``mechanism``, ``oracle`` and
-            ``lattice`` have their defaults.
-        max_work: the largest number of steps of an exact draw that "auto" accepts; the steps follow from
-            public facts, and about 4e8 take a second.
+        numbers: "lines" gives each number of the schema points per unit; "bins" gives points to each bin of
+            its range (``Schema.with_bins``), as most effects are not linear. "auto" takes bins if
+            ``mechanism``, ``oracle`` and ``lattice`` have their defaults and the budget pays for the noise of
+            bins, which n, epsilon and delta decide.
+        max_work: the largest number of steps that "auto" accepts for an exact draw. The number follows from
+            public facts; about 4e8 steps take a second.
         risk_share: the share of epsilon, in [0, 1), for a table from score to risk: counts by score and
             class with exact noise (``HistogramPlan``), used by ``predict_proba``; 0: no table.
-        person: the name of the column of X that says whose a record is, for tables with several records of a
-            person: the guarantee is then for *replacing one person* with all of its records. Needs a table
-            with named columns, in memory, Dask or an engine, and declared public facts.
-        records_per_person: k; the first k records of each person count (of an Ibis table any k, by a fixed
-            rule that looks at this person's records alone), and all persons count the same. "learn" spends a
-            small part of epsilon on k, about the least number that covers all records of nine tenths of the
-            persons (``RecordsPlan``); ``records_per_person_`` holds it.
+        person: the name of the column of X that identifies the person of each record, for tables with several
+            records per person. The guarantee is then for *replacing one person* with all of its records.
+            Needs a table with named columns (in memory, Dask or an engine) and declared public facts.
+        records_per_person: the number k of records of each person that are used: the first k, or from an Ibis
+            table k chosen by a fixed rule that depends on this person's records alone. All persons have the
+            same weight. "learn" spends a small part of epsilon on choosing k, about the least number that
+            covers all records of nine tenths of the persons (``RecordsPlan``); see ``records_per_person_``.
         limits: time limit, progress callback and cancellation of the solve.
         ledger: a ``Ledger``, its path or URL: the spend is booked before a record is read, and stays booked
             when records are refused. A fit that would overdraw the budget is refused. It requires a declared
@@ -179,11 +184,11 @@ class PrivateHalfspaceClassifier(
         classes_: the labels.
         coef_: integer weights of the schema's features, shape (1, d), or (classes, d) for more than two.
         intercept_: the weight of the schema's constant column, or 0; shape (1,) or (classes,).
-        schema_: the schema in use: with an intercept if the card has one, with bins if numbers are in bins.
+        schema_: the schema in use, with the intercept of the card and with the bins of numbers.
         target_: the name of the label column, "" if the labels have no name.
         scorecard_: points per feature level, a data frame.
-        spend_: the privacy spend of the fit, the table of risks included.
-        constraints_: the constraints on points that the card satisfies, of the schema and of the argument.
+        spend_: the privacy spend of the fit, including the table of risks.
+        constraints_: the constraints on points that the card satisfies, including those of the schema.
         risk_: the ``RiskTable``, or None; it is computed from ``histogram_`` and ``release_.share``.
         certificate_: the oracle's evidence; None for Gibbs draws and for loaded models. Not private.
         release_: the complete ``Release``.
@@ -253,16 +258,16 @@ class PrivateHalfspaceClassifier(
         """Fit the scorecard.
 
         Args:
-            X: records, shape (n, columns): a data frame, whose columns are found by name, or an array, or a
-                sparse matrix of 0 and 1, with columns in the schema's order. Columns of a sparse matrix are
-                0/1 columns x0, x1, ... if no schema is declared. Or an Ibis table, which is grouped in its
-                database engine; a Dask data frame or array, which is counted on its workers; or
-                ``CountedRecords``.
-            y: labels, shape (n,), for Dask a collection with the partitions of X; of an Ibis table the name
-                of the label column; of counted records None.
-            sample_weight: weights of the records, shape (n,), private as the records are: rounded to whole
-                numbers from 0 to ``max_weight``, they multiply the losses. For tables in memory, two classes,
-                and the mechanisms seeded, exponential and permute-and-flip.
+            X: records, shape (n, columns): a data frame, whose columns are found by name; an array, or a
+                sparse matrix of 0 and 1, with columns in the schema's order; an Ibis table, which is grouped
+                in its database engine; a Dask data frame or array, which is counted on its workers; or
+                ``CountedRecords``. Without a declared schema, the columns of a sparse matrix are the 0/1
+                columns x0, x1, ...
+            y: labels, shape (n,); for Dask a collection with the partitions of X; for an Ibis table the name
+                of the label column; for counted records None.
+            sample_weight: weights of the records, shape (n,), as private as the records. They are rounded to
+                whole numbers from 0 to ``max_weight`` and multiply the losses. For tables in memory, two
+                classes, and the mechanisms seeded, exponential and permute-and-flip.
 
         Raises:
             InvalidInputError: invalid data (a ``ValueError``); nothing was released.
@@ -288,18 +293,18 @@ class PrivateHalfspaceClassifier(
         warn_if_noise(planned.noise_to_signal(n))
         with booked(self.ledger, spend, given) as records, _searching(plan.name, self.limits):
             check_number(records.n_records, n)
-            if weights.plan is not None:  # plan again, for the released costs
+            if weights.plan is not None:  # plan again, with the costs that are released here
                 costs = costs_of(weights.release(tallied(records.label, records.counts, 2), source))
                 planned = _covered(planned, self._planned(schema, n, weights, costs))
                 plan = planned.plan
-            assert not isinstance(plan, scorecards.ClassPoints)  # of more than two classes
+            assert not isinstance(plan, scorecards.ClassPoints)  # these are for more than two classes
             counting = _counting(records, sample_weight, heaviest)
             signs = 2 * records.label - 1
             problem = ZeroOneHalfspace(
                 records.features.X, signs, plan.lattice, costs, layout=schema.layout, **counting
             )
-            clock = started(self.limits)  # preparing, compiling included, takes its part of the time
-            coded = None if problem.is_weighted else records.coded  # of distinct records
+            clock = started(self.limits)  # preparing and compiling count towards the time limit
+            coded = None if problem.is_weighted else records.coded  # which holds each distinct record once
             oracle = within(clock, partial(planned.prepare, problem, coded))
             release = replace(
                 plan.release(oracle, source, clock.rest),
@@ -313,7 +318,7 @@ class PrivateHalfspaceClassifier(
     def _fit_classes(
         self, schema: Schema, classes: NDArray[Any], given: Unread[CountedRecords], target: str
     ) -> Self:
-        """Fit points for each of several classes."""
+        """Fit the points of every class, for more than two classes."""
         n, source = given.n_records, NoiseSource(self.insecure_seed)
         weights = ClassWeights.of(self.class_weight, self.prevalence, classes, check_epsilon(self.epsilon))
         planned = self._planned_classes(schema, n, weights)
@@ -354,8 +359,8 @@ class PrivateHalfspaceClassifier(
     def plan(self, n_records: int) -> scorecards.CardPlan:
         """Plan a fit of ``n_records`` without data: mechanism, reason, noise, spend, and seconds.
 
-        With ``person``, ``n_records`` is the number of persons. With ``max_weight`` the plan is for records
-        with weights, and options that take no weights are refused.
+        With ``person``, ``n_records`` is the number of persons. With ``max_weight`` the plan is for a fit
+        with ``sample_weight``, and options that do not support weights are refused.
 
         Raises:
             InvalidInputError: no schema is declared.
@@ -382,10 +387,10 @@ class PrivateHalfspaceClassifier(
         return replace(planned, spend=_spend(planned, weights, budget))
 
     def _heaviest(self, sample_weight: ArrayLike, table: Any, n: int, classes: NDArray[Any]) -> int:
-        """Return the declared bound on weights, after refusing options that take no weights.
+        """Return the declared bound on weights, after refusing options that do not support weights.
 
         Raises:
-            InvalidInputError: no bound, weights of another shape, or an option that takes no weights.
+            InvalidInputError: no bound, weights of another shape, or an option that does not support weights.
         """
         self._check_takes_weights(sample_weight, "sample_weight", classes)
         check_weights(sample_weight, self.max_weight, n, not is_dask(table) and table)
@@ -393,7 +398,7 @@ class PrivateHalfspaceClassifier(
         return check_count(self.max_weight, "max_weight")
 
     def _check_takes_weights(self, given: object, name: str, classes: NDArray[Any]) -> None:
-        """Refuse weights of records, given or planned for by an argument, with options that take none."""
+        """Refuse the argument ``name`` if it is set and an option does not support weights of records."""
         if len(classes) > 2:
             raise InvalidInputError(f"{name} is for cards of two classes")
         if self.risk_share:
@@ -409,7 +414,7 @@ class PrivateHalfspaceClassifier(
         costs: Costs | None = None,
         heaviest: int | None = None,
     ) -> scorecards.CardPlan:
-        if costs is None and weights.known is None:  # planning must not fail later, whatever is released
+        if costs is None and weights.known is None:  # the later plan must not fail, whatever is released
             self._planned(schema, n, weights, RAREST_COSTS, heaviest)
         planned = scorecards.plan_card(
             self.mechanism,
@@ -459,10 +464,9 @@ class PrivateHalfspaceClassifier(
         return _Given(fitted, classes, read)
 
     def _fitted_schema(self, schema: Schema, n_records: int, classes: int) -> Schema:
-        """Return the schema of a fit of that many records: with an intercept, and perhaps numbers in bins.
+        """Return the schema of a fit of ``n_records``: with an intercept, and perhaps with numbers in bins.
 
-        If a lattice, a mechanism or an oracle is named, cards have an intercept only if the schema declares
-        it.
+        If lattice, mechanism or oracle is not the default, no intercept is added to the declared schema.
         """
         default = self.lattice is None and all(is_default(v, AUTO) for v in (self.mechanism, self.oracle))
         schema = schema.with_intercept() if default else schema
@@ -533,15 +537,14 @@ class PrivateHalfspaceClassifier(
     ) -> CardChoice:
         """Return several cards near the private linear model behind the card, the released one first.
 
-        They satisfy the constraints, and cost no privacy. People choose among them by what the points mean,
-        not for accuracy; choosing one by looking at records again would cost privacy. See
-        ``scorecards.near_cards``.
+        The cards satisfy the constraints, and cost no privacy. Choose among them by what the points mean, not
+        by accuracy: comparing them on the records would cost privacy. See ``scorecards.near_cards``.
 
         Args:
             n_cards: the largest number of cards, >= 2.
-            gap: the largest distance to the model beyond that of the released card, as a share of that of a
-                card without points; in (0, 1].
-            card_solver: as the argument of the estimator; cards of more than two classes need none.
+            gap: how much farther from the model a card may be than the released card, in (0, 1]; the unit is
+                the distance of a card without points.
+            card_solver: as the argument of the estimator; not used for more than two classes.
 
         Raises:
             InvalidInputError: arguments out of range, or no linear model is known: the card is from another
@@ -577,7 +580,7 @@ class PrivateHalfspaceClassifier(
         )
 
     def _card(self, points: NDArray[np.int64], risks: RiskTable | None = None) -> Card:
-        """Return the card of two classes with these points; risks are known for the released points alone."""
+        """Return the card of two classes with these points; only the released points have risks."""
         classes = (self.classes_[0], self.classes_[1])
         n = None if self.histogram_ is None else self.histogram_.n_records
         card = card_of(self.schema_, points, classes, self.spend_, risks, n, self.target_)
@@ -591,16 +594,17 @@ class PrivateHalfspaceClassifier(
         """Return a SELECT statement that adds points, prediction and, with risks, risk to a table's rows.
 
         It agrees with ``predict``; points and prediction are NULL for records that ``predict`` refuses.
-        Columns of numbers must hold numbers, with NULL or NaN for missing values: text in them, which SQLite
-        stores in any column, has no points, so cast such a column in a view. The added columns come
-        last; the points are also added as ``privopt_...``. An added column with the name of a declared
-        column gets a number, ``points_1``. With several classes the points of each are ``points_LABEL``.
+        Columns of numbers must hold numbers, with NULL or NaN for missing values. SQLite stores text in any
+        column: text in a column of numbers gets NULL, so cast such a column in a view. The added columns come
+        last; the points are also added as ``privopt_...``. If a declared column has the name of an added one,
+        a number is appended to the latter: ``points_1``. With several classes, the points of a class are
+        ``points_LABEL``.
 
         Args:
-            table: its name.
-            columns: the names of all columns of the table. An added column gets a number if its name is among
-                them. Without them an undeclared column may be called ``prediction``, too, and engines then
-                read the table's own column under that name.
+            table: the name of the table.
+            columns: the names of all columns of the table. A number is appended to the name of an added
+                column that is among them. If they are not given, the table may have an undeclared column
+                ``prediction`` as well; a query for that name then returns the table's own column.
 
         Raises:
             InvalidInputError: a number of more than 1,000 grid points, or a name or category with a NUL.
@@ -624,7 +628,7 @@ class PrivateHalfspaceClassifier(
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Return scores in points, shape (n,); a record is positive exactly when its score is > 0.
 
-        With several classes: the points of each class, shape (n, classes).
+        With several classes, return the points of each class, shape (n, classes).
         """
         check_is_fitted(self)
         scale = self.schema_.denominator
@@ -632,10 +636,11 @@ class PrivateHalfspaceClassifier(
 
     @by_parts
     def predict(self, X: Any) -> NDArray[Any]:
-        """Predict labels, shape (n,), by comparing integer scores with 0, or with each other.
+        """Predict labels, shape (n,), by the sign of integer scores, or the largest of several scores.
 
         With a declared schema, columns of data frames are found by name, in any order, and other columns are
-        ignored. With an inferred schema they must be those of ``fit``, in that order, as in scikit-learn.
+        ignored. With an inferred schema the columns must be those of ``fit``, in the same order, as in
+        scikit-learn.
         """
         check_is_fitted(self)
         scores = self._scores(X)
@@ -647,7 +652,7 @@ class PrivateHalfspaceClassifier(
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Return class probabilities, shape (n, 2): the class shares at each score, from ``risk_``.
 
-        Labels do not depend on them: ``predict`` uses the sign of the score. Available only with a
+        ``predict`` does not depend on them: it uses the sign of the score. Available only with a
         ``risk_share``.
         """
         risk = self.risks_at(self.decision_function(X))
@@ -665,7 +670,7 @@ class PrivateHalfspaceClassifier(
         return np.asarray(integer_features(self.schema_, X).X @ weights, dtype=np.int64)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the contents of a saved model; ``rule`` and ``scorecard`` repeat others for people."""
+        """Return the contents of a saved model; ``rule`` and ``scorecard`` restate other entries in words."""
         check_is_fitted(self)
         share = self.release_.share
         return {
@@ -723,7 +728,7 @@ class PrivateHalfspaceClassifier(
 
 
 def _covered(booked: scorecards.CardPlan, found: scorecards.CardPlan) -> scorecards.CardPlan:
-    """Return the plan that was found; raise PlanMismatchError if it costs more than was booked."""
+    """Return ``found``, planned after the booking; raise PlanMismatchError if it costs more than booked."""
     claims = [(plan.spend.notion, plan.plan.name) for plan in (booked, found)]
     if (
         claims[0] != claims[1]
@@ -738,7 +743,7 @@ def _covered(booked: scorecards.CardPlan, found: scorecards.CardPlan) -> scoreca
 def _counted(
     X: Any, labels: NDArray[Any], schema: Schema, classes: NDArray[Any], grouped: bool
 ) -> CountedRecords:
-    """Return the records, equal ones together if ``grouped``, otherwise in their order."""
+    """Return the records: counts of distinct records if ``grouped``, otherwise all records in their order."""
     codes, label = schema.codes(X), class_indices(labels, classes)
     if grouped:
         return CountedRecords.of(schema, codes, classes.tolist(), label)
@@ -768,20 +773,20 @@ def _source(
 
 
 def _spend(planned: scorecards.CardPlan, weights: ClassWeights, budget: CardBudget) -> PrivacySpend:
-    """Return the spend of a whole fit, and what the claim relies on: booked before records are read."""
+    """Return the spend of a whole fit, with what its claim relies on; it is booked before a read."""
     whole = budget.whole(weights.whole(planned.plan.spend))
     return relying_on(whole, planned.plan, answering(planned.check_oracle()))
 
 
 def _costs(weights: ClassWeights) -> Costs:
-    """Return the costs for the plan: equal ones if a prevalence is to be released first."""
+    """Return the costs for the plan: equal costs if a prevalence is to be released first."""
     return EQUAL_COSTS if weights.known is None else costs_of(weights.known)
 
 
 def _counting(
     records: CountedRecords, sample_weight: ArrayLike | None, heaviest: int | None
 ) -> dict[str, Any]:
-    """Return how often each record counts: the numbers of records that are alike, or the weights."""
+    """Return how much each row counts, as arguments of the problem: counts of equal records, or weights."""
     if sample_weight is None or heaviest is None:
         return {"counts": records.counts}
     return {"weights": whole_weights(sample_weight, heaviest), "max_weight": heaviest}
@@ -789,7 +794,7 @@ def _counting(
 
 @contextmanager
 def _searching(mechanism: str, limits: Limits | None) -> Iterator[None]:
-    """Add advice to the error of a search in the block that reached its time limit."""
+    """Add advice to an error of the block, if it is that of a search that reached its time limit."""
     try:
         yield
     except (UnfinishedDrawError, CertificateError) as error:
@@ -805,9 +810,9 @@ def _searching(mechanism: str, limits: Limits | None) -> Iterator[None]:
 def scorecard(schema: Schema, points: NDArray[np.int64], classes: NDArray[Any] | None = None) -> pd.DataFrame:
     """Return points per feature level; a record is positive exactly when its points sum to more than 0.
 
-    With several classes there is a column of points for each, ``points: LABEL``.
+    With several classes, each class has a column of points, ``points: LABEL``.
 
-    Points of a number are linear in it: "none at 0, all at 100" gives half of them at 50.
+    The points of a number are linear in that number: "none at 0, all at 100" gives half of them at 50.
     """
     features, levels = zip(*schema.levels, strict=True)
     own = {"points": points} if points.ndim == 1 or classes is None else dict(_named(points, classes))

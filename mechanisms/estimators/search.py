@@ -58,12 +58,12 @@ from privopt.problems.tables.sources import is_engine_table
 if TYPE_CHECKING:
     from privopt.mechanisms.privacy.ledger import Ledger
 
-# Parameters of candidates that the search sets.
+# Parameters that the search sets in every candidate.
 _BUDGET = ("epsilon", "delta", "mu", "ledger", "insecure_seed", "random_state")
 
 
 class Candidate(NamedTuple):
-    """An estimator, not fitted, and the parameters that distinguish it."""
+    """An unfitted estimator, and the parameters that distinguish it from other candidates."""
 
     estimator: Any
     params: dict[str, Any]
@@ -81,12 +81,12 @@ class SearchPlan:
     """A search, planned without data.
 
     Attributes:
-        selection: the budget of every run, the law of their number, and the spend.
+        selection: the budget of every run, the distribution of the number of runs, and the spend.
         candidates: parameters of all candidates.
         run_spends: what a run of each candidate costs.
-        n_fitted, n_held_out: numbers of records that models are fitted to, and scored on.
-        spend: of the whole search.
-        expected: what is to be expected of it, in sentences: the price of tuning, and what costs nothing.
+        n_fitted, n_held_out: numbers of records that models are fitted to, and that they are scored on.
+        spend: the privacy spend of the whole search.
+        expected: sentences on what to expect of the search: the price of tuning, and what costs nothing.
     """
 
     selection: SelectionPlan
@@ -126,52 +126,52 @@ def _of_best(name: str) -> Callable[[Method], Method]:
 
 
 class PrivateSearchCV(BookedEstimator, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
-    """Search over parameters and estimators under differential privacy: candidates and a budget in, one model
-    out.
+    """Search over parameters and estimators for the best model, under differential privacy.
 
-    Like ``GridSearchCV``, except that the budget is that of the whole search: the best model and its score.
+    Like ``GridSearchCV``, except that a privacy budget covers the whole search: the best model and its score.
     Records are split at random; models are fitted to one part, and scored with noise on the other. Two or
     three candidates are all run. With more, a random number of runs is made, each of a candidate drawn at
-    random: this costs less than running all, but some candidates may not be run at all. The best run is
-    released; its model is not fitted again.
+    random: this needs less of the budget than running all, but some candidates may not be run at all. The
+    model of the best run is released, without fitting it again to all records.
 
     Privacy: (epsilon, delta)-differential privacy of the released model, its parameters and its score, for
-    data sets that differ by *replacing one record*, or one person (``person``); their number and all
-    arguments are public (``SelectionPlan`` has the proof). How many runs were made, other models and scores
-    are neither kept nor shown, and warnings of the runs are suppressed. Outside the guarantee: running time,
-    which reveals how many runs there were, and whether every run failed. A run that fails counts as one with
-    the lowest score.
+    data sets that differ by *replacing one record*, or one person (``person``); the number of records or
+    persons and all arguments are public (``SelectionPlan`` has the proof). The number of runs and the other
+    models and scores are neither kept nor shown, and warnings of the runs are suppressed. Outside the
+    guarantee: running time, which reveals how many runs there were, and whether every run failed. A run that
+    fails gets the lowest score.
 
-    The claim of an estimator from outside this package is its own: it needs a parameter ``epsilon`` (with
-    ``delta`` unless it is purely private) or ``mu``, which must bound its privacy under replacement of one
-    record, and the spend says that the claim relies on it. Its predictions are tested on synthetic rows: if
-    they depend on which rows are predicted together, the run fails.
+    An estimator from outside this package needs a parameter ``epsilon`` (with ``delta`` unless it is purely
+    private) or ``mu``, which must bound its privacy under replacement of one record. The search cannot check
+    this bound; the spend says that its claim relies on the estimator. The estimator's predictions are tested
+    on synthetic rows: if the prediction of a row depends on the other rows of the call, the run fails.
 
     Args:
-        estimator: an estimator, or a list of them; all of their public facts are declared. ``ledger``,
-            ``insecure_seed`` and ``random_state`` are None; epsilon, delta and mu are set by the search.
+        estimator: an unfitted estimator, or a list of them, with all public facts declared. ``ledger``,
+            ``insecure_seed`` and ``random_state`` must be None; the search sets epsilon, delta and mu.
         param_grid: parameters to search, as for ``ParameterGrid``: a dict of lists, or a list of such dicts;
-            for a list of estimators a list with a grid for each. None: the estimators as they are.
+            for a list of estimators, a list of one grid per estimator. None: the estimators unchanged.
         epsilon: privacy budget of the whole search, > 0 and finite.
-        delta: in (0, 1), 0 if all candidates are purely private, or "auto" for 1/n^2. It is 0 in ``spend_``
-            if all candidates are purely private.
-        scoring: mean of a score in [0, 1] per record: "accuracy" or "brier" (1 minus the squared error of
-            the risk, for estimators with ``predict_proba``) for classifiers, "squared_error" (1 minus the
-            squared error in units of the label range) for regressors; None: the first that applies.
+        delta: in (0, 1), or "auto" for 1/n^2; may be 0 if all candidates are purely private, and then
+            ``spend_`` has delta = 0 in any case.
+        scoring: a score in [0, 1] of each record, which is averaged. For classifiers "accuracy", or "brier"
+            for estimators with ``predict_proba`` (1 minus the squared error of the risk); for regressors
+            "squared_error" (1 minus the squared error in units of the label range). None: "accuracy" or
+            "squared_error".
         held_out: share of the records that models are scored on, in (0, 1).
-        limits: time limit and cancellation of the whole search. On a limit nothing is released. Progress is
-            shown only if all candidates are run.
+        limits: time limit and cancellation of the whole search. If a limit is reached, nothing is released.
+            Progress is shown only if all candidates are run.
         ledger: a ``Ledger``, its path or URL: the spend is booked once, before a record is read, and stays
             booked if the search fails or is interrupted.
-        person, records_per_person: as for ``PrivateHalfspaceClassifier``; of the whole search, not of
-            candidates. Beyond one record a person, records of a person may be in both parts, so that scores
-            are optimistic.
+        person, records_per_person: as for ``PrivateHalfspaceClassifier``, but set for the whole search, not
+            for candidates. With more than one record per person, both parts may hold records of the same
+            person, so that scores are optimistic.
         insecure_seed: reproducible noise for tests and demonstrations. *Voids the guarantee.*
 
     Attributes:
         best_estimator_: the model; its ``spend_`` is that of the search.
-        best_params_, best_index_: its parameters, and the number of its candidate.
-        best_score_: its noisy score, which is optimistic, as it is the best of several.
+        best_params_, best_index_: the parameters of the best candidate, and its index.
+        best_score_: its noisy score, which is optimistic because it is the best of several.
         spend_: the privacy spend of the search.
         plan_: the ``SearchPlan``.
         scorer_: the name of the score.
@@ -223,7 +223,7 @@ class PrivateSearchCV(BookedEstimator, MetaEstimatorMixin, BaseEstimator):  # ty
         check_limits(self.limits)
         if self.person is not None:
             return self._fit_persons(X, y)
-        if not (isinstance(X, Unread) and is_part()):  # the records of persons
+        if not (isinstance(X, Unread) and is_part()):  # unread records come from a search for persons
             _check_table(X)
         candidates = self._candidates()
         given, *_ = [self._unread(candidate, X, y) for candidate in candidates]
@@ -252,7 +252,7 @@ class PrivateSearchCV(BookedEstimator, MetaEstimatorMixin, BaseEstimator):  # ty
         return self
 
     def _fit_persons(self, X: Any, y: Any) -> Self:
-        """Search as ``fit`` does, for persons in place of records."""
+        """Search as ``fit`` does, with the guarantee for persons in place of records."""
         _check_table(X)
         for candidate in self._candidates():
             known = candidate.estimator.get_params(deep=False)
@@ -273,8 +273,8 @@ class PrivateSearchCV(BookedEstimator, MetaEstimatorMixin, BaseEstimator):  # ty
         what to expect.
 
         Args:
-            n_records: number of records; with ``person`` of persons.
-            n_columns: number of columns but that of persons, for estimators without a schema.
+            n_records: number of records; with ``person``, number of persons.
+            n_columns: number of columns without that of persons, for estimators without a schema.
 
         Raises:
             PrivOptError: an argument that ``fit`` would refuse before it reads records.
@@ -304,7 +304,7 @@ class PrivateSearchCV(BookedEstimator, MetaEstimatorMixin, BaseEstimator):  # ty
     def _planned(
         self, candidates: Sequence[Candidate], given: Unread[Any], delta: float
     ) -> tuple[SelectionPlan, tuple[PrivacySpend, ...]]:
-        """Plan for the notion of privacy of the runs, which follows from the candidates' own plans."""
+        """Plan in a notion of privacy that the runs of all candidates have, and return the runs' spends."""
         notion: Notion = "gdp" if delta else "pure"
         for _ in range(3):
             plan = SelectionPlan.plan(len(candidates), epsilon=self.epsilon, delta=delta, notion=notion)
@@ -314,7 +314,7 @@ class PrivateSearchCV(BookedEstimator, MetaEstimatorMixin, BaseEstimator):  # ty
                 spends = tuple(_run_spend(c, plan, given_delta, given) for c in candidates)
             if all(map(plan.covers, spends)):
                 for warning in {str(each.message): each.message for each in caught}.values():
-                    warnings.warn(warning, stacklevel=3)  # each once, and not those of plans given up
+                    warnings.warn(warning, stacklevel=3)  # once each, and only those of the final plan
                 return plan, spends
             found = {spend.notion for spend in spends}
             before, notion = notion, _common(found, delta)
@@ -326,7 +326,7 @@ class PrivateSearchCV(BookedEstimator, MetaEstimatorMixin, BaseEstimator):  # ty
         )
 
     def _delta_given(self, planned: SearchPlan) -> float:
-        """Return the delta that fits are given; purely private ones ignore it."""
+        """Return the delta that is set in each candidate; purely private candidates ignore it."""
         n = planned.n_fitted + planned.n_held_out
         return planned.selection.run_delta or public_delta(self.delta, n) / len(planned.candidates)
 
@@ -353,7 +353,7 @@ class PrivateSearchCV(BookedEstimator, MetaEstimatorMixin, BaseEstimator):  # ty
         return made
 
     def _unread(self, candidate: Candidate, X: Any, y: Any) -> Unread[Any]:
-        """Return the unread table after the checks that need no cell, among them that of the schema."""
+        """Return the unread table after all checks that read no cell, including that of the schema."""
         schema = candidate.estimator.get_params(deep=False).get("schema")
         known = None if schema is None else declared_schema(schema)
         probe = clone(candidate.estimator)
@@ -383,7 +383,7 @@ class PrivateSearchCV(BookedEstimator, MetaEstimatorMixin, BaseEstimator):  # ty
 
     @_of_best("score")
     def score(self, X: Any, y: ArrayLike) -> float:
-        """Return the score of the best model, by its own method. Not private."""
+        """Return what the method ``score`` of the best model returns. Not private."""
         check_is_fitted(self, "best_estimator_")
         return float(self.best_estimator_.score(X, y))
 
@@ -416,14 +416,14 @@ class PrivateSearchCV(BookedEstimator, MetaEstimatorMixin, BaseEstimator):  # ty
 
 @dataclass(frozen=True)
 class _Score:
-    """Score of models: a function of the model, records and labels, and the labels' public facts."""
+    """A score of models by name, with the public facts on labels: classes, or their range."""
 
     name: str
     classes: NDArray[Any] | None
     label_range: tuple[float, float] | None
 
     def labels(self, y: Any, n: int) -> NDArray[Any]:
-        """Validate labels: class numbers, or real numbers."""
+        """Validate labels; return class indices, or real numbers for regression."""
         if self.classes is None:
             return real_labels(y)
         return class_indices(checked_labels(y, n), self.classes)
@@ -461,7 +461,7 @@ class _Search:
         """
         n = self.planned.n_held_out
         labels, best = self.score.labels(held_out.y, n), BestRun[_Fitted](self.source)
-        self.score.labels(fitted.y, self.planned.n_fitted)  # labels that no run can use are refused once
+        self.score.labels(fitted.y, self.planned.n_fitted)  # refuse unusable labels before any run
         for done, number in enumerate(self.planned.selection.runs(self.source)):
             best.take(self._one(number, fitted, held_out.X, labels))
             self._check_limits()
@@ -478,9 +478,9 @@ class _Search:
             )
 
     def _one(self, number: int, fitted: _Part, X: Any, labels: NDArray[Any]) -> Run[_Fitted]:
-        """Fit and score one candidate; a failure is the lowest score, whatever its reason."""
+        """Fit and score one candidate; a run that fails for any reason gets the lowest score."""
         try:
-            with warnings.catch_warnings():  # how often they appear would tell the number of runs
+            with warnings.catch_warnings():  # how often they appear would reveal the number of runs
                 warnings.simplefilter("ignore")
                 model = self._fitted(number, fitted)
                 scores = self.score.of(self._scorer(model, X), _own_copy(model, X), labels)
@@ -494,8 +494,8 @@ class _Search:
         """Return a copy of the model that scores records.
 
         Raises:
-            InvalidInputError: predictions of a model from outside this package depend on the rows they are
-                made with, so that one record could move every score.
+            InvalidInputError: a model from outside this package, whose prediction of a row depends on other
+                rows of the call, so that one record could change every score.
         """
         if is_own(model):
             return for_workers(model)
@@ -507,7 +507,7 @@ class _Search:
     def _fitted(self, number: int, fitted: _Part) -> Any:
         model = _with_budget(self.candidates[number], self.planned.selection, self.given_delta)
         known = model.get_params(deep=False)
-        if "limits" in known:  # progress of runs would tell how many there are
+        if "limits" in known:  # progress of runs would reveal their number
             limits = known["limits"] or self.clock.rest
             model.set_params(limits=replace(limits, on_progress=None))
         if self.source.insecure_seed is not None:
@@ -524,17 +524,17 @@ class _Search:
 
 
 def _own_copy(model: Any, rows: Given) -> Given:
-    """Return rows that the model may write to: a copy if it is from outside this package.
+    """Return rows that the model may modify: a copy for a model from outside this package.
 
-    Such a model may scale its rows in place. Other runs read the same records; if one run had scaled them,
-    replacing one record could change all of them.
+    An outside model may scale its rows in place, and all runs read the same records. If one run scaled them
+    by a statistic of all records, replacing one record would change every record of the other runs.
     """
     return rows if is_own(model) else deepcopy(rows)
 
 
 @dataclass(frozen=True)
 class _Predictions:
-    """Predictions of copies of a model, as one number a row."""
+    """Predictions of fresh copies of a model, as one number per row."""
 
     model: FreshModel
     score: _Score
@@ -553,13 +553,13 @@ class _Predictions:
 
 
 class _OverspentError(PlanMismatchError):
-    """A fit that would spend more than its plan stated before records were read."""
+    """A fit that would spend more than was planned before records were read."""
 
 
 def _run_spend(candidate: Candidate, plan: SelectionPlan, delta: float, given: Unread[Any]) -> PrivacySpend:
     """Return what a run of a candidate costs, before any data are read.
 
-    For estimators of this package it is found by a fit that stops where it would read records.
+    For estimators of this package, start a fit that stops where it would read records.
     """
     model = _with_budget(candidate, plan, delta)
     if not isinstance(model, BookedEstimator):
@@ -583,7 +583,7 @@ def _declared_spend(model: Any) -> PrivacySpend:
     return relying_on(spend, None, ("estimator", type(model)))
 
 
-# Any delta states a level of GDP; only the level is used.
+# A GDP spend is stated with some delta; only its level mu is used here, so any delta serves.
 _DELTA_OF_MU = 1e-6
 
 
@@ -606,7 +606,7 @@ def _with(estimator: Any, params: Mapping[str, Any]) -> Any:
     """Return a new estimator with the parameters of a candidate.
 
     Raises:
-        InvalidInputError: it declares no budget, or has a ledger or fixed noise of its own.
+        InvalidInputError: the estimator has no budget parameter, or has a ledger or fixed noise of its own.
     """
     if not hasattr(estimator, "get_params") or isinstance(estimator, type):
         raise InvalidInputError(
@@ -639,7 +639,10 @@ def _with(estimator: Any, params: Mapping[str, Any]) -> Any:
 
 
 def _is_fixed(key: str, value: Any) -> bool:
-    """Return whether a parameter is a ledger or fixes noise, as copies of a generator repeat its numbers."""
+    """Return whether a parameter is a ledger or fixes the noise: a seed, or a generator.
+
+    Copies of a generator, one per run, would repeat its numbers.
+    """
     kinds = (np.random.Generator, np.random.BitGenerator, np.random.RandomState)
     return isinstance(value, kinds) or (
         value is not None and key in ("ledger", "insecure_seed", "random_state")
@@ -651,10 +654,10 @@ def _words(params: Mapping[str, Any]) -> str:
 
 
 def _common(found: set[str], delta: float) -> Notion:
-    """Return the notion of runs with these notions.
+    """Return one notion of privacy for runs whose notions are ``found``.
 
     Raises:
-        PrivacyParameterError: a notion with a delta, and delta = 0.
+        PrivacyParameterError: delta = 0, and a notion that needs a delta.
     """
     if found == {"pure"}:
         return "pure"
@@ -666,7 +669,7 @@ def _common(found: set[str], delta: float) -> Notion:
 def _relying(
     plan: SelectionPlan, candidates: Sequence[Candidate], spends: Sequence[PrivacySpend]
 ) -> PrivacySpend:
-    """Return the spend of the search, with all outside code that its runs rely on."""
+    """Return the spend of the search, with a note of all outside code that the claims of its runs rely on."""
     spend = plan.spend
     for claimed in spends:
         if claimed.claim != "proved" and claimed.note not in spend.note:
@@ -675,7 +678,8 @@ def _relying(
 
 
 def _score_of(name: object, candidates: Sequence[Candidate]) -> _Score:
-    """Return the score by name, with the public facts of the labels that all candidates must share."""
+    """Return the score by name, with the public facts of the labels: the classes of all candidates, or a
+    label range that covers theirs."""
     models = [candidate.estimator for candidate in candidates]
     kinds = {is_regressor(model) for model in models}
     if len(kinds) > 1:
@@ -712,7 +716,9 @@ def _check_table(X: Any) -> None:
 
 
 def _checked(X: Any, candidates: Sequence[Candidate]) -> Any:
-    """Return a table whose rows can be selected, after checks that every estimator without a schema makes.
+    """Return a table whose rows can be selected.
+
+    If no candidate has a schema, check the cells as these estimators do.
 
     Raises:
         InvalidInputError: cells that no run can use.
@@ -728,10 +734,10 @@ def _checked(X: Any, candidates: Sequence[Candidate]) -> Any:
 def _split(X: Any, y: Any, planned: SearchPlan, source: NoiseSource) -> tuple[_Part, _Part]:
     """Split the records at random into those for fits and those held out; each part keeps its order.
 
-    Which part a record is in is drawn from fresh noise and never shown, so that rows may be in any order.
+    The split is drawn from fresh noise and never shown, so the guarantee holds for any order of the rows.
     """
     words = source.bits(planned.n_fitted + planned.n_held_out)
-    while np.unique(words).size < words.size:  # so that every order is exactly as likely
+    while np.unique(words).size < words.size:  # without ties, all orders have the same probability
         words = source.bits(words.size)
     order = np.argsort(words)
     held = np.sort(order[: planned.n_held_out])

@@ -68,12 +68,13 @@ if TYPE_CHECKING:
 
 # Oracle that draws trees and rule lists.
 _ORACLE = "branching"
-# Tables in memory are counted first if at least this many records share a row, by public facts.
+# Tables in memory are first reduced to counts of distinct records if records outnumber the possible distinct
+# ones, whose number follows from public facts, by at least this factor.
 _SHARED = 4
 
 
 class _Rows(NamedTuple):
-    """Records by predicates; ``counts`` is None if each row is one record."""
+    """Records as values of predicates; ``counts`` is None if each row is one record."""
 
     table: PredicateTable
     label: IntArray
@@ -100,9 +101,9 @@ class TreePlan(PlanInWords):
         plan: the plan of the draw.
         spend: the privacy spend of the whole fit.
         predicates: number of predicates.
-        seconds: approximate processor time of counting and summing; compilation takes 7 s more, once.
+        seconds: approximate processor time of counting and summing; compiling takes about 7 s more, once.
         memory: bytes of the tables that the draw needs.
-        noise_to_signal: expected loss by noise against that of a constant.
+        noise_to_signal: the expected loss due to noise, compared with the loss of a constant prediction.
     """
 
     title: ClassVar[str] = "Plan of a tree or rule list"
@@ -161,11 +162,11 @@ class _PrivateBranchingClassifier(
         """Draw the model.
 
         Args:
-            X: records, shape (n, columns): a data frame, whose columns are found by name, or an array with
-                columns in the schema's order. Or an Ibis table, which its engine groups so that only counts
-                are returned; a Dask data frame or array, which its workers count; or ``CountedRecords``.
-            y: labels, shape (n,), for Dask a collection with the partitions of X; of an Ibis table the name
-                of the label column; of counted records None.
+            X: records, shape (n, columns): a data frame, whose columns are found by name; an array with
+                columns in the schema's order; an Ibis table, whose engine groups it and returns counts only;
+                a Dask data frame or array, which is counted on its workers; or ``CountedRecords``.
+            y: labels, shape (n,); for Dask a collection with the partitions of X; for an Ibis table the name
+                of the label column; for counted records None.
 
         Raises:
             InvalidInputError: unusable data (a ``ValueError``), or more work or memory than the limits;
@@ -189,7 +190,7 @@ class _PrivateBranchingClassifier(
         warn_if_noise(plan.noise_to_signal(n))
         with booked(self.ledger, spend, given.records) as rows:
             check_number(rows.n_records, n)
-            if weights.plan is not None:  # the same plan, for costs that are released first
+            if weights.plan is not None:  # plan again, with the costs that are released here
                 counts = record_counts(rows.counts, rows.table.rows)
                 class_counts = tallied(rows.label, counts, len(given.classes))
                 plan = self._plan(given.predicates, n, weights, weights.release(class_counts, source))
@@ -202,10 +203,10 @@ class _PrivateBranchingClassifier(
     def _released(
         self, plan: BranchingPlan, rows: _Rows, budget: CardBudget, given: _Given, source: NoiseSource
     ) -> tuple[Release, LeafHistogram | None]:
-        """Draw a model, and count records by leaf and class if there is a risk share."""
+        """Draw a model and, with a risk share, release counts of records by leaf and class."""
         costs = plan.costs
         problem = self._kind(rows.table, rows.label, plan.choice.lattice, costs, rows.counts)
-        clock = started(self.limits)  # preparing, compiling included, takes its part of the time
+        clock = started(self.limits)  # preparing and compiling count towards the time limit
         oracle = within(clock, lambda: prepare_oracle(_ORACLE, plan.choice, problem))
         release = plan.choice.release(oracle, source, clock.rest)
         release = replace(release, point=problem.models(release.point[None])[0])
@@ -256,8 +257,8 @@ class _PrivateBranchingClassifier(
             epsilon=weights.rest,
             costs=CostMatrix.of_weights(costs),
             max_levels=self._max_levels,
-            # If errors are weighted so that all classes count equally, a constant prediction has no value,
-            # but small budgets would often select it.
+            # With balanced class weights all constant predictions have the same loss and are useless, but
+            # small budgets would often select one.
             root_splits=isinstance(self.class_weight, str),
         )
         plan.check_records(n, rows, gibbs_oracle(_ORACLE))
@@ -311,7 +312,7 @@ class _PrivateBranchingClassifier(
 
     @property
     def card_(self) -> TreeCard:
-        """The model for printing: ``to_markdown``, ``to_dict``, ``to_svg``; and its page."""
+        """The model for printing: ``to_markdown``, ``to_dict``, ``to_svg``, and an HTML page."""
         check_is_fitted(self)
         n = None if self.histogram_ is None else self.histogram_.n_records
         return TreeCard(
@@ -329,14 +330,14 @@ class _PrivateBranchingClassifier(
         """Return a SELECT statement that adds leaf, prediction and, with risks, the risk of each class to
         all rows.
 
-        It agrees with ``predict``; the added values are NULL for records that ``predict`` refuses, and for
-        text in a column of numbers, which SQLite stores in any column: cast such a column in a view.
+        It agrees with ``predict``; the added values are NULL for records that ``predict`` refuses. SQLite
+        stores text in any column: text in a column of numbers gets NULL, so cast such a column in a view.
 
         Args:
-            table: its name.
-            columns: the names of all columns of the table. An added column gets a number if its name is among
-                them. Without them an undeclared column may be called ``prediction``, too, and engines then
-                read the table's own column under that name.
+            table: the name of the table.
+            columns: the names of all columns of the table. A number is appended to the name of an added
+                column that is among them. If they are not given, the table may have an undeclared column
+                ``prediction`` as well; a query for that name then returns the table's own column.
         """
         check_is_fitted(self)
         classes = self.classes_.tolist()
@@ -344,7 +345,7 @@ class _PrivateBranchingClassifier(
 
     @by_parts
     def apply(self, X: Any) -> IntArray:
-        """Return the number of the leaf of each record, in reading order, shape (n,)."""
+        """Return the number of the leaf of each record, shape (n,); leaves are numbered in reading order."""
         check_is_fitted(self)
         return leaf_numbers(self.branches_, self._table(X))
 
@@ -352,8 +353,9 @@ class _PrivateBranchingClassifier(
     def predict(self, X: Any) -> NDArray[Any]:
         """Return labels, shape (n,).
 
-        With a declared schema, columns of data frames are found by name, in any order, and further ones are
-        ignored. With an inferred one they must be those of ``fit``, in that order, as scikit-learn has it.
+        With a declared schema, columns of data frames are found by name, in any order, and other columns are
+        ignored. With an inferred schema the columns must be those of ``fit``, in the same order, as in
+        scikit-learn.
         """
         check_is_fitted(self)
         labels = np.array([leaf.label for leaf in self.leaves_])
@@ -363,15 +365,16 @@ class _PrivateBranchingClassifier(
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Return scores, shape (n,) for two classes, otherwise (n, classes), largest for the predicted class.
 
-        Without risks scores follow the prediction alone; with risks records are ranked by prediction first,
-        then by risk. Of two classes the second is predicted exactly where the score is > 0.
+        Without risks the scores depend only on the predicted class. With risks they order records by
+        predicted class first, then by risk. With two classes, the second is predicted exactly where the score
+        is > 0.
         """
         check_is_fitted(self)
         return np.asarray(self._leaf_scores()[leaf_numbers(self.branches_, self._table(X))])
 
     @property
     def score_edges(self) -> tuple[float, ...]:
-        """Bin edges between the possible scores, for two classes, 0 among them."""
+        """Bin edges between the possible scores of two classes; 0 is one of them."""
         known = np.unique(self._leaf_scores())
         return tuple(sorted({0.0, *((known[1:] + known[:-1]) / 2).tolist()}))
 
@@ -390,7 +393,8 @@ class _PrivateBranchingClassifier(
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Return risks, shape (n, classes): the share of each class in a record's leaf, from ``risk_``.
 
-        The predicted label is the leaf's, whatever the risks. Available only with a ``risk_share``.
+        ``predict`` returns the label of the leaf, which may differ from the class with the largest share.
+        Available only with a ``risk_share``.
         """
         check_is_fitted(self)
         assert self.risk_ is not None
@@ -398,7 +402,7 @@ class _PrivateBranchingClassifier(
 
     @once_released
     def risks_at(self, scores: ArrayLike) -> NDArray[np.float64]:
-        """Return the risk of the second of two classes at scores: that of the leaf with the nearest score."""
+        """Return the risk of the second of two classes at scores: that in the leaf with the nearest score."""
         assert self.risk_ is not None
         known = self._leaf_scores()
         nearest = np.argmin(np.abs(np.ravel(scores)[:, None] - known[None, :]), axis=1)
@@ -461,33 +465,36 @@ class _PrivateBranchingClassifier(
 class PrivateTreeClassifier(_PrivateBranchingClassifier):
     """Decision tree over cuts, categories and missing values, drawn under differential privacy.
 
-    Every tree of up to ``max_depth`` levels has its probability under the exponential mechanism: a prior,
-    which halves with every further branch, times exp(-beta times its costs on the records). The draw is
-    exact, without greedy growth or a budget split over levels.
+    The tree is drawn by the exponential mechanism from all trees of up to ``max_depth`` levels. The
+    probability of a tree is proportional to a prior, which halves with every further branch, times exp(-beta
+    times its costs on the records). The draw is exact, without greedy growth or a budget split over levels.
 
     Privacy: epsilon-differential privacy (pure) for the fitted tree and its risks, for data sets that differ
-    by *replacing one record*; n, the schema and the classes are public. See ``spend_``. For tables in memory
-    the work follows from public facts. Outside the guarantee: running time as far as it depends on the number
-    of distinct records that are counted first, whether fitting failed, and training accuracy.
+    by *replacing one record*; n, the schema and the classes are public. Outside the guarantee: whether
+    fitting failed, training accuracy, and running time. For tables in memory the running time of the draw
+    follows from public facts, except where distinct records are counted first: it then depends on their
+    number.
 
     Args:
         epsilon: privacy budget, > 0 and finite.
         max_depth: the largest number of questions in a prediction, 1 to 4; "auto": 4 for schemas with up to
             60 predicates, otherwise 3, or the largest number within the limits.
-        schema: a ``Schema``, a dict, or a path to a TOML or JSON file. Numbers are compared with 7 evenly
-            spread cuts, and amounts, whose range starts near 0, with 4 smaller ones; binned numbers with
-            their edges, so declare custom cuts as a binned column; categories one by one. None infers bounds
-            and categories from the data, which is *not* private: a ``PrivacyLeakWarning`` says so.
-        classes: the labels, two or more; for two (negative, positive). None infers them from the data, with
-            the same warning.
-        class_weight: None; a dict of class weights, the costs of errors. Their ratios count, rounded to small
-            whole numbers (``CostMatrix``), and the noise is calibrated to the largest. Or "balanced", which
-            weighs classes by their inverse frequencies; the tree then has at least one branch.
-        prevalence: class frequencies for "balanced", *public* numbers: of the second of two classes, or of
-            each. None: they are released first, at a twentieth of epsilon, and up to a fifth where n times
-            epsilon is below a thousand.
-        risk_share: the share of epsilon, in [0, 1), for the shares of the classes in each leaf
-            (``LeafPlan``), which ``predict_proba`` needs; 0: none. 0.1 is a good choice.
+        schema: a ``Schema``, a dict, or a path to a TOML or JSON file. It determines the questions. Numbers
+            are compared with 7 evenly spaced cuts, and amounts, whose range starts near 0, also with 4
+            smaller ones. Binned numbers are compared with their edges, so declare custom cuts as a binned
+            column. Categories are compared one at a time. None infers bounds and categories from the data,
+            which is *not* private: a ``PrivacyLeakWarning`` says so.
+        classes: the labels, two or more; two are given as (negative, positive). None infers them from the
+            data, with the same warning.
+        class_weight: None; a dict from label to weight, which is the cost of misclassifying a record with
+            that label; or "balanced", weights inverse to the class frequencies, with which the tree has at
+            least one branch. Only ratios of weights matter; they are rounded to small whole numbers
+            (``CostMatrix``). The noise is proportional to the largest weight.
+        prevalence: *public* class frequencies for "balanced": of the second of two classes, or a list for
+            all classes. None: they are released privately first, at a twentieth of epsilon, or up to a fifth
+            if n times epsilon is below a thousand.
+        risk_share: the share of epsilon, in [0, 1), for the class shares in each leaf (``LeafPlan``), which
+            ``predict_proba`` needs; 0: none. 0.1 is a good choice.
         person, records_per_person: as for ``PrivateHalfspaceClassifier``.
         limits: time limit, progress callback and cancellation of the draw.
         ledger: a ``Ledger``, its path or URL: the spend is booked before a record is read, and stays booked
@@ -499,7 +506,7 @@ class PrivateTreeClassifier(_PrivateBranchingClassifier):
         schema_: the schema in use.
         target_: the name of the label column, "" if the labels have no name.
         branches_: the tree, pruned; ``card_`` prints it.
-        spend_: the privacy spend of the fit, risks and prevalence included.
+        spend_: the privacy spend of the fit, including risks and prevalence.
         risk_: the ``LeafRisks``, or None; ``histogram_`` holds their noisy counts.
         release_: the drawn point of the lattice of ``DecisionTree.domain``.
 
@@ -539,13 +546,12 @@ class PrivateTreeClassifier(_PrivateBranchingClassifier):
 class PrivateRuleListClassifier(_PrivateBranchingClassifier):
     """Rule list (if ... then, else if ... then, else), drawn under differential privacy.
 
-    Every list of up to ``max_rules`` rules, each about one column, has its probability under the exponential
-    mechanism, as for trees: see ``PrivateTreeClassifier``, whose privacy statement, other arguments and
-    attributes are the same.
+    The list is drawn by the exponential mechanism from all lists of up to ``max_rules`` rules, each about one
+    column. Privacy statement, other arguments and attributes are those of ``PrivateTreeClassifier``.
 
     Args:
         epsilon: privacy budget, > 0 and finite.
-        max_rules: the largest number of rules, 1 to 4, or "auto" as ``max_depth``.
+        max_rules: the largest number of rules, 1 to 4, or "auto", which chooses as for ``max_depth``.
         schema, classes, class_weight, prevalence, risk_share: as for trees.
         limits, ledger, insecure_seed: as for trees.
     """
@@ -579,9 +585,9 @@ class PrivateRuleListClassifier(_PrivateBranchingClassifier):
 
 
 def _rows(X: Any, labels: NDArray[Any], predicates: Predicates, classes: NDArray[Any]) -> _Rows:
-    """Return the records of a table in memory by predicates.
+    """Return the records of a table in memory as values of predicates.
 
-    They are counted first if many must share a row, by public facts.
+    If there are far more records than possible distinct ones (``_SHARED``), count the distinct ones first.
     """
     index = class_indices(labels, classes)
     codes = predicates.coarse.codes(X)
@@ -592,7 +598,7 @@ def _rows(X: Any, labels: NDArray[Any], predicates: Predicates, classes: NDArray
 
 
 def _counted_rows(counted: CountedRecords, predicates: Predicates) -> _Rows:
-    """Return counted records by predicates.
+    """Return counted records as values of predicates.
 
     Raises:
         InvalidInputError: records that were counted by another schema.

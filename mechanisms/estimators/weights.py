@@ -1,4 +1,4 @@
-"""Class weights: explicit, or balanced by a prevalence that is declared or released privately."""
+"""Class weights: given, or balanced by class shares (the prevalence), declared or released privately."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from privopt.problems.errors import InvalidInputError
 
 Floats = NDArray[np.float64]
 
-# Costs of one class that is as rare as a released prevalence can be: no released costs are larger.
+# Costs if one class is as rare as a released prevalence can state: no released costs are larger.
 RAREST_COSTS = Costs(math.ceil(10 * (1 / RAREST - 1)), 10)
 # The share of epsilon for the prevalence; class counts have low sensitivity, so a small share suffices.
 _PREVALENCE_SHARE = 0.05
-# For trees and rule lists the share is such that the noise has the scale of a fiftieth of the records, from a
-# twentieth to a fifth: on 30 synthetic populations, up to 1,000 records times epsilon, wrong costs lost more
-# than a draw with less epsilon.
+# For trees and rule lists, the share is such that the noise on counts is about n / 50, but at least 1/20 and
+# at most 1/5. On 30 synthetic populations with n times epsilon up to 1,000, wrong costs lost more accuracy
+# than a draw of the tree with less epsilon.
 _RECORDS_PER_NOISE, _LARGEST_SHARE = 50, 0.2
 
 
@@ -33,10 +33,10 @@ class ClassWeights:
     """Class weights and the privacy budget of a prevalence release, from public facts.
 
     Attributes:
-        expected: weights of the classes, shape (K,). If a prevalence is to be released, unequal placeholder
-            weights, so that planning and booking assume a weighted loss.
+        expected: weights of the classes, shape (K,). If the prevalence is yet to be released, these are
+            unequal placeholders, so that planning and booking assume a weighted loss.
         plan: the plan of the prevalence release, or None.
-        epsilon, rest: the total budget, and the budget left after the prevalence.
+        epsilon, rest: the total budget, and the budget left after the prevalence release.
     """
 
     expected: Floats
@@ -53,10 +53,10 @@ class ClassWeights:
         epsilon: float,
         share: float = _PREVALENCE_SHARE,
     ) -> Self:
-        """Validate the arguments, and split epsilon if a prevalence is to be released: it gets a ``share``.
+        """Validate the arguments; if a prevalence is to be released, set aside ``share`` of epsilon for it.
 
         Raises:
-            InvalidInputError: class_weight is not None, "balanced" or a dict of weights > 0 of classes; or
+            InvalidInputError: class_weight is not None, "balanced" or a dict from classes to weights > 0; or
                 the prevalence is invalid or not applicable.
         """
         balanced = isinstance(class_weight, str) and class_weight == "balanced"
@@ -71,19 +71,19 @@ class ClassWeights:
         if prevalence is not None:
             return cls(_inverse(_shares(prevalence, len(classes))), None, epsilon, epsilon)
         rest = (1 - share) * epsilon
-        left = math.nextafter(epsilon - rest, 0.0)  # the sum is at most epsilon
+        left = math.nextafter(epsilon - rest, 0.0)  # rounded down, so that rest + left <= epsilon
         uneven = np.arange(1, len(classes) + 1)
         plan = PrevalencePlan.plan(left, len(classes))
         return cls(_inverse(uneven / np.sum(uneven)), plan, epsilon, rest)
 
     @property
     def are_equal(self) -> bool:
-        """Whether all classes have one weight, so that no record weighs more; a public fact."""
+        """Whether all classes, and so all records, have the same weight; a public fact."""
         return bool(np.all(self.expected == self.expected[0]))
 
     @property
     def most_alike(self) -> Floats:
-        """The weights; equal ones if a prevalence is to be released first, as the released may be equal."""
+        """The weights; equal weights if the prevalence is yet to be released, as it may make them equal."""
         return self.expected if self.plan is None else np.ones_like(self.expected)
 
     @property
@@ -92,7 +92,7 @@ class ClassWeights:
         return self.expected if self.plan is None else None
 
     def whole(self, spend: PrivacySpend) -> PrivacySpend:
-        """Compose the spend with that of the prevalence: basic composition, valid for adaptive choices."""
+        """Add the spend of the prevalence, by basic composition, which allows adaptive choices."""
         if self.plan is None:
             return spend
         notes = (f"the prevalence at epsilon = {self.plan.epsilon:.4g}", spend.note)
@@ -105,7 +105,7 @@ class ClassWeights:
         )
 
     def release(self, held: NDArray[np.int64], source: NoiseSource) -> Floats:
-        """Return the weights; release the prevalence from the class counts ``held`` if it is needed."""
+        """Return the weights, after releasing the prevalence from the class counts ``held`` if planned."""
         return self.expected if self.plan is None else _inverse(self.plan.release(held, source))
 
 
@@ -134,7 +134,7 @@ def _given(class_weight: Any, classes: NDArray[Any]) -> Floats:
         if not number or not (math.isfinite(weight) and weight > 0):
             raise InvalidInputError(f"class weights must be finite numbers > 0, got {weight!r}")
         weights[known[label]] = float(weight)
-    at_least: Floats = np.maximum(weights, RAREST * np.max(weights))  # the same limit as for rare classes
+    at_least: Floats = np.maximum(weights, RAREST * np.max(weights))  # as shares are limited
     return at_least
 
 
