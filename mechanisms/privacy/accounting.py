@@ -1,8 +1,8 @@
 """Conversions between notions of privacy, rounded toward privacy: epsilon and delta up, mu and rho down.
 
 Notation: a mechanism is mu-GDP if it is at least as private as one Gaussian release with
-sensitivity / sigma = mu (Dong, Roth and Su 2022); rho-zCDP as in Bun and Steinke (2016). All conversions
-preserve the neighbouring relation.
+sensitivity / sigma = mu (Dong, Roth and Su 2022); rho-zCDP is defined by Bun and Steinke (2016). All
+conversions preserve the neighbouring relation.
 """
 
 from __future__ import annotations
@@ -46,10 +46,11 @@ def gaussian_delta(mu: float, epsilon: float) -> float:
 
 
 def _gaussian_deltas(mu: float | Floats, epsilon: Floats) -> tuple[Floats, Floats]:
-    """Return ``gaussian_delta`` without upward rounding, and a bound on its error, of the broadcast shape.
+    """Return the values of ``gaussian_delta`` before rounding up, and bounds on their errors; mu and epsilon
+    broadcast.
 
-    With near = e/mu - mu/2 and far = e/mu + mu/2 both terms are exp(-near^2/2) times a scaled tail, so
-    nothing overflows, and the error is a known multiple of their size.
+    With near = e/mu - mu/2 and far = e/mu + mu/2, both terms of delta are exp(-near^2/2) times a scaled
+    normal tail, so nothing overflows, and the error is a known multiple of the terms.
     """
     from scipy import special
 
@@ -68,7 +69,8 @@ def _gaussian_deltas(mu: float | Floats, epsilon: Floats) -> tuple[Floats, Float
 def gaussian_profile(mu: float, epsilon: Floats) -> Floats:
     """Return the smallest deltas of a mu-GDP mechanism at epsilons of any sign, rounded up; shape as given.
 
-    Below 0 it is 1 - exp(e) + exp(e) delta(-e): the two laws of a Gaussian pair are mirror images.
+    For e < 0, delta(e) = 1 - exp(e) + exp(e) delta(-e), because the two laws of a Gaussian pair are mirror
+    images.
     """
     value, error = _gaussian_deltas(mu, np.abs(epsilon))
     mirrored = -np.expm1(-np.abs(epsilon)) + np.exp(-np.abs(epsilon)) * (value + error)
@@ -132,7 +134,7 @@ def zcdp_epsilon(rho: float, delta: float) -> float:
 
 def _zcdp_epsilons(rho: float, delta: float, excess: Floats) -> Floats:
     order = 1 + excess
-    with np.errstate(over="ignore"):  # to infinity, which is a bound as well
+    with np.errstate(over="ignore"):  # an overflow gives infinity, a valid bound
         values = order * rho - (math.log(delta) + np.log(order)) / excess - np.log1p(1 / excess)
     return np.where(np.isnan(values), np.inf, values)  # no bound at that order
 
@@ -179,13 +181,14 @@ def beside_range_delta(mu: float, width: float, epsilon: float) -> float:
 
     - For an outcome y of the first release with loss l(y), the second release adds at most h(epsilon - l(y)),
       as it has range w for every y. h(log c) is a maximum of convex functions of c, hence convex, so r
-      h(epsilon - log r) is convex in r (a perspective): the mean over y is an f-divergence, and of all mu-GDP
-      releases that of two Gaussians has the largest (Dong, Roth and Su 2022, theorem 2.10: all others are
+      h(epsilon - log r) is convex in r (a perspective). So the mean over y is an f-divergence, which among
+      mu-GDP releases is largest for two Gaussians (Dong, Roth and Su 2022, theorem 2.10: all others are
       post-processings of them).
-    - The ratio r lies in [e^(t-w), e^t] for a t in [0, w], and has the mean 1 under the neighbour. The mean
-      of (r - e^x)+, convex in r, is largest when r takes the two ends alone, which makes it (1 - e^(t-w)) (1
-      - e^(x-t)) / (1 - e^-w) for |x| <= w; t = (x + w) / 2 is worst (Dong, Durfee and Rogers 2020). So h(x) =
-      (1 - e^((x-w)/2))^2 / (1 - e^-w) there, 0 above, and 1 - e^x below.
+    - The likelihood ratio r of the second release lies in [e^(t-w), e^t] for a t in [0, w], and has the mean
+      1 under the neighbour. The mean of (r - e^x)+, which is convex in r, is largest when r takes only the
+      two ends of that interval. For |x| <= w it is then (1 - e^(t-w)) (1 - e^(x-t)) / (1 - e^-w), and t = (x
+      + w) / 2 is worst (Dong, Durfee and Rogers 2020). So h(x) = (1 - e^((x-w)/2))^2 / (1 - e^-w) for |x| <=
+      w, 0 for larger x, and 1 - e^x for smaller x.
 
     Integration by parts gives e^-w gaussian_delta(epsilon + w) plus the integral of -h'(x) P[L > epsilon - x]
     over |x| <= w, which is bounded by an upper Riemann sum.

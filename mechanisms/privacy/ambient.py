@@ -2,13 +2,14 @@
 
 ``with budget(epsilon=3, delta=1e-6):`` books all fits, evaluations and searches within the block that have no
 ledger of their own; the environment variable ``PRIVOPT_LEDGER`` does so for the whole process. Budgets nest:
-a release is booked in every one around it, or refused by one and booked in none.
+a release is booked in every budget around it; if one of them refuses it, it is booked in none.
 
 A block covers the thread or task that entered it. It also covers every thread and task of the process that
-entered no block itself, as threads of joblib do not say which thread started them. If such a thread enters a
-block, that block counts as nested in all blocks that other threads have open then; a block of the main
-thread, which no thread started, does not. A pickled estimator carries the addresses of the ledgers to other
-processes. So a release of this process may be booked in too many budgets, but never in too few.
+entered no block itself, because a thread of joblib does not say which thread started it. If such a thread
+enters a block, that block counts as nested in all blocks that other threads have open at that moment. A block
+that the main thread enters does not, as no thread started the main thread. So a release of this process may
+be booked in too many budgets, but never in too few. A pickled estimator carries the addresses of the ledgers
+to other processes.
 """
 
 from __future__ import annotations
@@ -78,10 +79,10 @@ def budget(
 
     Fits in threads are booked, too, and so are fits in worker processes if their estimator was pickled within
     the block. Functions in other processes, such as ``evaluate``, need ``ledger``. A release in a thread that
-    entered no block is booked in all blocks that are open. A block that such a thread enters, other than the
-    main thread, counts as nested in the open blocks of other threads. Where the budgets of threads must not
-    mix, as in a server, give each estimator its ``ledger``. Mechanisms that are called without an estimator
-    are not booked: use ``Ledger.spending``.
+    entered no block is booked in all blocks that are open. If such a thread enters a block, and is not the
+    main thread, that block counts as nested in the open blocks of other threads. Where the budgets of threads
+    must not mix, as in a server, give each estimator its ``ledger``. Mechanisms that are called without an
+    estimator are not booked: use ``Ledger.spending``.
 
     Args:
         epsilon, delta: the total of the block, kept until the yielded ledger is no longer used; epsilon > 0,
@@ -217,11 +218,12 @@ def opened(addresses: tuple[Address, ...]) -> list[Ledger]:
 
 @dataclass(frozen=True)
 class CarriedBudgets:
-    """Ambient budgets where an estimator was pickled, which are the ledger of the unpickled copy in another
-    process.
+    """The ambient budgets at the place where an estimator was pickled. In another process the unpickled copy
+    uses them as its ledger.
 
     Attributes:
-        addresses: empty if the estimator was fitted, as saved models carry no address.
+        addresses: the addresses of the ledgers; empty if the estimator was fitted, as saved models carry no
+            address.
         process: identifies the process in which it was pickled.
         blocks: the names of the blocks; the ledger of ``VARIABLE`` has none, as other processes have that
             variable, too.
@@ -241,13 +243,13 @@ class CarriedBudgets:
 
     @property
     def is_here(self) -> bool:
-        """Whether this is the process in which it was pickled, which knows its budgets."""
+        """Whether this process pickled the estimator, and so knows its budgets."""
         return self.process == _process()
 
     @property
     def is_known(self) -> bool:
-        """Whether a release in this process is booked in all of these blocks anyway: it is the process of the
-        pickling, or was forked within them.
+        """Whether a release in this process is booked in all of these blocks anyway: this process pickled the
+        estimator, or was forked within the blocks.
         """
         return self.is_here or set(self.blocks) <= {block.name for block in _blocks_around()}
 
@@ -255,7 +257,7 @@ class CarriedBudgets:
         """Open these ledgers, and those that are ambient in this process.
 
         Raises:
-            LedgerError: they are not there, or the estimator was fitted before it was pickled.
+            LedgerError: a ledger does not exist, or the estimator was fitted before it was pickled.
         """
         try:
             if self.addresses:

@@ -1,13 +1,13 @@
 """Privacy budgets and the composition rules by which spends add up.
 
 The rule of a budget is fixed when the budget is created. Parameters of later releases may depend on earlier
-results; such fully adaptive composition is proved for each rule separately (Rogers et al. 2016 for "basic",
-Whitehouse et al. 2023 for "zcdp", Smith and Thakurta 2022 for "gdp" and "profile"), not for the best of
-several rules, nor for privacy loss distributions composed as such. For a sequence fixed in advance see
-``compose``, which takes the best.
+results. Such fully adaptive composition is proved for each rule separately: Rogers et al. 2016 for "basic",
+Whitehouse et al. 2023 for "zcdp", Smith and Thakurta 2022 for "gdp" and "profile". It is proved neither for
+the best of several rules nor for privacy loss distributions. For releases whose parameters are fixed in
+advance, ``compose`` takes the best rule.
 
-Sums are exact (``Spent``): a spend is a double, an integer over a power of two, and so is every sum. A
-decision from stored sums is therefore identical to one from the whole history.
+Sums are exact (``Spent``): every spend is a double, that is, an integer over a power of two, and a sum of
+such fractions is again one. A decision from stored sums is therefore identical to one from the whole history.
 
 Conversions are imported lazily, so that a ledger with the rule "basic" opens without NumPy.
 """
@@ -33,7 +33,7 @@ _ROUNDING = 1 + Fraction(1, 1 << 52)
 # Relative tolerance for sums of squares; the conversions keep a larger margin of their own.
 _CONVERTED = 1 + Fraction(1, 10**15)
 _TINY, _HUGE = 1e-300, sys.float_info.max  # smallest and largest value of a square
-_VAST = 1e300  # for a larger rho or mu^2, this is also the stated epsilon
+_VAST = 1e300  # a larger rho or mu^2 is itself stated as epsilon
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class Budget:
         """Add up spends under the rule.
 
         Raises:
-            PrivacyParameterError: the rule cannot account for one of them, or its unit is another.
+            PrivacyParameterError: the rule cannot account for one of them, or one has another unit.
         """
         for spend in spends:
             _require_unit(spend, self.unit)
@@ -241,7 +241,8 @@ def _total(spent: Spent, rule: str, delta: float) -> Total:
     """Convert the sums to a pair at ``delta``, plus the deltas of approximate releases.
 
     "basic": epsilons and deltas add up, Dwork et al. (2006).
-    "zcdp": rho adds up, (epsilon, delta) being delta-approximate epsilon^2/2-zCDP: Bun and Steinke (2016), 8.
+    "zcdp": rho adds up, and an (epsilon, delta) release counts as delta-approximate epsilon^2/2-zCDP: Bun and
+    Steinke (2016), section 8.
     "gdp": mu^2 adds up, Dong, Roth and Su (2022), corollary 3.3. epsilon-DP is GDP (``pure_to_gdp``).
     (epsilon, delta)-DP is a release that discloses everything with probability delta and otherwise is
     epsilon-DP (Kairouz, Oh and Viswanath 2015): its delta is added, as under zCDP.
@@ -280,7 +281,9 @@ def _own_delta(spend: PrivacySpend) -> float:
 
 
 def _rho(spend: PrivacySpend) -> float:
-    """Return rho; of a pure release epsilon^2 / 2 (Bun and Steinke 2016, proposition 3.3)."""
+    """Return rho: mu^2 / 2 of a GDP release, epsilon^2 / 2 of a pure or approximate one (Bun and Steinke
+    2016, proposition 3.3).
+    """
     if spend.notion == "zcdp" and spend.level is not None:
         return spend.level
     return _square(spend.epsilon if spend.level is None else spend.level, 2)

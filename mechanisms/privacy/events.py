@@ -2,7 +2,7 @@
 
 To compose a pure, GDP or zCDP spend, its epsilon, mu or rho is enough. A release on Poisson batches, or the
 best of a random number of Gaussian releases, has a privacy profile of its own, of which (epsilon, delta) is
-one point; several compose much better by their profiles (``profiles``) than by such points.
+one point. Several such releases compose much better by their profiles (``profiles``) than by such points.
 """
 
 from __future__ import annotations
@@ -49,10 +49,11 @@ class SampledGaussian(_Event):
 
     Attributes:
         epsilon, delta: the pair that the plan states; an event belongs to a spend with this pair only.
-        z: noise of the sampled releases, in units of the bound on one contribution (``poisson``).
+        z: standard deviation of the noise of the sampled releases, in units of the bound on one contribution
+            (``poisson``).
         q: sampling probability, in (0, 1].
         steps: number of sampled releases.
-        full_z, full_steps: noise of the releases on all records, and their number; None and 0 if none.
+        full_z, full_steps: the same for the releases on all records, and their number; None and 0 if none.
         distance: total variation distance of all noise from continuous Gaussians.
         mu, disclosed: the plan is at least as private as one release that is mu-GDP, but discloses everything
             with probability ``disclosed`` (``profiles.with_gaussian``); None where that was not computed.

@@ -19,8 +19,8 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class DiscreteGaussianRelease:
-    """Release of a sum of real vectors, one per record, without floating-point leaks: discrete Gaussian
-    noise.
+    """Release of a sum of real vectors, one per record, with discrete Gaussian noise on a grid, so that no
+    low bits of doubles leak.
 
     Contributions are rounded to multiples of grid = sigma / 2**30 and summed as integers; exact discrete
     Gaussian noise of standard deviation 2**30 grid steps is added; the total is released as a multiple of the
@@ -29,8 +29,8 @@ class DiscreteGaussianRelease:
 
     Privacy, neighbours by replacing one record, n public: one release is mu-GDP with mu = ``mu``, which is
     grid_sensitivity / sigma increased by a relative 2^-60, hence also mu^2/2-zCDP. For a sum over a *sampled*
-    batch this is not proved: it is within total variation ``distance_to_gaussian`` of the sum with rounded
-    Gaussian noise, and (1 + exp(epsilon)) times that distance is to be added to the delta of the latter.
+    batch this is not proved. But such a release is within total variation ``distance_to_gaussian`` of the sum
+    with rounded Gaussian noise; its delta is that of the latter plus (1 + exp(epsilon)) times the distance.
 
     Proof. Let p_j be the discrete Gaussian of parameter s, z_m = Phi^-1(sum of p_j over j < m), and D = (1 +
     s^-2) / s, s >= 2. Then z_(m+1) - z_m <= D for all m: let q_j be the normal mass of the cell [z_m + (j -
@@ -39,10 +39,10 @@ class DiscreteGaussianRelease:
     hence q_j^2 / (q_(j-1) q_(j+1)) >= exp(D^2 (1 - D^2/4)) >= exp(s^-2) = p_j^2 / (p_(j-1) p_(j+1)), and
     log(p/q) is convex. Were p_m > q_m, some later p_j < q_j, for they have equal sums; then log(p/q) falls
     there and p_i > q_i for all i < m, which have equal sums as well. So p_m <= q_m: the claim.
-    The best tests of X against X + k are thresholds (monotone likelihood ratio). That at m has level a with
-    Phi^-1(1 - a) = z_m and misses with probability Phi(z_(m-k)) >= Phi(Phi^-1(1 - a) - k D); between
-    thresholds the trade-off is linear, that of k D-GDP convex. So a shift by k is |k| D-GDP, and coordinates
-    compose: Dong, Roth and Su (2022), corollary 3.3.
+    The best tests of X against X + k are thresholds (monotone likelihood ratio). The threshold at m has level
+    a with Phi^-1(1 - a) = z_m and misses with probability Phi(z_(m-k)) >= Phi(Phi^-1(1 - a) - k D). Between
+    thresholds the trade-off curve is linear, while the curve of k D-GDP is convex. So a shift by k is |k|
+    D-GDP, and coordinates compose: Dong, Roth and Su (2022), corollary 3.3.
 
     Attributes:
         sensitivity: bound on |x - x'|_2 over any two contributions x, x', > 0: twice a clipping norm.
@@ -76,10 +76,10 @@ class DiscreteGaussianRelease:
     def distance_to_gaussian(self) -> float:
         """Bound on the total variation distance to a rounded continuous Gaussian.
 
-        With f the normal density of standard deviation s = 2**30 grid steps: the integral of f over the cell
-        around a grid point differs from f at the point by at most 1/24 of the largest second derivative in
-        the cell. Summed over cells and halved that is at most (|D2 f|_1 + |D3 f|_1) / 48, below 1 / (32 s**2)
-        per coordinate; the normaliser of the discrete law adds less than exp(-19 s**2).
+        Let f be the normal density of standard deviation s = 2**30 grid steps. The integral of f over the
+        cell around a grid point differs from f at the point by at most 1/24 of the largest second derivative
+        in the cell. Half the sum of these over cells is at most (|D2 f|_1 + |D3 f|_1) / 48, below 1 / (32
+        s**2) per coordinate; the normaliser of the discrete law adds less than exp(-19 s**2).
         """
         return self.dimension / 32 * 4.0**-MAX_EXPONENT
 
@@ -177,7 +177,7 @@ _SPLIT = 2.0**27 + 1
 
 
 def _rest(rows: Floats, steps: Floats, grid: float) -> Floats:
-    """Return rows - steps * grid, rounded once: below 2^8 grid steps, for fewer than 2^60 steps.
+    """Return rows - steps * grid, rounded once; for steps below 2^60 it is below 2^8 grid steps.
 
     A quotient of 2^60 has an error of up to 2^7 before it is rounded; this remainder corrects it. Rounded
     again and added to ``steps``, it gives the grid point nearest to a row, up to 2^-44 grid steps.

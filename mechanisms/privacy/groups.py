@@ -21,8 +21,8 @@ from privopt.mechanisms.privacy.spend import NEIGHBOURS, PrivacySpend
 # Given in place of a number of records per person, which is then learned.
 LEARN = "learn"
 
-# Factors that round toward privacy: the budget of a record down, as conversions of mu or rho are inverse to
-# each other only up to 1e-10, and the spends that follow from it up.
+# Factors that round toward privacy. The budget of a record is rounded down, because the conversions of mu or
+# rho are inverse to each other only up to 1e-10; the spends that follow from that budget are rounded up.
 _DOWN, _UP = 1 - 2.0**-26, 1 + 2.0**-50
 
 

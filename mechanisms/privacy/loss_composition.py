@@ -1,7 +1,7 @@
 """The delta of many composed releases from the privacy loss distribution of one, accurate for tiny delta.
 
 A discrete Fourier transform computes the law of a sum of losses, but with absolute rounding errors of about
-steps * 2^-53, which exceed a delta of 1e-12 after some thousand steps. So losses are convolved under a
+steps * 2^-53, which exceed a delta of 1e-12 after ten thousand steps. So losses are convolved under a
 *tilted* law P', proportional to P[x] exp(tilt * x), under which a total of about epsilon is likely:
 
     delta(epsilon) = sum over x > epsilon of P'[x] exp(Lambda(tilt) - tilt * x) (1 - exp(epsilon - x)),

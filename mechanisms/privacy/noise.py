@@ -56,8 +56,8 @@ class NoiseSource:
     """Random numbers from the operating system's cryptographic generator.
 
     Every call asks the kernel, so a source has no state that a fork, a pickle or a thread could duplicate.
-    Noise that was drawn in advance belongs to one run, and is refused in a forked child
-    (``discrete_gaussian_vectors``), where it would finish the run a second time.
+    Noise that was drawn in advance belongs to one run (``discrete_gaussian_vectors``). A forked child refuses
+    it, because the same noise would finish the run twice.
 
     Resolution of the continuous draws: each is a smooth function of a real uniform in (0, 1), rounded to 53
     *significant* bits relative to the nearer end of the interval. Both tails therefore extend over the whole
@@ -240,7 +240,7 @@ class NoiseSource:
         return accepted
 
     def _accept_fraction(self, numerator: Ints, bits: int) -> NDArray[np.bool_]:
-        """Draw from Bernoulli(exp(-f)) for f = numerator / 2**bits <= 1: algorithm 1 of the same paper.
+        """Draw from Bernoulli(exp(-f)) for f = numerator / 2**bits <= 1: Canonne et al. (2020), algorithm 1.
 
         Count coins of bias f/1, f/2, f/3, ... until one fails; accept if the count is even. A coin of bias
         f/k is a coin of bias f and a coin of bias 1/k, both integer comparisons.

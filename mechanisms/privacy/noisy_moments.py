@@ -74,7 +74,7 @@ class NoisyMoments:
 
 @dataclass(frozen=True, eq=False)
 class NoisySpread:
-    """Mean of e^2 z z' of clipped residuals e plus Gaussian noise, as part of a larger release.
+    """Mean of e^2 z z' plus Gaussian noise, e the clipped residuals, as part of a larger release.
 
     Attributes:
         matrix: shape (p, p), symmetric, with noise as ``NoisyMoments.features``.

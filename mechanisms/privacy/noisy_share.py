@@ -13,7 +13,7 @@ from privopt.problems.arguments import check_real
 from privopt.problems.errors import InvalidInputError
 
 # Beta prior of the share of positives, the best of those tried on synthetic scores with 2% to 50% positives,
-# 500 to 2,000 records, and epsilon 0.02 and 0.06 for the risks, whose table then has one row.
+# 500 to 2,000 records, and epsilon 0.02 and 0.06 for the table of risks, which then has one row.
 _PRIOR = 0.5, 1.5
 _FAR, _CELLS = 8.0, 400  # of the integral: reach on either side, in standard deviations of noise; cells
 

@@ -1,9 +1,9 @@
 """Average stability of minimisers of randomly tilted objectives, and the noise that their mean needs.
 
-Let f be the sum of the losses of D and f' that of a neighbour, h = f' - f with |h(w) - h(v)| <= L |w - v|_1,
-the domain within a box of widths D_1..D_d, and sigma_j independent exponential variables of rate eta. Let
-x(sigma) be within alpha of the minimum of f - <sigma, w>, and x' likewise for f'; y = x(sigma + c e_i), y' =
-x'(sigma + c e_i).
+Let f be the sum of the losses of D and f' that of a neighbour, and h = f' - f with |h(w) - h(v)| <= L |w -
+v|_1. The domain lies within a box of widths D_1..D_d, and sigma_j are independent exponential variables of
+rate eta. Let x(sigma) be a point at which f - <sigma, w> is within alpha of its minimum, and x'(sigma)
+likewise for f'; let y = x(sigma + c e_i), y' = x'(sigma + c e_i).
 
 *A larger tilt increases its coordinate.* From the optimality of x' at sigma and of y' at sigma + c e_i: y'_i
 >= x'_i - 2 alpha / c. From these two and the optimality of x: c (y'_i - x_i) >= h(x') - h(x) - 3 alpha. With
@@ -19,7 +19,7 @@ which is solved for S, and holds for every c > q d L: the best c is taken. (The 
 Netrapalli 2019 that Neel et al. 2020 cite gives 250 eta G d^2 D + alpha / (10 G), with L = 2G: c = 100 d L
 and looser steps. Here it is 8 eta G d^2 D at alpha = 0.)
 
-*Whole points.* Let every coordinate of the domain be a whole number and |h(w) - h(v)| <= 2 B for all points,
+*Integer points.* Let every coordinate of the domain be an integer and |h(w) - h(v)| <= 2 B for all points,
 as for losses in [0, B]. From the optimality of x' at sigma and of y at sigma + c e_i: c (y_i - x'_i) >=
 h(x') - h(y) - 2 alpha >= -2 B - 2 alpha; likewise for x and y', and with 2 alpha alone for x and y, x' and
 y'. For c > 2 B + 2 alpha the differences exceed -1, so they are at least 0: min(y_i, y'_i) >= max(x_i, x'_i),
@@ -224,7 +224,7 @@ def mean_distance(widths: Vector, lipschitz: float, rate: float, alpha: float) -
 
 
 def lattice_distance(widths: Vector, loss_bound: float, rate: float, alpha: float) -> float:
-    """Return S for whole points and losses in [0, B], for answers within alpha of the minimum."""
+    """Return S for integer points and losses in [0, B], for answers within alpha of the minimum."""
     step = (2 * loss_bound + 2 * alpha) * (1 + 1e-9)
     return -math.expm1(-rate * step) * float(np.sum(widths)) * (1 + 1e-9)
 

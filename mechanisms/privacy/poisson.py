@@ -11,8 +11,8 @@ correlation, that is at x' = -x.)
 
 dp-accounting's privacy loss distributions call this adjacency REPLACE, with standard deviation z. Their
 losses are composed by ``loss_composition``, because dp-accounting's own composition has an error of about
-steps * 2^-53 in delta. (Its Renyi accountant, which is not used, takes z = sigma / 2C. The version is
-pinned.)
+steps * 2^-53 in delta. (Its Renyi accountant, which is not used, takes z = sigma / 2C. The version of
+dp-accounting is pinned.)
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def poisson_multiplier(
 
 
 def _smallest(fits: Callable[[float, float], bool], start: float) -> float | None:
-    """Return the smallest z that fits, first by a coarse grid; None if 198 times the start does not fit."""
+    """Return the smallest z that fits, first by a coarse grid; None if 1.2^29 times ``start`` does not."""
     high = start
     for _ in range(30):
         if fits(high, _COARSE):
@@ -192,8 +192,8 @@ def _sampled(z: float, q: float, interval: float) -> LossLaw:
     last = math.ceil(bounds.epsilon_upper / interval)
     epsilons = np.arange(first, last + 1) * interval
     cuts = _outcomes_of_losses(epsilons, z, q)
-    # This is what loss.get_delta_for_epsilon computes, for all cuts at once: one by one they took most of the
-    # time of a plan.
+    # This is what loss.get_delta_for_epsilon computes, but for all cuts in one pass: separate calls took most
+    # of the time of a plan.
     deltas = np.clip(loss.mu_upper_cdf(cuts) - np.exp(epsilons + loss.mu_lower_log_cdf(cuts)), 0.0, 1.0)
     # The pair is symmetric: one law serves both directions. The fields are private to the pinned version.
     law: Any = create_pmf_pessimistic_connect_dots_fixed_gap(interval, first, last, deltas).to_dense_pmf()

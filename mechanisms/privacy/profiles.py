@@ -42,7 +42,7 @@ _MOST_COVERED = 10.0
 
 
 def profile_epsilon(spends: Sequence[PrivacySpend], delta: float, most: float) -> float:
-    """Return the epsilon of all releases at ``delta``, rounded up; or ``most`` if it is not below that."""
+    """Return the epsilon of all releases at ``delta``, rounded up, but at most ``most``."""
     laws = _laws(spends)
     if laws is None or not math.isfinite(most):
         return most
@@ -67,8 +67,8 @@ def profile_epsilon(spends: Sequence[PrivacySpend], delta: float, most: float) -
 
 
 def with_gaussian(spend: PrivacySpend) -> PrivacySpend:
-    """Return the spend with an event that names a Gaussian release: this one is at least as private as that,
-    except with a small probability.
+    """Return the spend with the Gaussian release in its event: the spend's release is at least as private as
+    that, except with a small probability.
     """
     if spend.event is None or spend.event.mu is not None:
         return spend

@@ -39,7 +39,8 @@ def relying_on(spend: PrivacySpend, plan: Any, *others: tuple[str, Any]) -> Priv
 
 
 def fresh_copy(part: Part) -> Part:
-    """Return a deep copy of a plan's part that is or holds outside code; our own parts keep no state.
+    """Return a deep copy of a plan's part if it is or holds outside code, else the part itself, which then
+    keeps no state.
 
     A release works on this copy, made before data are read, so the part itself keeps nothing of the data that
     the next release could use. A copy does not isolate what a class keeps outside its instances (in class

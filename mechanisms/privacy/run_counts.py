@@ -24,8 +24,8 @@ both conditions are linear in (Q(S), Q'(S)).
 
 Profile (``selection_profile``), for mu-GDP runs. The choice is a post-processing of all runs; K of them are
 sqrt(K) mu-GDP together, and the law of K depends on no record, so delta(e) <= E[delta of sqrt(K) mu-GDP at e]
-by convexity. That is the better bound for small e. For large e the one above is: with e1 = e - (1 + shape)
-log C >= 0, delta(e) <= E[K] delta_mu(e1).
+by convexity. For small e this bound is the better one. For large e the bound above is better: with e1 = e -
+(1 + shape) log C >= 0, delta(e) <= E[K] delta_mu(e1).
 
 Neighbours: any relation, the one under which runs are private; replace-one in this package.
 """
@@ -49,9 +49,9 @@ from privopt.problems.arguments import check_real
 
 Floats = NDArray[np.float64]
 
-# The tail of the law is cut off where it holds less than _CUT of E[K]. So, and after the rounding of a
-# million products of doubles, the generating function of the law that is drawn from, with all its
-# derivatives, is within a relative _LAW_ERROR.
+# The tail of the law is cut off where it holds less than _CUT of E[K]. The generating function of the law
+# that is drawn from, and all its derivatives, are within a relative _LAW_ERROR of the exact ones: that covers
+# the cut and the rounding of a million products of doubles.
 _CUT, _LAW_ERROR = 1e-13, 1e-9
 _MOST_RUNS = 1_000_000
 # Relative gap at which the search for the largest ratio stops; the upper end is returned.
@@ -99,7 +99,7 @@ class RunCounts:
         return _tail(self.mean, self.shape)
 
     def tried(self, candidates: int) -> float:
-        """Return the probability that a given one of so many equally likely candidates is ever run."""
+        """Return the probability that a given candidate, one of so many equally likely ones, is ever run."""
         return 1 - self.generating(1 - 1 / candidates)
 
     def generating(self, x: float) -> float:

@@ -67,11 +67,11 @@ def delta_before_gaussian(epsilon: float, sigma: float, shift: float, dof: int, 
 
     The second release may depend on the first output w. With z(w) the log ratio of the densities of w, for
     any set S the probability of the pair exceeds exp(epsilon) times that on the neighbour by at most the mean
-    of delta_mu(epsilon - z(w)), delta_mu the profile of mu-GDP at arguments of any sign. It decreases, and z
-    is at most a chi + a^2 / 2, a = shift / sigma. In each cell of a grid it is taken at the right end, so the
-    sum is an upper bound on any grid. If a step between the two releases costs (e, d), delta is at most d
-    more than this bound at epsilon less e: outside an event of mass d the density of the step is at most
-    exp(e) times that on the neighbour.
+    of delta_mu(epsilon - z(w)), delta_mu the profile of mu-GDP at arguments of any sign. delta_mu decreases,
+    and z is at most a chi + a^2 / 2, a = shift / sigma. So the value at the right end of each cell of chi is
+    the largest in the cell, and the sum is an upper bound on any grid. If a step between the two releases
+    costs (e, d), delta is at most d more than this bound at epsilon less e: outside an event of mass d the
+    density of the step is at most exp(e) times that on the neighbour.
     """
     a = shift / sigma
     t = np.linspace(0.0, _FARTHEST, _FINE_CELLS + 1)
@@ -84,7 +84,7 @@ def delta_before_gaussian(epsilon: float, sigma: float, shift: float, dof: int, 
 def sigma_before_gaussian(epsilon: float, delta: float, shift: float, dof: int, mu: float) -> float:
     """Return nearly the smallest sigma with ``delta_before_gaussian`` <= delta; never smaller than needed.
 
-    mu must leave room: its own delta at epsilon is below delta.
+    The delta of mu-GDP alone, at epsilon, must be below ``delta``.
     """
     start = sound_sigma(epsilon, delta, shift, dof)
     return smallest_below(

@@ -14,11 +14,11 @@ CAUTION = 0.1
 
 @dataclass(frozen=True)
 class NoiseToSignal:
-    """Predicted size of a mechanism's noise and the size of the signal that it perturbs, in one unit.
+    """Predicted size of a mechanism's noise and the size of the signal that it perturbs, in the same unit.
 
-    Both follow from the plan: no data are read. The signal is the largest that is plausible, so that a ratio
-    of 1 or more says that the answer is noise, and one of ``CAUTION`` or more that an ordinary signal may be
-    lost in it; a small ratio promises nothing about the data.
+    Both follow from the plan: no data are read. The signal is the largest that is plausible. So a ratio of 1
+    or more says that the answer is noise, and a ratio of ``CAUTION`` or more that noise may hide an ordinary
+    signal; a small ratio promises nothing about the data.
 
     Attributes:
         noise: size of the noise.
@@ -63,7 +63,7 @@ class NoiseToSignal:
 
 
 class NoiseWarning(UserWarning):
-    """Warning, before any record is read, that noise may outweigh the signal of an ordinary table."""
+    """Warning that noise may outweigh the signal of an ordinary table; given before any record is read."""
 
 
 def warn_if_noise(measure: NoiseToSignal | None) -> None:

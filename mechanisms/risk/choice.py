@@ -34,9 +34,9 @@ _SMALL_BUDGET, _MODEST_BUDGET, _FOR_ALL = 40, 60, 1_500
 # tables, standard error .010). On Adult, whose n mu per feature is above these limits, moments did not rank
 # best.
 _MOST_IN_UNITS, _SOME_IN_UNITS = 1_000, 100
-# Number of features, bounded one by one, above which they are screened: on synthetic tables of 200 to 900
-# binary features or numbers, of which 8 to all mattered, that was better than noisy moments of all features,
-# or as good, except on tables of many numbers all of which mattered.
+# Number of features, each with its own bound, above which they are screened. On synthetic tables of 200 to
+# 900 binary features or numbers, of which 8 to all mattered, screening was better than noisy moments of all
+# features, or as good, except on tables of many numbers all of which mattered.
 _MANY_BOUNDED = 100
 
 

@@ -63,11 +63,11 @@ class RealRelease:
         share: the released share of positive records, if the release contains it.
         moments: the released second moments of features and numeric labels, if it contains them.
         spread: the released second moments of residuals, if it contains them.
-        minimum: the point with the released Hessian at it, if it contains one.
-        supports: the best subsets of columns, if the point is a model on one.
+        minimum: the point with the released Hessian at it, if the release contains a Hessian.
+        supports: the best subsets of columns, if the point is a model on one of them.
         deviations: posterior standard deviations of the weights, from privacy noise and sampling, if they
-            follow from what is released. Those of levels are of their distance from the mean of their column,
-            that of the constant is 0.
+            follow from what is released: for a level, of the distance of its weight from the mean of its
+            column; for the constant, 0.
     """
 
     point: Vector
@@ -313,7 +313,9 @@ class RiskMechanism(ABC):
         return self._gradient_ratio(self.facts.sensitivity / self._gaussian_level())
 
     def _gaussian_level(self) -> float:
-        """Return mu of the spend; of a pure one that of Gaussian noise at delta = 1/n^2."""
+        """Return mu of the spend. For a spend without mu, return that of Gaussian noise with the same epsilon
+        and delta; a pure spend counts as one with delta = 1/n^2.
+        """
         if self.spend.notion == "gdp" and self.spend.level is not None:
             return self.spend.level
         return gaussian_mu(self.spend.epsilon, self.spend.delta or min(0.5, 1 / self.facts.n_records**2))
@@ -324,7 +326,7 @@ class RiskMechanism(ABC):
 
     @property
     def _free_weights(self) -> int:
-        """The number of weights that noise moves one by one."""
+        """The number of weights that noise moves independently."""
         return self.facts.dimension
 
     @property

@@ -1,4 +1,4 @@
-"""Options of mechanisms: the keyword arguments of their calibration, and those that it passes on."""
+"""Options of mechanisms: the keyword arguments of their ``_calibrated``, with those of its base."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONL
 class StepOptions(TypedDict, total=False):
     """Options of mechanisms with noise on every step: their number, and the iterate to return.
 
-    Absent or None, either is that of the theorem.
+    An option that is absent or None has the value of the theorem.
     """
 
     steps: int | None
@@ -38,7 +38,7 @@ def options_of(kind: type[Any]) -> dict[str, bool]:
 
 
 def check_options(kind: Any, given: Collection[str]) -> None:
-    """Refuse options that a mechanism does not have, and the absence of those that it requires.
+    """Refuse options that a mechanism does not have, and calls without the options that it requires.
 
     Raises:
         PrivacyParameterError: names the unknown options and those that there are; or the missing ones.

@@ -135,7 +135,8 @@ def entropic_horizon(facts: RiskFacts, convex_set: ConvexSet, mu: float) -> floa
 
     A step multiplies the weights q of the vertices v by exp(-gamma <g + xi, v>). By Jensen's inequality
     E log sum q exp(-gamma <g + xi, v>) <= log sum q exp(-gamma <g, v>) + gamma^2 s^2 / 2, s^2 the variance
-    of <xi, v>: noise costs gamma s^2 / 2 a step whatever p, in place of gamma times the largest of p squares.
+    of <xi, v>. So noise costs gamma s^2 / 2 a step for any dimension p, not gamma times the largest of p
+    squares.
     With s = |v|_2 sqrt(T) / mu the average suffers V / (gamma T) + gamma T (|v|_2 / mu)^2 / 2, which depends
     on gamma T alone: at best sqrt(2 V) |v|_2 / mu. About a quarter of ``loss_range`` can be gained, as where
     slopes fall from half of their bound to 0. gamma T is at most that at which noise costs half of this gain:
@@ -162,7 +163,7 @@ def entropic_accelerated_steps(facts: RiskFacts, convex_set: ConvexSet, mu: floa
 
     Steps alpha_k = (k + 2) / (4 L') sum up to A = T^2 / (8 L'). In the bound, noise as in
     ``entropic_horizon`` costs sum alpha_k^2 s^2 / 2 over A, that is 2/3 A (|v|_2 / mu)^2, and the start costs
-    V / A: A is such that both are equal.
+    V / A. A is chosen such that both are equal.
     """
     reach = _accelerated_reach(facts, convex_set, mu)
     return whole_steps(math.sqrt(8 * (_vertex_curvature(facts, convex_set) + ridge) * reach))

@@ -16,7 +16,7 @@ from privopt.mechanisms.schemas.cuts import ARITHMETIC_SHARE, ENOUGH, counted_or
 from privopt.mechanisms.schemas.prior import LAST, draw_between, masses, number_at
 from privopt.oracles.draw.interface import race
 
-# Bounds beyond have no round numbers around them.
+# Bounds of larger magnitude have no round numbers around them.
 _LARGEST = 1e300
 _FINITE = sys.float_info.max
 
@@ -28,15 +28,16 @@ Ints = NDArray[np.int64]
 class BoundsPlan:
     """Draw a number with about 20 / strength numbers of the column above it, and one with as many below it.
 
-    The upper bound is t with the probability proportional to prior(t) exp(-strength d(t)), d(t) the distance
-    of 20 / strength from the interval [#{x > t}, #{x >= t}]; so the largest number itself is likely where
-    many records hold it. The lower bound is drawn in the same way, with all signs reversed; the prior
+    The upper bound is t with the probability proportional to prior(t) exp(-strength d(t)), where d(t) is the
+    distance of 20 / strength from the interval [#{x > t}, #{x >= t}]. So the largest number itself is likely
+    if many records hold it. The lower bound is drawn in the same way, with all signs reversed; the prior
     (``schemas.prior``) is symmetric. A number beyond all data has a weight e^-20 times its prior.
 
-    Privacy: ``level``-GDP, neighbours by replacing one record, their number public; missing numbers are in
-    no count. Replacing a record moves either end of the interval by at most 1, hence d(t) by at most 1, and
-    the logarithm of a weight by a number in [-strength, strength]: a release of bounded range 2 strength, as
-    a level of ``CutPlan``, whose conversion and charge for rounding apply. Two draws compose.
+    Privacy: ``level``-GDP, neighbours by replacing one record, their number public; missing numbers are not
+    counted. Replacing a record moves either end of the interval by at most 1, hence d(t) by at most 1, and
+    the logarithm of a weight by a number in [-strength, strength]. So a draw is a release of bounded range 2
+    strength, like one level of the tree of ``CutPlan``, whose conversion and charge for rounding apply. Two
+    draws compose.
 
     Attributes:
         strength: lambda, > 0.
@@ -64,7 +65,7 @@ class BoundsPlan:
 
     @property
     def beyond(self) -> float:
-        """Number of records beyond a bound, about."""
+        """The approximate number of records beyond a bound."""
         return ENOUGH / 2 / self.strength
 
     def release(self, values: Floats, source: NoiseSource, counts: Ints | None = None) -> tuple[float, float]:

@@ -36,8 +36,8 @@ class CategoryPlan:
     - Counts that stay >= 1: a shift by ``steps`` in at most two coordinates, sqrt(2) steps / 2^30-GDP with
       the constant of ``DiscreteGaussianRelease`` (its proof: a shift by k is |k| (1 + 2^-60) / 2^30-GDP).
     - A count that falls from 1 to 0, and one that rises from 0 to 1. On one table the first category is kept
-      with probability p <= delta and the other never; on the neighbour the reverse. Both laws are one law
-      outside an event of probability p, which costs p once, also if both happen.
+      with probability p <= delta and the other never; on the neighbour the reverse. Outside an event of
+      probability p both tables have the same law. That costs p once, even if one count falls and one rises.
 
     A sum over j >= m of exp(-j^2 / (2 sigma^2)) is at most the integral from m - 1, and the normalising sum
     is at least that of the density: P[Z >= m] <= P[N(0, sigma^2) >= m - 1] (Canonne, Kamath and Steinke 2020,

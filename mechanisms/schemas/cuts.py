@@ -43,14 +43,14 @@ class CutPlan:
 
     A node is an interval (a, b); it is cut at a number t with a < t < b, drawn with the probability
     proportional to prior(t) exp(-strength |#{x < t} - m / 2|), where x runs through the m records of the node
-    (m is not released either). The prior is public (``schemas.prior``), so there is no declared range.
+    (m is not released). The prior is public (``schemas.prior``), so there is no declared range.
 
-    A node may also be left whole, until the next level tries it again: one whose records have the same number
-    has no cut that halves it. Leaving it whole has the weight prior((a, b)) exp(-strength m / 2), which
-    exceeds the total of all cuts with no record on one side, times the larger of e^c and exp(0.05 strength
-    m), where c is 4 if a or b is an end of the range of doubles, and 0 otherwise; at the root, where both
-    are, times e^4. So cuts that no record supports are rare, and a column has none if its records are too
-    few.
+    A node may also be left whole, until the next level tries it again: no cut halves a node whose records all
+    have the same number. Leaving it whole has a weight of a factor times prior((a, b)) exp(-strength m / 2),
+    which is at least the total weight of all cuts with no record on one side. The factor is the larger of e^c
+    and exp(0.05 strength m), where c is 4 if a or b is an end of the range of doubles, and 0 otherwise; at
+    the root, where both are ends, it is e^4. So cuts that no record supports are rare, and a column has none
+    if its records are too few.
 
     Privacy: ``level``-GDP, neighbours by replacing one record, their number public. A missing number is in no
     node. One level of the tree, given the levels above, is a release of bounded range 2 strength:

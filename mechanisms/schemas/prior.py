@@ -2,10 +2,10 @@
 
 A twentieth of the mass is on zero, and three tenths on the other small whole numbers: 1 to 100 and their
 negatives, k with a weight proportional to 1 / (k (k + 1)), so that codes and counts are mostly cut at whole
-numbers. The rest has a fair sign and log10 |x| of a Cauchy law with median 1 and scale 1 (as far as 64-bit
-numbers reach), uniform within each power of two. So no column needs a declared range: every number is
-possible. Beyond 100 no number is much likelier than those next to it. If round numbers were, they would draw
-cuts away from the middle of the records, by ln(ratio of masses) / strength records.
+numbers. The rest has a random sign, and its log10 |x| follows a Cauchy law with median 1 and scale 1, cut off
+at the range of 64-bit numbers; within each power of two it is uniform. So no column needs a declared range:
+every number is possible. Beyond 100 no number is much likelier than those next to it. If round numbers were
+likelier, they would draw cuts away from the middle of the records, by ln(ratio of masses) / strength records.
 
 Numbers are handled by their *ordinal*, an integer: 0 for zero (and for subnormal numbers), k for the k-th
 positive normal 64-bit number, -k for its negative. Every weight is an integer, so that masses of intervals

@@ -24,9 +24,9 @@ def readable_cuts(cuts: Sequence[float], *, whole: bool) -> list[float]:
     a share of 1e-5 of itself.
 
     The number 0 never changes its side of a cut: if a cut below 0 moves onto 0, the number 0 is still on its
-    right. Cuts within the resolution of 0, a thousandth of the next larger one, move first: those below 0
-    onto it, those above to a power of ten. Cuts of whole numbers are rounded up first, which changes nothing:
-    x < t and x < ceil(t) say the same of a whole number x. Cuts that become equal are merged.
+    right. Before that, cuts near 0 (nearer than a thousandth of the next larger cut) move: those below 0 onto
+    0, those above 0 to a power of ten. Cuts of whole numbers are rounded up first of all, which changes
+    nothing: x < t and x < ceil(t) say the same of a whole number x. Cuts that become equal are merged.
 
     Args:
         cuts: increasing.

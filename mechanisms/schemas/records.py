@@ -27,8 +27,9 @@ from privopt.oracles.draw.interface import UNIT_ROUNDOFF, chain_error, race
 
 # Public numbers of records to choose among.
 CHOICES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
-# The share of persons that may have more records than count. On synthetic tables of persons with 1 to 500
-# records the k that covers all others was better than 1, and 32 was no better and took several times longer.
+# The share of persons that may have more than k records, of which only k are used. On synthetic tables of
+# persons with 1 to 500 records the k that covers all others was better than k = 1; k = 32 was no better and
+# took several times longer.
 BEYOND = 0.1
 # A choice that no person needs has a weight of exp(-10).
 _CLEAR = 10.0
@@ -41,8 +42,8 @@ _DOWN, _UP = 1 - 2.0**-26, 1 + 2.0**-50
 
 @dataclass(frozen=True)
 class RecordsPlan:
-    """Choose the number k of records of each person that count: of ``CHOICES``, about the least that covers
-    nine tenths of the persons.
+    """Choose k, the number of records of each person that are used: about the least of ``CHOICES`` that is
+    enough for nine tenths of the persons.
 
     k is drawn with the probability proportional to exp(-strength d(k)), d(k) the distance of P / 10 from the
     interval [#{r > k}, #{r > j}], where r runs through the numbers of records of the P persons, cut off at

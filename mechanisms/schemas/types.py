@@ -52,9 +52,10 @@ CANDIDATES = (
     *(Candidate(ColumnType.DATE, form) for form in FORMATS),
     *(Candidate(ColumnType.NUMBER, notation=notation) for notation in NOTATIONS),
 )
-# Votes are counted in tenths. A whole number is nine tenths of a vote for numbers: a column is one of whole
-# numbers if fewer than a tenth are others. A number as usual is eight tenths of one for a notation that reads
-# it, too: a column is one of that notation if more than about a sixth of its cells need it.
+# Votes are counted in tenths. A whole number gives a full vote to whole numbers and nine tenths of one to
+# numbers, so whole numbers win if fewer than about a tenth of the numbers are not whole. A number in the
+# usual notation gives a full vote to numbers and eight tenths of one to each other notation that also reads
+# it, so such a notation wins if more than about a sixth of the cells need it.
 _ONE, _ALMOST, _TOO = 10, 9, 8
 # A group of thousands does not begin with 0, but a decimal does.
 _ZERO_FIRST = re.compile(r"[^0-9]*0([^0-9])")
@@ -67,7 +68,7 @@ class VotePlan:
     Privacy: ``level``-GDP, neighbours by replacing one record, their number public. A cell gives every
     candidate between none and one vote, by a rule of the cell alone (``votes_of``), so the votes of each
     move by at most 1 and the logarithm of a weight by at most strength: a release of bounded range 2
-    strength, as a level of ``CutPlan``, whose conversion and charge for rounding apply.
+    strength, like one level of the tree of ``CutPlan``, whose conversion and charge for rounding apply.
 
     Attributes:
         strength: > 0.

@@ -60,8 +60,8 @@ LatticeLike = IntegerLattice | tuple[int, int] | tuple[int, int, float] | None
 Oracle = str | DiscreteOracle | GibbsOracle
 
 # Largest n * epsilon per feature at which "auto" draws exactly over a lattice that the user declared. Without
-# such a lattice it does not: on synthetic tables of 300 to 3,000 records, exact draws over {-1, 0, 1} had an
-# AUC of .58, "seeded" one of .61.
+# a declared lattice "auto" never draws exactly: on synthetic tables of 300 to 3,000 records, exact draws over
+# {-1, 0, 1} had an AUC of .58, and "seeded" had .61.
 _FEW = 150
 
 _WHY_SEEDED = (
@@ -79,7 +79,7 @@ class CardPlan(PlanInWords):
         spend: the privacy spend of the whole fit.
         oracle: the oracle that the mechanism calls.
         reason: why this mechanism was chosen.
-        seconds: rough time of a release on one idle core; None if it depends on the records.
+        seconds: estimated seconds of a release on one idle core; None if they depend on the records.
         constraints: the constraints on points that every card of this plan satisfies.
         intercept: whether the last weight is that of the intercept.
     """
@@ -197,8 +197,8 @@ def plan_card(
     Raises:
         UnknownMechanismError: there is no such mechanism; the message lists the names.
         PrivacyParameterError: epsilon or delta out of range, or a combination that the mechanism refuses.
-        InvalidInputError: a lattice that does not fit, or whose norm bound leaves "auto" no bounded draw; or
-            constraints on points with a mechanism that takes none.
+        InvalidInputError: a lattice that does not fit, or whose norm bound leaves "auto" no mechanism of
+            bounded running time; or constraints on points with a mechanism that takes none.
         InfeasibleDomainError: no card satisfies the constraints.
         OracleError: constraints on points with an oracle that takes none.
     """
@@ -254,7 +254,7 @@ def _check_total_weight(n_records: int, costs: Costs, max_weight: int | None) ->
 
 
 def _check_seeded(kind: type[Any], name: str, calibration: str) -> None:
-    """Refuse calibrations but "sound", and mechanisms of the family CARD that do not subclass "seeded"."""
+    """Refuse any calibration but "sound", and mechanisms of the family CARD that do not subclass "seeded"."""
     if not issubclass(kind, SeededScorecard):
         raise UnknownMechanismError(
             f"{kind.__name__} is not a mechanism for scorecards: the family CARD is for subclasses of "
@@ -303,7 +303,7 @@ def _seeded_plan(
 
 
 def _answered(planned: CardPlan, schema: Schema, n_records: int, max_weight: int | None) -> CardPlan:
-    """Return the plan, once its oracle is known to take every table of n records that the schema allows.
+    """Return the plan, if its oracle takes every table of n records that the schema allows.
 
     Raises:
         OracleError: the oracle may refuse such a table, or does not fit the plan.

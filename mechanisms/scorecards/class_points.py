@@ -31,12 +31,12 @@ from privopt.problems.errors import InvalidInputError
 
 @dataclass(frozen=True)
 class ClassPoints:
-    """A scorecard of K classes: levels have points for each class; the class with most points is predicted.
+    """A scorecard of K classes: levels have points per class; the class with most points is predicted.
 
     Privacy: mu-GDP, stated as (epsilon, delta); neighbours by replacing one record, n and the facts public.
     The means of x x' and x v_y', with v_y the vertex of class y of a simplex, are one Gaussian release
-    (``SufficientStatistics`` has the proof), with as much noise as for two classes. The discriminant, whose
-    weights are released, too, the common scale and the rounding are post-processing and cost nothing.
+    (``SufficientStatistics`` has the proof), with as much noise as for two classes. The discriminant (whose
+    weights are released, too), the common scale and the rounding are post-processing and cost nothing.
 
     An instance is a plan: noise and spend are fixed before data are read.
 

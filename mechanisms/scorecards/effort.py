@@ -19,7 +19,7 @@ _CELLS, _COMBINATIONS, _TABLE_ENTRIES = 20_000, 200_000, 2.0**28
 _CANDIDATES = 1_000_000
 # Measured speeds on one core, per second: table additions, and multiplications of losses.
 _ADDITIONS, _PRODUCTS = 4e8, 1e9
-# Linear model: number of passes over the features and of Hessians, and numbers read or multiplied per second.
+# Linear model: passes over the features, Hessians, numbers read per second, and multiplications per second.
 _PASSES, _HESSIANS, _READ, _MULTIPLIED = 60, 6, 4e8, 5e9
 
 

@@ -27,7 +27,7 @@ from privopt.problems.tables.schema import Schema
 COARSER = (1.0, 0.5, 0.25, 0.125)
 # Scales among which that of the released card is found, relative to the largest that fits its bounds.
 _GRID_OF_SCALES = np.geomspace(0.1, 4.0, 60)
-# Seconds for all solves. Each has an equal share, and returns the best card that it found by then.
+# Seconds for all solves. Each solve has an equal share, and returns the best card that it found by then.
 _SECONDS = 4.0
 
 
@@ -38,7 +38,7 @@ class CardSource:
     Privacy: the model's weights are a release that the spend of the card covers (``SeededScorecard``).
 
     Attributes:
-        weights: weights of the features, the intercept, if any, last, shape (d,); of K classes (K, d).
+        weights: weights of the features, with the intercept, if any, last, shape (d,); of K classes (K, d).
         low, high: bounds of the points, shape (d,).
         max_columns: the largest number of columns with points, or None.
         deviations: posterior standard deviations of the weights, shape (d,); for a level, of its difference
@@ -110,7 +110,7 @@ def near_cards(
     No two have the same set of columns: each further card is the nearest one that satisfies a no-good cut
     against every card before it. The search takes four scales in turn: that of the released card, and three
     coarser ones, whose cards have fewer points to add up. The private choice of the released card may have
-    moved its threshold away from the model's; the thresholds of the other cards are moved as far.
+    moved its threshold away from the model's; the thresholds of the other cards are moved by as much.
 
     Args:
         source: the model.

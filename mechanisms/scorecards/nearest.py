@@ -115,7 +115,9 @@ class NearestCards:
         return self._with_intercepts(found)
 
     def base(self, real: Floats, points: IntArray, program: CardProgram) -> float:
-        """Return the intercept, not yet rounded, of integer points near ``real``, which has its own last."""
+        """Return the intercept, not yet rounded, of integer points near ``real``, whose last entry is the
+        intercept of the real weights.
+        """
         if not self.facts.intercept:
             return 0.0
         shift = float(np.sum(program.shifts(points))) / GRID

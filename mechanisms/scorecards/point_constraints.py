@@ -123,8 +123,9 @@ def few_columns(
 def constrained(weights: Floats, constraints: tuple[PointConstraint, ...], intercept: bool) -> Floats:
     """Return real weights that satisfy the constraints, also after scaling, rounding and clipping.
 
-    Monotone columns are projected by isotonic regression. The levels of a column without points below 0 (or
-    above 0) are shifted to that side if there is an intercept, which absorbs the shift.
+    Monotone columns are projected by isotonic regression. If a column may have no points below 0 (or none
+    above 0), its levels are shifted until the lowest (or the highest) is 0; the intercept absorbs the shift.
+    Without an intercept nothing is shifted.
     """
     real = np.array(weights, dtype=np.float64)
     for constraint in constraints:

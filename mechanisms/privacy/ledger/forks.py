@@ -1,7 +1,7 @@
 """Forks of a process wait until none of its other threads is inside a ledger's file.
 
-A fork copies SQLite's locks as they are at that moment, without the thread that would give them back: the
-first booking of the child would wait for ever.
+If a process forks while another of its threads holds a lock of SQLite, the child inherits the lock but not
+the thread that would release it, and its first booking waits forever.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _forking: set[int] = set()
 
 @contextmanager
 def no_fork() -> Iterator[None]:
-    """Keep other threads from forking during the block; it begins after forks that are already waiting."""
+    """Keep other threads from forking during the block, which begins after forks that already wait."""
     thread = threading.get_ident()
     with _turn:
         _turn.wait_for(lambda: not _forking or thread in _inside)

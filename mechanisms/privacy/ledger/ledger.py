@@ -5,15 +5,15 @@ release is booked atomically in all addressed budgets: ``ledger.db#adult/cardiol
 that of the data, the team's share of it, and the analyst's.
 
 A reservation is on disk before the release may run and counts as spent from then on, whether or not the
-release finishes. Only ``cancel`` takes it back, for a failure before any record was read. A reservation of
-``spending`` is never cancelled, as its release starts at once.
+release finishes. Only ``cancel`` takes it back, for a failure before any record was read. A reservation that
+``spending`` made is never cancelled, as its release starts at once.
 
-Any sign of tampering refuses all further spending: missing, altered or reordered rows of the trail, altered
-sums, totals other than those at creation, an older copy of a file. Each booking checks the data that it
-depends on, in time independent of the length of the history. ``verify``, and all functions that show the
-history, check everything; only these detect that an older row of sums was put back with its own hash. No
-check detects that everything was replaced, the database and the head beside a file, by older or recomputed
-data.
+After any sign of tampering all further spending is refused: missing, altered or reordered rows of the trail,
+altered sums, totals other than those at creation, an older copy of a file. Each booking checks the data that
+it depends on, in time independent of the length of the history. ``verify``, and all functions that show the
+history, check everything; only they detect an older row of sums that was put back together with its own hash.
+No check detects that the whole ledger (for a file, also the head beside it) was replaced by older or
+recomputed data.
 """
 
 from __future__ import annotations
@@ -310,8 +310,8 @@ class Ledger:
         """Reserve, run and commit: ``with ledger.spending(plan.spend): release``.
 
         After an exception the reservation stays, and cannot be cancelled: the failure may itself depend on
-        the data. It stays, too, if the database does not answer at the end: the release is paid for, so this
-        is a warning. Errors are those of ``reserve`` and ``commit``.
+        the data. It also stays if the database does not answer at the end; that is only a warning, as the
+        release is paid for. Errors are those of ``reserve`` and ``commit``.
         """
         identifier = self._reserve(spend, {"started": True})
         yield identifier
@@ -364,8 +364,9 @@ class Ledger:
     def _priced(self, spend: PrivacySpend) -> PrivacySpend:
         """Return the spend as the trail keeps it: for the rule "profile" with the Gaussian that it counts as.
 
-        With it the trail adds up to the same sum at any time, in any version. The Gaussian takes seconds to
-        compute, so this is done before the ledger is locked. One in the caller's spend is not trusted.
+        As the Gaussian is kept, the trail adds up to the same sum at any time, in any version. It takes
+        seconds to compute, so this is done before the ledger is locked. A Gaussian that the caller's spend
+        already has is not trusted.
         """
         if spend.event is None:
             return spend
@@ -445,7 +446,7 @@ def verify(ledger: Ledger | str | os.PathLike[str]) -> list[str]:
 def _require_room(
     place: Address, name: str, containing: Sequence[str], unit: str, units: Mapping[str, str]
 ) -> None:
-    """Raise LedgerError unless a budget can be created, given the units of those that are there."""
+    """Raise LedgerError unless a budget can be created; ``units`` has the units of the existing ones."""
     if name in units:
         raise LedgerError(
             f"{place}: a budget {name!r} exists already; `privopt budget show {place}` tells what it holds"

@@ -1,13 +1,13 @@
 """Ledgers of older versions, files of JSON lines: reading, and migration to a database.
 
 Such a file holds a header with the budget, then "reserve", "commit" and "cancel" entries. The head beside it,
-``NAME.head``, holds the number of its bytes and their SHA-256. Any irregularity is an error, as it was in the
-older versions.
+``NAME.head``, holds the file's number of bytes and their SHA-256. Any irregularity is an error, as it was in
+the older versions.
 
-Migration creates the database under another name and renames it to the file in one step, under a lock that
-keeps older versions out; a process that waits for the lock finds the database, which older versions refuse to
-read. A crash at any moment leaves either the file or the database. A copy of the file stays, ``NAME.old``,
-closed by a last line that every version refuses: nothing can be spent twice.
+Migration creates the database under another name and then renames it to the name of the file, in one step.
+Meanwhile a lock keeps older versions out; a process that waited for the lock finds the database, which older
+versions refuse to read. A crash at any moment leaves either the file or the database. A copy of the file
+stays, ``NAME.old``, closed by a last line that every version refuses: nothing can be spent twice.
 """
 
 from __future__ import annotations
@@ -194,7 +194,7 @@ def _check_head(path: Path, content: bytes, needed: bool) -> None:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[bytes | None]:
-    """Return the content under the lock of older versions; None if the file is no longer one of theirs."""
+    """Take the lock of older versions and yield the content; None if the file is no longer one of theirs."""
     try:
         import fcntl
     except ImportError:
@@ -232,7 +232,7 @@ def _strict_object(line: str) -> dict[str, Any]:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make the new name durable, too."""
+    """Write the folder itself to disk, so that a new name in it survives a crash."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

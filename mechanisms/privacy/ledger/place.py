@@ -286,7 +286,7 @@ def _sqlite() -> Engine:
     dialect.
     """
     made = sql.create_engine("sqlite://", poolclass=NullPool)  # a fork must not inherit an open connection
-    with made.connect():  # only then the dialect knows the version of SQLite
+    with made.connect():  # the dialect learns the version of SQLite from its first connection
         return made
 
 
@@ -304,7 +304,8 @@ def _connected(dialect: Any, _: Any, words: Any, more: Any) -> Any:
 
 
 def _begin_in_file(db: Connection) -> None:
-    """Lock the file at once: sqlite3 begins a transaction at the first change, after reads that may be stale.
+    """Lock the file at once: sqlite3 would begin a transaction only at the first change, after reads that may
+    be stale.
 
     The retry loop is our own, as SQLite's busy handler retries at growing intervals, which is unfair to
     clients that have waited long.

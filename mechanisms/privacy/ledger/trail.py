@@ -96,7 +96,7 @@ class Account:
 
 @dataclass(frozen=True)
 class Entry:
-    """One reservation. ``state`` is "reserved", "committed" or "cancelled"; the first two are spent.
+    """One reservation. ``state`` is "reserved", "committed" or "cancelled"; the first two count as spent.
 
     Attributes:
         identifier: the identifier of the reservation.
