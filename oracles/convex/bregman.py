@@ -1,4 +1,4 @@
-"""Mirror steps: argmin over u in C of <g, u> + V(u, x) / step + r(u)."""
+"""Mirror steps: argmin over u in C of <g, u> + V(u, x) / step + r(u), V a Bregman divergence."""
 
 from __future__ import annotations
 
@@ -28,9 +28,10 @@ def bregman_step(
     """Return the mirror step of a geometry over a set.
 
     Raises:
-        UnsupportedProblemError: no formula for the combination. Known: Euclidean wherever there is a
-            proximal step; signed entropy over an l1 ball of its size, with an l1 penalty if any; entropy over
-            a simplex, where an l1 penalty is constant.
+        UnsupportedProblemError: there is no formula for this geometry, set and regulariser. There is one for
+            the Euclidean geometry wherever there is a proximal step; for signed entropy over the l1 ball of
+            the same size, with or without an l1 penalty; and for entropy over a simplex, where an l1 penalty
+            is constant.
     """
     if isinstance(geometry, Euclidean):
         proximal, scale = prox_step(convex_set, regularizer), geometry.scale
@@ -50,12 +51,15 @@ def _is_domain(geometry: SignedEntropy, convex_set: ConvexSet) -> bool:
 
 
 def _signed_step(geometry: SignedEntropy, x: Vector, g: Vector, step: float, l1: float) -> Vector:
-    """Return the u with grad w(u) = grad w(x) - step g - step l1 sign(u); the ball is the domain of w."""
+    """Return the u with grad w(u) = grad w(x) - step g - step l1 sign(u), w the entropy of the geometry.
+
+    The ball is the domain of w, so this u lies in it.
+    """
     return geometry.inverse_gradient(soft_threshold(geometry.gradient(x) - step * g, step * l1))
 
 
 def _entropic_step(geometry: Entropy, size: float, x: Vector, g: Vector, step: float) -> Vector:
-    with np.errstate(divide="ignore"):  # a coordinate at 0 stays there
+    with np.errstate(divide="ignore"):  # a coordinate that is 0 stays 0
         logits = np.log(x) - g * (step / geometry.scale)
     weights = np.exp(logits - np.max(logits))
     return np.asarray(weights * (size / float(np.sum(weights))))
@@ -65,9 +69,10 @@ def _entropic_step(geometry: Entropy, size: float, x: Vector, g: Vector, step: f
 def natural_geometry(convex_set: ConvexSet) -> Geometry:
     """Return a distance generating function that is 1-strongly convex for the Minkowski norm of the set.
 
-    l2 and l-infinity balls: |u|^2 / (2 size^2). l1 ball: the entropy of mixtures of its vertices, at most
-    log(2p). Simplex: entropy, for the norm |.|_1 / size. The whole space: |u|^2 / 2, for |.|_2. Other sets:
-    Euclidean, scaled by a ball around 0 inside the set (the largest one, except for a box cut by an l1 ball).
+    l2 and l-infinity balls: |u|^2 / (2 size^2). l1 ball: the entropy of mixtures of its 2p vertices, whose
+    range is at most log(2p). Simplex: the entropy, strongly convex for |.|_1 / size. The whole space:
+    |u|^2 / 2, for |.|_2. Other sets: |u|^2 / (2 r^2), where r is the radius of a ball around 0 inside the
+    set, the largest such ball except for a box cut by an l1 ball.
 
     Raises:
         UnsupportedProblemError: no ball around 0 inside the set is known.

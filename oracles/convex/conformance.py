@@ -4,9 +4,10 @@
 >>> print(check_projector(projector).oracle)
 projector
 
-A set is represented by points of it: all its vertices where there are finitely many, otherwise points of its
-boundary that were found by bisection on membership. Every one of them must do no better than the answer, and
-every proved bound must lie below all of them; over vertices that is the exact condition of optimality.
+Each set comes with a list of its points: all vertices if there are finitely many, otherwise boundary points
+found by bisection on membership. The answer must be at least as good as each of these points, and a proved
+bound must be below the values of all. If the points are all vertices, this is the exact condition of
+optimality of a linear function.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ class SetInstance:
     Attributes:
         name: for the report.
         convex_set: the set.
-        points: points of it, shape (m, p): the more extreme the better, all vertices at best.
+        points: points of the set, shape (m, p), as extreme as possible: for a polytope, all its vertices.
     """
 
     name: str
@@ -73,16 +74,18 @@ def check_linear_minimizer(
     instances: Iterable[SetInstance] | None = None,
     tolerance: float = 1e-7,
 ) -> ConformanceReport:
-    """Put linear minimisers through every check on every set that they are built for.
+    """Put linear minimisers through every check, on every set that ``build`` accepts.
 
     Args:
-        build: from a set to its oracle, as ``privopt.oracles.convex.registry.linear_minimizer``; it may
-            refuse a set by ``UnsupportedProblemError``.
-        instances: the sets; small ones of every kind by default.
-        tolerance: how far a point may be from feasible, and a value from optimal, relative to the scales.
+        build: returns the oracle of a set, like ``privopt.oracles.convex.registry.linear_minimizer``, or
+            refuses the set by ``UnsupportedProblemError``.
+        instances: the sets; small sets of every kind by default.
+        tolerance: how far a point may be from feasible, and a value from optimal, relative to the size of the
+            set and of the question.
 
     Raises:
-        ConformanceError: listing every kind of failure, or that nothing could be checked at all.
+        ConformanceError: a check failed, or nothing could be checked; the message lists every kind of
+            failure.
     """
     return _report(_name(build), build, _LINEAR_CHECKS, instances, tolerance, lambda lmo, g: lmo(g).value)
 
@@ -93,10 +96,10 @@ def check_projector(
     instances: Iterable[SetInstance] | None = None,
     tolerance: float = 1e-7,
 ) -> ConformanceReport:
-    """Put projections through every check; the arguments are those of ``check_linear_minimizer``.
+    """Put projections through every check; the arguments are as for ``check_linear_minimizer``.
 
     Raises:
-        ConformanceError: listing every kind of failure, or that nothing could be checked at all.
+        ConformanceError: a check failed, or nothing could be checked.
     """
     return _report(
         _name(build),
@@ -114,10 +117,10 @@ def check_quadratic_oracle(
     instances: Iterable[SetInstance] | None = None,
     tolerance: float = 1e-6,
 ) -> ConformanceReport:
-    """Put a quadratic oracle through every check: definite, singular and zero H over every set it takes.
+    """Put a quadratic oracle through every check, with definite, singular and zero H, on every set it takes.
 
     Raises:
-        ConformanceError: listing every kind of failure, or that nothing could be checked at all.
+        ConformanceError: a check failed, or nothing could be checked.
     """
 
     def build(convex_set: ConvexSet) -> list[PreparedQuadratic]:
@@ -131,7 +134,7 @@ def check_quadratic_oracle(
 
 @dataclass(frozen=True, eq=False)
 class _Case(Generic[Built]):
-    """A set, the oracle built for it, and the questions."""
+    """A set, the oracle built for it, and the questions that the oracle gets."""
 
     instance: SetInstance
     built: Built
@@ -162,7 +165,7 @@ class _Case(Generic[Built]):
 
 
 def _check_linear_optimality(case: _Case[LinearMinimizer]) -> Iterator[Finding]:
-    """Check that the answer is feasible and no point better, and the bound below all points and tight."""
+    """Check that the answer is feasible and optimal, and that its bound is valid and tight."""
     for where, g in case.questions():
         answer = case.built(g)
         slack = case.tolerance * float(np.linalg.norm(g)) * case.size + 1e-300
@@ -190,7 +193,7 @@ def _check_linear_refusals(case: _Case[LinearMinimizer]) -> Iterator[Finding]:
 
 
 def _check_nearest(case: _Case[Projector]) -> Iterator[Finding]:
-    """Check that u is nearest to x: it is exactly when <x - u, v - u> <= 0 for all v in C."""
+    """Check that the projection u is nearest to x: if and only if <x - u, v - u> <= 0 for all v in C."""
     for where, x in case.questions():
         u = case.built(x)
         scale = case.size + float(np.linalg.norm(x))
@@ -201,7 +204,7 @@ def _check_nearest(case: _Case[Projector]) -> Iterator[Finding]:
 
 
 def _check_idempotence(case: _Case[Projector]) -> Iterator[Finding]:
-    """Check that points of the set stay where they are."""
+    """Check that points of the set are their own projections."""
     kept = [("a projection", case.built(x)) for _, x in case.questions()]
     kept += [("a given point", v) for v in case.instance.points[:20]]
     for where, u in kept:
@@ -240,9 +243,9 @@ def _quadratics(p: int) -> Iterator[Vector]:
 def _wrong(
     case: _Case[list[PreparedQuadratic]], prepared: PreparedQuadratic, g: Vector, answer: QuadraticAnswer
 ) -> Iterator[str]:
-    """Find false statements in an answer, whether or not the solve was finished."""
+    """Find false statements in an answer, whether or not the solve finished."""
     points, H = case.instance.points, prepared.H
-    inside = (points[1:] + points[:-1]) / 2  # a minimum need not be at a vertex
+    inside = (points[1:] + points[:-1]) / 2  # because a minimum need not be at a vertex
     tried = np.concatenate([points, inside, case.instance.points.mean(axis=0, keepdims=True)])
     values = np.einsum("ij,jk,ik->i", tried, H, tried) / 2 + tried @ g
     slack = case.tolerance * _slope(case, H, g) * case.size
@@ -268,7 +271,7 @@ def _slope(case: _Case[list[PreparedQuadratic]], H: Vector, g: Vector) -> float:
 
 
 def _check_quadratic_optimality(case: _Case[list[PreparedQuadratic]]) -> Iterator[Finding]:
-    """Check that bounds are valid and points feasible, and that none of the set lies downhill if finished."""
+    """Check that points are feasible and bounds valid, and that answers without a limit are optimal."""
     for number, prepared in enumerate(case.built):
         for where, g in case.questions():
             answer = prepared.minimize(g)
@@ -280,7 +283,7 @@ def _check_quadratic_optimality(case: _Case[list[PreparedQuadratic]]) -> Iterato
 
 
 def _check_limits(case: _Case[list[PreparedQuadratic]]) -> Iterator[Finding]:
-    """Check that cancelled and late answers are still points of the set with valid bounds."""
+    """Check that answers after cancellation or a time limit are points of the set with valid bounds."""
     limits = {"cancelled at once": Limits(cancelled=lambda: True), "no time": Limits(seconds=1e-9)}
     for prepared, (name, limit) in itertools.product(case.built, limits.items()):
         for where, g in case.questions():
@@ -297,11 +300,11 @@ def _check_quadratic_purity(case: _Case[list[PreparedQuadratic]]) -> Iterator[Fi
         yield from _purity(case, ask)
 
 
-# --- What all of them owe -----------------------------------------------------------------------------
+# --- Checks of all kinds of oracles -------------------------------------------------------------------
 
 
 def _purity(case: _Case[Built], answer: Callable[[Vector], object]) -> Iterator[Finding]:
-    """Check that other questions change no answer, and that questions and random states stay untouched."""
+    """Check that an answer depends on its question alone, and that no question or random state is changed."""
     states = RandomStates()
     asked = dict(case.questions())
     first = {}
@@ -317,7 +320,7 @@ def _purity(case: _Case[Built], answer: Callable[[Vector], object]) -> Iterator[
 
 
 def _in_turn(cases: Iterable[_Case[Built]], ask: Callable[[Built, Vector], object]) -> Iterator[Finding]:
-    """Check that oracles built for different sets answer in turn what each answers alone."""
+    """Check that oracles of different sets, asked alternately, give the same answers as each alone."""
     asked = [(case, list(case.questions())) for case in cases]
     alone = [[ask(case.built, x) for _, x in questions] for case, questions in asked]
     for number in range(min((len(questions) for _, questions in asked), default=0)):
@@ -379,7 +382,7 @@ def _report(
 
 
 def _empty_sets(build: Callable[[ConvexSet], object]) -> Iterator[Failure]:
-    """Check that an empty polytope is an error when built or when asked, not an answer."""
+    """Check that an empty polytope raises an error when the oracle is built or asked."""
     empty = Polytope([[1.0, 1.0]], [-3.0], [-1, -1], [1, 1])
     try:
         built = build(empty)
@@ -398,7 +401,7 @@ def _empty_sets(build: Callable[[ConvexSet], object]) -> Iterator[Failure]:
 
 
 def set_instances(seed: int = 0) -> Iterator[SetInstance]:
-    """Yield small sets of every kind, thin and degenerate ones among them."""
+    """Yield small sets of every kind, including thin and degenerate sets."""
     rng = np.random.default_rng(seed)
     cloud = rng.standard_normal((7, 3))
     box = Box([-1, -0.2, 0.1], [0.5, 0.7, 2])

@@ -1,4 +1,4 @@
-"""Empirical risk minimisers of linear models, for estimates without a certificate."""
+"""Empirical risk minimiser of linear models, without a certificate."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from privopt.problems.convex.unclipped import UnclippedRisk
 
 @dataclass(frozen=True)
 class RiskMinimizer:
-    """Minimiser of the mean loss plus (l2/2) |w|^2, by SciPy's L-BFGS. Not private, not certified.
+    """Minimiser of the mean loss plus (l2/2) |w|^2, by SciPy's L-BFGS. NOT private, not certified.
 
     Attributes:
         loss: a convex loss.
-        l2: the penalty.
+        l2: strength of the ridge penalty.
     """
 
     loss: Loss

@@ -1,12 +1,12 @@
 """Steps in the Minkowski norm of the set: argmin over u in C of <g, u - x> + (weight/2) |u - x|_C^2.
 
-The gradient step of linear coupling (Allen-Zhu and Orecchia 2017) and so of DP-AccMD. For each length t of
-the move the best gain is concave and piecewise linear in t; the step stops where the marginal gain falls to
-the marginal cost, weight * t.
+This is the gradient step of linear coupling (Allen-Zhu and Orecchia 2017), which DP-AccMD uses. The largest
+decrease of <g, u> over moves of length t in this norm, the gain, is concave and piecewise linear in t. The
+best length is where the marginal gain falls to the marginal cost, weight * t.
 
-Sets without such a formula take the step in the norm |.|_2 / r, r the radius of a ball around 0 that is known
-to lie inside: it is no smaller than the Minkowski norm, and it is the norm of the set's natural geometry, so
-that both steps of linear coupling are in one norm and its analysis holds.
+Without a formula for the gain, the step uses the norm |.|_2 / r instead, where r is the radius of a ball
+around 0 inside the set. This norm is at least the Minkowski norm. It is also the norm of the set's natural
+geometry, so both steps of linear coupling are in the same norm and its analysis holds.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from privopt.problems.convex.sets.simplex import Simplex
 def gauge_step(convex_set: ConvexSet) -> GaugeStep:
     """Return the step over a set.
 
-    In the Minkowski norm of l1, l2 and l-infinity balls, in |.|_1 / size for a simplex, in |.|_2 over the
-    whole space, and in |.|_2 / r over other sets that a ball of radius r fits into.
+    Its norm is the Minkowski norm of the set for l1, l2 and l-infinity balls, |.|_1 / size for a simplex,
+    |.|_2 for the whole space, and |.|_2 / r for other sets, r the radius of a ball around 0 inside them.
 
     Raises:
-        UnsupportedProblemError: no projection onto the set, or no ball around 0 inside it that is known.
+        UnsupportedProblemError: no projection onto the set, or no ball around 0 inside it, is known.
     """
     if isinstance(convex_set, L1Ball):
         return lambda x, g, weight: _l1_step(x, g, weight / convex_set.size**2, convex_set.size)
@@ -45,10 +45,10 @@ def gauge_step(convex_set: ConvexSet) -> GaugeStep:
 
 
 def _l1_step(x: Vector, g: Vector, cost: float, size: float) -> Vector:
-    """Move l1 mass to the steepest coordinate: first the slack of the ball, then mass of other coordinates.
+    """Add l1 norm to the steepest coordinate: first the slack of the ball, then what others give up.
 
-    Moving a unit from coordinate i to the steepest one has length 2 and gains (sign(x_i) g_i + max|g|), so
-    coordinates are used in decreasing order of sign(x_i) g_i.
+    Moving one unit from coordinate i to the steepest one is a move of length 2 and gains
+    sign(x_i) g_i + max |g|, so the coordinates give in decreasing order of sign(x_i) g_i.
     """
     steepest = int(np.argmax(np.abs(g)))
     top = float(np.abs(g[steepest]))
@@ -66,7 +66,7 @@ def _l1_step(x: Vector, g: Vector, cost: float, size: float) -> Vector:
 
 
 def _simplex_step(x: Vector, g: Vector, cost: float) -> Vector:
-    """Move mass to the coordinate with the smallest g, from those with the largest g first."""
+    """Move mass to the coordinate of the smallest g, first from the coordinates of the largest g."""
     best = int(np.argmin(g))
     pull = g - g[best]
     order = np.argsort(-pull, kind="stable")
@@ -81,13 +81,16 @@ def _linf_step(x: Vector, g: Vector, cost: float, size: float) -> Vector:
     """Move all coordinates against the gradient, each until it reaches its bound."""
     room = np.where(g == 0, 0.0, np.maximum(0.0, size + np.sign(g) * x))
     order = np.argsort(room, kind="stable")
-    gains = np.cumsum(np.abs(g[order])[::-1])[::-1]  # those that have not met the wall yet
+    gains = np.cumsum(np.abs(g[order])[::-1])[::-1]  # of the coordinates that are not at their bounds yet
     used = _spend(np.diff(room[order], prepend=0.0), gains, cost)
     return np.asarray(x - np.sign(g) * np.minimum(room, np.sum(used)))
 
 
 def _spend(lengths: Vector, gains: Vector, cost: float) -> Vector:
-    """Return the length used of each segment: marginal gains decrease, the marginal cost at t is cost * t."""
+    """Return how much of each segment of a move to use, to maximise its gain minus cost * t^2 / 2.
+
+    t is the total length used. Gains are per unit of length, one for each segment, and decrease.
+    """
     ends = np.cumsum(lengths)
     stop = float(np.max(np.minimum(ends, gains / cost)))
     return np.clip(stop - (ends - lengths), 0.0, lengths)

@@ -1,13 +1,13 @@
 """Interfaces of first-order oracles: linear minimisation, projection, proximal and Bregman steps.
 
-An oracle is built for one set (and regulariser, and geometry). It is a deterministic function of its
-arguments and is called on noised gradients, so its answer is post-processing: a bad answer costs utility,
-never privacy.
+An oracle is built for one set C; some are also built for a regulariser r or a geometry. It is a deterministic
+function of its arguments. Mechanisms call it on vectors that already contain noise, so its answer is
+post-processing: a bad answer costs accuracy, never privacy.
 
-Oracles of a set alone are found through ``registry`` by the type of the set: ``linear`` and ``projection``
+``registry`` finds linear minimisers and projections by the type of the set: ``linear`` and ``projection``
 hold formulas, ``polytope`` and ``least_distance`` numerical methods. ``prox``, ``bregman`` and ``gauge_step``
-build steps on top of them. Any callable with the same signature can take their place. ``quadratic`` has the
-interface of oracles for convex quadratics.
+build their steps from these. Any callable with the same signature can replace an oracle. ``quadratic`` has
+the interface of oracles for convex quadratics.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from privopt.problems.convex.regularizers import Vector
 
 
 class Bounded:
-    """An attained objective value with a proved lower bound."""
+    """An objective value that a point attains, and a proved lower bound on the minimum."""
 
     value: float
     bound: float
 
     @property
     def gap(self) -> float:
-        """Value less bound; negative only by rounding or by a constraint violation."""
+        """Value minus bound; negative only by rounding or if the point violates a constraint."""
         return self.value - self.bound
 
 
@@ -42,7 +42,7 @@ class LinearAnswer(Bounded):
     Attributes:
         point: shape (p,).
         value: <point, g>, recomputed.
-        bound: a lower bound over C, from a formula or from checked dual multipliers.
+        bound: a lower bound on <v, g> over C, from a formula or from dual multipliers, which are checked.
         violation: the largest constraint violation of the point, in the units of the constraint.
     """
 
@@ -91,7 +91,7 @@ class BregmanStep(Protocol):
 
 
 class GaugeStep(Protocol):
-    """Step in the Minkowski norm |.|_C, from x in C.
+    """Step from x in C in the Minkowski norm |.|_C of the set.
 
     argmin over u in C of <g, u - x> + (weight / 2) |u - x|_C^2.
     """
@@ -133,11 +133,13 @@ class Entropy:
 class SignedEntropy:
     """Geometry of the entropy of mixtures of the vertices of an l1 ball.
 
-    w(u) = min sum q log q over mixtures q of the 2p vertices +-size e_j whose mean is u; |u|_1 <= size.
+    w(u), for |u|_1 <= size, is the least sum q log q over mixtures q of the 2p vertices +-size e_j with mean
+    u.
 
-    1-strongly convex for |.|_1 / size: its conjugate log(2 sum cosh(size theta_j)) is 1-smooth in the dual
-    norm. Its mirror steps are exponentiated gradients with positive and negative weights (Kivinen and Warmuth
-    1997). A point of the boundary, where the gradient is infinite, is taken to lie a rounding error inside.
+    w is 1-strongly convex for |.|_1 / size, because its conjugate log(2 sum cosh(size theta_j)) is 1-smooth
+    in the dual norm. Its mirror steps are exponentiated gradients with positive and negative weights (Kivinen
+    and Warmuth 1997). The gradient is infinite on the boundary, so a point of the boundary is treated as if
+    it were a rounding error inside.
     """
 
     size: float = 1.0
@@ -164,7 +166,7 @@ class SignedEntropy:
         return self.value(u) - self.value(x) - float(self.gradient(x) @ (u - x))
 
     def _floor(self, share: Vector) -> float:
-        """Solve sum sqrt(share^2 + t^2) = 1 for t, by Newton's method from above: the sum is convex in t."""
+        """Solve sum sqrt(share^2 + t^2) = 1 for t by Newton's method, whose iterates decrease to the root."""
         t, least = 1 / len(share), 2.0**-52 / len(share)
         while t > least:
             both = np.hypot(share, t)

@@ -1,8 +1,8 @@
 """Nearest points of polytopes and hulls, and convex quadratics over polytopes, by non-negative least squares.
 
-Lawson and Hanson (1974, chapter 23): the dual of "the shortest v with G v >= h" is a non-negative least
-squares problem, which their active-set method solves in finitely many steps. The active constraints that it
-finds are then solved as equations, so that a point is as exact as float64 allows.
+The dual of the problem "find the shortest v with G v >= h" is a non-negative least squares problem. The
+active-set method of Lawson and Hanson (1974, chapter 23) solves it in finitely many steps. The constraints
+that it finds active are then solved as equations, so that the point is as exact as float64 allows.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ from privopt.problems.convex.sets.norm_balls import LinfBall
 from privopt.problems.convex.sets.polytope import Polytope
 from privopt.problems.convex.sets.simplex import Simplex
 
-_RIDGE = 1e-6  # what a singular H is given, relative to its largest eigenvalue
-_SLOPE_RIDGE = 1e-4  # and at least this, relative to |g| / radius
+_RIDGE = 1e-6  # ridge that is added to a singular H, relative to its largest eigenvalue
+_SLOPE_RIDGE = 1e-4  # the ridge is at least this, relative to |g| / radius
 _RIDGE_STEPS = 100
 _RESCALINGS = 8
 _GAP = 1e-9  # relative; rounding leaves about 1e-15
@@ -48,16 +48,17 @@ BoolArray = NDArray[np.bool_]
 def nearest_in_hull(points: Vector, x: Vector) -> Vector:
     """Return the point of the hull of ``points``, shape (m, p), that is nearest to x, shape (p,).
 
-    For weights u = s k, sum k = 1, and P = points - x, the least of |P'u|^2 + (sum u - 1)^2 over s is
-    q / (1 + q) with q = |P'k|^2: it grows with q, so that normalising the least squares solution gives the
-    nearest point.
+    Weights u >= 0 of the points are s k with sum k = 1. For P = points - x, the least of
+    |P'u|^2 + (sum u - 1)^2 over s is q / (1 + q) with q = |P'k|^2, which increases with q. So the shares k of
+    the non-negative least squares solution u give the nearest point P'k + x.
 
-    The gap max <v - u, x - u> over the points v bounds the squared distance of u from the nearest point.
+    For a point z of the hull, the gap max <v - z, x - z> over the points v bounds the squared distance of z
+    from the nearest point.
 
     Raises:
         SolverFailedError: the active-set method did not finish, or the gap is not small.
     """
-    centre = np.mean(points, axis=0)  # so that neither coordinates nor a far x cost digits
+    centre = np.mean(points, axis=0)  # subtracted, so that points far from 0 lose no digits
     V, target = points - centre, x - centre
     lengths = np.linalg.norm(V - target, axis=1)
     scale = float(np.min(lengths))
@@ -74,7 +75,8 @@ def nearest_in_hull(points: Vector, x: Vector) -> Vector:
         if least <= _GAP * radius * reach:
             break
         scale *= 10.0
-    if least > _GAP * reach**2:  # between the two: points closer together than rounding can tell from afar
+    # A gap between the two limits is accepted: from a far x, rounding hides the differences of the points.
+    if least > _GAP * reach**2:
         raise SolverFailedError("the active-set method did not find the nearest point of the hull")
     return np.asarray(centre + best)
 
@@ -85,7 +87,10 @@ def _(convex_set: ConvexHull, x: Vector) -> Vector:
 
 
 def _exact_shares(V: Vector, target: Vector, weights: Vector) -> Vector:
-    """Return the weights of the nearest point of the active points' affine hull, if none is negative."""
+    """Return the weights of the nearest point in the affine hull of the points with positive weights.
+
+    If one of these weights is negative, the given weights are returned.
+    """
     used = np.flatnonzero(weights)
     first, rest = V[used[0]], V[used[1:]]
     shares = np.linalg.lstsq((rest - first).T, target - first, rcond=None)[0]
@@ -97,11 +102,11 @@ def _exact_shares(V: Vector, target: Vector, weights: Vector) -> Vector:
 
 @dataclass(frozen=True)
 class LeastDistanceOracle(QuadraticOracle):
-    """Convex quadratics over polytopes, boxes, l-infinity balls and simplices; finite for H > 0.
+    """Minimises convex quadratics over polytopes, boxes, l-infinity balls and simplices.
 
-    With H = R'R, <w, H w>/2 + <g, w> is |R w - z|^2 / 2 for some z, up to a constant. A singular H is given a
-    small ridge around the last point, again and again, which ends at a minimum without the ridge
-    (Rockafellar 1976).
+    With H = R'R > 0, <w, H w>/2 + <g, w> is |R w - z|^2 / 2 for some z, up to a constant, and the method is
+    finite. To a singular H a small ridge around the last point is added, in every step anew: the proximal
+    point method, which converges to a minimum without the ridge (Rockafellar 1976).
     """
 
     name: ClassVar[str] = "least-distance"
@@ -122,9 +127,9 @@ class LeastDistanceOracle(QuadraticOracle):
             if direct is not None:
                 point, multipliers = direct.solve(g)
                 return QuadraticProposal(point, multipliers=multipliers[:count], steps=1)
-            # Shorten the step: a point far outside would lose digits on the way back.
+            # The ridge also shortens the step: coming back from a point far outside would lose digits.
             ridge = max(_RIDGE * float(eigenvalues[-1]), _SLOPE_RIDGE * float(np.linalg.norm(g)) / radius)
-            ridge = ridge or 1.0  # nothing to minimise: any point
+            ridge = ridge or 1.0  # H and g are 0, so any point is a minimum
             ridged = _StrictlyConvex(H + ridge * np.eye(len(H)), A, b)
             point, multipliers = ridged.solve(g)
             for k in range(1, _RIDGE_STEPS):
@@ -148,13 +153,15 @@ def _(convex_set: Polytope | Box | LinfBall | Simplex) -> QuadraticOracle:
 
 @projector.register
 def _(convex_set: Polytope) -> Projector:
-    """Return min |w|^2/2 - <x, w>; the gap, a bound on the squared distance to the projection, is checked.
+    """Return the projection, as argmin over w of |w|^2/2 - <x, w>.
 
-    It raises ``CertificateError`` rather than return a point that is not one.
+    The gap bounds the squared distance of the answer from the projection; if it is not small,
+    ``CertificateError`` is raised.
     """
     quadratic = LeastDistanceOracle().prepare(convex_set, np.eye(convex_set.dimension))
     size = convex_set.radius
-    unit = max(1.0, float(np.max(np.linalg.norm(convex_set.A, axis=1), initial=0.0)))  # of constraints
+    # The largest norm of a row of A, in which violations are measured.
+    unit = max(1.0, float(np.max(np.linalg.norm(convex_set.A, axis=1), initial=0.0)))
 
     def nearest(x: Vector) -> Vector:
         scale = size + float(np.linalg.norm(x))
@@ -164,11 +171,11 @@ def _(convex_set: Polytope) -> Projector:
 
 
 def _within_face(H: Vector, g: Vector, A: Vector, b: Vector, w: Vector, active: BoolArray) -> Vector:
-    """Move from w towards the minimum over the face of the active rows, as far as the other rows allow."""
+    """Move from w, within the face of the active rows, towards its minimum, as far as other rows allow."""
     face = null_space(A[active])
     curved, slope = face.T @ H @ face, face.T @ (H @ w + g)
     step = np.linalg.lstsq(curved, -slope, rcond=None)[0]
-    flat = -slope - curved @ step  # downhill without end, until a wall
+    flat = -slope - curved @ step  # a direction in which the objective falls until another row is active
     whole = bool(np.linalg.norm(flat) <= 1e-9 * np.linalg.norm(slope))
     move = face @ (step if whole else flat)
     rates, room = A @ move, np.maximum(b - A @ w, 0.0)
@@ -199,7 +206,7 @@ class _StrictlyConvex:
         point = free + solve_triangular(self._R, move)
         active = weights > 0
         rows = self._rows[active]
-        # Solve for the active rows again from nearby: a distant start costs digits.
+        # Solve for the active rows again, now from a near point: from the distant ``free`` digits were lost.
         missed = (self._A[active] @ point - self._b[active]) / self._norms[active]
         point -= solve_triangular(self._R, np.linalg.lstsq(rows, missed, rcond=None)[0])
         multipliers[active] = weights[active] / self._norms[active]
@@ -207,14 +214,14 @@ class _StrictlyConvex:
 
 
 def _shortest_move(rows: Vector, excess: Vector) -> tuple[Vector, Vector]:
-    """Return the shortest v with rows v <= -excess, and the multipliers with v = -rows' multipliers."""
+    """Return the shortest v with rows @ v <= -excess, and the multipliers y >= 0 with v = -rows.T @ y."""
     scale = float(np.max(excess))
     for _ in range(_RESCALINGS):
-        # -residual[-1] is 1 / (1 + (|v| / scale)^2): digits are lost if v is much longer than the scale.
+        # -residual[-1] is 1 / (1 + (|v| / scale)^2): if |v| is much larger than scale, digits are lost.
         E = np.vstack([-rows.T, excess / scale])
         weights, residual = _nnls(E)
         far = 1 / max(-float(residual[-1]), 1e-16)
-        sound = residual[-1] < 0 and np.min(residual @ E) >= -1e-8  # scipy has been seen to stop too early
+        sound = residual[-1] < 0 and np.min(residual @ E) >= -1e-8  # not always so: scipy may stop too early
         if sound and far <= 1e6:
             break
         scale *= math.sqrt(far) if sound else 10.0
@@ -230,7 +237,7 @@ def _shortest_move(rows: Vector, excess: Vector) -> tuple[Vector, Vector]:
 
 
 def _nnls(E: Vector) -> tuple[Vector, Vector]:
-    """Return the u >= 0 that brings E u nearest to (0, ..., 0, 1), and the residual E u - (0, ..., 0, 1)."""
+    """Return the u >= 0 with E u nearest to (0, ..., 0, 1), and the residual E u - (0, ..., 0, 1)."""
     target = np.zeros(len(E))
     target[-1] = 1.0
     try:

@@ -1,4 +1,4 @@
-"""Linear programs over polytopes and hulls by HiGHS, through scipy, with bounds that we recompute."""
+"""Linear minimisers over polytopes and gauges of hulls, by HiGHS in scipy; bounds are recomputed."""
 
 from __future__ import annotations
 
@@ -24,14 +24,15 @@ _NUMERICAL_TROUBLE = 4  # a status of scipy.optimize.linprog
 class PolytopeMinimizer:
     """Linear minimiser over a polytope: argmin over {A v <= b, low <= v <= high} of <v, g>.
 
-    The bound does not rely on the solver: for any multipliers y >= 0, <v, g> is at least
-    min over the box of <v, g + A'y> - <b, y>, which is evaluated for the multipliers that HiGHS returns.
+    The bound does not rely on the solver. For any multipliers y >= 0, a point v of the polytope has
+    <v, g> >= min over u in the box of <u, g + A'y> - <b, y>; the right side is computed for the multipliers
+    that HiGHS returns.
     """
 
     polytope: Polytope
 
     def __call__(self, g: Vector, /) -> LinearAnswer:
-        """Return a minimiser, and the bound of its multipliers.
+        """Return a minimiser and its lower bound.
 
         Raises:
             InvalidInputError: g is not a finite vector of the polytope's dimension.
@@ -42,7 +43,8 @@ class PolytopeMinimizer:
         bounds = list(zip(box.low.tolist(), box.high.tolist(), strict=True))
         slope, scale = checked(g, c.dimension), np.ones(len(c.b))
         result: Any = linprog(slope, A_ub=c.A, b_ub=c.b, bounds=bounds, method="highs")
-        if result.status == _NUMERICAL_TROUBLE:  # rows of very different scales: again, with rows of length 1
+        # Rows of very different scales cause such trouble: scale them to length 1, and try once more.
+        if result.status == _NUMERICAL_TROUBLE:
             scale = 1 / np.maximum(np.linalg.norm(c.A, axis=1), np.finfo(float).tiny)
             rows = c.A * scale[:, None]
             result = linprog(slope, A_ub=rows, b_ub=c.b * scale, bounds=bounds, method="highs")
@@ -62,7 +64,7 @@ def _(convex_set: Polytope) -> LinearMinimizer:
 
 @gauge.register
 def _(convex_set: ConvexHull, v: Vector) -> float:
-    """Return the least total weight of a conic combination of the points equal to v; infinite if none.
+    """Return the least sum of weights >= 0 of the points whose weighted sum is v; infinite if there are none.
 
     Raises:
         SolverFailedError: HiGHS stopped without an answer.

@@ -1,4 +1,4 @@
-"""Convex quadratics over any set with a projection, by accelerated projected gradient steps."""
+"""Oracle for convex quadratics over sets with a projection, by accelerated projected gradient steps."""
 
 from __future__ import annotations
 
@@ -28,11 +28,14 @@ _CHECK_EVERY = 10
 
 @dataclass(frozen=True)
 class ProjectedGradientOracle(QuadraticOracle):
-    """Beck and Teboulle (2009) with restarts, until the gap is proved by the linear minimiser of the set.
+    """Accelerated projected gradient steps with restarts (Beck and Teboulle 2009).
+
+    The linear minimiser of the set proves the gap at every tenth step.
 
     Attributes:
-        gap: where to stop, relative to the largest slope times the radius of the set.
-        steps: where to give up; the answer then says how far it came.
+        gap: the gap at which to stop, relative to a bound on the gradient norm times the radius of the set.
+        steps: the largest number of steps; if the gap is not reached by then, the best point so far is
+            returned.
     """
 
     name: ClassVar[str] = "projected-gradient"

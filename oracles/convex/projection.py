@@ -1,6 +1,6 @@
 """Closed-form Euclidean projections.
 
-Mechanisms project points that are already noised: an inaccurate projection costs accuracy, never privacy.
+Mechanisms project vectors that already contain noise: an inaccurate projection costs accuracy, never privacy.
 """
 
 from __future__ import annotations
@@ -62,7 +62,11 @@ def _(convex_set: GroupL1Ball, x: Vector) -> Vector:
 
 @project.register
 def _(convex_set: BoxIntersection, x: Vector) -> Vector:
-    """Project by a multiplier t: clip(x / (1 + t)), clip(x - t sign(x)) or clip(x - t)."""
+    """Project by the multiplier t of the set that cuts the box.
+
+    The projection is clip(x / (1 + t)) for an l2 ball, clip(x - t sign(x)) for an l1 ball, and clip(x - t)
+    for a simplex.
+    """
     box, size = convex_set.box, convex_set.other.size
     if isinstance(convex_set.other, Simplex):
         return shifted_to_sum(x, box.low, box.high, size)
@@ -71,7 +75,7 @@ def _(convex_set: BoxIntersection, x: Vector) -> Vector:
         return inside
     if isinstance(convex_set.other, L2Ball):
         return scaled_into(box, x, size)[0]
-    # Reflect so that x >= 0; a coordinate with an upper bound below 0 stays at that bound.
+    # Reflect so that x >= 0. A coordinate whose upper bound is then below 0 is fixed at that bound.
     sign = np.where(x < 0, -1.0, 1.0)
     low, high = np.minimum(sign * box.low, sign * box.high), np.maximum(sign * box.low, sign * box.high)
     fixed, nearest = high < 0, np.clip(0.0, low, high)
@@ -83,14 +87,14 @@ def _(convex_set: BoxIntersection, x: Vector) -> Vector:
 
 @project.register
 def _(convex_set: KSupportBall, x: Vector) -> Vector:
-    """Project by duality, with a multiplier m on the squared norm.
+    """Project by duality, with a multiplier m on the squared k-support norm.
 
-    The squared norm is the least sum of w_i^2 / t_i over 0 <= t <= 1, sum t <= k:
-    so w_i = x_i t_i / (t_i + m), and t_i = clip(c |x_i| - m, 0, 1) with c such
-    that they add up to k; m is the one that puts the point on the sphere (McDonald, Pontil and Stamos 2016).
+    The squared norm of w is the least sum of w_i^2 / t_i over 0 <= t <= 1 with sum t <= k. Hence the
+    projection is w_i = x_i t_i / (t_i + m) with t_i = clip(c |x_i| - m, 0, 1), where c is such that
+    sum t = k, and m such that the norm of w is the radius of the ball (McDonald, Pontil and Stamos 2016).
     """
     excess_ratio = convex_set.norm(x) / convex_set.size
-    if excess_ratio <= 1 + 1e-12:  # inside, or outside by rounding only, where the root below drowns in it
+    if excess_ratio <= 1 + 1e-12:  # inside, or outside by a rounding error, too little to solve for m below
         return x / max(1.0, excess_ratio)
     magnitudes = np.abs(x)
     budget = min(convex_set.sparsity, int(np.count_nonzero(magnitudes)))
@@ -102,7 +106,7 @@ def _(convex_set: KSupportBall, x: Vector) -> Vector:
         t, m = shares(np.exp(log_m)), np.exp(log_m)
         return float(np.sum(magnitudes**2 * t / (t + m) ** 2)) - convex_set.size**2
 
-    # At m the norm of w is at most |x| / m, and at most that of x as m falls to 0.
+    # The norm of w is at most |x| / m, and tends to that of x as m falls to 0.
     log_m = brentq(excess, np.log(1e-14), np.log(2 * excess_ratio), xtol=1e-15, rtol=1e-14)
     t, m = shares(np.exp(log_m)), np.exp(log_m)
     w = x * t / (t + m)
@@ -110,15 +114,18 @@ def _(convex_set: KSupportBall, x: Vector) -> Vector:
 
 
 def _slope_for_budget(magnitudes: Vector, m: float, budget: int) -> float:
-    """Solve sum clip(c a_i - m, 0, 1) = budget for c: piecewise linear, so exact between its knots."""
+    """Solve sum clip(c a_i - m, 0, 1) = budget for c.
+
+    The sum is piecewise linear in c, so interpolation between its knots is exact.
+    """
     positive = magnitudes[magnitudes > 0]
     knots = np.sort(np.concatenate([m / positive, (1 + m) / positive]))
     ordered = np.sort(positive)
     below = np.concatenate([[0.0], np.cumsum(ordered)])
 
     def total(c: Vector) -> Vector:
-        start = np.searchsorted(ordered, m / c, side="right")  # below: t = 0
-        full = np.searchsorted(ordered, (1 + m) / c, side="left")  # from here on: t = 1
+        start = np.searchsorted(ordered, m / c, side="right")  # t = 0 before this index
+        full = np.searchsorted(ordered, (1 + m) / c, side="left")  # t = 1 from this index on
         full = np.maximum(full, start)
         inside = c * (below[full] - below[start]) - m * (full - start)
         return np.asarray(inside + (len(ordered) - full))

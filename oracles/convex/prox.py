@@ -19,16 +19,19 @@ from privopt.problems.convex.sets.polytope import Polytope
 def prox_step(convex_set: ConvexSet, regularizer: ElasticNet = NO_REGULARIZER) -> ProxStep:
     """Return the proximal step of an elastic net over a set.
 
-    The quadratic part is absorbed by completing the square. An l1 part: on a simplex it is constant. On a set
-    that contains, with each point, those with coordinates moved towards 0, soft thresholding followed by
-    projection is exact: a coordinate that the threshold brings to 0, or whose sign would change, is best at
-    0, and on the remaining orthant the penalty is linear, so that it only shifts x. On a box this holds for
-    each coordinate, and on a box cut by a ball for the given multiplier of the ball. On a polytope the step
-    is a quadratic program.
+    The l2 part is absorbed by completing the square. How the l1 part is treated depends on the set:
+
+    - On a simplex the l1 norm is constant.
+    - A ``shrinkable`` set contains, with each point, all points whose coordinates are moved towards 0. There,
+      soft thresholding followed by projection is exact: a coordinate that the threshold brings to 0, or whose
+      sign would change, is best at 0. On the orthant of the others the penalty is linear and only shifts x.
+    - On a box this argument holds for each coordinate, and on a box cut by a ball for any given multiplier of
+      the ball.
+    - On a polytope the step is a quadratic program.
 
     Raises:
-        UnsupportedProblemError: no projection onto the set, or no way to take the l1 norm on it.
-        InfeasibleDomainError: a polytope without a point.
+        UnsupportedProblemError: no projection onto the set is known, or no step for an l1 penalty over it.
+        InfeasibleDomainError: the set is an empty polytope.
     """
     constant = regularizer.l1 == 0 or is_simplex(convex_set)
     if isinstance(convex_set, Polytope) and not constant:
@@ -49,7 +52,10 @@ def prox_step(convex_set: ConvexSet, regularizer: ElasticNet = NO_REGULARIZER) -
 
 
 def _polytope_step(polytope: Polytope, regularizer: ElasticNet) -> ProxStep:
-    """Minimise |u - x|^2 / 2 + sum of threshold * t over u in C, |u_j| <= t_j (the square is completed)."""
+    """Return the step that minimises |u - target|^2 / 2 + threshold * sum t over u in C and |u_j| <= t_j.
+
+    ``target`` and ``threshold`` are x and the l1 penalty after completing the square.
+    """
     p, size = polytope.dimension, polytope.radius
     quadratic = quadratic_minimizer(lifted(polytope), np.diag(np.repeat([1.0, 0.0], p)))
 

@@ -1,6 +1,6 @@
-"""Non-private minimisers of convex risks over convex sets, certified by one linear minimisation.
+"""Non-private minimisers of convex risks over convex sets; a linear minimisation certifies an answer.
 
-They are references to compare mechanisms with, not mechanisms.
+They are references for comparison with mechanisms, not mechanisms.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class ConvexAnswer(Bounded):
 
     Attributes:
         point: shape (p,), in C.
-        value: F + r there.
+        value: F + r at the point.
         bound: a lower bound on F + r over C, up to the rounding of float64 sums.
     """
 
@@ -42,7 +42,7 @@ class ConvexAnswer(Bounded):
     bound: float
 
     def require(self, gap: float) -> ConvexAnswer:
-        """Return itself if the gap is small enough.
+        """Return this answer if its gap is small enough.
 
         Raises:
             CertificateError: the gap is larger.
@@ -67,20 +67,20 @@ def minimize_convex(
 
     Args:
         risk: F; a convex loss with values >= 0.
-        convex_set: C; the whole space by default, which then needs a penalty.
+        convex_set: C; the whole space by default, and then a penalty is needed.
         regularizer: r.
-        gap: where to stop.
-        steps: where to give up; see ``ConvexAnswer.require``.
+        gap: the gap at which to stop.
+        steps: the largest number of steps. The gap may still be larger then: see ``ConvexAnswer.require``.
 
     Raises:
-        InvalidInputError: a loss that is not convex, or neither a bounded set nor a penalty.
-        UnsupportedProblemError: no proximal step over the set.
+        InvalidInputError: the loss is not convex, or there is neither a bounded set nor a penalty.
+        UnsupportedProblemError: there is no proximal step over the set.
     """
     space = convex_set or WholeSpace(risk.facts.dimension)
     if isinstance(space, WholeSpace) and regularizer == NO_REGULARIZER:
         raise InvalidInputError("a certified minimum needs a bounded set or a penalty")
     if isinstance(space, WholeSpace) and regularizer.l1 == 0:
-        # The value is within |gradient|^2 / (2 l2) of the minimum.
+        # By strong convexity the value is within |gradient|^2 / (2 l2) of the minimum.
         tolerance = math.sqrt(2 * regularizer.l2 * gap) / 2
         point = minimize_ridge(risk, regularizer.l2, tolerance).point
         return _assessed(risk, space, regularizer, point)
@@ -118,13 +118,14 @@ def accelerated(
 def lower_bound(risk: EmpiricalRisk, convex_set: ConvexSet, regularizer: ElasticNet, w: Vector) -> float:
     """Return a lower bound on F + r over C from the tangent at w, tight at a minimum. NOT private.
 
-    F(u) + r(u) >= F(w) + <g, u - w> + r(u) with g = grad F(w), and the right side is minimised exactly
-    without a set. Over a set the ridge is replaced by its tangent at w as well. An l1 penalty alone: over the
-    ball that must hold a minimum, because there the penalty is at most F + r at w.
+    F(u) + r(u) >= F(w) + <g, u - w> + r(u) with g = grad F(w). If C is the whole space, the right side is
+    minimised exactly. Over another set the l2 penalty, too, is replaced by its tangent at w. For an l1
+    penalty alone over the whole space, the set is the l1 ball where the penalty is at most F + r at w: F is
+    at least 0, so a minimum lies in this ball.
 
     Raises:
-        InvalidInputError: a loss that is not convex.
-        UnsupportedProblemError: an l1 penalty over a set without a formula for it.
+        InvalidInputError: the loss is not convex.
+        UnsupportedProblemError: there is an l1 penalty, and no formula for it over the set.
     """
     if not risk.facts.loss.convex:
         raise InvalidInputError(f"no lower bound for {type(risk.facts.loss).__name__}: it is not convex")
@@ -134,7 +135,7 @@ def lower_bound(risk: EmpiricalRisk, convex_set: ConvexSet, regularizer: Elastic
         kept = soft_threshold(gradient, l1)
         return value - float(gradient @ w) - float(kept @ kept) / (2 * l2)
     if isinstance(convex_set, WholeSpace):
-        # The relative inflation covers the rounding.
+        # The factor 1 + 1e-9 covers the rounding error.
         convex_set = L1Ball(len(w), (value + l1 * float(np.sum(np.abs(w)))) / l1 * (1 + 1e-9))
     slope = gradient + l2 * w
     lowest = -penalized_support(convex_set, -slope, l1)

@@ -1,10 +1,10 @@
-"""The interface of oracles for convex quadratics over convex sets, with certified lower bounds.
+"""Interface of oracles for convex quadratics over convex sets, with certified lower bounds.
 
-min over w in C of <w, H w>/2 + <g, w>, H positive semidefinite. H and C are fixed when an oracle is prepared
-(so that H can be factorised once); g is given with each question. The oracle returns a point; privopt
-computes
-value, lower bound and violation. The bound is the tangent at the point, minimised over C: for any w in C,
-f(w) >= f(z) + <H z + g, w - z>. If H = I then |z - z*|^2 is at most the gap of a z in C.
+The problem is to minimise f(w) = <w, H w>/2 + <g, w> over w in C, with H positive semidefinite. H and C are
+fixed when an oracle is prepared, so that H is factorised once; g is given with each question. The oracle
+returns a point z, and privopt computes its value, a lower bound and the violation. The bound is the least
+value over C of the tangent at z, as f(w) >= f(z) + <H z + g, w - z> for any w in C. If H = I and z is in C,
+the gap is at least the squared distance of z from the minimiser.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class QuadraticAnswer(Bounded):
     Attributes:
         point: shape (p,).
         value: <w, H w>/2 + <g, w> at the point, recomputed.
-        bound: a lower bound over C, up to the rounding of float64 sums.
+        bound: a lower bound on the minimum over C, up to the rounding of float64 sums.
         violation: the largest constraint violation of the point, in the units of the constraint.
         status: why the solver stopped.
         oracle: name of the oracle.
@@ -73,13 +73,13 @@ class QuadraticAnswer(Bounded):
 
 @dataclass(frozen=True, eq=False)
 class QuadraticProposal:
-    """The result claimed by a solver. Value and bound are not part of it: privopt computes them.
+    """The result that a solver claims, without value and bound, which privopt computes.
 
     Attributes:
         point: shape (p,).
         status: why the solver stopped.
-        multipliers: for a ``Polytope``, dual multipliers >= 0 of A w <= b, shape (m,), if known: they prove
-            the bound without a linear program. Any values give a valid bound.
+        multipliers: for a ``Polytope``, dual multipliers >= 0 of A w <= b, shape (m,), or None. With them the
+            bound needs no linear program; it is valid whatever their values are.
         steps: number of iterations.
         raw_status: the solver's status text.
     """
@@ -95,7 +95,7 @@ QuadraticSolver = Callable[[Vector, Watch], QuadraticProposal]
 
 
 class Proposal(Protocol):
-    """The common part of all proposals."""
+    """The common part of the proposals for convex and indefinite quadratics."""
 
     @property
     def point(self) -> Vector: ...
@@ -125,7 +125,7 @@ class QuadraticOracle(ABC):
 
     @abstractmethod
     def build(self, convex_set: ConvexSet, H: Vector) -> QuadraticSolver:
-        """Build what does not depend on g. Called only if there are no refusals; H is read-only."""
+        """Do all work that does not depend on g. Called only if there are no refusals; H is read-only."""
 
     def prepare(self, convex_set: ConvexSet, H: ArrayLike) -> PreparedQuadratic:
         """Validate, then build the solver.
@@ -135,9 +135,10 @@ class QuadraticOracle(ABC):
             H: symmetric, shape (p, p).
 
         Raises:
-            InvalidInputError: H of another shape, not symmetric or not finite.
-            UnsupportedProblemError: listing every refusal, one of which is that H is not convex.
-            InfeasibleDomainError: C is a polytope without a point.
+            InvalidInputError: H has another shape, is not symmetric, or is not finite.
+            UnsupportedProblemError: the oracle refuses, or H is not positive semidefinite, or C is unbounded;
+                the message lists every reason.
+            InfeasibleDomainError: C is an empty polytope.
         """
         matrix = symmetric(H, convex_set.dimension)
         reasons = self.refusals(convex_set, matrix)
@@ -148,13 +149,13 @@ class QuadraticOracle(ABC):
         refuse(self.name, convex_set, reasons)
         minimize = linear_minimizer(convex_set)
         if isinstance(convex_set, Polytope):
-            minimize(np.zeros(convex_set.dimension))  # an empty set is refused now
+            minimize(np.zeros(convex_set.dimension))  # raises if the polytope is empty
         return PreparedQuadratic(self.name, convex_set, matrix, self.build(convex_set, matrix), minimize)
 
 
 @dataclass(frozen=True, eq=False)
 class Prepared(ABC, Generic[P]):
-    """A solver built for one set and one H, whose answers are checked."""
+    """A solver built for one set and one H; its answers are checked."""
 
     kind: ClassVar[type[Any]]
 
@@ -171,8 +172,8 @@ class Prepared(ABC, Generic[P]):
             limits: time limit and cancellation; a solver that stops early returns its best point.
 
         Raises:
-            InvalidInputError: g of another shape, or not finite.
-            SolverFailedError: the solver broke down, or returned something that is not a point.
+            InvalidInputError: g has another shape, or is not finite.
+            SolverFailedError: the solver failed, or what it returned is not a point.
         """
         watch = started(limits)
         slope, proposal, point = asked(self.name, self.solver, self.kind, g, self.convex_set.dimension, watch)
@@ -194,20 +195,20 @@ class Prepared(ABC, Generic[P]):
         """Return a lower bound on the minimum; ``curved`` is H times the point, ``slope`` is g."""
 
     def _beyond(self, point: Vector) -> float:
-        """Return by how much the point violates constraints beside the set, in units of w."""
+        """Return by how much the point violates constraints other than those of the set, in units of w."""
         return 0.0
 
 
 @dataclass(frozen=True, eq=False)
 class PreparedQuadratic(Prepared[QuadraticProposal]):
-    """A solver for convex quadratics, which certifies each of its answers."""
+    """A solver for convex quadratics; each of its answers gets a certificate."""
 
     kind: ClassVar[type[Any]] = QuadraticProposal
 
     linear: LinearMinimizer
 
     def _bound(self, proposal: QuadraticProposal, point: Vector, curved: Vector, slope: Vector) -> float:
-        """Return the tangent at the point, minimised over C; f(z) - <H z + g, z> is -<z, H z>/2."""
+        """Return the least value over C of the tangent at the point z: min <H z + g, w> - <z, H z>/2."""
         tangent, multipliers = curved + slope, proposal.multipliers
         if multipliers is not None and isinstance(self.convex_set, Polytope):
             lowest = self.convex_set.lower_bound(tangent, np.maximum(multipliers, 0.0))
@@ -217,7 +218,7 @@ class PreparedQuadratic(Prepared[QuadraticProposal]):
 
 
 def refuse(name: str, convex_set: ConvexSet, reasons: list[str]) -> None:
-    """Raise UnsupportedProblemError with every reason, an unbounded set among them."""
+    """Raise UnsupportedProblemError if there are reasons to refuse, or if the set is unbounded."""
     if not np.isfinite(convex_set.radius):
         reasons = [*reasons, "the set is unbounded, so there may be no minimum"]
     if reasons:
@@ -230,11 +231,11 @@ def refuse(name: str, convex_set: ConvexSet, reasons: list[str]) -> None:
 def asked(
     name: str, solver: Callable[[Vector, Watch], P], kind: type[P], g: ArrayLike, dimension: int, watch: Watch
 ) -> tuple[Vector, P, Vector]:
-    """Call a solver, and check its proposal; return g, the proposal and its point as checked copies.
+    """Call a solver and check its proposal; return a copy of g, the proposal, and a copy of its point.
 
     Raises:
-        InvalidInputError: g of another shape, or not finite.
-        SolverFailedError: no proposal of that kind, or not with a point.
+        InvalidInputError: g has another shape, or is not finite.
+        SolverFailedError: the solver returned no proposal of this kind, or one without a finite point.
     """
     slope = np.array(g, dtype=np.float64)
     if slope.shape != (dimension,) or not np.all(np.isfinite(slope)):
@@ -257,7 +258,10 @@ def quadratic_oracle(convex_set: object) -> QuadraticOracle:
 
 
 def quadratic_minimizer(convex_set: ConvexSet, H: ArrayLike) -> PreparedQuadratic:
-    """Prepare a suitable oracle: active sets over polytopes and boxes, otherwise accelerated projections.
+    """Prepare a suitable oracle for the set.
+
+    It is an active-set method over polytopes, boxes, l-infinity balls and simplices, and accelerated
+    projected gradient steps over other sets.
 
     Raises:
         InvalidInputError, UnsupportedProblemError, InfeasibleDomainError: see ``QuadraticOracle.prepare``.

@@ -1,4 +1,4 @@
-"""Support functions, gauges, violations and widths of sets, by formula or else by a solver."""
+"""Support functions, gauges, violations and widths of sets, by a formula or else by a solver."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from privopt.problems.convex.sets.simplex import Simplex
 
 
 def support(convex_set: ConvexSet, g: Vector) -> float:
-    """Return max over C of <w, g>, the dual of the Minkowski norm; of a polytope a certified upper bound."""
+    """Return max over C of <w, g>, the dual of the Minkowski norm; for a polytope, an upper bound on it."""
     if isinstance(convex_set, Polytope):
         return -linear_minimizer(convex_set)(-g).bound
     return convex_set.support(g)
@@ -28,7 +28,7 @@ def penalized_support(convex_set: ConvexSet, g: Vector, l1: float) -> float:
     """Return max over C of <w, g> - l1 |w|_1.
 
     Raises:
-        UnsupportedProblemError: no formula for the set.
+        UnsupportedProblemError: there is no formula for the set.
     """
     if l1 == 0:
         return support(convex_set, g)
@@ -47,14 +47,14 @@ def penalized_support(convex_set: ConvexSet, g: Vector, l1: float) -> float:
 
 
 def is_simplex(convex_set: ConvexSet) -> bool:
-    """Return whether the set is a simplex or part of one, where the l1 norm is the sum of coordinates."""
+    """Return whether the set is a simplex or part of a simplex: there the l1 norm is constant."""
     if isinstance(convex_set, BoxIntersection):
         return isinstance(convex_set.other, Simplex)
     return isinstance(convex_set, Simplex)
 
 
 def lifted(polytope: Polytope) -> Polytope:
-    """Return the lifted polytope {(w, t) : w in C, |w_j| <= t_j}, over which the l1 norm is linear in t."""
+    """Return the polytope {(w, t) : w in C, |w_j| <= t_j}, on which sum t represents the l1 norm."""
     reach = np.maximum(np.abs(polytope.box.low), np.abs(polytope.box.high))
     eye, zero = np.eye(len(reach)), np.zeros(len(reach))
     A = np.block([[polytope.A, np.zeros(polytope.A.shape)], [eye, -eye], [-eye, -eye]])
@@ -68,16 +68,16 @@ def lifted(polytope: Polytope) -> Polytope:
 
 @singledispatch
 def gauge(convex_set: ConvexSet, v: Vector) -> float:
-    """Return min {r >= 0 : v in r C}; for a hull a linear program.
+    """Return min {r >= 0 : v in r C}; for a hull, by a linear program.
 
     Raises:
-        SolverFailedError: the program stopped without an answer.
+        SolverFailedError: the solver of the linear program stopped without an answer.
     """
     return convex_set.gauge(v)
 
 
 def violation(convex_set: ConvexSet, w: Vector) -> float:
-    """Return the largest constraint violation of w, shape (p,); for a hull, its distance from the hull."""
+    """Return the largest constraint violation of w, shape (p,); for a hull, the distance of w from it."""
     if isinstance(convex_set, ConvexHull):
         return float(np.linalg.norm(projector(convex_set)(w) - w))
     return convex_set.violation(w)
@@ -89,8 +89,8 @@ def contains(convex_set: ConvexSet, w: Vector, tolerance: float = 1e-9) -> bool:
 
 
 def gaussian_width(convex_set: ConvexSet) -> Estimate:
-    """Return the Gaussian width E max over C of <w, b>, b standard normal, with its error."""
+    """Return the Gaussian width E [max over C of <w, b>] for standard normal b, with its error."""
     if isinstance(convex_set, Polytope):
-        # A linear program per sample: fewer of them, and the error says so.
+        # Each sample takes a linear program, so there are fewer; the error of the estimate is larger.
         return simulated_width(lambda g: support(convex_set, g), convex_set.dimension, samples=400)
     return convex_set.gaussian_width()

@@ -1,8 +1,8 @@
 """Dispatch of linear minimisation and projection by the type of the convex set.
 
-Callers import these functions and no solver. For a set of your own register a formula with ``lmo_formula``
-and with ``project``; where a formula is not enough, register an oracle with ``linear_minimizer`` and
-``projector``.
+Callers import these functions, and never a solver. For a set of your own, register one formula with
+``lmo_formula`` and another with ``project``. If there is no formula, register an oracle with
+``linear_minimizer`` and ``projector`` instead.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ def lmo_formula(convex_set: object, g: Vector) -> Vector:
 
 @singledispatch
 def project(convex_set: object, x: Vector) -> Vector:
-    """Return the Euclidean projection of x onto the set, shape (p,), by its type's formula."""
+    """Return the Euclidean projection of x onto the set, shape (p,), by the formula for its type."""
     raise UnsupportedProblemError(f"no projection onto {type(convex_set).__name__}")
 
 
 @singledispatch
 def linear_minimizer(convex_set: ConvexSet) -> LinearMinimizer:
-    """Return the linear minimisation oracle (LMO) of a set; of a polytope an LP with a checked dual.
+    """Return the linear minimisation oracle (LMO) of a set; for a polytope, a linear program with its dual.
 
     For a set of your own, register a function of set and gradient:
     ``privopt.oracles.convex.registry.lmo_formula.register(YourSet)``.
@@ -62,7 +62,7 @@ def projector(convex_set: ConvexSet) -> Projector:
 
     Raises:
         UnsupportedProblemError: no projection is known.
-        InfeasibleDomainError: a polytope without a point.
+        InfeasibleDomainError: the set is an empty polytope.
     """
     if project.dispatch(type(convex_set)) is project.dispatch(object):
         raise UnsupportedProblemError(
@@ -76,7 +76,7 @@ def checked(x: Vector, dimension: int) -> Vector:
     """Return x if it is a finite vector of the right length.
 
     Raises:
-        InvalidInputError: another shape, NaN or infinity.
+        InvalidInputError: x has another shape, or a coordinate is NaN or infinite.
     """
     if x.shape != (dimension,) or not np.all(np.isfinite(x)):
         raise InvalidInputError(f"expected {dimension} finite coordinates, got shape {x.shape}, or NaN")

@@ -19,8 +19,8 @@ from privopt.problems.convex.risk import EmpiricalRisk
 from privopt.problems.errors import InvalidInputError
 
 _LBFGS_STEPS, _NEWTON_STEPS, _CG_STEPS, _HALVINGS = 30, 120, 500, 30
-_DENSE_HESSIAN = 512  # up to so many features Hessians are inverted
-# Steps with one Hessian, which costs as much as several gradients.
+_DENSE_HESSIAN = 512  # Hessians are inverted up to this number of features
+# Number of steps with the same Hessian, which costs as much as several gradients.
 _KEPT = 8
 
 
@@ -30,10 +30,11 @@ class SmoothCertificate:
 
     Attributes:
         status: why the solver stopped.
-        value: the function at the point, to rounding.
-        gradient_norm: a bound on the l2 norm of the exact gradient at the point: the computed one plus its
-            rounding.
-        strong_convexity: mu. The minimiser is within gradient_norm / mu, its value within ``gap``.
+        value: the function at the point, up to rounding.
+        gradient_norm: a bound on the l2 norm of the exact gradient at the point: the norm of the computed
+            gradient plus a bound on its rounding error.
+        strong_convexity: mu. The minimiser is within distance gradient_norm / mu of the point, and the
+            minimum within ``gap`` of its value.
         seconds: wall-clock time of the solve.
     """
 
@@ -50,7 +51,7 @@ class SmoothCertificate:
 
     @property
     def bound(self) -> float:
-        """A lower bound on the minimum, to rounding."""
+        """A lower bound on the minimum, up to rounding."""
         return self.value - self.gap
 
     def __str__(self) -> str:
@@ -71,7 +72,7 @@ class SmoothAnswer:
         """Return the point if the bound on its gradient norm is small enough.
 
         Raises:
-            CertificateError: it is larger; the message names the gradient norm, the time and the remedy.
+            CertificateError: the bound is larger; the message gives the bound, the time and a remedy.
         """
         proof = self.certificate
         if not proof.gradient_norm <= tolerance:
@@ -99,22 +100,22 @@ def minimize_ridge(
 ) -> SmoothAnswer:
     """Return argmin over R^p of F(w) + (l2/2) |w|^2 + <linear, w>, for a convex loss and l2 > 0.
 
-    Damped Newton steps: a step is halved until it decreases the gradient norm. A Hessian is kept for a few
-    steps, with BFGS updates. With too many features for a Hessian, L-BFGS steps come first, and directions
-    are found by conjugate gradients.
+    The method is damped Newton: a step is halved until it decreases the gradient norm. A Hessian is kept for
+    a few steps, with BFGS updates. If there are too many features for a Hessian, L-BFGS steps come first, and
+    then Newton directions by conjugate gradients.
 
-    float32 data are copied to float64: the gradient of float32 predictions is a step function, and its zero
+    float32 data are copied to float64. With float32 predictions the gradient is a step function, and its zero
     may be farther from the minimum than the minima of neighbouring data sets are from each other.
 
     Args:
         risk: F.
         l2: strength of the ridge penalty, > 0.
-        tolerance: the gradient norm to aim at; see ``SmoothAnswer.require``.
+        tolerance: the gradient norm at which to stop; see ``SmoothAnswer.require``.
         linear: shape (p,); zero by default.
-        watch: asked before every pass over the data whether to stop, and told the value and its bound.
+        watch: says before every pass over the data whether to stop, and receives the value and its bound.
 
     Raises:
-        InvalidInputError: a loss that is not convex, or l2 <= 0.
+        InvalidInputError: the loss is not convex, or l2 <= 0.
     """
     if not (risk.facts.loss.convex and l2 > 0):
         raise InvalidInputError("a certified minimum needs a convex loss and a ridge penalty l2 > 0")
@@ -152,7 +153,7 @@ def minimize_ridge(
 def _newton_iterates(
     objective: Callable[[Vector], tuple[float, Vector]], risk: EmpiricalRisk, l2: float, tolerance: float
 ) -> Iterator[tuple[Vector, float, Vector]]:
-    """Yield iterates with values and gradients, until the gradient is small, or rounding allows no less."""
+    """Yield iterates with values and gradients until the gradient is small or rounding prevents progress."""
     w = np.zeros(risk.facts.dimension)
     dense = len(w) <= _DENSE_HESSIAN
     if not dense:
@@ -175,7 +176,7 @@ def _newton_iterates(
             direction = direction / 2
         else:
             if age == 0:
-                return  # as small as rounding allows
+                return  # the gradient is as small as rounding allows
             age = 0
             continue
         change = following[1] - gradient
@@ -187,7 +188,7 @@ def _newton_iterates(
 
 
 def _rounding(risk: EmpiricalRisk, w: Vector) -> float:
-    """Return a bound on the rounding error of the gradient at w: of sums, slopes and predictions."""
+    """Return a bound on the rounding error of the gradient at w, from sums, slopes and predictions."""
     facts = risk.facts
     predictions = facts.smoothness * float(np.linalg.norm(w)) * (facts.dimension + 4) * 2.0**-53
     return facts.gradient_bound * (facts.rounding + 2.0**-48) + predictions
@@ -203,7 +204,10 @@ def _lbfgs(objective: Callable[[Vector], tuple[float, Vector]], start: Vector, t
 
 
 def _inverse(curved: Vector) -> Vector:
-    """Return the inverse of a Hessian, on its range where it is singular in doubles. For steps alone."""
+    """Return the inverse of a Hessian, or its pseudoinverse if it is singular in float64.
+
+    It is used for steps only, never for a certificate.
+    """
     try:
         return np.asarray(np.linalg.inv(curved), dtype=np.float64)
     except np.linalg.LinAlgError:
@@ -211,7 +215,7 @@ def _inverse(curved: Vector) -> Vector:
 
 
 def _learnt(inverse: Vector, step: Vector, change: Vector) -> Vector:
-    """Return the BFGS update of an inverse Hessian: it maps the change of the gradient to the step."""
+    """Return the BFGS update of an inverse Hessian; it maps the change of the gradient to the step."""
     product, along = inverse @ change, float(step @ change)
     crossed = np.outer(step, product / along)
     scale = (1 + float(change @ product) / along) / along

@@ -1,1 +1,1 @@
-"""Global minimisers of indefinite quadratics over balls, boxes, polytopes, and their half-space sections."""
+"""Global minimisers of indefinite quadratics over convex sets, with a half-space or without."""

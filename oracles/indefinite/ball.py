@@ -1,16 +1,16 @@
 """Quadratics over an l2 ball, with one half-space or none: exact up to rounding.
 
-Without a half-space this is the trust-region problem, whose dual has no gap (More and Sorensen 1983): with
-eigenvalues d and coefficients c of g, for every lambda >= max(0, -min d)
+Without a half-space this is the trust-region problem, which has no duality gap (More and Sorensen 1983). Let
+d be the eigenvalues of H, and c the coefficients of g in its eigenvectors. For every lambda >= max(0, -min d)
 
     min over |w| <= R of <w, H w>/2 + <g, w>  >=  -lambda R^2/2 - sum c_i^2 / (2 (d_i + lambda)),
 
-with equality at the best lambda. With a half-space there may be a gap (the extended trust-region problem:
-Burer and Anstreicher 2013). Along its normal, w is a number t and the rest of w solves a trust-region
-problem whose linear term is affine in t; so the dual function of every lambda is a *quadratic in t*, a lower
-bound on the least value m(t) at every t, tight where lambda is the best one. An interval of t is bounded by
-the least value of such a parabola over it, and split where that is too low: m is a function of one variable,
-and the intervals that are left shrink quickly.
+with equality at the best lambda. With a half-space there may be a duality gap (the extended trust-region
+problem: Burer and Anstreicher 2013), so we branch and bound on t, the coordinate of w along the normal. For
+given t, the other coordinates solve a trust-region problem whose linear term is affine in t; let m(t) be its
+minimum. The dual value at a given lambda is a *quadratic in t*, at most m(t) for every t, and equal to m(t)
+where lambda is the best. The least value of such a parabola over an interval is a lower bound on m there; the
+interval of the lowest bound is split until the bound is close to the best value.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from privopt.problems.convex.regularizers import Vector
 from privopt.problems.convex.sets.interface import ConvexSet
 from privopt.problems.convex.sets.norm_balls import L2Ball
 
-# In units of ``scale_of``: what sums and eigenvalues are rounded by, and the gap at which a search ends.
+# In units of ``scale_of``: the rounding errors of sums and eigenvalues, and the gap at which a search ends.
 _ROUNDING = 1e-13
 _GAP = 1e-9
 _MOST_SPLITS = 20_000
@@ -45,7 +45,7 @@ _MOST_SPLITS = 20_000
 
 @dataclass(frozen=True)
 class BallOracle(IndefiniteOracle):
-    """Any quadratic over an ``L2Ball`` and at most one half-space."""
+    """Minimises any quadratic over an ``L2Ball``, with a half-space or without."""
 
     name: ClassVar[str] = "ball"
     exact: ClassVar[bool] = True
@@ -74,15 +74,15 @@ def _whole_ball(H: Vector, radius: float) -> IndefiniteSolver:
 
 
 def trust_region(d: Vector, c: Vector, radius: float) -> tuple[float, Vector]:
-    """Return argmin of sum d v^2/2 + c v over |v| <= radius, and the best lambda.
+    """Return the best lambda, and argmin of sum d v^2/2 + c v over |v| <= radius.
 
     Args:
-        d: shape (p,), the least first.
+        d: shape (p,), the smallest first.
         c: shape (p,).
         radius: >= 0.
     """
     least = max(0.0, -float(np.min(d, initial=0.0)))
-    if radius == 0 or not len(d):  # only one point: any lambda is safe, none is the best
+    if radius == 0 or not len(d):  # v can only be 0: any lambda gives a bound, and there is no best
         return (2 * least + float(np.linalg.norm(c)) + 1) if len(d) else 0.0, np.zeros_like(d)
     tiny = 1e-14 * (float(np.max(np.abs(d))) + float(np.linalg.norm(c)) / radius) + 1e-300
 
@@ -97,7 +97,7 @@ def trust_region(d: Vector, c: Vector, radius: float) -> tuple[float, Vector]:
     v = -c / (d + low)
     if least == 0:  # an interior minimum of a convex quadratic
         return 0.0 if d[0] > tiny else low, v
-    # The hard case: the direction of the least eigenvalue fills up the radius, away from the slope.
+    # The hard case: a multiple of the eigenvector of the least eigenvalue, against c, makes |v| = radius.
     rest = float(v[1:] @ v[1:])
     v[0] = math.copysign(math.sqrt(max(0.0, radius**2 - rest)), -c[0])
     return low, v
@@ -109,9 +109,10 @@ def _inverse(d: Vector, multiplier: float) -> Vector:
 
 @dataclass(frozen=True)
 class _Slices:
-    """The quadratic in coordinates: t along the normal, v across it, in eigenvectors of the rest of H.
+    """The quadratic in the coordinates t along the normal and v orthogonal to it.
 
-    beta t^2/2 + t <h, v> + sum d v^2/2 + a t + <c, v>, t^2 + |v|^2 <= R^2.
+    It is beta t^2/2 + t <h, v> + sum d v^2/2 + a t + <c, v> over t^2 + |v|^2 <= radius^2. The coordinates v
+    are with respect to the eigenvectors of H restricted to the orthogonal complement of the normal.
     """
 
     beta: float
@@ -122,7 +123,7 @@ class _Slices:
     radius: float
 
     def best(self, t: float) -> tuple[float, float, Vector]:
-        """Return m(t), its lambda and its v."""
+        """Return m(t), the best lambda at t, and the minimiser v."""
         slope = self.c + t * self.h
         room = math.sqrt(max(0.0, self.radius**2 - t * t))
         multiplier, v = trust_region(self.d, slope, room)
@@ -130,7 +131,7 @@ class _Slices:
         return value, multiplier, v
 
     def least(self, multiplier: float, low: float, high: float) -> float:
-        """Return the least value of the dual parabola of a lambda over [low, high]."""
+        """Return the least value over t in [low, high] of the dual parabola for a lambda."""
         inverse = _inverse(self.d, multiplier)
         bend = self.beta + multiplier - float(inverse @ self.h**2)
         slope = self.a - float(inverse @ (self.c * self.h))
@@ -163,14 +164,14 @@ def _cut_ball(H: Vector, radius: float, cut: HalfSpace) -> IndefiniteSolver:
 def _search(
     slices: _Slices, low: float, high: float, gap: float, watch: Watch
 ) -> tuple[float, Vector, float, int, Status]:
-    """Branch and bound on t; return the best t and v, a lower bound, the number of splits, why it ended."""
+    """Branch and bound on t; return the best t and v, a lower bound, the number of splits, and the status."""
     found = {t: slices.best(t) for t in (low, high)}
     best, t_best = min((value, t) for t, (value, _, _) in found.items())
     v_best, tie = found[t_best][2], itertools.count()
     heap: list[tuple[float, int, float, float]] = []
 
     def enter(a: float, b: float) -> None:
-        """Bound an interval by the parabolas of both ends, its middle and whatever lies above it."""
+        """Bound an interval by the parabolas that are tight at its ends and at its middle."""
         multipliers = {found[a][1], found[b][1], slices.best((a + b) / 2)[1]}
         heapq.heappush(heap, (max(slices.least(m, a, b) for m in multipliers), next(tie), a, b))
 

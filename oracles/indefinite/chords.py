@@ -1,10 +1,11 @@
 """Indefinite quadratics over polytopes by mixed-integer programming, with chord and tangent relaxations.
 
-In eigenvectors of H the quadratic is a sum of d_i z_i^2/2, z_i = <v_i, w>, and a linear function. A concave
-term lies above its chord between two breakpoints, one of which a binary chooses; a convex one lies above its
-tangents. The model's minimum is therefore a lower bound, exact wherever z_i is a breakpoint. So it is solved
-again and again, with the z_i of its last answer as new breakpoints, until bound and value meet: the
-piecewise-linear underestimators of Pardalos and Rosen (1987), refined where they are too low.
+With eigenvalues d_i and eigenvectors v_i of H, the quadratic is a linear function plus the sum of the terms
+d_i z_i^2/2, where z_i = <v_i, w>. A concave term is at least its chord between adjacent breakpoints, and
+binary variables choose the pair of breakpoints; a convex term is at least its tangents at the breakpoints.
+The minimum of this model is therefore a lower bound, and the model is exact where every z_i is a breakpoint.
+So it is solved repeatedly, with the z_i of the last answer as new breakpoints, until the bound is close to
+the best value. These are the piecewise-linear underestimators of Pardalos and Rosen (1987), refined.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from privopt.problems.convex.sets.interface import ConvexSet, NoClosedFormError
 from privopt.problems.convex.sets.intersections import as_polytope
 from privopt.problems.convex.sets.polytope import Polytope
 
-# In units of ``scale_of``: what the solver's tolerances may cost, and the gap at which refining ends.
+# In units of ``scale_of``: the error that the solver's tolerances may cause, and the gap at which we stop.
 _TOLERANCE = 1e-7
 _GAP = 1e-6
 _FIRST_PIECES = 4
@@ -42,10 +43,10 @@ _MOST_CONCAVE = 40
 
 @dataclass(frozen=True)
 class ChordOracle(IndefiniteOracle):
-    """Quadratics over polytopes, boxes, l-infinity balls and simplices, by PuLP with HiGHS.
+    """Minimises quadratics over polytopes, boxes, l-infinity balls and simplices, by PuLP with HiGHS.
 
-    The bound rests on the solver's tolerances (about 1e-7 on feasibility): ``exact`` is False. Time limits
-    reach the solver; stopped early, it answers with what it has proved.
+    The bound depends on the solver's tolerances (about 1e-7 on feasibility), so ``exact`` is False. The time
+    limit is passed to the solver; if that stops early, the answer holds the bound proved so far.
     """
 
     name: ClassVar[str] = "chords"
@@ -75,7 +76,7 @@ class ChordOracle(IndefiniteOracle):
         lost = 1e-14 * float(np.max(np.abs(d), initial=0.0)) * len(d) * convex_set.radius**2
 
         def solve(g: Vector, watch: Watch) -> IndefiniteProposal:
-            # Scaled, because the solver's tolerances are absolute.
+            # The problem is scaled, because the solver's tolerances are absolute.
             scale = scale_of(H, g, convex_set.radius) or 1.0
             scaled = [(d / scale, v, low, high) for d, v, low, high in terms]
             found = _refine(polytope, H / scale, g / scale, scaled, lost / scale, watch)
@@ -110,7 +111,7 @@ def _refine(
         raw = answer.raw
         bound = max(bound, answer.bound - _TOLERANCE - lost)
         if answer.point is None:
-            continue  # out of time: the watch knows
+            continue  # out of time, so the watch stops the next round
         point = polytope.box.clip(answer.point)
         reached = _towards(polytope, best, point)
         if _value(H, g, reached) < least:
@@ -126,8 +127,8 @@ def _refine(
 
 
 def _towards(polytope: Polytope, inside: Vector, point: Vector) -> Vector:
-    """Return the last feasible point towards a solution that is feasible up to the tolerance."""
-    sides = polytope.b + 1e-9 * (1 + np.abs(polytope.b))  # the first point has tolerances of its own
+    """Return the last feasible point on the way from ``inside`` to a point that may violate constraints."""
+    sides = polytope.b + 1e-9 * (1 + np.abs(polytope.b))  # ``inside`` may also violate rows a little
     rates, room = polytope.A @ (point - inside), np.maximum(sides - polytope.A @ inside, 0.0)
     ahead = rates > 0
     share = float(np.min(room[ahead] / rates[ahead], initial=1.0))
@@ -139,13 +140,13 @@ def _value(H: Vector, g: Vector, w: Vector) -> float:
 
 
 def _trivial(polytope: Polytope, g: Vector, terms: list[_Term]) -> float:
-    """Return the sum of the minima of all terms."""
+    """Return a lower bound on the quadratic: the sum of the separate minima of its terms."""
     least = [0.5 * d * (max(lo * lo, hi * hi) if d < 0 else max(0.0, lo, -hi) ** 2) for d, _, lo, hi in terms]
     return math.fsum([linear_minimizer(polytope)(g).bound, *least])
 
 
 def _with(breaks: Vector, z: float, width: float) -> Vector:
-    """Add z to the breakpoints, unless one of them equals it to the precision of the solver."""
+    """Add z to the breakpoints, unless it equals one up to the solver's precision or is outside them all."""
     if width <= 0 or np.min(np.abs(breaks - z)) <= 1e-7 * width or not breaks[0] < z < breaks[-1]:
         return breaks
     return np.sort(np.append(breaks, z))
@@ -160,7 +161,7 @@ class _ModelAnswer:
 
 @dataclass
 class _Model:
-    """One mixed-integer program: w, and a column under every term."""
+    """One mixed-integer program: the variables w, and underestimators of all terms."""
 
     polytope: Polytope
     g: Vector
@@ -169,7 +170,7 @@ class _Model:
     columns: list[Any] = field(default_factory=list)
 
     def solve(self, seconds: float | None, gap: float) -> _ModelAnswer:
-        import pulp  # takes a while, and loads every solver that it finds
+        import pulp  # imported late: it is slow, as it loads every solver that it finds
 
         problem = pulp.LpProblem("chords", pulp.LpMinimize)
         box = self.polytope.box
@@ -196,7 +197,10 @@ class _Model:
     def _chords(
         pulp: Any, problem: Any, name: str, half: float, z: list[Any], breaks: Vector
     ) -> list[tuple[Any, float]]:
-        """Model half z^2, half < 0, by a binary b_k per piece, and by how far along it z is, u_k <= b_k."""
+        """Model half z^2, half < 0, by its chords.
+
+        Binary b_k is 1 if z is in piece k, and u_k <= b_k is the position of z in it, from 0 to 1.
+        """
         values, pieces, position = half * breaks**2, [], []
         costs: list[tuple[Any, float]] = []
         for k in range(len(breaks) - 1):
@@ -214,7 +218,7 @@ class _Model:
     def _tangents(
         pulp: Any, problem: Any, name: str, half: float, z: list[Any], breaks: Vector
     ) -> list[tuple[Any, float]]:
-        """Model half z^2, half > 0, as at least 0 and every tangent."""
+        """Model half z^2, half > 0, by a variable that is at least 0 and at least every tangent."""
         s = problem.add_variable(f"s{name}", 0.0)
         for t in breaks.tolist():
             tangent = [(x, 2 * half * t * c) for x, c in z]
@@ -230,7 +234,7 @@ class _Model:
         integer = any(x.cat != "Continuous" for x in problem.variables())
         if integer:
             bound = float(info.mip_dual_bound)
-        else:  # a linear program has a bound once it is solved
+        else:  # a linear program has a bound only when it is solved
             bound = float(info.objective_function_value) if status == "Optimal" else -math.inf
         if not math.isfinite(bound):
             bound = -math.inf

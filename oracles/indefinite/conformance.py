@@ -4,7 +4,7 @@
 >>> print(check_indefinite_oracle(BallOracle()).oracle)
 ball
 
-Every instance has a minimum that is known by construction, at several scales.
+The minimum of every instance is known by construction. Instances are repeated at several scales.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class QuadraticInstance:
 
     Attributes:
         name: for the report.
-        convex_set, H, g, cut: the problem.
+        convex_set, H, g, cut: the problem; ``cut`` is the half-space.
         minimum: the least value of <w, H w>/2 + <g, w>.
     """
 
@@ -80,15 +80,16 @@ def check_indefinite_oracle(
     instances: Iterable[QuadraticInstance] | None = None,
     tolerance: float = 2e-5,
 ) -> ConformanceReport:
-    """Put an oracle through every check on every planted instance that it takes.
+    """Put an oracle through every check, on every instance that it takes.
 
     Args:
         oracle: the oracle.
-        instances: the problems; small planted ones of every kind by default.
-        tolerance: how far values, bounds and points may be off, relative to the scales.
+        instances: the problems; those of ``planted_quadratics`` by default.
+        tolerance: the allowed error of values, bounds and points, relative to the scale of the instance.
 
     Raises:
-        ConformanceError: listing every kind of failure, or that nothing could be checked at all.
+        ConformanceError: a check failed, or nothing could be checked; the message lists every kind of
+            failure.
     """
     tally = Tally()
     for instance in planted_quadratics() if instances is None else instances:
@@ -99,7 +100,7 @@ def check_indefinite_oracle(
 
 
 def _wrong(case: _Case, answer: QuadraticAnswer, minimum: float, slack: float) -> Iterator[str]:
-    """Find false statements in an answer, whether or not the solve was finished."""
+    """Find false statements in an answer, whether or not the solve finished."""
     if not answer.violation <= case.tolerance * (1 + case.instance.convex_set.radius):
         yield f"the point misses the set by {answer.violation:.3g}"
     if answer.value < minimum - slack:
@@ -115,7 +116,7 @@ def _wrong(case: _Case, answer: QuadraticAnswer, minimum: float, slack: float) -
 
 
 def _check_minimum(case: _Case) -> Iterator[Finding]:
-    """Check the planted minimum, a bound below it that meets it, a point of the set."""
+    """Check that the point is in the set, its value is the known minimum, and the bound valid and tight."""
     answer = case.prepared.minimize(case.instance.g)
     yield from (("", finding) for finding in _wrong(case, answer, case.instance.minimum, case.slack(1)))
     if answer.status is not Status.OPTIMAL:
@@ -123,7 +124,7 @@ def _check_minimum(case: _Case) -> Iterator[Finding]:
 
 
 def _check_limits(case: _Case) -> Iterator[Finding]:
-    """Check that cancelled and late answers are still points of the set with valid bounds."""
+    """Check that answers after cancellation or a time limit are points of the set with valid bounds."""
     limits = {"cancelled at once": Limits(cancelled=lambda: True), "no time": Limits(seconds=1e-9)}
     for name, limit in limits.items():
         answer = case.prepared.minimize(case.instance.g, limit)
@@ -131,7 +132,7 @@ def _check_limits(case: _Case) -> Iterator[Finding]:
 
 
 def _check_purity(case: _Case) -> Iterator[Finding]:
-    """Check that another question changes no answer, and that questions and random states stay untouched."""
+    """Check that an answer depends on its question alone, and that no question or random state is changed."""
     states, g = RandomStates(), case.instance.g.copy()
     first = case.prepared.minimize(g)
     if not np.array_equal(g, case.instance.g):
@@ -175,7 +176,7 @@ def _empty(oracle: IndefiniteOracle) -> Iterator[str]:
 
 
 def planted_quadratics(seed: int = 0) -> Iterator[QuadraticInstance]:
-    """Yield small problems of every kind and at several scales, with their minima."""
+    """Yield small problems of every kind, at several scales, with their minima."""
     for instance in _planted(seed):
         for factor in _SCALES:
             yield QuadraticInstance(
@@ -196,9 +197,10 @@ def _planted(seed: int) -> Iterator[QuadraticInstance]:
 
 
 def _on_balls(rng: np.random.Generator) -> Iterator[QuadraticInstance]:
-    """Make instances with minimum w by (H + lambda I) w = -g, H + lambda I >= 0, |w| = R.
+    """Yield instances on balls.
 
-    More and Sorensen (1983).
+    On a whole ball, w is chosen first, on the sphere. It is a minimum if (H + lambda I) w = -g with
+    lambda >= 0 and H + lambda I >= 0 (More and Sorensen 1983), which gives g.
     """
     B = rng.standard_normal((4, 4))
     H = (B + B.T) / 2
@@ -217,10 +219,10 @@ def _on_balls(rng: np.random.Generator) -> Iterator[QuadraticInstance]:
     saddle = np.diag([1.0, -1.0])
     # On the cut w_2 = 0.3 the slope in w_2 points outwards, and w_1 = 0.
     yield QuadraticInstance("disc, active half-space", disc, saddle, -5 * one, -1.545, HalfSpace(one, 0.3))
-    # The global minimum (0, 1) is cut off; what is left is the local one at (0, -1).
+    # The half-space excludes the global minimum (0, 1); the local minimum (0, -1) remains.
     steep = np.diag([-1.0, -2.0])
     yield QuadraticInstance("disc, local minimum left", disc, steep, -0.1 * one, -0.9, HalfSpace(one, 0.3))
-    # A corner of the cut and the circle: (+-sqrt(1 - 0.64), 0.8).
+    # The minimum is where the line of the cut meets the circle: (+-sqrt(1 - 0.64), 0.8).
     bowl = np.diag([-2.0, 0.0])
     yield QuadraticInstance(
         "disc, where it meets the cut", disc, bowl, 3 * one, -0.36 + 2.4, HalfSpace(-one, -0.8)
@@ -234,7 +236,10 @@ def _on_balls(rng: np.random.Generator) -> Iterator[QuadraticInstance]:
 
 
 def _on_boxes(rng: np.random.Generator) -> Iterator[QuadraticInstance]:
-    """Make instances that are minimised by coordinate: a box, and a polytope that is a rotated box."""
+    """Yield instances on a box, a polytope that is a rotated box, and a square with a half-space.
+
+    On both boxes the quadratic is a sum over the coordinates, each of which is minimised alone.
+    """
     d, g = np.array([-2.0, 1.5, -0.5, 0.0]), np.array([0.3, -0.6, 0.1, -1.0])
     low, high = np.array([-1.0, -0.5, -2.0, -1.0]), np.array([0.8, 1.0, 1.5, 0.5])
     tried = np.stack([low, high, np.clip(-g / np.where(d > 0, d, -1.0), low, high)])
@@ -246,17 +251,17 @@ def _on_boxes(rng: np.random.Generator) -> Iterator[QuadraticInstance]:
     rotated = Polytope(rows, sides, -reach, reach)
     H = turn @ np.diag(d) @ turn.T
     yield QuadraticInstance("rotated box", rotated, (H + H.T) / 2, turn @ g, minimum)
-    # w_1 w_2 on the unit square below w_1 + w_2 = 1, less w_1: least at (1, 0).
+    # w_1 w_2 - w_1 on the unit square with w_1 + w_2 <= 1: the minimum is at (1, 0).
     square = Box([0, 0], [1, 1])
     product = np.array([[0.0, 1.0], [1.0, 0.0]])
     half = HalfSpace(np.ones(2), 1.0)
     yield QuadraticInstance("product", square, product, np.array([-1.0, 0.0]), -1.0, half)
-    # -w_1 w_2 there: least where they are equal, 1/2 each.
+    # -w_1 w_2 on the same set: the minimum is at (1/2, 1/2).
     yield QuadraticInstance("less a product", square, -product, np.zeros(2), -0.25, half)
 
 
 def _on_vertices(rng: np.random.Generator) -> Iterator[QuadraticInstance]:
-    """Yield concave quadratics: the least value at a vertex."""
+    """Yield concave quadratics, whose minimum is attained at a vertex."""
     B = rng.standard_normal((3, 3))
     H, g = -B.T @ B, rng.standard_normal(3)
     sets: dict[str, ConvexSet] = {
@@ -268,8 +273,8 @@ def _on_vertices(rng: np.random.Generator) -> Iterator[QuadraticInstance]:
         points = convex_set.vertices()
         values = np.einsum("ij,jk,ik->i", points, H, points) / 2 + points @ g
         yield QuadraticInstance(f"concave, {name}", convex_set, H, g, float(values.min()))
-    # -|w|^2/2 on the l1 ball below w_1 + w_2 = -1/2: its vertices are (-1, 0), (0, -1), (-3/4, 1/4), (1/4,
-    # -3/4).
+    # -|w|^2/2 + w_2/2 on the l1 ball with w_1 + w_2 <= -1/2, whose vertices are (-1, 0), (0, -1),
+    # (-3/4, 1/4) and (1/4, -3/4).
     below = HalfSpace(np.ones(2), -0.5)
     pull = np.array([0.0, 0.5])
     yield QuadraticInstance("concave, cut l1 ball", L1Ball(2, 1.0), -np.eye(2), pull, -1.0, below)

@@ -1,4 +1,4 @@
-"""A quadratic with a cubic penalty, minimised globally: the step of the cubic Newton method."""
+"""Step of the cubic Newton method: the global minimum of a quadratic with a cubic penalty."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from privopt.problems.convex.regularizers import Vector
 def cubic_step(H: Vector, g: Vector, rho: float) -> Vector:
     """Minimise <g, s> + <s, H s>/2 + rho |s|^3/6 over s, up to rounding; H symmetric, shape (p, p), rho > 0.
 
-    At the minimum (H + r I) s = -g with r = rho |s|/2 and H + r I >= 0 (Nesterov and Polyak 2006): |s| falls
-    in r while 2 r / rho grows, so r is a root of one number. Where even the least r leaves s too short, the
-    direction of the least eigenvalue fills it up, away from the slope.
+    At the minimum (H + r I) s = -g with r = rho |s|/2 and H + r I >= 0 (Nesterov and Polyak 2006). As r
+    grows, |s| falls while 2 r / rho grows, so r solves a scalar equation. If |s| < 2 r / rho already at the
+    least r, a multiple of the eigenvector of the least eigenvalue, against the gradient, makes up the length.
     """
     d, Q = np.linalg.eigh(H)
     c, shift = Q.T @ g, max(0.0, -float(d[0]))
     gaps, slope = d + shift, float(np.linalg.norm(c))
-    middle = math.sqrt(rho) * math.sqrt(slope)  # the product may leave the range of doubles
+    middle = math.sqrt(rho) * math.sqrt(slope)  # two roots, because rho * slope may overflow or underflow
     tiny = 1e-15 * (float(np.max(np.abs(d))) + middle) + 1e-300
 
     def excess(t: float) -> float:
-        """Return |s| - 2 r / rho at r = shift + t, where no digits of the least gap are lost."""
+        """Return |s| - 2 r / rho at r = shift + t; with t as the variable, d + r loses no digits."""
         return float(np.linalg.norm(c / (gaps + t))) - 2 * (shift + t) / rho
 
     if excess(tiny) <= 0:

@@ -1,11 +1,12 @@
-"""The interface of oracles for indefinite quadratics: global minimisers with proved lower bounds.
+"""Interface of oracles for indefinite quadratics: global minimisers with proved lower bounds.
 
-min over w in C, and in a half-space if one is given, of <w, H w>/2 + <g, w>, H symmetric. H, C and the
-half-space are fixed when an oracle is prepared, and g is given with each question, as for
-``privopt.oracles.convex.quadratic``. privopt computes value and violation; the oracle must prove the lower
-bound, because checking it would take as long as the solve. The bound of an ``exact`` oracle is a formula, up
-to the rounding of float64 sums; others rest on the tolerances of a solver.
-``privopt.oracles.indefinite.conformance`` compares oracles with planted minima.
+The problem is to minimise <w, H w>/2 + <g, w> over w in C, and in a half-space if one is given, with H
+symmetric. H, C and the half-space are fixed when an oracle is prepared, and g is given with each question, as
+for ``privopt.oracles.convex.quadratic``. privopt computes value and violation. It cannot check the lower
+bound in less time than the solve takes, so the oracle must prove it. The bound of an ``exact`` oracle follows
+from formulas, up to the rounding of float64 sums; the bounds of other oracles depend on the tolerances of a
+solver. ``privopt.oracles.indefinite.conformance`` compares oracles with minima that are known by
+construction.
 """
 
 from __future__ import annotations
@@ -46,11 +47,11 @@ class HalfSpace:
 
 @dataclass(frozen=True, eq=False)
 class IndefiniteProposal:
-    """The result claimed by a solver.
+    """The result that a solver claims.
 
     Attributes:
         point: shape (p,).
-        bound: a proved lower bound over the whole set; -inf where nothing is proved.
+        bound: a proved lower bound on the minimum over C and the half-space; -inf if nothing is proved.
         status: why the solver stopped.
         steps: number of iterations.
         raw_status: the solver's status text.
@@ -82,7 +83,7 @@ class IndefiniteOracle(ABC):
 
     @abstractmethod
     def build(self, convex_set: ConvexSet, H: Vector, cut: HalfSpace | None) -> IndefiniteSolver:
-        """Build what does not depend on g. Called only if there are no refusals; H is read-only."""
+        """Do all work that does not depend on g. Called only if there are no refusals; H is read-only."""
 
     def prepare(
         self, convex_set: ConvexSet, H: ArrayLike, cut: HalfSpace | None = None
@@ -95,8 +96,9 @@ class IndefiniteOracle(ABC):
             cut: a half-space that the point must lie in as well.
 
         Raises:
-            InvalidInputError: H of another shape, not symmetric or not finite; a cut of another dimension.
-            UnsupportedProblemError: listing every refusal.
+            InvalidInputError: H has another shape, is not symmetric or not finite, or the cut has another
+                dimension than C.
+            UnsupportedProblemError: the oracle refuses, or C is unbounded; the message lists every reason.
             InfeasibleDomainError: no point of C lies in the half-space.
         """
         matrix = symmetric(H, convex_set.dimension)
@@ -115,7 +117,7 @@ class IndefiniteOracle(ABC):
 
 @dataclass(frozen=True, eq=False)
 class PreparedIndefinite(Prepared[IndefiniteProposal]):
-    """A solver for indefinite quadratics, over a set and a half-space."""
+    """A solver for indefinite quadratics over a set, with or without a half-space."""
 
     kind: ClassVar[type[Any]] = IndefiniteProposal
 
@@ -134,5 +136,5 @@ class PreparedIndefinite(Prepared[IndefiniteProposal]):
 
 
 def scale_of(H: Vector, g: Vector, radius: float) -> float:
-    """Return the scale of objective values over a set of that radius: the unit of tolerances."""
+    """Return the scale of the objective over a set of this radius, in which tolerances are measured."""
     return float(np.linalg.norm(H, 2)) * radius**2 + float(np.linalg.norm(g)) * radius

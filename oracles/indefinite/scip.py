@@ -1,4 +1,4 @@
-"""Quadratics by SCIP, which branches on non-convex terms itself; an optional package."""
+"""Oracle for quadratics by SCIP, an optional package, which itself branches on non-convex terms."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from privopt.problems.convex.sets.interface import ConvexSet, NoClosedFormError
 from privopt.problems.convex.sets.intersections import as_polytope
 from privopt.problems.convex.sets.norm_balls import L2Ball
 
-_TOLERANCE = 1e-6  # of SCIP's feasibility, in units of ``scale_of``
+_TOLERANCE = 1e-6  # SCIP's tolerance on feasibility, in units of ``scale_of``
 
 
 @dataclass(frozen=True)
 class ScipOracle(IndefiniteOracle):
-    """Quadratics over l2 balls, polytopes, boxes, l-infinity balls and simplices.
+    """Minimises quadratics over l2 balls, polytopes, boxes, l-infinity balls and simplices.
 
-    The bound rests on SCIP's tolerances, so ``exact`` is False. A time limit reaches the solver; cancellation
-    is checked before it starts.
+    The bound depends on SCIP's tolerances, so ``exact`` is False. The time limit is passed to SCIP, but
+    cancellation is checked only before SCIP starts.
 
     Raises:
         MissingSolverError: PySCIPOpt is not installed.

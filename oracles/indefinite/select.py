@@ -29,7 +29,7 @@ def indefinite_minimizer(
     """Return the first oracle that takes the problem: ball, vertices, chords, SCIP where it is installed.
 
     Raises:
-        UnsupportedProblemError: none does, with the reasons of each.
+        UnsupportedProblemError: no oracle takes the problem; the message lists the reasons of each.
         InvalidInputError, InfeasibleDomainError: see ``IndefiniteOracle.prepare``.
     """
     refused = []

@@ -24,10 +24,10 @@ _MOST_CUT_EDGES = 1_000_000
 
 @dataclass(frozen=True)
 class VertexOracle(IndefiniteOracle):
-    """H with no positive eigenvalue over the hull of finitely many points: every one is tried.
+    """Concave quadratics over the hull of finitely many points; every point is tried.
 
-    In a half-space, the hull of the points inside and of where segments from one inside to one outside leave
-    it is the whole of the set that is left: a point of it lies on such a segment, or between points inside.
+    With a half-space, the set is the hull of two kinds of points: the points inside the half-space, and the
+    crossings of its boundary with the segments from a point inside to a point outside.
     """
 
     name: ClassVar[str] = "vertices"

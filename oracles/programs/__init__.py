@@ -1,1 +1,1 @@
-"""Oracles for integer programs over released quantities: a feasible point with its value, no proof."""
+"""Oracles for integer programs over released quantities; they return a feasible point, without a proof."""

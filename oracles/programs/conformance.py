@@ -1,8 +1,8 @@
-"""Conformance kit for solvers of card programs, built-in or your own; its checks serve any kind of program.
+"""Conformance kit for solvers of card programs, built-in or your own; ``check_solver`` takes any program.
 
-Instances are small enough to try every point. Feasibility and values are recomputed; a solver that claims to
-be done must have the least value of all points, up to a relative ``GAP``, and must be right where it says
-that there is no card.
+Instances are small enough to try every point. Feasibility and values are recomputed. If a solver claims to be
+finished, its value must be the minimum up to the relative ``GAP``; if it claims that no card is feasible,
+this must be true.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from privopt.problems.programs.columns import PointColumn
 from privopt.problems.programs.parsing import parse_constraints
 from privopt.problems.programs.program import CardProgram
 
-# One list of constraints for each instance; columns a and b have levels, c is a number.
+# The constraints of each instance by its name. Columns a and b have levels; c is a number.
 _CONSTRAINTS: dict[str, tuple[str, ...]] = {
     "no constraint": (),
     "bounds": ("points(a) in [-1, 0]", "points(c) in [1, 2]"),
@@ -52,14 +52,14 @@ _CONSTRAINTS: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Instance(Generic[AnyProgram]):
-    """A small program, and what is known of it.
+    """A small program with its solution.
 
     Attributes:
-        name: the kind of its constraints.
+        name: the kind of constraints, for the report.
         program: the program.
-        arrays: its data, which a solver must not change.
-        truth: the best of all its points.
-        largest: the largest value of a solver that is done; None if there is no feasible point.
+        arrays: the program's data, which a solver must not change.
+        truth: the best of all points.
+        largest: the largest value with which a solver may claim to be finished; None if no point is feasible.
     """
 
     name: str
@@ -76,7 +76,7 @@ class _Case(Generic[AnyProgram]):
 
 
 def instances(seed: int) -> Iterator[Instance[CardProgram]]:
-    """Return small programs with every kind of constraint, with and without free shifts."""
+    """Yield small programs with every kind of constraint, with and without shifts."""
     for (name, program), truth in zip(_programs(seed), _truths(seed), strict=True):
         arrays = program.low, program.high, program.targets, program.costs
         largest = None if truth.value is None else (1 + GAP) * truth.value
@@ -85,7 +85,7 @@ def instances(seed: int) -> Iterator[Instance[CardProgram]]:
 
 @cache
 def _truths(seed: int) -> tuple[ProgramAnswer, ...]:
-    """Return the best points, from programs of their own: a wrong solver may change those that it sees."""
+    """Return the best points, computed on other copies of the programs: a wrong solver may change its own."""
     return tuple(EnumeratedPrograms().solve(program) for _, program in _programs(seed))
 
 
@@ -131,7 +131,7 @@ def check_solver(
     Args:
         oracle: the solver.
         chosen: the instances.
-        unchecked: what passing does not say.
+        unchecked: faults that the checks cannot detect, for the report.
 
     Raises:
         ConformanceError: a check failed, or nothing was checked.
@@ -150,7 +150,7 @@ def _check_answer(case: _Case[Any]) -> Iterator[Finding]:
 
 
 def _check_again(case: _Case[Any]) -> Iterator[Finding]:
-    """Check a second solve, and that it changed neither the program nor the global random states."""
+    """Check the answer of a second solve, which must change neither the program nor global random states."""
     arrays = list(case.instance.arrays)
     before, states = [a.copy() for a in arrays], RandomStates()
     yield from _faults(case, case.oracle.solve(case.instance.program))
@@ -160,7 +160,7 @@ def _check_again(case: _Case[Any]) -> Iterator[Finding]:
 
 
 def _check_limit(case: _Case[Any]) -> Iterator[Finding]:
-    """Check that a solve that is cancelled at once claims nothing that is wrong."""
+    """Check that a solve that is cancelled at once makes no false claim."""
     answer = case.oracle.solve(case.instance.program, Limits(cancelled=lambda: True))
     yield from (("cancelled", fault) for _, fault in _faults(case, answer))
 

@@ -1,4 +1,4 @@
-"""Card programs with OR-tools' CP-SAT, in a process of its own."""
+"""Solver of card programs with CP-SAT of OR-tools, which runs in a separate process."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from privopt.oracles.programs.mip import MipProgramOracle
 
 @dataclass(frozen=True)
 class CpSatPrograms(MipProgramOracle):
-    """Card programs with CP-SAT.
+    """Solves card programs with CP-SAT.
 
     Args:
-        threads: number of solver threads; None for one per processor.
+        threads: number of solver threads; None for one thread per processor.
 
     Raises:
         MissingSolverError: OR-tools is not installed.

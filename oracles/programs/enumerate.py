@@ -1,4 +1,4 @@
-"""Card programs by trying every point of the box: for tiny ones, and to check other solvers."""
+"""Solver of card programs that tries every point of the box: for tiny programs, and as a reference."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from privopt.problems.programs.program import CardProgram
 
 @dataclass(frozen=True)
 class EnumeratedPrograms(ProgramOracle):
-    """The best of all points of the box that satisfy the constraints.
+    """Finds the best of all points of the box that satisfy the constraints.
 
     Args:
-        most: largest number of points.
+        most: largest number of points of a box that is accepted.
     """
 
     name: ClassVar[str] = "enumerate"

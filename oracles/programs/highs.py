@@ -1,4 +1,4 @@
-"""Card programs through highspy, without PuLP between."""
+"""Solver of card programs with HiGHS, called directly through highspy."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from privopt.oracles.programs.mip import MipProgramOracle
 
 @dataclass(frozen=True)
 class HighsPrograms(MipProgramOracle):
-    """Card programs with HiGHS."""
+    """Solves card programs with HiGHS."""
 
     name: ClassVar[str] = "highs"
 

@@ -1,7 +1,8 @@
-"""Oracles for integer programs after the noise: their data are released, so only accuracy is at stake.
+"""Interface of oracles for integer programs over released quantities.
 
-An oracle returns a point. privopt recomputes whether it is feasible, and its value. Neither a bound nor a
-proof of optimality is needed: the program is post-processing.
+Such a program is post-processing, so its solution affects accuracy, never privacy. An oracle returns a
+point, without a bound or a proof of optimality; privopt checks that the point is feasible, and recomputes
+its value.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from privopt.oracles.limits import Limits, Watch, started
 from privopt.problems.discrete.lattice import IntArray
 from privopt.problems.programs.program import CardProgram
 
-# Relative gap at which a solver is done. The last half percent of the distance to a private model took ten
-# times as long as all before, and is far below the noise of the model.
+# Relative gap at which a solver may stop. Closing the last half percent took ten times as long as all before
+# it, and is far below the noise of the private model.
 GAP = 0.005
 
 
@@ -26,7 +27,7 @@ class Program(Protocol):
     """An integer program whose answers can be checked."""
 
     def violations(self, points: Any, /) -> list[str]:
-        """Return what a point violates, as text; none if it is feasible."""
+        """Return the constraints that a point violates, as text; the list is empty if it is feasible."""
 
     def value(self, points: Any, /) -> float:
         """Return the objective at a point."""
@@ -41,8 +42,8 @@ class ProgramProposal:
 
     Attributes:
         point: the best feasible point found, integers of shape (d,), or None.
-        finished: whether the solver claims to be done: no feasible point has a value that is less by more
-            than ``GAP``, relatively; without a point, that no point is feasible.
+        finished: whether the solver claims that no feasible point has a value smaller by more than the
+            relative ``GAP``; or, if ``point`` is None, that no point is feasible.
         raw_status: the solver's status text.
     """
 
@@ -58,8 +59,8 @@ class ProgramAnswer:
     Attributes:
         point: a feasible point, or None.
         value: its value, recomputed by the program, or None.
-        finished: as in ``ProgramProposal``: a claim of the solver.
-        oracle, raw_status: the solver, and its status text.
+        finished: the solver's claim, as in ``ProgramProposal``.
+        oracle, raw_status: the solver's name and its status text.
         seconds: wall-clock time.
     """
 
@@ -80,7 +81,7 @@ class ProgramSolver(ABC, Generic[AnyProgram]):
     """A solver of programs of one kind, whose answers are checked.
 
     Attributes:
-        solution: the word for a point of such a program, in messages.
+        solution: the word that messages use for a point of such a program.
     """
 
     name: ClassVar[str]
@@ -88,7 +89,7 @@ class ProgramSolver(ABC, Generic[AnyProgram]):
 
     @abstractmethod
     def propose(self, program: AnyProgram, watch: Watch) -> ProgramProposal:
-        """Solve; poll ``watch.stop()``, and return the best point at a limit."""
+        """Solve the program. Poll ``watch.stop()``, and at a limit return the best point found so far."""
 
     def solve(self, program: AnyProgram, limits: Limits | None = None) -> ProgramAnswer:
         """Solve the program and check the answer.
@@ -108,6 +109,6 @@ class ProgramSolver(ABC, Generic[AnyProgram]):
 
 
 class ProgramOracle(ProgramSolver[CardProgram]):
-    """A solver of card programs: subclass it with ``propose``, in a file of its own."""
+    """Base class of solvers of card programs; a subclass defines ``name`` and ``propose``."""
 
     solution: ClassVar[str] = "card"

@@ -1,4 +1,4 @@
-"""Base class of solvers of card programs that are MIP solvers: a subclass opens a session."""
+"""Base class of the MIP solvers of card programs."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from privopt.problems.programs.program import CardProgram
 
 
 class MipProgramOracle(ProgramOracle):
-    """A mixed-integer program, handed to a solver: a subclass is a frozen dataclass with ``open``.
+    """Solves the mixed-integer model of a card program; a subclass is a frozen dataclass with ``open``.
 
-    ``library`` is the Python package that it needs, checked when it is made.
+    ``library`` is the Python package that the subclass needs. It is checked when an instance is made.
     """
 
     library: ClassVar[Library | None] = None
@@ -26,7 +26,7 @@ class MipProgramOracle(ProgramOracle):
 
     @abstractmethod
     def open(self, model: MipModel) -> Session:
-        """Load a finished model into the solver."""
+        """Load a complete model into the solver, and return the session that solves it."""
 
     def propose(self, program: CardProgram, watch: Watch) -> ProgramProposal:
         built = CardModel(program)

@@ -18,13 +18,14 @@ from privopt.problems.programs.program import COST, GRID, CardProgram
 class CardModel:
     """Mixed-integer model of a card program.
 
-    Points are columns 0 to d - 1. Deviations |real + shift - points| are in units of 1 / ``GRID``, so for
-    given points some optimal deviations and shifts are integers, as ``MipModel`` requires.
+    Columns 0 to d - 1 of the model are the points of the d features. Further columns are the deviations
+    |real + shift - points| and the shifts, in units of 1 / ``GRID``. In these units some optimal deviations
+    and shifts are integers for any given points, as ``MipModel`` requires.
 
     Attributes:
         program: the program.
-        model: columns and rows.
-        costs: cost of each column, multiples of 1 / ``COST``.
+        model: columns and rows of the model.
+        costs: cost of each column of the model, a multiple of 1 / ``COST``.
     """
 
     program: CardProgram
@@ -49,7 +50,12 @@ class CardModel:
         return np.rint(values[: len(self.program.low)]).astype(np.int64)
 
     def _deviations(self) -> tuple[NDArray[np.int64], dict[str, int]]:
-        """Add deviations and shifts; return each feature's deviation and each column's size of shift."""
+        """Add the deviations and shifts as columns of the model.
+
+        Returns:
+            The model's columns of the deviations, one for each feature; and by name of a card's column, the
+            model's column of the absolute value of its shift.
+        """
         program, model = self.program, self.model
         sizes = np.abs(program.targets) + GRID * np.maximum(np.abs(program.low), np.abs(program.high))
         most = int(np.max(sizes, initial=0))
@@ -72,7 +78,7 @@ class CardModel:
     def _bound_deviations(
         self, deviations: NDArray[np.int64], sizes: dict[str, int], used_columns: dict[str, int]
     ) -> None:
-        """Add valid inequalities: each column's deviation is at least what the column alone can have."""
+        """Add valid inequalities: a column's deviation is at least its minimum under its own constraints."""
         program = self.program
         for column in program.columns:
             least = least_deviation(program, column)
@@ -82,7 +88,7 @@ class CardModel:
                 where, what = [*where, sizes[column.name]], [*what, 1]
             if (used := used_columns.get(column.name)) is not None:
                 zero = zero_deviation(program, column)
-                # least where the column is used, the deviation of 0 points where it is not
+                # the deviation is at least ``least`` if the column is used, and ``zero`` if it is not
                 self.model.constrain([*where, used], [*what, zero - least], ">=", zero)
             elif least:
                 self.model.constrain(where, what, ">=", least)

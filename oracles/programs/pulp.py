@@ -1,4 +1,4 @@
-"""Card programs through PuLP: HiGHS by default, any other solver that PuLP can run by name."""
+"""Solver of card programs through PuLP: HiGHS by default, or any other solver that PuLP can run."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from privopt.oracles.programs.mip import MipProgramOracle
 
 @dataclass(frozen=True)
 class PulpPrograms(MipProgramOracle):
-    """Card programs with any solver that PuLP runs.
+    """Solves card programs with any solver that PuLP can run.
 
     Args:
-        solver: "HiGHS", "CBC", or PuLP's name of a solver.
+        solver: "HiGHS", "CBC", or the name of another solver in PuLP.
 
     Raises:
-        UnknownOracleError: PuLP knows no such solver.
+        UnknownOracleError: PuLP knows no solver of this name.
         MissingSolverError: the solver is not installed.
     """
 

@@ -1,4 +1,4 @@
-"""Card programs with SCIP, through PySCIPOpt."""
+"""Solver of card programs with SCIP, through PySCIPOpt."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from privopt.oracles.programs.mip import MipProgramOracle
 
 @dataclass(frozen=True)
 class ScipPrograms(MipProgramOracle):
-    """Card programs with SCIP.
+    """Solves card programs with SCIP.
 
     Raises:
         MissingSolverError: PySCIPOpt is not installed.

@@ -1,1 +1,1 @@
-"""Oracles for best subsets of columns on noisy moments: a feasible choice with its value, no proof."""
+"""Oracles for best subsets of columns on noisy moments; they return a feasible choice, without a proof."""

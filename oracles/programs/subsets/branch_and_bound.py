@@ -1,4 +1,4 @@
-"""Best subsets by branch and bound over columns, with bounds from strong convexity."""
+"""Solver of best subsets by branch and bound over columns, with bounds from strong convexity."""
 
 from __future__ import annotations
 
@@ -15,22 +15,23 @@ from privopt.oracles.programs.subsets.interface import SubsetOracle
 from privopt.problems.discrete.lattice import IntArray
 from privopt.problems.programs.subset import SubsetProgram
 
-# Bounds are compared up to this share of the largest reduction of the objective; rounding errors are smaller.
+# Bounds are compared up to this share of the largest reduction of the objective, more than rounding errors.
 _TOLERANCE = 1e-10
 
 
 @dataclass(frozen=True)
 class BranchingSubsets(SubsetOracle):
-    """The best subset by branch and bound.
+    """Finds the best subset by branch and bound.
 
-    In a region (columns F inside, U free) let b be the best weights on F and U, of value v, and D diagonal
-    with G - D positive semidefinite. Weights that are 0 on a free column j cost at least the sum of D_i b_i^2
-    over its features i: so a choice has a value of at least v plus these sums over the columns that it leaves
-    out (strong convexity), and the smallest of them bound the region.
+    A region is the set of choices that contain the columns F and some of the free columns U. Let b be the
+    best weights on F and U together, v their value, and D a diagonal matrix with G - D positive semidefinite.
+    By strong convexity, a choice that leaves out some free columns has a value of at least v plus the sum of
+    D_i b_i^2 over their features i. Each column has such a sum, its gain; if at least r free columns must be
+    left out, v plus the r smallest gains is a lower bound for the region.
 
     Args:
-        most_work: limit on about this many multiplications, after which the best subset so far is returned.
-            It does not depend on the clock, so answers are reproducible.
+        most_work: approximate limit on the number of multiplications, after which the best subset so far is
+            returned. It does not depend on the clock, so answers are reproducible.
     """
 
     name: ClassVar[str] = "branch-and-bound"
@@ -48,12 +49,12 @@ class BranchingSubsets(SubsetOracle):
 
 @dataclass(order=True)
 class _Region:
-    """Choices that contain ``inside`` and otherwise some of ``free``; ordered by the bound."""
+    """The choices that consist of ``inside`` and some of ``free``; regions are ordered by their bounds."""
 
     bound: float
     number: int
     inside: IntArray = field(compare=False)
-    free: IntArray = field(compare=False)  # by falling gain
+    free: IntArray = field(compare=False)  # the largest gain first
 
 
 class _Search:
@@ -69,7 +70,7 @@ class _Search:
         self._enter(every[:0], every)
 
     def split(self) -> None:
-        """Split the open region of the least bound on its free column of the largest gain."""
+        """Split the open region with the least bound by its free column with the largest gain."""
         region = heapq.heappop(self.open)
         if region.bound >= self.value - self._slack:
             self.open.clear()
@@ -79,7 +80,7 @@ class _Search:
         self._enter(region.inside, rest)
 
     def _enter(self, inside: IntArray, free: IntArray) -> None:
-        """Bound a region, try the choice that its relaxation suggests, and open it if it may hold more."""
+        """Bound a region, try its choice of the largest gains, and open it if it may contain a better one."""
         program, room = self.program, self.program.most - len(inside)
         free = free if room else free[:0]
         if not program.possible(inside, free):

@@ -1,7 +1,7 @@
 """Conformance kit for solvers of best subset programs, built-in or your own.
 
-Instances are small enough to try every subset. Feasibility and values are recomputed; a solver that claims to
-be done must have the least value of all subsets, and must be right where it says that there is none.
+Instances are small enough to try every subset. Feasibility and values are recomputed. If a solver claims to
+be finished, its value must be the minimum; if it claims that no subset is feasible, this must be true.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from privopt.oracles.programs.subsets.interface import SubsetOracle
 from privopt.problems.programs.parsing import parse_constraints
 from privopt.problems.programs.subset import SubsetProgram
 
-# Values that differ by less, in units of the largest reduction of the objective, are equal.
+# Values are equal if they differ by less than this share of the largest reduction of the objective.
 _EQUAL = 1e-4
 
-# One list of constraints for each instance, on columns x0, x1, ... of which some are groups.
+# The constraints of each instance by its name, on columns x0, x1, ...
 _CONSTRAINTS: dict[str, tuple[str, ...]] = {
     "no constraint": (),
     "excluded": ("at most 1 of x0, x1, x2",),
@@ -36,7 +36,7 @@ _COLUMNS = {"single": (3, None), "groups": (2, ((0, 2), (2, 3), (3, 6), (6, 7), 
 
 
 def instances(seed: int) -> Iterator[Instance[SubsetProgram]]:
-    """Return small programs with correlated columns, groups, and every kind of constraint."""
+    """Yield small programs with correlated columns, groups, and every kind of constraint."""
     for (name, program), truth in zip(_programs(seed), _truths(seed), strict=True):
         tolerance = -_EQUAL * program.value(np.ones(len(program.columns), np.int64))
         largest = None if truth.value is None else truth.value + tolerance
@@ -45,7 +45,7 @@ def instances(seed: int) -> Iterator[Instance[SubsetProgram]]:
 
 @cache
 def _truths(seed: int) -> tuple[ProgramAnswer, ...]:
-    """Return the best subsets, from programs of their own: a wrong solver may change those that it sees."""
+    """Return the best subsets, computed on other copies of the programs: a wrong solver may change these."""
     return tuple(EnumeratedSubsets().solve(program) for _, program in _programs(seed))
 
 

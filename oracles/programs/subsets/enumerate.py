@@ -1,4 +1,4 @@
-"""Best subsets by trying every choice of columns: for tiny programs, and to check other solvers."""
+"""Solver of best subsets that tries every choice: for tiny programs, and as a reference."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from privopt.problems.programs.subset import SubsetProgram
 
 @dataclass(frozen=True)
 class EnumeratedSubsets(SubsetOracle):
-    """The best of all feasible subsets.
+    """Finds the best of all feasible subsets.
 
     Args:
-        most: largest number of subsets.
+        most: largest number of subsets of a program that is accepted.
     """
 
     name: ClassVar[str] = "enumerate"

@@ -1,7 +1,8 @@
-"""Oracles for best subsets of columns after the noise: their data are released, so only accuracy is at stake.
+"""Interface of oracles for best subsets of columns on released moments.
 
-A point is a choice of columns, 0/1 of shape (m,). A solver that is done claims that it is optimal, up to
-rounding, or that there is none.
+Such a program is post-processing, so its solution affects accuracy, never privacy. A point is a choice of
+columns, a 0/1 vector of shape (m,). A solver that is ``finished`` claims that its choice is optimal up to
+rounding, or that no choice is feasible.
 """
 
 from __future__ import annotations
@@ -13,6 +14,6 @@ from privopt.problems.programs.subset import SubsetProgram
 
 
 class SubsetOracle(ProgramSolver[SubsetProgram]):
-    """A solver of best subset programs: subclass it with ``propose``, in a file of its own."""
+    """Base class of solvers of best subset programs; a subclass defines ``name`` and ``propose``."""
 
     solution: ClassVar[str] = "subset"

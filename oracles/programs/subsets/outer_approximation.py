@@ -1,4 +1,4 @@
-"""Best subsets by outer approximation over a MIP solver: any of those for nearest cards."""
+"""Solver of best subsets by outer approximation, with any MIP solver of card programs."""
 
 from __future__ import annotations
 
@@ -16,23 +16,24 @@ from privopt.oracles.programs.subsets.interface import SubsetOracle
 from privopt.problems.discrete.lattice import IntArray
 from privopt.problems.programs.subset import SubsetProgram
 
-# The objective is counted in this many steps of its largest reduction, so that models are in integers.
+# The largest reduction of the objective is this many steps, the unit in which coefficients are integers.
 _STEPS = 1 << 20
-# Largest coefficient of a cut, in steps: a larger one would be lost in a solver's tolerances.
 _ROUNDS = 1000
 
 
 @dataclass(frozen=True)
 class OuterApproximation(SubsetOracle):
-    """The best subset by cutting planes.
+    """Finds the best subset by cutting planes.
 
-    With G - D positive semidefinite, f(z) = min over w of w'(G - D)w + sum_j D_j w_j^2 / z_j - 2c'w is convex
-    in z, and at a choice it is the value of the program. At z with weights w its slope in z_j is
-    -(c - (G - D)w)_j^2 / D_j, which is -D_j w_j^2 where z_j > 0 (Bertsimas and Van Parys 2020). Each round
-    minimises the largest cut so far over all feasible choices, and cuts at its answer.
+    Let D be a diagonal matrix with G - D positive semidefinite, and z in [0, 1]^m, one entry for each column.
+    Then f(z) = min over w of w'(G - D)w + sum_j D_j w_j^2 / z_j - 2c'w is convex in z, and at a choice z it
+    is the value of the program. Its derivative in z_j is -(c - (G - D)w)_j^2 / D_j, which is -D_j w_j^2 where
+    z_j > 0 (Bertsimas and Van Parys 2020); for a column of several features it is the sum over them. A cut
+    is a tangent of f. Each round minimises the maximum of the cuts over all feasible choices, and adds the
+    cut at the minimum.
 
     Args:
-        solver: the MIP solver, which may be any; its name is that of the oracle.
+        solver: any MIP solver; the oracle has its name.
     """
 
     name: ClassVar[str] = "outer-approximation"
@@ -64,7 +65,7 @@ class OuterApproximation(SubsetOracle):
 
 
 class _Master:
-    """The model of the cuts: choices, and a last column that is at least every cut, in steps."""
+    """The MIP model of the cuts: a 0/1 variable for each column, and one above all cuts, in steps."""
 
     def __init__(self, program: SubsetProgram) -> None:
         self.program, self.model = program, MipModel("subset")
@@ -78,20 +79,20 @@ class _Master:
                 if side is not None:
                     self.model.constrain(where, what, sense, side)
         self.costs = np.append(np.zeros(m), 1.0)
-        # Coefficients of a cut are rounded by less than a step each; the solver's tolerance is a few steps.
+        # Each coefficient of a cut is rounded by less than a step; the solver's tolerance is a few steps.
         self.rounding = m + 8
 
     def steps(self, value: float) -> float:
         return (value - self._least) / self._step
 
     def cut(self, choice: IntArray) -> None:
-        """Add the tangent at a choice, rounded down so that it stays below."""
+        """Add the tangent at a choice, rounded down so that it remains a lower bound."""
         program = self.program
         weights = program.weights(choice)
         pull = program.cross - program.gram @ weights + program.convexity * weights
         slopes = np.bincount(program.owners, pull**2 / program.convexity, len(choice)) / self._step
         right = math.floor(self.steps(program.value(choice)) + float(slopes @ choice))
-        # A column whose slope alone reaches the right side makes the cut void: a larger one says no more.
+        # A slope of ``right`` already satisfies the cut for every choice with that column: no more is needed.
         rising = np.ceil(np.minimum(slopes, max(right, 0))).astype(np.int64)
         where = np.arange(len(choice) + 1)
         self.model.constrain(where, np.append(rising, 1), ">=", right)
