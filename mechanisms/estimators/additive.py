@@ -1,4 +1,4 @@
-"""A private scorecard plus a private decision tree with added scores, in scikit-learn's conventions."""
+"""A private model whose score is the sum of a scorecard and a decision tree, as a scikit-learn estimator."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from privopt.problems.tables.schema import Schema
 if TYPE_CHECKING:
     from privopt.mechanisms.privacy.ledger import Ledger
 
-# Largest score of the card, where the tree's are -1 and 1: the tree decides the sign of the sum where the
+# Largest score of the card. The tree has the scores -1 and 1, so it decides the sign of the sum where the
 # card's score is between -1 and 1.
 _CARD_REACH = 3.0
 # Scores lie between -4 and 4; evaluations count them in bins of a quarter.
@@ -54,8 +54,8 @@ class AdditivePlan(PlanInWords):
     """Plan of a fit, made without data.
 
     Attributes:
-        card, tree: the plans of both.
-        spend: the cost of the whole fit.
+        card, tree: the plans of the two models.
+        spend: the privacy spend of the whole fit.
     """
 
     title: ClassVar[str] = "Plan of a card and a tree"
@@ -82,17 +82,17 @@ class PrivateAdditiveTreeClassifier(
     ScoredClassifier,
     BaseEstimator,  # type: ignore[misc]
 ):
-    """Scorecard plus decision tree for ranking, fitted at half of epsilon each, with added scores.
+    """Sum of a scorecard and a decision tree, each fitted at half of epsilon, for ranking records.
 
-    A card is additive in single columns; a tree expresses interactions. If the ranking of records matters
-    more than an interpretable rule, their sum ranks better than either at the same epsilon, unless epsilon is
-    large. The score is 3 times the points, divided by the most points that the schema allows, plus 1 where
-    the tree predicts the second class, minus 1 otherwise.
+    A card is additive in single columns; a tree expresses interactions. The sum of both ranks better than
+    either at the same epsilon, unless epsilon is large, but it is less interpretable. The score is 3 times
+    the points of the card, divided by the largest sum of points (in absolute value) that the schema allows,
+    plus 1 where the tree predicts the second class, or minus 1 elsewhere.
 
     Privacy: (epsilon, delta)-differential privacy for card and tree together by basic composition (Dwork and
     Roth 2014, theorem B.1), for data sets that differ by *replacing one record*; n, the schema and the
-    classes are public. Limits of the guarantee are those of ``PrivateHalfspaceClassifier`` and of
-    ``PrivateTreeClassifier``.
+    classes are public. What ``PrivateHalfspaceClassifier`` and ``PrivateTreeClassifier`` leave outside their
+    guarantees is outside this one.
 
     Args:
         epsilon: privacy budget of both together, > 0 and finite.
@@ -101,7 +101,7 @@ class PrivateAdditiveTreeClassifier(
         schema: a ``Schema``, a dict, or a path to a TOML or JSON file. None infers bounds and categories from
             the data, which is *not* private: a ``PrivacyLeakWarning`` says so.
         classes: the two labels, (negative, positive). None infers them from the data, with the same warning.
-        class_weight: "balanced", None, or a dict of class weights, for both.
+        class_weight: "balanced", None, or a dict of class weights, for card and tree.
         prevalence: the share of the positive class for "balanced", a *public* number. None: card and tree
             each release it privately, from their own half of epsilon: the card at a twentieth of that half,
             the tree at a twentieth to a fifth (see ``PrivateTreeClassifier``).
@@ -188,7 +188,7 @@ class PrivateAdditiveTreeClassifier(
         self.scorecard_model_.target_ = self.tree_model_.target_ = name
 
     def plan(self, n_records: int) -> AdditivePlan:
-        """Plan a fit without data, of ``n_records`` records or, with ``person``, of as many persons.
+        """Plan a fit without data, for ``n_records`` records or, with ``person``, for as many persons.
 
         Raises:
             InvalidInputError: no schema is declared.
@@ -262,8 +262,8 @@ class PrivateAdditiveTreeClassifier(
 
     @property
     def _unit(self) -> float:
-        """The score of one point, such that the largest sum of points (in absolute value) that the schema
-        allows gets the score ``_CARD_REACH``.
+        """The score of one point: the largest sum of points (in absolute value) that the schema allows has
+        the score ``_CARD_REACH``.
         """
         card = self.scorecard_model_
         law = score_law(card.schema_, np.ravel(card.coef_))
@@ -284,11 +284,11 @@ class PrivateAdditiveTreeClassifier(
         It agrees with ``predict``; the added values are NULL for records that ``predict`` refuses.
 
         Args:
-            table: its name.
-            columns: the names of all columns of the table. If one of them is already called ``score`` or
-                ``prediction``, the added column is called ``prediction_1`` or the like. If ``columns`` is not
-                given, only the names in the schema are avoided: another column of the table may then have the
-                same name as an added one, and engines read the table's own.
+            table: the name of the table.
+            columns: the names of all columns of the table. A number is appended to the name of an added
+                column that is among them: ``prediction_1``. If they are not given, only the names of the
+                schema are avoided: the table may have an undeclared column ``prediction`` as well, and a
+                query for that name then returns the table's own column.
 
         Raises:
             InvalidInputError: as ``PrivateHalfspaceClassifier.to_sql``.

@@ -90,15 +90,16 @@ class BoundedFit(PrivateLinearModel):
         """Fit the model.
 
         Args:
-            X: records, shape (n, d): an array, a data frame of numbers, or a scipy.sparse matrix, which is
-                never densified. With a schema, a table with its columns. With declared classes too, an Ibis
-                table, which is grouped in its database engine, or ``CountedRecords``. A Dask array or data
-                frame, whose partitions are summed on their workers. If all public facts are declared, a
-                memory-mapped file, which is read in blocks.
-            y: labels, shape (n,), for Dask a collection with the partitions of X; of an Ibis table the name
-                of the label column; of counted records None.
-            sample_weight: weights of the records, shape (n,), private as the records are: clipped to [0,
-                ``max_weight``] and divided by it, they multiply the losses. For tables in memory.
+            X: records, shape (n, d). Without a schema: an array, a data frame of numbers, or a scipy.sparse
+                matrix, which is never densified. With a schema: a table with its columns. With a schema and
+                declared classes, also an Ibis table, which is grouped in its database engine, or
+                ``CountedRecords``. If all public facts are declared, also a Dask array or data frame, whose
+                partitions are summed on their workers, or a memory-mapped file, which is read in blocks.
+            y: labels, shape (n,); for Dask a collection with the partitions of X; for an Ibis table the name
+                of the label column; for counted records None.
+            sample_weight: weights of the records, shape (n,), as private as the records. They are clipped to
+                [0, ``max_weight``] and divided by ``max_weight``, and multiply the losses. For tables in
+                memory.
 
         Raises:
             InvalidInputError: invalid data (a ``ValueError``); nothing was released.
@@ -133,10 +134,10 @@ class BoundedFit(PrivateLinearModel):
             self._know_columns(read)
             clock, carried = (self.limits or Limits()).start(), weights.expected
             if weights.plan is not None and read.held is not None:
-                # Plan again, with the same budget, for the class weights just released.
+                # Plan again, with the same budget and the class weights just released.
                 carried = weights.release(read.held, source)
                 plan = fit.again(carried)
-            # Building a risk counts against the time limit: a compiled kernel computes norms of counted rows.
+            # Building a risk counts towards the time limit, as it may compile a kernel for norms of rows.
             made = partial(risk_of, table, weights=fit.weighing.in_losses(carried), facts=plan.facts)
             risks = (within(clock, partial(made, number=k)) for k in range(seen.releases))
             releases = [plan.release(risk, source, limits=clock.rest) for risk in risks]
@@ -161,7 +162,7 @@ class BoundedFit(PrivateLinearModel):
         return LinearPlan(fit.mechanism, fit.reason, fit.spend(NoiseSource(self.insecure_seed)))
 
     def _fit_plan(self, seen: Outline, schema: Schema | None) -> FitPlan:
-        """Plan the fit of a table from public facts: its outline, and the schema of the fit."""
+        """Plan the fit from public facts: the outline of the table, and the schema of the fit."""
         check_enough(seen.records)
         weights = self._class_weights(seen.targets, check_epsilon(self.epsilon))
         choice = self._choice(seen, schema, weights)
@@ -178,11 +179,11 @@ class BoundedFit(PrivateLinearModel):
             raise InvalidInputError(f'norm must be "l2", "linf" or None, got {told(self.norm)}')
 
     def _keep_inference(self, releases: list[RealRelease], seen: Outline, schema: Schema | None) -> None:
-        """Store the released numbers that intervals of the coefficients need; by default nothing."""
+        """Store what intervals of the coefficients need from the releases; by default nothing."""
 
     @property
     def _row_norm(self) -> RowNorm:
-        """The norm of the bound on rows: declared, or the natural norm of the mechanism."""
+        """The norm in which rows are bounded: the declared one, or the natural norm of the mechanism."""
         return natural_norm(self.mechanism) if self.norm is None else self.norm
 
     def _know_columns(self, seen: Outline) -> None:
@@ -193,11 +194,11 @@ class BoundedFit(PrivateLinearModel):
             self.feature_names_in_ = np.array(seen.names, dtype=object)
 
     def _own_constant(self, schema: Schema | None) -> bool:
-        """Return whether a constant feature is appended to rows, as the schema has none."""
+        """Return whether a constant feature is appended to rows; not if the schema has an intercept."""
         return bool(self.fit_intercept) and not (schema is not None and schema.intercept)
 
     def _facts(self, seen: Outline, schema: Schema | None, carried: Floats | None) -> RiskFacts:
-        """Return the public facts of the risk, with class weights in the loss."""
+        """Return the public facts of the risk; ``carried`` are the class weights in its loss."""
         loss = seen.targets.weighted(carried).loss
         facts = risk_facts(
             seen.records,
@@ -241,9 +242,9 @@ class BoundedFit(PrivateLinearModel):
         """Return the unread table as parts of type ``Prepared``, whether it is in memory, and the schema of
         the fit.
 
-        Long data frames are counted if ``counting``. A table in an engine is reported as in memory: whether
-        its distinct records fit there is known only when they are read. Without a ledger, undeclared facts
-        are inferred, and the table is read at once for them.
+        If ``counting``, long data frames are reduced to counts of distinct records. A table in an engine is
+        reported as in memory, because whether its distinct records fit there is known only when they are
+        read. Without a ledger, undeclared facts are inferred, for which the table is read at once.
         """
         counted = unread_count_parts(X, y, schema, getattr(self, "classes", None))
         if counted is not None:
@@ -252,7 +253,7 @@ class BoundedFit(PrivateLinearModel):
             return counted.then(lambda parts: parts.made(prepare)), True, fitted
         lacking = self._undeclared(schema)
         columns = [column.name for column in schema.columns] if schema is not None else []
-        # If facts are undeclared, a memory-mapped file is treated as a table in memory, with its warnings.
+        # With undeclared facts, a memory-mapped file is treated as a table in memory: facts are inferred.
         parts = parts_of(X, y, columns) if is_dask(X) or is_dask(y) or not lacking else None
         if parts is not None:
             return self._given_parts(X, parts, schema)
@@ -265,16 +266,16 @@ class BoundedFit(PrivateLinearModel):
         return (given.known(read_unbooked(None, given, ())) if lacking else given), True, fitted
 
     def _fitted_schema(self, schema: Schema | None, n_records: int, labels: Any = None) -> Schema | None:
-        """Return the schema of a fit of that many records: the declared one, or with its numbers in bins.
+        """Return the schema of a fit of ``n_records``: the declared one, or this schema with numbers in bins.
 
-        Undeclared classes are those of the labels, which are given where they are inferred.
+        ``labels`` are given if undeclared classes are to be inferred from them.
         """
         check_numbers(self.numbers)
         if schema is None:
             if self.numbers == BINS:
                 raise InvalidInputError('numbers="bins" needs a schema, which declares the range of numbers')
             return None
-        # Moments of weighted records do not use the order of bins.
+        # max_weight is among them because moments of weighted records make no use of the order of bins.
         names = ("data_norm", "norm", "convex_set", "steps", "max_weight")
         plain = all(getattr(self, name, None) is None for name in names) and is_default(
             self.regularizer, "none"
@@ -315,7 +316,7 @@ class BoundedFit(PrivateLinearModel):
         return Whole(self._prepared(X if counted is None else counted, y, schema))
 
     def _outline(self, given: Unread[Parts], schema: Schema | None) -> Outline:
-        """Return the outline for a plan: from declared facts, or from a table read to infer them."""
+        """Return the outline for a plan: from declared facts, or from the table read to infer facts."""
         if self._undeclared(schema):
             return outline_of(read_unbooked(None, given, ()))
         targets = self._declared_targets()
@@ -327,15 +328,15 @@ class BoundedFit(PrivateLinearModel):
     def _prepared(self, X: Any, y: Any, schema: Schema | None, part: bool = False) -> Prepared:
         """Validate and encode records in memory.
 
-        Rows of a ``part`` are neither scaled to the norm bound nor extended by the constant feature; the
-        risk of the part does both. ``outline_of_part`` checks that they are finite.
+        Rows of a ``part`` are neither scaled to the norm bound nor extended by the constant feature, as the
+        risk of the part does both. ``outline_of_part`` checks that the rows of a part are finite.
         """
         counts = coded = None
         if isinstance(X, CountedRecords):
             if schema is not None:
                 X = X.in_schema(schema)
             y, counts = X.labels, X.counts
-            coded = X.coded if self.data_norm is None else None  # without data_norm no row is rescaled
+            coded = X.coded if self.data_norm is None else None  # data_norm may rescale single rows
         if coded is not None:
             X = coded
         else:
@@ -358,7 +359,7 @@ class BoundedFit(PrivateLinearModel):
         return Prepared(X, targets, counts, d, names, middle, bound)
 
     def _class_weights(self, targets: Targets, epsilon: float) -> ClassWeights:
-        """Return the class weights and their share of epsilon; by default equal weights and no share."""
+        """Return the class weights, with the epsilon spent on them; by default equal weights at no cost."""
         return ClassWeights(np.ones(1), None, epsilon, epsilon)
 
     def _planned(
@@ -366,7 +367,7 @@ class BoundedFit(PrivateLinearModel):
     ) -> RiskMechanism:
         facts, delta = self._facts(seen, schema, carried), public_delta(self.delta, seen.records)
         plan = choice.plan(facts, epsilon=epsilon, delta=delta, steps=self.steps, releases=seen.releases)
-        # For centred features, moments can use the columns that the features encode.
+        # If features are centred, moments can make use of the columns of the table that features encode.
         if schema is None or seen.middle is None or not facts.constant > 0:
             return plan
         columns = Columns.of(schema)
@@ -382,8 +383,8 @@ class BoundedFit(PrivateLinearModel):
         """Return the centre subtracted from rows (None for 0), and a bound on the norm of centred rows.
 
         A schema determines the middle of each column. Centring reduces the norm bound by up to half, and the
-        noise with it. It requires an intercept, which makes the models equivalent, and no convex set, as a
-        set constrains the weights of uncentred rows.
+        noise with it. It requires an intercept, because only then are the models of centred and uncentred
+        rows equivalent, and no convex set, because a set constrains the weights of uncentred rows.
         """
         if self.data_norm is not None:
             return None, check_positive(self.data_norm, "data_norm")
@@ -413,12 +414,15 @@ class BoundedFit(PrivateLinearModel):
     def _weighing(
         self, choice: Choice, seen: Outline, schema: Schema | None, weights: ClassWeights
     ) -> Weighing:
-        """Return which class weights move thresholds, by public facts: before any weight is released."""
+        """Decide by public facts, before any weight is released, which class weights move the threshold.
+
+        Such weights are added to the log odds after the fit instead of entering the loss.
+        """
         if weights.are_equal:
             return Weighing()
         if choice.kind.takes_classes:
             return Weighing(0.0)  # moments take no class weights
-        # With a penalty, a set or no constant, a moved threshold would give a different model.
+        # With a penalty, a set or no intercept, moving the threshold would not give the model of the weights.
         plain = self.convex_set is None and self.steps is None and choice.regularizer == NO_REGULARIZER
         constant = bool(self.fit_intercept) or (schema is not None and schema.intercept)
         chosen = is_default(self.mechanism, AUTO) and isinstance(seen.targets.loss, LogisticLoss)
@@ -428,7 +432,7 @@ class BoundedFit(PrivateLinearModel):
         return Weighing(moved_from(seen.records, self._level_of_release(seen, weights), features))
 
     def _level_of_release(self, seen: Outline, weights: ClassWeights) -> float:
-        """Return the budget of each release, as Gaussian differential privacy."""
+        """Return the budget of each release as a level mu of Gaussian differential privacy."""
         mu = gaussian_mu(weights.rest, public_delta(self.delta, seen.records))
         return mu / math.sqrt(seen.releases)
 
@@ -455,7 +459,10 @@ class BoundedFit(PrivateLinearModel):
 
 
 def risk_of_table(model: BoundedFit, X: Any, y: Any) -> EmpiricalRisk:
-    """Return the unweighted empirical risk of the first label vector, as ``fit`` builds it. Not private."""
+    """Return the empirical risk, without class weights, that ``fit`` builds for the first label vector.
+
+    Not private.
+    """
     schema = None if model.schema is None else declared_schema(model.schema)
     given, _, schema = model._given(X, y, schema)
     table = read_unbooked(None, given, ())
@@ -463,7 +470,7 @@ def risk_of_table(model: BoundedFit, X: Any, y: Any) -> EmpiricalRisk:
 
 
 def _in_one_release(seen: Outline, choice: Choice) -> Outline:
-    """Return the outline with one release for all classes if the mechanism has one."""
+    """Return the outline, with one release for all classes if the mechanism can make it."""
     logistic = isinstance(seen.targets.loss, LogisticLoss) and seen.releases > 1
     return seen.in_one_release() if logistic and choice.kind.takes_classes else seen
 
@@ -478,5 +485,5 @@ def _check_records(plan: RiskMechanism, in_memory: bool) -> None:
 
 
 def _prepared_part(pair: tuple[Any, Any], worker: BoundedFit, schema: Schema | None) -> Prepared:
-    """Prepare one part of a table on its worker; ``worker`` is an estimator with public facts only."""
+    """Prepare one part of a table in a worker process; ``worker`` is an estimator with public facts only."""
     return worker._prepared(*pair, schema, part=True)

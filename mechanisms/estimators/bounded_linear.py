@@ -1,4 +1,5 @@
-"""Private linear models of records within bounds, as scikit-learn's: logistic, sigmoid, linear regression.
+"""Private linear models of records within bounds, in scikit-learn's conventions: linear regression, logistic
+regression, and a classifier with the sigmoid loss.
 
 Neighbours: replace-one, number of records public, throughout.
 """
@@ -75,12 +76,13 @@ Floats = NDArray[np.float64]
 
 # Share of epsilon for the choice of columns.
 _CHOICE_SHARE = 0.5
-# Range of labels whose squares, times squares of noise in their units, are finite in doubles.
+# Bounds on the half width of the label range and on the size of labels: within them, squares of labels times
+# squares of noise are normal doubles.
 _LEAST_RANGE, _LARGEST_LABEL = 1e-60, 1e60
 
 
 class _PrivateLinearClassifier(LinearClassifier, BoundedFit):
-    """Base of private linear classifiers: one release for two classes, otherwise one-vs-rest."""
+    """Base of private linear classifiers of two or more classes."""
 
     class_weight: dict[Any, float] | str | None
     prevalence: float | Sequence[float] | None
@@ -132,48 +134,51 @@ class PrivateLogisticRegression(Probabilities, _PrivateLinearClassifier, Summari
     Privacy: (epsilon, delta)-differential privacy for the fitted weights, for data sets that differ by
     *replacing one record*; n, d, the classes and every parameter below are public. Outside the guarantee:
     running time, whether data were refused (NaN, unknown labels, absurdly long rows), and for the
-    perturbation mechanisms whether fitting failed. With K > 2 classes "sufficient-statistics" releases
-    moments once, with the noise of two classes, and the model is one discriminant of all classes. Any other
-    mechanism makes one release per class (one-vs-rest), and they share the budget evenly in the notion in
-    which the mechanism composes: on full batches and under output perturbation mu / sqrt(K) each (GDP),
-    "dp-fw-l1" rho / K (zCDP), sampled mechanisms as one sequence of K times the steps, objective perturbation
-    epsilon / K and delta / K.
-    ``spend_`` states the whole, its note the share.
+    perturbation mechanisms whether fitting failed.
+
+    More than two classes: "sufficient-statistics" releases moments once, with the noise of two classes, and
+    the model is one discriminant of all K classes. Any other mechanism makes one release per class
+    (one-vs-rest), with an equal part of the budget each: mu / sqrt(K) (GDP) for mechanisms on full batches
+    and for output perturbation, rho / K (zCDP) for "dp-fw-l1", epsilon / K and delta / K for objective
+    perturbation. Mechanisms that sample batches are accounted as one sequence of K times the steps.
+    ``spend_`` states the total, and its note the part of each release.
 
     Args:
         epsilon: privacy budget of the whole fit, > 0 and finite.
         delta: in (0, 1), or "auto" for 1/n^2.
-        mechanism: "auto", a name of ``privopt.mechanisms.RISK_MECHANISMS``, or a ``RiskMechanism`` of one's
-            own. ``mechanism_reason_`` states the reason and any default set, ``noise_`` any default penalty.
+        mechanism: "auto", a name of ``privopt.mechanisms.RISK_MECHANISMS``, or a custom ``RiskMechanism``.
+            ``mechanism_reason_`` states the reason and any default set, ``noise_`` any default penalty.
         schema: a ``Schema``, a dict, or a path to a TOML or JSON file: X is then a table with its columns, in
-            ``fit`` and in ``predict``. None: X holds numbers. With an intercept, and without set or
-            ``data_norm``, rows are centred at the middle of the declared ranges, which needs less noise for
-            equivalent models; ``releases_`` holds weights of centred rows.
-        data_norm: bound R on the norm of rows; longer rows are scaled down to it, in predictions as well.
-            None derives it from the schema; without a schema it is computed from the data, which is *not*
+            ``fit`` and in ``predict``. None: X holds numbers. With an intercept, the l2 norm, and neither
+            set nor ``data_norm``, rows are centred at the middle of the declared ranges: an equivalent model
+            then needs less noise. ``releases_`` holds the weights of centred rows.
+        data_norm: bound R on the norm of rows; longer rows are scaled down to norm R, also in predictions.
+            None derives R from the schema; without a schema it is computed from the data, which is *not*
             private and emits a ``PrivacyLeakWarning``.
         norm: the norm that R bounds, "l2" or "linf"; None is the norm on which the mechanism's noise depends:
             "linf" for "dp-fw-l1" and "screened-statistics", otherwise "l2".
-        classes: the labels, two or more; for two (negative, positive). None infers them from the data, with
-            the same warning.
-        class_weight: None; a dict of class weights > 0 (raised to at least a thousandth of the largest), to
-            which the noise is proportional through gradient bounds; or "balanced": inverse class shares. With
-            mechanism="auto", unless the budget is large for the ratio of the weights, two classes are fitted
-            without weights, and the log of the ratio is then added to the log odds. So do moments of any
-            number of classes ("sufficient-statistics"). ``mechanism_reason_`` says so.
-        prevalence: shares for "balanced", *public* numbers: of the second of two classes, or of each. None:
-            they are released privately first, at a twentieth of epsilon.
-        convex_set: constraint set of the weights, the intercept's included: a ``ConvexSet``, or "l1:SIZE",
+        classes: the labels, two or more; two are given as (negative, positive). None infers them from the
+            data, with the same warning.
+        class_weight: None; a dict of class weights > 0, each raised to at least a thousandth of the largest;
+            or "balanced", weights inverse to the class shares. Weights in the loss multiply its gradient
+            bound, and the noise with it. Therefore mechanism="auto" fits two classes without weights and adds
+            the log of the ratio of weights to the log odds afterwards, unless the budget is large for this
+            ratio; "sufficient-statistics" does so for any number of classes. ``mechanism_reason_`` says if
+            it was done.
+        prevalence: *public* class shares for "balanced": of the second of two classes, or a list for all
+            classes. None: they are released privately first, at a twentieth of epsilon.
+        convex_set: constraint set of the weights, including the intercept: a ``ConvexSet``, or "l1:SIZE",
             "l2:SIZE", "linf:SIZE", "simplex".
         regularizer: an ``ElasticNet``, or "none", "l1:STRENGTH", "l2:STRENGTH"; includes the intercept.
-        fit_intercept: whether to append a constant feature, R/2 for the l2 and R for the linf norm, unless
-            the schema has a constant of its own.
-        steps: number of noisy steps, for iterative mechanisms; by default the one from theory.
-        max_weight: a public bound on the weights of records, > 0, for ``fit(X, y, sample_weight)``.
-        numbers: "lines", one weight per unit of each number of the schema; "bins", a weight for each bin
-            (``Schema.with_bins``), as most effects are no straight lines; or "auto": bins where the budget
-            pays for their noise, which n, epsilon and delta decide, and if ``mechanism``, set, penalty,
-            steps and norm have their defaults and records no weights.
+        fit_intercept: whether to append a constant feature, R/2 for the l2 norm and R for the linf norm,
+            unless the schema has an intercept.
+        steps: number of noisy steps, for iterative mechanisms; by default the number that theory suggests.
+        max_weight: a public bound > 0 on ``sample_weight`` in ``fit``.
+        numbers: "lines" gives each number of the schema one weight, per unit; "bins" gives a weight to each
+            bin of its range (``Schema.with_bins``), as most effects are not linear. "auto" takes bins if the
+            budget pays for their noise, which n, epsilon and delta decide, and if ``mechanism``,
+            ``data_norm``, ``norm``, ``convex_set``, ``regularizer``, ``steps`` and ``max_weight`` have their
+            defaults.
         person, records_per_person: as for ``PrivateHalfspaceClassifier``.
         limits: time limit of all releases together, progress callback and cancellation.
         ledger: a ``Ledger``, its path or URL: the spend is booked before a record is read, and stays booked
@@ -188,12 +193,13 @@ class PrivateLogisticRegression(Probabilities, _PrivateLinearClassifier, Summari
         spend_: the privacy spend of the fit.
         noise_: the public parameters of the noise, and the number of steps.
         multinomial_: whether the scores of several classes are log odds of one model, whose probabilities are
-            their softmax; otherwise one-vs-rest.
-        releases_: the ``RealRelease`` of each row, or of all if ``multinomial_``; not in loaded models.
+            their softmax. False: the model is one-vs-rest.
+        releases_: the ``RealRelease`` of each row of ``coef_``, or one of all rows if ``multinomial_``; not
+            in loaded models.
         mechanism_, mechanism_reason_: the name of the mechanism in use, and why.
 
-    Intervals: with two classes and mechanism="objective-perturbation-hessian" a part of the budget pays for a
-    noisy Hessian, from which confidence intervals of the coefficients follow (``summary``).
+    Intervals: with two classes and mechanism="objective-perturbation-hessian", a part of the budget pays for
+    a noisy Hessian, from which ``summary`` computes confidence intervals of the coefficients.
 
     References:
         Wang, Ye and Xu (2017); Wang and Xu (2019); Chaudhuri, Monteleoni and Sarwate (2011).
@@ -203,7 +209,7 @@ class PrivateLogisticRegression(Probabilities, _PrivateLinearClassifier, Summari
         return LogisticLoss()
 
     def mean_intervals(self, X: Any, confidence: float = 0.95) -> Floats:
-        """Return intervals of the probability of the second class for records, shape (n, 2)."""
+        """Return confidence intervals of the probability of the second class for records, shape (n, 2)."""
         return np.asarray(expit(super().mean_intervals(X, confidence)))
 
     def _choice(self, seen: Outline, schema: Schema | None, weights: ClassWeights) -> Choice:
@@ -241,11 +247,11 @@ class PrivateLogisticRegression(Probabilities, _PrivateLinearClassifier, Summari
 
 
 class PrivateSigmoidClassifier(_PrivateLinearClassifier):
-    """Linear classifier with the sigmoid loss, a smooth 0/1 loss that is robust to outliers.
+    """Linear classifier with the sigmoid loss, a smooth approximation of the 0/1 loss, robust to outliers.
 
     The loss is not convex: the fit finds an approximate stationary point, not necessarily a minimum. Privacy,
-    arguments and attributes: as ``PrivateLogisticRegression``; "auto" leaves numbers as lines, and mechanisms
-    for convex losses are refused.
+    arguments and attributes: as ``PrivateLogisticRegression``, except that numbers="auto" is "lines", and
+    that mechanisms for convex losses only are refused.
 
     References:
         Wang and Xu (2019).
@@ -260,44 +266,46 @@ class PrivateSigmoidClassifier(_PrivateLinearClassifier):
 class PrivateLinearRegression(LinearRegressor, Summarised):
     """Linear regression under differential privacy; ridge or lasso by ``regularizer``.
 
-    Labels are clipped to the range [low, high]. With ``fit_intercept`` they are centred at its midpoint,
-    which is added to the intercept: labels around 30 need no more noise than labels around 0, and
-    ``regularizer`` and ``convex_set`` shrink predictions to the midpoint. Without an intercept labels are not
-    centred, and the width of the range is 2 max(|low|, |high|). The squared loss is extended linearly for
-    residuals beyond the width, which predictions within the range never have. Privacy: as
-    ``PrivateLogisticRegression``; the range is public.
+    Labels are clipped to the range [low, high]. With ``fit_intercept`` they are centred at the midpoint of
+    the range, which is added back to the intercept. Labels around 30 then need no more noise than labels
+    around 0, and ``regularizer`` and ``convex_set`` shrink predictions to the midpoint. For residuals larger
+    than the width of the range, high - low, the squared loss continues linearly; predictions within the range
+    never have such residuals. Without an intercept labels are not centred, and 2 max(|low|, |high|) takes the
+    place of the width. Privacy: as ``PrivateLogisticRegression``; the range is public.
 
     Args:
-        label_range: (low, high), in the labels' unit. None infers it from the labels, which is *not* private
-            and emits a ``PrivacyLeakWarning``.
-        loss: a loss for real labels such as ``HuberLoss(1.0)`` or ``BiweightLoss()`` in place of the squared
-            one.
+        label_range: (low, high), in the unit of the labels. None infers it from the labels, which is *not*
+            private and emits a ``PrivacyLeakWarning``.
+        loss: a loss for real labels such as ``HuberLoss(1.0)`` or ``BiweightLoss()``; None is the squared
+            loss.
 
-        max_features: fit on this many columns; other weights are 0. ``mechanism`` decides how they are
-            chosen. "sufficient-statistics" takes the best subset on one release of noisy moments, for which
-            the whole epsilon is spent; with a schema the levels of a category are one column. "best-subset"
-            and all other mechanisms draw the columns as ``PrivateSubsetSelector`` does, with half of epsilon,
-            and fit on them with the other half; X is then a dense table, and with a schema each level of a
-            category is a column of its own. "auto" chooses between the two ways by public facts; it draws if
-            a category of the schema has several levels. ``data_norm`` and ``norm`` are as in
-            ``PrivateSubsetSelector`` ("linf" by default); a schema has bounds of its own. ``limits`` apply to
-            the draw and to the fit separately.
-        errors: "equal", or "robust" for intervals where the variance of residuals changes from row to row: a
-            fifth of the budget (of mu^2) then pays for the moments of residuals, so that every interval is
-            wider by about an eighth. Only for sufficient statistics with the squared loss.
+        max_features: fit on this many columns; the weights of other columns are 0. ``mechanism`` decides how
+            columns are chosen. "sufficient-statistics" spends the whole epsilon on one release of noisy
+            moments, and takes the best subset by these moments; with a schema all levels of a category are
+            one column. "best-subset" and all other mechanisms draw the columns as ``PrivateSubsetSelector``
+            does, with half of epsilon, and fit on them with the other half; X is then a dense table, and with
+            a schema each level of a category is a column of its own. "auto" chooses between these two ways by
+            public facts. It draws if ``convex_set``, ``regularizer``, ``loss`` or ``steps`` is set, or if a
+            column of the schema has several features, as a category with several levels has. ``data_norm``
+            and ``norm`` are as in ``PrivateSubsetSelector`` ("linf" by default); a schema takes their place.
+            ``limits`` apply to the draw and to the fit separately.
+        errors: "equal", or "robust" for intervals that allow residuals of unequal variance: a fifth of the
+            budget (of mu^2) then pays for the moments of residuals, so that every interval is wider by about
+            an eighth. Only for sufficient statistics with the squared loss.
 
     The other arguments and attributes are those of ``PrivateLogisticRegression``; ``coef_`` has shape (d,),
-    ``intercept_`` is a float, and ``label_range_`` the range that predictions stay within. With
-    ``max_features``, ``support_`` is the mask of the chosen features; if they were chosen on noisy moments,
-    ``support_path_`` has the masks for 1, 2, ... columns, from the same release. "auto" without set or
-    penalty is sufficient statistics; features are screened first if there are more than 1,000, or more than
-    100 that are bounded one by one (``norm="linf"``).
+    ``intercept_`` is a float, and predictions stay within ``label_range_``. With ``max_features``,
+    ``support_`` is the mask of the chosen features; if they were chosen on noisy moments, ``support_path_``
+    has the masks for 1, 2, ... columns, from the same release. Without set or penalty, "auto" takes
+    sufficient statistics; it screens features first if there are more than 1,000, or more than 100 that are
+    bounded separately (``norm="linf"``).
 
-    Intervals: the release of sufficient statistics is enough for confidence intervals of the coefficients of
-    least squares (``summary``), of their combinations and of mean labels. They include both the noise and the
-    sampling of the records, and are about records that are *clipped* as the fit clips them. With
-    ``max_features`` there are none: the same records choose the columns, and such intervals would ignore that
-    choice. They assume that all residuals have the same variance, unless ``errors="robust"``.
+    Intervals: from the release of sufficient statistics, ``summary`` computes confidence intervals of the
+    coefficients of least squares, of their combinations and of mean labels, without further cost. They
+    include both the noise and the sampling of the records, and are about records *clipped* as the fit clips
+    them. They assume that all residuals have the same variance, unless ``errors="robust"``. With
+    ``max_features`` there are none: the same records choose the columns, and intervals would ignore that
+    choice.
     """
 
     label_range: tuple[float, float] | None
@@ -333,7 +341,7 @@ class PrivateLinearRegression(LinearRegressor, Summarised):
         keep_arguments(self, locals())
 
     def fit(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
-        """Fit the model, as ``BoundedFit.fit``; with ``max_features`` on the columns that it chooses."""
+        """Fit the model, as ``BoundedFit.fit``; with ``max_features``, on the chosen columns only."""
         self.__dict__.pop("support_", None)
         self.__dict__.pop("support_path_", None)
         if person_of(self) is not None:
@@ -353,7 +361,7 @@ class PrivateLinearRegression(LinearRegressor, Summarised):
         return self._fit_on_columns(X, y, encoding)
 
     def plan(self, n_records: int, n_columns: int | None = None) -> LinearPlan:
-        """Plan a fit without data, as ``BoundedFit.plan``; not with ``max_features``."""
+        """Plan a fit without data, as ``BoundedFit.plan``; ``max_features`` is refused."""
         if self.max_features is not None:
             raise InvalidInputError(
                 "plan takes no max_features: SubsetPlan.plan plans the choice of columns, "
@@ -362,7 +370,7 @@ class PrivateLinearRegression(LinearRegressor, Summarised):
         return super().plan(n_records, n_columns)
 
     def _fit_on_columns(self, X: Any, y: Any, encoding: SchemaFacts | None) -> Self:
-        """Fit on columns that the exponential mechanism draws; for "auto" by moments where that is better."""
+        """Fit on columns drawn by the exponential mechanism; "auto" may use ``_fit_on_moments`` instead."""
         if encoding is None:
             norm, bound = checked_norm("linf" if self.norm is None else self.norm), self.data_norm
             given = unread_numbers(self, X, y)
@@ -392,13 +400,13 @@ class PrivateLinearRegression(LinearRegressor, Summarised):
         return self._take_over(inner, choice.mask, encoding)
 
     def _takes_moments(self, encoding: SchemaFacts | None) -> bool:
-        """Return whether noisy moments serve the same model: least squares on columns of one feature each."""
+        """Return whether noisy moments can fit this model: least squares, with one feature per column."""
         plain = self.convex_set is None and self.regularizer == "none" and self.loss is None
         single = encoding is None or all(stop - start == 1 for start, stop in encoding.schema.spans)
         return plain and single and self.steps is None
 
     def _fit_on_moments(self, X: Any, y: Any, encoding: SchemaFacts | None, reason: str) -> Self:
-        """Fit on the best subset of columns on one release of noisy moments."""
+        """Fit on the best subset of columns by one release of noisy moments."""
         inner = _OfMoments(**self.get_params(deep=False))
         inner.max_features, inner.mechanism = None, SufficientStatistics.name
         if encoding is not None:
@@ -424,7 +432,7 @@ class PrivateLinearRegression(LinearRegressor, Summarised):
         return self
 
     def _encoding(self) -> SchemaFacts | None:
-        """Return the schema of a fit on drawn columns and its bounds, if there is one."""
+        """Return the facts of the schema for a fit with ``max_features``; None without a schema."""
         if self.schema is None:
             return None
         if self.data_norm is not None or self.norm is not None:
@@ -436,7 +444,7 @@ class PrivateLinearRegression(LinearRegressor, Summarised):
         )
 
     def _take_over(self, inner: _OnColumns, mask: NDArray[np.bool_], encoding: SchemaFacts | None) -> Self:
-        """Set the fitted attributes from a fit on the columns of a mask."""
+        """Set the fitted attributes from ``inner``, a fit on the columns of ``mask``."""
         self.support_, self.inference_, self.coefficients_ = mask, None, None
         for name in ("releases_", "noise_", "mechanism_", "mechanism_reason_", "label_range_"):
             setattr(self, name, getattr(inner, name))
@@ -449,7 +457,7 @@ class PrivateLinearRegression(LinearRegressor, Summarised):
     def _targets_of(self, y: ArrayLike, n_rows: int) -> Targets:
         labels = self._labels(y, n_rows)
         facts, bound = self._range_facts(labels)
-        # Clip again: the subtraction may round up.
+        # Clip again, as the subtraction may round beyond the bound.
         assert facts.label_range is not None
         shifted = np.clip(np.clip(labels, *facts.label_range) - facts.centre, -bound, bound)
         return facts._replace(labels=[shifted])
@@ -458,7 +466,7 @@ class PrivateLinearRegression(LinearRegressor, Summarised):
         return self._range_facts(np.zeros(0))[0]
 
     def _range_facts(self, labels: Floats) -> tuple[Targets, float]:
-        """Return loss, centre and range, and a bound on centred labels; infer an undeclared range."""
+        """Return loss, centre and label range, and a bound on centred labels; infer an undeclared range."""
         if self.label_range is None:
             leak("label_range was inferred from the labels, which is not private; declare it")
             low, high = float(np.min(labels)), float(np.max(labels))
@@ -538,7 +546,7 @@ class PrivateLinearRegression(LinearRegressor, Summarised):
 
 
 class _OfMoments(PrivateLinearRegression):
-    """Linear regression on the best subset of ``size`` columns on noisy moments."""
+    """Linear regression on the best subset of ``size`` columns, chosen by noisy moments."""
 
     size: int
 
@@ -552,7 +560,7 @@ class _OfMoments(PrivateLinearRegression):
 
 
 class _OnColumns(PrivateLinearRegression):
-    """Linear regression on chosen columns; reading the records draws them, which the spend includes."""
+    """Linear regression on columns that are drawn when the records are read; the spend includes the draw."""
 
     choice: SubsetChoice
     rest: float
@@ -563,7 +571,7 @@ class _OnColumns(PrivateLinearRegression):
 
 @dataclass(frozen=True)
 class _AfterChoice(ClassWeights):
-    """Equal weights, with the share of epsilon that a choice of columns leaves."""
+    """Equal class weights, with the epsilon that is left after a choice of columns."""
 
     choice: SubsetChoice
 
@@ -572,7 +580,7 @@ class _AfterChoice(ClassWeights):
 
 
 def _norm_on_columns(mechanism: str | type[Any], bounds: SubsetBounds, size: int) -> tuple[RowNorm, float]:
-    """Return the norm of chosen columns that a mechanism's noise depends on, and its bound."""
+    """Return the norm on which a mechanism's noise depends, and its bound for rows of ``size`` columns."""
     if natural_norm(mechanism) == "linf" and math.isfinite(bounds.feature):
         return "linf", bounds.feature
     return "l2", min(bounds.row, bounds.feature * math.sqrt(size)) * (1 + 1e-12)

@@ -1,4 +1,4 @@
-"""A model and the schema under it, learned from the same records: one plan, one booking."""
+"""A schema and a model that uses it, both learned from the same records under one plan and one booking."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ from privopt.problems.tables.sources import is_engine_table
 Model = TypeVar("Model", bound=BookedEstimator)
 
 _DOWN = 1 - 2.0**-40
-# Largest numbers of categories of a learned column that are tried in turn; None: all of them.
+# Bounds on the number of categories of a learned column, tried in turn; None: all learned categories.
 _MOST_CATEGORIES = (None, 32, 8, 2, 1)
 _COARSER = "the model takes fewer categories than learned: the {} most frequent ones of each column are used"
 
@@ -55,23 +55,25 @@ _COARSER = "the model takes fewer categories than learned: the {} most frequent 
 class LearnedFitPlan:
     """Plan of a schema and of a model that is fitted with it, as one release.
 
-    Privacy: ``spend``, neighbours by replacing one record, their number public. The schema is mu-GDP with mu
-    its ``level``, except for the deltas of its categories, which are added. The model depends on the records
-    and the released schema; their composition is adaptive.
+    Privacy: ``spend``, for data sets that differ by replacing one record; their number is public. The schema
+    is mu-GDP, where mu is its ``level``, apart from the deltas of its categories, which are added. The model
+    depends on the records and on the released schema, so the composition of both is adaptive.
 
-    - A model that is mu'-GDP: sqrt(mu^2 + mu'^2)-GDP together (Dong, Roth and Su 2022, corollary 3.3).
-    - A scorecard "seeded" has such a level, too, which its spend does not state (``SeededScorecard.level``).
-    - Any other model that is (e, d)-differentially private: up to an event of probability d it is dominated
-      by one randomised bit with odds e^e (Kairouz, Oh and Viswanath 2015, theorem 3.2), whose composition
-      with the Gaussian pair of the schema has the delta p D(epsilon - e) + (1 - p) D(epsilon + e), p = e^e /
-      (1 + e^e), D the delta of mu-GDP.
+    - If the model is mu'-GDP, both together are sqrt(mu^2 + mu'^2)-GDP (Dong, Roth and Su 2022, corollary
+      3.3). A scorecard "seeded" has such a level mu', which its spend does not state
+      (``SeededScorecard.level``).
+    - If the model is (a, d)-differentially private, it is dominated, up to an event of probability d, by one
+      randomised bit with odds exp(a) (Kairouz, Oh and Viswanath 2015, theorem 3.2). The composition of this
+      bit with the Gaussian pair of the schema has at epsilon the delta p D(epsilon - a) + (1 - p) D(epsilon +
+      a), where p = exp(a) / (1 + exp(a)) and D(x) is the delta of mu-GDP at epsilon = x.
 
     Attributes:
         schema: plan of the schema.
         spend: the spend of schema and model together.
-        mu: the level that is left for a model under Gaussian differential privacy.
+        mu: the level of Gaussian differential privacy that is left for a model.
         model_epsilon, model_delta: budget of the model.
-        gaussian: whether the model has to be mu-GDP; otherwise its epsilon and delta count.
+        gaussian: whether the model must have a level of at most ``mu``; otherwise its epsilon and delta must
+            be within ``model_epsilon`` and ``model_delta``.
     """
 
     schema: SchemaPlan
@@ -96,13 +98,13 @@ class LearnedFitPlan:
         """Calibrate to public facts.
 
         Args:
-            types, n_records: as for ``SchemaPlan.plan``, as are further options.
+            types, n_records, options: as for ``SchemaPlan.plan``.
             share: the share of mu^2 that the schema spends, in (0, 1).
-            epsilon, delta: of schema and model together.
-            gaussian: whether the model states a level of Gaussian differential privacy.
+            epsilon, delta: budget of schema and model together.
+            gaussian: whether the model has a level of Gaussian differential privacy.
 
         Raises:
-            PrivacyParameterError: a budget that is too small for the schema, or leaves nothing for the model.
+            PrivacyParameterError: the budget is too small for the schema, or leaves nothing for the model.
         """
         check_epsilon(epsilon)
         check_delta(delta)
@@ -113,7 +115,7 @@ class LearnedFitPlan:
         texts = any(
             kind in (ColumnType.TEXT, ColumnType.VOTE) for name, kind in types.items() if name not in free
         )
-        kept = delta / 2 if texts else delta  # the other half is that of categories
+        kept = delta / 2 if texts else delta  # categories take the other half
         mu = gaussian_mu(epsilon, kept)
         part = gaussian_epsilon(mu * math.sqrt(share), kept)
         schema = SchemaPlan.plan(types, n_records, epsilon=part, delta=delta, **options)
@@ -128,11 +130,11 @@ class LearnedFitPlan:
         return cls(schema, spend, rest, *budget, gaussian)
 
     def covers(self, spend: PrivacySpend, level: float | None = None) -> bool:
-        """Return whether a model is within what the plan left for it.
+        """Return whether a model costs no more than the plan left for it.
 
         Args:
-            spend: the model's spend.
-            level: its level of Gaussian differential privacy, if it has one that the spend does not state.
+            spend: the spend of the model.
+            level: the model's level of Gaussian differential privacy if its spend does not state it.
         """
         if self.gaussian:
             own = spend.level if spend.notion == "gdp" else level
@@ -140,23 +142,23 @@ class LearnedFitPlan:
         return spend.epsilon <= self.model_epsilon and spend.delta <= self.model_delta
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the spend, and what schema and model cost, for JSON."""
+        """Return the total spend and the parts of schema and model, for JSON."""
         model = {"epsilon": self.model_epsilon, "delta": self.model_delta}
         return {**self.spend.to_dict(), "schema": self.schema.to_dict(), "model": model}
 
 
 def delta_beside(mu: float, beside: float, epsilon: float) -> float:
-    """Return the delta at ``epsilon`` of a mu-GDP and a (``beside``, 0)-private release, rounded up."""
+    """Return the delta at ``epsilon`` of a mu-GDP plus a (``beside``, 0)-private release, rounded up."""
     p = 1 / (1 + math.exp(-beside))
     first, second = gaussian_delta(mu, epsilon - beside), gaussian_delta(mu, epsilon + beside)
     return (p * first + (1 - p) * second) * (1 + 2.0**-40)
 
 
 def _epsilon_beside(mu: float, epsilon: float, delta: float) -> float:
-    """Return the largest pure epsilon of a release that keeps (epsilon, delta) together with a mu-GDP one.
+    """Return the largest a such that an (a, 0)-private and a mu-GDP release together keep (epsilon, delta).
 
     Raises:
-        PrivacyParameterError: the mu-GDP release leaves nothing.
+        PrivacyParameterError: the mu-GDP release alone needs the whole budget.
     """
     if gaussian_delta(mu, epsilon) >= delta * _DOWN:
         raise PrivacyParameterError(
@@ -184,17 +186,17 @@ def fit_with_learned_schema(
 ) -> Model:
     """Learn a schema from a table, then fit an estimator with it to the same records, as one release.
 
-    Privacy: (epsilon, delta) of the estimator for schema and model together, neighbours by replacing one
-    record, or one person if the estimator has ``person``; public facts as for ``learn_schema``. One spend is
-    booked before a cell is read, in the estimator's ledger, and is ``spend_`` of the model
+    Privacy: schema and model together have the estimator's (epsilon, delta), for data sets that differ by
+    replacing one record, or one person if the estimator has ``person``; public facts as for ``learn_schema``.
+    One spend is booked in the estimator's ledger before a cell is read, and is ``spend_`` of the model
     (``LearnedFitPlan``).
 
     Args:
-        estimator: an estimator of this package, not fitted, with classes (or label range) declared; its
-            schema is None. It is not changed. Without a parameter delta, that of the whole is 1/n^2.
+        estimator: an unfitted estimator of this package, with classes (or label range) declared and with
+            schema None. It is not changed. If it has no parameter delta, the total delta is 1/n^2.
         X: a data frame (pandas, polars, pyarrow) or a mapping of columns, in memory; or an Ibis table.
-        y: labels, shape (n,); of an Ibis table the name of the label column.
-        share: the share of mu^2 of Gaussian differential privacy that the schema spends, in (0, 1).
+        y: labels, shape (n,); for an Ibis table the name of the label column.
+        share: the schema's share of the budget, in (0, 1), measured in mu^2 of Gaussian differential privacy.
         types, declared, leave_out, cuts, na_values: as for ``learn_schema``.
 
     Returns:
@@ -205,8 +207,8 @@ def fit_with_learned_schema(
         InvalidInputError, SchemaError: facts that are missing or cannot be used.
         BudgetExceededError: the ledger refused the spend; no record was read.
 
-    An error after the booking has the released schema in its attribute ``learned``. A model that cannot take
-    so many categories gets the most frequent ones alone, with a warning.
+    If an error is raised after the schema was released, its attribute ``learned`` holds the schema. If the
+    model refuses so many categories, only the most frequent ones are used, with a warning.
     """
     known = None if declared is None else declared_schema(declared)
     left = [*leave_out, *filter(None, [params_of(estimator).get("person")])]
@@ -227,7 +229,7 @@ def fit_learned(
     share: float,
     options: Mapping[str, Any],
 ) -> Model:
-    """Plan, book, and run schema and model."""
+    """Plan and book schema and model, then release the schema and fit the model."""
     known = params_of(estimator)
     if known.get("schema") is not None:
         raise InvalidInputError("schema must be None where one is learned; give known columns as declared=")
@@ -265,7 +267,7 @@ def _fitted(
     persons: PersonBudget | None,
     check: Callable[[SchemaPlan], None] | None,
 ) -> Model:
-    """Return schema and model of records, or of the places of persons with their budget."""
+    """Return the fitted model with its schema; with ``persons``, ``given`` holds the places of persons."""
     ledger = params_of(estimator)["ledger"]
     delta = public_delta(params_of(estimator).get("delta", "auto"), given.n_records)
     if persons is not None:
@@ -304,14 +306,15 @@ def _taking(
     given: Unread[Any],
     before: PrivacySpend,
 ) -> Any:
-    """Return the model with the finest of the learned schemas that it takes; no record is read.
+    """Return the unfitted model with the finest version of the learned schema that it accepts.
 
-    The plan was made for one category of each column of text; for more, a model may refuse, or choose another
-    mechanism. Everything decided here follows from the released schema. If the mechanism that the model
-    chooses now does not fit the planned budget and claim, it gets the mechanism of the plan by name.
+    No record is read: everything decided here follows from the released schema. The plan was made for one
+    category per text column; with more categories, a model may refuse the schema or choose another mechanism.
+    If the newly chosen mechanism does not fit the planned budget and claim, the mechanism of the plan is set
+    by name.
 
     Raises:
-        PrivOptError: the model takes none of the schemas.
+        PrivOptError: the model accepts none of the versions.
     """
     refused: PrivOptError | None = None
     for most in _MOST_CATEGORIES:
@@ -332,14 +335,14 @@ def _taking(
 
 
 def _quiet_spend(model: Any, given: Unread[Any]) -> PrivacySpend:
-    """Return the spend of a fit without its warnings, as the fit may never be made."""
+    """Return the spend of a fit; suppress its warnings, as this fit may never be made."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NoiseWarning)
         return spend_of_fit(model, given)
 
 
 def _level_of(model: Any, n_records: int) -> float | None:
-    """Return the GDP level of a scorecard by "seeded" with no release beside it; None for other models."""
+    """Return the GDP level of a scorecard by "seeded" without further releases; None for other models."""
     if not isinstance(model, PrivateHalfspaceClassifier):
         return None
     with warnings.catch_warnings():
@@ -351,7 +354,7 @@ def _level_of(model: Any, n_records: int) -> float | None:
 
 
 def _check_ends(model: Any, n_records: int) -> None:
-    """Raise InvalidInputError for a search: its time depends on the records and on learned categories."""
+    """Raise InvalidInputError for a mechanism that searches: its time depends on records and categories."""
     if isinstance(model, PrivateHalfspaceClassifier) and model.plan(n_records).seconds is None:
         raise InvalidInputError(
             f"mechanism {told(model.mechanism)}: its time depends on the records, and it may not end for a "
@@ -362,7 +365,7 @@ def _check_ends(model: Any, n_records: int) -> None:
 
 @contextmanager
 def _keeping(learned: LearnedSchema) -> Iterator[None]:
-    """Add the learned schema, which is paid for, to errors of the block as ``learned``."""
+    """Add the learned schema, whose budget is spent, to errors of the block, as attribute ``learned``."""
     try:
         yield
     except Exception as error:
@@ -381,7 +384,7 @@ def learned_before(error: BaseException) -> LearnedSchema | None:
 
 
 def _cells(records: Any, plan: SchemaPlan) -> Any:
-    """Return the columns of records in an engine, or of a table in memory with its labels."""
+    """Return the planned columns of the records, in an engine or in memory."""
     if isinstance(records, EngineRecords):
         return records.cells(plan)
     return cells_by_name(records[0], [column.name for column in plan.columns])
@@ -395,10 +398,10 @@ def _planned(
     options: Mapping[str, Any],
     delta: float,
 ) -> tuple[LearnedFitPlan, PrivacySpend]:
-    """Return the plan, and the spend of the model for a schema of the same size, without reading records.
+    """Return the plan, and the spend of the model with a placeholder schema, without reading records.
 
     Raises:
-        PrivacyParameterError: a model whose spend does not fit.
+        PrivacyParameterError: the spend of the model is more than the schema leaves.
     """
     known = params_of(estimator)
     if not {"epsilon", "schema"} <= set(known):
@@ -438,7 +441,7 @@ def _charge(plan: LearnedFitPlan, level: float | None) -> Any:
 
 
 def _with_budget(estimator: Any, plan: LearnedFitPlan, schema: Schema, mechanism: str | None = None) -> Any:
-    """Return a new estimator with the budget of the model, and a schema; a mechanism replaces "auto"."""
+    """Return a new estimator with the model's budget and a schema; a given mechanism replaces "auto"."""
     made = clone(estimator)
     if mechanism is not None and params_of(made).get("mechanism") == "auto":
         made.set_params(mechanism=mechanism)
@@ -448,7 +451,7 @@ def _with_budget(estimator: Any, plan: LearnedFitPlan, schema: Schema, mechanism
 
 
 def _stand_in(plan: SchemaPlan) -> Schema:
-    """Return a placeholder schema of made-up values: the planned numbers of cuts, one category for text."""
+    """Return a placeholder schema with the planned numbers of cuts, and one category for each text column."""
     columns: list[Column] = []
     for column in plan.columns:
         if column.bounds is not None:

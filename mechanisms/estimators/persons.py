@@ -1,14 +1,16 @@
 """Fits that protect persons with several records each, in place of records.
 
-Neighbours: tables that differ in one person with all of its records; the number of persons P is public. The
-records of each person fill k places (``problems.tables.persons``), so neighbouring tables differ in at most k
-of P k places, and a release with a proof for one record is private for a person by group privacy
-(``mechanisms.privacy.groups``). The places are put in uniformly random order, so that nothing depends on the
-order of persons: an order of one table corresponds to an equally likely one of its neighbour, from which it
-differs in k places; privacy carries over to the mixture, as divergences are jointly convex.
+Neighbours: tables that differ in one person with all of its records; the number of persons P is public. Each
+person gets k places, which are filled with its records (``problems.tables.persons``). Neighbouring tables
+then differ in at most k of their P k places, and a release that is proved private for one record is private
+for a person by group privacy (``mechanisms.privacy.groups``).
 
-Before the booking only the column of persons is read, and only their number is used. k may be learned
-(``mechanisms.schemas.records``), as a part of the release that is booked.
+The places are put in uniformly random order, so that nothing depends on the order of persons. Each order of a
+table corresponds to an equally likely order of its neighbour that differs in at most k places. Privacy for
+each such pair carries over to the mixtures over all orders, as divergences are jointly convex.
+
+Before the booking only the column of persons is read, and only the number of persons is used. k may be
+learned (``mechanisms.schemas.records``), as a part of the booked release.
 """
 
 from __future__ import annotations
@@ -54,8 +56,8 @@ Model = TypeVar("Model", bound=BookedEstimator)
 AnyPersons: TypeAlias = "Persons | EnginePersons"
 
 _NO_PERSONS = "person does not take counted records, which do not say whose a record is"
-# Notions of privacy in the order in which budgets of records are tried. The last entry is for a mechanism
-# whose notion depends on its budget.
+# Notions of privacy, in the order in which the budget of a record is tried in them. The last entry is for
+# mechanisms whose notion depends on their budget.
 _NOTIONS = (("gdp",), ("zcdp",), ("pure", "approximate"), ("gdp", "zcdp"))
 
 ONCE = (
@@ -66,12 +68,12 @@ ONCE = (
 
 @dataclass(frozen=True, eq=False)
 class RecordFit:
-    """A fit to places, each with the budget of a record.
+    """A fit to the places of persons, as if each place were a record.
 
     Attributes:
-        model: the estimator of the places, not fitted.
+        model: the unfitted estimator, with the budget of a record.
         budget: the budget of a person.
-        spend: the spend of a person.
+        spend: the spend for a person.
     """
 
     model: Any
@@ -79,7 +81,7 @@ class RecordFit:
     spend: PrivacySpend
 
     def check(self, spend: PrivacySpend) -> None:
-        """Raise PlanMismatchError for a spend of the fit that was not planned."""
+        """Raise PlanMismatchError if the fit spends more than was planned."""
         found = self.budget.of_person(spend)
         if found.epsilon > self.spend.epsilon or found.delta > self.spend.delta:
             raise PlanMismatchError(f"{found} is more than was planned, {self.spend}: report this")
@@ -91,9 +93,9 @@ class PersonsPlan:
     learned.
 
     Attributes:
-        fits: the fits by number of records per person, increasing.
-        spend: the spend for a person: the largest of these fits, and the choice of the number.
-        choice: the plan that learns the number, None if it was given.
+        fits: the fits by number of records per person, in increasing order.
+        spend: the spend for a person: that of the costliest fit, plus that of learning the number.
+        choice: the plan that learns the number; None if the number is given.
     """
 
     fits: Mapping[int, RecordFit]
@@ -101,7 +103,7 @@ class PersonsPlan:
     choice: RecordsPlan | None = None
 
     def chosen(self, persons: AnyPersons, source: NoiseSource) -> int:
-        """Return the number of records of each person that count; learning it costs a part of the spend."""
+        """Return the number of records per person that are used: the given one, or a private release."""
         if self.choice is None:
             return next(iter(self.fits))
         return self.choice.release(persons.held(), source)
@@ -118,7 +120,8 @@ def fit_persons(estimator: Model, X: Any, y: Any) -> Model:
     """Fit an estimator with ``person`` set: plan, book, fill the places, fit.
 
     Raises:
-        InvalidInputError: a table in an engine or in partitions, no such column, or undeclared facts.
+        InvalidInputError: counted records, no such column, one that cannot identify persons, or undeclared
+            facts.
         PrivOptError: as ``fit`` of the estimator.
     """
     given, persons = _opened(estimator, X, y)
@@ -139,16 +142,16 @@ def fit_persons(estimator: Model, X: Any, y: Any) -> Model:
 
 
 def _places(persons: Unread[Any], k: int) -> Unread[Any]:
-    """Return k places of each person, unread."""
+    """Return the unread table of all places, k for each person."""
     return replace(persons, n_records=persons.n_records * k)
 
 
 def _placed(content: Any, persons: AnyPersons, k: int, source: NoiseSource | None) -> tuple[Any, Any]:
     """Return table and labels of the records that fill k places for each person.
 
-    They are in random order if there is a source.
+    With a source of randomness, the places are in random order.
     """
-    if not isinstance(content, tuple):  # counts by an engine or workers, which have no order
+    if not isinstance(content, tuple):  # counts from an engine or from workers, which have no order
         return replace(content, places=k).counted(), None
     assert isinstance(persons, Persons)
     places = persons.places(k)
@@ -161,7 +164,7 @@ def _placed(content: Any, persons: AnyPersons, k: int, source: NoiseSource | Non
 def one_record_each(
     X: Any, y: Any, person: object, schema: Schema | None, classes: Sequence[Any] | None = None
 ) -> Unread[Any]:
-    """Return one record of each person, the first in memory, unread; their number is that of persons.
+    """Return an unread table of one record per person: in memory, the first.
 
     Raises:
         InvalidInputError: see ``fit_persons``.
@@ -178,7 +181,9 @@ def places_of(
     source: NoiseSource | None,
     classes: Sequence[Any] | None = None,
 ) -> Unread[Any]:
-    """Return the records that fill k places for each person, unread, in random order if there is a source.
+    """Return an unread table of the records that fill k places for each person.
+
+    With a source of randomness, the places are in random order.
 
     Args:
         classes: the possible labels, needed for a table in an engine.
@@ -196,12 +201,12 @@ def places_of(
 
 
 def plan_persons(estimator: BookedEstimator, persons: Unread[Any]) -> PersonsPlan:
-    """Plan a fit to places, with the largest budget of a record that a person's budget allows.
+    """Plan a fit to places, with the largest budget for a record that a person's budget allows.
 
-    If the number of places is learned, plan a fit for each number.
+    If the number of places per person is learned, plan a fit for each number that may be released.
 
     Args:
-        estimator: with ``person``.
+        estimator: an estimator with ``person`` set.
         persons: the unread table, with the number of persons as its number of records.
 
     Raises:
@@ -215,7 +220,7 @@ def plan_persons(estimator: BookedEstimator, persons: Unread[Any]) -> PersonsPla
         return _plan_to_learn(estimator, persons, delta)
     budget = PersonBudget(known["epsilon"], delta, k)
     for notions in _NOTIONS:
-        # One record of each person has the budget of a person in any notion.
+        # With one record per person, record and person have the same budget, in any notion.
         fit = _planned_fit(estimator, persons, budget, NOTIONS if k == 1 else notions)
         if fit is not None:
             return PersonsPlan({k: fit}, fit.spend)
@@ -225,8 +230,8 @@ def plan_persons(estimator: BookedEstimator, persons: Unread[Any]) -> PersonsPla
 def _plan_to_learn(estimator: BookedEstimator, persons: Unread[Any], delta: float) -> PersonsPlan:
     """Plan to learn the number of records per person, with a fit for each number that may be released.
 
-    Which fit runs depends on the released number, so the spend adds the costliest of these fits to the cost
-    of the choice, in one notion (adaptive composition).
+    Which fit runs depends on the released number. By adaptive composition, in one notion, the spend is that
+    of the costliest of these fits plus that of the choice.
     """
     from privopt.mechanisms.schemas.records import CHOICES, RecordsPlan
 
@@ -250,9 +255,9 @@ def _plan_to_learn(estimator: BookedEstimator, persons: Unread[Any], delta: floa
 def _planned_fit(
     estimator: BookedEstimator, persons: Unread[Any], budget: PersonBudget, notions: tuple[str, ...]
 ) -> RecordFit | None:
-    """Return a fit to places, with the budget of a record in a notion; None if its spend has another."""
+    """Return a fit to places, with a record's budget in one of ``notions``; None if its spend has another."""
     model = of_record(estimator, budget, _notion(notions))
-    with warnings.catch_warnings():  # the fit itself warns
+    with warnings.catch_warnings():  # the fit will warn again
         warnings.simplefilter("ignore")
         spend = spend_of_fit(model, _places(persons, budget.records))
     return RecordFit(model, budget, budget.of_person(spend)) if spend.notion in notions else None
@@ -263,7 +268,7 @@ def _notion(notions: tuple[str, ...]) -> str:
 
 
 def records_per_person(estimator: Any) -> int | None:
-    """Return the number of records of each person that count, None if it is to be learned.
+    """Return the number of records per person that are used; None if it is to be learned.
 
     Raises:
         PrivacyParameterError: neither a number nor "learn".
@@ -279,9 +284,10 @@ def records_per_person(estimator: Any) -> int | None:
 
 
 def plan_of_persons(estimator: Any, n_persons: int, n_columns: int | None = None) -> Any:
-    """Return the plan of an estimator for that many persons: of the fit to places, with a person's spend.
+    """Return the plan of the fit to places for ``n_persons``, with the spend for a person.
 
-    If the number of records per person is learned, it is the plan for the most places, which takes longest.
+    If the number of records per person is to be learned, the plan is for the largest number, whose fit takes
+    longest.
     """
     persons: Unread[Any] = Unread(check_count(n_persons, "the number of persons"), never_read, n_columns)
     planned = plan_persons(with_two_classes(estimator), persons)
@@ -290,7 +296,7 @@ def plan_of_persons(estimator: Any, n_persons: int, n_columns: int | None = None
 
 
 def with_two_classes(estimator: Any) -> Any:
-    """Return the estimator for a plan: with any two classes if its own are to be inferred from records."""
+    """Return the estimator for a plan: with two placeholder classes if classes are not declared."""
     known = params_of(estimator)
     if known.get("classes", ()) is not None:
         return estimator
@@ -298,10 +304,10 @@ def with_two_classes(estimator: Any) -> Any:
 
 
 def person_of(estimator: Any) -> str | None:
-    """Return the column of persons: the parameter, or that of the schema.
+    """Return the name of the column of persons: the parameter ``person``, or that of the schema.
 
     Raises:
-        InvalidInputError, SchemaError: two different ones, or a schema that cannot be read.
+        InvalidInputError, SchemaError: parameter and schema differ, or the schema cannot be read.
     """
     schema = params_of(estimator).get("schema")
     declared = None if schema is None else any_schema(schema).person
@@ -327,7 +333,7 @@ def params_of(estimator: Any) -> dict[str, Any]:
 
 
 def of_record(estimator: BookedEstimator, budget: PersonBudget, notion: str) -> Any:
-    """Return a new estimator that protects records, with the budget of a record."""
+    """Return a new estimator that protects single records, with the budget of a record in ``notion``."""
     known = params_of(estimator)
     epsilon, delta = budget.of_record(notion)
     own: dict[str, Any] = {"epsilon": epsilon, "ledger": None, "person": None, "records_per_person": 1}
@@ -364,7 +370,7 @@ def opened_table(
         raise InvalidInputError(f"person must be the name of a column, got {told(person)}")
     if isinstance(X, Unread):
         X, y = X._read()
-        from privopt.problems.tables.engines import EngineCount  # the command line gives one, not yet run
+        from privopt.problems.tables.engines import EngineCount  # from the command line, not yet run
 
         if isinstance(X, EngineCount):
             return _in_engine(X)
@@ -385,7 +391,7 @@ def opened_table(
 def _opened_in_engine(
     X: Any, y: Any, person: str, schema: Schema | None, classes: Sequence[Any] | None
 ) -> tuple[Unread[Any], AnyPersons]:
-    """Return the count of one place of each person of a table in an engine, unread, and the persons."""
+    """Return the persons of a table in an engine, and an unread query that counts one place per person."""
     if y == person:
         raise InvalidInputError(f"y is {person!r}, the column of persons, which is no label")
     return _in_engine(count_in_engine(X, y, schema, classes).of_persons(person))
@@ -397,7 +403,7 @@ def _in_engine(count: EngineCount) -> tuple[Unread[Any], AnyPersons]:
 
 
 def _taken(values: Any, rows: np.ndarray[Any, Any]) -> Any:
-    """Return rows of a table, or entries of labels, in the type of container that they come in."""
+    """Return rows of a table, or entries of labels, in a container of the same type where possible."""
     if isinstance(values, Mapping):
         return {name: _taken(column, rows) for name, column in values.items()}
     if hasattr(values, "iloc"):
@@ -406,14 +412,14 @@ def _taken(values: Any, rows: np.ndarray[Any, Any]) -> Any:
         return {name: _taken(column, rows) for name, column in arrow_columns(values)}
     if isinstance(values, pa.Array | pa.ChunkedArray):
         return taken_cells(values, rows)
-    # A list keeps the types of its entries: as an array, one text would turn the others into text.
+    # A list stays a list: in an array, one text would turn all entries into text.
     if isinstance(values, list | tuple):
         return [values[row] for row in rows]
     return np.asarray(values)[rows]
 
 
 def _take_over(estimator: Any, fitted: Any, spend: PrivacySpend, k: int) -> None:
-    """Set the attributes of a fit."""
+    """Copy the attributes of a fitted model to the estimator, and set its spend for a person."""
     own: Mapping[str, Any] = params_of(estimator)
     for name in [name for name in vars(estimator) if name not in own and name.endswith("_")]:
         delattr(estimator, name)
@@ -425,6 +431,6 @@ def _take_over(estimator: Any, fitted: Any, spend: PrivacySpend, k: int) -> None
 
 
 def without_intervals(fitted: Any, k: int) -> None:
-    """Drop the intervals of a model of several records per person: they assume independent records."""
+    """Drop the intervals of a model of several records per person, as they assume independent records."""
     if k > 1 and hasattr(fitted, "inference_"):
         fitted.inference_ = fitted.coefficients_ = None

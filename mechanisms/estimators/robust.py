@@ -73,12 +73,12 @@ def choose_robust(
 
 
 def in_random_order(counts: NDArray[np.int64], source: NoiseSource) -> NDArray[np.int64]:
-    """Return the row of every counted record, the records in uniformly random order, shape (n,).
+    """Expand counts of distinct records to one entry per record, in uniformly random order.
 
-    Mechanisms may depend on the positions of records, as their proofs are for tables that differ in one row.
-    Sorted counts of tables that differ in one record may differ in many rows. Random order restores the
-    proof: every order of one table corresponds to an equally likely order of its neighbour that differs in
-    one row.
+    Return the index of the distinct record of each entry, shape (n,). The proofs of mechanisms are for tables
+    that differ in one row, and mechanisms may depend on the positions of rows. If records were expanded in
+    sorted order, tables that differ in one record could differ in many rows. In random order, every order of
+    one table corresponds to an equally likely order of its neighbour that differs in one row.
     """
     rows = np.repeat(np.arange(len(counts)), counts)
     return rows[source.order(len(rows))]
@@ -91,10 +91,10 @@ class _PrivateRobustModel(PrivateLinearModel):
         """Fit the model.
 
         Args:
-            X: records, shape (n, d): an array, or a data frame of numbers. With a schema, a table with its
-                columns. A classifier with a schema and declared classes takes an Ibis table, or
-                ``CountedRecords``, too; their records are put in random order in memory.
-            y: labels, shape (n,); of an Ibis table the name of the label column; of counted records None.
+            X: records, shape (n, d): an array or a data frame of numbers; with a schema, a table with its
+                columns. A classifier with a schema and declared classes also takes an Ibis table or
+                ``CountedRecords``, whose records are put in random order in memory.
+            y: labels, shape (n,); for an Ibis table the name of the label column; for counted records None.
 
         Raises:
             InvalidInputError: invalid data (a ``ValueError``); nothing was released.
@@ -120,7 +120,7 @@ class _PrivateRobustModel(PrivateLinearModel):
             targets = self._declared_targets()
         plan, reason = self._planned(targets, n, d, schema)
         numbers = d - (0 if schema is None else len(schema.flags)) + (targets.loss.labels is Labels.REAL)
-        if plan.search is None and numbers:  # depends on public facts: n, epsilon and the columns
+        if plan.search is None and numbers:  # this depends on public facts only: n, epsilon, the columns
             _warn_of_units(n, self.epsilon, numbers)
         spend = spent(plan, source)
         warn_if_noise(plan.noise_to_signal)
@@ -158,7 +158,7 @@ class _PrivateRobustModel(PrivateLinearModel):
         )
 
     def _unread(self, X: Any, y: Any, schema: Schema | None) -> Unread[Any]:
-        """Wrap records and labels as unread; counted records hold their labels."""
+        """Wrap records and labels as unread; counted records contain their labels."""
         counted = unread_counts(X, y, schema, getattr(self, "classes", None))
         if counted is not None:
             return counted.then(lambda records: (records, None))
@@ -168,7 +168,7 @@ class _PrivateRobustModel(PrivateLinearModel):
         """Validate and encode features and labels."""
         if isinstance(X, CountedRecords):
             rows = in_random_order(X.counts, source)
-            assert schema is not None  # counting asked for it
+            assert schema is not None  # counted records are accepted only with a schema
             X, y = encoded(schema, X)[rows], X.labels[rows]
         else:
             X = as_table(X) if schema is None else encoded(schema, X)
@@ -213,17 +213,19 @@ class PrivateRobustRegression(LinearRegressor, _PrivateRobustModel):
 
     Privacy: (epsilon, delta)-differential privacy for the fitted weights, for data sets that differ by
     *replacing one record*; n, d and every parameter below are public. Outside the guarantee: running time,
-    and whether data were refused (NaN, another number of columns). Below about n mu = 175 for 5 features (mu
-    of Gaussian privacy) there are too few records to estimate scales; columns are then used unscaled.
+    and whether data were refused (NaN, another number of columns).
+
+    With too few records, scales cannot be estimated and columns are used unscaled, with a warning. For 5
+    features this happens below about n mu = 175, where mu is the level of Gaussian differential privacy.
 
     Args:
         epsilon: privacy budget of the whole fit, > 0 and finite.
         delta: in (0, 1), or "auto" for 1/n^2.
         mechanism: "auto" or a name of ``privopt.mechanisms.ROBUST_FITS``.
         schema: a ``Schema``, a dict, or a path to a TOML or JSON file: X is then a table with its columns.
-            Wide ranges in it do not increase the noise. Levels and bins are 0 or 1, and their scales are not
-            estimated. None: X holds numbers.
-        steps: number of noisy steps; by default the mechanism's.
+            Wide ranges in it do not increase the noise. No scales are estimated for levels and bins, which
+            are 0 or 1. None: X holds numbers.
+        steps: number of noisy steps; None: the default of the mechanism.
         person, records_per_person: as for ``PrivateHalfspaceClassifier``.
         limits: time limit, progress callback and cancellation.
         ledger: a ``Ledger``, its path or URL: the spend is booked before a record is read, and stays booked
@@ -233,7 +235,7 @@ class PrivateRobustRegression(LinearRegressor, _PrivateRobustModel):
     Attributes:
         coef_, intercept_: weights of the unscaled columns, shape (d,), and a float.
         schema_: the schema in use, or None.
-        spend_: what the fit cost.
+        spend_: the privacy spend of the fit.
         noise_: the public parameters of the noise, and the number of steps.
         releases_: the ``RealRelease``, in a list; not in loaded models.
         mechanism_, mechanism_reason_: the name of the mechanism in use, and why.
@@ -277,8 +279,8 @@ class PrivateRobustClassifier(Probabilities, LinearClassifier, _PrivateRobustMod
     per class; scales and moments are estimated once for all classes.
 
     Args:
-        classes: the labels, two or more; for two (negative, positive). None infers them from the data, which
-            is *not* private and emits a ``PrivacyLeakWarning``.
+        classes: the labels, two or more; two are given as (negative, positive). None infers them from the
+            data, which is *not* private and emits a ``PrivacyLeakWarning``.
 
     Attributes:
         classes_: the labels.

@@ -2,12 +2,13 @@
 
 Values are compared as in ``predict``: numbers as 64-bit floats with the declared edges, categories as text.
 For records that ``predict`` refuses (a missing value without a replacement, an undeclared category, a number
-out of range), points and prediction are NULL. They are NULL, too, for text in a column of numbers, which
-SQLite allows, and of which ``predict`` reads the number.
+out of range), points and prediction are NULL. There is one difference: SQLite allows text such as '9' in a
+column of numbers. ``predict`` reads it as a number; here points and prediction are NULL.
 
-A table may have any columns beside the declared ones, also one called ``points``. Prediction and risk
-therefore refer to the sum by an alias that contains a hash and is a column of the result: the SQL common to
-SQLite, DuckDB and PostgreSQL cannot hide it without computing the sum for every comparison.
+A table may have any columns besides the declared ones, for example one called ``points``. Prediction and risk
+therefore refer to the sum of points by an alias that contains a hash. The alias is a column of the result: in
+the SQL common to SQLite, DuckDB and PostgreSQL it cannot be hidden without computing the sum once for every
+comparison.
 """
 
 from __future__ import annotations
@@ -31,17 +32,19 @@ from privopt.problems.tables.dates import Date
 from privopt.problems.tables.missing import plain_column
 from privopt.problems.tables.schema import Schema
 
-# Alias of the table. SQLite reads an unknown column name in double quotes as text; qualified by the table it
-# is an error.
+# Alias of the table, which qualifies all column names: SQLite reads an unknown name in double quotes as text,
+# but refuses an unknown qualified name.
 TABLE = "privopt"
-# Significant digits of decimals that are all told apart as 64-bit floats.
+# Decimals of up to this many significant digits are distinct as 64-bit floats.
 _SHORT = sys.float_info.dig
-# A number is rounded to its grid by comparisons with the midpoints of neighbouring grid points.
+# A number is rounded to its grid by one comparison with each midpoint between grid points.
 _MOST_GRID_POINTS = 1000
 
 
 def points_expression(schema: Schema, points: Sequence[int]) -> str:
-    """Return SQL for the sum of points times the schema's denominator, an integer; NULL for refused records.
+    """Return SQL for the sum of points times the schema's denominator, which is an integer.
+
+    It is NULL for records that ``predict`` refuses.
 
     Raises:
         InvalidInputError: a number with more than 1,000 grid points, a custom column type, or text that SQL
@@ -66,8 +69,8 @@ def select_statement(
 ) -> str:
     """Return a SELECT that adds the columns points, prediction and, with a table of risks, risk.
 
-    If a declared column, or one of ``columns``, has one of these names, in upper or lower case, a number is
-    appended: ``points_1``.
+    If a declared column, or one of ``columns``, has the name of an added column, in upper or lower case, a
+    number is appended to the latter: ``points_1``.
 
     Raises:
         InvalidInputError: a schema without a translation, or text that SQL cannot represent.
@@ -88,12 +91,12 @@ def select_statement(
 
 
 def alias_of(expression: str) -> str:
-    """Return the name under which a statement computes an expression, once for each record."""
+    """Return the alias of an expression that a statement computes once for each record."""
     return f"privopt_{hashlib.sha256(expression.encode()).hexdigest()[:16]}"
 
 
 def class_by_sign(alias: str, classes: Sequence[Any]) -> str:
-    """Return SQL for the class of a score: (negative, positive), NULL for a record without a score."""
+    """Return SQL for the class, negative or positive, by the sign of a score; NULL if the score is NULL."""
     return (
         f"CASE WHEN {alias} > 0 THEN {literal(classes[1])} WHEN {alias} <= 0 THEN {literal(classes[0])} END"
     )
@@ -108,12 +111,13 @@ def statement_with(
 ) -> str:
     """Return a SELECT of a table with columns added.
 
-    If a declared column, one of ``columns`` or an earlier one has an added name, in upper or lower case, a
-    number is appended.
+    If a declared column, one of ``columns`` or a column added before has the name of an added column, in
+    upper or lower case, a number is appended to the latter.
 
     Args:
-        expressions: what is computed once for each record, by the aliases that added columns use.
-        added: names and values of the columns.
+        expressions: expressions that are computed once for each record, by the aliases under which the added
+            columns use them.
+        added: names of the added columns, and SQL for their values.
     """
     taken = {str(name).lower() for name in (*columns, *(column.name for column in schema.columns))}
     named = [(take_free_name(name, taken), value) for name, value in added]
@@ -124,13 +128,13 @@ def statement_with(
 
 
 def _comments(schema: Schema) -> str:
-    """Return a line of comment for each column with a label or a unit; no text in it breaks the line."""
+    """Return a comment for each column with a label or a unit, each on one line whatever the names hold."""
     shown = [(name, title) for name, title in schema.titles.items() if name != title]
     return "".join(f"-- {name if name.isprintable() else ascii(name)}: {title}\n" for name, title in shown)
 
 
 def take_free_name(name: str, taken: set[str]) -> str:
-    """Return the name, with a number appended if it is taken, in upper or lower case; add it to ``taken``."""
+    """Return the name, with a number appended if it is taken in any case of letters; add it to ``taken``."""
     names = (name, *(f"{name}_{k}" for k in range(1, len(taken) + 1)))
     free = next(free for free in names if free.lower() not in taken)
     taken.add(free.lower())
@@ -138,7 +142,7 @@ def take_free_name(name: str, taken: set[str]) -> str:
 
 
 def _written(name: str) -> str:
-    """Write the name of an added column, in quotes unless it is the same without."""
+    """Write the name of an added column, in quotes if SQL would otherwise read it differently."""
     return name if re.fullmatch(r"[a-z]+(_[0-9]+)?", name) else identifier(name)
 
 
@@ -155,7 +159,7 @@ def literal(value: Any) -> str:
 
 
 def _without_nul(text: str) -> str:
-    """Return the text; refuse a NUL, at which SQLite ends a statement, and which PostgreSQL does not have."""
+    """Return the text; refuse NUL, which ends a statement in SQLite and which PostgreSQL does not allow."""
     if "\0" in text:
         raise InvalidInputError(
             f"{text!r} cannot be written in SQL, because it holds a NUL: rename it in the table"
@@ -168,7 +172,7 @@ def _cell(column: Column) -> str:
 
 
 def points_of_column(column: Column, points: list[int], denominator: int = 1) -> str:
-    """Return the points of the levels of one column, times a denominator; NULL where a value is refused.
+    """Return SQL for the points of one column, times a denominator; NULL where a value is refused.
 
     Raises:
         InvalidInputError: as ``points_expression``.
@@ -201,19 +205,21 @@ def points_of_column(column: Column, points: list[int], denominator: int = 1) ->
 
 
 def _no_numbers(cell: str, filled: str) -> list[str]:
-    """Return the case for NULL and NaN, which is found by its text, "NaN", "nan" or "-nan".
+    """Return the case for NULL and NaN; NaN is found by its text, "NaN", "nan" or "-nan".
 
-    A comparison would not do: DuckDB decides comparisons by the statistics of Parquet files, which leave NaN
-    out, but not patterns. Drivers of PostgreSQL would read a per cent sign in a pattern as a parameter.
+    Comparing with NaN fails in DuckDB: it decides comparisons, but not patterns, by the statistics of Parquet
+    files, which ignore NaN. The pattern has no per cent sign, as drivers of PostgreSQL would read it as a
+    parameter.
     """
     return [f"WHEN {cell} IS NULL OR LTRIM(LOWER(CAST({cell} AS VARCHAR)), '-') LIKE 'na_' THEN {filled}"]
 
 
 def _text_refused(cell: str) -> str:
-    """Return the case that refuses text in SQLite, which compares "9" and 10 as texts, or text as largest.
+    """Return the case that refuses text in a column of numbers of SQLite.
 
-    A unary plus removes the type of the column: text is then above all numbers, and equals none, not even the
-    number that it spells.
+    Depending on the column's type, SQLite compares "9" and 10 as texts, or takes text as above all numbers. A
+    unary plus removes the type of the column: text is then above all numbers and equal to none of them, not
+    even to the number that it spells.
     """
     return f"WHEN +{cell} > 1e300 AND {cell} + 0e0 <> +{cell} THEN NULL"
 
@@ -228,7 +234,10 @@ def _markers(kind: Numeric | Binned | Categorical, filled: str) -> list[str]:
 
 
 def _equals(cell: str, marker: float) -> str:
-    """Return SQL for whether a cell is a number; an infinite one has no literal, and is beyond all others."""
+    """Return SQL for whether a cell equals a marker.
+
+    Infinity has no literal in SQL, so an infinite marker is compared with the largest finite number.
+    """
     if math.isfinite(marker):
         return f"{cell} = {double(marker)}"
     largest = math.copysign(sys.float_info.max, marker)
@@ -240,9 +249,9 @@ def _is_of_numbers(kind: Column) -> bool:
 
 
 def _categorical(kind: Categorical, points: list[int]) -> tuple[list[str], int | None]:
-    """Return the cases of the categories, and the points of the replacement of missing values."""
+    """Return the cases of the categories, and the points of the category that replaces missing values."""
     cell, known = _cell(kind), dict(zip(kind.categories, points, strict=False))
-    # Concatenation with '' removes the column's collation, padding blanks and enumeration type.
+    # Concatenation with '' removes the column's collation, trailing blanks and enumeration type.
     value = f"{cell} || ''" if isinstance(kind.categories[0], str) else cell
     cases = [f"WHEN {value} = {literal(c)} THEN {p}" for c, p in known.items()]
     if kind.outside == "ignore":
@@ -285,7 +294,7 @@ def _outside(kind: Numeric | Binned, low: float, high: float) -> list[str]:
 
 
 def _steps(column: Column, edges: list[float], points: list[int]) -> list[str]:
-    """Return cases that assign points by the first edge above the number."""
+    """Return cases that give a number the points that belong to the first edge above it."""
     cell = _cell(column)
     pairs = zip(edges, points, points[1:], strict=False)
     cases = [f"WHEN {cell} < {double(e)} THEN {p}" for e, p, following in pairs if p != following]
@@ -293,7 +302,7 @@ def _steps(column: Column, edges: list[float], points: list[int]) -> list[str]:
 
 
 def _first_float(bound: Fraction) -> float:
-    """Return the smallest double whose printed decimal is at least a bound."""
+    """Return the smallest double whose printed decimal value is at least a bound."""
     value = float(bound)
     while Fraction(repr(value)) >= bound:
         value = math.nextafter(value, -math.inf)
@@ -303,16 +312,16 @@ def _first_float(bound: Fraction) -> float:
 
 
 def as_double(expression: str) -> str:
-    """Cast to double precision, as PostgreSQL types literals and their sums as decimals."""
+    """Cast to double precision, because PostgreSQL takes literals and their sums as decimals."""
     return f"CAST({expression} AS DOUBLE PRECISION)"
 
 
 def double(value: float) -> str:
     """Write a number with an exponent, so that databases treat it as a 64-bit float, not as a decimal.
 
-    SQLite rounds decimals of many digits twice. All databases read decimals correctly that are up to 15
-    digits over a power of ten up to 10^22, as floats hold both integers exactly; other floats are written as
-    integers and powers of two.
+    SQLite rounds decimals of many digits twice. All databases read a decimal correctly if it is an integer of
+    up to 15 digits divided by a power of ten up to 10^22, as floats hold both exactly. Other floats are
+    written as an integer times or divided by powers of two.
     """
     _, digits, exponent = Decimal(repr(float(value))).normalize().as_tuple()
     if len(digits) <= _SHORT and isinstance(exponent, int) and -22 <= exponent <= _SHORT - len(digits):
