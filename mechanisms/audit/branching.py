@@ -1,9 +1,10 @@
 """Audits of drawn trees and rule lists, and of the histogram of their leaves: one record, relabelled.
 
 Many records with a true predicate have the label 1; one more has the label 0 or 1. A model that predicts 0
-where the predicate is true is rare, and becomes rarer when the record is replaced: its own weight falls by
-exp(-beta) while the weights of all others rise by as much, so nearly all of epsilon is spent. The audit runs
-the package's own draws, which use a recursion; the exact law is computed by enumeration.
+where the predicate is true is rare, and becomes rarer when that last label changes to 1: the weight of the
+model falls by the factor exp(-beta) while the weights of all others rise by as much, so nearly all of epsilon
+is spent. The audit runs the package's own draws, which use a recursion; the exact law is computed by
+enumeration.
 
 Neighbours: replace-one, the number of records public.
 """
@@ -38,7 +39,7 @@ class ModelSampler:
     Attributes:
         plan: the plan of the draw.
         label: label of the replaced record.
-        reads_data: a fault: the records choose the domain, only models that branch if labels disagree.
+        reads_data: a fault: the domain depends on the records; if their labels disagree, all models branch.
     """
 
     plan: ExponentialMechanism

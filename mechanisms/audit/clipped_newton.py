@@ -35,7 +35,7 @@ class FitSampler:
 
     plan: ClippedNewton
     records: tuple[float, ...]  # (x, y) of the first record; the second is (0, 0)
-    product: bool  # observed: slope and intercept, or the intercept alone
+    product: bool  # whether slope times intercept is observed, or the intercept alone
 
     def __call__(self, runs: int, noise: NoiseSource) -> list[Outcome]:
         X, y = np.array([[self.records[0]], [0.0]]), np.array([self.records[1], 0.0])

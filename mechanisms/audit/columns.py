@@ -2,8 +2,8 @@
 
 Both releases are Gaussian, so the log ratio of their densities on two neighbouring tables is Gaussian, and no
 other function of them distinguishes the tables better. Three pairs attain the sensitivity: records at
-opposite ends of a number, which any unit leaves where they are; records of one label with different levels;
-and records that differ in their label alone.
+opposite ends of the range of a number, which no unit moves; records of one label with different levels; and
+records that differ in their label alone.
 
 Neighbours: replace-one, the number of records public.
 """

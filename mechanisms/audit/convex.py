@@ -103,7 +103,7 @@ class PointSampler:
 
 @dataclass(frozen=True)
 class VoteSampler:
-    """Sampler of Frank-Wolfe steps over [-1, 1] with rates 2 / (k + 2): the sum of the k that went up."""
+    """Sampler of Frank-Wolfe steps k = 1..T over [-1, 1]: the sum of the k of all steps that went up."""
 
     points: PointSampler
 

@@ -7,8 +7,8 @@ table: the two of these cells, and that of the other person, which moves only if
 depend on the first person's records. Each side attains exp(k rate), so the worst outcome attains epsilon.
 
 If k is learned, one person in ten may have more records than k. Of the persons 19 have 40 records, one has
-two and the others one; on the neighbour one of the others has 40, too. So k = 1 loses the wanted rank, and
-all k above 2 gain it.
+two and the others one; on the neighbour one of the others has 40, too. So the distance d(k) of
+``RecordsPlan`` rises from 0 to 1 at k = 1, and falls from 1 to 0 at every k above 2.
 
 Neighbours: one person with all of its records, the number of persons public.
 """
@@ -96,7 +96,7 @@ class ChoiceSampler:
         return [CHOICES.index(self.plan.release(held, noise)) for _ in range(runs)]
 
     def law(self) -> tuple[float, ...]:
-        """Return the law of the outcome. With k = 2 the wanted rank is met on both tables."""
+        """Return the law of the outcome. At k = 2 the distance d(k) is 0 on both tables."""
         away = [1, 0, *[0] * 8] if self.moved > 1 else [0, 0, *[1] * 8]
         weights = np.exp(-self.plan.strength * np.array(away))
         return tuple((weights / weights.sum()).tolist())

@@ -1,4 +1,4 @@
-"""Audits of noisy sums of residuals: a record whose numbers all are at one end, and one near the other end.
+"""Audits of noisy sums of residuals, on a record with all numbers at one end, or near the other end.
 
 Each noisy sum is compared with the larger of the numbers that the two records contribute. Signs of
 independent discrete Laplace variables have a closed-form law, and if all sums are at least as large as these
@@ -38,7 +38,7 @@ class SumsSampler:
     Attributes:
         release: the mechanism on that record.
         least: a number for each sum, with which it is compared.
-        groups: the outcome for each set of sums that are at least their number, by the bits of the set.
+        groups: the outcome for each set of sums that reach their number, in the order of the bits of the set.
     """
 
     release: Callable[[NoiseSource], NoisySums]
@@ -92,8 +92,8 @@ def sums_claim(plan: Any, neighbours: str, first: Sequence[Any], second: Sequenc
 
 
 def residual_claims() -> tuple[AuditedClaim, ...]:
-    """Return the claim of a regression's evaluation: a label at the top predicted at the bottom, in place of
-    one at a quarter of the range that is predicted right.
+    """Return the claim of a regression's evaluation: a label at the top of the range, predicted at its
+    bottom, is replaced by a label at a quarter of the range, predicted exactly.
     """
     plan = ResidualPlan.plan((-1.0, 1.0), epsilon=3.0)
     first, second = (np.array([1.0]), np.array([-1.0])), (np.array([-0.5]), np.array([-0.5]))
@@ -101,8 +101,8 @@ def residual_claims() -> tuple[AuditedClaim, ...]:
 
 
 def comparison_claims() -> tuple[AuditedClaim, ...]:
-    """Return the claim of a comparison of regressions: the second model alone is right and the first is off
-    by the whole range, or the first alone is and the second is off by 1 / sqrt 2 of it.
+    """Return the claim of a comparison of regressions: either only the second model is right and the first is
+    off by the whole range, or only the first is right and the second is off by 1 / sqrt 2 of the range.
     """
     plan = PairedResidualPlan.plan((-1.0, 1.0), epsilon=3.0)
     first = np.array([1.0]), np.array([-1.0]), np.array([1.0])

@@ -1,9 +1,9 @@
 """Audits of learned schemas: cuts of numbers, categories of text, and the vote on a type.
 
 - Cuts: in every column three records hold the number c, and half of the others a number far below or far
-  above it. One more record holds numbers below all others, or above all others on the neighbour. A cut up to
-  c and one beyond it are about as good: their scores move by 1, in opposite directions. The outcome is the
-  number of columns that are cut beyond c; all other outcomes but these two are rare.
+  above it. One more record holds numbers below all others, or above all others on the neighbour. Cuts up to c
+  and cuts beyond c have about the same score, and the replaced record moves the two scores by 1, in opposite
+  directions. The outcome is the number of columns that are cut beyond c.
 - Categories: a record moves from a category somewhat above the threshold to one below; or it is the only
   record of its category.
 - Vote: a cell is a number, or text on the neighbour, and decides which type has the majority.

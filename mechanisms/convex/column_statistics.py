@@ -36,10 +36,11 @@ _MEAN_LABEL, _MEAN_FEATURE = 0.12, 0.03
 # 60 numbers, some of which fill their range while others lie near one end.
 _SHARE = 0.1  # the largest share of mu^2 spent on it
 _ENOUGH = 0.01  # the least noise asked for: a standard deviation, as a share of a range
-# The means are not released if noise would exceed the first in their average, or the second in each of them.
+# The means are not released if the standard deviation of the noise, as a share of a range, would exceed the
+# first number in the average of the means, or the second in each mean.
 _TOO_MUCH, _HIDING = 0.12, 0.5
 UNIT_FACTOR = 1.5  # the unit of a number, in distances of its mean from the nearer end of the range
-# Prior variance of means about their mean, and the number of means that the prior weighs as much as.
+# Prior variance of means about their mean, and the number of means whose weight this prior has.
 _PRIOR_VARIANCE, _PRIOR_NUMBERS = 0.02, 3
 # For the variance of labels the rarer class is taken to have at least this share.
 _LEAST_SHARE = 0.05
@@ -98,15 +99,15 @@ class MomentWeights(NamedTuple):
 
 @dataclass(frozen=True)
 class ColumnStatistics(SufficientStatistics):
-    """Sufficient statistics for two classes in which the means of x y have most of the budget.
+    """Sufficient statistics for two classes, with most of the budget spent on the means of x y.
 
     With features x measured from the middle, |x| <= R and |x - w| <= S for any two records, and labels y = -1
     and +1, the release is the mean of (x y, alpha x, beta y, gamma / R x x'), entries above the diagonal of x
-    x' times sqrt 2. R and S follow from the columns (``Columns.squares``): two levels of a column are sqrt 2
-    apart, not twice as far as one is from the middle. Rows are clipped to the columns, so that this holds for
-    any rows. A first release of the means of numbers, unless noise would hide them, decides the units in
-    which numbers are read, as for cards: a number whose mean is near an end of its range is measured from
-    there. Weights are estimated by ``likely_columns``.
+    x' times sqrt 2. R and S follow from the columns (``Columns.squares``): the distance of two levels of a
+    column is sqrt 2, not twice the distance of a level from the middle. Rows are clipped to the columns, so
+    that this holds for any rows. A first release of the means of numbers, unless noise would hide them,
+    decides the units in which numbers are read, as for cards: a number whose mean is near an end of its range
+    is measured from that end. Weights are estimated by ``likely_columns``.
 
     Privacy: mu-GDP, neighbours by replacing one record, n public: one Gaussian release of l2 sensitivity
     sqrt(M) / n, with M the larger one of
@@ -125,13 +126,13 @@ class ColumnStatistics(SufficientStatistics):
     |d|, where |s| = 2 - |d|. At c = 0 it is (1 + alpha^2) D + g D (4 - D) / 2, of slope at least 1 + alpha^2
     - 2 g > 0 in D <= 4, so at most its value at S^2. At c = |s| |d| it is (1 + alpha^2) D + g D (2 - |d|)^2,
     which grows with |d| as well, since (2 - |d|)(2 - 2 |d|) >= -1/2; at |d| = S it is no larger than the
-    other one, as (2 - S)^2 <= (2 - S)(2 + S) / 2 for S >= 2/3.
+    value at c = 0, as (2 - S)^2 <= (2 - S)(2 + S) / 2 for S >= 2/3.
 
-    Different labels: x y - w v is s up to its sign, and the squared change |s|^2 + alpha^2 D + 4 beta^2 + g
-    (|s|^2 D + c^2) / 2, with the same two cases. At c = 0 it is 4 + 4 beta^2 - (1 - alpha^2) D + g D (4 - D)
-    / 2, which falls with D as 2 g <= 1 - alpha^2. At c = |s| |d| it is (2 - e)^2 + alpha^2 e^2 + 4 beta^2 + g
-    e^2 (2 - e)^2, e = |d| <= 2, which is at most 4 + 4 beta^2: after division by e, e (1 + alpha^2) + g e (2
-    - e)^2 <= 2 e + g e ((2 - e)^2 - 2) <= 4, as g <= 1/2 and (2 - e)^2 <= 2 unless e < 0.6, where it is at
+    Different labels: x y - w v is s up to its sign, and the squared change is |s|^2 + alpha^2 D + 4 beta^2 +
+    g (|s|^2 D + c^2) / 2, with the same two cases. At c = 0 it is 4 + 4 beta^2 - (1 - alpha^2) D + g D (4 -
+    D) / 2, which falls with D as 2 g <= 1 - alpha^2. At c = |s| |d| it is (2 - e)^2 + alpha^2 e^2 + 4 beta^2
+    + g e^2 (2 - e)^2, e = |d| <= 2, which is at most 4 + 4 beta^2: after division by e, e (1 + alpha^2) + g e
+    (2 - e)^2 <= 2 e + g e ((2 - e)^2 - 2) <= 4, as g <= 1/2 and (2 - e)^2 <= 2 unless e < 0.6, where it is at
     most 3 e. QED.
 
     Attributes:
@@ -152,8 +153,8 @@ class ColumnStatistics(SufficientStatistics):
             units: whether numbers may be read in units of their own.
 
         Returns:
-            for two classes, unweighted records and a constant feature a plan of this class, else the given
-            one, which uses the columns.
+            a plan of this class, for two classes, unweighted records and a constant feature; otherwise the
+            given plan, with the columns.
         """
         plain = replace(plan, columns=columns)
         facts = plan.facts
@@ -263,14 +264,14 @@ class ColumnStatistics(SufficientStatistics):
 
 
 class ColumnUnit(NamedTuple):
-    """Unit of a number x, measured from the middle: it is read as end + (x - end) / size, within its range.
+    """Unit of a number x, measured from the middle: x is read as end + (x - end) / size, within its range.
 
     Attributes:
         feature: the number.
         half: half of its range.
         end: -half or half.
         size: the unit as a share of the range, at most 1.
-        gap: where the number is if it is missing, and the feature that says so; None: it never is.
+        gap: the value of x if the number is missing, and the feature that says so; None: it is never missing.
     """
 
     feature: int
@@ -283,7 +284,7 @@ class ColumnUnit(NamedTuple):
         return np.asarray(np.clip(self.end + (x - self.end) / self.size, -self.half, self.half))
 
     def move(self, weights: Vector, middle: Sequence[float]) -> float:
-        """Turn the weight of the number as it is read into that of the number; return what scores gain.
+        """Replace the weight of the rescaled number by the weight of x; return what is added to all scores.
 
         Features are measured from ``middle``, indicators of missing numbers among them.
         """

@@ -28,9 +28,10 @@ _RARE, _TYPICAL = 1e-3, 0.25
 _MEANS, _SHARES = 0.08, 0.02
 # Lower limit on a share of K levels, as a fraction of 1 / K, and of its noise.
 _RARE_OF_LEVELS = 0.3
-# Prior probability that the log odds of ordered levels are those of ``smooth_prior``, and not independent.
+# Prior probability that the log odds of ordered levels follow ``smooth_prior``, and are not independent.
 _SMOOTH = 0.8
-# The part of shares of ordered levels, and of their log odds, that is no random walk a priori.
+# The share of the prior variance of ordered levels (of their shares, and of their log odds) that is
+# independent from level to level; the rest is a random walk.
 _ROUGH = 0.1
 
 
@@ -38,8 +39,8 @@ _ROUGH = 0.1
 class Columns:
     """Grouping of features by column: indicators of one categorical column, or one numeric column.
 
-    At most one indicator of a category is 1, so their covariances follow from their frequencies, which noisy
-    moments estimate better; and a model uses all of them or none.
+    At most one indicator of a categorical column is 1, so the covariances of its indicators follow from their
+    frequencies, which noisy moments estimate better than covariances; and a model uses all of them or none.
 
     Attributes:
         parts: (first, last + 1) of the features of each column. A part of several features is a category; a
@@ -47,7 +48,7 @@ class Columns:
         middle: the point that features are measured from, shape (d,).
         lines: (feature, lowest, highest) of each numeric feature, with its declared bounds.
         ordered: (first, last + 1) of features that are ordered levels: bins, or whole numbers as categories.
-        gaps: the features that say that a number is missing, each behind the number.
+        gaps: the features that say that a number is missing, each right after its number.
     """
 
     parts: tuple[tuple[int, int], ...]
@@ -118,8 +119,8 @@ class Columns:
     def clipped(self, rows: Floats) -> Floats:
         """Return rows, measured from the middle, with numbers in their ranges and shares of levels in [0, 1].
 
-        The shares of a part add up to at most 1. Encoded records are so already; clipping makes ``squares``
-        true for any rows.
+        The shares of a part add up to at most 1. Clipping does not change encoded records; it makes
+        ``squares`` true for any rows.
         """
         found = rows.copy()
         for feature, low, high in self.lines:
@@ -135,8 +136,9 @@ class Columns:
     def shares(self, rows: Floats) -> Floats:
         """Return rows, measured from the middle, as shares of the cells of columns, without the last cell.
 
-        A record is in the cell of its level; a number is at the share of its range, and the rest of it is in
-        the last cell. Shares are in [0, 1], and those of a column add up to at most 1, for any rows.
+        A record with a level has the whole share in the cell of that level; a number at the share x of its
+        range has x in its cell and 1 - x in the last cell. Shares are in [0, 1], and those of a column add up
+        to at most 1, for any rows.
         """
         near = self.clipped(rows)
         found = np.clip(near + np.array(self.middle)[: rows.shape[1]], 0.0, 1.0)
@@ -256,10 +258,10 @@ def likely_shares(
 
 @functools.cache
 def smooth_prior(levels: int, ordered: int) -> Floats:
-    """Return the prior covariance of numbers for levels, of which the first ``ordered`` are a random walk.
+    """Return the prior covariances of one number per level, a random walk over the first ``ordered`` levels.
 
-    The walk is measured from its mean; what a level has besides is independent. A level that is not ordered
-    has variance 1, and that is the mean of the others.
+    The numbers of ordered levels are a random walk plus independent numbers, both less their means; their
+    variances add up to ``ordered`` - 1. A level that is not ordered has variance 1.
     """
     steps = np.arange(ordered)
     centre = np.eye(ordered) - 1 / ordered
@@ -271,9 +273,9 @@ def smooth_prior(levels: int, ordered: int) -> Floats:
 
 
 def prior_kernels(levels: int, ordered: int) -> list[tuple[Floats, float]]:
-    """Return prior covariances of the log odds of levels, the first ``ordered`` of which are ordered.
+    """Return prior covariances of the log odds of levels, each with its prior probability.
 
-    Each has its prior probability for the log odds of labels.
+    The first ``ordered`` levels are ordered.
     """
     plain = np.eye(levels)
     if ordered < 3:

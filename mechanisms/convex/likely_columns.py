@@ -105,11 +105,11 @@ def likely_columns(seen: NoisyColumns, columns: Columns) -> tuple[Likely, Floats
     """Return least squares of labels 0 and 1, estimated from noisy moments, and the means of the features.
 
     If effects are weak, the covariance of features and labels is that of the features times the log odds,
-    times the variance of the labels. A priori log odds of a column are normal with one of some variances;
-    those of ordered levels may be a random walk, or each level has a variance of its own. Correlations of
-    columns are shrunk as in ``likely_covariances``. The posterior covariance adds up what the estimate misses
-    of log odds drawn from the prior, and the noise of the estimate, in which errors of covariances count by
-    the estimated weights.
+    times the variance of the labels. A priori the log odds of a column are normal, with one of a few
+    variances; those of ordered levels may be a random walk, or each level has a variance of its own.
+    Correlations of columns are shrunk as in ``likely_covariances``. The posterior covariance is the sum of
+    two: that of what the estimate misses of log odds drawn from the prior, and that of the noise of the
+    estimate, which includes errors of covariances times the estimated weights.
     """
     products = columns.within(seen.products, seen.sigma)
     # Where most labels are equal, the products are means of features, too, up to the sign.
@@ -208,7 +208,9 @@ def _prior(
 
 
 def _posterior(prior: _Prior, chances: _Chances) -> tuple[Floats, float, Floats]:
-    """Return the probability of each kernel and variance, of levels by themselves, and of their variances."""
+    """Return the probability of each kernel and variance, the probability that levels have variances of their
+    own, and the probabilities of those variances.
+    """
     joint = prior.odds * chances.variances
     if prior.levels is None:
         return joint / np.sum(joint), 0.0, np.zeros((0, len(_VARIANCES)))

@@ -88,7 +88,7 @@ def towards_mean(noisy: Floats, sigma: float) -> tuple[Floats, float]:
 
 
 def likely_blocks(noisy: Floats, sigma: float, largest: float) -> list[Block]:
-    """Make a block of every feature from noisy variances, shape (d,), shrunk towards their mean.
+    """Return a block for each feature, from noisy variances, shape (d,), shrunk towards their mean.
 
     Each block has the posterior mean plus two standard deviations: an underestimated variance inflates a
     weight, an overestimated one only shrinks it.
@@ -230,8 +230,8 @@ def logistic_scale(share: float, explained: float, at_most: float) -> tuple[floa
 def discriminant(weights: Floats, covariances: Floats, shares: Floats) -> tuple[Floats, Floats]:
     """Return the weights, shape (K, d), and the scores at the mean, shape (K,), of Fisher's discriminant.
 
-    It is computed from the least-squares predictions of the K class indicators, which lose nothing of it
-    (Hastie, Tibshirani and Buja 1994). With B the weights, M = B C B' the covariance of the predictions, D
+    It is computed from the least-squares predictions of the K class indicators, which determine it (Hastie,
+    Tibshirani and Buja 1994). With B the weights, M = B C B' the covariance of the predictions, D
     the diagonal of the shares and Q = (D - M)^-1, the covariance of predictions within classes is M - M D^-1
     M and their mean in class k M e_k / p_k. So the log odds of normal classes are (x - mean)' B' Q e_k + log
     p_k - (Q_kk - 1 / p_k) / 2. M is noisy: eigenvalues of D^-1/2 M D^-1/2 are clipped.
@@ -253,7 +253,7 @@ def discriminant(weights: Floats, covariances: Floats, shares: Floats) -> tuple[
 def _likely_priors(
     seen: list[Floats], blocks: list[Block], noises: list[float], variance: float
 ) -> list[Floats]:
-    """Return the covariance of the Gaussian prior of each block that shrinks as the grid average does."""
+    """Return a Gaussian prior covariance for each block that shrinks it as the average over the grid does."""
     trace = sum(float(np.trace(block.covariances)) for block in blocks)
     priors = _EXPLAINED * variance / (_SHARES * trace)
     bases = [np.linalg.eigh(block.covariances) for block in blocks]

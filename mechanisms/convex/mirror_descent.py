@@ -44,8 +44,8 @@ class DPMirrorDescent(FullBatchMechanism):
     Defaults: iterates are averaged with weights 1, 2, ...; over l1 balls and simplices, with entropies for V,
     T and gamma are those of ``entropic_steps``. Elsewhere V is Euclidean, (scale/2) |u - x|^2, and T and
     gamma / scale = 1 / (2 L) are those of ``dp-pgd``. The source has a random iterate, 1 / (2 L |C|^2), and T
-    of the order of |C| n epsilon / sqrt((|C|^2 + G_C^2) ln(1/delta)): its bound charges each step with the
-    largest of p noises, the one used here, by Jensen's inequality, with a single noise
+    of the order of |C| n epsilon / sqrt((|C|^2 + G_C^2) ln(1/delta)). Its bound charges each step with the
+    largest of p noises; the bound used here charges a single noise, by Jensen's inequality
     (``entropic_horizon``).
 
     Privacy: see ``FullBatchMechanism``. Source: Wang and Xu (2019), Algorithm 3 and Theorem 5.
@@ -109,8 +109,8 @@ class DPAcceleratedMirrorDescent(FullBatchMechanism):
     and simplices L' and T are those of ``entropic_accelerated_steps``.
 
     ``gauge_steps`` is the source's y+ = argmin over C of <g, y - x> + (L'/2)|y - x|_C^2, with L' = L_C. In
-    the norm of an l1 ball it moves to one vertex: the one with the largest of 2p noises, once g is mostly
-    noise. That is why it is not the default there; over other sets, in Euclidean norms, it is.
+    the norm of an l1 ball this step moves to one vertex: once g is mostly noise, the vertex with the largest
+    of 2p noises. So it is the default only over the other sets, whose norms are Euclidean.
 
     Source: Wang, Ye and Xu (2017), Algorithm 3 and Theorem 5.4. As printed, the y-step uses the gradient
     without noise, and y_T is the output: that is not private. Here both steps use the same noisy

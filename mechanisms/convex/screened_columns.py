@@ -29,8 +29,8 @@ from privopt.problems.convex.some_columns import SomeColumns
 
 # Share of rho for the draws; the rest is for the moments of the chosen columns.
 _DRAWS_SHARE = 0.5
-# A column of K levels that tells nothing has a score of about this times sqrt((K - 1) n v), v the variance of
-# the labels 0 and 1; and the lower limit on v in this formula.
+# A column of K levels that is independent of the label has a score of about _BY_CHANCE sqrt((K - 1) n v), v
+# the variance of the labels 0 and 1; v is taken to be at least _LEAST_VARIANCE.
 _BY_CHANCE, _LEAST_VARIANCE = 0.4, 0.02
 
 # By default a column is drawn for each _BUDGET_PER_COLUMN of n mu, but at least _FEWEST.
@@ -58,8 +58,8 @@ class ScreenedColumns(RiskMechanism):
     of the other records and b the mean of their labels. c is a function of these records plus ((n - 1) / n)
     (e - a)(y - b), e and y those of the record. If another record (f, z) takes its place, half the l1 norm of
     the change is, apart from the first factor, |e - f|_1 |y - b| / 2 <= 1 for y = z; and for y = 1 and z = 0
-    it is |(1 - b) e + b f - a|_1 / 2, the total variation distance of two distributions, at most 1. Of p, m
-    moves by 1 / n at most, and the slope of sqrt(v) in m is (1 - 2 m) / (2 sqrt(v)) <= 3.4 at v >= 0.02.
+    it is |(1 - b) e + b f - a|_1 / 2, the total variation distance of two distributions, at most 1. As for
+    p: m moves by 1 / n at most, and the slope of sqrt(v) in m is (1 - 2 m) / (2 sqrt(v)) <= 3.4 at v >= 0.02.
 
     Attributes:
         columns: public facts about the columns.
@@ -97,7 +97,7 @@ class ScreenedColumns(RiskMechanism):
             columns, spans: public facts of the columns.
             count: k.
             mu: the budget.
-            delta: of the statement.
+            delta: the delta at which the spend is stated.
             units: whether numbers may be read in units of their own.
         """
         rho, n = mu**2 / 2 * (1 - 1e-12), facts.n_records
@@ -189,10 +189,10 @@ class ScreenedColumns(RiskMechanism):
 
 
 def drawn_columns(spans: Sequence[Span], n: int, mu: float, most: int | None = None) -> int:
-    """Return how many columns to draw where noisy moments cannot take all, of ``most`` at most. Public.
+    """Return the number of columns to draw, at most ``most``, if noisy moments cannot take all. Public.
 
-    Moments can take the features of that many columns, whichever are drawn; 0 if the widest column alone has
-    too many.
+    Moments can take the features of so many columns, whichever are drawn. The number is 0 if the widest
+    column alone has too many features.
     """
     sizes = sorted((stop - start for start, stop in spans), reverse=True)
     fitting = int(np.searchsorted(np.cumsum(sizes), MOST_FEATURES))
@@ -202,8 +202,9 @@ def drawn_columns(spans: Sequence[Span], n: int, mu: float, most: int | None = N
 def score_sensitivity(n: int, levels: int, features: int) -> float:
     """Return the largest change of the computed score of a column of so many features, or fewer. Public.
 
-    Rounding: sums of at most n shares that add up to 1 over the cells of a column are multiplied and
-    subtracted, and so many are added up: a score is off by at most 4 n (n + features + 8) 2^-53.
+    Rounding: sums of at most n shares, which add up to 1 over the cells of a column, are multiplied and
+    subtracted; then those of all features are added up. So a score is off by at most 4 n (n + features + 8)
+    2^-53.
     """
     by_chance = _BY_CHANCE * 3.4 * math.sqrt((levels - 1) / n)
     rounding = 8 * n * (n + features + 8) * 2.0**-53

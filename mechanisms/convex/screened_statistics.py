@@ -34,8 +34,8 @@ _DRAWS_SHARE = 0.8
 # n mu per selected feature, and the range of their number.
 _BUDGET_PER_FEATURE, _FEWEST, _MOST = 100.0, 4, 500
 # Rows are clipped to the norm of a row in which this share of the selected features is at its bound, the
-# others at 0. Sparse rows are shorter; numbers that are uniform between their bounds have the norm of a
-# third, and lose an eighth of their length.
+# others at 0. Sparse rows are shorter. Rows of numbers that are uniform between their bounds have the norm of
+# rows with a third of the features at their bounds, and are shortened by an eighth.
 _ROW_SHARE = 0.25
 
 

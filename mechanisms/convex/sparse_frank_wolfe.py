@@ -6,18 +6,19 @@ also the law of the largest score with Gumbel noise (the exponential mechanism).
 
 Draw: every vertex has a Poisson process of rate exp(score), and the first arrival of all is the vertex drawn.
 No feature j has a score beyond b_j = size G sum_i |a_ij| / (n scale), whatever the iterate, since no slope
-exceeds G. Features with b_j > 2 are *frequent*: more than 8 / epsilon records have each, epsilon that of a
-step, so their number is at most epsilon / 8 times that of non-zeros, however many features there are. Their
-scores are computed, and each vertex has a clock. The others, *rare*, have scores in [-2, 2], and Poisson
-thinning (Lewis and Shedler 1979) simulates them together: proposals arrive at the rate exp(2) a vertex, each
-at a vertex chosen uniformly, whose score is then computed from its own column; it is accepted with
-probability exp(score - 2). Accepted proposals before the first of the clocks are the arrivals at rare
-vertices, in order. If there is none, the frequent vertex is drawn.
+exceeds G. Features with b_j > 2 are *frequent*: each is non-zero in more than 8 / epsilon records, with the
+epsilon of one step. So the number of frequent features is at most epsilon / 8 times the number of non-zero
+entries, however many features there are. Their scores are computed, and each of their vertices has a clock.
+The other features, *rare*, have scores in [-2, 2], and Poisson thinning (Lewis and Shedler 1979) simulates
+their vertices together: proposals arrive at the rate exp(2) a vertex, each at a vertex chosen uniformly,
+whose score is then computed from its own column; the proposal is accepted with probability exp(score - 2).
+Accepted proposals before the first of the clocks are the arrivals at rare vertices, in order. If there is
+none, the vertex of that first clock is drawn.
 
-Scores: each that decides is computed from the slopes at the present iterate. Updating the predictions of only
-those records that have the chosen feature (Raff, Khanna and Lu 2023, algorithm 2) gives another law: a step
-to (1 - gamma) x + gamma s shrinks all predictions, so slopes of all records change. All n predictions are
-multiplied by 1 - gamma here, and those of the records with the chosen feature get its share.
+Scores: every score that is used is computed from the slopes at the present iterate. Updating the predictions
+of only those records that have the chosen feature (Raff, Khanna and Lu 2023, algorithm 2) gives another law:
+a step to (1 - gamma) x + gamma s shrinks all predictions, so slopes of all records change. Here all n
+predictions are multiplied by 1 - gamma, and those of the records with the chosen feature get its share.
 
 Rounding: a computed prediction is a function of its own record and of the vertices drawn so far, so the drift
 of the predictions costs no privacy: whatever its value, the slope of a record stays in [-G, G] and that of

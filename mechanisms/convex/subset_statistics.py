@@ -32,7 +32,7 @@ class SubsetStatistics(SufficientStatistics):
 
     Post-processing of the release of noisy moments, at no further privacy cost: covariances are estimated by
     empirical Bayes as for the full model, and a ``SubsetProgram`` finds, for each size up to k, the columns
-    that explain the labels best. The model on the columns of the largest size is estimated from their moments
+    that explain the labels best. The model on the largest subset is estimated from the moments of its columns
     alone. Any solver may be used: the program's data are released, and no proof is needed.
 
     Privacy: that of ``SufficientStatistics``. Neighbours: replace-one, n public.

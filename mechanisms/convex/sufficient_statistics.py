@@ -73,18 +73,18 @@ class SufficientStatistics(RiskMechanism):
     typical values of all columns; the prior of a weight is 0 or Gaussian, with probability and variance
     averaged by marginal likelihood (``likely_weights``, empirical Bayes). If the noise hides everything, the
     model is the noisy mean. For the logistic loss least squares is fitted to the labels -1 and +1 and scaled
-    to the logistic minimum for normal scores (``logistic_scale``); the ranking is that of least squares. Of
-    several classes, K > 2 of them (``OneVsRestLoss``), there is one release, too: the label of class k is
-    then v_k, the k-th vertex of a regular simplex of K - 1 dimensions around 0 with |v_k| = 1 (for K = 2: -1
-    and +1), and x v_y' replaces x y. Labels of k against the rest follow, as <v_k, v_y> is 1 for class k and
-    -1/(K - 1) for all others, and so do least squares of each indicator; ``discriminant`` makes one model of
-    log odds of them.
+    to the logistic minimum for normal scores (``logistic_scale``); the ranking is that of least squares. For
+    K > 2 classes (``OneVsRestLoss``) there is one release, too: the label of class k is then v_k, the k-th
+    vertex of a regular simplex of K - 1 dimensions around 0 with |v_k| = 1 (for K = 2: -1 and +1), and x v_y'
+    replaces x y. Labels of k against the rest follow, as <v_k, v_y> is 1 for class k and -1/(K - 1) for all
+    others, and so do least squares of each indicator, from which ``discriminant`` makes one model of log
+    odds.
 
     Privacy: mu-GDP, one Gaussian release, stated as (epsilon, delta); neighbours by replacing one record, n
     public. With z = (x, o), |z| <= r, o constant, and |y| <= B, the release is the mean of (z z', (r / B) z
     y), where entries above the diagonal are multiplied by sqrt 2 so that the norm of the triangle is the
-    Frobenius norm; for the squared loss also the mean of h (r / B)^2 y^2, h^2 <= 3/2, from which intervals
-    get the residual variance. Its l2 sensitivity is at most (3 / sqrt 2) r^2 / n, with or without y^2.
+    Frobenius norm; for the squared loss also the mean of h (r / B)^2 y^2, h^2 <= 3/2, which gives intervals
+    the residual variance. The l2 sensitivity is at most (3 / sqrt 2) r^2 / n, with or without y^2.
 
     Proof, in units of r and B. Replace (z, t) by (w, s), u = t^2, v = s^2 in [0, 1], q = <z, w>. The squared
     change times n^2 is |z|^4 + |w|^4 - 2 q^2 + |z|^2 u + |w|^2 v - 2 q t s + h^2 (u - v)^2, and -2 q^2 - 2 q
@@ -598,8 +598,8 @@ def _residual_sensitivity(facts: RiskFacts, offset: float) -> float:
 def residual_fit(moments: NoisyMoments, bound: float, sigma: float) -> tuple[Vector, float]:
     """Return least squares on released moments, and the cut of its residuals.
 
-    Directions that noise hides get no weight. Among them is a combination of the levels of a column that add
-    up to 1, in which records do not differ.
+    Directions that noise hides get no weight. Among these directions is the sum of the levels of a column, if
+    it is 1 for every record.
 
     The cut is larger where the noise allows it: up to where noise of standard deviation ``sigma``, on moments
     in units of the cut, adds a tenth to the variance in the direction in which it is largest relative to the
@@ -613,7 +613,7 @@ def residual_fit(moments: NoisyMoments, bound: float, sigma: float) -> tuple[Vec
     kept, basis = values[clear], vectors[:, clear]
     theta = basis @ ((basis.T @ moments.products) / kept)
     variance = moments.square - float(moments.products @ theta)
-    # Noise lowers that on average, as in ``LeastSquares.residual_variance``.
+    # Noise lowers this estimate on average, as in ``LeastSquares.residual_variance``: the bias is added back.
     each = 1 / moments.label_weight**2 + float(theta @ theta) / 2
     within = float(np.sum((basis.T @ theta) ** 2 / kept)) / 2
     variance += moments.sigma**2 * (each * float(np.sum(1 / kept)) + within)
@@ -634,7 +634,7 @@ def _entries(facts: RiskFacts) -> Any:
 
 
 def row_blocks(n_records: int, width: int) -> Iterator[slice]:
-    """Yield blocks of rows. Limits are looked at before each, as products of wide rows take long."""
+    """Yield blocks of rows. Limits are checked before each block, as products of wide rows take long."""
     rows = max(1, _BLOCK // width)
     for k in range(0, n_records, rows):
         look_up()

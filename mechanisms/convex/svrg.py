@@ -53,19 +53,19 @@ class DPSVRG(RiskMechanism):
     mu^2; the batches take the rest and are composed with them as privacy loss distributions.
 
     Defaults: eta = 1/(2 L) and m = 8 L / l2, which the convergence condition allows for batches of at least
-    32, but no more inner steps than the noise permits (``permitted_rounds``); more epochs make up for it. The
-    convergence needs strong convexity: by default, a penalty l2 = 0 is replaced by that of
+    32, but no more inner steps than the noise permits (``permitted_rounds``); more epochs make up for fewer
+    inner steps. The convergence needs strong convexity: by default, a penalty l2 = 0 is replaced by that of
     ``objective_penalty``, since an anchor's noise is a random linear term of its epoch's objective.
     ``regularizer`` and ``noise`` hold the value in use.
 
     Later anchors have less noise (``anchor_weights``), because later epochs contract the effect of an
     anchor's noise.
 
-    Excess risk: that of ``dp-sgd`` is lower, by this calculation. The noise of the last anchor tilts all of
-    its epoch and is averaged with nothing. Its variance is sum(w) / w_E / ``anchor_share`` times the one that
-    T noisy steps of dp-gd or dp-sgd average to at the whole budget, w the weights, and so is the excess risk
-    that a tilt costs. The variance of sampling, which anchors reduce, is at most a quarter of the noise's in
-    dp-sgd already (``balanced_batch``).
+    Excess risk: that of ``dp-sgd`` is lower, by this calculation. The noise of the last anchor tilts the
+    objective of its whole epoch and is not averaged. Its variance is sum(w) / w_E / ``anchor_share`` times
+    that of the average noise of T steps of dp-gd or dp-sgd at the whole budget, w the weights of E anchors;
+    the excess risk that the tilt costs grows in proportion. The variance of sampling, which anchors reduce,
+    is in dp-sgd already at most a quarter of the variance of the noise (``balanced_batch``).
 
     Source: Wang, Ye and Xu (2017), Algorithm 1 and Theorem 4.2, for strongly convex objectives. Their privacy
     theorem holds only for epsilon below a multiple of T m / n^2; here the sampling itself is accounted.

@@ -117,10 +117,11 @@ class BranchingPlan:
     def noise_to_signal(self, n_records: int) -> NoiseToSignal:
         """Compare the expected excess over any model of one predicate with half of what n records can lose.
 
-        The prior gives mass q to the models that predict as one of these does: its predicate has 1 / values
-        or more, each decision to split or to stop 1/2, two different labels 1 / (classes (classes - 1)). Of
-        all laws, the draw's has the least mean of beta L plus divergence from the prior, so its mean of L is
-        at most L of that model plus log(1/q) / beta.
+        Let q be the prior mass of all models that predict like a given model of one predicate. It is at least
+        the product of 1 / values for the predicate, 1/2 for each decision to split or to stop, and 1 /
+        (classes (classes - 1)) for the two different labels. Of all laws, the draw's has the least mean of
+        beta L plus divergence from the prior, so its mean of L is at most L of the given model plus log(1/q)
+        / beta.
         """
         rare = math.log(8 * self.costs.classes * (self.costs.classes - 1) * self.values)
         largest = check_count(n_records, "n_records") * self.choice.loss_bound / 2

@@ -33,8 +33,8 @@ class ExponentialMechanism(LatticeMechanism[PreparedGibbs]):
     the numerator and the partition function by a factor of at most exp(epsilon / 2) each. No normalisation,
     separators or delta.
 
-    Constraints: both statements are about fixed points of a public finite set, so any part of a lattice that
-    public constraints leave serves as well.
+    Constraints: the proof holds for any public finite set of points, and so for the part of a lattice that
+    public constraints leave.
 
     Floating point: epsilon is charged in full, while beta is smaller by a share of 1e-4; a draw is not
     released if the probability of some point may be off by more than that share covers.
@@ -96,8 +96,8 @@ class ExponentialMechanism(LatticeMechanism[PreparedGibbs]):
         Raises:
             PlanMismatchError: the oracle was prepared for another problem or law.
             UnfinishedDrawError: a limit was reached; nothing is released.
-            InexactDrawError: the oracle's arithmetic is too coarse for the claim; nothing is released. One
-                that bounds its exactness before data (``planned_exactness``) is refused by the plan instead.
+            InexactDrawError: the oracle's arithmetic is too coarse for the claim; nothing is released. If the
+                oracle bounds its exactness before data (``planned_exactness``), the plan refuses it instead.
         """
         self.check_oracle(oracle)
         source = checked_source(noise)

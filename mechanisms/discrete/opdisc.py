@@ -32,8 +32,8 @@ class OPDisc(PerturbedMinimizer):
     the proof's density-ratio lemma depends on the winner.
 
     Constraints: the proof needs |w| <= D and distances of at least tau between points, which hold in any part
-    of a lattice; and a shift that makes w win against every other point makes it win against fewer. D is that
-    of the bounds.
+    of a lattice; and a shift that makes w win against every other point makes it win against fewer. D follows
+    from the bounds of the lattice.
 
     Source: Neel, Roth, Vietri and Wu (ICML 2020), Algorithm 1; sensitivity and calibration in
     ``mechanisms.discrete.calibration``.
@@ -80,7 +80,7 @@ class OPDisc(PerturbedMinimizer):
 
     @classmethod
     def default_lattice(cls, dimension: int) -> IntegerLattice:
-        """Return the source paper's: |w_j| <= floor(sqrt d), |w| <= sqrt d."""
+        """Return the lattice of the source paper: |w_j| <= floor(sqrt d), |w| <= sqrt d."""
         b = math.isqrt(dimension)
         return IntegerLattice(-b, b, dimension=dimension, radius=math.sqrt(dimension))
 

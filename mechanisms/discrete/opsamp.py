@@ -38,7 +38,7 @@ class OPSamp:
     gap is refused, and nothing is released. Floating-point certificates are trusted.
 
     Source: Neel, Roth, Vietri and Wu (ICML 2020), Algorithm 2, with constants derived anew:
-    whole points need a factor of 4 d less noise than the Lipschitz bound.
+    integer points need a factor of 4 d less noise than the Lipschitz bound.
 
     Attributes:
         problem_type, lattice, loss_bound: the public facts of the plan.

@@ -23,7 +23,7 @@ from privopt.problems.discrete.objective import Perturbation
 
 @dataclass(frozen=True)
 class GaussianRSPM(PerturbedMinimizer):
-    """Minimiser of the loss plus that of public records with random weights.
+    """Minimiser of the loss plus the loss of public records with random weights.
 
     argmin over w of L(D, w) + sum_k eta_k loss(w, e_k), eta ~ N(0, sigma^2 I), e_1..e_m a separator set.
 
@@ -31,9 +31,9 @@ class GaussianRSPM(PerturbedMinimizer):
     record, n and the lattice public; the answer must be the certified, lexicographically first argmin.
     With calibration="printed" the noise is the source paper's, and its claim is refuted.
 
-    Constraints: separators of a lattice tell any two points of a part of it apart, and a shift that makes w
-    win against every other point makes it win against fewer. So the noise of the lattice serves any part of
-    it that public constraints leave.
+    Constraints: separators of a lattice also tell apart any two points of a part of it, and a shift that
+    makes w win against every other point makes it win against fewer. So noise calibrated to the lattice is
+    enough for any part of it that public constraints leave.
 
     Source: Neel, Roth and Wu (2018), Algorithm 2; Neel, Roth, Vietri and Wu (ICML 2020), Theorem 6.
     """

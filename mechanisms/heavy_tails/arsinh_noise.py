@@ -18,7 +18,7 @@ With H(v) = (arsinh v + v / sqrt(1 + v^2)) / sqrt(1 + v^2), the slope of minus t
 
     L'(y) = sqrt(1 + z^2) (e^-r H((z - q) e^-r) - H(z)).
 
-Along the straight way from (0, 0) to (r, q) its derivative is at most t |(v H)'| + s e^t |H'(v)|, times
+Along the straight line from (0, 0) to (r, q) its derivative is at most t |(v H)'| + s e^t |H'(v)|, times
 sqrt(1 + z^2) e^-r', where v = (z - q') e^-r'. As e^-r' / sqrt(1 + v^2) <= e^t / sqrt(1 + (z - q')^2) and
 sqrt(1 + z^2) <= (1 + s) sqrt(1 + (z - q')^2),
 

@@ -31,7 +31,7 @@ _BLOCK = 1 << 20  # numbers compared in one block
 
 @dataclass(frozen=True)
 class ColumnSearch:
-    """Private medians of columns, tail quantiles of the distances from them, and one of the lengths of rows.
+    """Private medians of columns, and private tail quantiles of the distances from them and of row lengths.
 
     Every query counts the records beyond a threshold, or between two, in all columns at once, and is answered
     with Gaussian noise; the next threshold depends on noisy answers alone. The grids are public: centres are
@@ -105,7 +105,7 @@ class ColumnSearch:
     def scales(self, distances: Floats, share: Floats, source: NoiseSource) -> Floats:
         """Return private thresholds exceeded by ``share`` of each column of distances, shape (n, c).
 
-        It is 0 for a column whose distances are nearly all 0, or whose search failed.
+        The threshold is 0 for a column whose distances are nearly all 0, or whose search failed.
         """
         ranks = np.maximum(share * self.n_records, self.rank)
         noisy = self.counts.adder(source, SCALE_ROUNDS)

@@ -33,7 +33,7 @@ _GUESS = Descent(smoothness=2.0)
 
 @dataclass(frozen=True)
 class MeasuredDescent(UnboundedFit):
-    """A private search for units, and descent along robust means in them: Algorithms 3 and 4.
+    """A private search for units, and descent along robust means in these units: Algorithms 3 and 4.
 
     Privacy: (epsilon, delta)-differential privacy, neighbours by replacing one record, n public: the search
     spends part of epsilon and half of delta, the descent the rest (basic composition).

@@ -121,9 +121,9 @@ class SampleAggregate(SubsetMechanism):
         """Norm of the noise against the radius, if an estimate from k records is off by R sqrt(d / k).
 
         S is then 1 + g times the distance of two estimates. Their true distance depends on the records: where
-        labels follow features closely it is smaller, and so is the noise, but never smaller than the part of
-        S from the diameter, which with few subsets is large, however well they agree. So the unit says what
-        is assumed.
+        labels follow features closely, distance and noise are smaller. But S is at least a part that comes
+        from the diameter, which is large with few subsets, however well the estimates agree. So the unit says
+        what is assumed.
         """
         apart = min(2.0, math.sqrt(2 * self.dimension * self.subsets / self.n_records))
         beyond = self.subsets - self._first

@@ -58,7 +58,7 @@ class Trimming:
         """Calibrate ``releases`` adaptively chosen means that are (epsilon, delta)-private together.
 
         Each is rho / releases-zCDP (Bun and Steinke 2016 for the sum). The default for ``trimmed`` is so
-        large that the clamping, which sets in after m changes, adds 1/n of the width to the smooth
+        large that clamping, which begins after m changes, adds only 1/n of the width to the smooth
         sensitivity, but at most n/4.
 
         Raises:

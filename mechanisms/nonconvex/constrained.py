@@ -27,8 +27,8 @@ class DPConstrainedStationaryPoint(SecondOrderMechanism):
 
     - w+ = w + eta (v - w), eta = -<g, v - w> / (M |v - w|^2), at most 1;
     - but where <g, v - w> >= -alpha/2, at most every T / tests steps, u minimises q(u) = (u - w)' H (u - w)
-      over C and <g, u - w> <= r = D t_g. If q(u) is not *proved* to be at least -gamma/2 for all u: w+ = w +
-      theta (u - w), theta = -q(u) / (rho |u - w|^3), at most 1;
+      over all u in C with <g, u - w> <= r = D t_g. If q(u) is not *proved* to be at least -gamma/2 for all u:
+      w+ = w + theta (u - w), theta = -q(u) / (rho |u - w|^3), at most 1;
     - otherwise w passes the test. All T steps are paid for, so the iteration continues: the last iterate that
       passed is the answer.
 

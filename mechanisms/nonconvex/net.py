@@ -130,10 +130,11 @@ class NetMechanism(RiskMechanism):
         return self.draw.beta * LOSS_UNITS / loss_spread(self.facts, self.net.radius)
 
     def excess(self, failure: float) -> float:
-        """Bound F^r at the point above its minimum over the ball, with probability 1 - failure.
+        """Bound the excess of F^r at the released point over its minimum in the ball, with probability 1 -
+        failure.
 
-        The sum of alpha (G + l2 radius) for the net, (ln N + ln(1 / failure)) / (beta n) for the draw
-        (McSherry and Talwar 2007), and a unit for rounding at either point.
+        The bound is the sum of alpha (G + l2 radius) for the net, (ln N + ln(1 / failure)) / (beta n) for the
+        draw (McSherry and Talwar 2007), and a unit for rounding at either point.
         """
         slope = self.facts.gradient_bound + self.regularizer.l2 * self.net.radius
         drawn = (math.log(self.net.size_bound) - math.log(failure)) / (self.beta * self.facts.n_records)
