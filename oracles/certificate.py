@@ -1,4 +1,4 @@
-"""Answers of oracles and their certificates, which ``PreparedOracle`` (``minimize.interface``) makes."""
+"""Answers of minimising oracles, and their certificates; ``minimize.interface.PreparedOracle`` makes both."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class Certificate:
         fixed_value: the objective at the point, recomputed by privopt in integer arithmetic.
         fixed_bound: the proved lower bound on the objective over the whole lattice.
         lexicographic: the point is proved to be the lexicographically smallest of all minimisers.
-        exact: the bound was proved in integer arithmetic; False if it rests on a floating-point solver
-            and its tolerances.
+        exact: whether the bound was proved in integer arithmetic; if not, it depends on a floating-point
+            solver and its tolerances.
         oracle: name of the oracle.
         raw_status: the solver's status text.
         nodes: search nodes (or candidates) visited.
@@ -60,7 +60,7 @@ class Certificate:
 
     @property
     def gap(self) -> float:
-        """Value less bound, >= 0; infinite when there is no point."""
+        """Value minus bound, >= 0; infinite if there is no point."""
         return float("inf") if self.fixed_value is None else from_fixed(self.fixed_value - self.fixed_bound)
 
     def __str__(self) -> str:
@@ -71,7 +71,7 @@ class Certificate:
         )
 
     def _repr_html_(self) -> str:
-        """Return a table for notebooks, which says that nothing of it is private."""
+        """Return a table for notebooks; it says that its content is not private."""
         facts = {
             "status": self.status.name,
             "value": f"{self.value:.6g}",
@@ -88,7 +88,7 @@ class Certificate:
 
 @dataclass(frozen=True)
 class Answer:
-    """A feasible point of the lattice (or None if a limit came first) and its certificate."""
+    """A feasible point of the lattice with its certificate; None if none was found before a limit."""
 
     point: IntArray | None
     certificate: Certificate
@@ -101,7 +101,7 @@ class Answer:
             lexicographic: also require a proof that it is the lexicographically first minimiser.
 
         Raises:
-            CertificateError: the proof is missing; the message names gap, bound, time and remedy.
+            CertificateError: the proof is missing; the message gives gap, bound, time and a remedy.
         """
         c = self.certificate
         if self.point is None or c.gap > gap:

@@ -1,6 +1,6 @@
 """Common parts of the conformance kits: failures, reports, purity checks, small data sets.
 
-A kit is a list of checks; each yields the faults of an oracle on one instance.
+A kit is a list of checks. Each check yields the faults of an oracle on one instance.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from privopt.problems.programs.lattice import ConstrainedLattice
 
 Case = TypeVar("Case")
 Finding = tuple[str, str]  # the circumstances (perturbation, limits, or ""), and the fault
-# Includes disjunctions, whose class is a subclass of that of conjunctions.
+# This type includes disjunctions, because their class is a subclass of MonotoneConjunction.
 DataProblem = ZeroOneHalfspace | MonotoneConjunction | LipschitzProblem
 
 
-# One or several numbers in a row, which ``Failure.kind`` replaces; not line numbers such as FILE.py:12.
+# Consecutive numbers, which ``Failure.kind`` replaces together; not line numbers, such as in FILE.py:12.
 _NUMBER = r"(?<!\.py:)(?<![\w.])[-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?"
 _NUMBERS = re.compile(rf"{_NUMBER}(?:[,\s]+{_NUMBER})*")
 
@@ -69,8 +69,8 @@ class ConformanceReport:
 
     Attributes:
         oracle: name of the oracle.
-        passed: "instance: check" for every check that held.
-        skipped: checks that could not be made, with the reason, such as an instance that the oracle refuses.
+        passed: "instance: check" for every check that passed.
+        skipped: checks that could not be made, each with the reason, such as the refusal of an instance.
         failures: all failed checks; empty in a report that ``check_oracle`` returns.
         unseen: kinds of faults that these checks cannot detect.
     """
@@ -82,7 +82,7 @@ class ConformanceReport:
     unseen: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        """Return a line for each kind of failure, with an example, and for each reason of skipped checks."""
+        """Return a line with an example for each kind of failure, and a line for each reason of a skip."""
         kinds: dict[tuple[str, str], list[Failure]] = {}
         for failure in self.failures:
             kinds.setdefault(failure.kind, []).append(failure)
@@ -94,7 +94,7 @@ class ConformanceReport:
         return "\n".join(lines)
 
 
-# What stands before the reason of a refusal: an instance, and what the oracle cannot do with it.
+# The text before the reason of a refusal: the name of the instance, and what the oracle cannot do with it.
 _REFUSED = re.compile(r"^.*? cannot .*?: ")
 
 
@@ -103,7 +103,7 @@ def _times(count: int) -> str:
 
 
 def _example(alike: list[Failure]) -> str:
-    """Describe the first failure of a kind, and the number of others."""
+    """Describe the first failure of a kind, and count the others."""
     if len(alike) == 1:
         return str(alike[0])
     instances = len({failure.instance for failure in alike})
@@ -119,7 +119,7 @@ class Tally:
         self.failures: list[Failure] = []
 
     def built(self, instance: str, build: Callable[[], Case]) -> list[Case]:
-        """Build the case of an instance; an empty list if it is refused or fails."""
+        """Return a list with the case of an instance, or an empty list if building it is refused or fails."""
         try:
             return [build()]
         except UnsupportedProblemError as refusal:
@@ -166,7 +166,7 @@ def name_of(check: Callable[..., object]) -> str:
 
 
 def findings(check: Callable[[Case], Iterator[Finding]], case: Case) -> list[Finding]:
-    """Return the faults found by one check; an exception counts as one."""
+    """Return the faults found by one check; an exception counts as a fault."""
     found: list[Finding] = []
     try:
         found.extend(check(case))
@@ -181,7 +181,7 @@ def described(error: Exception) -> str:
 
 
 def _location(error: Exception) -> str:
-    """Return " at FILE.py:LINE" for the innermost line outside privopt, preferably outside of libraries."""
+    """Return " at FILE.py:LINE" for the innermost line outside privopt, and outside libraries if possible."""
     libraries = [Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib", "platlib")]
     outside = [
         (Path(frame.f_code.co_filename), line)
@@ -193,7 +193,7 @@ def _location(error: Exception) -> str:
 
 
 def changed(arrays: Sequence[NDArray[Any]], before: Sequence[NDArray[Any]]) -> bool:
-    """Return whether arrays differ from earlier copies, and restore them for later checks."""
+    """Return whether arrays differ from earlier copies; if so, restore them for later checks."""
     if not any(not np.array_equal(a, b) for a, b in zip(arrays, before, strict=True)):
         return False
     for a, b in zip(arrays, before, strict=True):
@@ -209,7 +209,7 @@ class RandomStates:
         self._numpy, self._python = np.random.get_state(), random.getstate()  # noqa: NPY002
 
     def touched(self) -> Iterator[str]:
-        """Describe which states have changed since."""
+        """Yield a description of each state that has changed since the snapshot."""
         if self._python != random.getstate():
             yield "the global random state of Python was touched"
         now = np.random.get_state()  # noqa: NPY002
@@ -218,7 +218,7 @@ class RandomStates:
 
 
 def constrained_lattice() -> ConstrainedLattice:
-    """Return a ball under public constraints of several kinds, so that it is neither a ball nor a box."""
+    """Return a lattice with public constraints of several kinds, which is neither a ball nor a box."""
     columns = (PointColumn("a", 0, 2, ordered=2), PointColumn("b", 2, 4), PointColumn("c", 4, 5))
     constraints = ["at most 2 columns", "monotone(a) = rising", "if b then a", "total in [-1, 1]"]
     return ConstrainedLattice(IntegerLattice(-1, 1, dimension=5, radius=2.0), columns, constraints)
@@ -227,7 +227,7 @@ def constrained_lattice() -> ConstrainedLattice:
 def random_halfspace(
     rng: Generator, lattice: IntegerLattice, *, blocks: tuple[int, ...], numeric: int
 ) -> ZeroOneHalfspace:
-    """Draw one-hot blocks with these numbers of levels, then integer columns; labels from a noisy rule."""
+    """Draw a problem with one-hot blocks of the given sizes, then integer columns, and noisy labels."""
     n = 40
     columns = [np.eye(size, dtype=np.int64)[rng.integers(0, size, n)] * 6 for size in blocks]
     columns.append(rng.integers(-4, 7, (n, numeric)))
@@ -239,7 +239,10 @@ def random_halfspace(
 
 
 def decimal_ties() -> ZeroOneHalfspace:
-    """Return a problem whose only perfect w, (1, 1, -1), scores 0.1 + 0.2 - 0.3: exactly 0 predicts -1."""
+    """Return a problem whose only perfect w is (1, 1, -1), with scores 1 + 2 - 3 = 0, which predict -1.
+
+    With features in tenths the score would be 0.1 + 0.2 - 0.3, which is > 0 in floating point.
+    """
     X = np.repeat([[1, 2, 3], [2, 4, 6], [2, 4, 5]], 5, axis=0)
     y = np.repeat([-1, -1, 1], 5)
     return ZeroOneHalfspace(X, y, IntegerLattice(-1, 1, dimension=3))

@@ -1,4 +1,4 @@
-"""Public facts about a problem, known before data: bounds that hold whatever the table is."""
+"""Public facts about a problem: bounds that are known before data are read, and hold for every table."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from privopt.problems.discrete.problem import DiscreteProblem
 
 @dataclass(frozen=True)
 class Precision:
-    """Exactness that a plan needs of a draw at its inverse temperature.
+    """The exactness that a plan requires of a draw.
 
     Attributes:
-        beta: the inverse temperature.
-        log_error: the largest error of the logarithm of a probability.
-        lost_mass: the largest probability with which that bound may fail.
+        beta: the inverse temperature of the draw.
+        log_error: the largest tolerated error of the logarithm of a probability.
+        lost_mass: the largest tolerated probability that the bound ``log_error`` fails.
     """
 
     beta: float
@@ -26,18 +26,18 @@ class Precision:
 
 @dataclass(frozen=True)
 class ProblemFacts:
-    """The public worst case of a problem: an oracle that accepts it must accept every table within it.
+    """The public worst case of a problem: an oracle that accepts it must accept every table with these facts.
 
     Attributes:
         kind: the type of the problem.
-        question: the ``Task`` or the ``Law`` that the oracle is asked for.
+        question: the ``Task`` or the ``Law`` of the question to the oracle.
         lattice: the points.
-        rows: the largest number of distinct rows.
-        largest_loss: the largest loss of a point.
-        largest_score: the largest |<w, x>|, for losses of scores.
-        layout: the declared indicator columns; None: there are none.
+        rows: the largest possible number of distinct rows.
+        largest_loss: the largest possible loss of a point.
+        largest_score: the largest possible |<w, x>|, for losses that depend on it.
+        layout: the declared indicator columns; None if there are none.
         predicates: the number of predicates of trees and rule lists.
-        precision: the exactness that the plan needs of a draw; None: none.
+        precision: the exactness that the plan requires of a draw; None if it requires none.
     """
 
     kind: type[DiscreteProblem]

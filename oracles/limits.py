@@ -22,8 +22,8 @@ Made = TypeVar("Made")
 
 # Largest number of steps of an exact draw that "auto" accepts by default: some seconds on one core.
 MOST_WORK = 2e9
-_PATIENCE = 1.0  # seconds that outside code has after a limit to return by itself
-_LOOK = 0.02  # seconds between two checks of a limit, while waiting for work that does not check it
+_PATIENCE = 1.0  # seconds after a limit that outside code has to return by itself
+_LOOK = 0.02  # seconds between two checks of a limit while waiting for work that does not check the limit
 
 
 @dataclass(frozen=True)
@@ -31,10 +31,10 @@ class Progress:
     """A snapshot of a running solve, in units of loss. Not private: it depends on the records and the noise.
 
     Attributes:
-        incumbent, bound: the best value and the proved bound so far; NaN where there is none.
-        nodes: work done: nodes, candidates, or steps of an iteration.
+        incumbent, bound: the best value and the proved bound so far; NaN if there is none.
+        nodes: the work done so far: nodes, candidates, or steps of an iteration.
         seconds: seconds since the start.
-        total: the total work, where it is known.
+        total: the total work; None if it is unknown.
     """
 
     incumbent: float
@@ -53,12 +53,12 @@ class Limits:
     """Time limit, progress callback and cancellation of one solve.
 
     Attributes:
-        seconds: wall-clock limit of one solve, > 0, or None. Outside code that ignores the limit is abandoned
-            after another tenth of it plus one second: its thread goes on, and its answer is dropped.
-        on_progress: called at most a few times per second with a ``Progress``. Its content and timing depend
-            on the records, and no privacy guarantee covers them: show it to those alone who may see the
-            records.
-        cancelled: polled often; True stops the solve with a valid bound.
+        seconds: wall-clock limit of one solve, > 0, or None. Outside code that ignores the limit gets another
+            tenth of it plus one second. Then its answer is dropped, although its thread goes on.
+        on_progress: called at most a few times per second with a ``Progress``. The content and timing of the
+            calls depend on the records, and no privacy guarantee covers them: show them only to people who
+            may see the records.
+        cancelled: called often; if it returns True, the solve stops with a valid bound.
     """
 
     seconds: float | None = None
@@ -76,24 +76,24 @@ class Limits:
 
 
 def started(limits: Limits | None) -> Watch:
-    """Start a clock over the limits, or over no limits for None.
+    """Start a clock for the limits; None means that there are none.
 
     Raises:
-        InvalidInputError: an argument that is no ``Limits``.
+        InvalidInputError: the argument is no ``Limits``.
     """
     check_limits(limits)
     return (limits or Limits()).start()
 
 
 def check_limits(limits: object) -> None:
-    """Raise InvalidInputError for an argument that is no ``Limits``, before any budget is spent."""
+    """Raise InvalidInputError if the argument is no ``Limits``; called before any budget is spent."""
     if limits is not None:
         check_type(limits, Limits, "limits must be a Limits, such as Limits(seconds=60)")
 
 
 @dataclass
 class Watch:
-    """A running clock over ``Limits``; solvers ask it whether to stop and report to it."""
+    """A running clock for ``Limits``. Solvers ask it whether to stop, and report their progress to it."""
 
     limits: Limits
     began: float = field(default_factory=lambda: time.monotonic())
@@ -105,12 +105,12 @@ class Watch:
 
     @property
     def remaining(self) -> float | None:
-        """Seconds left, never negative; None without a limit."""
+        """Seconds left, never negative; None if there is no time limit."""
         return None if self.limits.seconds is None else max(0.0, self.limits.seconds - self.seconds)
 
     @property
     def rest(self) -> Limits:
-        """The limits of the next of several runs, with the time that is left."""
+        """The same limits with the time that is left, for the next of several runs."""
         left = self.remaining
         return self.limits if left is None else replace(self.limits, seconds=max(left, 1e-9))
 
@@ -131,7 +131,7 @@ class Watch:
 def within(watch: Watch, build: Callable[[], Made]) -> Made:
     """Return the result of work that does not poll limits, such as building a model or compiling.
 
-    At a limit this stops waiting; the work goes on in another thread, and its result is dropped.
+    At a limit an error is raised; the work goes on in another thread, and its result is dropped.
 
     Raises:
         UnfinishedBuildError: a limit was reached.
@@ -149,10 +149,10 @@ def within(watch: Watch, build: Callable[[], Made]) -> Made:
 
 
 def unless_deaf(watch: Watch, work: Callable[[], Made], otherwise: Callable[[Status], Made]) -> Made:
-    """Return the result of outside work, or ``otherwise(reason)`` if it does not stop at a limit.
+    """Return the result of outside work, or ``otherwise(reason)`` if the work does not stop at a limit.
 
-    After the limit, the work has a tenth of the limit and a second to return. If it does not, it goes on in
-    another thread, and its result is dropped.
+    After the limit, the work has another tenth of the limit plus one second to return. If it does not return
+    by then, it goes on in another thread, and its result is dropped.
     """
     if watch.limits.seconds is None and watch.limits.cancelled is None:
         return work()
@@ -168,7 +168,7 @@ def unless_deaf(watch: Watch, work: Callable[[], Made], otherwise: Callable[[Sta
 
 
 def awaited(work: Callable[[], Made], stopped: Callable[[], bool]) -> Future[Made]:
-    """Start work in a thread, and return it when it is done or ``stopped()`` is true."""
+    """Start work in a thread, and return its future when the work is done or ``stopped()`` is true."""
     future: Future[Made] = Future()
 
     def run() -> None:
@@ -177,7 +177,7 @@ def awaited(work: Callable[[], Made], stopped: Callable[[], bool]) -> Future[Mad
         except BaseException as error:  # raised again by ``future.result()``
             future.set_exception(error)
 
-    # A copy of the context: NumPy's error state is part of it.
+    # The thread runs in a copy of the context, because NumPy's error state is part of the context.
     Thread(target=copy_context().run, args=(run,), daemon=True).start()
     while not wait([future], _LOOK).done and not stopped():
         pass
@@ -185,41 +185,42 @@ def awaited(work: Callable[[], Made], stopped: Callable[[], bool]) -> Future[Mad
 
 
 def too_many_points(lattice: IntegerLattice, rows: int, max_candidates: int, max_work: float) -> list[str]:
-    """Return reasons why a lattice is too large to enumerate; empty if it is not.
+    """Return the reasons why a lattice is too large to enumerate; empty if it is small enough.
 
     Args:
         lattice: the lattice.
-        rows: the number of distinct rows of the problem, or a bound on it.
+        rows: the number of distinct rows of the problem, or an upper bound on it.
         max_candidates: the largest size of the box.
-        max_work: the largest product of candidates and records.
+        max_work: the largest product of the size of the box and ``rows``.
     """
-    box = min(lattice.box_size, 10**290)  # a double, for messages
+    box = min(lattice.box_size, 10**290)  # so that messages can format it as a double
     reasons = []
     if box > max_candidates:
         reasons.append(f"{box:.3g} candidates, more than {max_candidates}")
     if box * rows > max_work:
-        # Their number is not stated, because it would reveal the number of distinct rows.
+        # The message does not state the number of pairs, which would reveal the number of distinct rows.
         reasons.append(f"more than {max_work:.3g} candidate-record pairs")
     return reasons
 
 
 class LatticeOracle(ABC):
-    """Base of minimisers and samplers over lattices: what they refuse before data."""
+    """Base class of minimisers and samplers over lattices, with their refusals before data are read."""
 
     # Whether the oracle respects the constraints of a ``ConstrainedLattice``, not only its bounds and norm.
     takes_constraints: ClassVar[bool] = False
-    # Names of oracles of the same kind that do, for messages.
+    # Names of oracles of the same kind that respect constraints, for messages.
     takers_of_constraints: ClassVar[str]
 
     def planned_refusals(self, facts: ProblemFacts) -> list[str]:
-        """List the reasons why the oracle may refuse some problem of these facts; plans fail on any of them.
+        """List the reasons why the oracle may refuse some problem with these facts; any reason fails a plan.
 
-        If there are none, it must take *every* such problem: a later refusal would depend on records.
+        If the list is empty, the oracle must take *every* such problem: a later refusal would depend on the
+        records.
         """
         return []
 
     def all_planned_refusals(self, facts: ProblemFacts) -> list[str]:
-        """List the planned refusals, and that of a constrained lattice if the oracle takes no constraints."""
+        """List the planned refusals, and the refusal of constraints if the oracle takes none."""
         return [*self._boxes_alone(facts.lattice), *self.planned_refusals(facts)]
 
     def _boxes_alone(self, lattice: IntegerLattice) -> list[str]:
@@ -227,7 +228,7 @@ class LatticeOracle(ABC):
 
 
 def unconstrained(oracle: LatticeOracle, lattice: IntegerLattice, capable: str) -> list[str]:
-    """Return why an oracle without constraints refuses a lattice; ``capable`` names oracles that take it."""
+    """Return why an oracle refuses constraints of a lattice; ``capable`` names oracles that take them."""
     if not lattice.constrained or oracle.takes_constraints:
         return []
     return [

@@ -1,4 +1,4 @@
-"""A progress bar of solves, below the cell of a notebook or in a line of a terminal, by the library rich."""
+"""A progress bar for solves, below the cell of a notebook or in a line of a terminal; drawn by rich."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from privopt.oracles.limits import Limits, Progress, check_limits
 
 @contextmanager
 def progress_bar(limits: Limits | None = None) -> Iterator[Limits]:
-    """Provide limits that show how far a solve is; in a pipe or a log they show nothing.
+    """Provide limits that show the progress of a solve; if the output is a pipe or a file, they show nothing.
 
-    ``with progress_bar() as limits: Estimator(..., limits=limits).fit(X, y)``. What a bar shows depends on
-    the records, unless the number of steps is fixed. So it disappears at the end, and a saved notebook does
-    not keep it. Notebooks need ipywidgets, which ``privopt[notebooks]`` installs.
+    Use: ``with progress_bar() as limits: Estimator(..., limits=limits).fit(X, y)``. What a bar shows depends
+    on the records, unless the number of steps is fixed. So the bar disappears at the end, and a saved
+    notebook does not contain it. Notebooks need ipywidgets, which ``privopt[notebooks]`` installs.
 
     Args:
-        limits: time limit and cancellation. An ``on_progress`` of their own is called, too.
+        limits: time limit and cancellation; ``limits.on_progress`` is called, too.
 
     Raises:
-        InvalidInputError: an argument that is no ``Limits``.
+        InvalidInputError: the argument is no ``Limits``.
     """
     check_limits(limits)
     with drawn_on(Console(stderr=True), limits or Limits()) as shown:
@@ -39,7 +39,7 @@ def drawn_on(console: Console, given: Limits) -> Iterator[Limits]:
     """Provide limits like the given ones that show progress on a console, if it is interactive."""
     shown = console.is_terminal or console.is_jupyter
     columns = (SpinnerColumn(), _Steps(), TextColumn("{task.description}"), TimeElapsedColumn())
-    # In a notebook no thread refreshes the bar: what is printed meanwhile would become part of it and vanish.
+    # In a notebook no thread refreshes the bar: text printed by others would become part of it and vanish.
     by_itself = not console.is_jupyter
     with Bar(*columns, console=console, transient=True, disable=not shown, auto_refresh=by_itself) as bar:
         line = bar.add_task("planning", total=None)
@@ -52,7 +52,7 @@ def drawn_on(console: Console, given: Limits) -> Iterator[Limits]:
 
         try:
             yield replace(given, on_progress=on_progress)
-        finally:  # a saved notebook keeps the last state of the bar, so that is made empty
+        finally:  # a saved notebook keeps the last state of the bar, so the bar is made empty
             bar.update(line, visible=False, refresh=True)
 
 
@@ -64,7 +64,7 @@ class _Steps(BarColumn):
 
 
 def described(now: Progress) -> str:
-    """Describe the progress of a solve. It is not private unless the number of steps is fixed in advance."""
+    """Describe the progress of a solve. The text is not private unless the number of steps is fixed."""
     if now.total is not None:
         return f"{now.nodes} of {now.total} steps"
     known = f"best {now.incumbent:.6g}  bound {now.bound:.6g}  gap {now.gap:.3g}  "

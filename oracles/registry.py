@@ -1,9 +1,10 @@
-"""Registry of oracles over lattices by name: module, purpose, refusals.
+"""Registry of oracles by name, with module, purpose and refusals.
 
-Solver libraries are slow to load, so each module is imported on first use. Oracles of other packages are
-found by entry points in the groups ``privopt.minimizers``, ``privopt.samplers``, ``privopt.programs`` and
-``privopt.subsets``. The name of an entry point is that of the oracle; its object is a class or a function
-that makes the oracle.
+It lists minimisers and samplers over lattices, and solvers of card programs and best subsets. Solver
+libraries are slow to load, so each module is imported on first use. Other packages offer oracles by entry
+points in the groups ``privopt.minimizers``, ``privopt.samplers``, ``privopt.programs`` and
+``privopt.subsets``. The name of the entry point is the name of the oracle; its object is a class or a
+function that makes the oracle.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any
 
 
 class Kind(StrEnum):
-    """Kind of an oracle: minimiser, sampler, solver of card programs or of subset programs."""
+    """The kind of an oracle: minimiser, sampler, or solver of card programs or best subset programs."""
 
     MINIMISES = "minimises"
     DRAWS = "draws"
@@ -31,11 +32,11 @@ class Entry:
 
     Attributes:
         kind, name: the key of the entry.
-        home: the module within ``privopt.oracles`` and the factory in it, as in "draw.stream:GibbsStream".
+        home: the module in ``privopt.oracles`` and its factory, such as "draw.stream:GibbsStream".
         purpose: what the oracle is for.
         limits: the problems that it refuses.
-        proof: "integers" or "floating point" for certificates, the law of the draw for samplers.
-        arguments: the keyword arguments of the factory.
+        proof: "integers" or "floating point" for certificates; for samplers, the law of the draw.
+        arguments: the positional arguments of the factory.
     """
 
     kind: Kind
@@ -47,10 +48,10 @@ class Entry:
     arguments: tuple[Any, ...] = ()
 
     def make(self) -> Any:
-        """Import and make the oracle.
+        """Import the module and make the oracle.
 
         Raises:
-            MissingSolverError: its solver is not installed.
+            MissingSolverError: the solver of the oracle is not installed.
         """
         module, _, name = self.home.partition(":")
         return getattr(importlib.import_module(f"privopt.oracles.{module}"), name)(*self.arguments)
@@ -98,21 +99,21 @@ MINIMIZERS: Mapping[str, Entry] = _table(
     (
         "highs",
         "minimize.mip.highs:HighsOracle",
-        "a general solver, HiGHS, spoken to directly; ships with privopt",
+        "a general solver, HiGHS, called directly; ships with privopt",
         _MIP,
         "floating point",
     ),
     (
         "cpsat",
         "minimize.mip.cpsat:CpSatOracle",
-        "OR-tools' CP-SAT, in a process of its own (privopt[cpsat])",
+        "OR-tools' CP-SAT, in a separate process (privopt[cpsat])",
         "as highs",
         "integers",
     ),
     (
         "scip",
         "minimize.mip.scip:ScipOracle",
-        "a general solver, SCIP, spoken to directly (privopt[scip])",
+        "a general solver, SCIP, called directly (privopt[scip])",
         "as highs",
         "floating point",
     ),
@@ -161,7 +162,7 @@ MINIMIZERS: Mapping[str, Entry] = _table(
     (
         "local-search",
         "minimize.local_search:LocalSearchOracle",
-        "a good point soon, without a proof: for baselines without privacy, refused by mechanisms",
+        "a good point quickly, without a proof: for baselines without privacy, refused by mechanisms",
         "",
         "none",
     ),
@@ -179,7 +180,7 @@ GIBBS: Mapping[str, Entry] = _table(
     (
         "native",
         "select:AutoGibbs",
-        "the first that fits of elimination, branch; never enumerate",
+        "the first that fits of elimination, branch",
         "",
         _EXACT_LAW,
         (("elimination", "branch"),),
@@ -187,7 +188,7 @@ GIBBS: Mapping[str, Entry] = _table(
     (
         "bounded",
         "select:AutoGibbs",
-        "the first that fits of enumerate, elimination: their work is known beforehand",
+        "the first that fits of enumerate, elimination, whose work is known before data are read",
         "",
         _EXACT_LAW,
         (("enumerate", "elimination"),),
@@ -195,42 +196,42 @@ GIBBS: Mapping[str, Entry] = _table(
     (
         "enumerate",
         "draw.enumerate:GibbsEnumeration",
-        "tiny lattices, any problem: every point is weighed",
+        "tiny lattices, any problem: the weight of every point is computed",
         "2,000,000 candidates, 2e9 candidates x records",
         _EXACT_LAW,
     ),
     (
         "elimination",
         "draw.elimination:GibbsElimination",
-        "small weights, as {-1, 0, 1}^23: sums over the whole lattice, whatever the records say",
+        "small weights, such as {-1, 0, 1}^23: sums over the whole lattice, without branch and bound",
         "as native, minimising; 2e10 table additions",
         _EXACT_LAW,
     ),
     (
         "branch",
         "select:gibbs_branch",
-        "wider weights and norm balls: branch and bound, time depends on the records",
+        "wider weights and norm balls: branch and bound; time depends on the records",
         "as native, minimising",
         _EXACT_LAW,
     ),
     (
         "branching",
         "draw.branching:GibbsBranching",
-        "decision trees and rule lists: sums over all of them, whatever the records say",
+        "decision trees and rule lists: sums over all of them, without branch and bound",
         "10 minutes of work as estimated, 4 GB of tables",
         _EXACT_LAW,
     ),
     (
         "supports",
         "draw.supports:GibbsSupports",
-        "best subsets of columns for least squares: branch and bound, time depends on the records",
+        "best subsets of columns for least squares: branch and bound; time depends on the records",
         "5,000 columns, subsets of 40",
         _EXACT_LAW,
     ),
     (
         "stream",
         "draw.stream:GibbsStream",
-        "any problem: every point is weighed anew for each draw, in memory that does not grow",
+        "any problem: each draw computes the weight of every point again, in constant memory",
         "2e10 candidates x records",
         _EXACT_LAW,
     ),
@@ -241,11 +242,11 @@ _CHECKED = "feasibility and value recomputed"
 
 PROGRAMS: Mapping[str, Entry] = _table(
     Kind.PROGRAMS,
-    ("auto", "select:default_programs", "pulp-highs, or highs in a process of its own", "", _CHECKED),
+    ("auto", "select:default_programs", "pulp-highs, or highs in a separate process", "", _CHECKED),
     ("pulp-highs", _PULP_PROGRAMS, "HiGHS through PuLP", "", _CHECKED, ("HiGHS",)),
-    ("highs", "programs.highs:HighsPrograms", "HiGHS, spoken to directly", "", _CHECKED),
+    ("highs", "programs.highs:HighsPrograms", "HiGHS, called directly", "", _CHECKED),
     ("cpsat", "programs.cpsat:CpSatPrograms", "OR-tools' CP-SAT (privopt[cpsat])", "", _CHECKED),
-    ("scip", "programs.scip:ScipPrograms", "SCIP, spoken to directly (privopt[scip])", "", _CHECKED),
+    ("scip", "programs.scip:ScipPrograms", "SCIP, called directly (privopt[scip])", "", _CHECKED),
     ("pulp-cbc", _PULP_PROGRAMS, "CBC; ships with PuLP", "", _CHECKED, ("PULP_CBC_CMD",)),
     ("pulp-scip", _PULP_PROGRAMS, "SCIP through PuLP", "", _CHECKED, ("SCIP_PY",)),
     ("pulp-gurobi", _PULP_PROGRAMS, "Gurobi, commercial", "", _CHECKED, ("GUROBI",)),
@@ -263,12 +264,12 @@ SUBSETS: Mapping[str, Entry] = _table(
     (
         "branch-and-bound",
         f"{_SUBSETS}.branch_and_bound:BranchingSubsets",
-        "own branch and bound over columns",
+        "privopt's own branch and bound over columns",
         "",
         _CHECKED,
     ),
     *(
-        (name, "select:subsets_over", f"outer approximation over {what}", "", _CHECKED, (name,))
+        (name, "select:subsets_over", f"outer approximation with {what}", "", _CHECKED, (name,))
         for name, what in (
             ("highs", "HiGHS"),
             ("cpsat", "OR-tools' CP-SAT (privopt[cpsat])"),

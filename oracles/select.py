@@ -1,4 +1,4 @@
-"""Selection of oracles: by name, or automatically with a reason; inventory of installed oracles."""
+"""Selection of oracles, by name or automatically with a reason; inventory of all oracles."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ class Available:
 
     Attributes:
         name: the name that ``minimizer``, ``gibbs_oracle``, ``program_oracle`` or ``subset_oracle`` takes.
-        kind: what it answers.
-        installed: True if it can be made in this installation.
-        remedy: how to install it otherwise.
+        kind: the kind of the oracle.
+        installed: True if the oracle can be made in this installation.
+        remedy: how to install it, if it cannot be made.
         summary: its purpose.
         limits: the problems that it refuses.
-        proof: "integers" or "floating point" for certificates, the law of the draw for samplers.
-        standing: whether an oracle of another package passed the conformance kit; empty for those of privopt.
+        proof: "integers" or "floating point" for certificates; for samplers, the law of the draw.
+        standing: whether an oracle of another package passed the conformance kit; empty for privopt's own.
     """
 
     name: str
@@ -67,9 +67,9 @@ def minimizer(name: str) -> DiscreteOracle:
     """Return a minimising oracle by name.
 
     Raises:
-        UnknownOracleError: an unknown name (the message lists the known ones), or an entry point of another
-            package that is no minimising oracle.
-        MissingSolverError: its solver is not installed.
+        UnknownOracleError: the name is unknown (the message lists the known names), or an entry point of
+            another package makes something else.
+        MissingSolverError: the solver of the oracle is not installed.
     """
     check_type(name, str, "an oracle is named by text")
     if name in MINIMIZERS:  # without reading entry points
@@ -87,8 +87,8 @@ def gibbs_oracle(name: str) -> GibbsOracle:
     """Return a sampling oracle by name.
 
     Raises:
-        UnknownOracleError: an unknown name (the message lists the known ones), or an entry point of another
-            package that is no sampling oracle.
+        UnknownOracleError: the name is unknown (the message lists the known names), or an entry point of
+            another package makes something else.
     """
     check_type(name, str, "an oracle is named by text")
     if name in GIBBS:
@@ -107,9 +107,9 @@ def program_oracle(name: str) -> ProgramOracle:
     """Return a solver of card programs by name.
 
     Raises:
-        UnknownOracleError: an unknown name (the message lists the known ones), or an entry point of another
-            package that is no such solver.
-        MissingSolverError: its solver is not installed.
+        UnknownOracleError: the name is unknown (the message lists the known names), or an entry point of
+            another package makes something else.
+        MissingSolverError: the solver is not installed.
     """
     check_type(name, str, "a solver is named by text")
     if name in PROGRAMS:
@@ -121,41 +121,42 @@ def subset_oracle(name: str) -> SubsetOracle:
     """Return a solver of best subset programs by name.
 
     Raises:
-        UnknownOracleError: an unknown name (the message lists the known ones).
-        MissingSolverError: its solver is not installed.
+        UnknownOracleError: the name is unknown (the message lists the known names), or an entry point of
+            another package makes something else.
+        MissingSolverError: the solver is not installed.
     """
     check_type(name, str, "a solver is named by text")
     return _named(name, subset_oracles(), "solver of best subsets")
 
 
 def minimizers() -> dict[str, Callable[[], DiscreteOracle]]:
-    """Return minimising oracles by name: built-in ones first, then those of installed packages.
+    """Return factories of minimising oracles by name: privopt's own first, then those of other packages.
 
-    Other packages cannot override a built-in name.
+    Other packages cannot override a name of privopt's own.
     """
     return _known(MINIMIZERS, "privopt.minimizers", DiscreteOracle)  # type: ignore[type-abstract]
 
 
 def samplers() -> dict[str, Callable[[], GibbsOracle]]:
-    """Return sampling oracles by name, as ``minimizers``."""
+    """Return factories of sampling oracles by name, as ``minimizers`` does."""
     return _known(GIBBS, "privopt.samplers", GibbsOracle)  # type: ignore[type-abstract]
 
 
 def program_oracles() -> dict[str, Callable[[], ProgramOracle]]:
-    """Return solvers of card programs by name, as ``minimizers``."""
+    """Return factories of solvers of card programs by name, as ``minimizers`` does."""
     return _known(PROGRAMS, "privopt.programs", ProgramOracle)  # type: ignore[type-abstract]
 
 
 def subset_oracles() -> dict[str, Callable[[], SubsetOracle]]:
-    """Return solvers of best subset programs by name, as ``minimizers``."""
+    """Return factories of solvers of best subset programs by name, as ``minimizers`` does."""
     return _known(SUBSETS, "privopt.subsets", SubsetOracle)  # type: ignore[type-abstract]
 
 
 def subsets_over(solver: str) -> SubsetOracle:
-    """Return outer approximation over the MIP solver of card programs of that name.
+    """Return outer approximation with the MIP solver of card programs that has this name.
 
     Raises:
-        MissingSolverError: it is not installed.
+        MissingSolverError: the MIP solver is not installed.
     """
     from privopt.oracles.programs.subsets.outer_approximation import OuterApproximation
 
@@ -163,7 +164,7 @@ def subsets_over(solver: str) -> SubsetOracle:
 
 
 def default_programs() -> ProgramOracle:
-    """Return HiGHS through PuLP; if another library prevents its import, HiGHS in a process of its own."""
+    """Return HiGHS through PuLP, or in a separate process if another library prevents its import."""
     from privopt.oracles.programs.highs import HighsPrograms
     from privopt.oracles.programs.pulp import PulpPrograms
 
@@ -183,7 +184,7 @@ def _offered(entry: EntryPoint, kind: type[OracleT]) -> OracleT:
 
     Raises:
         MissingSolverError: the entry point cannot be loaded or called.
-        UnknownOracleError: its result is no oracle of the kind.
+        UnknownOracleError: it makes something that is no oracle of the given kind.
     """
     made: Any = loaded(entry, "oracle", MissingSolverError, make=True)
     if not isinstance(made, kind):
@@ -204,16 +205,16 @@ def _named(name: str, known: Mapping[str, Callable[[], OracleT]], what: str) -> 
 
 @dataclass(frozen=True)
 class AutoOracle(DiscreteOracle):
-    """The first oracle that supports the problem: enumeration if instant, native, interval, HiGHS."""
+    """The first oracle that takes the problem, of enumeration if instant, native, interval and HiGHS."""
 
     name: ClassVar[str] = "auto"
-    takes_constraints: ClassVar[bool] = True  # an oracle that takes them is chosen
+    takes_constraints: ClassVar[bool] = True  # for a constrained lattice it chooses an oracle that takes it
 
     def choose(self, problem: DiscreteProblem, task: Task) -> tuple[DiscreteOracle, str]:
-        """Return the oracle that is chosen, and why.
+        """Return the chosen oracle and the reason for the choice.
 
         Raises:
-            UnsupportedProblemError: nothing fits; the message lists every reason of every candidate.
+            UnsupportedProblemError: no oracle fits; the message lists every reason of every candidate.
         """
         return _first_fit(_instant_or_exact(), lambda oracle: oracle.all_refusals(problem, task))
 
@@ -233,10 +234,10 @@ class AutoOracle(DiscreteOracle):
 
 @dataclass(frozen=True)
 class AutoGibbs(GibbsOracle):
-    """The first sampler that supports the problem.
+    """The first sampler that takes the problem.
 
     The order is enumeration, elimination, branch and bound, the recursion over trees and rule lists, branch
-    and bound over supports, streaming. "native" leaves enumeration out.
+    and bound over supports, streaming. The oracles "native" and "bounded" have fewer candidates.
     """
 
     name: ClassVar[str] = "auto"
@@ -251,16 +252,16 @@ class AutoGibbs(GibbsOracle):
 
     @property
     def takes_constraints(self) -> bool:  # type: ignore[override]
-        """Whether some candidate takes constraints on points; it is then chosen for such lattices."""
+        """Whether some candidate takes constraints on points."""
         return any(gibbs_oracle(name).takes_constraints for name in self.candidates)
 
     def choose(
         self, problem: DiscreteProblem, law: Law, precision: Precision | None = None
     ) -> tuple[GibbsOracle, str]:
-        """Return the oracle that is chosen, and why.
+        """Return the chosen oracle and the reason for the choice.
 
         Raises:
-            UnsupportedProblemError: nothing fits; the message lists every reason of every candidate.
+            UnsupportedProblemError: no oracle fits; the message lists every reason of every candidate.
         """
         return _first_fit(self._oracles(), lambda oracle: oracle.all_refusals(problem, law, precision))
 
@@ -284,21 +285,24 @@ class AutoGibbs(GibbsOracle):
 
 
 def gibbs_branch() -> GibbsOracle:
-    """Return branch and bound with a minimiser that proves the least loss: native, under constraints auto."""
+    """Return the sampler by branch and bound, with a minimiser that proves the least loss.
+
+    The minimiser is native, or auto if the lattice has constraints.
+    """
     from privopt.oracles.draw.branch import GibbsBranch
 
     return GibbsBranch(smallest_loss=_smallest_loss, smallest_refusals=_smallest_refusals)
 
 
 def _smallest_refusals(facts: ProblemFacts) -> list[str]:
-    """Return why no minimiser takes every problem of these facts; without constraints native does."""
+    """Return why no minimiser takes every problem with these facts; without constraints, native takes all."""
     if not facts.lattice.constrained:
         return []
     return AutoOracle().planned_refusals(replace(facts, question=Task.LINEAR))
 
 
 def _smallest_loss(problem: ZeroOneHalfspace, regions: CellModel, watch: Watch) -> int:
-    """Return the smallest loss over the lattice, proved.
+    """Return the proved smallest loss over the lattice.
 
     Raises:
         UnfinishedDrawError: a limit was reached before the proof.
@@ -352,13 +356,13 @@ def _refusals(choose: Callable[[], object]) -> list[str]:
 def _none_planned(
     candidates: Iterable[DiscreteOracle] | Iterable[GibbsOracle], facts: ProblemFacts
 ) -> list[str]:
-    """Return why no candidate fits, as far as it is known before data."""
+    """Return why no candidate fits, as far as this is known before data are read."""
     known: Iterable[Any] = candidates
     return _refusals(lambda: _first_fit(known, lambda oracle: oracle.all_planned_refusals(facts)))
 
 
 def inventory() -> list[Available]:
-    """Return the inventory of all oracles by name: availability, remedy and purpose."""
+    """Return the inventory of all oracles that have names."""
     return [
         *(_available(Kind.MINIMISES, name, make, MINIMIZERS) for name, make in minimizers().items()),
         *(_available(Kind.DRAWS, name, make, GIBBS) for name, make in samplers().items()),

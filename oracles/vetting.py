@@ -1,7 +1,7 @@
-"""Outside code that a privacy claim relies on: whether it passed a conformance kit or an audit, and when.
+"""Record of outside code that passed a conformance kit or an audit, for the claims that depend on this code.
 
-Passes are remembered in a file of the user, by the hash of the source files of the code. Code that has
-changed since, or whose source cannot be read, counts as not checked. Passing is evidence, not a proof.
+Passes are stored in a file of the user, with the hash of the source files of the code. Code that has changed
+since, or whose source cannot be read, counts as not checked. Passing is evidence, not a proof.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ class Standing:
     """Result of privopt's checks of outside code, in words for a privacy claim.
 
     Attributes:
-        passed: whether the code, in its present state, passed a kit (a mechanism: the audit).
-        words: the statement to add to a privacy claim.
+        passed: whether the code in its present state passed its check: the audit for a mechanism, a
+            conformance kit for other code.
+        words: the statement that is added to a privacy claim.
     """
 
     passed: bool
@@ -46,7 +47,10 @@ def is_own(code: object) -> bool:
 
 
 def outside_code(value: Any) -> Any:
-    """Return the outside class of an object or of what it wraps (``inner``); else the object's class."""
+    """Return the class of the object, or of what it wraps as ``inner``, that is outside code.
+
+    If neither is outside code, return the class of the object.
+    """
     wrapped = value
     while wrapped is not None:
         if not is_own(type(wrapped)):
@@ -56,10 +60,10 @@ def outside_code(value: Any) -> Any:
 
 
 def standing(code: Any, what: str) -> Standing | None:
-    """Return the standing of a class or function; None for this package's own.
+    """Return the standing of a class or function; None if it belongs to this package.
 
-    ``what``, the role of the code such as "oracle" or "mechanism", begins the words. Mechanisms are checked
-    by the audit, all else by a conformance kit.
+    ``what`` is the role of the code, such as "oracle" or "mechanism". It is the first word of the statement.
+    Mechanisms are checked by the audit, other code by a conformance kit.
     """
     if is_own(code):
         return None
@@ -101,15 +105,15 @@ def _check_of(what: str) -> str:
 
 
 def _key(code: Any, what: str) -> str:
-    """Return the key in the file of checks, which tells a pass of a kit from one of the audit."""
+    """Return the key in the file of checks; it tells a pass of a kit from a pass of the audit."""
     return _name(code) if _check_of(what) == "kit" else f"{_name(code)} ({_check_of(what)})"
 
 
 def digest(code: Any) -> str | None:
-    """Return the SHA-256 of the source files of a class or function; None where they cannot be read.
+    """Return the SHA-256 of the source files of a class or function; None if they cannot be read.
 
-    For a class this includes its bases outside this package and Python; for a module in a package, all
-    modules of the outermost package.
+    For a class the source files include those of its bases, except for bases of this package and of Python.
+    If a module is in a package, they are all modules of the outermost package.
     """
     classes = code.__mro__ if isinstance(code, type) else (code,)
     files: set[Path] = set()
@@ -137,7 +141,7 @@ def digest(code: Any) -> str | None:
 
 
 def state_file() -> Path:
-    """Return the file that remembers the user's checks."""
+    """Return the path of the file with the checks that passed."""
     if sys.platform == "win32":
         base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
     else:

@@ -1,1 +1,1 @@
-"""Certified minimisation over a lattice: the interface, solvers, wrappers, the conformance kit."""
+"""Certified minimisation over a lattice: interface, solvers, wrappers, conformance kit."""

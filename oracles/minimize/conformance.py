@@ -5,8 +5,8 @@
 enumerate
 
 Instances are small enough to try every point, so each answer is compared with brute force in exact
-arithmetic. Values are compared, not points: minimisers are rarely unique under 0/1 loss. Only an answer that
-claims to be the lexicographically first minimiser must name that point.
+arithmetic. Values are compared instead of points, because minimisers are rarely unique under 0/1 loss. The
+point of an answer is compared only if the answer claims that it is the lexicographically first minimiser.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ from privopt.problems.discrete.lipschitz import AbsoluteRegression, HingeHalfspa
 from privopt.problems.discrete.objective import UNIT, Perturbation, from_fixed, levels
 from privopt.problems.errors import InfeasibleDomainError, InvalidInputError
 
-# Numbers of consecutive questions to a prepared oracle: among 250 a fault in every hundredth answer shows at
-# least twice. On large instances there are 5, with minima spread over the whole lattice.
+# Numbers of consecutive questions to a prepared oracle. Of 250 answers at least two are wrong if every
+# hundredth is. On large instances there are 5 questions, with minima spread over the whole lattice.
 _MANY, _SEVERAL = 250, 5
-# The perturbation that related sessions are asked about, too: it is exact in any arithmetic.
+# The name of a perturbation that is exact in any arithmetic, so that related sessions get this question, too.
 _TIES = "integer tables with ties"
 
 
@@ -67,13 +67,13 @@ def check_oracle(
     """Put an oracle through every check on every instance that it does not refuse.
 
     Args:
-        oracle: any discrete oracle, wrappers included.
-        seeds: one set of instances is drawn for each.
-        tolerance: the allowed error of values and bounds, in units of loss, where a certificate says
-            ``exact=False``. It does not apply to certificates that claim integer arithmetic.
+        oracle: any discrete oracle, or a wrapper.
+        seeds: for each seed a set of instances is drawn.
+        tolerance: the allowed error of values and bounds, in units of loss, if the certificate says
+            ``exact=False``. Otherwise no error is allowed.
 
     Returns:
-        A report of the checks that passed, and of those skipped because the oracle refuses the instance.
+        A report of the checks that passed, and of the instances skipped because the oracle refuses them.
 
     Raises:
         ConformanceError: a check failed (the message lists every kind of failure), or nothing was checked.
@@ -82,7 +82,7 @@ def check_oracle(
     for instance, checks in (asked for seed in seeds for asked in _asked(seed)):
         for case in tally.built(instance.name, partial(_Case, oracle, instance, tolerance)):
             tally.check_all(instance.name, checks, case)
-            del case.prepared  # frees the process of a solver that runs in one, for the next instance
+            del case.prepared  # if the solver runs in a separate process, this ends the process
             cases.append(case)
     if (tally.passed or tally.failures) and not any(case.lexicographic for case in cases):
         tally.skipped.append(
@@ -122,11 +122,11 @@ class _Case:
     def __init__(self, oracle: DiscreteOracle, instance: Instance, tolerance: float) -> None:
         self.oracle, self.instance = oracle, instance
         self.tolerance = int(tolerance * UNIT)
-        self.lexicographic = False  # whether any answer has claimed it
-        self.compared = 0  # the number of answers that were compared
+        self.lexicographic = False  # whether an answer has claimed the lexicographically first minimiser
+        self.compared = 0  # number of answers compared with brute force
         self.points = np.concatenate(list(instance.problem.lattice.batches()))
         self.losses = instance.problem.losses(self.points)
-        # Without a maker the solver is not abandoned: answers long after a limit have to be valid as well.
+        # Without a maker the solver is never abandoned, so that even answers long after a limit are checked.
         self.prepared = replace(oracle.prepare(instance.problem, instance.task), maker=None)
 
     def minimum(self, perturbation: Perturbation) -> tuple[int, IntArray]:
@@ -136,7 +136,7 @@ class _Case:
         return int(values[first]), self.points[first]
 
     def wrong(self, answer: Answer, perturbation: Perturbation) -> Iterator[str]:
-        """Find false statements in an answer, whether or not the solve was finished."""
+        """Find false statements in an answer, whether or not the solve finished."""
         best, first = self.minimum(perturbation)
         self.compared += 1
         c = answer.certificate
@@ -158,7 +158,7 @@ class _Case:
                 yield "claims the lexicographically first minimiser, but it is another point"
 
     def unfinished(self, answer: Answer) -> Iterator[str]:
-        """Find signs of an unfinished solve: without limits an oracle must finish, or be a heuristic."""
+        """Find signs of an unfinished solve; without limits, an oracle must finish or be a heuristic."""
         c = answer.certificate
         if c.status not in (Status.OPTIMAL, Status.HEURISTIC):
             yield f"stopped by {c.status.name} although no limit was set"
@@ -166,11 +166,11 @@ class _Case:
             yield "no point although no limit was set"
 
 
-# --- Checks. Each yields where and what is wrong. -----------------------------------------------------
+# --- Checks. Each yields the circumstances and the fault. ---------------------------------------------
 
 
 def _check_optimality(case: _Case) -> Iterator[Finding]:
-    """Check that bound <= minimum <= value, at a feasible point, and that finished means optimal."""
+    """Check that the point is feasible, bound <= minimum <= value, and the status OPTIMAL only if gap 0."""
     for name, perturbation in case.instance.perturbations.items():
         for break_ties in (False, True):
             answer = case.prepared.minimize(perturbation, break_ties=break_ties)
@@ -179,7 +179,7 @@ def _check_optimality(case: _Case) -> Iterator[Finding]:
 
 
 def _check_scaling(case: _Case) -> Iterator[Finding]:
-    """Check that three copies of every record and three times the perturbation have three times the value."""
+    """Check that the minimum triples with three copies of every record and three times the perturbation."""
     problem = case.instance.problem
     tripled = problem.with_records(np.repeat(problem.X, 3, axis=0), np.repeat(problem.y, 3))
     if case.oracle.refusals(tripled, case.instance.task):
@@ -199,10 +199,10 @@ def _check_scaling(case: _Case) -> Iterator[Finding]:
 
 
 def _check_independence(case: _Case) -> Iterator[Finding]:
-    """Check that answers depend on problem and question alone: ask A, B and A again, also on related data.
+    """Check that answers depend on problem and question alone: ask A, then B, then A again.
 
-    Each question goes to all sessions in turn, so an oracle that answers from an earlier question, or from
-    data that it was prepared for before, gives some of them another's answer.
+    Question A also goes to sessions on related data, alternately. An oracle that reuses an earlier question
+    or earlier data gives a wrong answer to one of them.
     """
     (name, a), *others = case.instance.perturbations.items()
     sessions = [("", case), *_related(case)]
@@ -220,7 +220,7 @@ def _check_independence(case: _Case) -> Iterator[Finding]:
 
 
 def _related(case: _Case) -> Iterator[tuple[str, _Case]]:
-    """Yield the oracle prepared for related tables, which a faulty cache would confuse with this one."""
+    """Yield the oracle prepared for related tables, which a faulty cache could confuse with the given one."""
     problem = case.instance.problem
     tables = {
         ", labels exchanged": problem.with_records(problem.X, -problem.y),
@@ -238,7 +238,7 @@ def _related(case: _Case) -> Iterator[tuple[str, _Case]]:
 
 
 def _check_limits(case: _Case) -> Iterator[Finding]:
-    """Check that bounds are valid under cancellation (at once, or later) and an expired time limit."""
+    """Check that answers are valid if cancelled, at once or later, and if the time limit has expired."""
     asked = count()
     limits = {
         "cancelled at once": Limits(cancelled=lambda: True),
@@ -310,7 +310,7 @@ def _check_refusals(case: _Case) -> Iterator[Finding]:
 
 
 def _check_tables(case: _Case) -> Iterator[Finding]:
-    """Ask a perturbation, then one that differs from it in a single table, then the first again."""
+    """Check answers to a perturbation, then to one with a single different table, then to the first again."""
     lattice, base = case.instance.problem.lattice, case.instance.perturbations["noise"]
     for turn in range(lattice.dimension + (base.radial is not None)):
         unary, radial = [table.copy() for table in base.unary], base.radial
@@ -329,12 +329,12 @@ def _check_tables(case: _Case) -> Iterator[Finding]:
 
 
 def _check_many_questions(case: _Case) -> Iterator[Finding]:
-    """Ask many questions in turn, each with another answer than the one before: finds occasional faults."""
+    """Check answers to many consecutive questions whose minimisers differ, to find occasional faults."""
     lattice, size = case.instance.problem.lattice, len(case.points)
     if size < 100:
         steps = np.random.default_rng(size).integers(1, size, _MANY)  # from one minimiser to the next
     else:
-        steps = np.full(_SEVERAL, -(-size // (_SEVERAL - 1)) - 1)  # spread over the lattice, with both ends
+        steps = np.full(_SEVERAL, -(-size // (_SEVERAL - 1)) - 1)  # spread over the whole lattice
     for number, target in enumerate((np.cumsum(steps) - steps[0]) % size):
         far = [UNIT * 1000 * np.abs(v - w) for v, w in zip(levels(lattice), case.points[target], strict=True)]
         p = Perturbation(lattice, tuple(far))
@@ -373,11 +373,11 @@ def instances(seed: int) -> Iterator[Instance]:
 
 
 def large_instances(seed: int) -> Iterator[Instance]:
-    """Yield instances with more points or larger losses; with two perturbations each, as they take longer."""
+    """Yield instances with more points or larger losses, which take longer, with two perturbations each."""
     rng = np.random.default_rng([seed, 20])
     box, ball = IntegerLattice(-2, 2, dimension=5), IntegerLattice(-2, 2, dimension=7, radius=3.5)
     few = random_halfspace(rng, IntegerLattice([-2, 0, -1], [1, 2, 1]), blocks=(2,), numeric=1)
-    # Noisy labels on repeated rows: optimal losses in the hundreds that differ by grid steps.
+    # With noisy labels on repeated rows, the smallest losses are in the hundreds and differ by grid steps.
     y = np.where(rng.random(60 * len(few.y)) < 0.3, -1, 1) * np.tile(few.y, 60)
     problems = {
         "3,125 points": random_halfspace(rng, box, blocks=(2, 2), numeric=1),
@@ -391,7 +391,7 @@ def large_instances(seed: int) -> Iterator[Instance]:
 
 
 def short_instances(seed: int) -> Iterator[Instance]:
-    """Yield instances with few points, on which many questions are quick."""
+    """Yield instances with few points, so that many questions take little time."""
     rng = np.random.default_rng([seed, 30])
     problem = random_halfspace(rng, IntegerLattice(-1, 1, dimension=3), blocks=(2,), numeric=1)
     for task in Task:
@@ -410,7 +410,7 @@ def _problems(rng: Generator) -> Iterator[tuple[str, DataProblem]]:
         "box with radius",
         random_halfspace(rng, IntegerLattice(-2, 2, dimension=3, radius=5**0.5), blocks=(3,), numeric=0),
     )
-    # |w|^2 <= 7 is attained by no point of {-2, 0, 2} + ...: the largest |w|^2 is below max_squared_norm.
+    # No point of the lattice has |w|^2 = 7, so the largest |w|^2 is below max_squared_norm.
     yield (
         "radius that is not attained",
         random_halfspace(rng, IntegerLattice([-3, -3], [3, 3], radius=7**0.5), blocks=(), numeric=2),
@@ -449,7 +449,10 @@ def _other_losses(rng: Generator) -> Iterator[tuple[str, DataProblem]]:
 
 
 def _perturbations(lattice: IntegerLattice, task: Task, rng: Generator) -> dict[str, Perturbation]:
-    """Return perturbations: none, noise, noise much larger than the loss, exact ties, single grid steps."""
+    """Return perturbations: none, noise, noise much larger than the loss, exact ties, single grid steps.
+
+    A grid step is 1 in fixed point.
+    """
     d = lattice.dimension
 
     def noise(scale: float) -> Perturbation:

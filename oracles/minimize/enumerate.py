@@ -1,4 +1,4 @@
-"""Exhaustive search, vectorised over candidates."""
+"""Minimiser by exhaustive search, vectorised over candidates."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from privopt.problems.discrete.problem import DiscreteProblem
 
 @dataclass(frozen=True)
 class EnumerationOracle(DiscreteOracle):
-    """Exhaustive search. Losses are computed once per data set and kept (8 bytes per candidate).
+    """Exhaustive search. Losses are computed once per data set and stored, in 8 bytes per candidate.
 
     Args:
-        max_candidates: the largest number of candidates that is accepted.
-        max_work: the largest candidates x records that is accepted.
+        max_candidates: the largest accepted number of candidates.
+        max_work: the largest accepted product of the numbers of candidates and of distinct rows.
     """
 
     name: ClassVar[str] = "enumerate"
@@ -41,13 +41,13 @@ class EnumerationOracle(DiscreteOracle):
         return too_many_points(lattice, rows, self.max_candidates, self.max_work)
 
     def build(self, problem: DiscreteProblem, task: Task) -> Solver:
-        # Losses by batch number; computed in the first solve, so that limits apply. Safe for several threads.
+        # Losses by batch number, computed in the first solve, so that its limits apply. This is thread-safe.
         losses: dict[int, IntArray] = {}
 
         def solve(query: Query) -> Proposal:
             best: tuple[int, IntArray] | None = None
             seen = 0
-            # Losses are >= 0: this bound holds until the last batch is done.
+            # A valid bound before the last batch is done, because losses are >= 0.
             trivial = -query.perturbation.magnitude
             for number, points in enumerate(problem.lattice.batches()):
                 if (reason := query.watch.stop()) is not None:

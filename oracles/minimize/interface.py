@@ -1,7 +1,7 @@
-"""The interface of minimising oracles: certified minimisers of a loss plus a perturbation over a lattice.
+"""Interface of minimising oracles: certified minimisers of a loss plus a perturbation over a lattice.
 
-``prepare`` checks whether the oracle can take a problem (a refusal lists every reason) and does all work that
-does not depend on the noise; the prepared oracle then answers many perturbations.
+``prepare`` checks whether the oracle can take a problem; a refusal lists every reason. It also does all work
+that does not depend on the noise. The prepared oracle can then minimise with many perturbations.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Query:
         perturbation: the term added to the loss.
         watch: limits and progress of this solve.
         break_ties: whether the caller needs a proof that the point is the lexicographically first minimiser.
-            Solvers that always prove it may ignore the flag.
+            Solvers that always prove this may ignore the flag.
     """
 
     perturbation: Perturbation
@@ -42,14 +42,14 @@ class Query:
 
 @dataclass(frozen=True)
 class Proposal:
-    """The claim of a solver. It contains no objective value: privopt recomputes that.
+    """The claim of a solver. It contains no objective value, because privopt recomputes the value.
 
     Attributes:
         point: the best point found, shape (dimension,), or None.
-        bound: a proved lower bound over the lattice, fixed point (an integer).
+        bound: a proved lower bound on the objective over the lattice, an integer in fixed point.
         status: why the solver stopped.
-        lexicographic: the point is proved to be the lexicographically smallest minimiser.
-        exact: the bound was proved in integer arithmetic.
+        lexicographic: whether the point is proved to be the lexicographically first minimiser.
+        exact: whether the bound was proved in integer arithmetic.
         nodes: search nodes (or candidates) visited.
         raw_status: the solver's status text.
     """
@@ -66,7 +66,8 @@ class Proposal:
 Solver = Callable[[Query], Proposal]
 
 
-LARGEST_COST = 1 << 52  # bound on a perturbation, fixed point: exact as a float, and sums cannot overflow
+# Largest absolute value of a perturbation, in fixed point: it is exact in float64, and sums cannot overflow.
+LARGEST_COST = 1 << 52
 
 
 def refuse_large(perturbation: Perturbation, who_takes: str, to_do: str) -> None:
@@ -79,20 +80,20 @@ def refuse_large(perturbation: Perturbation, who_takes: str, to_do: str) -> None
 
 
 def trivial_bound(perturbation: Perturbation) -> int:
-    """Return a fixed-point lower bound without search: losses are >= 0, and each table has its minimum."""
+    """Return a fixed-point lower bound without search: the sum of the tables' minima, as losses are >= 0."""
     unary = sum(int(t.min()) for t in perturbation.unary)
     return unary + (0 if perturbation.radial is None else int(perturbation.radial.min()))
 
 
 class DiscreteOracle(LatticeOracle):
-    """An oracle that minimises over a lattice. Instances are cheap, and compare by their fields.
+    """An oracle that minimises over a lattice. Instances are cheap to make.
 
     To add one, implement ``refusals`` and ``build`` in one file and run
     ``privopt.oracles.minimize.conformance.check_oracle`` on it.
     """
 
     name: ClassVar[str]
-    # False for a heuristic, which proves nothing. Mechanisms that release a minimiser refuse it.
+    # False for a heuristic, which proves nothing and is refused by mechanisms that release a minimiser.
     certifies: ClassVar[bool] = True
     takers_of_constraints: ClassVar[str] = "enumerate, highs, cpsat, scip"
 
@@ -105,7 +106,7 @@ class DiscreteOracle(LatticeOracle):
         """Do all work that does not depend on the noise. Called only if there are no refusals."""
 
     def all_refusals(self, problem: DiscreteProblem, task: Task) -> list[str]:
-        """List ``refusals``, and that of a constrained lattice unless the oracle takes constraints."""
+        """List ``refusals``, and the refusal of constraints if the oracle takes none."""
         return [*self._boxes_alone(problem.lattice), *self.refusals(problem, task)]
 
     def prepare(self, problem: DiscreteProblem, task: Task) -> PreparedOracle:
@@ -126,12 +127,12 @@ class DiscreteOracle(LatticeOracle):
 
 @dataclass(frozen=True)
 class PreparedOracle:
-    """A solver built for one problem, which certifies each of its answers.
+    """A solver built for one problem; each of its answers gets a certificate.
 
-    The lower bound is not checked. An answer must follow from the problem and the question alone: a solver
-    that answers from earlier data voids the privacy of what is released.
+    Lower bounds are not checked. An answer must depend on the problem and the question alone: if a solver
+    uses earlier data, releases of its answers are not private.
 
-    ``maker`` is the class whose bounds are believed: that of the oracle, or of an outside one that it wraps.
+    ``maker`` is the class whose bounds are trusted: that of the oracle, or of outside code that it wraps.
     """
 
     name: str
@@ -145,17 +146,17 @@ class PreparedOracle:
     ) -> Answer:
         """Minimise loss + perturbation over the lattice; return a point with a certificate.
 
-        Stops early, with a valid bound, when a limit is reached; see ``Answer.require``.
+        At a limit the answer has a valid bound, and may have no point; see ``Answer.require``.
 
         Args:
-            perturbation: over the problem's lattice; a radial part needs ``Task.NORMALIZED``.
+            perturbation: a perturbation over the problem's lattice; a radial part needs ``Task.NORMALIZED``.
             limits: time limit, progress, cancellation.
             break_ties: also prove that the point is the lexicographically first minimiser.
 
         Raises:
             InvalidInputError: the perturbation is for another lattice or task.
-            SolverFailedError: the solver returned something other than a ``Proposal``, a point outside the
-                lattice or a bound above a value.
+            SolverFailedError: the solver returned no ``Proposal``, a point outside the lattice, or a bound
+                above the value of its point.
         """
         if perturbation.lattice != self.problem.lattice:
             raise InvalidInputError("the perturbation was made for another lattice")
@@ -170,7 +171,7 @@ class PreparedOracle:
         return self._certify(proposal, perturbation, watch.seconds)
 
     def _proposal(self, query: Query) -> object:
-        """Ask the solver; outside code that ignores a limit is abandoned, and the answer proves nothing."""
+        """Ask the solver. Outside code that ignores a limit is abandoned: the answer has no point."""
         if self.maker is None or is_own(self.maker):
             return self.solver(query)
 

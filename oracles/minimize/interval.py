@@ -1,9 +1,10 @@
 """Interval branch and bound over boxes of weights, for a few dense integer features.
 
-Over a box of weights the score of a row is an interval. Rows of decided sign are counted once and leave the
-list; the bound takes the others as correct. The least cost of a perturbation over the box, norm ball
-included, is an exact knapsack over |w|^2, so a box without undecided rows is solved at once. The search is
-depth first, better half first, in int64 throughout.
+Over a box of weights the score of a row is an interval. A row is decided if all scores in its interval have
+the same sign; its errors are then counted once for the whole box. The lower bound of a box assumes that the
+undecided rows are classified correctly. The least cost of the perturbation over the box and the norm ball is
+found exactly, as a knapsack over |w|^2, so a box without undecided rows is solved at once. The search is
+depth first, and takes the better half of a box first. All arithmetic is in int64.
 """
 
 from __future__ import annotations
@@ -31,9 +32,11 @@ from privopt.problems.discrete.lattice import IntArray, IntegerLattice
 from privopt.problems.discrete.objective import UNIT, Perturbation, from_fixed
 from privopt.problems.discrete.problem import DiscreteProblem
 
-_BIG = 1 << 60  # infinity; its sums with perturbations, at most LARGEST_COST, neither wrap nor look finite
-_TIES = 2000  # ties opened in the main search, before ``first_in_order`` takes over
-_SLICE_ROWS = 4_000_000  # row visits between two checks of the clock
+# Stands for infinity. Adding perturbations, at most LARGEST_COST, to it neither overflows nor gives a value
+# below _BIG // 2, the test of infinity.
+_BIG = 1 << 60
+_TIES = 2000  # largest number of ties that the main search opens; then ``first_in_order`` takes over
+_SLICE_ROWS = 4_000_000  # number of row visits between two checks of the clock
 _DONE, _PAUSED, _IMPROVED = 0, 1, 2
 
 
@@ -42,8 +45,8 @@ class IntervalOracle(DiscreteOracle):
     """Exact minimiser of any ``ZeroOneHalfspace``, meant for up to about eight dense features.
 
     Args:
-        max_bytes: largest working memory that is accepted.
-        max_squared_norm: largest |w|^2 that is accepted where the objective or the lattice depends on it.
+        max_bytes: largest accepted working memory.
+        max_squared_norm: largest accepted |w|^2, if the objective or the lattice depends on |w|^2.
     """
 
     name: ClassVar[str] = "interval"
@@ -54,7 +57,7 @@ class IntervalOracle(DiscreteOracle):
         return self._refusals(type(problem), problem.lattice, problem.n_rows, task)
 
     def planned_refusals(self, facts: ProblemFacts) -> list[str]:
-        assert isinstance(facts.question, Task)  # minimisers are asked no other questions
+        assert isinstance(facts.question, Task)  # minimisers get no other questions
         return self._refusals(facts.kind, facts.lattice, facts.rows, facts.question)
 
     def _refusals(
@@ -68,7 +71,7 @@ class IntervalOracle(DiscreteOracle):
         return reasons
 
     def build(self, problem: DiscreteProblem, task: Task) -> Solver:
-        assert isinstance(problem, ZeroOneHalfspace)  # others are refused
+        assert isinstance(problem, ZeroOneHalfspace)  # other problems are refused
         _compile()
         data = _Data.of(problem, coupled(problem, task))
 
@@ -81,7 +84,7 @@ class IntervalOracle(DiscreteOracle):
 @cache
 @announced("the exact solver")
 def _compile() -> None:
-    """Compile all kernels (or load them from the cache) on two records, before time is measured."""
+    """Compile all kernels, or load them from the cache, by a tiny problem, before time is measured."""
     lattice = IntegerLattice(-1, 1, dimension=2, radius=1.0)
     problem = ZeroOneHalfspace(np.array([[1, 2], [2, -1]]), np.array([1, -1]), lattice)
     query = Query(Perturbation.zero(lattice), Limits().start(), break_ties=True)
@@ -91,20 +94,20 @@ def _compile() -> None:
 
 
 def _depth(lattice: IntegerLattice) -> int:
-    """Return the largest number of open boxes: one for each time that a box can be halved, and two more."""
+    """Return a bound on the number of open boxes: the number of times that a box can be halved, plus two."""
     spans = lattice.high - lattice.low
     return int(np.sum(np.ceil(np.log2(spans + 1)))) + 2
 
 
 class _Data(Record):
-    """The distinct rows and the domain."""
+    """The distinct rows and the lattice."""
 
     X: IntArray  # (g, d)
     positive: IntArray  # (g,) records with label +1, times the cost of an error
     negative: IntArray  # (g,)
-    weight: NDArray[np.float64]  # (d,) sum of |feature| * cost over records: how much a weight moves scores
-    low: IntArray  # (d,) of the lattice
-    room: int  # largest |w|^2
+    weight: NDArray[np.float64]  # (d,) sum of |feature| * cost over records: how much w_j moves scores
+    low: IntArray  # (d,) lower bounds of the lattice
+    room: int  # largest |w|^2 if the objective or the lattice depends on it, else 0
     depth: int
     coupled: bool
 
@@ -128,8 +131,8 @@ class _Stack(Record):
     errors: IntArray  # (depth,) errors on decided rows
     undecided: IntArray  # (depth,) number of undecided rows
     row: NDArray[np.int32]  # (depth, g)
-    least: IntArray  # (depth, g) lower end of each undecided row's score
-    most: IntArray  # (depth, g)
+    least: IntArray  # (depth, g) smallest score of each undecided row
+    most: IntArray  # (depth, g) largest score
     size: IntArray  # (1,) number of boxes
 
 
@@ -159,9 +162,10 @@ def _empty_stack(data: _Data) -> _Stack:
 class _Costs(Record):
     """A perturbation, and scratch memory for its knapsacks."""
 
-    unary: IntArray  # (d, B) by w_j - low_j
-    radial: IntArray  # (room + 1,)
-    reach: IntArray  # (d + 1, room + 1) scratch: least cost of coordinates from j on whose squares sum to s
+    unary: IntArray  # (d, B) cost of coordinate j, at index w_j - low_j
+    radial: IntArray  # (room + 1,) cost of |w|^2
+    # (d + 1, room + 1) scratch memory: [j, s] is the least cost of coordinates j.. with sum of squares s.
+    reach: IntArray
 
 
 def _costs(data: _Data, perturbation: Perturbation) -> _Costs:
@@ -190,7 +194,7 @@ class _Search:
         self.nodes = 0
 
     def solve(self) -> Proposal:
-        # Copies, because a read-only array, such as the lattice's own, is another type to the compiler.
+        # Copies, because the arrays of the lattice are read-only, which is another type to the compiler.
         low, high = self.problem.lattice.low.copy(), self.problem.lattice.high.copy()
         self.point, self.value = self._descend(low, high)
         ties = 0 if self.query.perturbation.is_zero or not self.query.break_ties else _TIES
@@ -214,12 +218,15 @@ class _Search:
         )
 
     def _equal(self, low: IntArray, high: IntArray) -> tuple[IntArray | None, Status | None]:
-        """Return a point of a box as good as the one found, None if there is none; and the limit reached."""
+        """Return a point of a box as good as the point found, or None; and the limit reached, or None."""
         found = self._run(low, high, self.value + 1, None, 0)
         return found.point, found.stopped
 
     def _run(self, low: IntArray, high: IntArray, cutoff: int, point: IntArray | None, ties: int) -> _Found:
-        """Minimise over a box below the cutoff, the value of ``point``; without one, find any point below."""
+        """Minimise over a box, starting from ``point`` of value ``cutoff``.
+
+        If ``point`` is None, stop at the first point found with a value below the cutoff.
+        """
         best = np.zeros_like(low) if point is None else point.copy()
         trial = np.zeros_like(low)
         _push_root(self.data, self.costs, self.stack, low, high)
@@ -242,7 +249,7 @@ class _Search:
                 return _Found(point, cutoff, bound, ties, stopped)
 
     def _descend(self, low: IntArray, high: IntArray) -> tuple[IntArray, int]:
-        """Find a good point by coordinate descent from the perturbation's minimiser and the least vector."""
+        """Find a good point by coordinate descent, from the minimiser of the perturbation and from near 0."""
         lattice, perturbation = self.problem.lattice, self.query.perturbation
         cheapest = np.zeros_like(low)
         _cheapest(self.data, self.costs, low, high, cheapest)
@@ -298,9 +305,9 @@ def _push_root(data: _Data, costs: _Costs, stack: _Stack, low: IntArray, high: I
 
 @njit(inline="always")
 def _score_bounds(x: IntArray, low: IntArray, high: IntArray, ball: float) -> tuple[int, int]:
-    """Return bounds on <w, x> over a box, if the squares of coordinates that may be 0 add up to at most ball.
+    """Return bounds on <w, x> over a box, given that the squares of the w_j that may be 0 sum to <= ``ball``.
 
-    By Cauchy-Schwarz the part of these coordinates is at most sqrt(ball * sum of their x^2).
+    By Cauchy-Schwarz, these w_j contribute at most sqrt(ball * sum of their x_j^2) in absolute value.
     """
     inside, above, below = 0.0, 0, 0
     for j in range(len(x)):
@@ -309,17 +316,17 @@ def _score_bounds(x: IntArray, low: IntArray, high: IntArray, ball: float) -> tu
             below += min(x[j] * low[j], x[j] * high[j])
         else:
             inside += float(x[j]) * float(x[j])
-    # Scores stay below 2 * _BIG; the root may not, and would then overflow as an integer.
+    # Scores are below 2 * _BIG, but the root may be larger, and would overflow as an integer.
     reach = int(min(np.sqrt(ball * inside) * (1 + 1e-9), 2.0 * _BIG)) + 1
     return below - reach, above + reach
 
 
 @njit(cache=True, nogil=True)
 def _judge(data: _Data, costs: _Costs, stack: _Stack, k: int) -> None:
-    """Remove the decided rows of a box and set its bound."""
+    """Count and remove the rows of a box that are now decided, and set the bound of the box."""
     low, high = stack.low[k], stack.high[k]
     d = len(low)
-    ball = float(data.room)  # what coordinates that cannot be zero leave of the squared radius
+    ball = float(data.room)  # squared radius that is left by the coordinates that cannot be 0
     for j in range(d):
         if low[j] > 0 or high[j] < 0:
             ball -= min(low[j] * low[j], high[j] * high[j])
@@ -350,7 +357,7 @@ def _judge(data: _Data, costs: _Costs, stack: _Stack, k: int) -> None:
 
 @njit(cache=True, nogil=True)
 def _least_cost(data: _Data, costs: _Costs, low: IntArray, high: IntArray) -> int:
-    """Return the exact minimum of the perturbation over box and norm ball; >= _BIG // 2 if there is none."""
+    """Return the minimum of the perturbation over box and norm ball; >= _BIG // 2 if no point is in both."""
     d, room = len(low), len(costs.radial)
     if not data.coupled:
         total = costs.radial[0]
@@ -457,13 +464,13 @@ def _search(
     row_budget: int,
     tie_budget: int,
 ) -> Any:
-    """Run until the stack is empty, a better point is found (it is in ``trial``) or the budget is spent.
+    """Search until the stack is empty, a better point is found, or the budget is spent.
 
-    Up to ``tie_budget`` boxes whose bound equals the cutoff are opened, in search of a point that precedes
-    ``best`` in lexicographic order; further ones are pruned.
+    A better point is written to ``trial``. Up to ``tie_budget`` boxes whose bound equals the cutoff are
+    opened, to find a point that precedes ``best`` in lexicographic order; further such boxes are pruned.
 
     Returns:
-        the outcome, the value of the point found (if _IMPROVED), boxes opened, ties opened.
+        The outcome, the value of the point found (if _IMPROVED), and the numbers of boxes and of ties opened.
     """
     nodes, ties, rows = 0, 0, 0
     while stack.size[0] > 0:
@@ -492,7 +499,7 @@ def _search(
 
 @njit(cache=True, nogil=True)
 def _open_bound(stack: _Stack) -> int:
-    """Return a lower bound over all boxes that are left."""
+    """Return the least bound of all open boxes."""
     least = _BIG
     for i in range(stack.size[0]):
         least = min(least, stack.bound[stack.slot[i]])

@@ -1,7 +1,7 @@
 """Local search: good points quickly, without any proof of optimality.
 
-The results are usually a few percent above the minimum, and mechanisms that need a certified minimiser refuse
-them. They serve as incumbents of exact solvers, and as non-private baselines.
+The objective at these points is usually a few percent above the minimum. Mechanisms that need a certified
+minimiser refuse this oracle. It provides incumbents to exact solvers, and non-private baselines.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from privopt.problems.discrete.lattice import IntArray, IntegerLattice
 from privopt.problems.discrete.objective import Perturbation, from_fixed
 from privopt.problems.discrete.problem import DiscreteProblem
 
-# Work spent on an incumbent (candidates x records x features), and the largest number of descents.
+# Largest work for an incumbent (candidates x records x features), and largest number of descents for it.
 _WORK, _MOST_STARTS = 2e8, 8
 
 
 @dataclass(frozen=True)
 class LocalSearchOracle(DiscreteOracle):
-    """Coordinate descent on the exact objective from several points. Takes any problem, certifies nothing.
+    """Coordinate descent on the exact objective from several points. It takes any problem.
 
-    Its lower bound is ``trivial_bound``.
+    Its lower bound is ``trivial_bound``, so it certifies nothing.
 
     Args:
         starts: the number of descents, from ``starting_points``.
@@ -52,7 +52,7 @@ class LocalSearchOracle(DiscreteOracle):
 
 
 def incumbent(problem: DiscreteProblem, query: Query) -> IntArray:
-    """Find an incumbent for exact solvers, by descents that are cheap compared with their search."""
+    """Find an incumbent for exact solvers, in little time compared with their search."""
     lattice = problem.lattice
     move = float(np.sum(lattice.high - lattice.low)) * problem.n_records * lattice.dimension
     count = int(np.clip(_WORK / (8 * max(1.0, move)), 1, _MOST_STARTS))
@@ -60,7 +60,7 @@ def incumbent(problem: DiscreteProblem, query: Query) -> IntArray:
 
 
 def descend(problem: DiscreteProblem, query: Query, starts: Sequence[IntArray]) -> IntArray:
-    """Descend by coordinates from several points; return the best, or the first point if stopped at once."""
+    """Descend by coordinates from several points, and return the best point found before a limit."""
     lattice, watch = problem.lattice, query.watch
     best: tuple[int, IntArray] | None = None
     for start in starts:
@@ -86,8 +86,9 @@ def descend(problem: DiscreteProblem, query: Query, starts: Sequence[IntArray]) 
 def starting_points(perturbation: Perturbation, count: int) -> list[IntArray]:
     """Return starting points for descents.
 
-    They are the box's point nearest to the origin, the minimiser of the unary terms over the box if it is
-    feasible, and the ends of random walks from the first (with a fixed generator: runs are reproducible).
+    They are the point of the box nearest to the origin, the minimiser of the unary terms over the box if it
+    is feasible, and the ends of random walks from the first of them. The generator of the walks is seeded, so
+    runs are reproducible.
     """
     lattice = perturbation.lattice
     origin = np.clip(np.zeros(lattice.dimension, dtype=np.int64), lattice.low, lattice.high)
@@ -107,7 +108,7 @@ def starting_points(perturbation: Perturbation, count: int) -> list[IntArray]:
 
 
 def _neighbours(point: IntArray, lattice: IntegerLattice) -> IntArray:
-    """Return all lattice points that differ from ``point`` in one coordinate."""
+    """Return all points of the lattice that differ from ``point`` in exactly one coordinate."""
     moves = []
     for j in range(lattice.dimension):
         levels = np.arange(lattice.low[j], lattice.high[j] + 1)

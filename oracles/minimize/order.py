@@ -1,4 +1,4 @@
-"""The lexicographic order of points, and the first of equally good ones."""
+"""The lexicographic order of points, and the first of all minimisers in this order."""
 
 from __future__ import annotations
 
@@ -24,15 +24,19 @@ def first_in_order(
     high: IntArray,
     find: Callable[[IntArray, IntArray], tuple[IntArray | None, Status | None]],
 ) -> tuple[IntArray, Status | None]:
-    """Return the first of all points of a box that are as good as an optimal one, coordinate by coordinate.
+    """Return the lexicographically first minimiser over a box, given one minimiser, ``point``.
 
-    Keeps w_0..w_{j-1} and looks for an equally good point with a smaller w_j, until there is none.
+    For each j in turn, w_0..w_{j-1} are fixed, and minimisers with a smaller w_j are searched until there is
+    none.
 
     Args:
-        find: returns an equally good point of a box, or None; and the limit that stopped it, if one did.
+        point: a minimiser over the box.
+        low, high: the box.
+        find: returns a minimiser that lies in a smaller box, or None; and the limit that stopped the search,
+            or None.
 
     Returns:
-        the point, and the limit that stopped the search for earlier ones, if one did.
+        The first minimiser found, and the limit that stopped the search for earlier ones, or None.
     """
     low, high = low.copy(), high.copy()
     for j in range(len(low)):

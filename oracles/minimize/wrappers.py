@@ -1,4 +1,4 @@
-"""Wrappers that add counting, caching, timing or a time limit to an oracle, and are oracles themselves."""
+"""Oracles that wrap another oracle, and add counting, caching, timing or a time limit."""
 
 from __future__ import annotations
 
@@ -78,14 +78,14 @@ class TimeLimited(_Wrapper):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        Limits(seconds=self.limit)  # refuses a limit that is not positive
+        Limits(seconds=self.limit)  # raises if the limit is not positive
 
     def wrap(self, solver: Solver) -> Solver:
         def solve(query: Query) -> Proposal:
             left = query.watch.remaining
             if left is not None and left < self.limit:
                 return solver(query)
-            # The new watch starts with the caller's, so its limit counts from there.
+            # The new watch has the start of the caller's watch, so its limit counts from that time.
             limits = replace(query.watch.limits, seconds=query.watch.seconds + self.limit)
             return solver(replace(query, watch=Watch(limits, query.watch.began)))
 
@@ -94,7 +94,7 @@ class TimeLimited(_Wrapper):
 
 @dataclass
 class Caching(_Wrapper):
-    """Caches answers by the exact perturbation; never an answer that a limit stopped."""
+    """Caches answers by the exact perturbation, except for answers that a limit stopped."""
 
     hits: int = 0
 
