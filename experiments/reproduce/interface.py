@@ -1,4 +1,4 @@
-"""Interface of a reproduced figure: points to measure, a picture of them, and verdicts on the claims."""
+"""Interface of a reproduced figure: cells to measure, a picture of the results, verdicts on the claims."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from privopt.experiments.workbench.study import Study
 
 @dataclass(frozen=True)
 class Cell:
-    """All runs at one setting: one point of a figure, or one curve over iterations.
+    """One setting, measured in several runs: one point of a figure, or one curve against iterations.
 
     Attributes:
         panel: the panel of the figure, such as the data set.
@@ -48,7 +48,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Line:
-    """One line of the results file: a cell and one of its points."""
+    """One line of the results file: a cell and one value measured in it."""
 
     panel: str
     curve: str
@@ -66,7 +66,7 @@ class Line:
 
 
 class Agreement(Enum):
-    """Agreement of a measurement here with a claim of a paper, or of our own."""
+    """Agreement of a claim with the measurements here; the last three: of a claim that is not in a paper."""
 
     YES = "agrees"
     PARTLY = "agrees in part"
@@ -77,7 +77,7 @@ class Agreement(Enum):
 
     @property
     def beside(self) -> Agreement:
-        """The corresponding agreement for a claim of our own."""
+        """The same degree of agreement, for a claim that is not in the paper."""
         own = {Agreement.YES: Agreement.HOLDS, Agreement.PARTLY: Agreement.HOLDS_PARTLY}
         return own.get(self, Agreement.FAILS)
 
@@ -87,8 +87,8 @@ class Reason:
     """Cause of a difference between a claim and its measurement.
 
     Attributes:
-        text: the cause, in one or two sentences.
-        derived: it is a derivation or a computation; otherwise other measurements name it.
+        text: the cause, without the last full stop.
+        derived: whether the cause is derived or computed; otherwise other measurements showed it.
     """
 
     text: str
@@ -105,8 +105,8 @@ class Verdict:
     Attributes:
         claim: the paper's claim in our words.
         agreement: the agreement, computed from the measurements.
-        words: the measured values behind it.
-        reason: why the measurement differs from the claim, if it does and that is known.
+        words: the measured values that decide it.
+        reason: why the measurement differs from the claim, if it differs and the cause is known.
     """
 
     claim: str
@@ -116,17 +116,17 @@ class Verdict:
 
     @property
     def differs(self) -> bool:
-        """Whether a claim of the paper was not seen, or in part only."""
+        """Whether the measurements contradict a claim of the paper, or confirm only a part of it."""
         return self.agreement in (Agreement.PARTLY, Agreement.NO)
 
 
 def held(count: int, of: int) -> Agreement:
-    """Return the agreement of a claim that held at ``count`` of the settings."""
+    """Return the agreement of a claim that held at ``count`` of ``of`` settings."""
     return Agreement.YES if count == of else Agreement.NO if count == 0 else Agreement.PARTLY
 
 
 def stem(name: str, quick: bool) -> str:
-    """Return the stem of a figure's file names; quick results have files of their own."""
+    """Return the stem of a figure's file names; those of quick runs end in -quick."""
     return f"{name}-quick" if quick else name
 
 
@@ -146,7 +146,7 @@ class Reproduction:
         caption: the caption of the picture.
         table: results -> a table.
         verdicts: results -> the verdicts on the paper's claims.
-        measured_by: the figure whose results this one draws, if it has none of its own.
+        measured_by: the name of the figure whose results this one draws, if it measures nothing itself.
     """
 
     name: str
@@ -170,11 +170,11 @@ class Reproduction:
 
     @property
     def source(self) -> str:
-        """The name of the figure whose results it draws."""
+        """The name of the figure whose results this one draws: by default its own."""
         return self.measured_by or self.name
 
     def study(self, quick: bool) -> Study[Cell]:
-        """Return the study that measures its cells; quick results have a file of their own."""
+        """Return the study that measures the cells; quick runs have a separate file of results."""
         return Study(
             stem(self.source, quick),
             Line,

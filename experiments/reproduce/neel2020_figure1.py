@@ -40,16 +40,16 @@ _TITLES = {
     PEERS: "Logistic regression by other libraries, same records and split",
 }
 _NOISE = {CODE: "noise of the published code", PRINTED: "printed noise", SOUND: "sound noise"}
-_PEER_RUNS = 3  # for quick runs, as some methods take seconds each
-CONSTANT = 0.5  # training accuracy of a constant on balanced records
-_DENOMINATOR = 7920  # of the integer features
-_NORM = 7**0.5  # public: three numbers in [0, 1] and four one-hots
+_PEER_RUNS = 3  # of other libraries in quick runs: some take seconds for a fit
+CONSTANT = 0.5  # training accuracy of a constant prediction, as the records are balanced
+_DENOMINATOR = 7920  # integer features are this times numbers in [0, 1]
+_NORM = 7**0.5  # public bound on a row: three numbers in [0, 1] and four one-hot blocks
 
 OPDISC, RSPM, LR = "OPDisc", "RSPM, Gaussian", "DP-SGD logistic"
 LAPLACE, EXPONENTIAL, WIDE = "RSPM, Laplace", "Exponential", "Exponential, wide weights"
 DIFFPRIVLIB, OPACUS, OPACUS_ADD = "diffprivlib", "Opacus", "Opacus, add/remove"
 
-_LOOK: dict[str, tuple[str, Literal["", "dashed"]]] = {  # whose colour, dashes
+_LOOK: dict[str, tuple[str, Literal["", "dashed"]]] = {  # curve -> name of its colour, dashes
     OPDISC: ("opdisc", ""),
     RSPM: ("rspm", ""),
     LAPLACE: ("rspm-laplace", ""),
@@ -64,9 +64,10 @@ _TERNARY, _BALL = IntegerLattice(-1, 1, dimension=23), OPDisc.default_lattice(23
 
 
 class _Task(NamedTuple):
-    """Training and test records: integer features, and real ones with a constant for linear models.
+    """Training and test records.
 
-    The schema bounds how exact draws are before any record is seen.
+    Lattice mechanisms take the integer features; linear models take ``real`` ones, with a constant column.
+    From the schema alone, without the records, follows how exact a random draw is.
     """
 
     X: NDArray[np.int64]
@@ -139,7 +140,7 @@ def _prepared(curve: str) -> Any:
 
 
 def plan_of(cell: Cell, delta: float) -> LatticeMechanism[Any]:
-    """Plan the mechanism of a cell in its calibration; the published code has half the printed noise."""
+    """Plan the mechanism of a cell with the noise of its panel; the published code halves the printed one."""
     kind, lattice = _MECHANISMS[cell.curve]
     calibration = SOUND if cell.panel == SOUND else PRINTED
     plan = kind.plan(ZeroOneHalfspace, lattice, epsilon=cell.level, delta=delta, calibration=calibration)
@@ -190,7 +191,7 @@ def draw(frame: pd.DataFrame) -> Figure:
         here = frame[frame["panel"] == panel]
         if here.empty:
             continue
-        if panel in (CODE, PEERS):  # what those curves are to be held against
+        if panel in (CODE, PEERS):  # for comparison: DP-SGD of another panel
             shared = frame[(frame["panel"] == (PRINTED if panel == CODE else SOUND)) & (frame["curve"] == LR)]
             here = pd.concat([here, shared])
         curves = [
@@ -233,15 +234,18 @@ def _ahead(
 ) -> Verdict:
     lead = accuracies[first] - accuracies[second]
     count = int(np.sum((lead > 0) & (accuracies[first] > CONSTANT)))
-    each = ", ".join(f"{100 * v:+.1f} points at ε = {e:g}" for e, v in lead.items())
-    words = f"{first} is ahead of {second} at {count} of {len(lead)} values of ε ({each})."
+    each = ", ".join(f"{100 * v:+.1f} at ε = {e:g}" for e, v in lead.items())
+    words = (
+        f"{first} is ahead of {second} at {count} of {len(lead)} values of ε (lead in percentage points: "
+        f"{each})."
+    )
     return Verdict(f"{claim} ({_NOISE[panel]})", held(count, len(lead)), words)
 
 
 def _steadier(
     panel: str, accuracies: dict[str, pd.Series[float]], spreads: dict[str, pd.Series[float]]
 ) -> Verdict:
-    """Compare deviations where OPDisc is more accurate than a constant, which does not vary at all."""
+    """Compare standard deviations where OPDisc is more accurate than a constant, whose deviation is 0."""
     others: Sequence[str] = [name for name in (RSPM, LR) if name in spreads]
     smaller = [
         e
@@ -250,8 +254,9 @@ def _steadier(
     ]
     each = ", ".join(f"{v:.3f} at ε = {e:g}" for e, v in spreads[OPDISC].items())
     words = (
-        f"OPDisc's standard deviation ({each}) is below that of {' and '.join(others)}, its "
-        f"accuracy above a constant's, at {len(smaller)} of {len(spreads[OPDISC])} values of ε."
+        f"At {len(smaller)} of {len(spreads[OPDISC])} values of ε OPDisc's standard deviation is below that "
+        f"of {' and '.join(others)}, and its accuracy above that of a constant. The "
+        f"standard deviation of OPDisc is {each}."
     )
     return Verdict(
         f"OPDisc's accuracy varies least ({_NOISE[panel]})", held(len(smaller), len(spreads[OPDISC])), words
@@ -261,18 +266,19 @@ def _steadier(
 def setting(quick: bool) -> str:
     return (
         f"n = 15,682 balanced records of Adult, d = 23, {runs(quick)} runs at ε = "
-        f"{', '.join(f'{e:g}' for e in epsilons(quick))}; δ = 1/n² where there is one. Replacing one record, "
-        "n public. Which records and which seven columns the authors drew is not known; ours are fixed by a "
-        "seed. Every minimiser is proved optimal before it is released. OPDisc: integer weights up to √23 "
-        "in size, norm at most √23, which the exponential mechanism has too where its weights are wide; "
-        "RSPM: in {-1, 0, 1}. DP-SGD: clipping norm, batch and rate are the best of "
-        f"{len(dpsgd_baseline.grid())} on the data, for free, as in the paper, {dpsgd_baseline.EPOCHS} "
-        "passes, all iterates averaged. With printed noise it is accounted as in the paper's library "
-        "(moments, adding or removing a record, a weaker promise); with sound noise for replacing a record. "
-        "Peers, where they were installed, have one setting each, not tuned here: diffprivlib is pure (δ = "
-        "0), replace-one; Opacus runs with noise for replacing a record (our accountant), and with that of "
-        "its own accountant for adding or removing one."
-        + (f" Peers have {_PEER_RUNS} runs." if quick else "")
+        f"{', '.join(f'{e:g}' for e in epsilons(quick))}; δ = 1/n² unless the mechanism is pure. Neighbours "
+        "replace one record, and n is public. The authors do not say which records and which seven columns "
+        "they drew; ours are drawn with a fixed seed. Every minimiser is proved optimal before it is "
+        "released. OPDisc and the exponential mechanism with wide weights choose integer weights of norm at "
+        "most √23; the others choose weights in {-1, 0, 1}. DP-SGD: clipping norm, batch size and learning "
+        f"rate are the best of {len(dpsgd_baseline.grid())} choices on the data, not paid for, as in the "
+        f"paper; {dpsgd_baseline.EPOCHS} passes, and the average of all iterates. With printed noise its "
+        "budget is accounted as in the paper's library: moments accountant, neighbours that add or remove a "
+        "record, which is a weaker guarantee. With sound noise neighbours replace a record. Other libraries, "
+        "where they are installed, run at one setting without tuning: diffprivlib with δ = 0 and replace-one "
+        "neighbours; Opacus once with noise for replace-one neighbours (our accountant), and once with the "
+        "noise of its own accountant for neighbours that add or remove a record."
+        + (f" Other libraries have {_PEER_RUNS} runs." if quick else "")
     )
 
 
@@ -292,7 +298,7 @@ FIGURE = Reproduction(
     draw=draw,
     caption=(
         "Mean training accuracy and one standard deviation against ε, one panel for each amount of noise. "
-        "In the first two panels OPDisc and RSPM do not keep what they claim (see the errata)."
+        "In the first two panels OPDisc and RSPM do not have the privacy that is claimed (see the errata)."
     ),
     table=table,
     verdicts=verdicts,

@@ -14,7 +14,7 @@ _CURVES = {accuracy.OPDISC: "opdisc", accuracy.RSPM: "rspm", accuracy.LR: "dp-sg
 
 
 def _seconds(frame: pd.DataFrame) -> dict[str, np.ndarray]:
-    """Return run times by curve, of the printed calibration, which the paper times."""
+    """Return run times by curve, with printed noise as in the paper."""
     here = frame[(frame["measure"] == "seconds") & (frame["panel"] == accuracy.PRINTED)]
     return {name: here.loc[here["curve"] == name, "value"].to_numpy() for name in _CURVES}
 
@@ -69,8 +69,8 @@ def verdicts(frame: pd.DataFrame) -> list[Verdict]:
         Verdict(
             "OPDisc often ends sooner than the logistic regression",
             Agreement.YES if quicker > 0.5 else Agreement.PARTLY if quicker > 0 else Agreement.NO,
-            f"{100 * quicker:.0f}% of the runs of OPDisc are shorter than the median run of DP-SGD; the "
-            "search of its grid is not counted.",
+            f"{100 * quicker:.0f}% of the runs of OPDisc are shorter than the median run of DP-SGD, "
+            "whose search for the best settings is not counted.",
         ),
         Verdict(
             "The time of OPDisc varies much, and some runs are long",
@@ -87,9 +87,9 @@ def verdicts(frame: pd.DataFrame) -> list[Verdict]:
 
 def setting(quick: bool) -> str:
     return (
-        "The runs of Figure 1 with printed noise, all ε together. Our own exact solver where the paper has "
-        "Gurobi, several processes at a time, so that only ratios say something; a table is prepared once, "
-        "and that is not counted."
+        "The runs of Figure 1 with printed noise, all ε together. The solver is privopt's exact search, and "
+        "not Gurobi as in the paper. Several processes ran at a time, so that only ratios of times mean "
+        "something. The records are prepared once, and this time is not counted."
     )
 
 

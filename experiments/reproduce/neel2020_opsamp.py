@@ -33,7 +33,7 @@ BUDGET, GAP = "budgets", "gaps"
 EXACT, EARLY = "OPSamp, exact answers", "OPSamp, stopped early"
 OPDISC, EXPONENTIAL = figure1.OPDISC, figure1.EXPONENTIAL
 _GAP_EPSILON = 10.0
-# Number of polls after which the search is stopped, and the declared gap then, in errors.
+# An early stop: the number of polls before the one that stops the search; the declared gap, in errors.
 _POLLS, _DECLARED = 2, 5000.0
 _LATTICE = IntegerLattice(-1, 1, dimension=23)
 _ACCURACY, _NOISE, _WORST, _RELEASED = "training accuracy", "Laplace scale", "largest gap", "released"
@@ -52,7 +52,7 @@ def runs(quick: bool) -> int:
 
 
 def draws(quick: bool) -> int | None:
-    """Return m; None: the plan's default."""
+    """Return m, the number of answers that are averaged; None: the plan's default."""
     return 500 if quick else None
 
 
@@ -65,9 +65,9 @@ def cells(quick: bool) -> list[Cell]:
 
 @dataclass
 class StoppedOracle:
-    """Oracle that is stopped at a given number of polls, and records the largest gap.
+    """Oracle that is stopped once it has polled its limits a given number of times; keeps the largest gap.
 
-    Polls are counted, not timed, and on one thread, so that a run reproduces.
+    The limit is a number of polls on one thread, and not a time, so that a run can be repeated exactly.
     """
 
     prepared: PreparedOracle
@@ -136,7 +136,7 @@ def _epsilon(panel: str, level: float) -> float:
 
 
 def _alpha(panel: str, curve: str, level: float) -> float:
-    """Return the declared gap, which is paid for."""
+    """Return the declared gap, which the plan pays for with noise."""
     return level if panel == GAP else {EXACT: 0.0, EARLY: _DECLARED}[curve]
 
 
@@ -190,32 +190,33 @@ def verdicts(frame: pd.DataFrame) -> list[Verdict]:
     verdicts = []
     for ours, rival in ((EXACT, EXPONENTIAL), (EXACT, OPDISC)):
         lead = (found[ours] - found[rival]).dropna()
-        each = ", ".join(f"{100 * v:+.1f} points at ε = {e:g}" for e, v in lead.items())
+        each = ", ".join(f"{100 * v:+.1f} at ε = {e:g}" for e, v in lead.items())
         ahead = (lead > 0) & (found[ours] > figure1.CONSTANT).reindex(lead.index)
         agreement = held(int(ahead.sum()), len(lead)).beside
-        verdicts.append(Verdict(f"{ours} is ahead of {rival}", agreement, f"{each[0].upper()}{each[1:]}."))
+        verdicts.append(Verdict(f"{ours} is ahead of {rival}", agreement, f"In percentage points: {each}."))
     noise = means(frame, GAP, _NOISE)[EXACT]
     grows = int((np.diff(noise) >= 0).sum()) if noise.iloc[-1] > noise.iloc[0] else 0
     verdicts.append(
         Verdict(
             "The larger the gap that is paid for, the more noise, up to that of a single answer",
             held(grows, len(noise) - 1),
-            f"Laplace scales of {', '.join(f'{v:.2f} for a gap of {a:g}' for a, v in noise.items())}, where "
-            f"a weight is within [-1, 1], and {46 / _GAP_EPSILON:g} is that of a single answer.",
+            f"Laplace scales: {', '.join(f'{v:.2f} for a gap of {a:g}' for a, v in noise.items())}. Weights "
+            f"are within [-1, 1]. The scale for a single answer is {46 / _GAP_EPSILON:g}.",
         )
     )
     early = frame[(frame["panel"] == GAP) & (frame["curve"] == EARLY)]
     runs_of = early.pivot_table(index=["level", "run"], columns="measure", values="value").reset_index()
     right = (runs_of[_RELEASED] == 1) == (runs_of[_WORST] <= runs_of["level"])
-    words = "; ".join(
-        f"a gap of {a:g}: {(r[_RELEASED] == 1).sum()} of {len(r)} released, {r[_WORST].max():,.0f} was proved"
+    words = ". ".join(
+        f"Gap paid for {a:g}: {(r[_RELEASED] == 1).sum()} of {len(r)} released, largest proved gap "
+        f"{r[_WORST].max():,.0f}"
         for a, r in runs_of.groupby("level")
     )
     verdicts.append(
         Verdict(
-            "An oracle that is stopped early is released where its proved gap was paid for, and only there",
+            "If an oracle is stopped early, there is a release if and only if its proved gap was paid for",
             held(int(right.sum()), len(right)),
-            f"Paid for {words} at most.",
+            f"{words}.",
         )
     )
     return verdicts
@@ -224,10 +225,11 @@ def verdicts(frame: pd.DataFrame) -> list[Verdict]:
 def setting(quick: bool) -> str:
     limited = f" At most {draws(True)} draws, which costs noise." if quick else ""
     return (
-        "The records and the split of Figure 1: n = 15,682, d = 23, δ = 1/n², replacing one record, n "
-        f"public. OPSamp: weights in {{-1, 0, 1}}, 0/1 losses, the native search, exact; or told to stop "
-        f"when it asks for the {_POLLS}nd time, with a gap of {_DECLARED:,.0f} errors declared and paid "
-        "for. Rate and draws follow the public facts; constants are derived anew, below the printed ones. "
+        "The records and the split of Figure 1: n = 15,682, d = 23, δ = 1/n²; neighbours replace one record, "
+        f"n is public. OPSamp: weights in {{-1, 0, 1}}, 0/1 losses, the native search. The search is exact, "
+        f"or stopped after {_POLLS} polls of its limits, with a gap of {_DECLARED:,.0f} errors declared and "
+        "paid for. The rate and the number of draws follow from the public facts. The constants are derived "
+        "anew, and are smaller than the printed ones. "
         f"{runs(quick)} runs.{limited}"
     )
 
@@ -238,8 +240,9 @@ FIGURE = Reproduction(
     cite=figure1.CITE,
     figure="Algorithm 2 (OPSamp) on the task of Figure 1",
     shows=(
-        "No pictures. OPSamp is private whatever an oracle answers within its gap alpha: the mean of m "
-        "answers to randomly tilted problems, with Laplace noise that grows with alpha."
+        "No pictures. OPSamp releases the mean of m answers to randomly tilted problems, with Laplace noise "
+        "that grows with the gap alpha of the oracle. It is private whatever the oracle answers within "
+        "this gap."
     ),
     setting=setting,
     cells=cells,
@@ -247,8 +250,8 @@ FIGURE = Reproduction(
     draw=draw,
     caption=(
         "Mean training accuracy and one standard deviation: OPSamp against ε beside OPDisc and the "
-        "exponential mechanism; what a certified gap costs in noise, and what is left then. Half the records "
-        "are of either class: 0.5 is a coin."
+        "exponential mechanism; the noise that a certified gap costs, and the accuracy at this noise. Half "
+        "of the records are in each class, so that a coin has accuracy 0.5."
     ),
     table=table,
     verdicts=verdicts,

@@ -36,7 +36,7 @@ EXCESS, BOUND, CONSTANT, BEST = "excess loss", "bound", "excess of a constant", 
 BETA = 0.05
 GROWING = "d = 4, τ = 1/2"
 _EPSILON = 1.0
-# The number of records of the comparison, where noise matters, and of the convex problem.
+# Numbers of records: of the comparison, few enough for noise to matter, and of the convex problem.
 _FEW, _MANY = 2_000, 1_000_000
 _ROWS, _LARGEST, _FLIPPED = 300, 3, 0.1
 # Lattice of the convex problem: weights in [-_WIDE, _WIDE]^2, margin _MARGIN, rows of norm _NORM.
@@ -44,7 +44,7 @@ _WIDE, _MARGIN, _NORM = 4, 4, 4.0
 
 
 class Table(NamedTuple):
-    """Records in few distinct rows.
+    """Records as few distinct rows with counts.
 
     Attributes:
         X: integer features, shape (rows, d).
@@ -90,7 +90,7 @@ def _panel(d: int) -> str:
 
 @lru_cache(maxsize=4)
 def records(d: int, n: int) -> Table:
-    """Draw records with whole features, and labels by a threshold function in the unit ball, 10% flipped."""
+    """Draw records with integer features, and labels by a threshold of unit norm, 10% of them flipped."""
     rng = np.random.default_rng(d)
     X = rng.integers(-_LARGEST, _LARGEST + 1, (_ROWS, d))
     direction = rng.normal(size=d)
@@ -103,14 +103,14 @@ def records(d: int, n: int) -> Table:
 
 
 def lattice(d: int, k: int) -> IntegerLattice:
-    """Return points of spacing 1/k in the unit ball of R^d as whole numbers, and a fixed weight 1."""
+    """Return the integer vectors k w, for w of spacing 1/k in the unit ball of R^d, each followed by a 1."""
     high = np.append(np.full(d, k), 1)
     return IntegerLattice(np.append(np.full(d, -k), 1), high, radius=math.sqrt(k * k + 1))
 
 
 @lru_cache(maxsize=2)
 def _problem(d: int, k: int, n: int) -> ZeroOneHalfspace:
-    """Return the problem of 1{<w, x> >= 1} with w = v / k, which is 2 <v, x> - (2 k - 1) > 0."""
+    """Return the problem of 1{<w, x> >= 1}, w = v / k; for integers, that is 2 <v, x> - (2 k - 1) > 0."""
     table = records(d, n)
     X = np.column_stack([2 * table.X, np.full(len(table.X), 1 - 2 * k)])
     return ZeroOneHalfspace(X, table.y, lattice(d, k), counts=table.counts)
@@ -160,9 +160,10 @@ def _thresholds(cell: Cell, d: int, k: int, n: int, quick: bool) -> Iterator[Poi
 def _bound(plan: OPDisc | GaussianRSPM) -> float:
     """Return the excess loss, in records, that Theorem 5 or 6 allows with probability 1 - beta.
 
-    OPDisc: <eta, pi(w) - pi(v)> <= 2 |eta|, and |eta| <= sigma sqrt(2 k ln(4 / beta)) in k = d + 1 >= 2
-    dimensions, from E exp(|x|^2 / 4) = 2^(k / 2). RSPM: a sum of m weights, each at most
-    sigma sqrt(2 ln(2 m / beta)).
+    The noise is normal of deviation sigma per coordinate. OPDisc adds <eta, pi(w)> to the loss, pi(w) a unit
+    vector in k = d + 1 >= 2 dimensions: <eta, pi(w) - pi(v)> <= 2 |eta|, and |eta| is at most
+    sigma sqrt(2 k ln(4 / beta)), by E exp(|x|^2 / 4) = 2^(k / 2) for a standard normal x. RSPM adds a sum of
+    at most m weights, each at most sigma sqrt(2 ln(2 m / beta)).
     """
     if isinstance(plan, OPDisc):
         free = int(np.count_nonzero(plan.lattice.low < plan.lattice.high))
@@ -195,17 +196,18 @@ def _convex(cell: Cell, quick: bool) -> Iterator[Point]:
 
 
 def _hinge(problem: HingeHalfspace, w: Any) -> float:
-    """Return the hinge loss at weights that need not be whole."""
+    """Return the hinge loss at real weights."""
     return float(problem.counts @ np.maximum(0, problem.largest - problem.y * (problem.X @ w)))
 
 
 def _convex_bound(plan: OPSamp, problem: HingeHalfspace) -> float:
     """Return excess loss that Theorem 7 allows with probability 1 - beta, in records, at the plan's noise.
 
-    By convexity the loss of a mean of answers is at most the mean of their losses, and each answer loses at
-    most <s, w - v> more than the best point v, hence D |s|_1. A centred exponential of rate 1 has E |s| =
-    2 / e and variance 1 - 4 / e^2; their mean over m d tilts is bounded by Chebyshev. Laplace noise z adds at
-    most n G |z|_2.
+    By convexity the loss of the mean of m answers is at most the mean of their losses. The answer w under a
+    tilt s loses at most <s, w - v> <= D |s|_1 more than the best point v, D the width of the domain, and the
+    gap alpha of the oracle. For a centred exponential s of rate 1, |s| has mean 2 / e and variance
+    1 - 4 / e^2; the mean over m d of them is bounded by Chebyshev. Laplace noise z adds at most n G |z|_2, G
+    the Lipschitz constant of the loss of a record.
     """
     mean, d = plan.mean, problem.lattice.dimension
     widest = float(np.max(problem.lattice.high - problem.lattice.low))
@@ -243,7 +245,7 @@ def draw(frame: pd.DataFrame) -> Figure:
 
 
 def _against_bounds(panel: str, here: pd.DataFrame) -> Panel:
-    """Return excess loss and the theorem's bound."""
+    """Return the panel of excess loss with the theorem's bound."""
     curves = []
     for name in dict.fromkeys(here["curve"]):
         own, hue = here[here["curve"] == name], colour(_LOOK[name][0])
@@ -256,7 +258,7 @@ def _against_bounds(panel: str, here: pd.DataFrame) -> Panel:
 
 
 def table(frame: pd.DataFrame) -> pd.DataFrame:
-    """Tabulate measurement, bound and rivals, a line per setting."""
+    """Tabulate excess loss, bound, a constant and the least loss, a line per setting."""
     lines = []
     for line in settings(frame).to_dict("records"):
         level = {CONVEX: "ε", GROWING: "n"}.get(line["panel"], "τ")
@@ -330,15 +332,15 @@ def _bounds_cross(found: pd.DataFrame) -> Verdict:
     return Verdict(
         "The bound of OPDisc is smaller than that of RSPM for τ > 1/d², and larger below",
         held(right, len(pairs)),
-        f"With the paper's noise, in {right} of {len(pairs)} settings: RSPM's bound in units of OPDisc's is "
-        f"{ratios}.",
+        f"With the paper's noise this is so in {right} of {len(pairs)} settings. RSPM's bound divided by "
+        f"OPDisc's is {ratios}.",
     )
 
 
 def _ahead(found: pd.DataFrame, noise: str, which: str) -> Verdict:
     """Judge whether OPDisc is ahead of RSPM for a spacing above 1/d^2, and behind below.
 
-    Counted are settings where either beats a constant and the means differ by two standard errors.
+    A setting decides if either mechanism beats a constant, and the means differ by over two standard errors.
     """
     right, of, words = 0, 0, []
     for d, tau, ours, rival in _pairs(found, noise):
@@ -350,26 +352,29 @@ def _ahead(found: pd.DataFrame, noise: str, which: str) -> Verdict:
         right += (lead > 0) == (tau > 1 / d**2)
         words.append(f"{lead:+.2g} at d = {d}, τ = {tau:.2g}")
     agreement = held(right, max(1, of))
-    lead_words = f"RSPM's excess loss less OPDisc's: {', '.join(words)}." if words else "No setting tells."
+    lead_words = f"RSPM's excess loss minus OPDisc's: {', '.join(words)}." if words else ""
     return Verdict(
         f"{which} OPDisc is ahead of RSPM for τ > 1/d², and behind below",
         agreement if noise else agreement.beside,
-        f"In {right} of {of} settings that tell. {lead_words}",
+        f"This is so in {right} of {of} settings where either beats a constant and the means differ by more "
+        f"than two standard errors. {lead_words}".strip(),
     )
 
 
 def _theorem(found: pd.DataFrame, curve: str, name: str) -> Verdict:
-    """Judge a bound where it says more than that of a constant model; elsewhere it cannot fail."""
+    """Judge a bound where it is below the excess loss of a constant, which satisfies it everywhere else."""
     here = found[found["curve"] == curve]
     telling = here[here["bound"] < here["constant"]]
     kept = int((telling["within"] >= 1 - BETA).sum())
     times = (telling["bound"] / telling["excess"])[telling["excess"] > 0]
     words = (
-        f"{len(telling)} of {len(here)} settings have a bound below the excess loss of a constant; there it "
-        f"holds in {kept}"
+        f"The bound is below the excess loss of a constant in {len(telling)} of {len(here)} settings, and "
+        f"holds in {kept} of them"
     )
     if len(times):
-        words += f", {times.min():,.2g} to {times.max():,.2g} times the mean excess loss where that is not 0"
+        words += (
+            f". It is {times.min():,.2g} to {times.max():,.2g} times the mean excess loss, unless that is 0"
+        )
     return Verdict(
         f"{name}: the excess loss is within the bound with probability {1 - BETA:g}",
         held(kept, max(1, len(telling))),
@@ -380,14 +385,15 @@ def _theorem(found: pd.DataFrame, curve: str, name: str) -> Verdict:
 def setting(quick: bool) -> str:
     ks = "; ".join(f"d = {d}: τ = {', '.join(f'1/{k}' for k in k_of)}" for d, k_of in spacings(quick).items())
     return (
-        f"Thresholds 1{{<w, x> >= 1}}, w a multiple of τ in the unit ball ({ks}), as whole weights and one "
-        f"that is fixed. n = {_FEW:,} synthetic records in {_ROWS} distinct rows of features -{_LARGEST} to "
-        f"{_LARGEST}, labels by a threshold of any direction, {_FLIPPED:.0%} flipped; ε = {_EPSILON:g}, "
-        f"δ = 1/n². Both noises: the paper's, whose proofs are refuted, and the one that is proved. RSPM "
-        "has one separator between two neighbouring values of a weight, of which a shift moves two; the "
-        "paper's bound counts all. Bounds: the theorems' tails with their constants written out, at the "
-        f"noise in use, β = {BETA:g}. Theorem 7: hinge loss, weights in [-{_WIDE}, {_WIDE}]², margin "
-        f"{_MARGIN}. n = {_MANY:,}. Every oracle enumerates. {runs(quick)} runs."
+        f"Thresholds 1{{<w, x> >= 1}}, w in the unit ball with multiples of τ as coordinates ({ks}), written "
+        f"as integer weights and a fixed one. n = {_FEW:,} synthetic records in {_ROWS} distinct rows of "
+        f"integer features from -{_LARGEST} to {_LARGEST}; labels by a threshold of random direction, "
+        f"{_FLIPPED:.0%} of them flipped; ε = {_EPSILON:g}, δ = 1/n². The noise is the paper's, whose proofs "
+        "are refuted, or the one that privopt proves. RSPM has one separator between any two neighbouring "
+        "values of a weight, and a shift moves two separators of each weight; the paper's bound counts all. "
+        f"The bounds are the theorems' tail bounds with constants, at the noise in use, for β = {BETA:g}. "
+        f"Theorem 7: hinge loss of margin {_MARGIN}, weights in [-{_WIDE}, {_WIDE}]², n = {_MANY:,}. Every "
+        f"oracle enumerates. {runs(quick)} runs."
     )
 
 
@@ -406,8 +412,8 @@ FIGURE = Reproduction(
     compute=compute,
     draw=draw,
     caption=(
-        "Mean excess loss over the best point of the lattice, one standard deviation: OPDisc and RSPM "
-        "against the spacing, with the noise that is proved and with the paper's; OPSamp against ε with the "
+        "Mean excess loss over the best point of the lattice, and one standard deviation: OPDisc and RSPM "
+        "against the spacing, with the noise that is proved and with the paper's; OPSamp against ε, with the "
         "bound of Theorem 7."
     ),
     table=table,

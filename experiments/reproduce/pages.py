@@ -19,15 +19,15 @@ from privopt.experiments.workbench.resumable import machine, markdown
 from privopt.problems.files import write_atomically
 
 _NOT_PRIVATE = (
-    "Data are public or synthetic and the noise is seeded, so that a run reproduces: nothing here protects "
-    "anybody. Accuracies, gradients and times are facts about the records."
+    "The data are public or synthetic, and the noise is seeded, so that runs can be repeated exactly: "
+    "nothing here is private. Accuracies, gradients and times are computed from the records without noise."
 )
 
 
 def write(
     figures: Sequence[Reproduction], folder: Path, quick: bool, failures: Mapping[str, str]
 ) -> tuple[Path, Path]:
-    """Write pictures and pages of complete figures; return the report and the table of contents."""
+    """Write pictures and pages of complete figures; return the paths of the report and of the contents."""
     sections, index, links = [], [], []
     judged: list[Verdict] = []
     for figure in figures:
@@ -51,7 +51,7 @@ def write(
         *(text.replace("`", "") for text in (*what, summary(judged))),
         Listing(
             overview,
-            "Statements of the papers, some of our own, and whether they were seen here.",
+            "Statements of the papers and some of our own, and whether the measurements agree.",
         ),
     ]
     write_atomically(report, page(title, [("In short", head), *sections]))
@@ -96,5 +96,6 @@ def _because(verdict: Verdict) -> str:
 
 
 def _where() -> str:
-    found = versions("diffprivlib", "opacus", "torch").items()
-    return "; ".join([machine(), *(f"{name} {v}" for name, v in found if v != "not installed")])
+    names = ("diffprivlib", "opacus", "torch")
+    found = versions(*names)  # of Python, too, which the machine names already
+    return "; ".join([machine(), *(f"{n} {found[n]}" for n in names if found[n] != "not installed")])

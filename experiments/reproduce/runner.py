@@ -24,14 +24,14 @@ def measure(
     """Measure the missing cells; ``done`` is called for each cell after it is saved.
 
     Returns:
-        Figure, cell and reason of every failed measurement.
+        The reason of every failed measurement, by figure and cell.
     """
     folder.mkdir(parents=True, exist_ok=True)
     kept = {f.source: f.study(quick).kept(folder) for f in figures}
     own = [f for f in figures if f.measured_by is None]
     todo = [(f.name, cell) for f in own for cell in f.study(quick).missing(folder, f.cells(quick))]
     before = {name: os.environ.get(name) for name in _THREADS}
-    os.environ.update(dict.fromkeys(_THREADS, "1"))  # for the workers, which inherit it
+    os.environ.update(dict.fromkeys(_THREADS, "1"))  # worker processes inherit these
     failures: dict[str, str] = {}
     parallel = joblib.Parallel(
         n_jobs=workers, return_as="generator_unordered", batch_size=1, pre_dispatch=workers

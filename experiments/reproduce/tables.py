@@ -18,7 +18,7 @@ def pivot(frame: pd.DataFrame, measures: Sequence[str], column: str, by: str = "
     """Tabulate mean ± standard deviation over runs: a line per measure, panel and curve, a column per level.
 
     Args:
-        column: the heading of a level, such as "n = {:,.0f}".
+        column: the format of the heading of a level, such as "n = {:,.0f}".
     """
     lines = []
     for measure in measures:
@@ -31,10 +31,10 @@ def pivot(frame: pd.DataFrame, measures: Sequence[str], column: str, by: str = "
 
 
 def apart(table: pd.DataFrame) -> list[pd.DataFrame]:
-    """Split a table into tables whose lines fill the same columns, without those that they leave empty.
+    """Split a table into parts, each without the columns that its lines leave empty.
 
-    Columns that every line fills are in each. Lines belong together if a chain of lines shares other columns;
-    a line that would be alone keeps the table whole.
+    Columns that every line fills are in each part. Two lines are in the same part if both fill one of the
+    other columns, or if a chain of such pairs links them. If a line would be alone, the table is not split.
     """
     filled = table.notna() & (table != "")
     common = set(table.columns[filled.all()])
@@ -89,32 +89,32 @@ class Power:
         return f"{self.slope:.2f} (95%: {self.low:.2f} to {self.high:.2f})"
 
     def at_most(self, bound: float) -> Agreement:
-        """Return whether the power is that of a falling bound, or steeper; no if nothing is seen to fall."""
+        """Return whether the interval is below 0 and reaches down to ``bound``; in part: if only below 0."""
         if self.high >= 0:
             return Agreement.NO
         return Agreement.YES if self.low <= bound else Agreement.PARTLY
 
     @property
     def inverted(self) -> Power:
-        """The power of 1/x, for that of x."""
+        """The power of 1/x, if this one is that of x."""
         return Power(-self.slope, -self.high, -self.low)
 
     def costs_at_most(self, bound: float) -> Agreement:
-        """Return whether a quantity is seen to grow, and no faster than its bound; no if it does not grow."""
+        """Return whether a quantity grows, and at most with the power ``bound``; no if growth is not seen."""
         return self.grows_at_most(bound) if self.low > 0 else Agreement.NO
 
     def grows_at_most(self, bound: float) -> Agreement:
-        """Return whether the power is no larger than that of a growing bound; in part if it may be."""
+        """Return whether the power is at most ``bound``; in part if only its interval contains ``bound``."""
         if self.slope <= bound:
             return Agreement.YES
         return Agreement.PARTLY if self.low <= bound else Agreement.NO
 
 
 def earned(agreement: Agreement, better: int, of: int) -> Agreement:
-    """Return an agreement of results that are better than those of a constant at ``better`` settings.
+    """Lower an agreement if results beat those of a constant at only ``better`` of ``of`` settings.
 
-    Claims on ratios and on slow growth hold for a model that does nothing, so where it is as good they are
-    not counted.
+    Claims on ratios and on slow growth hold for a constant, too: they agree in part if results beat it at
+    some settings only, and not at all if at none.
     """
     if better == of or agreement is Agreement.NO:
         return agreement
@@ -122,9 +122,9 @@ def earned(agreement: Agreement, better: int, of: int) -> Agreement:
 
 
 def power_law(frame: pd.DataFrame, least: float = 1e-12) -> Power:
-    """Fit the power of ``at`` in ``value`` over all runs; smaller values count as ``least``.
+    """Fit the power of ``at`` in ``value`` over all runs; values below ``least`` are raised to it.
 
-    With no more than two points there is no interval: its ends are infinite. Equal values have power 0.
+    For at most two values the ends of the interval are infinite. Equal values have power 0.
     """
     x = np.log(frame["at"].to_numpy(dtype=float))
     y = np.log(np.maximum(frame["value"].to_numpy(dtype=float), least))
@@ -136,5 +136,5 @@ def power_law(frame: pd.DataFrame, least: float = 1e-12) -> Power:
 
 
 def bound_power(frame: pd.DataFrame, bound: Callable[[Vector], Vector]) -> float:
-    """Return the power that a bound, such as log(n) / n, has over the places of measured values."""
+    """Return the power fitted to a bound, such as log(n) / n, at the positions of measured values."""
     return power_law(frame.assign(value=bound(frame["at"].to_numpy(dtype=float)))).slope

@@ -363,7 +363,7 @@ def test_fifteen_runs_do_not_decide_at_the_smallest_budget() -> None:
     runs = here.groupby("curve")["value"]
     error = math.sqrt(float((runs.var() / runs.count()).sum()))
     assert runs.count().tolist() == [15, 15]
-    assert f"standard error of {100 * error:.1f} points" in reasons._FIFTEEN_RUNS.text
+    assert f"standard error of {100 * error:.1f} percentage points" in reasons._FIFTEEN_RUNS.text
 
 
 def test_fifteen_runs_of_the_published_code_do_not_decide_at_the_smallest_budget() -> None:
@@ -376,7 +376,7 @@ def test_fifteen_runs_of_the_published_code_do_not_decide_at_the_smallest_budget
     error = math.sqrt(float((runs.var() / runs.count()).sum()))
     assert means.loc[behind[0], figure.RSPM] - means.loc[behind[0], figure.OPDISC] < error
     assert behind.tolist() == [0.03]
-    assert f"standard error of {100 * error:.1f} points" in reasons._FIFTEEN_RUNS_OF_CODE.text
+    assert f"standard error of {100 * error:.1f} percentage points" in reasons._FIFTEEN_RUNS_OF_CODE.text
 
 
 @pytest.mark.slow  # compiles the exact solver, and 60 searches
