@@ -41,8 +41,9 @@ Made = TypeVar("Made")
 
 _STAYS = "counts as spent in"
 
-# Set within a release that is booked as a whole, such as a search. In place of booking a fit, it is called
-# with the spend of the fit before the fit reads records; it raises an error if that spend was not paid for.
+# Set within a release that is booked as a whole, such as a search. A fit in it is not booked. Instead, the
+# charge is called with the spend of the fit before the fit reads records, and raises an error if the spend of
+# the whole does not cover it.
 Charge = Callable[[PrivacySpend], object]
 _CHARGED: ContextVar[Charge | None] = ContextVar("privopt_charge", default=None)
 
@@ -73,7 +74,7 @@ class Unread(Generic[Content]):
 
 @contextmanager
 def charged(charge: Charge | None) -> Iterator[None]:
-    """Charge fits in the block to a release that is booked as a whole, not to a ledger."""
+    """Charge fits in the block to a release that is booked as a whole; they are not booked in a ledger."""
     before = _CHARGED.set(charge)
     try:
         yield
@@ -87,8 +88,8 @@ def booked(
 ) -> Iterator[Content]:
     """Reserve the spend, read the records, and yield them; commit after the block.
 
-    The spend is reserved in the ledger, if there is one, otherwise in all ambient budgets (``budget``). An
-    error after the reservation carries a note that the reserved spend counts as spent.
+    The spend is reserved in the ledger if one is given, otherwise in all surrounding budgets (``budget``). An
+    error after the reservation has a note that the reserved spend counts as spent.
 
     Raises:
         BudgetExceededError: a ledger refused; nothing was read.
@@ -102,28 +103,28 @@ def booked(
             warn_of_repeat(records.given, spend)
     else:
         books = []
-    with charged(None), _reserved(books, spend):  # a fit in a callback of this one is booked by itself
+    with charged(None), _reserved(books, spend):  # a fit made in a callback of this fit is booked separately
         yield records._read()
 
 
 def is_part() -> bool:
-    """Return whether fits here are parts of something that is booked as a whole."""
+    """Return whether a fit made here is part of a release that is booked as a whole."""
     return _CHARGED.get() is not None
 
 
 @contextmanager
 def part_of_release() -> Iterator[None]:
-    """Make fits in the block that have no ledger of their own parts of a release that is booked."""
+    """Treat fits in the block, unless they have a ledger, as parts of a release that is booked."""
     with charged(_covered):
         yield
 
 
 def _covered(spend: PrivacySpend) -> None:
-    """Accept a fit within a release that is booked: its spend is part of what was booked."""
+    """Accept any fit: its spend is part of that of the release, which is booked."""
 
 
 def ledgers_of(ledger: Ledger | CarriedBudgets | str | Path | None) -> list[Ledger]:
-    """Open the ledgers in which a release is booked: its own, or else the ambient ones."""
+    """Open the ledgers in which a release is booked: its own, or else those of the surrounding budgets."""
     if ledger is None:
         return opened(addresses_around()) if is_within_budget() else []
     if isinstance(ledger, CarriedBudgets):
@@ -136,10 +137,10 @@ def ledgers_of(ledger: Ledger | CarriedBudgets | str | Path | None) -> list[Ledg
 def refuse_from_another_budget(models: Sequence[Any], ledger: object) -> None:
     """Refuse to use models that were pickled within a budget of another process, unless a ledger is given.
 
-    That budget would not be charged for what is released here.
+    That budget would not be charged for releases made here.
 
     Raises:
-        LedgerError: one of the models, or a part of it, was pickled in a block elsewhere.
+        LedgerError: one of the models, or a part of it, was pickled within such a budget.
     """
     if ledger is not None:
         return
@@ -148,8 +149,8 @@ def refuse_from_another_budget(models: Sequence[Any], ledger: object) -> None:
         carried = [value for value in known.values() if isinstance(value, CarriedBudgets)]
         if not all(budgets.is_known for budgets in carried):
             raise LedgerError(
-                f"{type(model).__name__} was pickled within a budget of another process, in which nothing "
-                "that is released here is booked. To do: give ledger=, as with book.address of `with "
+                f"{type(model).__name__} was pickled within a budget of another process, and that budget is "
+                "not charged for releases here. To do: give ledger=, as with book.address of `with "
                 "budget(...) as book`; or set_params(ledger=None) of the model, if that budget has ended"
             )
 
@@ -157,7 +158,7 @@ def refuse_from_another_budget(models: Sequence[Any], ledger: object) -> None:
 @contextmanager
 def _reserved(books: Sequence[Ledger], spend: PrivacySpend) -> Iterator[None]:
     """Reserve the spend of the block in all ledgers, or in none if one refuses."""
-    for book in books[1:]:  # the first refuses before anything is reserved
+    for book in books[1:]:  # the first book is asked when it reserves, before any other does
         if (why := book.shortfall(spend)) is not None:
             raise BudgetExceededError(f"{spend} would overdraw {book}: {why}. Nothing was run")
     with ExitStack() as reservations:
@@ -193,8 +194,8 @@ def read_unbooked(ledger: object, records: Unread[Content], undeclared: Sequence
     """Read the records without a booking, to infer facts that were not declared.
 
     Raises:
-        InvalidInputError: there is a ledger, an ambient budget or a booking for several fits; records are
-            then read only after a booking.
+        InvalidInputError: there is a ledger, a surrounding budget or a booking for several fits, so that
+            records may be read only after the booking.
     """
     if _CHARGED.get() is not None:
         raise InvalidInputError(
@@ -218,8 +219,8 @@ def unread_table(
         X: a table, or ``Unread`` with y None.
         y: labels.
         schema: a schema that the columns must match by name or number, or None.
-        refuse: validator that raises an error for a shape that is not a non-empty table; it is called with
-            zeros of that shape. None: X need not be two-dimensional.
+        refuse: a validator, called with zeros of the shape of X, that raises an error unless this is the
+            shape of a non-empty table. None: X need not be two-dimensional.
 
     Raises:
         InvalidInputError: wrong types, shapes or column names; cells and labels are not read.
@@ -250,12 +251,12 @@ def _without_records(table: Any, shape: tuple[int, ...]) -> Any:
 def names_of(table: Any) -> list[Any] | None:
     """Return the names of the columns of a table, None if they have none; no cell is read."""
     names = table.keys() if isinstance(table, Mapping) else getattr(table, "columns", None)
-    # In pyarrow ``columns`` holds the columns, ``column_names`` their names.
+    # In pyarrow ``columns`` holds the columns themselves, and ``column_names`` their names.
     return None if names is None else list(getattr(table, "column_names", names))
 
 
 def shape_of(table: Any) -> tuple[int, ...]:
-    """Return the shape of a table in memory of any content; () for other objects.
+    """Return the shape of a table in memory, whatever its cells are; () for other objects.
 
     Raises:
         InvalidInputError: a list of rows that differ in length.

@@ -27,7 +27,8 @@ class CardColumn:
     Attributes:
         name: the name of the column.
         rows: (level, points) pairs; one level applies to a record.
-        proportion: for numbers, (value, points) at both ends of a line; otherwise None.
+        proportion: (value, points) at both ends of a line, for a number whose points are linear; otherwise
+            None.
         title: its name for people, with label and unit if the schema declares them.
     """
 
@@ -77,12 +78,12 @@ class Card:
 
     Attributes:
         columns: the columns with points, in the order of the schema.
-        unused: names of the columns without points, for people.
+        unused: names, for people, of the columns without points.
         base, threshold: integers.
         whole: whether every sum of points is an integer.
         classes: labels, (negative, positive).
         risks: the table from points to risk, or None.
-        spend: the privacy spend of the card, its risks included.
+        spend: the privacy spend of the card, including its risks.
         n_records: the number of training records, or None if unknown.
         target: the name of the label column, or "" if unknown.
         constraints: the public constraints on points that the released card satisfies, as text.
@@ -149,7 +150,7 @@ class Card:
         return html_table(self.rule, ("column", "level", "points"), rows)
 
     def without_negative_points(self) -> Card:
-        """Return an equivalent card without negative points: columns and threshold are shifted."""
+        """Return an equivalent card without negative points: points of columns and threshold are shifted."""
         shifts = [-math.floor(min(c.points)) for c in self.columns]
         moved = tuple(_shifted(c, by) for c, by in zip(self.columns, shifts, strict=True))
         by = sum(shifts) - self.base
@@ -251,7 +252,7 @@ def card_of(
 
 
 def class_name(label: Any, target: str = "") -> str:
-    """Return a readable name of a class: with the name of the label column, if known; no bare number."""
+    """Return a readable name of a class: with the name of the label column if known, never a bare number."""
     if target:
         return f"{target} = {label}"
     return label if isinstance(label, str) else f"class {label}"
@@ -279,7 +280,7 @@ def card_column(column: Column, points: list[int]) -> CardColumn:
 
 
 def level_words(column: Column) -> tuple[str, ...]:
-    """Return the levels of a column in words; an outer bin that values beyond it join has no outer edge."""
+    """Return the levels of a column in words; an outer bin that takes values beyond it has no outer edge."""
     kind, _ = plain_column(column)
     if not isinstance(kind, Binned):
         return column.levels

@@ -37,13 +37,13 @@ from privopt.problems.tables.sources import is_engine_table
 
 Floats = NDArray[np.float64]
 
-# Noisy moments are used up to this multiple of the records that a draw needs, by the formulas of
-# ``by_moments``: measured on synthetic tables.
+# Noisy moments are preferred if they need at most this multiple of the records that a draw needs, both by the
+# formulas of ``by_moments``. The factor was measured on synthetic tables.
 _MOMENTS_UP_TO = 1.2
 
 
 class SubsetFacts(NamedTuple):
-    """Declared facts of a choice of columns; ``centre`` is subtracted from labels."""
+    """Public facts for a choice of columns; ``centre`` is subtracted from labels."""
 
     bounds: SubsetBounds
     centre: float
@@ -53,7 +53,8 @@ class SubsetFacts(NamedTuple):
 def subset_facts(
     data_norm: float, norm: RowNorm, label_range: tuple[float, float], fit_intercept: bool
 ) -> SubsetFacts:
-    """Return the bounds of records: under "linf" columns are clipped, under "l2" rows are scaled down."""
+    """Return the facts for declared bounds; "linf" means that columns are clipped, "l2" that rows are scaled
+    down."""
     bound, (low, high) = check_positive(data_norm, "data_norm"), check_label_range(label_range)
     centre, label = 0.0, max(abs(low), abs(high))
     if fit_intercept:
@@ -67,7 +68,7 @@ def subset_facts(
 
 
 def read_numbers(estimator: Any, X: Any, y: Any) -> tuple[Floats, Floats]:
-    """Validate a dense table of numbers and its labels; sets ``n_features_in_`` and the columns' names."""
+    """Validate a dense table of numbers and its labels; set ``n_features_in_`` and ``feature_names_in_``."""
     X = validated(estimator, as_table(X), dtype=np.float64)
     labels = real_labels(y)
     check_same_length(len(X), len(labels))
@@ -82,7 +83,7 @@ def unread_numbers(estimator: Any, X: Any, y: Any) -> Unread[tuple[Floats, Float
 
 
 def unread_features(estimator: Any, X: Any, y: Any, facts: SchemaFacts) -> Unread[tuple[Floats, Floats]]:
-    """Wrap a table in memory that a schema encodes as unread features, less their middle."""
+    """Wrap a table in memory as unread features, encoded by a schema, with their middle subtracted."""
     _check_in_memory(X, y)
 
     def read(pair: tuple[Any, Any]) -> tuple[Floats, Floats]:
@@ -103,7 +104,7 @@ def _check_in_memory(X: Any, y: Any) -> None:
 
 
 class SchemaFacts(NamedTuple):
-    """A schema, the public middle of its features, and a bound on features less the middle."""
+    """A schema, the public middle of its features, and a bound on features after subtracting the middle."""
 
     schema: Schema
     middle: Floats
@@ -111,10 +112,10 @@ class SchemaFacts(NamedTuple):
 
 
 def schema_facts(schema: Schema, centred: bool) -> SchemaFacts:
-    """Return the facts of encoded features: "linf" bounds, which centring halves for numbers.
+    """Return the facts of encoded features, with a bound on each feature, which centring halves for numbers.
 
     Raises:
-        InvalidInputError: a schema with a constant of its own.
+        InvalidInputError: the schema has an intercept.
     """
     if schema.intercept:
         raise InvalidInputError(
@@ -124,7 +125,7 @@ def schema_facts(schema: Schema, centred: bool) -> SchemaFacts:
     if not centred:
         return SchemaFacts(schema, np.zeros(schema.n_features), schema.norm("linf"))
     middle = schema.middle
-    reach = np.maximum(middle, 1 - middle)  # of 0/1 features
+    reach = np.maximum(middle, 1 - middle)  # the bound of centred 0/1 features
     for j, column in schema.numbers.items():
         reach[j] = math.sqrt(column.squared_spread)
     return SchemaFacts(schema, middle, float(np.max(reach)) * (1 + 1e-12))
@@ -133,7 +134,7 @@ def schema_facts(schema: Schema, centred: bool) -> SchemaFacts:
 def declared_facts(
     estimator: Any, given: Unread[tuple[Floats, Floats]], norm: RowNorm, bound: float | None
 ) -> SubsetFacts:
-    """Return the facts of a choice of columns; those that are not declared are inferred, with a warning."""
+    """Return the facts for a choice of columns; infer facts that are not declared, with a warning."""
     label_range = estimator.label_range
     facts = {"data_norm": bound, "label_range": label_range}
     lacking = [name for name, fact in facts.items() if fact is None]
@@ -162,10 +163,10 @@ class SubsetChoice:
 
     Attributes:
         plan: the plan of the choice.
-        facts: its bounds.
-        given: the table, unread.
-        limits, seed: of the draw.
-        release: the chosen columns, once the records are read.
+        facts: the bounds on records.
+        given: the unread table.
+        limits, seed: limits and seed of the draw.
+        release: the chosen columns; None before the records are read.
     """
 
     plan: SubsetPlan
@@ -178,24 +179,24 @@ class SubsetChoice:
     @property
     def mask(self) -> NDArray[np.bool_]:
         """The chosen columns, shape (p,)."""
-        assert self.release is not None  # records have been read
+        assert self.release is not None  # set when records are read
         return support_mask(self.release)
 
     def chosen(self) -> Unread[tuple[Floats, Floats]]:
-        """Return the records on the chosen columns, unread: reading them draws the columns."""
+        """Return unread records, restricted to the chosen columns, which are drawn when records are read."""
         return Unread(self.given.n_records, self._read, self.plan.lattice.support, self.given.given)
 
     def _read(self) -> tuple[Floats, Floats]:
         X, y = self.given._read()
-        # A different seed: if the noise of the fit repeated the bits of the draw, it would depend on the
-        # columns.
+        # A seed that differs from that of the fit: if the fit's noise repeated the random bits of the draw,
+        # it would depend on the drawn columns.
         source = NoiseSource(None if self.seed is None else self.seed + 2**32)
         self.release = self.plan.release(X, y - self.facts.centre, source, self.limits)
         bounds = self.facts.bounds
         return bounds.cut(X, np.zeros(len(X)))[0][:, self.mask], y
 
     def whole(self, spend: PrivacySpend, epsilon: float) -> PrivacySpend:
-        """Compose the spend of the fit with that of the choice: basic composition, for adaptive choices."""
+        """Compose the spends of choice and fit by basic composition, which allows adaptive choices."""
         notes = (f"{self.plan.lattice} at epsilon = {self.plan.choice.spend.epsilon:.4g}", spend.note)
         return replace(
             spend,
@@ -225,13 +226,14 @@ def checked_size(size: object, columns: int) -> int:
 
 
 def by_moments(columns: int, size: int, epsilon: float, mu: float) -> tuple[bool, str]:
-    """Return whether ``size`` columns are chosen on noisy moments or drawn, and why; from public facts.
+    """Return whether to choose ``size`` columns by noisy moments instead of drawing them, and the reason.
 
-    The choice compares how many records each way needs to find ``size`` independent columns that explain the
-    variance of the labels in equal shares. A draw needs so many that the best subset outweighs the size *
-    (columns - size) subsets with one wrong column, by losses in units of 2 Delta / epsilon. Noisy moments
-    need so many that covariances with the labels stand out of the noise of all columns. The ratio of the two
-    numbers follows from formulas, up to a factor that was measured.
+    The decision compares how many records each way needs to find ``size`` independent columns that explain
+    equal shares of the variance of the labels. For a draw, the best subset must outweigh the size * (columns
+    - size) subsets with one wrong column; losses enter in units of 2 Delta / epsilon, Delta the sensitivity
+    of the loss. For noisy moments, the covariances with the labels must stand out from the noise of all
+    columns. The ratio of the two numbers follows from formulas, up to a factor that was measured. All inputs
+    are public facts.
     """
     draw = 8 / (epsilon / 2) * size * math.log(max(size * (columns - size), 2))
     moments = 3 / math.sqrt(2) / mu * math.sqrt(columns * size * 2 * math.log(max(columns, 2)))

@@ -59,29 +59,29 @@ def compare(
 ) -> Comparison:
     """Release how much better one model is than another on the same records, with intervals.
 
-    For classifiers these are the differences, first minus second, of accuracy, balanced accuracy and recalls,
-    and both accuracies; for regressions the differences of the mean squared and of the mean absolute error.
-    The differences are paired: their intervals are narrower than those from two evaluations, which would also
-    have half the budget each.
+    For classifiers, release both accuracies, and the differences, first minus second, of accuracy, balanced
+    accuracy and recalls; for regressions, the differences of the mean squared and of the mean absolute error.
+    The differences are paired, so their intervals are narrower than those from two separate evaluations,
+    which would also have half the budget each.
 
-    Privacy: epsilon-differential privacy (pure), neighbours by replacing one record; their number and both
-    models are public. For classifiers one histogram of (which models are right, true class) is released, in
-    which a replaced record moves two counts (``LeafPlan``); for regressions, sums of differences of errors
-    (``PairedResidualPlan``). Both models are checked as ``evaluate`` checks one.
+    Privacy: epsilon-differential privacy (pure), for data sets that differ by replacing one record; the
+    number of records and both models are public. For classifiers one histogram of (which models are right,
+    true class) is released, in which a replaced record changes two counts (``LeafPlan``); for regressions,
+    sums of differences of errors (``PairedResidualPlan``). Both models are checked as in ``evaluate``.
 
     Args:
-        first, second: fitted models, both as ``evaluate`` takes them, of the same classes, or two
+        first, second: fitted models that ``evaluate`` accepts: two classifiers with the same classes, or two
             regressions.
-        X: records that both models take; tables in engines and counted records only for models of this
+        X: records that both models accept. Tables in engines and counted records only for models of this
             package with the same schema.
         y, epsilon, schema, target, confidence, person, ledger, insecure_seed: as in ``evaluate``.
         label_range: as in ``evaluate``; it is needed if the two models have different ranges.
 
     Raises:
-        InvalidInputError: models that ``evaluate`` does not take, or of different kinds; or invalid records.
+        InvalidInputError: models that ``evaluate`` refuses, or of different kinds; or invalid records.
         PrivacyParameterError: epsilon out of range.
         BudgetExceededError: the ledger refused the spend; no record was read.
-        LedgerError: a model that was pickled within a budget of another process, and no ledger.
+        LedgerError: a model was pickled within a budget of another process, and no ledger is given.
     """
     check_interval(target, confidence)
     check_epsilon(epsilon)
@@ -105,7 +105,7 @@ def _shared_range(first: Any, second: Any, label_range: object) -> tuple[float, 
     """Return the range of labels of two regressions; None for two classifiers of the same classes.
 
     Raises:
-        InvalidInputError: models of different kinds, classes or ranges, or not as ``evaluate`` takes them.
+        InvalidInputError: models of different kinds, classes or ranges, or models that ``evaluate`` refuses.
     """
     check_is_fitted(first)
     check_is_fitted(second)
@@ -123,7 +123,7 @@ def _shared_range(first: Any, second: Any, label_range: object) -> tuple[float, 
 
 
 def _joined(*checks: Check | None) -> Check | None:
-    """Return one check for several models."""
+    """Combine the checks of several models into one."""
     made = [check for check in checks if check is not None]
     if not made:
         return None
@@ -139,7 +139,7 @@ class _TwoScorers:
 
 
 def _of_classes(request: Request, X: Any, y: Any, epsilon: float) -> Planned[ClassComparison]:
-    """Plan the table of which models are right, by true class."""
+    """Plan the release of counts of records by which models are right and by true class."""
     classes = np.asarray(request.model.classes_)
     shape = (4, len(classes))
     given = unread_scores(request, X, y, _agreement)
@@ -156,7 +156,9 @@ def _of_classes(request: Request, X: Any, y: Any, epsilon: float) -> Planned[Cla
 
 
 def _agreement(pair: tuple[Any, Any], model: _TwoScorers, classes: Any) -> Predicted:
-    """Return which models are right (a row of ``ClassComparison.histogram``) in place of predictions."""
+    """Return, in place of predictions, which models are right, as the row index of
+    ``ClassComparison.histogram``.
+    """
     (X, y), known = pair, np.asarray(classes)
     first, second = (class_indices(np.asarray(m.predict(X)), known) for m in (model.first, model.second))
     if isinstance(X, CountedRecords):
@@ -173,7 +175,7 @@ def _agreement_counts(part: Predicted, size: int) -> NDArray[np.int64]:
 def _of_numbers(
     request: Request, X: Any, y: Any, epsilon: float, label_range: tuple[float, float]
 ) -> Planned[RegressionComparison]:
-    """Plan the sums of differences of errors of two regressions."""
+    """Plan the release of sums of differences of errors of two regressions."""
     given = unread_scores(request, X, y, _pairs)
     plan = PairedResidualPlan.plan(label_range, epsilon=epsilon)
     plan = replace(plan, spend=request.spend(plan.spend))
@@ -207,6 +209,6 @@ def _pairs(pair: tuple[Any, Any], model: _TwoScorers, classes: None) -> _Pairs:
 
 
 def _paired_sums(part: _Pairs, plan: PairedResidualPlan) -> NDArray[np.int64]:
-    """Return the sums over a part, and the number of its records."""
+    """Return the planned sums over a part, followed by the number of its records."""
     added = plan.contributions(part.labels, part.first, part.second)
     return np.append(np.sum(added, axis=0), len(part.labels))

@@ -29,8 +29,9 @@ _UNDECLARED = (
     "records counted by an engine or workers need a declared schema and declared classes: nothing is "
     "inferred from them, and regression needs a table in memory"
 )
-# Data frames with at least this many records are counted before a linear model is fitted, at the cost of a
-# few passes over them. Tables with a column of more codes are not: hardly any two of their records are equal.
+# Data frames with at least this many records are reduced to counts of distinct records before a linear model
+# is fitted, at the cost of a few passes over them. Tables with a column of more codes than the second number
+# are not, as hardly any two of their records are equal.
 _LONG, _MOST_CODES = 100_000, 4096
 
 
@@ -39,12 +40,12 @@ def unread_counts(
 ) -> Unread[CountedRecords] | None:
     """Wrap a table in a database engine, or counted records, as unread; None for other tables.
 
-    The number of records, which is public, is queried at once; the records are counted when they are read.
+    The number of records, which is public, is queried at once; records are counted when they are read.
 
     Args:
-        X: an Ibis table, and y the name of its label column; or ``CountedRecords``, and y None.
-        schema, classes: as declared to the estimator. Counted records must have the same classes, and a
-            schema that ``refines`` this one.
+        X, y: an Ibis table and the name of its label column; or ``CountedRecords`` and None.
+        schema, classes: the declared facts. Counted records must have the same classes, and a schema that
+            ``refines`` this one.
 
     Raises:
         InvalidInputError: schema or classes are not declared, or do not fit those of counted records; also
@@ -61,10 +62,10 @@ def unread_counts(
 def unread_count_parts(
     X: Any, y: Any, schema: Schema | dict[str, Any] | str | Path | None, classes: Sequence[Any] | None
 ) -> Unread[Parts] | None:
-    """Return the same as ``unread_counts``, in parts of type ``CountedRecords``, for sums over records.
+    """Return the same as ``unread_counts``, but in parts of type ``CountedRecords``, for sums over records.
 
-    There is one part, unless the distinct records of a table in an engine do not fit in memory with their
-    features: then blocks of them do.
+    There is one part, unless the features of all distinct records of a table in an engine do not fit in
+    memory: then there is a part for each block of distinct records.
     """
     found = _to_count(X, y, schema, classes)
     if found is None:
@@ -91,7 +92,7 @@ def _to_count(
 def count_in_engine(
     X: Any, y: Any, schema: Schema | dict[str, Any] | str | Path | None, classes: Sequence[Any] | None
 ) -> EngineCount:
-    """Return the count of an Ibis table, not yet run; errors as ``unread_counts``."""
+    """Return a query, not yet run, that counts the records of an Ibis table; errors as ``unread_counts``."""
     facts, known = declared_facts(schema, classes)
     from privopt.problems.tables.engines import EngineCount  # lazy: only tables in engines need it
 
@@ -108,13 +109,15 @@ def declared_facts(
 
 
 def check_counted_by(counted: CountedRecords, schema: Schema, classes: Sequence[Any]) -> None:
-    """Raise InvalidInputError unless records were counted for these classes and a schema that refines it."""
+    """Raise InvalidInputError unless records were counted for these classes, by a schema that refines this
+    one.
+    """
     if not counted.schema.refines(schema) or list(counted.classes) != list(classes):
         raise InvalidInputError("records were counted by another schema, or for other classes: count again")
 
 
 def check_number(found: int, expected: int) -> None:
-    """Raise InvalidInputError if a table does not hold the number of records that a fit was planned for."""
+    """Raise InvalidInputError if the number of records found is not that for which a fit was planned."""
     if found != expected:
         raise InvalidInputError("the number of records has changed since they were counted")
 
@@ -122,7 +125,7 @@ def check_number(found: int, expected: int) -> None:
 def unread_part_counts(
     X: Any, y: Any, schema: Schema | dict[str, Any] | str | Path | None, classes: Sequence[Any] | None
 ) -> Unread[CountedRecords]:
-    """Wrap Dask collections as unread records that are counted on their workers.
+    """Wrap Dask collections as unread records; their workers count them when they are read.
 
     Raises:
         InvalidInputError: as ``unread_counts``.
@@ -175,7 +178,7 @@ def codes_of(schema: Schema, X: Any) -> Sequence[IntArray]:
 
 
 def integer_features(schema: Schema, X: Any) -> IntegerFeatures:
-    """Return the integer features of what ``codes_of`` takes; errors as there."""
+    """Return the integer features of records; arguments and errors as for ``codes_of``."""
     return schema.features(codes_of(schema, X))
 
 

@@ -1,4 +1,4 @@
-"""``evaluate``: private estimates of a released model's quality."""
+"""``evaluate``: private estimates of the quality of a released model."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def evaluate(
     ledger: Ledger | str | Path | None = None,
     insecure_seed: int | None = None,
 ) -> Evaluation | ClassEvaluation | RegressionEvaluation:
-    """Release the quality of a model on records that its fit did not read, with intervals.
+    """Release estimates of the quality of a model, with intervals, from records that its fit did not read.
 
     For a classifier of two classes: confusion matrix, accuracy, balanced accuracy, ROC, AUC and calibration;
     for more classes: confusion matrix, accuracy, balanced accuracy, and recall and precision of each class;
@@ -66,49 +66,51 @@ def evaluate(
 
     On training records the estimates are optimistic.
 
-    Privacy: epsilon-differential privacy (pure), neighbours by replacing one record; their number and the
-    model are public. For a classifier of two classes one histogram of (bin of score, class) is released, with
-    exact integer noise on its counts (``HistogramPlan``); bins are fixed by the model, the number of records
-    and epsilon. For more classes it is one of (predicted class, class); in either, a replaced record moves
-    two counts. For a regression, sums of residuals and labels, clipped to ``label_range``, are released
-    (``ResidualPlan``). The guarantee is for the records in X: if ``fit`` read them too, its spend is added.
+    Privacy: epsilon-differential privacy (pure), for data sets that differ by replacing one record; the
+    number of records and the model are public. For a classifier of two classes, one histogram of (bin of
+    score, class) is released, with exact integer noise on its counts (``HistogramPlan``); the bins depend
+    only on the model, the number of records and epsilon. For more classes, it is a histogram of (predicted
+    class, class). In both, a replaced record changes two counts. For a regression, sums of residuals and
+    labels, clipped to ``label_range``, are released (``ResidualPlan``). The guarantee is for the records in
+    X: for records that the fit read as well, the spend of the fit is added.
 
     These sensitivities hold only if the score of a row does not depend on other rows, on rows scored before,
     or on chance. Models of this package satisfy this. Any other model is tested on synthetic rows, drawn from
-    its schema if there is one, never on records. It is refused if the scores change with the order or choice
-    of the rows scored together. If it does not accept synthetic rows, the claim of the spend is "not
+    its schema if there is one, never on records. It is refused if the scores of rows change with their order
+    or with the rows scored together. If it does not accept synthetic rows, the claim of the spend is "not
     checked". Each table, and each part of a table, is scored by a fresh copy of the model, made before
     records are read, so that whatever a copy remembers of its rows cannot affect other scores.
 
     Args:
-        model: a fitted model of this package, or a public classifier or regression that scores each row by
-            itself, such as a pipeline or a calibrated classifier of scikit-learn. Two classes need
-            ``predict_proba`` or ``decision_function``; the scores of ``predict_proba`` are log odds, so that
-            a probability above 1/2 predicts the second class. Other models need ``predict``.
-        X: records, as ``model.predict`` takes them; with a classifier of this package that has a schema, also
-            an Ibis table, or ``CountedRecords``; or a Dask array or data frame, or a memory-mapped file,
-            whose parts are counted where they are.
-        y: labels, shape (n,), for Dask with the partitions of X; of an Ibis table the name of the label
-            column; of counted records None.
+        model: a fitted model of this package; or a public classifier or regression whose score of a row does
+            not depend on other rows, such as a pipeline or a calibrated classifier of scikit-learn. With two
+            classes it needs ``predict_proba``, which is converted to log odds, so that a probability above
+            1/2 predicts the second class, or ``decision_function``. Other models need ``predict``.
+        X: records, as ``model.predict`` accepts them; also a Dask array or data frame, or a memory-mapped
+            file, whose parts are counted where they are stored. For classifiers of this package with a
+            schema, also an Ibis table or ``CountedRecords``.
+        y: labels, shape (n,); for Dask a collection with the partitions of X; for an Ibis table the name of
+            the label column; for counted records None.
         epsilon: > 0, of this evaluation.
-        label_range: (low, high), public: labels and predictions of a regression are clipped to it. None: the
-            model's own range.
-        schema: a schema for synthetic rows, for a model without a schema of its own.
+        label_range: (low, high), public: labels and predictions of a regression are clipped to this range.
+            None: the range of the model.
+        schema: a schema for synthetic rows, for a model without a schema.
         target: the target of the intervals, "population" or "table"; see ``Evaluation``.
         confidence: confidence of each interval, in [0.5, 1).
-        person: the column that says whose a record is, of a data frame (Dask, too) or a table in an engine.
-            The first record of each person counts (in an engine, one chosen by a fixed rule), and the
-            guarantee is for replacing a person with all of its records; the number of persons is public.
+        person: the column that identifies the person of each record, in a data frame (also of Dask) or a
+            table in an engine. Only the first record of each person is used (in an engine, one chosen by a
+            fixed rule). The guarantee is for replacing a person with all of its records; the number of
+            persons is public.
         ledger: a ``Ledger``, its path or URL: the spend is booked before a record is read, and stays booked
             when records are refused. An evaluation that would overdraw the budget is refused.
         insecure_seed: reproducible noise for tests and demonstrations. *Voids the guarantee.*
 
     Raises:
-        InvalidInputError: a model that cannot be evaluated or pickled, or whose scores depend on other rows;
-            or invalid records; nothing was released.
+        InvalidInputError: the model cannot be evaluated or pickled, or its score of a row depends on other
+            rows; or invalid records. Nothing was released.
         PrivacyParameterError: epsilon out of range.
         BudgetExceededError: the ledger refused the spend; no record was read.
-        LedgerError: a model that was pickled within a budget of another process, and no ledger.
+        LedgerError: the model was pickled within a budget of another process, and no ledger is given.
     """
     check_interval(target, confidence)
     check_epsilon(epsilon)
@@ -132,7 +134,7 @@ def evaluate(
 
 
 def _of_scores(request: Request, X: Any, y: Any, epsilon: float) -> Planned[Evaluation]:
-    """Plan the histogram of scores of a model of two classes."""
+    """Plan the release of the histogram of scores of a model of two classes."""
     model, scorer = request.model, request.scorer
     given = unread_scores(request, X, y, scored)
     n = given.n_records
@@ -156,7 +158,7 @@ def _of_scores(request: Request, X: Any, y: Any, epsilon: float) -> Planned[Eval
 
 
 def _of_classes(request: Request, X: Any, y: Any, epsilon: float) -> Planned[ClassEvaluation]:
-    """Plan the confusion matrix of a model of several classes."""
+    """Plan the release of the confusion matrix of a model of more than two classes."""
     classes = np.asarray(request.model.classes_)
     size = len(classes)
     given = unread_scores(request, X, y, predicted)
@@ -175,7 +177,7 @@ def _of_classes(request: Request, X: Any, y: Any, epsilon: float) -> Planned[Cla
 def _of_numbers(
     request: Request, X: Any, y: Any, epsilon: float, label_range: tuple[float, float]
 ) -> Planned[RegressionEvaluation]:
-    """Plan the sums of residuals and labels of a regression."""
+    """Plan the release of sums of residuals and labels of a regression."""
     given = unread_scores(request, X, y, predicted_numbers)
     plan = ResidualPlan.plan(label_range, epsilon=epsilon)
     plan = replace(plan, spend=request.spend(plan.spend))

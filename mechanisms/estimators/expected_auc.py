@@ -1,6 +1,6 @@
-"""AUC to expect of a private model, and records or epsilon that an AUC needs, as bands from public guesses.
+"""Forecasts of the AUC of a private model, or of records or epsilon that an AUC needs, from public guesses.
 
-The bands are quantiles of measured fits (``python -m privopt.experiments.planning``), not bounds.
+Forecasts are bands: quantiles of measured fits (``python -m privopt.experiments.planning``), not bounds.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from privopt.problems.arguments import check_real, told
 from privopt.problems.errors import InvalidInputError, did_you_mean
 from privopt.problems.tables.schema import Schema
 
-# A larger AUC without privacy is capped at this: at 1 the separation of the classes would be infinite.
+# The AUC without privacy is capped at this value: at 1 the separation of the classes would be infinite.
 _LARGEST_AUC = 0.99
-# Ends of the searches for records and epsilon; a result beyond them is reported as infinite.
+# Searches for records and epsilon end here; a result beyond is reported as infinite.
 _MOST_RECORDS, _LEAST_EPSILON, _MOST_EPSILON = 10**9, 1e-3, 100.0
 _CONSTANTS = Path(__file__).with_name("expected_auc.json")
 
 
 class Band(NamedTuple):
-    """A forecast of one number: a low one, a middle one, and a high one. Not a bound."""
+    """A forecast of one number: a low, a middle and a high value. Not a bound."""
 
     low: float
     middle: float
@@ -39,17 +39,17 @@ class Band(NamedTuple):
 
 @dataclass(frozen=True)
 class AucCurve:
-    """The share of the AUC above 1/2 that a private fit keeps: x / (x + h) at the signal x.
+    """The share of AUC - 1/2 that a private fit keeps: x / (x + h), where x is the signal (``ExpectedAuc``).
 
     Attributes:
         best, middle, worst: the 10%, 50% and 90% quantiles of h over the measured fits; a smaller h is
             better.
         margin: amount by which the band is widened on both sides, for differences between tables.
         tables, fits: the numbers of measured tables and fits.
-        records, epsilons: the least and the largest that were measured.
-        error, large_error: mean and 90% quantile of the absolute error of AUC, averaged over splits, on
-            tables that the constants were not fitted to.
-        covered: the share of single fits within the band on tables left out.
+        records, epsilons: the smallest and the largest measured values.
+        error, large_error: mean and 90% quantile of the absolute error of forecast AUCs, averaged over
+            splits, on tables to which the constants were not fitted.
+        covered: the share of single fits within the band, on such tables.
     """
 
     best: float
@@ -66,10 +66,10 @@ class AucCurve:
 
     @classmethod
     def of_model(cls, model: object) -> Self:
-        """Read the curve of a kind of model.
+        """Return the curve of a kind of model, "card" or "linear".
 
         Raises:
-            InvalidInputError: a kind that was not measured.
+            InvalidInputError: this kind was not measured.
         """
         known = _measured()
         if not isinstance(model, str) or model not in known:
@@ -82,7 +82,7 @@ class AucCurve:
 
     @property
     def constants(self) -> Band:
-        """The constants h from the best to the worst."""
+        """The constants h, from the best to the worst."""
         return Band(self.best, self.middle, self.worst)
 
 
@@ -93,7 +93,7 @@ def _measured() -> dict[str, dict[str, Any]]:
 
 
 def kept_share(signal: float, constant: float) -> float:
-    """Return the share of the AUC above 1/2 that is kept at a signal."""
+    """Return the share of AUC - 1/2 that is kept at a signal, for the constant h."""
     return signal / (signal + constant)
 
 
@@ -101,14 +101,15 @@ def kept_share(signal: float, constant: float) -> float:
 class ExpectedAuc:
     """Forecast of the AUC of a default private model from guesses about the table; no data are read.
 
-    The signal is n mu sqrt(s (1 - s)) sqrt 2 Phi^-1(a) / sqrt(p c), where mu is the level of Gaussian
-    differential privacy of (epsilon, delta), s the share of positives, a the AUC without privacy, p the
-    number of features, the constant one of these models included, and c of columns. Replace-one, n public.
+    The signal is n mu sqrt(s (1 - s)) sqrt(2) Phi^-1(a) / sqrt(p c), where n is the number of records, mu the
+    level of Gaussian differential privacy at (epsilon, delta), s the share of positive records, a the AUC
+    without privacy, p the number of features including the constant, and c the number of columns.
+    Neighbours: replace-one, n public.
 
     Args:
         schema: a ``Schema``, a dict, or a path.
-        positive: a guess of the share of positive records, in (0, 1).
-        not_private: a guess of the AUC that a linear model has without privacy, in (0.5, 1].
+        positive: a guess of s, the share of positive records, in (0, 1).
+        not_private: a guess of a, the AUC of a linear model without privacy, in (0.5, 1].
         model: "card" or "linear", at their defaults.
         delta: in (0, 1), or "auto" for 1/n^2.
     """
@@ -141,7 +142,7 @@ class ExpectedAuc:
         return signal_per_record(schema.n_features, len(schema.columns), s, self.not_private)
 
     def at(self, records: int, epsilon: float) -> Band:
-        """Return the AUC to expect of a fit to n records at epsilon."""
+        """Return the expected AUC of a fit to n records at epsilon."""
         n = check_count(records, "records")
         x = self._signal(n, check_epsilon(epsilon))
         worst, middle, best = (
@@ -151,7 +152,7 @@ class ExpectedAuc:
         return Band(max(worst - margin, 0.0), middle, min(best + margin, 1.0))
 
     def records(self, auc: float, epsilon: float) -> Band:
-        """Return the number of records for which this AUC is to be expected at epsilon.
+        """Return the number of records for which this AUC is expected at epsilon.
 
         Raises:
             InvalidInputError: the AUC cannot be reached.
@@ -160,7 +161,7 @@ class ExpectedAuc:
         return self._inverted(auc, lambda x: self._least_records(x, epsilon))
 
     def epsilon(self, auc: float, records: int) -> Band:
-        """Return the epsilon at which this AUC is to be expected of n records.
+        """Return the epsilon at which this AUC is expected of a fit to n records.
 
         It is at least 0.001, and infinite if more than 100 would be needed.
 
@@ -174,7 +175,7 @@ class ExpectedAuc:
         return self._per_record * n * gaussian_mu(epsilon, public_delta(self.delta, n))
 
     def _inverted(self, auc: float, least: Callable[[float], float]) -> Band:
-        """Return the least numbers whose signals keep the AUC, for each constant."""
+        """Return, for each constant h, what ``least`` returns for the signal that reaches the AUC."""
         wanted, margin = self.check_wanted(auc), self.curve.margin
         found = []
         for h, shift in zip(self.curve.constants, (-margin, 0.0, margin), strict=True):
@@ -183,7 +184,7 @@ class ExpectedAuc:
         return Band(*found)
 
     def check_wanted(self, auc: float) -> float:
-        """Check that an AUC lies between chance and that without privacy.
+        """Return the AUC if it lies between 0.5 and the AUC without privacy.
 
         Raises:
             InvalidInputError: it does not.

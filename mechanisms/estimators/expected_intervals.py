@@ -1,6 +1,6 @@
-"""Width of the intervals of a private linear regression to expect, from an assumed population.
+"""Forecast of the widths of intervals of a private linear regression, from an assumed population.
 
-No data are read: the moments that the fit would release, and their noise, follow from declarations.
+No data are read: the moments that a fit would release, and their noise, follow from declared facts.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ from privopt.problems.tables.columns import Column
 from privopt.problems.tables.schema import Schema
 
 Floats = NDArray[np.float64]
-# Largest number of grid points of a number that are looked at, evenly spread.
+# The distribution of a number is computed on at most this many of its grid points, evenly spread.
 _GRID = 1001
-# Where searches for records and epsilon end.
+# Searches for records and epsilon end here.
 _MOST_RECORDS, _MOST_EPSILON = 10**9, 100.0
 
 
 class Width(NamedTuple):
-    """The expected width of an interval, the width without privacy, and the noise's share of the variance."""
+    """The expected width of an interval, its width without privacy, and the noise's share of the variance."""
 
     width: float
     not_private: float
@@ -53,20 +53,21 @@ class Width(NamedTuple):
 
 @dataclass(frozen=True)
 class ExpectedIntervals:
-    """Widths of the intervals of ``PrivateLinearRegression.summary`` to expect; no data are read.
+    """Forecast of the widths of intervals of ``PrivateLinearRegression.summary``; no data are read.
 
-    It is assumed that columns are independent, that their levels and numbers are equally frequent over the
-    declared ranges, and that labels have one variance around the model of ``weights``. Columns that are
-    correlated, or bunched in a part of their range, have wider intervals: for these give a public table of
-    the same kind.
+    Assumptions: columns are independent; all levels, and all numbers in the declared ranges, are equally
+    frequent; labels have the same variance everywhere around the linear model of ``weights``. Intervals are
+    wider for columns that are correlated or concentrated in a part of their range; for such columns give a
+    public ``table``.
 
     Args:
         schema: a ``Schema``, a dict, or a path.
         label_range: (low, high), as for the fit.
         residual_sd: the assumed standard deviation of labels around the linear model.
-        table: a *public* table whose columns are distributed as those of the records will be; None: as above.
+        table: a *public* table whose columns have about the distribution that the records will have. None:
+            the assumptions above.
         weights: assumed coefficients by name, per unit of the column; others are 0. If the intercept is not
-            given, it is such that the mean label is the middle of the range.
+            given, it is chosen so that the mean label is the middle of the range.
         confidence: of each interval, in [0.5, 1).
         delta: in (0, 1), or "auto" for 1/n^2.
     """
@@ -97,10 +98,10 @@ class ExpectedIntervals:
         return (*found.names, INTERCEPT)
 
     def widths(self, records: int, epsilon: float) -> dict[str, Width]:
-        """Return the width to expect of each coefficient's interval, per unit of its column.
+        """Return the expected width of each coefficient's interval, per unit of its column.
 
         Raises:
-            InvalidInputError: too few records or too small an epsilon for widths that can be planned.
+            InvalidInputError: too few records, or too small an epsilon, for a forecast.
         """
         inference, found = self._inference(_planned_count(records), check_epsilon(epsilon))
         signal = inference.signal_to_noise
@@ -120,12 +121,12 @@ class ExpectedIntervals:
         return {name: Width(*map(float, numbers)) for name, *numbers in rows}
 
     def records(self, width: float, epsilon: float, coefficient: str | None = None) -> int:
-        """Return the least number of records at which an interval is this narrow.
+        """Return the least number of records at which a coefficient's interval is at most ``width`` wide.
 
         Args:
             width: high - low, per unit of the column.
-            epsilon: of the fit.
-            coefficient: by name; None: every coefficient but the intercept.
+            epsilon: budget of the fit.
+            coefficient: its name; None: all coefficients but the intercept must be as narrow.
 
         Raises:
             InvalidInputError: more than a billion records would be needed.
@@ -139,10 +140,12 @@ class ExpectedIntervals:
         return smallest_count(lambda n: self._narrow(n, epsilon, wanted, coefficient), _MOST_RECORDS)
 
     def epsilon(self, width: float, records: int, coefficient: str | None = None) -> float:
-        """Return the least epsilon from 0.001 on, within a thousandth, at which an interval is this narrow.
+        """Return the least epsilon at which a coefficient's interval is at most ``width`` wide.
+
+        It is at least 0.001, and exact up to a factor of 1.001.
 
         Raises:
-            InvalidInputError: intervals are wider even without privacy, or at epsilon 100.
+            InvalidInputError: the interval is wider even without privacy, or even at epsilon = 100.
         """
         wanted, n = self._checked(width, coefficient), _planned_count(records)
         low, high = 1e-3, _MOST_EPSILON
@@ -167,10 +170,10 @@ class ExpectedIntervals:
         return check_positive(check_real(width, "width"), "width")
 
     def check_name(self, name: str) -> None:
-        """Check that there is a coefficient of a name.
+        """Check that a coefficient has this name.
 
         Raises:
-            InvalidInputError: there is none.
+            InvalidInputError: no coefficient has it.
         """
         if name not in self.names:
             raise InvalidInputError(
@@ -179,7 +182,7 @@ class ExpectedIntervals:
             )
 
     def _narrow(self, n: int, epsilon: float, width: float, coefficient: str | None) -> bool:
-        """Return whether widths can be planned, and are at most this."""
+        """Return whether widths can be forecast, and are at most ``width``."""
         if n < 2:
             return False
         inference, found = self._inference(n, epsilon)
@@ -188,13 +191,13 @@ class ExpectedIntervals:
         return self._widest(self._widths(inference, found), coefficient).width <= width
 
     def _plain_widths(self, inference: AssumedLeastSquares, C: Floats) -> Floats:
-        """Return the widths of the intervals of C theta without privacy."""
+        """Return the widths, without privacy, of the intervals of the coefficients C theta."""
         half = normal_quantile(self.confidence) * self.residual_sd / math.sqrt(inference.n_records)
         inverse = np.linalg.inv(inference.moments.features)
         return np.asarray(2 * half * np.sqrt(np.sum(C * (C @ inverse), axis=1)))
 
     def _plain_width(self, n: int, coefficient: str | None) -> float:
-        """Return the width without privacy, of a coefficient or the largest of all but the intercept."""
+        """Return the width without privacy: of a coefficient, or the largest of all but the intercept."""
         inference, found = self._inference(n, _MOST_EPSILON)
         names, C, _ = found.contrasts(inference.constant)
         plain = (Width(float(w), float(w), 0.0) for w in self._plain_widths(inference, C))
@@ -219,7 +222,7 @@ class ExpectedIntervals:
         return coefficients_of(schema, seen, schema.n_features - schema.intercept), seen
 
     def _inference(self, n: int, epsilon: float) -> tuple[AssumedLeastSquares, Coefficients]:
-        """Return the inference at the assumed moments, with the noise of the fit's plan."""
+        """Return the inference from the assumed moments, with the noise that the fit would add."""
         model, schema = self._model(epsilon), self._declared
         found, seen = self._coefficients(model, n)
         weights = model._class_weights(seen.targets, epsilon)
@@ -241,7 +244,10 @@ class ExpectedIntervals:
         return AssumedLeastSquares(moments, variance), found
 
     def _theta(self, found: Coefficients, mean: Floats) -> Floats:
-        """Return the assumed weights in the coordinates of the moments, whose mean has the constant last."""
+        """Return the assumed weights, in the coordinates of the moments.
+
+        ``mean`` is the mean of the features; its last entry is the constant feature.
+        """
         weights = self.weights or {}
         names, C, added = found.contrasts(float(mean[-1]))
         theta = np.linalg.solve(C, [weights.get(name, 0.0) for name in names] - added)
@@ -255,7 +261,7 @@ class ExpectedIntervals:
 
     @cached_property
     def _distribution(self) -> tuple[Floats, Floats]:
-        """Mean and covariance of the features, without the constant one."""
+        """Mean and covariance of the features, without the constant feature."""
         schema = self._declared
         if self.table is not None:
             features = encoded(schema, self.table)[:, : schema.n_features - schema.intercept]
@@ -270,14 +276,14 @@ class ExpectedIntervals:
 
 
 def _all_values(column: Column) -> Floats:
-    """Return the features of each code of a column, or of ``_GRID`` evenly spread ones of a fine grid."""
+    """Return the features of all codes of a column, or of ``_GRID`` evenly spread codes if there are more."""
     codes = np.unique(np.linspace(0, column.n_codes - 1, _GRID).astype(np.int64))
     features = Schema([column]).features([codes])
     return np.asarray(features.X / features.denominator, dtype=np.float64)
 
 
 def _planned_count(records: int) -> int:
-    """Check that intervals can be planned for so many records: of more, doubles cannot hold the noise."""
+    """Return the number of records, unless it is too large for doubles to hold the noise of the moments."""
     n = check_count(records, "records")
     if n > _MOST_RECORDS:
         raise InvalidInputError(

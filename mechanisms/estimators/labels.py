@@ -24,15 +24,15 @@ from privopt.problems.errors import InvalidInputError
 from privopt.problems.tables.frames import array_of, objects_of, texts_in_arrow
 from privopt.problems.tables.values import check_exact, positions
 
-# pandas' names for arrays of a single type without missing entries.
+# Names that pandas gives to arrays of a single type without missing entries.
 _ONE_KIND = ("string", "integer", "boolean")
-# How the messages of scikit-learn's versions about labels of an unknown type begin.
+# Messages of scikit-learn about labels of an unknown type begin with one of these, depending on the version.
 _UNKNOWN = ("Unknown label type: unknown", "You appear to be using a legacy multi-label")
 _NO_LABELS = "y holds labels that are no text, integers or booleans; convert them"
 
 
 def check_given(y: ArrayLike | None) -> None:
-    """Raise InvalidInputError if y is None, with scikit-learn's message."""
+    """Raise InvalidInputError with scikit-learn's message if y is None."""
     if y is None:
         raise InvalidInputError("this estimator requires y to be passed, but the target y is None")
 
@@ -41,14 +41,14 @@ def checked_labels(y: ArrayLike, n_rows: int) -> NDArray[Any]:
     """Validate class labels: shape (n_rows,), n_rows >= 1, none missing.
 
     Raises:
-        InvalidInputError, ValueError: invalid labels; no value is quoted.
+        InvalidInputError, ValueError: invalid labels; the message quotes none of them.
     """
     check_given(y)
     check_unmasked(y, "y")
-    # Converted once: each conversion of text in Arrow makes an object for every label.
+    # Converted only once, as converting text in Arrow makes an object for every label.
     try:
         array = array_of(y)
-    except Exception:  # of any type, and its text can quote labels: text that is not UTF-8
+    except Exception:  # of any type; its message may quote labels, for example text that is not UTF-8
         raise InvalidInputError(_NO_LABELS) from None
     if array.ndim == 0:
         raise InvalidInputError(f"y must hold one label per record, shape ({n_rows},); got {told(y)}")
@@ -61,9 +61,9 @@ def checked_labels(y: ArrayLike, n_rows: int) -> NDArray[Any]:
     try:
         if np.asarray(y).dtype.kind == "f":
             assert_all_finite(y, input_name="y")
-        # Warnings of the check are suppressed: the cast of floats to integers may overflow, and a warning
-        # would disclose the number of distinct labels. Columns of integers or text always pass, those of
-        # Python's integers in an array of objects included, so they skip the sort.
+        # Warnings of the check are suppressed: casting floats to integers may overflow, and one warning would
+        # disclose the number of distinct labels. Columns of text or integers, including Python integers in an
+        # array of objects, always pass and skip the check, which sorts labels.
         if array.ndim != 1 or (kind not in _ONE_KIND and array.dtype.kind not in "iub"):
             with np.errstate(invalid="ignore"), warnings.catch_warnings():
                 warnings.simplefilter("ignore")
@@ -80,7 +80,7 @@ def checked_labels(y: ArrayLike, n_rows: int) -> NDArray[Any]:
 
 
 def _check_mixture(labels: NDArray[Any]) -> None:
-    """Refuse missing labels, and text among other labels."""
+    """Refuse missing labels, and a mixture of text and other labels."""
     if _any_missing(labels):
         raise InvalidInputError("y holds missing labels: give them a class of their own")
     texts = [isinstance(label, str) for label in labels]
@@ -91,7 +91,7 @@ def _check_mixture(labels: NDArray[Any]) -> None:
 def _any_missing(labels: NDArray[Any]) -> bool:
     try:
         return bool(np.any(pd.isna(labels)))
-    except ArithmeticError:  # a signalling NaN, which may not be compared
+    except ArithmeticError:  # comparing a signalling NaN raises an error
         return True
 
 
@@ -105,7 +105,7 @@ def public_classes(declared: Sequence[Any] | None, labels: NDArray[Any]) -> NDAr
     """Return the declared classes, or infer them from the labels with a PrivacyLeakWarning.
 
     Raises:
-        InvalidInputError: not a list of texts, or of integers or booleans that are exact as floats.
+        InvalidInputError: not a list of texts, or of booleans or integers that doubles hold exactly.
     """
     if declared is None:
         leak("classes were inferred from the labels, which is not private; pass classes=(negative, positive)")
@@ -128,7 +128,7 @@ def _is_whole(value: object) -> bool:
 
 
 def class_indices(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]:
-    """Return the class index of each label, shape (n,), by the equality of schema categories.
+    """Return the class index of each label, shape (n,); labels equal classes as cells equal categories.
 
     Raises:
         InvalidInputError: a label outside the classes.
@@ -144,9 +144,9 @@ def class_indices(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int
 
 
 def label_indices(y: Any, n_rows: int, classes: NDArray[Any]) -> NDArray[np.int64]:
-    """Return ``class_indices`` of ``checked_labels``; of text in Arrow each distinct one is checked once."""
+    """Return ``class_indices`` of ``checked_labels``; for text in Arrow, check each distinct label once."""
     texts = None
-    with suppress(Exception):  # of any type: those labels are refused below
+    with suppress(Exception):  # of any type: such labels are refused below
         texts = texts_in_arrow(y)
     if not isinstance(texts, pa.Array) or texts.null_count or len(texts) != n_rows:
         return class_indices(checked_labels(y, n_rows), classes)
@@ -157,7 +157,7 @@ def label_indices(y: Any, n_rows: int, classes: NDArray[Any]) -> NDArray[np.int6
 
 
 def distinct_classes(declared: Sequence[Any] | None, labels: NDArray[Any]) -> NDArray[Any]:
-    """Return two or more distinct classes, declared or inferred as in ``public_classes``.
+    """Return the classes, declared or inferred as in ``public_classes``, if two or more and distinct.
 
     Raises:
         InvalidInputError: fewer than two classes, or duplicates.
@@ -171,9 +171,9 @@ def distinct_classes(declared: Sequence[Any] | None, labels: NDArray[Any]) -> ND
 
 
 def check_real_kind(values: Any, name: str) -> None:
-    """Raise InvalidInputError for an array whose type holds no real numbers; no value is read.
+    """Raise InvalidInputError for an array whose type is not one of real numbers; no value is read.
 
-    Objects and lists pass: what they hold is known only once they are read.
+    Lists and arrays of objects pass, as the types of their entries are known only after reading them.
     """
     kind = getattr(values, "dtype", None)
     if kind is not None and not (

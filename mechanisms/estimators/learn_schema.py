@@ -1,4 +1,4 @@
-"""``learn_schema``: a schema learned from a table, privately and paid for."""
+"""``learn_schema``: learns a schema from a table, as a private release."""
 
 from __future__ import annotations
 
@@ -57,40 +57,42 @@ def learn_schema(
 ) -> LearnedSchema:
     """Learn a schema from a table: cuts of numbers and dates, and categories of text that many records share.
 
-    Privacy: (epsilon, delta)-differential privacy, neighbours by replacing one record. Public are the number
-    of records, the names of columns, and their types: ``types``, or those of a data frame's columns. A type
-    that another program inferred from the cells, as pandas does for CSV files, is public only if no record
-    can change it; "vote" pays for finding it instead. All columns are one release (``SchemaPlan``), booked
-    before a cell is read. A model that is fitted to the same records afterwards is a second release.
+    Privacy: (epsilon, delta)-differential privacy, for data sets that differ by replacing one record. The
+    number of records is public, and so are names and types of columns; types are those in ``types``, or
+    those of a data frame's columns. If another program inferred a type from the cells, as pandas does for CSV
+    files, the type is public only if no single record can change it; the type "vote" finds it privately
+    instead. All columns are one release (``SchemaPlan``), booked before a cell is read. Fitting a model to
+    the same records afterwards is a second release. Running time is outside the guarantee.
 
-    Learned columns have a missing level and accept every cell; a cell that is no number is missing in a
-    column of numbers. The time that a run takes is outside the guarantee.
+    Learned columns have a missing level and accept every cell; in a column of numbers, a cell that is not a
+    number counts as missing.
 
     Args:
-        table: a data frame (pandas, polars, pyarrow) or a mapping of columns, in memory; or an Ibis table:
-            the engine counts the different cells of each column, and its types are declared ones.
+        table: a data frame (pandas, polars, pyarrow) or a mapping of columns, in memory; or an Ibis table,
+            whose engine counts the distinct cells of each column and declares the types.
         epsilon: > 0, of this release.
         delta: in (0, 1), or "auto" for 1/n^2.
-        types: types by name: "number", "whole" (whole numbers), "range" (numbers that are not cut, between
-            learned bounds), "date", "text", "boolean", "vote" (one of number, whole, date and text, by a
-            private vote of the cells). Others follow from the types of the columns: numbers, booleans, dates,
-            strings; a column of Python objects, or of pandas' type "str", is voted on.
-        declared: a schema of known columns: they are kept, and cost nothing.
+        types: types by column name: "number", "whole" (whole numbers), "range" (numbers between learned
+            bounds, without cuts), "date", "text", "boolean", or "vote" (one of number, whole, date and text,
+            by a private vote of the cells). For columns not named here, the type is that of the column in the
+            table: number, boolean, date or string; for columns of Python objects, or of pandas' type "str",
+            it is "vote".
+        declared: a schema of known columns, which are kept and cost nothing.
         leave_out: columns that should not be in the schema, such as the label.
-        cuts: the largest number of cuts of a column of numbers: 1, 3, 7 or 15. Fewer if there are too few
-            records.
+        cuts: the largest number of cuts of a column of numbers: 1, 3, 7 or 15. With few records there are
+            fewer cuts.
         na_values: missing-value markers in addition to the usual ones.
         ledger: a ``Ledger``, its path or URL: the spend is booked before a cell is read. A release that would
             overdraw the budget is refused.
         insecure_seed: reproducible noise for tests and demonstrations. *Voids the guarantee.*
-        person: the column that says whose a record is. The first record of each person counts, in an engine
-            one cell of each person in each column; the guarantee is for replacing a person with all of its
-            records, and the number of persons is public.
+        person: the column that identifies the person of each record. Only the first record of each person is
+            used; in an engine, one cell per person in each column. The guarantee is for replacing a person
+            with all of its records, and the number of persons is public.
 
     Raises:
-        PrivacyParameterError: epsilon or delta out of range, or too few records: before a cell is read.
-        InvalidInputError, SchemaError: a table or arguments that cannot be used; or no column with a
-            category that enough records have, which is as private as the schema.
+        PrivacyParameterError: epsilon or delta out of range, or too few records; no cell was read.
+        InvalidInputError, SchemaError: a table or arguments that cannot be used; or no column has a category
+            that enough records share, which is decided from the private release.
         BudgetExceededError: the ledger refused the spend; no cell was read.
     """
     check_unmasked(table, "the table")
@@ -112,11 +114,11 @@ def learn_schema(
 
 
 def persons_of(table: Any, person: str, known: Schema | None) -> AnyPersons:
-    """Return the persons of a table; only their column is read.
+    """Return the persons of a table; only the column ``person`` is read.
 
     Raises:
-        InvalidInputError: the engine cannot tell persons apart.
-        SchemaError: the declared schema has that column.
+        InvalidInputError: the engine cannot distinguish persons by this column.
+        SchemaError: the declared schema includes this column.
     """
     if known is not None:
         check_undeclared(person, known.columns)
@@ -134,14 +136,14 @@ def released_schema(
     source: NoiseSource,
     persons: AnyPersons | None = None,
 ) -> LearnedSchema:
-    """Book a plan, then run it on a table of as many records, or persons, each of whom counts once."""
+    """Book a plan, then make its release from a table; with ``persons``, from one record of each person."""
     if persons is not None:
         plan = for_persons(plan)
     if is_engine_table(table):
         from privopt.problems.tables.engine_cells import EngineCells  # lazy: only engines need it
 
         each: Any = persons
-        # Refuses types of columns, if need be, before anything is booked.
+        # This refuses unusable types of columns before anything is booked.
         lazy = EngineCells(table, learned_names(plan), plan.n_records, each)
         unread: Unread[Any] = Unread(plan.n_records, lambda: lazy, given=table)
     else:
@@ -158,7 +160,7 @@ def column_types(
     """Return the types of the columns to learn, in the order of the table.
 
     Raises:
-        SchemaError: columns that the table lacks, has twice, or that hold neither numbers, dates nor text.
+        SchemaError: a column is missing or occurs twice, or its type is none of numbers, dates and text.
     """
     if is_engine_table(frame):
         dtypes = dict(frame.schema().items())
@@ -174,23 +176,23 @@ def column_types(
 
 
 def for_persons(plan: SchemaPlan) -> SchemaPlan:
-    """Return a plan for one record of each person, with the spend of a person."""
+    """Return the plan for one record of each person, with the spend stated for persons."""
     budget = PersonBudget(plan.spend.epsilon, plan.spend.delta, records=1)
     return replace(plan, spend=budget.of_person(plan.spend))
 
 
 def cells_by_name(table: Any, wanted: Sequence[str], rows: NDArray[np.int64] | None = None) -> dict[str, Any]:
-    """Return the cells of the columns that are wanted; others are not read."""
+    """Return the cells of the columns ``wanted``, of all rows or of ``rows``; no other column is read."""
     named = {str(name): values for name, values in unread_columns(table)}
     found = {name: cells_of(named[name]) for name in wanted}
     return found if rows is None else {name: values.take(rows) for name, values in found.items()}
 
 
 def declared_types(table: Any) -> Any:
-    """Return a table with the declared types of its columns, as pandas has them.
+    """Return the table, or an empty pandas table with the declared types of its columns.
 
-    A table of another library is converted without its rows: with them a missing cell changes the type of a
-    column of booleans.
+    A table of another library is converted to pandas without its rows, because a missing cell would change
+    the type of a column of booleans.
     """
     if isinstance(table, pd.DataFrame | Mapping) or is_engine_table(table):
         return table
@@ -206,7 +208,8 @@ def size_of(table: Any) -> int:
     """Return the number of records of a table.
 
     Raises:
-        InvalidInputError: not a table with names, no records, or an expression of an engine that mixes rows.
+        InvalidInputError: not a table with column names, no records, or an expression of an engine whose rows
+            depend on several rows of its source.
     """
     if is_engine_table(table):
         from privopt.problems.tables.engines import rows_in  # lazy: only engines need it
@@ -237,9 +240,10 @@ def _dtype(values: Any) -> Any:
 
 
 def _type(place: int, dtype: Any) -> ColumnType:
-    """Return the type that a column declares; columns of objects, categories and pandas' "str" are voted on.
+    """Return the type that a column declares; "vote" for columns of objects, categories and pandas' "str".
 
-    Only databases declare whole numbers: pandas turns them into floats if a cell is missing.
+    Integer columns count as whole numbers only in databases: pandas turns integers into floats if a cell is
+    missing.
     """
     if is_engine_table(dtype):
         if (found := _engine_type(dtype)) is not None:
@@ -254,7 +258,7 @@ def _type(place: int, dtype: Any) -> ColumnType:
         return ColumnType.NUMBER
     if pd.api.types.is_datetime64_any_dtype(dtype) or _is_arrow_date(dtype):
         return ColumnType.DATE
-    # pandas 3 makes "str" of the texts of a file, where pandas 2 made Python objects: nobody declared them.
+    # pandas 3 infers "str" for text in files, where pandas 2 had Python objects: the type is not declared.
     found_by_pandas = isinstance(dtype, pd.StringDtype) and dtype.na_value is not pd.NA
     if isinstance(dtype, pd.CategoricalDtype) or dtype == np.dtype(object) or found_by_pandas:
         return ColumnType.VOTE
@@ -271,7 +275,7 @@ def _no_type(place: int, dtype: Any) -> str:
 
 
 def _engine_type(dtype: Any) -> ColumnType | None:
-    """Return the type that a column of an engine declares; None: none that is learned."""
+    """Return the type that a column of an engine declares; None if no columns of this type are learned."""
     if dtype.is_boolean():
         return ColumnType.BOOLEAN
     if dtype.is_integer():

@@ -60,16 +60,17 @@ class PrivateLinearModel(BookedEstimator, SavedModel, BaseEstimator):  # type: i
     label_range_: tuple[float, float] | None
     coef_: Any
     intercept_: Any
-    alike: bool = False  # whether scores are bitwise independent of the other rows
+    alike: bool = False  # whether the score of a row is bitwise independent of the other rows
     multinomial_: bool = False  # whether scores are log odds of one model of all classes, not one-vs-rest
     row_bound_: tuple[float, RowNorm] | None = None  # declared bound, enforced in predictions too
 
     file_format = "privopt-linear/1"
 
     def plan(self, n_records: int, n_columns: int | None = None) -> LinearPlan:
-        """Plan a fit without data, of ``n_records`` records or, with ``person``, of as many persons.
+        """Plan a fit without data, for ``n_records`` records or, with ``person``, for as many persons.
 
-        With ``max_weight`` the plan is for records with weights; without ``classes`` it is for two classes.
+        With ``max_weight`` the plan is for a fit with ``sample_weight``. Without ``classes`` it is for two
+        classes.
 
         Args:
             n_records: n, public.
@@ -87,7 +88,7 @@ class PrivateLinearModel(BookedEstimator, SavedModel, BaseEstimator):  # type: i
 
     @abstractmethod
     def _plan_of_records(self, n_records: int, n_columns: int | None) -> LinearPlan:
-        """Return the plan of a fit to records, with declared classes; arguments and errors as of ``plan``."""
+        """Return the plan of a fit to records with declared classes; arguments and errors as for ``plan``."""
 
     @abstractmethod
     def _targets_of(self, y: ArrayLike, n_rows: int) -> Targets:
@@ -95,12 +96,12 @@ class PrivateLinearModel(BookedEstimator, SavedModel, BaseEstimator):  # type: i
 
     @abstractmethod
     def _declared_targets(self) -> Targets:
-        """Return the targets without label vectors, from declared facts."""
+        """Return the targets from declared facts, without label vectors."""
 
     def _keep(
         self, releases: list[Any], plan: Any, reason: str, targets: Targets, schema: Schema | None
     ) -> None:
-        """Set the fitted attributes other than weights and spend."""
+        """Set the fitted attributes, except for weights and spend."""
         self.releases_ = releases
         self.noise_ = {**plan.noise, "steps": getattr(plan, "steps", 1)}
         self.mechanism_, self.mechanism_reason_ = plan.name, reason
@@ -121,7 +122,7 @@ class PrivateLinearModel(BookedEstimator, SavedModel, BaseEstimator):  # type: i
             reset=False,
             accept_sparse="csr",
             dtype=[np.float64, np.float32],
-            ensure_min_samples=self.schema_ is None,  # a file without records has no predictions
+            ensure_min_samples=self.schema_ is None,  # with a schema, a file without records is accepted
         )
         if self.row_bound_ is not None:
             X = shortened(X, *self.row_bound_)
@@ -159,7 +160,7 @@ class PrivateLinearModel(BookedEstimator, SavedModel, BaseEstimator):  # type: i
 
     @property
     def _columns(self) -> list[str]:
-        """The names of the columns if there is no schema, otherwise empty."""
+        """The names of the columns of a model without a schema; empty if there is a schema."""
         return [] if self.schema_ is not None else list(getattr(self, "feature_names_in_", []))
 
     @classmethod

@@ -41,8 +41,8 @@ _RISKS = Template("""<section id="risks">
 <tbody>
 $rows
 </tbody></table>
-<p class="note">Of records with so many points, the share that is $positive. The line on a bar is the
-$interval: it includes the noise that was added for privacy.</p>
+<p class="note">The risk is the share of $positive among records with so many points. The line on a bar is
+the $interval: it includes the noise that was added for privacy.</p>
 </section>""")
 _QUALITY = Template("""<section id="quality">
 <h2>Accuracy</h2>
@@ -63,7 +63,7 @@ _ROC = Template("""<figure><svg viewBox="-14 -4 120 122" role="img" aria-label="
 <figcaption>ROC curve; the dot is the rule of this $noun.</figcaption></figure>""")
 
 
-# The section of points that can be chosen, which the page's script adds up.
+# The section in which points are chosen; the script of the page adds them up.
 POINTS = Template("""<section id="points" data-card="$facts">
 <h2>Points</h2>
 <form class="$kind">
@@ -77,12 +77,12 @@ $total
 def card_page(
     card: Card, evaluation: Evaluation | None = None, *, seen: bool = False, title: str = ""
 ) -> str:
-    """Render a card as HTML: points, risks, quality and privacy guarantee. Post-processing: no privacy cost.
+    """Render a card as HTML: points, risks, quality and privacy guarantee, at no privacy cost.
 
     Args:
         card: the card.
         evaluation: a released evaluation, for metrics and the ROC curve.
-        seen: whether ``evaluation`` is known to use the training records.
+        seen: whether ``evaluation`` is known to be on training records.
         title: a heading; by default the name of the label column, if known, and the positive class.
     """
     largest = max((abs(p) for c in card.columns for p in c.points), default=0) or 1
@@ -161,7 +161,7 @@ def _risks(card: Card) -> str:
 
 
 def for_experts(spend: PrivacySpend, model: Mapping[str, Any]) -> str:
-    """Return the spend in technical terms, the version, and a number that tells models apart."""
+    """Return the spend in technical terms, the version, and a number that identifies the model."""
     detail = f". In detail: {spend.note}" if spend.note else ""
     number = sha256(json.dumps(model, sort_keys=True, default=str).encode()).hexdigest()[:8]
     return f"For experts: {spend}{detail}. privopt {version('privopt')}, model {number}"

@@ -1,7 +1,7 @@
 """Preparation of records for linear fits: encoded records, outlines for plans, and empirical risks.
 
-Everything works on partitioned tables: each part is outlined on its worker, and the risks of parts are
-summed.
+All of this also works on partitioned tables: the outline of each part is made on its worker, and the risks of
+parts are summed.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Targets(NamedTuple):
 
     @property
     def releases(self) -> int:
-        """The number of label vectors, loaded or not: one, or one per class for more than two classes."""
+        """The number of label vectors, read or not: one, or for more than two classes one per class."""
         return 1 if self.classes is None or len(self.classes) == 2 else len(self.classes)
 
     def weighted(self, weights: Floats | None) -> Targets:
@@ -53,7 +53,9 @@ class Targets(NamedTuple):
         return self._replace(labels=[carried * y for y in self.labels], loss=loss)
 
     def labels_for(self, loss: Loss, number: int, weights: Floats | None) -> Floats:
-        """Return label vector ``number`` with class weights; class indices if one release has all classes."""
+        """Return label vector ``number`` with class weights, or class indices if one release is for all
+        classes.
+        """
         if isinstance(loss, OneVsRestLoss):
             assert self.number is not None
             return self.number.astype(np.float64)
@@ -63,9 +65,9 @@ class Targets(NamedTuple):
 class Prepared(NamedTuple):
     """Encoded records of a table or of a part of it.
 
-    The constant feature, if any, is the last one and is not counted in ``columns``. Features, label vectors,
-    counts and weights are private. ``middle`` is the centre subtracted from rows, ``bound`` bounds their
-    norm; weights lie in [0, 1].
+    The constant feature, if any, comes last and is not counted in ``columns``. Features, label vectors,
+    counts and weights are private. ``middle`` is the centre that was subtracted from rows, and ``bound``
+    bounds the norm of centred rows. Weights lie in [0, 1].
     """
 
     features: Any
@@ -79,7 +81,7 @@ class Prepared(NamedTuple):
 
 
 class Outline(NamedTuple):
-    """Summary of records: targets without labels, the number of records, and records per class (``held``)."""
+    """Summary of records: their number, targets without labels, and counts by class (``held``)."""
 
     records: int
     releases: int
@@ -92,7 +94,7 @@ class Outline(NamedTuple):
     weighted: bool = False
 
     def in_one_release(self) -> Outline:
-        """Return the outline of a fit of all classes by one release, without class weights."""
+        """Return the outline of a fit in which one release, without class weights, is for all classes."""
         assert self.targets.classes is not None
         loss = OneVsRestLoss(len(self.targets.classes))
         return self._replace(releases=1, targets=self.targets._replace(loss=loss))
@@ -111,7 +113,7 @@ def _outline(part: Prepared) -> Outline:
 
 
 def outline_of_part(part: Prepared) -> Outline:
-    """Return the outline of a part after checking that its features are finite; counted ones always are.
+    """Return the outline of a part, after a check that its features are finite (counted records always are).
 
     Raises:
         InvalidInputError: a feature is not finite.
@@ -171,7 +173,7 @@ def _risk_of_part(part: Prepared, number: int, weights: Floats | None, facts: Ri
 def risk_facts(
     n: int, d: int, loss: Loss, bound: float, norm: RowNorm, intercept: bool, weighted: bool = False
 ) -> RiskFacts:
-    """Return the public facts of the risk, with the constant feature if there is an intercept."""
+    """Return the public facts of the risk, including the constant feature if there is an intercept."""
     constant = constant_feature(bound, norm) if intercept else 0.0
     extended = math.hypot(bound, constant) if norm == "l2" else bound
     return RiskFacts(n, d + intercept, loss, extended, norm, constant, weighted)
@@ -180,8 +182,9 @@ def risk_facts(
 def constant_feature(bound: float, norm: RowNorm) -> float:
     """Return the value of the constant feature, whose weight determines the intercept.
 
-    Under linf it is the bound itself, which leaves the norm bound unchanged. Under l2 it is half the bound:
-    this increases the bounds on gradients, and so the noise, by 12%, and the intercept stays well scaled.
+    For the linf norm it is the bound R on rows, which leaves the norm bound unchanged. For the l2 norm it is
+    R/2: this increases the bound on gradients, and the noise with it, by 12%, and keeps the intercept well
+    scaled.
     """
     return bound if norm == "linf" else bound / 2
 
@@ -195,7 +198,7 @@ def with_constant(X: Any, constant: float) -> Any:
 
 
 def shortened(X: Any, bound: float, norm: RowNorm) -> Any:
-    """Scale rows of norm above ``bound`` down to it.
+    """Scale rows whose norm exceeds ``bound`` down to this norm.
 
     Raises:
         InvalidInputError: a row whose norm overflows.

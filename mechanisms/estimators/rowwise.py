@@ -1,4 +1,4 @@
-"""Scores of models of other packages: copies for every table, and a test on synthetic rows."""
+"""Scores of models from other packages: a fresh copy for every table, and a test on synthetic rows."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ from privopt.problems.tables.schema import Schema
 
 _ROWS, _BEYOND = 64, 32
 _LARGE = (300, 4096)  # sizes of batches that repeat rows
-_MOST_CELLS = 1 << 20  # of a large batch
+_MOST_CELLS = 1 << 20  # limit on the size of a large batch
 # Rounding may depend on the number of rows, and scores may be in single precision.
 _TOLERANCE = 1e-5
-# Log odds of probabilities reach about 8: bins of models without a schema end there.
+# Limits log odds of probabilities to about 8, where the bins of scores end for models without a schema.
 _LEAST_RISK = 3e-4
 
 Scores = NDArray[np.float64]
 
 
 class Check(NamedTuple):
-    """Result of the test: whether scores could be compared, and a description."""
+    """Result of the test on synthetic rows: whether scores could be compared, and a description."""
 
     made: bool
     words: str
 
 
 def is_own(model: object) -> bool:
-    """Return whether a class of this package computes scores and predictions, with no method replaced."""
+    """Return whether the model's class is from this package and no method was replaced in the object."""
     replaced = any(callable(getattr(type(model), name, None)) for name in getattr(model, "__dict__", {}))
     return _defined_here(model) and not replaced
 
@@ -52,7 +52,11 @@ Output = Literal["predict_proba", "decision_function", "predict"]
 
 
 def output_of(model: Any) -> Output:
-    """Return the method that scores rows: for two classes ``predict_proba`` of other packages, if any."""
+    """Return the method that scores rows.
+
+    With two classes it is ``predict_proba`` of a model from another package, if there is one, or else
+    ``decision_function``; with more classes, or none, it is ``predict``.
+    """
     classes = getattr(model, "classes_", None)
     if classes is None or len(classes) != 2:
         return "predict"
@@ -63,11 +67,11 @@ def output_of(model: Any) -> Output:
 
 @dataclass(frozen=True)
 class FreshModel:
-    """A model of another package, pickled before records are read; a new copy scores each table or part.
+    """A model from another package, pickled before records are read; a new copy scores each table or part.
 
-    The rows that it scores are copied, too, so that a model that writes to its rows changes neither another
-    model's rows nor the caller's. Hence nothing that the model remembers of records can affect scores of
-    other parts or tables, or later answers. Class attributes, files and variables of imported modules are not
+    Hence what a copy remembers of its records cannot affect scores of other parts or tables, or later
+    answers. The rows to score are copied as well, so that a model that modifies its rows changes neither
+    another model's rows nor the caller's. Class attributes, files and variables of imported modules are not
     copied.
 
     Attributes:
@@ -83,12 +87,12 @@ class FreshModel:
         """Pickle a model, and check that it can be copied.
 
         Raises:
-            InvalidInputError: it cannot be pickled.
+            InvalidInputError: the model cannot be pickled.
         """
         try:
             made = cls(cloudpickle.dumps(model), output_of(model))
             made.copy()
-        except Exception as error:  # its own methods may raise anything
+        except Exception as error:  # methods of the model may raise anything
             raise InvalidInputError(
                 f"{type(model).__name__} cannot be pickled ({type(error).__name__}), and evaluate scores "
                 "records with copies of a model, which are discarded with what they have seen. To do: make "
@@ -100,21 +104,21 @@ class FreshModel:
         return cloudpickle.loads(self.pickled)
 
     def decision_function(self, rows: Any) -> Any:
-        """Return the scores of a new copy; probabilities become log odds, which are bounded."""
+        """Return scores from a new copy of the model; probabilities become log odds within bounds."""
         scores = self._asked(lambda model: scores_of(model, self.output, deepcopy(rows)))
         if self.output == "predict_proba":
             return logit(np.clip(scores, _LEAST_RISK, 1 - _LEAST_RISK))
         return scores
 
     def predict(self, rows: Any) -> Any:
-        """Return the predictions of a new copy."""
+        """Return predictions from a new copy of the model."""
         return self._asked(lambda model: one_a_row(model, model.predict(deepcopy(rows)), "predict", rows))
 
     def _asked(self, ask: Callable[[Any], Any]) -> Any:
-        """Call ``ask``, which scores records or predicts, with a new copy of the model.
+        """Call ``ask``, which computes scores or predictions, with a new copy of the model.
 
         Raises:
-            InvalidInputError: an error of the model, whose message is left out, as it may quote a record.
+            InvalidInputError: the model raised an error; its message is left out, as it may quote a record.
         """
         model = self.copy()
         try:
@@ -144,9 +148,9 @@ def scores_of(model: Any, output: Output, rows: Any) -> Scores:
 
 
 def one_a_row(model: Any, found: Any, output: Output, rows: Any) -> NDArray[Any]:
-    """Return the output of a method for rows: one number for each, or two from ``predict_proba``.
+    """Return the output of a method after a check: one number for each row, or two from ``predict_proba``.
 
-    A single number would be broadcast to all rows, and one record could then move every count.
+    A single number would be broadcast to all rows, and one record could then change every count.
 
     Raises:
         InvalidInputError: another shape.
@@ -162,10 +166,11 @@ def one_a_row(model: Any, found: Any, output: Output, rows: Any) -> NDArray[Any]
 def check_rowwise_scores(model: Any, schema: Schema | None, output: Output = "decision_function") -> Check:
     """Refuse a model whose scores of synthetic rows depend on order, on other rows or on earlier calls.
 
-    The rows are drawn from the schema, or without one are normal variables of several scales; they are never
-    records. Rows are scored one by one first, then together, in another order, in halves and smaller groups,
-    with duplicates, in batches of thousands, and once more alone; then together with rows with a cell that
-    the schema accepts but does not declare. Such rows are left out if the model itself refuses them.
+    The rows are drawn from the schema, or without a schema are normal variables of several scales; they are
+    never records. Each row is scored alone first; then rows are scored together, in another order, in halves
+    and smaller groups, with duplicates, and in batches of thousands, and finally one row alone again. All
+    this is repeated with added rows that have a cell which the schema accepts but does not declare; rows that
+    the model refuses are left out.
 
     Raises:
         InvalidInputError: a score depends on more than its row, or has another shape.
@@ -183,7 +188,7 @@ def check_rowwise_scores(model: Any, schema: Schema | None, output: Output = "de
     _compare(model, output, rows, dict(enumerate(alone)))
     beyond = {}
     for i in range(_ROWS, total):
-        with suppress(Exception):  # a refusal of the row by itself
+        with suppress(Exception):  # the model may refuse this row
             beyond[i] = float(_score(model, output, rows, [i])[0])
     if beyond:
         _compare(model, output, rows, dict(enumerate(alone)) | beyond)
@@ -196,7 +201,7 @@ def check_rowwise_scores(model: Any, schema: Schema | None, output: Output = "de
 def _compare(
     model: Any, output: Output, rows: Callable[[list[int]], Any], alone: Mapping[int, float]
 ) -> None:
-    """Raise InvalidInputError if rows have other scores than ``alone`` in some batch of them."""
+    """Raise InvalidInputError if the scores of rows in some batch differ from their scores ``alone``."""
     known = np.array([alone.get(i, np.nan) for i in range(max(alone) + 1)])
     most = max(_LARGE[0], _MOST_CELLS // max(1, rows([0]).shape[1]))
     for which in _batches(sorted(alone), most):
@@ -234,8 +239,9 @@ def _score(model: Any, output: Output, rows: Callable[[list[int]], Any], which: 
 
 
 def _rows(model: Any, schema: Schema | None) -> tuple[Callable[[list[int]], Any], int] | None:
-    """Return a function from row numbers to synthetic rows, and their number: ``_ROWS`` that the schema
-    declares come first. None if the number of columns is unknown.
+    """Return a function from row numbers to synthetic rows, and the number of rows.
+
+    The first ``_ROWS`` rows have declared cells only. Return None if the number of columns is unknown.
     """
     if schema is not None:
         parts = [synthetic_rows(schema, _ROWS), rows_beyond(schema, _BEYOND)]
@@ -252,6 +258,6 @@ def _rows(model: Any, schema: Schema | None) -> tuple[Callable[[list[int]], Any]
 
 
 def _taken(table: pd.DataFrame, which: list[int]) -> pd.DataFrame:
-    """Return rows of a table; a single one as a slice, because wide tables take long to be indexed."""
+    """Return rows of a table; a single row by a slice, because indexing a wide table by a list is slow."""
     places = slice(which[0], which[0] + 1) if len(which) == 1 else which
     return table.iloc[places].reset_index(drop=True)

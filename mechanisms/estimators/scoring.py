@@ -1,4 +1,4 @@
-"""Scores and predictions of records for evaluations, and which models they take."""
+"""Scores and predictions of records for evaluations, and checks of the models that give them."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ Found = TypeVar("Found")
 
 @dataclass(frozen=True)
 class Request:
-    """The subject of an evaluation: one model, or two that are compared, with the public facts."""
+    """What is to be evaluated: one model, or two models to compare, with the public facts."""
 
     models: tuple[Any, ...]
     scorer: Any
@@ -56,11 +56,11 @@ class Request:
 
     @property
     def model(self) -> Any:
-        """The model, or the first of two."""
+        """The model; of two models, the first."""
         return self.models[0]
 
     def spend(self, spend: PrivacySpend) -> PrivacySpend:
-        """Return the spend of a release with the unit of privacy, the check of the scores and the seed."""
+        """Return the spend, for persons if ``person`` is set, with the check of the scores and the seed."""
         if self.person is not None:
             spend = PersonBudget(spend.epsilon, spend.delta, records=1).of_person(spend)
         if self.check is not None:
@@ -70,7 +70,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Planned(Generic[Found]):
-    """A planned release: its spend, the unread records, and the function that computes it from them."""
+    """A planned release: its spend, the unread records, and the function that makes it from the records."""
 
     spend: PrivacySpend
     records: Unread[Parts]
@@ -81,7 +81,8 @@ def declared_range(model: Any, label_range: object) -> tuple[float, float] | Non
     """Return the range of labels of a regression; None for a classifier.
 
     Raises:
-        InvalidInputError: neither of them, a classifier without scores, or a missing or invalid range.
+        InvalidInputError: not a regression or a classifier, a classifier without scores, or a missing or
+            invalid range.
     """
     classes = getattr(model, "classes_", None)
     if classes is None and hasattr(model, "predict"):
@@ -107,17 +108,17 @@ def declared_range(model: Any, label_range: object) -> tuple[float, float] | Non
 
 
 class Checked(NamedTuple):
-    """A scorer of records and, for a model of another package, the result of its test on synthetic rows."""
+    """A scorer of records and, for a model from another package, the result of its test on synthetic rows."""
 
     scorer: Any
     check: Check | None
 
 
 def scorer_of(model: Any, schema: Schema | None) -> Checked:
-    """Return the scorer of a model, tested on synthetic rows if the model is of another package.
+    """Return the scorer of a model, tested on synthetic rows if the model is from another package.
 
     Raises:
-        InvalidInputError: a model that cannot be pickled, or whose scores depend on other rows.
+        InvalidInputError: the model cannot be pickled, or its score of a row depends on other rows.
     """
     if is_own(model):
         return Checked(model, None)
@@ -127,10 +128,12 @@ def scorer_of(model: Any, schema: Schema | None) -> Checked:
 
 
 def predictor_of(model: Any, schema: Schema | None) -> Checked:
-    """Return the scorer of a model, after tests of its scores, which are finer, and of its predictions.
+    """Return the scorer of a model, after tests of its scores, as ``scorer_of``, and of its predictions.
+
+    Scores show finer differences between rows than predictions do.
 
     Raises:
-        InvalidInputError: as ``scorer_of``; or predictions depend on other rows.
+        InvalidInputError: as ``scorer_of``; or the prediction of a row depends on other rows.
     """
     found = scorer_of(model, schema)
     if found.check is None or found.scorer.output == "predict":
@@ -141,13 +144,12 @@ def predictor_of(model: Any, schema: Schema | None) -> Checked:
 
 
 def unread_scores(request: Request, X: Any, y: Any, score: Callable[..., Any]) -> Unread[Parts]:
-    """Wrap records as unread; they are scored when they are read, in parts on their workers.
+    """Wrap records as unread; they are scored when they are read, and partitions are scored on their workers.
 
-    ``score(table, scorer, classes)`` is called on every part; of the models only public facts are read.
+    ``score(table, scorer, classes)`` is called on every part.
 
     Raises:
-        InvalidInputError: a table of another form or with other columns than the models take; no cell is
-            read.
+        InvalidInputError: a table whose form or columns the models do not accept; no cell is read.
     """
     model, scorer = request.model, request.scorer
     classes = getattr(model, "classes_", None)
@@ -168,7 +170,7 @@ def unread_scores(request: Request, X: Any, y: Any, score: Callable[..., Any]) -
 def _unread_persons(
     request: Request, X: Any, y: Any, score: Callable[..., Any], classes: Any
 ) -> Unread[Parts]:
-    """Wrap one record of each person, the first in memory, as ``unread_scores`` wraps records."""
+    """Wrap one record of each person (in memory, the first), as ``unread_scores`` wraps records."""
     if is_engine_table(X) or is_dask(X):
         schemas = [_common_schema(request, X)]
     else:
@@ -180,7 +182,8 @@ def _unread_persons(
 
 
 def _check_given(request: Request, X: Any, y: Any, classes: Any) -> None:
-    """Raise InvalidInputError for columns that the models do not take, or labels that are no numbers."""
+    """Raise InvalidInputError for columns that the models do not accept; of a regression, for labels that are
+    not numbers."""
     for each in request.models:
         _check_columns(each, X, request.person)
     if classes is None:
@@ -188,12 +191,12 @@ def _check_given(request: Request, X: Any, y: Any, classes: Any) -> None:
 
 
 def _common_schema(request: Request, X: Any) -> Schema | None:
-    """Return the schema by which records are counted where they are.
+    """Return the schema by which an engine or workers count records.
 
-    If one of two models has the other's schema with numbers in bins, it is the schema without these bins.
+    Of two models whose schemas differ only in bins of numbers, take the schema without these bins.
 
     Raises:
-        InvalidInputError: records that are counted already, or by an engine, and models of different schemas.
+        InvalidInputError: two models have different schemas, and records are counted by an engine or already.
     """
     schemas = [getattr(each, "schema_", None) for each in request.models]
     if len(schemas) == 1:
@@ -213,8 +216,9 @@ def _common_schema(request: Request, X: Any) -> Schema | None:
 def _check_columns(model: Any, X: Any, person: str | None) -> None:
     """Raise InvalidInputError if a table has other columns than the model was fitted to; no cell is read.
 
-    scikit-learn refuses them, too, but only when records are scored, after the booking. A table without
-    names, or a model fitted to one, is matched by the number of columns alone, as there.
+    scikit-learn refuses such tables as well, but only when records are scored, which is after the booking. As
+    in scikit-learn, only the number of columns is compared if the table has no names, or the model was fitted
+    to a table without names.
     """
     if getattr(model, "schema_", None) is not None or isinstance(X, Unread):
         return  # the schema finds its columns
@@ -259,7 +263,7 @@ def confusion_counts(part: Predicted, size: int) -> NDArray[np.int64]:
 
 
 class Scored(NamedTuple):
-    """Scores of the rows of a part, whether each is positive, and the number of records of each row."""
+    """Scores of the rows of a part, whether each label is positive, and the number of records of each row."""
 
     scores: NDArray[np.float64]
     positive: NDArray[np.bool_]
@@ -299,5 +303,5 @@ def predicted_numbers(pair: tuple[Any, Any], model: Any, classes: None) -> Resid
 
 
 def residual_sums(part: Residuals, plan: ResidualPlan) -> NDArray[np.int64]:
-    """Return the sums over a part, and the number of its records."""
+    """Return the planned sums over a part, followed by the number of its records."""
     return np.append(np.sum(plan.contributions(part.labels, part.predictions), axis=0), len(part.labels))

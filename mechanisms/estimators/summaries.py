@@ -1,4 +1,4 @@
-"""Confidence intervals of linear estimators: coefficients per unit of columns, combinations, predictions."""
+"""Confidence intervals of linear estimators: for coefficients, linear combinations and mean predictions."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ Floats = NDArray[np.float64]
 def coefficients_of(schema: Schema | None, seen: Outline, features: int) -> Coefficients:
     """Return the coefficients of the first ``features`` encoded features, per unit of their columns.
 
-    In centred tables, the first level of a column whose levels add up to 1 is the reference of the others:
-    beside a constant its own coefficient is not determined.
+    If rows are centred, the first level of a column whose level features sum to 1 is the reference level: it
+    has no coefficient, as the model has a constant and the coefficients would not be determined.
     """
     if schema is None:
         names = seen.names or tuple(f"x{j}" for j in range(features))
@@ -55,7 +55,7 @@ def coefficients_of(schema: Schema | None, seen: Outline, features: int) -> Coef
 
 
 def references(schema: Schema) -> list[int]:
-    """Return the first feature of each column of which every record has exactly one level."""
+    """Return the first feature of each column whose features are levels that sum to 1 for every record."""
     columns = zip(schema.spans, schema.columns, strict=True)
     return [
         start
@@ -67,10 +67,10 @@ def references(schema: Schema) -> list[int]:
 def spanned(
     schema: Schema | None, middle: Floats | None, found: Coefficients, inference: LinearInference
 ) -> Floats:
-    """Return a matrix, shape (kept, features): its columns write features by those with coefficients.
+    """Return a matrix, shape (kept, features), that expresses all features by those with coefficients.
 
-    The feature of a reference level is 1 minus those of the other levels of its column; the constant feature,
-    if any, is the last one.
+    The feature of a reference level is 1 minus the features of the other levels of its column. The constant
+    feature, if any, comes last.
     """
     kept, constant, p = found.features, inference.constant, inference.dimension
     rows = np.zeros((len(kept) + bool(constant), p))
@@ -88,8 +88,8 @@ class Summarised(BoundedFit):
     """Base class of linear estimators with confidence intervals.
 
     Attributes:
-        inference_: the released numbers that intervals follow from; None if the fit has released none.
-        coefficients_: the coefficients that they are about.
+        inference_: the released numbers from which intervals are computed; None if the fit released none.
+        coefficients_: the coefficients that have intervals.
     """
 
     inference_: LinearInference | None = None
@@ -98,25 +98,25 @@ class Summarised(BoundedFit):
     @property
     @abstractmethod
     def _about(self) -> str:
-        """The target of the intervals, as a sentence."""
+        """A sentence that says what the intervals are about."""
 
     @property
     @abstractmethod
     def _no_intervals(self) -> str:
-        """Return the advice of the error that a model without intervals raises."""
+        """The advice in the error of a model without intervals."""
 
     def summary(self, confidence: float = 0.95) -> Summary:
         """Return all coefficients, per unit of their columns, with confidence intervals.
 
-        Post-processing: costs no privacy. Estimates are not shrunk and differ from ``coef_``, whose shrinkage
-        would bias intervals.
+        This costs no privacy. The estimates differ from ``coef_``, which is shrunk: shrinkage would bias the
+        intervals.
 
         Args:
-            confidence: of each interval by itself, in [0.5, 1).
+            confidence: of each single interval, in [0.5, 1).
 
         Raises:
             NoIntervalError: the noise hides the model.
-            InvalidInputError: the fit has released no such numbers.
+            InvalidInputError: the fit released no numbers from which intervals can be computed.
         """
         inference, coefficients = self._inference()
         z = normal_quantile(confidence)
@@ -140,14 +140,14 @@ class Summarised(BoundedFit):
         )
 
     def intervals(self, confidence: float = 0.95) -> Floats:
-        """Return the bounds of ``summary``, shape (coefficients, 2)."""
+        """Return the bounds of the intervals in ``summary``, shape (coefficients, 2)."""
         return np.array([[i.low, i.high] for i in self.summary(confidence)])
 
     def combination(self, weights: Mapping[str, float], confidence: float = 0.95) -> Interval:
         """Return a linear combination of coefficients with its interval.
 
         Args:
-            weights: by the names in ``summary``, as in {"age": 10, "sex=male": 1}.
+            weights: the weights of coefficients by their names in ``summary``: {"age": 10, "sex=male": 1}.
             confidence: in [0.5, 1).
 
         Raises:
@@ -162,7 +162,9 @@ class Summarised(BoundedFit):
         return Interval(name, estimate, low, high, float(found.noise_share[0]))
 
     def mean_intervals(self, X: Any, confidence: float = 0.95) -> Floats:
-        """Return intervals of the scores of records, shape (n, 2): of mean labels, not of single ones.
+        """Return confidence intervals of the scores of records, shape (n, 2).
+
+        They are intervals of the mean label of records like these, not of single labels.
 
         Raises:
             NoIntervalError, InvalidInputError: as ``summary``; or unusable records.
@@ -202,12 +204,12 @@ class Summarised(BoundedFit):
 
     @abstractmethod
     def _released_inference(self, releases: list[RealRelease]) -> LinearInference | None:
-        """Return the numbers from which intervals of the weights follow; None if none were released."""
+        """Return the numbers from which intervals are computed; None if none were released."""
 
     @classmethod
     @abstractmethod
     def _saved_inference(cls, record: Mapping[str, Any]) -> LinearInference:
-        """Read an inference back."""
+        """Read the inference of a saved model."""
 
     @classmethod
     def _restored(cls, model: Mapping[str, Any]) -> Self:

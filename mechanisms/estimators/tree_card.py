@@ -18,20 +18,20 @@ from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.problems.discrete.predicates import Bools
 from privopt.problems.tables.predicates import Predicates
 
-# Sizes of the picture in its own units, about the pixels of a phone.
+# Sizes of the picture in SVG units, which are about pixels on a phone.
 _WIDTH, _STEP, _LINE, _PAD, _PILL = 420, 18, 16, 7, 120
 _LETTER, _BOLD_LETTER = 6.6, 7.8  # approximate widths of a character
 
 
-# Colours of the picture, of classes in their order, unless a style sheet changes them.
+# Colours of the picture; the last ones are those of the classes, in order. A style sheet may change them.
 _INK, _SOFT, _COLOURS = "#1c2430", "#5b6675", ("#cfdfea", "#e9cbbf", "#fff3b0", "#c9b0e0")
 
-# By column, which of its codes a record can have.
+# For each column asked about so far, whether a record may have each of its codes.
 Codes = dict[int, Bools]
 
 
 class _AtSeparators(TextWrapper):
-    """Wrapper of text that breaks a long name after a separator rather than within a word."""
+    """Text wrapper that breaks a long name after a separator rather than within a word."""
 
     def _split(self, text: str) -> list[str]:
         return [part for part in re.split(r"(\s+)|(?<=[_./:-])(?=\w)", text) if part]
@@ -42,7 +42,7 @@ def _wrapped(text: str, width: int) -> list[str]:
 
 
 class Row(NamedTuple):
-    """Line of a printed model: indentation, a condition, and its consequence."""
+    """Line of a printed model: its depth, a condition, and the leaf that follows, if any."""
 
     depth: int
     condition: str
@@ -59,7 +59,7 @@ class TreeCard:
         classes: the labels.
         is_list: whether it is a rule list.
         risks: shares of the classes by leaf, or None.
-        spend: the privacy spend of the model, its risks included.
+        spend: the privacy spend of the model, including its risks.
         n_records: the number of training records, or None if unknown.
         target: the name of the label column, or "" if unknown.
     """
@@ -100,7 +100,7 @@ class TreeCard:
         return list(self._list_rows() if self.is_list else self._tree_rows(self.branches, 0, {}))
 
     def _condition(self, node: Branch, answer: bool, known: Codes) -> tuple[str, Codes]:
-        """Return one side of a branch in words, and the codes of each column that are possible there."""
+        """Return the condition of one side of a branch in words, and the codes that are possible there."""
         asked = self.predicates.questions[node.question]
         possible = known.get(asked.column, np.ones(len(asked.truths), dtype=bool))
         return asked.text(answer, possible), {**known, asked.column: possible & (asked.truths == answer)}
@@ -117,7 +117,7 @@ class TreeCard:
         known: Codes = {}
         while isinstance(node, Branch):
             rule, answer, rest = node.then, node.answer, node.otherwise
-            if isinstance(rule, Branch):  # the branch of a dropped rule is on the other side
+            if isinstance(rule, Branch):  # a rule was dropped by pruning: the list goes on where its leaf was
                 rule, answer, rest = rest, not answer, rule
             assert isinstance(rule, Leaf)
             yield Row(0, f"{word} {self._condition(node, answer, known)[0]}", rule)
@@ -126,7 +126,7 @@ class TreeCard:
         yield Row(0, "otherwise", node)
 
     def _says(self, leaf: Leaf) -> str:
-        """Describe a prediction and the probability that it is right."""
+        """Describe a prediction, with the probability that it is right and its interval."""
         if self.risks is None:
             return self.names[leaf.label]
         share, low, high = (
@@ -168,8 +168,8 @@ class TreeCard:
         }
 
     def risk_rows(self) -> list[dict[str, Any]]:
-        """Return leaf, prediction, share of the records, and share of each class with its interval, for
-        JSON.
+        """Return the rows of ``risks`` for JSON: leaf, prediction, share of the records, and class shares
+        with intervals.
         """
         assert self.risks is not None
         risks = self.risks
@@ -201,7 +201,7 @@ class TreeCard:
         if self.risks is not None:
             lines += [
                 "",
-                "In brackets: the share of records like these that are so, and its "
+                "In brackets: the share of records in this leaf that have the predicted class, and its "
                 f"{self.risks.confidence:.0%} interval, which includes the noise that was added for privacy.",
             ]
         lines += ["", f"Privacy: {markdown_cell(str(self.spend))}."]
@@ -212,9 +212,7 @@ class TreeCard:
         return f'<div style="max-width:40em">{self.to_svg()}</div>'
 
     def to_svg(self) -> str:
-        """Return the model as an SVG picture: an outline, a line for each branch, predictions at the
-        right.
-        """
+        """Return the model as an SVG picture: indented lines of conditions, with predictions at the right."""
         parts, top, open_at = [], 4.0, list[float]()
         for row in self.rows():
             left = _PAD + _STEP * row.depth
@@ -244,7 +242,7 @@ class TreeCard:
         )
 
     def _pill(self, leaf: Leaf, top: float, height: float) -> str:
-        """Draw a prediction, with a bar of its share."""
+        """Draw a prediction, with a bar for the share of its class."""
         x, y, h = _WIDTH - _PILL, top + 3, height - 6
         bar = ""
         if self.risks is not None:
