@@ -1,4 +1,4 @@
-"""Compilation of kernels, once per installation: its options, and a log message."""
+"""Options for the compilation of kernels, which takes place once per installation, and its log message."""
 
 # mypy: allow-untyped-calls, allow-untyped-decorators
 
@@ -21,7 +21,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 def inner(function: _F) -> _F:
     """Compile a function that only compiled functions call.
 
-    It has no entry points for Python and C, which take time to compile.
+    It gets no entry points for Python and C, because these take time to compile.
     """
     options: Any = {"cache": True, "nogil": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
     return njit(**options)(function)  # type: ignore[no-any-return, unused-ignore]
@@ -29,9 +29,9 @@ def inner(function: _F) -> _F:
 
 @contextmanager
 def announced(what: str) -> Iterator[None]:
-    """Log a line, once, if anything is compiled in the block and not loaded from the cache.
+    """Log one line if anything in the block is compiled rather than loaded from the cache.
 
-    Garbage collection is off meanwhile: it would take a tenth of the time, and find little.
+    Garbage collection is off during the block: it would take a tenth of the time, and free little.
     """
     collecting = gc.isenabled()
     gc.disable()

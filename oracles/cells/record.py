@@ -1,9 +1,9 @@
 """Records of arrays, passed to compiled functions as one argument.
 
-Numba unpacks a tuple of arrays: a function of a tuple of thirty arrays has two hundred arguments, counts
-thirty references, and takes a second to compile. A ``Record`` is passed as one pointer to a header with the
-address and the shape of each array. A header never changes: loads from it are marked as invariant, and the
-compiler moves them out of loops.
+Numba unpacks tuples: a function of a tuple of thirty arrays has two hundred arguments, counts references to
+thirty arrays, and takes a second to compile. A ``Record`` is passed as one pointer to a header, which
+contains the address and the shape of each array. A header never changes, so loads from it are marked as
+invariant, and the compiler moves them out of loops.
 """
 
 # mypy: allow-untyped-calls, allow-untyped-decorators
@@ -28,7 +28,7 @@ _WORD = ir.IntType(64)
 
 
 class RecordType(types.Type):
-    """Type of a record in compiled code: name, type and position in the header of each field."""
+    """The type of a record in compiled code, with the type of each field and its position in the header."""
 
     def __init__(self, name: str, fields: tuple[tuple[str, Any], ...]) -> None:
         self.fields: dict[str, tuple[Any, int]] = {}
@@ -36,7 +36,7 @@ class RecordType(types.Type):
         for field, kind in fields:
             self.fields[field] = kind, at
             at += 1 + (kind.ndim if isinstance(kind, types.Array) else 0)
-        # The name distinguishes cached code that was compiled for other fields.
+        # The name contains a hash of the fields, so that cached code for other fields is not used.
         super().__init__(name=f"{name}_{zlib.crc32(repr(fields).encode()):08x}")
 
 
@@ -47,10 +47,10 @@ class _Pointer(models.OpaqueModel):
 
 @dataclass_transform(frozen_default=True)
 class Record:
-    """Base class of frozen records of C-ordered arrays and integers, declared by a subclass's annotations."""
+    """Base class of frozen records of C-ordered arrays and integers, the annotated fields of a subclass."""
 
     address: int
-    _numba_type_: Any  # the attribute in which Numba looks for the type of an argument
+    _numba_type_: Any  # Numba reads the type of an argument from this attribute
     _types: ClassVar[dict[Any, RecordType]] = {}
 
     def __init_subclass__(cls) -> None:
@@ -117,7 +117,7 @@ class _Fields(AttributeTemplate):
 
 @lower_getattr_generic(RecordType)
 def _load(context: Any, builder: Any, kind: RecordType, pointer: Any, name: str) -> Any:
-    """Load a field from the header. An array is a view: the caller has to keep its memory alive."""
+    """Load a field from the header. An array is a view, so the caller must keep the memory alive."""
     field, at = kind.fields[name]
     header = builder.bitcast(pointer, _WORD.as_pointer())
 

@@ -1,31 +1,31 @@
 """Regions of the cell model and bounds on them, shared by minimisers and samplers.
 
-Once the numeric weights are fixed, the objective is a function of the indicator weights x_0, x_1, ... (as
-indices into their levels) that is a sum of tables, the *factors*, and of costs of single variables:
+Once the numeric weights are fixed, the objective is a function of the indicator weights. Let x_0, x_1, ... be
+the numbers of their levels. The objective is a sum of tables, the *factors*, and of costs of single
+variables:
 
     L(x) = constant + sum_f E_f[sum of step_fj(x_j) over the members j of f] + sum_j unary_j(x_j).
 
-Each cell is a factor whose steps are the levels, since a cell's errors depend on a sum of weights. The norm
-term N[|w|^2], infinite outside the ball, is a factor whose members are all variables and whose steps are
-squares. Costs may be shifted between factors and variables without changing any L(x):
+Each cell is a factor whose steps are the levels, since the errors of a cell depend on a sum of weights. The
+norm term N[|w|^2], infinite outside the ball, is a factor whose members are all variables and whose steps are
+the squares of the weights. Costs may be shifted between factors and variables without changing L: factor f
+becomes E_f + sum_j shift_fj(x_j), and the cost of variable j becomes theta_j = unary_j - sum_f shift_fj.
 
-    E_f + sum_j shift_fj(x_j),    theta_j = unary_j - sum_f shift_fj.
+Suppose that theta = 0, and let w_fj >= 0 be weights whose sum over the factors f of each variable j is the
+temperature T. Then, for any shifts, Hoelder's inequality (weighted mini-buckets, Liu and Ihler 2011) bounds
+the free energy of the region from below:
 
-If theta = 0, then for any shifts, and nonnegative weights w_fj that add up to the temperature T over the
-factors of each variable, Hoelder's inequality (weighted mini-buckets, Liu and Ihler 2011) bounds the free
-energy of the region from below:
+    -T log sum_x exp(-L(x) / T) >= constant + sum_f A_f.
 
-    -T log sum_x exp(-L(x) / T) >= constant + sum_f A_f,
+Here A_f is the shifted factor after elimination of its members, the last member first, each by a *soft
+minimum* -w log sum_v exp(-g(v) / w) with its weight w = w_fj. A soft minimum of weight 0 is the minimum. At
+temperature zero all weights are zero and this is the dual bound on min L; then theta need not be 0, and the
+sum of min theta_j is added to the bound. So minimisers and samplers use the same bound at two temperatures:
+zero, in exact int64 arithmetic, and one, in float64 and with L in units of the temperature. They optimise the
+shifts by different methods: minimisers in ``minimize.native.bounds``, samplers in ``draw.mass_bounds``.
 
-where A_f is the shifted factor after elimination of its members by a *soft minimum*
--w log sum_v exp(-g(v) / w), the last member first. A soft minimum of weight 0 is the minimum. At temperature
-zero all weights are zero and this is the dual bound on min L; theta need not be 0, and the sum of min theta_j
-is added. So minimisers and samplers use one bound at two temperatures: zero, in exact int64 arithmetic, and
-one, in float64 and with L in units of the temperature. They optimise the shifts differently: minimisers in
-``native.bounds``, samplers in ``draw.mass_bounds``.
-
-A soft minimum is cheap because a factor depends on a sum alone. Let G_e[t] be the factor after elimination
-of members e and later, if the members before e add up to t. Then
+Soft minima take little time because a factor depends only on a sum. Let G_e[t] be the factor after
+elimination of member e and all later members, if the steps of the members before e sum to t. Then
 G_e[t] = softmin over v of G_{e+1}[t + step(v)] + shift_e(v).
 """
 
@@ -53,7 +53,9 @@ from privopt.problems.discrete.lattice import FloatArray, IntArray, IntegerLatti
 from privopt.problems.discrete.objective import Perturbation
 from privopt.problems.discrete.problem import DiscreteProblem
 
-BIG = 1 << 60  # sentinel for infinity; costs stay below 2**53, so sums with it neither wrap nor look finite
+# BIG stands for infinity. Costs are below 2**53, so adding them to BIG neither overflows nor gives a value
+# below INFEASIBLE.
+BIG = 1 << 60
 INFEASIBLE = 1 << 59
 
 Costs = NDArray[Any]  # int64 at temperature zero, float64 above
@@ -61,15 +63,15 @@ Box = tuple[IntArray, IntArray]  # first and last level of each variable, both o
 
 
 class Shape(Record):
-    """Layout shared by regions with the same number of fixed variables: k variables, F factors, M members.
+    """The layout of all regions with the same number of fixed variables: k variables, F factors, M members.
 
-    Among the factors, and among the members of a variable, the cells come first and the norm term last. A
-    factor's members are in increasing order of variable. Members of all factors are numbered together: e is
-    member e - member_start[f] of its factor f. The table before it has index e + f, as each factor has one
-    table more than members. Cells with the same free members are merged.
+    The norm term is the last factor, after the cells, and its member is the last of each variable. The
+    members of a factor are in increasing order of variable. Members of all factors are numbered together: e
+    is member e - member_start[f] of its factor f. Each factor has one more table than members, so the table
+    before member e has index e + f. Cells with the same free members are merged.
     """
 
-    fixed: int  # variables 0..fixed-1 are fixed: no factor has them
+    fixed: int  # variables 0..fixed-1 are fixed, and are members of no factor
     cells: int  # F - 1
     coordinate: IntArray  # (k,) coordinate of w
     low: IntArray  # (k,) smallest weight
@@ -81,11 +83,11 @@ class Shape(Record):
     member_start: IntArray  # (F + 1,)
     member_var: IntArray  # (M,)
     member_factor: IntArray  # (M,)
-    steps: IntArray  # (M, B) what each level adds to the partial sum: its index; in the norm term, its square
+    steps: IntArray  # (M, B) step of each level: its number; in the norm term, its squared weight
     table_start: IntArray  # (M + F + 1,)
     var_start: IntArray  # (k + 1,)
-    var_member: IntArray  # (M,) the members that belong to each variable, that of the norm term last
-    merged_into: IntArray  # (F,) this factor's number once variable ``fixed`` is fixed too, -1 for a constant
+    var_member: IntArray  # (M,) the members of each variable, the member of the norm term last
+    merged_into: IntArray  # (F,) number of the factor after variable ``fixed`` is fixed, too; -1 if constant
 
     @cached_property
     def first_tables(self) -> IntArray:
@@ -101,33 +103,34 @@ class Shape(Record):
 
 
 class Region(Record):
-    """A set of points: numeric weights, fixed variables, and the levels that the others may still take.
+    """A set of points, given by numeric weights, fixed variables, and the levels left of the free variables.
 
-    The costs of fixed variables are absorbed into the constant and the last table of each factor.
+    The constant and the last table of each factor include the costs of the fixed variables.
     """
 
     constant: Costs  # (1,)
-    width: IntArray  # (1,) the sum of squares of the free variables has to be below this
-    dom_size: IntArray  # (k,)
-    dom: IntArray  # (k, B) levels that are left, increasing
+    width: IntArray  # (1,) the sum of squares of the free variables must be less than this
+    dom_size: IntArray  # (k,) number of levels left
+    dom: IntArray  # (k, B) the levels left, increasing
     unary: Costs  # (k, B)
     shift: Costs  # (M, B)
-    weight: FloatArray  # (M,) zeros at temperature zero
+    weight: FloatArray  # (M,) weights of the soft minima; zeros at temperature zero
     theta: Costs  # (k, B)
-    tables: Costs  # G, see Shape.table_start
+    tables: Costs  # the tables G, which start at Shape.table_start
 
 
 class Odds(NamedTuple):
-    """Shares of levels in the soft minima, and their entropies."""
+    """Shares of the levels in each soft minimum, and the entropy of these shares."""
 
-    share: FloatArray  # (B, table size) of each level
-    entropy: FloatArray  # (table size,) of the shares
+    share: FloatArray  # (B, table size)
+    entropy: FloatArray  # (table size,)
 
 
 def make_shape(cells: CellStructure, coupled: bool) -> Shape:
     """Return the layout with no variable fixed.
 
-    Small blocks come first, since fixing them merges cells; within a block, frequent levels come first.
+    Small blocks come first, because fixing their variables merges cells. In a block, variables with more
+    records come first.
     """
     lattice = cells.lattice
     frequency = np.zeros(lattice.dimension, dtype=np.int64)
@@ -136,7 +139,7 @@ def make_shape(cells: CellStructure, coupled: bool) -> Shape:
     blocks = sorted(cells.blocks, key=lambda block: math.prod(span[block].tolist()))
     order = np.concatenate([b[np.argsort(-frequency[b], kind="stable")] for b in blocks])
     block = np.repeat(np.arange(len(blocks)), [len(b) for b in blocks])
-    unused = frequency[order] == 0  # variables of no cell may join any block: they join the last
+    unused = frequency[order] == 0  # variables of no cell may belong to any block, and are put into the last
     block[unused] = len(blocks) - 1
     order, block = (a[np.argsort(unused, kind="stable")].astype(np.int64) for a in (order, block))
     place = {j: p for p, j in enumerate(order.tolist())}
@@ -165,7 +168,7 @@ def _keys(shape: Shape) -> list[tuple[int, ...]]:
 
 
 def _left(keys: list[tuple[int, ...]], fixed: int) -> tuple[list[tuple[int, ...]], list[int]]:
-    """Return the members of merged cells after one more variable is fixed, and each cell's new number."""
+    """Return the members of the merged cells after one more variable is fixed, and each cell's new number."""
     left = [tuple(j for j in key if j > fixed) for key in keys]
     below = {key: number for number, key in enumerate(dict.fromkeys(key for key in left if key))}
     return list(below), [below.get(key, -1) for key in left]
@@ -218,17 +221,17 @@ def _coupled(lattice: IntegerLattice, task: Task) -> bool:
 
 
 def why_not(problem: DiscreteProblem, task: Task, limits: CellLimits) -> list[str]:
-    """Return every reason why a problem cannot be decomposed into regions; empty if it can."""
+    """Return every reason why a problem cannot be decomposed into regions; empty if there is none."""
     return structure.why_not(problem, limits) + long_points(problem.lattice, task, limits.squared_norm)
 
 
 def why_not_planned(facts: ProblemFacts, task: Task, limits: CellLimits) -> list[str]:
-    """Return every reason why some problem of these facts may not be decomposed into regions."""
+    """Return every reason why some problem with these facts cannot be decomposed into regions."""
     return structure.why_not_planned(facts, limits) + long_points(facts.lattice, task, limits.squared_norm)
 
 
 def long_points(lattice: IntegerLattice, task: Task, most: int) -> list[str]:
-    """Return the reason why |w|^2 is too large, where the objective or the lattice depends on it."""
+    """Return a reason to refuse if |w|^2 may be too large and the objective or the lattice depends on it."""
     longest = lattice.max_squared_norm
     return [f"|w|^2 up to {longest}, more than {most}"] if _coupled(lattice, task) and longest > most else []
 
@@ -237,18 +240,18 @@ def long_points(lattice: IntegerLattice, task: Task, most: int) -> list[str]:
 class CellCosts:
     """Costs added to the loss."""
 
-    unary: IntArray  # (k, B), by level
-    radial: IntArray  # by |w|^2; a single entry if nothing depends on it
-    numeric: IntArray  # cost of each numeric weight vector, (r,)
+    unary: IntArray  # (k, B) cost of each level of each variable
+    radial: IntArray  # cost by |w|^2; a single entry if nothing depends on |w|^2
+    numeric: IntArray  # (r,) cost of each numeric weight vector
 
 
 @dataclass(frozen=True)
 class CellModel:
-    """A problem decomposed into r regions, one per numeric weight vector."""
+    """A problem decomposed into r regions, one for each numeric weight vector."""
 
     cells: CellStructure
     weights: IntArray  # (r, m) numeric weight vectors
-    squares: IntArray  # (r,) their squared norms, zeros if nothing depends on |w|^2
+    squares: IntArray  # (r,) their squared norms; zeros if nothing depends on |w|^2
     tables: Int32Array  # (r, table size) losses
     shape: Shape
 
@@ -276,12 +279,12 @@ class CellModel:
         return np.zeros_like(self.shape.span), self.shape.span - 1
 
     def start(self, region: Region, number: int, unit: float, costs: CellCosts, box: Box) -> bool:
-        """Set ``region`` to that of one numeric weight vector, without shifts; False if it is empty.
+        """Set up ``region`` for one numeric weight vector, without shifts; return False if it is empty.
 
         Args:
-            unit: the cost of one error, in the region's units.
+            unit: the cost of one error, in the units of the region.
             costs: all other costs, in the same units.
-            box: the levels of each variable.
+            box: the range of levels of each variable.
         """
         shape, (first, last), radial = self.shape, box, costs.radial[self.squares[number] :]
         region.constant[0] = costs.numeric[number]
@@ -302,7 +305,7 @@ class CellModel:
         return np.repeat(self.shape.last_tables[:-1] - losses[:-1], np.diff(losses)) + np.arange(losses[-1])
 
     def point(self, number: int, levels: IntArray) -> IntArray:
-        """Return the point with these numeric weights and levels."""
+        """Return the point with the numeric weight vector of this number and these levels."""
         w = np.empty(self.cells.lattice.dimension, dtype=np.int64)
         w[self.cells.numeric] = self.weights[number]
         w[self.shape.coordinate] = self.shape.low + levels
@@ -326,13 +329,13 @@ def new_region(shape: Shape, kind: type[np.number[Any]]) -> Region:
 
 @register_jitable
 def last_table(shape: Shape, region: Region, f: int) -> Costs:
-    """Return the table of a factor by the sum of all its members' steps."""
+    """Return the last table of a factor, indexed by the sum of the steps of all members."""
     at = shape.member_start[f + 1] + f
     return region.tables[shape.table_start[at] : shape.table_start[at + 1]]
 
 
 def restrict_to_ball(shape: Shape, region: Region) -> bool:
-    """Drop the levels that no point of the norm ball has; False if no point is left."""
+    """Drop the levels that no point of the norm ball has; return False if no point is left."""
     size, dom = region.dom_size[shape.fixed :], region.dom[shape.fixed :]
     if np.any(size <= 0):
         return False
@@ -350,7 +353,7 @@ def restrict_to_ball(shape: Shape, region: Region) -> bool:
 
 
 def start_dual(shape: Shape, region: Region, tilt: Any) -> None:
-    """Set the shifts such that theta is tilt * |w|^2 and the rest of the unary costs is in the norm term."""
+    """Set theta to tilt * |w|^2, and shift the rest of the unary costs to the norm term."""
     region.theta[shape.fixed :] = tilt * shape.squares[shape.fixed :]
     region.shift[:] = 0
     norm = region.shift[shape.member_start[shape.cells] :]
@@ -360,7 +363,7 @@ def start_dual(shape: Shape, region: Region, tilt: Any) -> None:
 
 @njit(cache=True, nogil=True)
 def give_to_norm(shape: Shape, region: Region, tilt: Any) -> None:
-    """Shift the rest of the unary costs to the norm term, so that theta is tilt * |w|^2."""
+    """Set theta to tilt * |w|^2, and shift the rest to the norm term; shifts of cells do not change."""
     for j in range(shape.fixed, len(shape.span)):
         last = shape.var_start[j + 1] - 1
         for v in region.dom[j, : region.dom_size[j]]:
@@ -373,7 +376,7 @@ def give_to_norm(shape: Shape, region: Region, tilt: Any) -> None:
 
 @njit(cache=True, nogil=True)
 def update(shape: Shape, region: Region, odds: Odds | None) -> None:
-    """Recompute the tables from the shifts, and the weights unless ``odds`` is None (temperature zero)."""
+    """Recompute the tables from shifts and weights, and fill ``odds``, which is None at temperature zero."""
     for e in range(len(shape.member_var) - 1, -1, -1):
         pull(shape, region, odds, e)
 
@@ -393,14 +396,14 @@ def pull(shape: Shape, region: Region, odds: Odds | None, e: int) -> None:
 
 @njit(inline="always")
 def assign(target: Costs, source: Costs) -> None:
-    """Copy source to target without NumPy's check of shapes, which takes half a second to compile."""
+    """Copy a vector, without NumPy's check of shapes, which takes half a second to compile."""
     for t in range(len(source)):
         target[t] = source[t]
 
 
 @inner
 def assign_rows(target: Costs, source: Costs) -> None:
-    """Copy a matrix as ``assign`` copies a vector."""
+    """Copy a matrix, as ``assign`` copies a vector."""
     for j in range(source.shape[0]):
         for v in range(source.shape[1]):
             target[j, v] = source[j, v]
@@ -408,7 +411,7 @@ def assign_rows(target: Costs, source: Costs) -> None:
 
 @njit(inline="always")
 def minimum(out: Costs, after: Costs, levels: IntArray, size: int, steps: IntArray, costs: Costs) -> None:
-    """Do out[t] = min over the levels v of after[t + steps[v]] + costs[v]."""
+    """Set out[t] to the minimum over the levels v of after[t + steps[v]] + costs[v]."""
     out[:] = BIG
     for i in range(size):
         v = levels[i]
@@ -421,9 +424,10 @@ def minimum(out: Costs, after: Costs, levels: IntArray, size: int, steps: IntArr
 def knapsack(
     shape: Shape, region: Region, variables: IntArray, costs: IntArray, norm: IntArray, x: IntArray
 ) -> Any:
-    """Minimise the sum of costs[j, v] over some variables plus norm[sum of squares].
+    """Minimise the sum of costs[j, v] over the given variables j plus norm[sum of squares].
 
-    Writes the minimiser to ``x``; of several the lexicographically first, in the order of ``variables``.
+    The minimiser is written to ``x``; of several minimisers, the lexicographically first in the order of
+    ``variables``.
     """
     tables = np.empty((len(variables) + 1, len(norm)), dtype=np.int64)
     assign(tables[len(variables)], norm)
@@ -454,7 +458,7 @@ def _soften(
     share: FloatArray,
     entropy: FloatArray,
 ) -> None:
-    """Turn the minimum in ``out`` into the soft minimum; write the shares of the levels and their entropy."""
+    """Replace the minimum in ``out`` by the soft minimum; write the shares of levels and their entropy."""
     inverse = 1.0 / weight
     for t in range(len(out)):
         total, mean, entropy[t] = 0.0, 0.0, 0.0
@@ -478,7 +482,7 @@ def _soften(
 
 @njit(cache=True, nogil=True, inline="always")
 def bound(shape: Shape, region: Region) -> Any:
-    """Return a lower bound on the region's free energy, or on its minimum, from up-to-date tables."""
+    """Return a lower bound on the free energy of the region, or on its minimum; tables must be up to date."""
     total = region.constant[0]
     for f in range(shape.cells + 1):
         total += region.tables[shape.table_start[shape.member_start[f] + f]]
@@ -499,7 +503,7 @@ def least_theta(region: Region, j: int) -> Any:
 def fix(shape: Shape, below: Shape, region: Region, child: Region, level: int) -> None:
     """Set ``child`` to the part of a region with variable ``shape.fixed`` at a level; it must not be empty.
 
-    Shifts and weights of merged cells are added up, so the bound does not fall.
+    The shifts of merged cells are added, and so are their weights; so the bound does not decrease.
     """
     _fix(shape, below, region, child, level)
     restrict_to_ball(below, child)
@@ -527,7 +531,7 @@ def _fix(shape: Shape, below: Shape, region: Region, child: Region, level: int) 
         for i in range(end - first):
             e = below.member_start[into] + i
             child.weight[e] += region.weight[first + i]
-            for v in range(region.shift.shape[1]):  # not row by row: that takes a second to compile
+            for v in range(region.shift.shape[1]):  # an operation on rows would take a second to compile
                 child.shift[e, v] += region.shift[first + i, v]
         target = last_table(below, child, into)
         for t in range(len(target)):

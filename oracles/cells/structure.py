@@ -1,13 +1,13 @@
 """Cell structure of 0/1-loss problems over scorecard features.
 
-Scorecards have many indicator columns (one-hot levels, flags) and few numeric ones. Rows with the same
-active indicators form a *cell*. For fixed weights a of the numeric columns, the prediction on a row depends
-on the indicator weights only through one integer, the offset t of its cell (the sum of the weights of the
-active indicators): the score is q * t + <a, x_numeric>. So a cell's errors are a table over t, and
+Scorecards have many indicator columns (one-hot levels, flags) and few numeric columns. Rows with the same
+active indicators form a *cell*. Let a be the weights of the numeric columns, and q the value of an active
+indicator. The score of a row is q * t + <a, x_numeric>, where the *offset* t of its cell is the sum of the
+weights of the active indicators. So for fixed a, the number of errors in cell c is a table E_c over t, and
 
     L(D, w) = sum over cells c of E_c[t_c],   t_c = sum of w_j over the active indicators j of c,
 
-holds exactly, whatever the number of rows. Everything here is integer arithmetic and deterministic.
+exactly, for any number of rows. Everything here is deterministic and in integer arithmetic.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class CellLimits:
     Attributes:
         cells: largest number of cells.
         numeric_combinations: largest number of weight vectors of the numeric columns.
-        table_bytes: largest size of all tables of all combinations together.
-        squared_norm: largest |w|^2 that regions take where the objective or the lattice depends on it.
+        table_bytes: largest total size of the tables for all these weight vectors.
+        squared_norm: largest accepted |w|^2, if the objective or the lattice depends on |w|^2.
     """
 
     cells: int = 50_000
@@ -57,20 +57,20 @@ class CellStructure:
 
     Attributes:
         lattice: the domain of w.
-        scale: q, the common nonzero value of the indicator columns (positive or negative).
-        indicators: coordinates of w that belong to indicator columns, increasing, shape (k,). Columns of
-            zeros count as indicators that no cell activates: their weights are free.
+        scale: q, the common nonzero value of the indicator columns, positive or negative.
+        indicators: coordinates of w that belong to indicator columns, increasing, shape (k,). A column of
+            zeros counts as an indicator that is active in no cell.
         numeric: all other coordinates, increasing, shape (m,).
-        blocks: partition of ``indicators`` into sets of columns of which no row has two active: the declared
-            one-hot blocks, joined greedily where the data allow it. They affect speed alone.
+        blocks: a partition of ``indicators`` such that no row has two active indicators of the same block.
+            They are the declared one-hot blocks, joined greedily if the data allow it, and affect only speed.
         cell_start, cell_members: the active indicators of cell c, as coordinates of w in increasing order,
             are ``cell_members[cell_start[c] : cell_start[c + 1]]``; shapes (cells + 1,) and (entries,).
-        offset_low, offset_high: range of the offset t of each cell over the box, shape (cells,).
-        table_start: E_c[t] is entry ``table_start[c] + t - offset_low[c]`` of a table vector as returned by
-            ``tables``; shape (cells + 1,), so ``table_start[-1]`` is the length of that vector.
-        group_cell, group_numeric, group_positive, group_negative: the distinct rows: their cell, shape (g,),
-            numeric features, shape (g, m), and numbers of records with label +1 and -1, times the cost of
-            an error on them, shape (g,).
+        offset_low, offset_high: the range of the offset t of each cell over the box, shape (cells,).
+        table_start: E_c[t] is entry ``table_start[c] + t - offset_low[c]`` of a table vector, which
+            ``tables`` returns; shape (cells + 1,). The length of a table vector is ``table_start[-1]``.
+        group_cell, group_numeric, group_positive, group_negative: for each distinct row, its cell, shape
+            (g,); its numeric features, shape (g, m); and the number of its records with label +1, and with
+            label -1, times the cost of an error on them, shape (g,).
     """
 
     lattice: IntegerLattice
@@ -101,12 +101,12 @@ class CellStructure:
 
     @property
     def table_size(self) -> int:
-        """Entries of one table vector."""
+        """The length of a table vector."""
         return int(self.table_start[-1])
 
     @cached_property
     def records(self) -> IntArray:
-        """The cost of errors on all records of each cell, shape (cells,); at costs of 1, their number."""
+        """The cost of errors on all records of each cell, shape (cells,): their number if all costs are 1."""
         return np.bincount(self.group_cell, self.group_positive + self.group_negative).astype(np.int64)
 
     def members(self, cell: int) -> IntArray:
@@ -119,9 +119,9 @@ class CellStructure:
         return 1 if self._numeric_lattice is None else self._numeric_lattice.size
 
     def numeric_weights(self) -> IntArray:
-        """Return all numeric weight vectors a of points of the lattice, in lexicographic order.
+        """Return the numeric weight vectors a of all points of the lattice, in lexicographic order.
 
-        The shape is (combinations, m), with one empty vector if there are no numeric columns.
+        The shape is (combinations, m). Without numeric columns there is one empty vector.
         """
         if self._numeric_lattice is None:
             return np.zeros((1, 0), dtype=np.int64)
@@ -136,12 +136,12 @@ class CellStructure:
         return CellSizes(len(self.indicators), self.n_cells, self.n_numeric_weights, self.table_size)
 
     def tables(self, a: IntArray) -> Int32Array:
-        """Tabulate E_c[t] over cells and offsets at numeric weights ``a``, shape (m,)."""
+        """Return the table vector, E_c[t] for all cells c and offsets t, at numeric weights a, shape (m,)."""
         table: Int32Array = self.all_tables(np.asarray(a, dtype=np.int64).reshape(1, -1))[0]
         return table
 
     def all_tables(self, weights: IntArray) -> Int32Array:
-        """Return the tables of several numeric weight vectors, shapes (k, m) -> (k, table_size)."""
+        """Return the table vectors of several numeric weight vectors; shapes (r, m) -> (r, table_size)."""
         out = np.empty((len(weights), self.table_size), dtype=np.int32)
         scores = np.empty(len(self.group_cell), dtype=np.int64)
         for row, a in zip(out, weights, strict=True):
@@ -164,7 +164,7 @@ class CellStructure:
         return np.asarray(totals[self.cell_start[1:]] - totals[self.cell_start[:-1]], dtype=np.int64)
 
     def loss(self, w: IntArray) -> int:
-        """Return the number of errors at one point, from the tables."""
+        """Return the loss at one point, from the tables."""
         table = self.tables(np.asarray(w, dtype=np.int64)[self.numeric])
         return int(np.sum(table[self.table_start[:-1] + self.offsets(w) - self.offset_low], dtype=np.int64))
 
@@ -187,7 +187,7 @@ class CellSizes:
 
     @classmethod
     def most(cls, facts: ProblemFacts) -> CellSizes:
-        """Return the largest sizes that any table of these facts can have.
+        """Return the largest sizes for any data with these facts.
 
         The offset of a cell is a sum of at most one weight of each block.
         """
@@ -207,7 +207,7 @@ class CellSizes:
         return 4 * self.table * self.numeric_weights
 
     def reasons(self, limits: CellLimits) -> list[str]:
-        """List the limits that are exceeded, without the sizes themselves, which depend on the records."""
+        """List the limits that are exceeded. The sizes are not stated, because they depend on the records."""
         reasons = []
         if self.indicators == 0:
             reasons.append("no indicator columns (integer columns with values 0 and one common constant)")
@@ -229,7 +229,7 @@ def why_not(problem: DiscreteProblem, limits: CellLimits | None = None) -> list[
 
 
 def why_not_planned(facts: ProblemFacts, limits: CellLimits) -> list[str]:
-    """Return every reason why the cell structure may not suit some problem of these facts."""
+    """Return every reason why the cell structure may not suit some problem with these facts."""
     if not issubclass(facts.kind, ZeroOneHalfspace):
         return _of_other_kind(facts.kind)
     return CellSizes.most(facts).reasons(limits) + _large_losses(facts.largest_loss)
@@ -246,7 +246,7 @@ def _large_losses(largest: int) -> list[str]:
 def _numeric_lattice(
     lattice: IntegerLattice, indicators: IntArray, numeric: IntArray
 ) -> IntegerLattice | None:
-    """Return the numeric weights of points of a lattice; None without numeric columns."""
+    """Return the lattice of the numeric weights of a lattice's points; None without numeric columns."""
     if len(numeric) == 0:
         return None
     room = _numeric_room(lattice, indicators)
@@ -258,7 +258,7 @@ def _numeric_lattice(
 
 
 def _numeric_room(lattice: IntegerLattice, indicators: IntArray) -> int | None:
-    """Return the largest |a|^2 of numeric weights that leaves the norm ball room for indicator weights."""
+    """Return the largest |a|^2 of numeric weights a of points in the norm ball; None if there is no ball."""
     if lattice.squared_radius is None:
         return None
     low, high = lattice.low[indicators], lattice.high[indicators]
@@ -295,7 +295,7 @@ def _structure(problem: ZeroOneHalfspace) -> CellStructure:
 
 
 def _detected(X: IntArray) -> Layout:
-    """Return the layout of features without a declared one: each column of 0 and one constant is a block."""
+    """Return a layout for features without a declared one: each column of 0 and one constant is a block."""
     constants: list[int | None] = []
     for column in X.T:
         top, bottom = int(column.max()), int(column.min())
@@ -321,16 +321,17 @@ def _patterns(active: NDArray[np.bool_]) -> tuple[NDArray[np.bool_], IntArray]:
 
 
 def _codes(columns: NDArray[Any]) -> IntArray:
-    """Return one integer per row of a table given by columns: equal exactly when the rows are equal."""
+    """Return an integer for each row of a table given by columns: equal integers for equal rows only."""
     code = np.zeros(columns.shape[1], dtype=np.int64)
     for column in columns:
         values, inverse = np.unique(column, return_inverse=True)
-        _, code = np.unique(code * len(values) + inverse, return_inverse=True)  # both below n: no overflow
+        # This cannot overflow, as code and inverse are less than the number of rows.
+        _, code = np.unique(code * len(values) + inverse, return_inverse=True)
     return code.astype(np.int64)
 
 
 def distinct_rows(cell: IntArray, numeric: IntArray, problem: ZeroOneHalfspace) -> Iterator[IntArray]:
-    """Yield four arrays for the distinct rows: cell, numeric features, cost of errors on +1 and on -1."""
+    """Yield four arrays over the distinct rows: cell, numeric features, cost of errors on +1 and on -1."""
     costs, counts, yes = problem.costs, problem.counts, problem.y > 0
     code = _codes(np.vstack([cell[None, :], numeric.T]))
     _, first, inverse = np.unique(code, return_index=True, return_inverse=True)
@@ -343,7 +344,7 @@ def distinct_rows(cell: IntArray, numeric: IntArray, problem: ZeroOneHalfspace) 
 def _exclusive_blocks(
     patterns: NDArray[np.bool_], indicators: IntArray, given: tuple[tuple[int, ...], ...]
 ) -> Iterator[IntArray]:
-    """Join exclusive blocks by first fit: each joins the first block that shares no row with it."""
+    """Join blocks by first fit: each is joined to the first block with which no row has both active."""
     counts = patterns.astype(np.float64)
     together = counts.T @ counts > 0
     blocks: list[list[int]] = []
@@ -358,7 +359,7 @@ def _exclusive_blocks(
 
 
 def starts(sizes: list[int]) -> IntArray:
-    """Return where parts of these sizes start in a flat array, and where the last ends."""
+    """Return the start of each part in a flat array of parts of these sizes, and the end of the last."""
     return np.concatenate(([0], np.cumsum(np.asarray(sizes, dtype=np.int64)))).astype(np.int64)
 
 
@@ -373,11 +374,11 @@ def _fill_tables(
     start: IntArray,
     out: Int32Array,
 ) -> None:
-    """Write the costs of errors of all cells and offsets; one pass over distinct rows, one over tables."""
+    """Write the costs of errors of all cells and offsets, by a pass over the rows and one over the tables."""
     out[:] = 0
     for i in range(len(scores)):
         c = cell[i]
-        # The prediction changes once as t grows: from t = turn on it is the new one.
+        # As t grows, the prediction changes once: at t = turn.
         if scale > 0:  # q t + s > 0 iff t >= floor(-s / q) + 1: positive from there on
             turn = (-scores[i]) // scale + 1
             below, above = positive[i], negative[i]

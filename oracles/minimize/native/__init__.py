@@ -1,1 +1,1 @@
-"""Native exact minimiser over cells."""
+"""Native exact minimiser of 0/1 losses over cells."""

@@ -1,9 +1,10 @@
 """Dual bound of a region at temperature zero, by sequential reweighted message passing in integers.
 
-A sweep goes over the variables of a region (``regions``). Each variable collects the min-marginals of its
-factors and distributes their sum in shares (Kolmogorov 2015). A factor's min-marginals are cheap because its
-tables depend on partial sums: forward tables are kept beside backward ones. All arithmetic is exact int64;
-rounding of the shares costs tightness, never validity.
+A sweep visits the variables of a region (``cells.regions``) up and down. At each variable, the min-marginals
+of its factors are collected and their sum is distributed in shares (Kolmogorov 2015). Because tables depend
+on partial sums only, the min-marginals of a factor take little time: forward tables are stored beside the
+backward tables. All arithmetic is exact, in int64. Rounding of the shares makes the bound weaker but never
+invalid.
 """
 
 from __future__ import annotations
@@ -28,19 +29,20 @@ from privopt.oracles.cells.regions import (
 from privopt.problems.discrete.lattice import IntArray
 
 SHARES = 1 << 12
-# Share of a variable's cost for the norm term; cells share the rest by the square roots of their records.
+# Share of a variable's cost for the norm term. The rest is divided among the cells of the variable, in
+# proportion to the square roots of their numbers of records.
 NORM_SHARE = 0.2
 
 
 class Shares(Record):
-    """Share of a variable's cost that each member receives in the up and down pass, in units of 1/SHARES."""
+    """Share of its variable's cost that each member receives in the up and the down pass, times SHARES."""
 
     up: IntArray  # (M,)
     down: IntArray  # (M,)
 
 
 def make_shares(shape: Shape) -> Shares:
-    """Return the shares: in either pass, a factor gets a share only if a later variable of it follows."""
+    """Return the shares; a factor gets a share only if the pass visits another variable of it later."""
     size, mass = np.diff(shape.member_start)[:-1], np.sqrt(shape.records)[shape.member_factor]
     first, last = (np.zeros(len(mass), dtype=bool) for _ in range(2))
     first[shape.member_start[:-2][size > 0]] = True
@@ -62,7 +64,7 @@ def _is_last(shape: Shape, e: int) -> Any:
 
 @njit(inline="always")
 def _push(shape: Shape, region: Region, forward: IntArray, e: int) -> None:
-    """Compute the forward table of the next member from that of this one."""
+    """Compute the forward table of the next member from the forward table of member e."""
     j, at = shape.member_var[e], e + shape.member_factor[e]
     start, middle, end = shape.table_start[at], shape.table_start[at + 1], shape.table_start[at + 2]
     source, out, steps = forward[start:middle], forward[middle:end], shape.steps[e]
@@ -78,7 +80,7 @@ def _push(shape: Shape, region: Region, forward: IntArray, e: int) -> None:
 def _collect(shape: Shape, region: Region, forward: IntArray, j: int, down: bool) -> None:
     """Move all min-marginals of variable j into theta_j.
 
-    In the down pass last members are skipped: the up pass has moved theirs already.
+    The down pass skips members that are the last of their factors: the up pass has moved their min-marginals.
     """
     theta = region.theta[j]
     for b in range(shape.var_start[j], shape.var_start[j + 1]):
@@ -101,7 +103,7 @@ def _collect(shape: Shape, region: Region, forward: IntArray, j: int, down: bool
 
 @njit(inline="always")
 def _drop_levels(region: Region, j: int, slack: int) -> bool:
-    """Drop the levels that cost at least ``slack`` more than the best one; False if none is left."""
+    """Drop the levels that cost at least ``slack`` more than the best level; return whether any is left."""
     least, kept = least_theta(region, j), 0
     for i in range(region.dom_size[j]):
         v = region.dom[j, i]
@@ -114,10 +116,10 @@ def _drop_levels(region: Region, j: int, slack: int) -> bool:
 
 @njit(inline="always")
 def _deal(shape: Shape, region: Region, j: int, shares: IntArray) -> None:
-    """Give each factor that the pass meets again its share of theta_j.
+    """Distribute theta_j to the factors that the pass visits again, in their shares.
 
-    Only the excess over the minimum is distributed, so that no factor's minimum falls: ``sweep`` relies on
-    that.
+    Only the excess over the minimum is distributed, so that the minimum of no factor decreases, as ``sweep``
+    needs.
     """
     theta, least = region.theta[j], least_theta(region, j)
     for i in range(region.dom_size[j]):
@@ -130,10 +132,10 @@ def _deal(shape: Shape, region: Region, j: int, shares: IntArray) -> None:
 
 
 def sweep(shape: Shape, region: Region, forward: IntArray, shares: Shares, cutoff: int, x: IntArray) -> int:
-    """Make one pass up and one down. Returns a lower bound, or BIG if no point is below the cutoff.
+    """Make one pass up and one down; return a lower bound, or BIG if no point is below the cutoff.
 
-    Levels of which no point is below the cutoff are dropped. Tables must be up to date, and are so on return.
-    The minimiser of the norm term, a point of the norm ball, is written to ``x`` (levels).
+    Levels that have no point below the cutoff are dropped. Tables must be up to date on entry, and are on
+    return. The levels of the minimiser of the norm term, a point of the norm ball, are written to ``x``.
     ``forward`` is scratch memory of the size of the tables.
     """
     if not _two_passes(shape, region, forward, shares, cutoff):
@@ -143,9 +145,9 @@ def sweep(shape: Shape, region: Region, forward: IntArray, shares: Shares, cutof
 
 
 def joint_bound(shape: Shape, region: Region, x: IntArray) -> int:
-    """Return the bound with all of theta moved to the norm term; at least ``bound``.
+    """Return the bound with all of theta moved to the norm term, which is at least ``bound``.
 
-    Writes the minimiser of the norm term, which is a point of the norm ball, to ``x`` (levels).
+    The levels of the minimiser of the norm term, a point of the norm ball, are written to ``x``.
     """
     cells = region.tables[shape.first_tables[:-1]]
     costs = region.theta.copy()
@@ -157,13 +159,13 @@ def joint_bound(shape: Shape, region: Region, x: IntArray) -> int:
 
 @njit(cache=True, nogil=True)
 def _two_passes(shape: Shape, region: Region, forward: IntArray, shares: Shares, cutoff: int) -> bool:
-    """Make one pass up and one down; False if that proves that no point is below the cutoff."""
+    """Make one pass up and one down; return False if they prove that no point is below the cutoff."""
     k, slack = len(shape.span), cutoff - bound(shape, region)
     if slack <= 0:
         return False
     for f in range(shape.cells + 1):
         forward[shape.table_start[shape.member_start[f] + f]] = 0
-    for step in range(2 * (k - shape.fixed)):  # one loop for both passes: what it calls is compiled once
+    for step in range(2 * (k - shape.fixed)):  # one loop for both passes, so that callees are compiled once
         down = step >= k - shape.fixed
         j = 2 * k - shape.fixed - 1 - step if down else shape.fixed + step
         _collect(shape, region, forward, j, down)
@@ -188,17 +190,18 @@ def quick_bounds(
     first: IntArray,
     last: IntArray,
 ) -> IntArray:
-    """Return bounds for many numeric weight vectors: the minima of the cells, plus one of all other terms.
+    """Return a lower bound for each of many numeric weight vectors.
 
-    A bound is BIG if no point is in the norm ball.
+    It is the sum of the minima of the cells and the joint minimum of all other terms, or BIG if no point is
+    in the norm ball.
 
     Args:
         squares: the squared norm of each numeric weight vector.
         offsets: the cost of each numeric weight vector, plus the minima of the cells.
-        first, last: the levels of each variable.
+        first, last: the first and the last level of each variable.
     """
     size = len(radial)
-    least = np.full(size, BIG)  # cost of the variables, by their sum of squares
+    least = np.full(size, BIG)  # least cost of the variables, by their sum of squares
     least[0] = 0
     for j in range(len(shape.span)):
         before, least = least, np.full(size, BIG)

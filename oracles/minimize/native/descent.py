@@ -1,4 +1,4 @@
-"""Block coordinate descent, a heuristic for good points: each block moves to its optimum given the others."""
+"""Block coordinate descent, a heuristic for good points: each block in turn is optimised given the others."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from privopt.problems.discrete.lattice import IntArray
 
 
 def descend_from_many(shape: Shape, region: Region, count: int) -> tuple[int, IntArray]:
-    """Descend from many starts: return the best value and its levels; BIG if no point is in the norm ball.
+    """Descend from many starts; return the best value and its levels, or BIG if the norm ball is empty.
 
-    The starts are the shortest point and the minimisers of random costs, from a generator with a fixed seed,
-    so that results are reproducible. Each descent moves among small weights first, then among all: with many
-    levels it would otherwise end at a poor point.
+    The starts are the shortest point and the minimisers of random costs. The generator has a fixed seed, so
+    that results are reproducible. Each descent first uses small weights only, then all: otherwise, with many
+    levels, it would end at a poor point.
     """
     rng, best = np.random.default_rng(0), (int(BIG), np.zeros_like(shape.low))
     variables = np.arange(shape.fixed, len(shape.span))
@@ -38,7 +38,7 @@ def descend_from_many(shape: Shape, region: Region, count: int) -> tuple[int, In
 
 
 def _small(shape: Shape, region: Region) -> Region:
-    """Return the region restricted to the weights -1, 0 and 1, for variables that have any of them."""
+    """Return the region with each variable restricted to the weights -1, 0 and 1, if it has any of these."""
     size, dom = region.dom_size.copy(), region.dom.copy()
     for j in range(shape.fixed, len(shape.span)):
         levels = dom[j, : size[j]]
@@ -49,10 +49,10 @@ def _small(shape: Shape, region: Region) -> Region:
 
 
 def descend(shape: Shape, region: Region, x: IntArray) -> int:
-    """Improve levels ``x`` in place to a blockwise optimum, and return the value.
+    """Improve levels ``x`` in place to a blockwise optimum, and return its value.
 
-    No cell has two variables of a block, so a block's optimum given the others is a knapsack over the sum of
-    squares.
+    No cell has two variables of the same block. So, given all other blocks, a block is optimised by a
+    knapsack over the sum of squares.
     """
     steps = shape.steps[np.arange(len(shape.member_var)), x[shape.member_var]]
     sums = np.zeros(shape.cells + 1, dtype=np.int64)
@@ -67,7 +67,7 @@ def descend(shape: Shape, region: Region, x: IntArray) -> int:
 def _improve_blocks(
     shape: Shape, region: Region, x: IntArray, sums: IntArray, costs: IntArray, variables: IntArray
 ) -> None:
-    """Optimise one block after the other until none changes; ``sums`` are the factors' sums of steps."""
+    """Optimise the blocks in turn until none improves; ``sums`` are the sums of steps of the factors."""
     k = len(shape.span)
     first, unchanged = shape.fixed, 0
     while unchanged <= shape.block[k - 1] - shape.block[shape.fixed]:
@@ -82,7 +82,7 @@ def _improve_blocks(
 def _improve(
     shape: Shape, region: Region, x: IntArray, sums: IntArray, costs: IntArray, block: IntArray
 ) -> Any:
-    """Optimise the variables of one block given the others; True if that lowered the value."""
+    """Optimise the variables of one block given the others; return whether this decreased the value."""
     _move(shape, x, sums, block, np.int64(-1))
     norm = last_table(shape, region, shape.cells)[sums[shape.cells] : region.width[0]]
     before, square = 0, 0

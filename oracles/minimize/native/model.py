@@ -1,4 +1,4 @@
-"""Noise-independent part of the native minimiser, made once per problem and shared by its solves."""
+"""Data of the native minimiser that do not depend on the noise, computed once per problem."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from privopt.problems.discrete.halfspace import ZeroOneHalfspace
 from privopt.problems.discrete.lattice import IntArray
 from privopt.problems.discrete.objective import UNIT, Perturbation
 
-FIRST_SWEEPS, MORE_SWEEPS = 2, 10  # sweeps over a region on its first visit, and on later ones
+FIRST_SWEEPS, MORE_SWEEPS = 2, 10  # sweeps over a region on its first visit, and on later visits
 _REPRESENTATIVES = 8  # numeric weight vectors on which starting duals are tuned
 
 
 @dataclass(frozen=True)
 class Model:
-    """A problem's regions, search order and starting duals, independent of the noise."""
+    """The regions of a problem, with search order and starting duals; independent of the noise."""
 
     problem: ZeroOneHalfspace
     regions: CellModel
-    least_loss: IntArray  # sum of the minima of the cells, (r,)
-    rows: IntArray  # records of the cells of each variable, which decide the order of search
+    least_loss: IntArray  # (r,) sum of the minima of the cells in each region
+    rows: IntArray  # number of records in the cells of each variable, which determines the search order
     shares: bounds.Shares
-    tilts: IntArray  # starting dual of the first and second visit of a region, (2, r)
+    tilts: IntArray  # (2, r) the tilts of the starting duals on the first and second visit of each region
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     @classmethod
@@ -44,7 +44,7 @@ class Model:
 
     @property
     def tries(self) -> Tries:
-        """The tries, made on first use."""
+        """The tries, which are made on first use."""
         with self.lock:
             return self._tries
 
@@ -54,10 +54,11 @@ class Model:
 
 
 def _tilts(regions: CellModel, shares: bounds.Shares, least: IntArray, n: int) -> IntArray:
-    """Return good multipliers of |w|^2 for the problem without noise, after few and after many sweeps.
+    """Return multipliers of |w|^2 that give good bounds after few sweeps, and after many, without noise.
 
-    They depend mostly on the squared radius that the numeric weights leave: a representative of low loss
-    serves all vectors with about the same |a|^2.
+    They depend mostly on |a|^2 of the numeric weights a, which determines how much of the squared radius is
+    left. So the regions are grouped by |a|^2, and the multipliers are found for one region of low loss in
+    each group.
     """
     shape, squares = regions.shape, regions.squares
     tilts = np.zeros((2, len(squares)), dtype=np.int64)
@@ -89,7 +90,7 @@ def _tilts(regions: CellModel, shares: bounds.Shares, least: IntArray, n: int) -
 
 
 def climb(at: int, size: int, height: Callable[[int], int]) -> int:
-    """Climb from ``at`` to the higher neighbour within 0..size - 1 until none is higher; return the place."""
+    """Move from ``at`` to the higher neighbour in 0..size - 1 until none is higher; return the position."""
     while True:
         best = max((at, max(0, at - 1), min(size - 1, at + 1)), key=height)
         if height(best) <= height(at):

@@ -1,21 +1,21 @@
-"""Dual bound over a trie of cells, and a tree search by it, for regions where star bounds are too weak.
+"""Dual bound over a trie of cells, and a tree search with it, for regions where star bounds are too weak.
 
-The cells of a region, each a list of its variables in a common order, form a trie: cells with the same first
-variables share a path. A node of the trie has the sum t of the variables on its path. A lower bound on the
-cost of the records below it is
+Each cell of a region is a list of its variables in a common order. These lists form a trie: cells with the
+same first variables share a path. Each edge of the trie belongs to a variable. At a node, let t be the sum of
+the levels of the variables on the path to it. A lower bound on the cost of the cells at and below the node is
 
     G[t] = own[t] + sum over its children of min over v of G_child[t + v] + shift(v),
 
-where v is the level of the variable on the child's edge. A variable on several edges has copies, whose levels
-may differ. Shifts penalise this, as they do between cells (``regions``). A copy here serves all cells below
-its edge, while the bound by single cells has one copy per cell, so this bound is stronger. The norm term is a
-further factor, over all variables.
+where v is the level of the variable of the child's edge. A variable with several edges has a copy on each,
+and the levels of the copies may differ. Shifts penalise differences, as they do between cells (``regions``).
+A copy in the trie is common to all cells below its edge, while the bound by single cells has a copy per cell;
+so the bound by the trie is stronger. The norm term is a further factor, over all variables.
 
-The search fixes the variables in their common order. Fixing the first removes its edge and merges the subtree
-below it with the rest of the trie: tables and shifts are added, the trie gets smaller and its bound better.
-When no path is longer than one edge there are no copies, and the bound is the minimum.
+The search fixes the variables in the common order. Fixing the first variable removes its edge and merges the
+subtree below the edge with the rest of the trie: tables and shifts are added, so the trie becomes smaller and
+its bound better. When no path is longer than one edge, there are no copies, and the bound is the minimum.
 
-Everything is int64 arithmetic; shares are rounded, which costs tightness, never validity.
+All arithmetic is in int64. Shares are rounded, which makes bounds weaker but never invalid.
 """
 
 from __future__ import annotations
@@ -33,35 +33,35 @@ from privopt.oracles.minimize.order import precedes
 from privopt.problems.discrete.lattice import IntArray
 
 DONE, PAUSED, IMPROVED = 0, 1, 2
-# Share of a variable's cost reserved for the norm term; edges share the rest by the square roots of their
-# numbers of records.
+# Share of a variable's cost for the norm term. The rest is divided among the edges of the variable, in
+# proportion to the square roots of their numbers of records.
 NORM_SHARE = 0.2
 
 
 class State(Record):
-    """Memory of one search, with a row or a slice for each number of fixed variables."""
+    """Memory of one search. Arrays of m + 1 rows have a row for each number of fixed variables."""
 
     own: IntArray  # tables of all tries
     shift: IntArray  # (N, B) of all tries
-    theta: NDArray[np.int64]  # (m + 1, k, B) the norm term's part of the variables' costs
-    dom_size: IntArray  # (m + 1, k)
-    dom: NDArray[np.int64]  # (m + 1, k, B) levels that are left
+    theta: NDArray[np.int64]  # (m + 1, k, B) the norm term's share of the variables' costs
+    dom_size: IntArray  # (m + 1, k) number of levels left
+    dom: NDArray[np.int64]  # (m + 1, k, B) the levels left
     unary: IntArray  # (k, B)
     constant: IntArray  # (m + 1,)
     square: IntArray  # (m + 1,) sum of squares of the fixed variables
     norm: IntArray  # (S,)
-    level: IntArray  # (k,) levels of the fixed variables; of the others, the best in the last pass
+    level: IntArray  # (k,) levels of the fixed variables, and of the others the best levels in the last pass
     child: NDArray[np.int64]  # (m + 1, B) levels, best first
     child_bound: NDArray[np.int64]  # (m + 1, B)
     child_count: IntArray  # (m + 1,)
     child_next: IntArray  # (m + 1,)
     inner: IntArray  # G of the current trie
-    outer: IntArray  # lower bounds on the cost of everything else, by the sum at a node
+    outer: IntArray  # lower bounds on the cost outside the subtree of a node, by the sum at the node
     least: IntArray  # minima over the level of each edge
-    path: IntArray  # nodes from the root
+    path: IntArray  # nodes from the root to the current node
     scratch: NDArray[np.int64]  # (2, longest table)
-    before: NDArray[np.int64]  # (k + 1, S) knapsacks of the variables before each
-    after: NDArray[np.int64]  # (k + 1, S) knapsacks of the others and the norm term
+    before: NDArray[np.int64]  # (k + 1, S) knapsacks of the variables before each variable
+    after: NDArray[np.int64]  # (k + 1, S) knapsacks of the variables from each on, and the norm term
     marginal: IntArray  # (B,)
     excess: IntArray  # (k, B)
     depth: IntArray  # (2,) first and current number of fixed variables
@@ -106,9 +106,9 @@ def new_state(tries: Tries, width: int) -> State:
 
 @njit(cache=True, nogil=True)
 def load(shape: Shape, region: Region, tries: Tries, state: State, tilt: int) -> None:
-    """Load a region with nothing fixed, and shift the cost tilt * |w|^2 to the edges.
+    """Load a region with no variable fixed, and shift the cost tilt * |w|^2 from the norm term to the edges.
 
-    Without noise all min-marginals are equal and passes make no progress; a tilt makes them differ.
+    Without noise all min-marginals are equal and passes make no progress; a tilt makes them different.
     """
     state.own[: tries.table[1]] = 0
     for c in range(shape.cells):
@@ -137,7 +137,7 @@ def load(shape: Shape, region: Region, tries: Tries, state: State, tilt: int) ->
 
 @njit(cache=True, nogil=True)
 def _least(tries: Tries, state: State, i: int, q: int, out: IntArray) -> None:
-    """Write minima over the level of the edge above node q, by the sum at its parent, to ``out``."""
+    """Write to ``out`` the minima over the level of the edge above node q, by the sum at the parent of q."""
     a = tries.first[i] + q
     j, begin = tries.var[a], tries.start[a]
     inner = state.inner[begin : begin + tries.size[a]]
@@ -151,7 +151,7 @@ def _least(tries: Tries, state: State, i: int, q: int, out: IntArray) -> None:
 
 @njit(cache=True, nogil=True)
 def _lift(tries: Tries, state: State, i: int, q: Any) -> None:
-    """Update the parent's G from that of node q."""
+    """Update G of the parent of node q after a change of G of q."""
     a = tries.first[i] + q
     p = tries.first[i] + tries.parent[a]
     size = tries.size[p]
@@ -165,7 +165,7 @@ def _lift(tries: Tries, state: State, i: int, q: Any) -> None:
 
 @njit(cache=True, nogil=True)
 def gather(tries: Tries, state: State, i: int) -> None:
-    """Compute G of all nodes, from the leaves to the root."""
+    """Compute G of all nodes, children before parents."""
     base, n = tries.first[i], tries.first[i + 1] - tries.first[i]
     assign(state.inner, state.own[tries.table[i] : tries.table[i + 1]])
     for q in range(n - 1, 0, -1):
@@ -181,11 +181,11 @@ def gather(tries: Tries, state: State, i: int) -> None:
 
 @njit(cache=True, nogil=True)
 def _visit(tries: Tries, state: State, i: int, begin: int, end: int, collecting: Any) -> None:
-    """Traverse the edges with variables begin..end-1: collect min-marginals or distribute excess costs."""
+    """Visit the edges of variables begin..end-1, to collect min-marginals or to distribute excess costs."""
     base, n = tries.first[i], tries.first[i + 1] - tries.first[i]
     bit = 1 << tries.group[end - 1] % 62
     state.outer[0] = 0
-    q, top = np.int64(1), 0  # of the same type as other nodes, so that callees are compiled once
+    q, top = np.int64(1), 0  # int64 like other node numbers, so that callees are compiled once
     state.path[0] = 0
     while True:
         while top > 0 and (q >= n or state.path[top] != tries.parent[base + q]):
@@ -216,7 +216,7 @@ def _visit(tries: Tries, state: State, i: int, begin: int, end: int, collecting:
 
 @njit(inline="always")
 def _rest(tries: Tries, state: State, a: int, p: int, size: int) -> None:
-    """Bound the cost of all but the edge above node a, by the sum at its parent p, in ``scratch``."""
+    """Write to ``scratch`` bounds on the cost outside the edge above node a, by the sum at its parent p."""
     rest, inner = state.scratch[0, :size], state.inner[tries.start[p] :]
     outer, least = state.outer[tries.start[p] :], state.least[tries.above[a] :]
     for t in range(size):
@@ -225,7 +225,7 @@ def _rest(tries: Tries, state: State, a: int, p: int, size: int) -> None:
 
 @njit(inline="always")
 def _descend(tries: Tries, state: State, i: int, j: int, a: int, p: int) -> None:
-    """Bound the cost of everything outside the subtree of node a, by the sum at a, in ``outer``."""
+    """Write to ``outer`` bounds on the cost outside the subtree of node a, by the sum at a."""
     size = tries.size[p]
     _rest(tries, state, a, p, size)
     rest, shift = state.scratch[0, :size], state.shift[a]
@@ -257,7 +257,7 @@ def _collect(tries: Tries, state: State, i: int, j: int, a: int, p: int) -> None
 
 @njit(inline="always")
 def _deal(tries: Tries, state: State, i: int, j: int, a: int) -> None:
-    """Give an edge its share of its variable's excess costs."""
+    """Shift an edge's share of the excess costs of its variable from theta to the edge."""
     for u in range(state.dom_size[i, j]):
         v = state.dom[i, j, u]
         piece = np.int64(state.excess[j, v] * tries.share[a])
@@ -283,10 +283,11 @@ def _knapsack(
 
 @njit(cache=True, nogil=True)
 def tighten(tries: Tries, state: State, i: int, cutoff: int) -> int:
-    """Make one pass over all variables, the last first. G must be up to date, and is on return.
+    """Make one pass over all variables, from the last to the first, and return a lower bound.
 
-    Levels with no point below the cutoff are dropped. Returns a lower bound, BIG if nothing is left. On
-    return, ``marginal`` has the bound of each level of the first free variable.
+    G must be up to date on entry, and is on return. Levels that have no point below the cutoff are dropped;
+    if a variable has no level left, BIG is returned. On return, ``marginal`` has the bound of each level of
+    the first free variable.
     """
     k, width = len(tries.span), len(state.norm) - state.square[i]
     if width <= 0:
@@ -302,7 +303,7 @@ def tighten(tries: Tries, state: State, i: int, cutoff: int) -> int:
     while end > i:
         begin = max(i, tries.group[end - 1])
         _visit(tries, state, i, begin, end, np.int64(1))
-        # The thetas of this group have changed, and with them the knapsacks of those before each.
+        # The thetas of this group have changed, so the knapsacks that contain them are computed again.
         for j in range(begin, end):
             _knapsack(tries, state, i, j, before[j + 1], before[j], np.int64(1))
         for j in range(end - 1, begin - 1, -1):
@@ -327,7 +328,7 @@ def tighten(tries: Tries, state: State, i: int, cutoff: int) -> int:
             if kept == 0:
                 return BIG
             bound = max(bound, lowest + floor)
-            # The excess is distributed to the edges below; the knapsacks continue with the rest of theta.
+            # The second visit below gives the excess to the edges, so the knapsacks go on without it.
             for u in range(kept):
                 v = state.dom[i, j, u]
                 state.theta[i, j, v] -= excess[j, v]
@@ -342,11 +343,11 @@ def tighten(tries: Tries, state: State, i: int, cutoff: int) -> int:
 
 @njit(cache=True, nogil=True)
 def fix(tries: Tries, state: State, i: int, v: int) -> None:
-    """Make the next trie, with the first variable fixed at level v."""
+    """Make the next trie: fix the first free variable, i, at level v."""
     base, n, following = tries.first[i], tries.first[i + 1] - tries.first[i], tries.first[i + 1]
     state.own[tries.table[i + 1] : tries.table[i + 2]] = 0
     state.shift[following : tries.first[i + 2]] = 0
-    edge, last = 0, 0  # the node below the edge of variable i, and the first after its subtree
+    edge, last = 0, 0  # the node below the edge of variable i, and the first node after its subtree
     if n > 1 and tries.var[base + 1] == i:
         edge, last = 1, tries.end[base + 1]
     for q in range(n):
@@ -369,9 +370,9 @@ def fix(tries: Tries, state: State, i: int, v: int) -> None:
 
 @njit(cache=True, nogil=True)
 def settle(tries: Tries, state: State, i: int) -> int:
-    """Minimise over the last trie, and write the levels to ``level``; BIG if it is empty.
+    """Return the minimum over the last trie, or BIG if it is empty, and write the minimiser to ``level``.
 
-    Of several minimisers it takes the first in lexicographic order of the free variables.
+    Of several minimisers, the first in lexicographic order of the free variables is taken.
     """
     k, width = len(tries.span), len(state.norm) - state.square[i]
     if width <= 0:
@@ -397,7 +398,7 @@ def settle(tries: Tries, state: State, i: int) -> int:
 
 @njit(cache=True, nogil=True)
 def enter(tries: Tries, state: State, i: int, passes: Any, cutoff: int) -> int:
-    """Bound the current node and list its children, best first. Returns its bound, BIG if it is pruned."""
+    """Return the bound of the current node, or BIG if it is pruned, and list its children, best first."""
     gather(tries, state, i)
     bound = -BIG
     for _ in range(passes):
@@ -418,7 +419,7 @@ def enter(tries: Tries, state: State, i: int, passes: Any, cutoff: int) -> int:
 
 @njit(cache=True, nogil=True)
 def _may_precede(tries: Tries, state: State, i: int, best: IntArray, trial: IntArray) -> bool:
-    """Return whether the lowest corner of the current node is lexicographically before ``best``."""
+    """Return whether the node's point with all free variables at their lowest levels precedes ``best``."""
     for j in range(len(tries.span)):
         trial[tries.coordinate[j]] = tries.low[j] + (state.level[j] if j < i else state.dom[i, j, 0])
     return precedes(trial, best)
@@ -436,7 +437,7 @@ def search(
 ) -> Any:
     """Search until the tree is empty, a better point is found, or ``budget`` nodes are entered.
 
-    The root must have been passed to ``enter``. See ``search.search`` for arguments and results.
+    ``enter`` must have been called for the root. See ``search.search`` for arguments and results.
     """
     last, nodes, ties = tries.last, 0, 0
     while True:
@@ -484,7 +485,10 @@ def dual(tries: Tries, state: State) -> Dual:
 
 
 def resume(tries: Tries, state: State, known: Dual, fixed: IntArray) -> None:
-    """Resume a part of a reloaded region from the known dual of the whole region."""
+    """Set up the part of a region with the given levels fixed, from the known dual of the whole region.
+
+    The region must have been loaded.
+    """
     state.shift[: tries.first[1]], state.theta[0], state.dom_size[0], state.dom[0] = known
     for i, v in enumerate(fixed.tolist()):
         fix(tries, state, i, v)
@@ -492,7 +496,7 @@ def resume(tries: Tries, state: State, known: Dual, fixed: IntArray) -> None:
 
 
 def what_is_left(tries: Tries, state: State, fixed: tuple[int, ...]) -> list[tuple[int, tuple[int, ...]]]:
-    """Return bounds and fixed levels of the nodes still open."""
+    """Return the bound and the fixed levels of each node that is still open."""
     left, levels = [], list(fixed)
     for i in range(int(state.depth[0]), int(state.depth[1]) + 1):
         rest = slice(int(state.child_next[i]), int(state.child_count[i]))

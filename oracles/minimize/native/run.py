@@ -1,4 +1,4 @@
-"""Shared state of the threads of one search: the queue of open regions and the incumbent."""
+"""The state that the threads of one search share: the queue of open regions, and the incumbent."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from privopt.problems.discrete.objective import UNIT, from_fixed
 
 @dataclass
 class Part:
-    """A postponed part of a region, with its dual."""
+    """A part of a region that is searched later, with its dual."""
 
     bound: int
     dom_size: IntArray
@@ -35,13 +35,13 @@ class Job:
 
     bound: int
     number: int
-    swept: bool = False  # True after its first sweeps
+    swept: bool = False  # whether the region has had its first sweeps
     part: Part | None = field(default=None, compare=False)
     fixed: tuple[int, ...] | None = field(default=None, compare=False)  # levels of a part of a trie
 
 
 class Run:
-    """One search over a box of the lattice; several threads may work on it."""
+    """One search over a box of the lattice, by one thread or several."""
 
     def __init__(
         self,
@@ -57,9 +57,9 @@ class Run:
         """Start a search.
 
         Args:
-            ties: the number of regions whose bound equals the incumbent's value that may be opened in search
-                of a lexicographically earlier point.
-            any_below: stop at the first point with a value below this.
+            ties: how many regions whose bound equals the incumbent's value may be opened, to find a
+                lexicographically earlier point.
+            any_below: if given, the search stops at the first point with a value below this.
         """
         self.model, self.costs, self.watch, self.low, self.high = model, costs, watch, low, high
         self.ties, self.any_below = ties, any_below
@@ -72,8 +72,8 @@ class Run:
         self._active: dict[int, int] = {}  # bounds of the regions that threads are working on
         shape = model.regions.shape
         self.box: Box = low[shape.coordinate] - shape.low, high[shape.coordinate] - shape.low
-        self.duals: dict[int, tuple[NDArray[np.int64], ...]] = {}  # duals of the complete tries of regions
-        self.flat: set[int] = set()  # regions whose bound a trie does not improve
+        self.duals: dict[int, tuple[NDArray[np.int64], ...]] = {}  # duals of the first tries of regions
+        self.flat: set[int] = set()  # regions whose bound a trie does not improve enough
         self._waiting = 0  # number of threads without work
         self._queue = self._regions()
 
@@ -91,12 +91,12 @@ class Run:
 
     @property
     def cutoff(self) -> int:
-        """The cutoff: regions with bounds at or above it are pruned."""
+        """The cutoff: regions with at least this bound are pruned."""
         return self.value + (self.ties > 0)
 
     def bound(self) -> int:
         """Return a proved lower bound on the minimum over the box."""
-        with self.lock:  # so that no region that a thread is just taking from the queue is missed
+        with self.lock:  # so that a region is counted while a thread takes it from the queue
             least = [self.value, *self._active.values()]
             return min(least if not self._queue else [*least, self._queue[0].bound])
 
@@ -104,7 +104,7 @@ class Run:
         return f"{self.searched} of {len(self.model.regions.weights)} numeric weight vectors searched by tree"
 
     def offer(self, value: int, point: IntArray) -> None:
-        """Replace the incumbent by a point that is better, or as good and lexicographically earlier."""
+        """Replace the incumbent if the point is better, or as good and lexicographically earlier."""
         with self.lock:
             earlier = self.point is None or tuple(point.tolist()) < tuple(self.point.tolist())
             if value < self.value or (value == self.value and self.any_below is None and earlier):
@@ -112,7 +112,7 @@ class Run:
                 self.lock.notify_all()
 
     def outcome(self) -> Status | None:
-        """Return the limit that stopped the search, if any; re-raises an exception of a thread."""
+        """Return the limit that stopped the search, or None; if a thread raised an exception, raise it."""
         if self._error is not None:
             raise self._error
         return self._stopped
@@ -123,7 +123,7 @@ class Run:
         return found or self._stopped is not None or self._error is not None
 
     def take(self, leader: bool) -> Job | None:
-        """Take the open region with the lowest bound; None when the search is over."""
+        """Take the open region with the lowest bound from the queue; return None if the search is over."""
         while True:
             if leader:
                 self.look_around()
@@ -142,7 +142,7 @@ class Run:
                 self._waiting -= 1
 
     def settled(self) -> None:
-        """Mark the region that this thread took as finished, or return it to the queue."""
+        """Record that this thread no longer works on the region that it took."""
         with self.lock:
             del self._active[threading.get_ident()]
             self.lock.notify_all()
@@ -153,7 +153,7 @@ class Run:
             self.lock.notify_all()
 
     def look_around(self) -> None:
-        """Stop if a limit is reached, and report progress."""
+        """Report progress, and stop the search if a limit is reached."""
         self.watch.report(from_fixed(self.value), from_fixed(self.bound()), self.nodes)
         if (reason := self.watch.stop()) is not None:
             with self.lock:
@@ -161,17 +161,17 @@ class Run:
                 self.lock.notify_all()
 
     def is_next(self, bound: int) -> bool:
-        """Return whether no queued region has a bound below this one."""
+        """Return whether no region in the queue has a lower bound than the given one."""
         with self.lock:
             return not self._queue or bound <= self._queue[0].bound
 
     @property
     def starved(self) -> bool:
-        """True if a thread waits for work and the queue is empty."""
+        """Whether a thread waits for work and the queue is empty."""
         return self._waiting > 0 and not self._queue
 
     def postpone(self, job: Job) -> None:
-        """Put work into the queue, for any thread."""
+        """Put work into the queue; any thread may take it."""
         with self.lock:
             heapq.heappush(self._queue, job)
             self.lock.notify_all()

@@ -1,11 +1,12 @@
 """Depth-first search over the indicator weights, for one numeric weight vector and one set of domains.
 
-The variables of one exclusive block, the *leaves*, come last. A cell has at most one of them, so once all
-others are fixed, the problem separates by leaf. The optimum of the leaves, norm ball and radial term
-included, is then an exact knapsack over the sum of squares. Before that, the same knapsack is a lower bound
-(*star bound*): the cost of a leaf is that of its cells, each minimised over its own variables that are still
-free. These partial minima are tables over partial sums, filled once per tree, so a node costs a few additions
-per cell of the variable it fixes.
+The variables of one exclusive block, the *leaves*, are optimised last. A cell contains at most one leaf, so
+once all other variables are fixed, only the norm couples the leaves. Their optimum is then found by an exact
+knapsack over the sum of squares, which includes the norm ball and the radial term. Before that, the same
+knapsack gives a lower bound, the *star bound*: the cost of a leaf is the sum of the costs of its cells, and
+each cell is minimised over its own free variables, independently of other cells. These partial minima are
+tables over partial sums. They are filled once per tree, so a node costs a few additions for each cell of the
+variable that it fixes.
 """
 
 from __future__ import annotations
@@ -26,30 +27,30 @@ DONE, PAUSED, IMPROVED = 0, 1, 2
 
 
 class Tree(Record):
-    """Search tree. ``stack[0]`` is the current depth, ``stack[1]`` the number p of non-leaf variables."""
+    """Search tree, with p = ``stack[1]`` non-leaf variables, L - 1 leaves, and C cells."""
 
     norm: IntArray  # (S,) the norm term, by the sum of squares
     order: IntArray  # (k,) the p non-leaf variables in the order in which they are fixed
     place: IntArray  # (k,) the place of each variable in ``order``, or -1 - leaf number
-    leaf_var: IntArray  # (L,) variables of the leaves; entry L - 1 is a dummy for cells without any
+    leaf_var: IntArray  # (L,) variables of the leaves; entry L - 1 is a dummy for cells without a leaf
     leaf_size: IntArray  # (L,) number of levels left
     base: IntArray  # (k,) lowest level left
-    cell_leaf: IntArray  # (C,)
+    cell_leaf: IntArray  # (C,) the leaf of each cell
     cell_depth: IntArray  # (C,) number of the cell's variables that are fixed now
-    cell_sum: IntArray  # (C,) their sum of (level - lowest level left)
-    member: IntArray  # (M,) the cells' non-leaf members in search order
-    table_start: IntArray  # (M + C,) start of the table of each number of fixed members
-    tables: IntArray  # partial minima; a row of ``row`` leaf levels per partial sum
+    cell_sum: IntArray  # (C,) sum of (level - base) over the cell's fixed variables
+    member: IntArray  # (M,) the non-leaf members of the cells, in search order
+    table_start: IntArray  # (M + C,) start of a cell's table for each number of fixed members
+    tables: IntArray  # partial minima: ``row`` leaf levels for each partial sum
     leaf_cost: NDArray[np.int64]  # (p + 1, L, B, row) star costs of children, by depth and level - base
-    root: NDArray[np.int64]  # (L, 1, row) star costs with nothing fixed
+    root: NDArray[np.int64]  # (L, 1, row) star costs if no variable is fixed
     leaf_square: IntArray  # (L, row)
-    leaf_class: IntArray  # (L, row) levels with equal squares are one class
+    leaf_class: IntArray  # (L, row) class of each level; levels with equal squares are in the same class
     class_square: IntArray  # (L, row) squares of the classes, increasing
     class_count: IntArray  # (L,)
-    rest: NDArray[np.int64]  # (p + 1, S) knapsack of the free non-leaf variables, from each depth on
+    rest: NDArray[np.int64]  # (p + 1, S) knapsack of the non-leaf variables that are free at each depth
     tilt: IntArray  # (1,) multiplier of |w|^2 in quick bounds
     rest_tilted: IntArray  # (p + 1,) min over s of rest + tilt * s
-    norm_tilted: IntArray  # (S,) by the fixed variables' squares: min of norm term - tilt * squares of others
+    norm_tilted: IntArray  # (S,) by the fixed sum of squares f: min over s >= f of norm[s] - tilt * (s - f)
     child: NDArray[np.int64]  # (p + 1, B) levels of the children, best first
     child_bound: NDArray[np.int64]  # (p + 1, B)
     child_count: IntArray  # (p + 1,)
@@ -58,13 +59,13 @@ class Tree(Record):
     fixed_cost: IntArray  # (p + 1,) unary cost of the fixed variables
     fixed_square: IntArray  # (p + 1,)
     scratch: NDArray[np.int64]  # (3, S)
-    stack: IntArray  # (5,): depth, p, number of leaves, row, 1 once the root is expanded
+    stack: IntArray  # (5,): current depth, p, L, row, 1 once the root is expanded
 
 
 def choose_order(shape: Shape, region: Region, rows: IntArray) -> tuple[IntArray, IntArray]:
-    """Return the variables by decreasing number of rows, without the leaves, and the leaves by coordinate.
+    """Return the non-leaf variables by decreasing number of rows, and the leaves by coordinate.
 
-    The leaves are the block with the largest product of domain sizes.
+    The leaves are the variables of the block with the largest product of domain sizes.
     """
     volume = np.bincount(shape.block, np.log(region.dom_size))
     leaf = shape.block == np.argmax(volume)
@@ -73,7 +74,7 @@ def choose_order(shape: Shape, region: Region, rows: IntArray) -> tuple[IntArray
 
 
 def plant(shape: Shape, region: Region, order: IntArray, leaves: IntArray) -> Tree:
-    """Make a tree at its root: all tables filled, the root not expanded."""
+    """Make a tree with all tables filled, whose root is not expanded yet."""
     tree = _empty_tree(shape, region, order, leaves)
     _set_squares(shape, region, tree)
     _fill(shape, region, tree)
@@ -84,7 +85,7 @@ def plant(shape: Shape, region: Region, order: IntArray, leaves: IntArray) -> Tr
 
 
 def _empty_tree(shape: Shape, region: Region, order: IntArray, leaves: IntArray) -> Tree:
-    """Make a tree whose tables have their sizes, and hold zeros."""
+    """Make a tree whose tables have the right sizes and contain zeros."""
     (k, most), width = shape.squares.shape, int(region.width[0])
     p, n_leaves = len(order), len(leaves) + 1
     place = np.empty(k, dtype=np.int64)
@@ -135,7 +136,7 @@ def _empty_tree(shape: Shape, region: Region, order: IntArray, leaves: IntArray)
 
 
 def _set_squares(shape: Shape, region: Region, tree: Tree) -> None:
-    """Set the squares of the leaves' levels, and the classes of levels with equal ones."""
+    """Set the squares of the levels of leaves, and the classes of levels with equal squares."""
     for m, j in enumerate(tree.leaf_var[:-1].tolist()):
         size = tree.leaf_size[m]
         squares = shape.squares[j, region.dom[j, :size]]
@@ -147,7 +148,7 @@ def _set_squares(shape: Shape, region: Region, tree: Tree) -> None:
 def _choose_tilt(tree: Tree) -> None:
     """Choose the multiplier with the best root bound among 0 and powers of two of either sign."""
     best, chosen = -4 * BIG, 0
-    powers = [1 << power for power in range(10, 41)]  # smaller ones are too little to matter
+    powers = [1 << power for power in range(10, 41)]  # smaller multipliers hardly change the bound
     for tilt in (*(-power for power in reversed(powers)), 0, *powers):
         _set_tilt(tree, tilt)
         if (bound := _quick_bound(tree, tree.root, 0, 0, 0)) > best:
@@ -156,7 +157,7 @@ def _choose_tilt(tree: Tree) -> None:
 
 
 def _stand_for_root(tree: Tree) -> None:
-    """Make one child stand for the root, with the root's star costs and bound: all variables are leaves."""
+    """Make one child represent the root, with its star costs and bound, as all variables are leaves."""
     tree.leaf_cost[0, :, 0] = tree.root[:, 0]
     tree.child_bound[0, 0] = _knapsack(tree, tree.root, 0, tree.rest[0], 0)
     tree.child_count[0] = tree.stack[4] = 1
@@ -172,9 +173,9 @@ def _layout(
     member: IntArray,
     table_start: IntArray,
 ) -> int:
-    """Write the leaf of each cell, its other members in search order, and where its tables start.
+    """Write the leaf of each cell, its other members in search order, and the starts of its tables.
 
-    Returns the size of all tables.
+    Returns the total size of the tables.
     """
     total = 0
     for c in range(shape.cells):
@@ -229,7 +230,7 @@ def _fill(shape: Shape, region: Region, tree: Tree) -> None:
 
 @njit(inline="always")
 def _fill_cell(shape: Shape, region: Region, tree: Tree, c: int) -> None:
-    """Fill the partial minima of one cell, from all variables fixed back to none."""
+    """Fill the partial minima of one cell: first for all its variables fixed, last for none."""
     begin, end = shape.member_start[c], shape.member_start[c + 1]
     member, base, row, out = tree.member, tree.base, tree.stack[3], tree.tables
     top, count, lowest, reach = last_table(shape, region, c), 0, 0, 0
@@ -277,7 +278,7 @@ def _set_tilt(tree: Tree, tilt: int) -> None:
 
 @njit(cache=True, nogil=True)
 def _quick_bound(tree: Tree, cost: Any, i: Any, depth: Any, square: Any) -> Any:
-    """Return a faster lower bound on ``_knapsack``, with a Lagrange multiplier (tilt) for |w|^2."""
+    """Return a lower bound on ``_knapsack`` in less time, with the Lagrange multiplier ``tilt`` of |w|^2."""
     tilt = tree.tilt[0]
     total = tree.rest_tilted[depth] + tree.norm_tilted[square]
     for m in range(tree.stack[2]):
@@ -333,9 +334,9 @@ def _knapsack(tree: Tree, cost: Any, i: Any, rest: IntArray, square: Any) -> Any
 
 @njit(inline="always")
 def _expand(shape: Shape, region: Region, tree: Tree, cost: Any, parent: Any, limit: Any) -> None:
-    """Bound all children at the current depth, best first; a quick bound above ``limit`` is not refined.
+    """Bound all children of a node at the current depth, and sort them, best first.
 
-    The star costs of the node itself are ``cost[:, parent]``.
+    The star costs of the node are ``cost[:, parent]``. A quick bound above ``limit`` is not refined.
     """
     depth, row = tree.stack[0], tree.stack[3]
     j = tree.order[depth]
@@ -366,9 +367,9 @@ def _expand(shape: Shape, region: Region, tree: Tree, cost: Any, parent: Any, li
 def _add_cells(
     shape: Shape, region: Region, tree: Tree, cost: Any, parent: Any, children: Any, j: int, row: int
 ) -> None:
-    """Compute the star costs of children, for all levels of variable j from its lowest to its highest.
+    """Compute the star costs of children, for all levels of variable j from the lowest to the highest left.
 
-    Rows of consecutive levels are contiguous, in the children as in the tables.
+    Rows of consecutive levels are contiguous, both in ``children`` and in the tables.
     """
     reach = region.dom[j, region.dom_size[j] - 1] - tree.base[j] + 1
     size = reach * row
@@ -410,7 +411,7 @@ def _fix(shape: Shape, region: Region, tree: Tree, depth: int, v: int, sign: Any
 def _may_precede(
     shape: Shape, region: Region, tree: Tree, best: IntArray, trial: IntArray, depth: int
 ) -> bool:
-    """Return whether the lowest corner of a region is lexicographically before ``best``."""
+    """Return whether a node's point with all free variables at their lowest levels precedes ``best``."""
     for j in range(len(shape.low)):
         fixed = 0 <= tree.place[j] < depth
         trial[shape.coordinate[j]] = shape.low[j] + (tree.level[j] if fixed else region.dom[j, 0])
@@ -427,17 +428,18 @@ def search(
     budget: int,
     tie_budget: int,
 ) -> tuple[int, int, int, int]:
-    """Run until the tree is empty, a better point is found, or ``budget`` nodes are expanded.
+    """Search until the tree is empty, a better point is found, or ``budget`` nodes are expanded.
 
     Args:
-        cutoff: value of the point ``best``; regions without a better point are pruned.
-        best: the point to beat, (d,).
-        trial: (d,), holds the numeric weights; the point found is written to it.
-        tie_budget: the number of regions with a bound equal to the cutoff that may be opened in search of a
-            lexicographically earlier point; when it is spent, or if it is 0, they are pruned.
+        cutoff: value of the point ``best``; nodes that cannot contain a better point are pruned.
+        best: the incumbent, (d,).
+        trial: (d,), contains the numeric weights; the point found is written to it.
+        tie_budget: the number of nodes with a bound equal to the cutoff that may be opened in search of a
+            lexicographically earlier point; when it is used up, such nodes are pruned.
 
     Returns:
-        the outcome, the value of the point found (if IMPROVED), nodes expanded, ties opened.
+        The outcome, the value of the point found (if IMPROVED), and the numbers of nodes expanded and of ties
+        opened.
     """
     nodes, ties = 0, 0
     while True:
@@ -453,7 +455,7 @@ def search(
 
 
 def _finish(shape: Shape, region: Region, tree: Tree, trial: IntArray) -> None:
-    """Set the leaves to their optimal levels (of several optima the first in order), and write the point."""
+    """Set the leaves to the lexicographically first of their optima, and write the point to ``trial``."""
     depth, i, square, leaves = tree.stack[0], 0, 0, tree.leaf_var[:-1]
     if len(tree.order) > 0:
         j = tree.order[depth]
@@ -478,13 +480,13 @@ def _search(
     budget: int,
     tie_budget: int,
 ) -> Any:
-    """Search like ``search``, but leave the leaves of the point that is found to ``_finish``."""
+    """Search like ``search``, without the leaves of the point found, which ``_finish`` sets."""
     p, offset = tree.stack[1], region.constant[0]
     nodes, ties = 0, 0
     cost, parent, limit, to_expand = tree.root, 0, BIG, tree.stack[4] == 0
     tree.stack[4] = 1
     while True:
-        if to_expand:  # in one place, so that it is compiled once
+        if to_expand:  # the only call of _expand, so that it is compiled once
             _expand(shape, region, tree, cost, parent, limit)
             to_expand = False
         depth = tree.stack[0]
@@ -522,7 +524,7 @@ def _search(
 
 @njit(cache=True, nogil=True)
 def open_bound(tree: Tree) -> int:
-    """Return a lower bound on all open nodes, without the constant."""
+    """Return a lower bound for all open nodes, without the constant of the region."""
     least = BIG
     for depth in range(tree.stack[0] + 1):
         if tree.child_next[depth] < tree.child_count[depth]:

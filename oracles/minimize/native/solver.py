@@ -1,11 +1,11 @@
-"""Native exact minimiser for scorecards: cells, dual bounds and a tree search, in integers throughout.
+"""Native exact minimiser for scorecards, by cells, dual bounds and a tree search, in integer arithmetic.
 
-The weight vectors of the few numeric columns are enumerated. Each gives a *region*, in which the problem over
-the indicator weights is a small sum of tables (``regions``). Regions are queued by lower bound (best-first
-branch and bound). When a region is first taken from the queue, its bound is improved (``bounds``); when it is
-taken again, it is searched by a tree (``search``, or ``nested``). The search ends when every region is
-searched or its bound reaches the value of the incumbent. Threads share the queue and the incumbent (``run``);
-``worker`` is what a thread does, and ``model`` the data made once per problem.
+All weight vectors of the few numeric columns are enumerated. For each of them, the problem over the indicator
+weights is a *region*: a small sum of tables (``regions``). Regions are queued by lower bound (best-first
+branch and bound). When a region is first taken from the queue, its bound is improved (``bounds``). When it is
+taken again, a tree search follows (``search``, or ``nested``). The minimiser stops when every region is
+searched or has a bound of at least the value of the incumbent. Threads share the queue and the incumbent
+(``run``); ``worker`` has the work of a thread, and ``model`` the data that are computed once per problem.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from privopt.problems.discrete.lattice import IntArray
 from privopt.problems.discrete.objective import Perturbation
 from privopt.problems.discrete.problem import DiscreteProblem
 
-_TIES = 2000  # ties opened in the main search, before ``first_in_order`` takes over
+_TIES = 2000  # largest number of ties that the main search opens; then ``first_in_order`` takes over
 
 
 @dataclass(frozen=True)
 class NativeOracle(DiscreteOracle):
-    """Exact minimiser of ``ZeroOneHalfspace`` with indicator columns, for any linear or radial noise.
+    """Exact minimiser of ``ZeroOneHalfspace`` with indicator columns, for any perturbation.
 
     Args:
         limits: sizes beyond which a problem is refused.
@@ -53,15 +53,15 @@ class NativeOracle(DiscreteOracle):
         return why_not(problem, task, self.limits)
 
     def planned_refusals(self, facts: ProblemFacts) -> list[str]:
-        assert isinstance(facts.question, Task)  # minimisers are asked no other questions
+        assert isinstance(facts.question, Task)  # minimisers get no other questions
         return why_not_planned(facts, facts.question, self.limits)
 
     def build(self, problem: DiscreteProblem, task: Task) -> Solver:
-        assert isinstance(problem, ZeroOneHalfspace)  # others are refused
+        assert isinstance(problem, ZeroOneHalfspace)  # other problems are refused
         return self.solver(problem, CellModel.make(problem, task))
 
     def solver(self, problem: ZeroOneHalfspace, regions: CellModel) -> Solver:
-        """Build the solver from a cell model that may be shared."""
+        """Build the solver from a cell model, which other oracles may use, too."""
         compile_kernels()
         model = Model.make(problem, regions)
         threads = max(1, self.threads or os.cpu_count() or 1)
@@ -73,7 +73,7 @@ class NativeOracle(DiscreteOracle):
 
 
 def smallest_loss(problem: ZeroOneHalfspace, regions: CellModel, watch: Watch) -> int:
-    """Return the smallest loss over the lattice, proved; ``regions`` may be shared.
+    """Return the proved smallest loss over the lattice; other oracles may use ``regions``, too.
 
     Raises:
         UnfinishedDrawError: a limit was reached before the proof.
@@ -92,7 +92,7 @@ def _solve(model: Model, query: Query, threads: int) -> Proposal:
     perturbation, lattice = query.perturbation, model.problem.lattice
     refuse_large(perturbation, "the native oracle takes", "rescale, or enumerate")
     costs = model.regions.costs(perturbation)
-    point = np.clip(0, lattice.low, lattice.high)  # the shortest vector: always in the lattice
+    point = np.clip(0, lattice.low, lattice.high)  # the shortest vector of the box, so it is in the lattice
     ties = 0 if perturbation.is_zero or not query.break_ties else _TIES
     run = Run(model, costs, query.watch, lattice.low, lattice.high, ties=ties)
     run.offer(model.problem.value(point, perturbation), point)

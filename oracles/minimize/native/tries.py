@@ -1,6 +1,6 @@
-"""Tries in which cells with the same first variables share a path, one for each number of fixed variables.
+"""Tries of cells, one for each number of fixed variables; cells with the same first variables share a path.
 
-They are made once per problem; ``nested`` searches over them.
+They are made once per problem. ``nested`` defines their bound and searches with it.
 """
 
 from __future__ import annotations
@@ -16,35 +16,35 @@ from privopt.problems.discrete.lattice import FloatArray, IntArray
 
 
 class Tries(Record):
-    """Tries with the first 0, 1, ..., m of k variables fixed, one after the other in flat arrays.
+    """Tries with the first 0, 1, ..., m of k variables fixed, stored one after the other in flat arrays.
 
-    Nodes are in preorder, the root first, children by increasing variable. Node numbers and table positions
-    count from the start of their trie.
+    Nodes are in preorder: the root is first, and children are sorted by variable. Node numbers and table
+    positions count from the start of their trie.
     """
 
     order: IntArray  # (k,) the variables of ``Shape`` in the order in which they are fixed
-    coordinate: IntArray  # (k,) of w
-    low: IntArray  # (k,) smallest weights
-    span: IntArray  # (k,) levels
-    squares: IntArray  # (k, B)
-    group: IntArray  # (k + 1,) the first of the run of consecutive variables of one block; then k
+    coordinate: IntArray  # (k,) coordinate of w
+    low: IntArray  # (k,) smallest weight
+    span: IntArray  # (k,) number of levels
+    squares: IntArray  # (k, B) squared weight of each level
+    group: IntArray  # (k + 1,) first of the consecutive variables of the same block; k at the end
     place: IntArray  # (cells,) node of each cell in the first trie
     first: IntArray  # (m + 2,) first node of each trie
     var: IntArray  # (N,) variable of the edge above a node, -1 for roots
     parent: IntArray  # (N,)
-    end: IntArray  # (N,) the next node that is not below this one
+    end: IntArray  # (N,) the first node after the subtree of a node
     below: IntArray  # (N,) bits for the groups of variables on edges below a node (groups may share a bit)
-    into: IntArray  # (N,) node of the next trie
-    share: FloatArray  # (N,) share of the variable's cost that the edge above a node gets
+    into: IntArray  # (N,) the node of the next trie that a node is merged into
+    share: FloatArray  # (N,) share of the variable's cost for the edge above a node
     table: IntArray  # (m + 2,) first table entry of each trie
-    start: IntArray  # (N,)
-    size: IntArray  # (N,)
-    above: IntArray  # (N,) start of the minima over the level of its edge, as many as the parent's table
-    last: int  # number of variables that are fixed in the last trie, m
+    start: IntArray  # (N,) start of the table of a node
+    size: IntArray  # (N,) size of the table of a node
+    above: IntArray  # (N,) start of the minima over the edge above a node, as many as the parent's table has
+    last: int  # number of fixed variables in the last trie, m
 
 
 def make_tries(shape: Shape, rows: IntArray) -> Tries:
-    """Make the tries; ``rows`` are the numbers of records of each variable."""
+    """Make the tries; ``rows`` has the number of records of each variable."""
     order = _order(shape, rows)
     rank = np.argsort(order)
     span, blocks = shape.span[order], shape.block[order]
@@ -87,7 +87,7 @@ def make_tries(shape: Shape, rows: IntArray) -> Tries:
 
 
 def _order(shape: Shape, rows: IntArray) -> IntArray:
-    """Return variables by decreasing number of records, then those of the largest block, never fixed."""
+    """Return the variables by decreasing number of records; the largest block, never fixed, comes last."""
     leaves = shape.block == np.argmax(np.bincount(shape.block))
     by_rows = np.argsort(-rows, kind="stable")
     last = np.flatnonzero(leaves)
@@ -99,7 +99,7 @@ _COLUMNS = ("var", "parent", "end", "below", "into", "share", "start", "size", "
 
 
 def _groups(blocks: list[int]) -> list[int]:
-    """Return for each variable the first of its run of consecutive variables of one block."""
+    """Return for each variable the first of the consecutive variables of the same block."""
     first: list[int] = []
     for j, block in enumerate(blocks):
         first.append(first[-1] if j > 0 and blocks[j - 1] == block else j)
@@ -111,13 +111,13 @@ def _bit(group: int) -> int:
 
 
 def _nodes(keys: list[Key]) -> tuple[list[Key], dict[Key, int]]:
-    """Return paths of a trie's nodes in preorder, and the number of each node."""
+    """Return the paths of the nodes of a trie in preorder, and the number of each node."""
     nodes = sorted({key[:length] for key in keys for length in range(len(key) + 1)})
     return nodes, {node: number for number, node in enumerate(nodes)}
 
 
 def _sums(keys: list[Key], records: list[int]) -> dict[Key, int]:
-    """Return the records of each cell, added up over merged cells."""
+    """Return the number of records of each key, the sum over the cells with this key."""
     total: dict[Key, int] = {}
     for key, count in zip(keys, records, strict=True):
         total[key] = total.get(key, 0) + count
@@ -132,7 +132,7 @@ def _describe(
     group: list[int],
     columns: dict[str, list[Any]],
 ) -> int:
-    """Append one trie, and return the size of its tables."""
+    """Append one trie to the columns, and return the total size of its tables."""
     n = len(nodes)
     weight, end, size = [records.get(node, 0) for node in nodes], list(range(1, n + 1)), [1] * n
     parent, below = [where[node[:-1]] if node else -1 for node in nodes], [0] * n

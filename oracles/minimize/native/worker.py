@@ -1,4 +1,4 @@
-"""Work of a search thread on its regions: bounds, tree search, search over tries."""
+"""The work of a search thread on a region: bounds, tree search, search over tries."""
 
 from __future__ import annotations
 
@@ -33,24 +33,27 @@ from privopt.problems.discrete.lattice import IntArray, IntegerLattice
 from privopt.problems.discrete.objective import UNIT, Perturbation
 
 _PART_SWEEPS = 4
-_STRONG_TILT, _STRONG_SWEEPS = 7, 20  # if a tree grew too large: tilt 2^-7 of the largest loss, and sweeps
-_FIRST_TREE_NODES, _TREE_NODES = 8_000, 16_000  # nodes of a tree before its region goes to tries or is split
+# When a tree is too large: the tilt, 2^-7 of the largest loss, and the number of sweeps.
+_STRONG_TILT, _STRONG_SWEEPS = 7, 20
+# Largest number of nodes of the first tree of a region, and of later trees.
+_FIRST_TREE_NODES, _TREE_NODES = 8_000, 16_000
 _FIRST_TREE_WORK = 10_000_000  # limit on nodes times cells of the first tree
 _WORTH = 20  # a trie is searched if its bound closes at least 1 / _WORTH of the gap
 _SLICE, _TRIE_SLICE = 256, 8  # nodes before the first check of the clock and of the other threads
-_PASSES, _PART_PASSES = 10, 3  # most passes over a trie before its search: of a region, of a part of one
+# Largest number of passes over a trie before the search of a whole region, and of a part of a region.
+_PASSES, _PART_PASSES = 10, 3
 _TILT_PASSES = 3  # passes over a trie to compare tilts
 _TILTS, _LEAST_TILT = 10, 14  # tilts of a trie: 0, and the largest loss times 2^-13, 2^-12, ...
-_LEAST_GAIN = UNIT // 4  # a pass that raises the bound by less is the last one
+_LEAST_GAIN = UNIT // 4  # passes end when one raises the bound by less than this
 _PART_NODES = 500  # nodes of a trie before its open nodes return to the queue
-_DESCENTS, _MORE_DESCENTS = 64, 4  # starts of the descent before the first trie search, and before the others
+_DESCENTS, _MORE_DESCENTS = 64, 4  # descents before the first search of a trie, and before later searches
 _MOMENT = 0.05  # seconds of search between two checks of the clock
-_COMPILING = threading.Lock()  # one thread compiles and logs it; the others wait
+_COMPILING = threading.Lock()  # one thread compiles and logs a line; the others wait
 _NOTHING_IS_PRUNED = UNIT * 4 + 1  # above the value of every point of the tiny region, with its three records
 
 
 def go(run: Run, threads: int) -> Status | None:
-    """Search until done (None) or stopped by the watch."""
+    """Search to the end, or until a limit is reached; return the status that names the limit, or None."""
     helpers = [threading.Thread(target=_work, args=(run, False), daemon=True) for _ in range(threads - 1)]
     for helper in helpers:
         helper.start()
@@ -61,7 +64,7 @@ def go(run: Run, threads: int) -> Status | None:
 
 
 def _work(run: Run, leader: bool) -> None:
-    """Process regions until the search is over. The leader, the caller's own thread, also checks limits."""
+    """Process regions until the search is over. The leader, the thread of the caller, also checks limits."""
     try:
         worker = Worker(run, leader)
         while (job := run.take(leader)) is not None:
@@ -92,7 +95,7 @@ def compile_bounds() -> None:
 
 @cache
 def compile_tries() -> None:
-    """Compile the kernels of tries when a region is first left to one, as few solves need them."""
+    """Compile the kernels of tries. This is done when a solve first needs them, which few solves do."""
     with _COMPILING, announced("the search over tries"):
         worker = _on_a_tiny_region()
         worker.run.duals[0] = nested.dual(worker.run.model.tries, worker._loaded())
@@ -119,12 +122,12 @@ class Worker:
         self.region = new_region(self.shape, np.int64)
         self.forward = np.zeros_like(self.region.tables)
         self.state: nested.State | None = None
-        self.tilt = 0  # of the current trie, by number
+        self.tilt = 0  # number of the tilt of the current trie
         self.levels = np.zeros(len(self.shape.low), dtype=np.int64)
         self.trial = np.zeros(len(run.low), dtype=np.int64)
 
     def process(self, job: Job) -> None:
-        """Raise the bound of a region on its first turn; search it on its second."""
+        """Improve the bound of a region on its first turn; search the region on its second turn."""
         run, low = self.run, job.bound
         run.count(1, 0)
         if not self.start(job.number, job.swept) or not (job.part is None or self._resume(job.part)):
@@ -132,7 +135,7 @@ class Worker:
         if job.fixed is not None:
             self._search_trie(job)
             return
-        if run.duals and self._nested(low, job.number):  # other regions were left to tries
+        if run.duals and self._nested(low, job.number):  # tries were better for other regions
             return
         low = self._tighten(low, MORE_SWEEPS if job.swept else FIRST_SWEEPS)
         if low < run.cutoff and job.swept and not run.over:
@@ -141,9 +144,9 @@ class Worker:
             run.postpone(Job(low, job.number, True, job.part))
 
     def start(self, number: int, swept: bool) -> bool:
-        """Set up the region of one numeric weight vector; False if it is empty.
+        """Set up the region of one numeric weight vector; return False if it is empty.
 
-        Without noise all min-marginals are equal and sweeps make no progress; a tilt makes them differ.
+        Without noise all min-marginals are equal and sweeps make no progress; a tilt makes them different.
         """
         regions = self.run.model.regions
         if not regions.start(self.region, number, UNIT, self.run.costs, self.run.box):
@@ -158,7 +161,7 @@ class Worker:
         return self.run.over
 
     def _tighten(self, low: int, sweeps: int) -> int:
-        """Raise the bound of the current region (BIG if it is pruned), and offer points found meanwhile."""
+        """Improve and return the bound of the current region, BIG if it is pruned; offer the points found."""
         shape, region = self.shape, self.region
         for s in range(sweeps):
             cutoff, shares = self.run.cutoff, self.run.model.shares
@@ -182,9 +185,10 @@ class Worker:
     def _explore(self, low: int, job: Job) -> int:
         """Search the current region by trees with star bounds.
 
-        If a tree grows too large, the region is left to tries if these bound it better. Otherwise it gets a
-        stronger dual and is split, and idle threads are given parts. Returns a lower bound of the unsearched
-        parts; BIG if there are none.
+        If a tree becomes too large and a trie gives a better bound, the region is queued for a search by
+        tries. Otherwise the region gets a stronger dual and is split, and parts of it are queued for idle
+        threads. Returns a lower bound for the parts that are neither searched nor queued; BIG if there are
+        none.
         """
         parts: list[Part] = []
         strong = job.part is not None
@@ -213,12 +217,15 @@ class Worker:
                 low = self._tighten(low, _PART_SWEEPS)
 
     def _strengthen(self, low: int) -> int:
-        """Recompute the dual from a tilt with which most levels are dropped: that helps the tree search."""
+        """Recompute the dual from a tilt that drops most levels, which helps the tree search."""
         start_dual(self.shape, self.region, self.run.model.problem.largest_loss * UNIT >> _STRONG_TILT)
         return self._tighten(low, _STRONG_SWEEPS)
 
     def _nested(self, low: int, number: int) -> bool:
-        """Leave the current region to tries if their bound is enough better; return whether it was left."""
+        """Queue the current region for a search by tries if their bound is enough better.
+
+        Returns whether the region is done with here: queued, or pruned by the bound of its trie.
+        """
         run = self.run
         if number in run.flat:
             return False
@@ -240,7 +247,8 @@ class Worker:
     def _raised(self, number: int) -> int:
         """Return the bound of a region's trie after some passes; BIG if it is pruned.
 
-        The tilt with the best bound after a few passes is found by climbing from that of the previous region.
+        The passes begin with the tilt whose bound after a few passes is best. It is found by climbing from
+        the tilt of the previous region.
         """
         tries, duals = self.run.model.tries, dict[int, nested.Dual]()
 
@@ -260,7 +268,7 @@ class Worker:
         return max(reached(self.tilt), self._passes(self.state, _PASSES))
 
     def _passes(self, state: nested.State, most: int) -> int:
-        """Return a trie's bound after a number of passes, fewer if they gain little; BIG if it is pruned."""
+        """Make passes over a trie until they gain little, and return its bound; BIG if it is pruned."""
         found = -int(BIG)
         for number in range(most):
             before, found = found, nested.enter(self.run.model.tries, state, 0, 1, self.run.cutoff)
@@ -279,14 +287,14 @@ class Worker:
         return self.state
 
     def _improve(self, level: IntArray) -> None:
-        """Descend from the point of a trie, if it is in the norm ball."""
+        """Descend from a point found on a trie, if the point is in the norm ball."""
         self.levels[self.run.model.tries.order] = level
         shape = self.shape
         if shape.squares[np.arange(len(level)), self.levels].sum() < self.region.width[0]:
             self._descend()
 
     def _search_trie(self, job: Job) -> None:
-        """Search a part of a region by tries; after some nodes, those still open return to the queue."""
+        """Search a part of a region by tries; after some nodes, put the open nodes into the queue."""
         run, state, tries = self.run, self._loaded(), self.run.model.tries
         assert job.fixed is not None
         nested.resume(tries, state, run.duals[job.number], np.array(job.fixed, dtype=np.int64))
@@ -311,7 +319,7 @@ class Worker:
                 run.postpone(Job(max(low, job.bound), job.number, True, fixed=levels))
 
     def _search(self, low: int, nodes: int) -> int:
-        """Search the current region by one tree; return a lower bound of its unsearched part, BIG if none."""
+        """Search the current region by one tree; return a lower bound for the rest, BIG if there is none."""
         run, shape, region = self.run, self.shape, self.region
         order, leaves = trees.choose_order(shape, region, run.model.rows)
         tree = trees.plant(shape, region, order, leaves)
@@ -341,7 +349,7 @@ class Worker:
             yield what
 
     def _split(self, low: int) -> list[Part]:
-        """Split into one part per level of the variable with most rows, the best one last."""
+        """Split the region into a part for each level of its free variable with most rows, the best last."""
         region = self.region
         order, _ = trees.choose_order(self.shape, region, self.run.model.rows)
         j = int(order[np.argmax(region.dom_size[order] > 1)])
@@ -360,7 +368,7 @@ class Worker:
         return Part(low, region.dom_size.copy(), region.dom.copy(), region.shift.copy(), region.theta.copy())
 
     def _resume(self, part: Part) -> bool:
-        """Resume a part; False if it is empty."""
+        """Make a part the current region; return False if it is empty."""
         region = self.region
         region.dom_size[:], region.dom[:] = part.dom_size, part.dom
         region.shift[:], region.theta[:] = part.shift, part.theta
@@ -371,5 +379,5 @@ class Worker:
 
 
 def _next_slice(nodes: int, took: float) -> int:
-    """Return the number of nodes before the next check of the clock, given the time of the last ones."""
+    """Return the number of nodes before the next check of the clock, if the last ``nodes`` took ``took``."""
     return max(1, min(2 * nodes, int(nodes * _MOMENT / max(took, 1e-6))))
