@@ -66,7 +66,7 @@ _STUCK = Reason(
 )
 _BELOW_ONE = Reason(
     "the noise of a gradient is 1.7 times its largest plausible size at n = 1,000; at n = 4,000 it is 3.6 "
-    "times for ε = 0.1 and 1.3 times for ε = 0.3. The plans warn of both",
+    "times for ε = 0.1 and 1.3 times for ε = 0.3. The plans warn of this",
     derived=True,
 )
 _COLD = Reason(

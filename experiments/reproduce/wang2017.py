@@ -1,4 +1,4 @@
-"""Excess empirical risk and gradient evaluations against n and epsilon, for the bounds of three tables."""
+"""Excess empirical risk and gradients evaluated in Tables 1 to 3 of Wang, Ye and Xu (2017)."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ EXCESS, GRADIENTS = "excess empirical risk", "gradients of records"
 START = "excess empirical risk of zero weights"
 PRINTED = ", the paper's T and m"
 ONE_RECORD = "n² steps of one record"
-_MOST_SQUARED = 4_000  # records of those: more take long
+_MOST_SQUARED = 4_000  # the largest n for these steps: more take long
 DELTA, EPSILON = 1e-6, 1.0
-_GAP = 1e-6  # of the least risk
+_GAP = 1e-6  # accuracy of the least risk
 EPSILONS = (0.1, 0.3, 1.0, 3.0)
 
 
@@ -97,10 +97,10 @@ class Study:
         work: the power of n in its bound on the number of gradients, without logarithms.
         relevant: the number of features that the labels depend on; None: all.
         growth: the power of p in the bound on the excess risk.
-        dimensions: the values of p at which the others stay as they are.
-        ridges: the penalties, which determine the condition number, at which the others stay as they are.
-        rivals: the methods to which the paper compares its own.
-        full_sizes: the values of n in full runs; gradient steps over all records grow with n squared.
+        dimensions: the values of p, where p is varied.
+        ridges: the penalties l2, where the condition number is varied, which they determine.
+        rivals: the methods whose comparison counts as a claim of the paper; others count as claims of ours.
+        full_sizes: the values of n in full runs; the gradients of full-batch steps grow like n squared.
     """
 
     features: int
@@ -197,7 +197,7 @@ class Study:
             yield Point(run, cell.level, START, risk.value(np.zeros(self.features)) - best.value)
 
     def _one_record(self, risk: EmpiricalRisk, epsilon: float, run: int) -> tuple[Vector, int]:
-        """Return weights and gradients of n^2 steps; over all weights in a ball that holds the minimum."""
+        """Return weights and gradients of n^2 steps; without a set, over a ball that holds the minimum."""
         from privopt.experiments.workbench.one_record_steps import one_record_steps  # imports numba
 
         n, l2 = risk.facts.n_records, self.regularizer.l2
@@ -261,7 +261,7 @@ class Study:
             FEATURES: "p = {:g}",
             CONDITIONS: "κ = {:g}",
         }
-        own = frame[(frame["measure"] != START) | (frame["curve"] == self.ours)]  # it is the same for all
+        own = frame[(frame["measure"] != START) | (frame["curve"] == self.ours)]  # START is the same for all
         parts = [
             pivot(own[own["panel"] == panel], (EXCESS, START, *more), heading)
             for panel, heading in headings.items()
@@ -270,7 +270,7 @@ class Study:
         return pd.concat(parts).fillna("").drop(columns="panel")
 
     def power(self, frame: pd.DataFrame, method: str, measure: str, panel: str = RECORDS) -> Power:
-        """Fit the power of n or epsilon in a measure; risks are known to ``_GAP``."""
+        """Fit the power of the varied quantity in a measure; excess risks are accurate to ``_GAP``."""
         return power_law(self._of(frame, method, measure, panel), _GAP)
 
     def _of(self, frame: pd.DataFrame, method: str, measure: str, panel: str = RECORDS) -> pd.DataFrame:
@@ -328,7 +328,7 @@ class Study:
     def _against(self, frame: pd.DataFrame) -> list[Verdict]:
         """Compare the paper's method with each other method where n is varied.
 
-        A value of n counts only where the method is better than zero weights, to which a constant is equal.
+        A value of n counts only if the method has less risk than zero weights, a constant model.
         """
         risk, work, start = (means(frame, RECORDS, m) for m in (EXCESS, GRADIENTS, START))
         useful = risk[self.ours] < start[self.ours]
@@ -347,9 +347,10 @@ class Study:
                 Verdict(
                     f"{self.ours} is as accurate as {other}, with fewer gradients",
                     agreement if other in self.rivals else agreement.beside,
-                    f"Smaller risk at {better}, fewer gradients at {cheaper}, both (within a tenth) at "
-                    f"{both} of {of} values of n (better than zero weights at {int(helps.sum())}); at the "
-                    f"largest, {ours.iloc[-1] / risk[other].iloc[-1]:.2f} times the risk with "
+                    f"Of {of} values of n, it has no more risk at {better}, no more gradients at {cheaper}, "
+                    f"and no more gradients with at most 1.1 times the risk at {both}; it is better than "
+                    f"zero weights at {int(helps.sum())}. At the largest n it has "
+                    f"{ours.iloc[-1] / risk[other].iloc[-1]:.2f} times the risk with "
                     f"{gradients.iloc[-1] / max(work[other].iloc[-1], 1):.2g} times the gradients.",
                 )
             )
@@ -364,14 +365,14 @@ class Study:
             f"{runs(quick)} runs, new records for each; n from {self.sizes(quick)[0]:,} to "
             f"{self.sizes(quick)[-1]:,} at ε = {EPSILON:g}, and "
             f"ε from {EPSILONS[0]:g} to {EPSILONS[-1]:g}, p from {self.dimensions[0]} to "
-            f"{self.dimensions[-1]}{self._ridges()} at n = {self.middle(quick):,}; δ = {DELTA:g}, "
-            "replacing one record, n public. All mechanisms run with sound noise, and privopt's defaults "
-            "unless the paper's T and m are named; the n² steps of one record are the gradient perturbation "
-            f"of Bassily, Smith and Thakurta (2014), for n up to {_MOST_SQUARED:,}; dp-sgd, dp-gd and dp-pgd "
-            "are not in the table. The least risk is found to 1e-6 "
-            "without privacy. Gradients are counted record by record while it runs; Newton steps of the "
-            "perturbation methods evaluate Hessians too, which are not counted. A bound is from above: a "
-            "risk far below it may grow faster with p than the bound does."
+            f"{self.dimensions[-1]}{self._ridges()} at n = {self.middle(quick):,}; δ = {DELTA:g}; "
+            "neighbours replace one record, n is public. All mechanisms run with sound noise, and with "
+            "privopt's defaults unless the paper's T and m are named. The n² steps of one record are the "
+            f"gradient perturbation of Bassily, Smith and Thakurta (2014), for n up to {_MOST_SQUARED:,}. "
+            "The paper's table has no dp-sgd, dp-gd and dp-pgd. The least risk is found to 1e-6 without "
+            "privacy. Evaluated gradients of single records are counted; Hessians, which the perturbation "
+            "methods evaluate in Newton steps, are not. The bounds are upper bounds: a risk far below its "
+            "bound may grow faster with p than the bound does."
         )
 
     def _ridges(self) -> str:
@@ -387,7 +388,7 @@ def condition_number(l2: float) -> float:
 
 
 def printed_rounds(facts: RiskFacts, l2: float, epsilon: float) -> tuple[int, ...]:
-    """Return the inner steps of each epoch by Theorems 4.2 and 4.4, which give no constants: they are 1.
+    """Return the inner steps of each epoch by Theorems 4.2 and 4.4; constants, which these omit, are 1.
 
     Strongly convex: T = log(n^2 epsilon^2 l2 / (p G^2 ln(1/delta))) epochs of m = 8 (L + l2) / l2 steps, the
     least that the condition of convergence allows at our step. Convex: epochs of 2, 4, 8, ... steps, log(n

@@ -32,7 +32,7 @@ FIGURE = STUDY.reproduction(
     figure="Table 1, strongly convex problems",
     shows=(
         "Bounds for a strongly convex objective: DP-SVRG has the best known excess risk, p log(n) / (n ε)², "
-        "after (n + κ) log n gradients; gradient perturbation as before takes n², output perturbation n κ "
+        "after (n + κ) log n gradients; gradient perturbation until then takes n², output perturbation n κ "
         "log n, and objective perturbation needs an exact minimum."
     ),
 )

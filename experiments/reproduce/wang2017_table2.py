@@ -35,7 +35,7 @@ FIGURE = STUDY.reproduction(
     figure="Table 2, convex problems",
     shows=(
         "Bounds without strong convexity: DP-SVRG++ has the best known excess risk, √p / (n ε), after n ε / "
-        "√p + n log(n ε / p) gradients; gradient perturbation as before takes n², output perturbation has a "
+        "√p + n log(n ε / p) gradients; gradient perturbation until then takes n², output perturbation has a "
         "larger risk."
     ),
 )

@@ -30,7 +30,7 @@ FEATURES, _DIMENSIONS = "sigmoid link, against p", (4, 16, 64)
 DELTA, EPSILON = 1e-6, 1.0
 _LINK_FEATURES, _LINK_NORM, _LINK_REACH = 4, 1.6, 1.2
 _PAIRS = 10
-_SPREAD = 0.75  # of the least eigenvalue of rows' expected second moments, for those of a sample
+_SPREAD = 0.75  # the least eigenvalue of X'X / n is taken to be this share of its expectation
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Problem:
     """A risk that satisfies the condition.
 
     Attributes:
-        make: (n, seed) -> the risk and min F.
+        make: (n, seed) -> the risk F and min F.
         constant: the public constant of the condition.
     """
 
@@ -47,7 +47,7 @@ class Problem:
 
 
 def link_risk(n: int, seed: int, features: int = _LINK_FEATURES) -> tuple[EmpiricalRisk, float]:
-    """Return (s(<x, w>) - y)^2 with y = s(<x, w*>), so that min F = 0.
+    """Return the risk of (s(<x, w>) - y)^2, s the sigmoid, with y = s(<x, w*>), so that min F = 0.
 
     Rows have entries +-r / sqrt(p), and w* is a multiple of e_1: all predictions at w* are +-r / 2.
     """
@@ -60,16 +60,16 @@ def link_risk(n: int, seed: int, features: int = _LINK_FEATURES) -> tuple[Empiri
 def link_constant() -> float:
     """Return a constant of the condition where predictions are within +-1.2, in spite of negative curvature.
 
-    With d = w - w*, z = <x, w>, a a lower bound on s' there and lambda the least eigenvalue of X'X / n:
-    <grad F, d> = (2/n) sum (s(z) - s(z*)) s'(z) <x, d> >= 8 a F, as |<x, d>| >= 4 |s(z) - s(z*)|; and
-    F >= a^2 lambda |d|^2. So |grad F|^2 >= 64 a^2 F^2 / |d|^2 >= 64 a^4 lambda F.
+    Let d = w - w*, z = <x, w>, z* = <x, w*>, a be a lower bound on s' there, and lambda the least eigenvalue
+    of X'X / n. Then <grad F, d> = (2/n) sum (s(z) - s(z*)) s'(z) <x, d> >= 8 a F, because |<x, d>| is at
+    least 4 |s(z) - s(z*)|; and F >= a^2 lambda |d|^2. So |grad F|^2 >= 64 a^2 F^2 / |d|^2 >= 64 a^4 lambda F.
     """
     s = 1 / (1 + math.exp(-_LINK_REACH))
     return 32 * (s * (1 - s)) ** 4 * _SPREAD * _LINK_NORM**2 / _LINK_FEATURES
 
 
 def copies_risk(n: int, seed: int) -> tuple[EmpiricalRisk, float]:
-    """Return least squares whose columns come in equal pairs: convex, and flat along their differences."""
+    """Return least squares with columns in equal pairs: convex, constant along the difference of a pair."""
     rng = np.random.default_rng([n, seed])
     half = rng.choice([-1.0, 1.0], size=(n, _PAIRS)) / math.sqrt(2 * _PAIRS)
     X = np.repeat(half, 2, axis=1)
@@ -81,7 +81,7 @@ def copies_risk(n: int, seed: int) -> tuple[EmpiricalRisk, float]:
 
 PROBLEMS = {
     LINK: Problem(link_risk, link_constant()),
-    COPIES: Problem(copies_risk, _SPREAD / _PAIRS),  # X'X / n is 0 or 2 / (2 * pairs), in expectation
+    COPIES: Problem(copies_risk, _SPREAD / _PAIRS),  # eigenvalues of X'X / n: 0 and, expected, 1 / pairs
 }
 
 
@@ -199,7 +199,7 @@ def _averages(frame: pd.DataFrame, panel: str, curve: str, measure: str) -> pd.S
 def _rate(frame: pd.DataFrame, panel: str) -> Verdict:
     """Judge the power of n or epsilon in the excess risk by that of the bound at the same places.
 
-    n counts where the bound with its constants is below the risk of the start: elsewhere it says nothing.
+    A value of n counts if the bound with its constants is below the risk at the start: others say nothing.
     """
     values = _values(frame, panel, NAMED, EXCESS)
     bound, what = -2.0, "ε to the power -2"
@@ -208,7 +208,9 @@ def _rate(frame: pd.DataFrame, panel: str) -> Verdict:
         told, start = (_averages(frame, panel, NAMED, measure) for measure in (BOUND, START))
         values = values[values["level"].isin(told[told < start].index)]
         if not len(values):
-            return Verdict(f"Theorem 6.2, {panel}: the excess risk falls with n", Agreement.NO, "No bound.")
+            return Verdict(
+                f"Theorem 6.2, {panel}: the excess risk falls with n", Agreement.NO, "The bound is useless."
+            )
         bound = bound_power(values, lambda n: (np.log(n) / n) ** 2)
         what = f"log(n)² / n², that is n to the power {bound:.2f}"
     power: Power = power_law(values)
@@ -217,8 +219,8 @@ def _rate(frame: pd.DataFrame, panel: str) -> Verdict:
     return Verdict(
         f"Theorem 6.2, {panel}: the excess risk falls at least like {what}",
         earned(power.at_most(bound), better, len(risk)),
-        f"Measured power: {power}; better than the start at {better} of {len(risk)} values; that of the "
-        f"bound with the constants of its proof and exact noise: {own.slope:.2f}.",
+        f"Measured power: {power}; better than the start at {better} of {len(risk)} values. The bound with "
+        f"the constants of its proof and exact noise has the power {own.slope:.2f}.",
     )
 
 
@@ -227,11 +229,12 @@ def _within(frame: pd.DataFrame, problem: str) -> Verdict:
     excess, bound, start = (_averages(frame, problem, NAMED, m) for m in (EXCESS, BOUND, START))
     told = bound[bound < start].index
     within = sum(float(excess[n]) <= float(bound[n]) for n in told)
-    words = ", ".join(f"{excess[n] / bound[n]:.2g} of it at n = {n:,.0f}" for n in told)
+    words = ", ".join(f"{excess[n] / bound[n]:.2g} at n = {n:,.0f}" for n in told)
     return Verdict(
         f"Theorem 6.2, {problem}: the excess risk is within the bound, with the constants of its proof",
         held(within, len(told)) if len(told) else Agreement.NO,
-        f"The bound is below the start's risk at {len(told)} of {len(bound)} values of n: {words or 'none'}.",
+        f"The bound is below the excess risk at the start at {len(told)} of {len(bound)} values of n. Excess "
+        f"risk divided by the bound there: {words or 'none'}.",
     )
 
 
@@ -242,19 +245,19 @@ def _named(frame: pd.DataFrame, problem: str) -> Verdict:
     ahead = sum(float(named[n]) < min(float(plain[n]), float(start[n])) for n in named.index)
     last = named.index[-1]
     return Verdict(
-        f"{problem}: with the condition named dp-gd is ahead of its default and of its start",
+        f"{problem}: dp-gd, with the condition named, has less risk than by default and at the start",
         held(ahead, len(named)).beside,
         f"At {ahead} of {len(named)} values of n; at n = {last:,.0f} it has {named[last] / plain[last]:.2g} "
         f"times the risk of the default and {named[last] / start[last]:.2g} times that of the start.",
     )
 
 
-# Powers in the bound (sqrt(p ln(1/delta)) / (n epsilon))^(1/2) on the norm, that of a root mean square.
+# Powers in the bound (sqrt(p ln(1/delta)) / (n epsilon))^(1/2) on the root mean square of the norm.
 _STATIONARY = {LINK: ("n", -0.5), f"{LINK}, against ε": ("ε", -0.5), FEATURES: ("p", 0.25)}
 
 
 def _gradients(frame: pd.DataFrame, panel: str, of: tuple[str, float]) -> Verdict:
-    """Judge Theorem 6.3, a random iterate, where its gradient is smaller than that of the start."""
+    """Judge Theorem 6.3 on the gradient of a random iterate, where it is smaller than at the start."""
     name, bound = of
     power = power_law(_values(frame, panel, PLAIN, GRADIENT))
     norm, start = (_averages(frame, panel, PLAIN, measure) for measure in (GRADIENT, STEEP))
@@ -274,13 +277,15 @@ def setting(quick: bool) -> str:
         f"{_LINK_FEATURES}, labels s(<x, w*>), so that the least risk is 0; not convex, and the condition "
         f"is proved for predictions within ±{_LINK_REACH:g} (at the minimum they are ±0.8), with constant "
         f"{PROBLEMS[LINK].constant:.3g}. {COPIES.capitalize()}: {2 * _PAIRS} columns in equal pairs, convex "
-        f"but not strictly; constant {PROBLEMS[COPIES].constant:.3g}. The named condition gives the number "
-        "of steps and the last iterate; the default is a random iterate (not convex) or the average. "
+        f"but not strictly; constant {PROBLEMS[COPIES].constant:.3g}. If the condition is named, it gives "
+        "the number of steps, and the last iterate is released; by default, a random iterate (not convex) or "
+        "the average (convex). "
         f"n from {sizes(quick)[0]:,} to {sizes(quick)[-1]:,} at ε = {EPSILON:g}, and ε from "
         f"{epsilons(quick)[0]:g} to {epsilons(quick)[-1]:g}, p from {_DIMENSIONS[0]} to {_DIMENSIONS[-1]} "
-        f"at n = {_MIDDLE:,}; δ = {DELTA:g}, replacing one "
-        f"record, n public; {runs(quick)} runs, new records for each. The bound is that of the proof for "
-        "the steps and the noise in use, (1 - c/L)^T of the start's excess and p σ² / (2 c) of noise."
+        f"at n = {_MIDDLE:,}; δ = {DELTA:g}; neighbours replace one "
+        f"record, n is public; {runs(quick)} runs, new records for each. The bound is that of the proof for "
+        "the steps and the noise in use: with a = (1 - c/L)^T, a times the excess risk at the start and 1 - "
+        "a times p σ² / (2 c)."
     )
 
 

@@ -34,7 +34,7 @@ _THEOREMS = {FREE: "Theorems 7 and 8", CONSTRAINED: "Theorem 9"}
 
 
 def sizes(quick: bool, curve: str = FREE) -> tuple[int, ...]:
-    """Return values of n; tests relative to a set ask for more."""
+    """Return values of n; private tests relative to a set need more records."""
     if curve == CONSTRAINED:
         found = (20_000, 60_000, 200_000, 600_000, 2_000_000)
         return found if quick else (*found, 20_000_000)
@@ -66,7 +66,7 @@ def compute(cell: Cell, quick: bool) -> Iterator[Point]:
         return
     for run in range(runs(quick)):
         measured = nonconvex.searched(problem, cell.curve, n, 1.0, run)
-        for measure in (LEFT, FOUND, GAMMA, ALPHA):  # the last two are public, and told with the first run
+        for measure in (LEFT, FOUND, GAMMA, ALPHA):  # of which the last two are public
             if measure in measured:
                 yield Point(run, cell.level, measure, measured[measure])
         if FOUND in measured:
@@ -77,7 +77,7 @@ def compute(cell: Cell, quick: bool) -> Iterator[Point]:
 
 
 def _along(cell: Cell, problem: Planted, n: int, quick: bool) -> Iterator[Point]:
-    """Measure the least alpha, by exact gradients and Hessians, of later iterates."""
+    """Measure the least alpha, by exact gradients and Hessians, in the later half of the iterates."""
     plan = nonconvex.planned(nonconvex.SADDLED[FREE], problem, n, 1.0)
     for run in range(runs(quick)):
         released = plan.release(problem.risk, NoiseSource(insecure_seed=run), start=problem.saddle)
@@ -89,7 +89,7 @@ def _along(cell: Cell, problem: Planted, n: int, quick: bool) -> Iterator[Point]
 
 
 def alpha_of(problem: Planted, w: Vector) -> float:
-    """Return the least alpha for which w is an alpha-SOSP: |g| <= alpha, H >= -sqrt(rho alpha)."""
+    """Return the least alpha with |g| <= alpha and H >= -sqrt(rho alpha), rho the Lipschitz constant of H."""
     least = float(np.linalg.eigvalsh(problem.risk.hessian(w))[0])
     slope = float(np.linalg.norm(problem.risk.gradient(w)))
     return max(slope, min(least, 0.0) ** 2 / problem.risk.facts.hessian_lipschitz)
@@ -134,19 +134,19 @@ def _left(frame: pd.DataFrame, problem: str, title: str, curve: str) -> Verdict:
     return Verdict(
         f"{_THEOREMS[curve]}, {curve}, {title}: for large n saddles are left with high probability",
         Agreement.YES if last >= 0.9 else Agreement.PARTLY if last > first else Agreement.NO,
-        f"It ends at least half of the way down in {words} of the runs, all started on the saddle.",
+        f"Share of runs, all started on the saddle, that end at least half of the way down: {words}.",
     )
 
 
 def _told(frame: pd.DataFrame, problem: str, curve: str) -> pd.Index[float]:
-    """Return the values of n with a gamma below the curvature of the saddle, which passes otherwise."""
+    """Return the values of n with a gamma for which the saddle itself does not pass the test."""
     gammas = means(frame, problem, GAMMA)[curve]
     saddle = float(means(frame, problem, CURVATURE)[curve].iloc[0])
     return gammas[gammas < -saddle].index
 
 
 def _tested(frame: pd.DataFrame, problem: str, title: str, curve: str) -> Verdict:
-    """Judge points that passed the test, by their exact gradients and Hessians."""
+    """Judge the points that passed the private test by their exact gradients and Hessians."""
     shares, gammas = (means(frame, problem, measure)[curve] for measure in (TRUE, GAMMA))
     told = _told(frame, problem, curve)
     right = sum(float(shares[n]) >= 0.9 for n in told)
@@ -157,8 +157,8 @@ def _tested(frame: pd.DataFrame, problem: str, title: str, curve: str) -> Verdic
     return Verdict(
         f"{_THEOREMS[curve]}, {curve}, {title}: an approximate local minimum is found with high probability",
         held(right, len(told)) if len(told) else Agreement.NO,
-        f"Curvature at the saddle: {saddle:.3g}; γ: {words}. Where γ is beyond it the saddle itself passes, "
-        f'and "found" says nothing: that leaves {len(told)} of {len(gammas)} values of n.',
+        f"Least curvature at the saddle: {saddle:.3g}; γ: {words}. If -γ is no larger than that, the "
+        f'saddle itself passes, and "found" says nothing: {len(told)} of {len(gammas)} values of n are left.',
     )
 
 
@@ -219,17 +219,18 @@ FIGURE = Reproduction(
     shows=(
         "Theorems, no pictures. For n large enough a private descent passes an approximate local minimum, "
         "and a private test of its iterates finds it, with high probability: saddle points are left; over "
-        "a set, too (Algorithm 6). n of order d / α² suffices for an α-SOSP to be selected, √d / α² for one "
-        "among the iterates."
+        "a set, too (Algorithm 6). For an α-SOSP (approximate second-order stationary point) to be selected, "
+        "n of order d / α² suffices; for one to be among the iterates, n of order √d / α²."
     ),
     setting=lambda quick: (
-        "Problems with a known saddle, where every run starts; each record stands for n / 400. ε = 1, δ = "
-        f"1e-6, replacing one record, n public; {runs(quick)} runs, with privopt's defaults and sound noise. "
-        "A run has left the saddle if it ends at least half of the way from the saddle's value to the least "
-        "one. Found: an iterate passed the private test for (α, γ), curvature of at least -γ; true: its "
-        "exact gradient and Hessian do. The least α of an iterate, by exact ones too, is taken over 50 or "
-        "more of the later half. dp-gd-so runs over a ball of radius 1.2 (2 where d is varied, at n = "
-        f"{_MANY[FREE]:,} and {_MANY[CONSTRAINED]:,})."
+        "Problems with a known saddle, where every run starts; each of 400 records counts n / 400 times. ε = "
+        f"1, δ = 1e-6; neighbours replace one record, n is public; {runs(quick)} runs, with privopt's "
+        "defaults and sound noise. A run has left the saddle if it ends at least half of the way from the "
+        "saddle's value to the least one. Found: an iterate passed the private test of a gradient of at most "
+        "α and a curvature of at least -γ. True: its exact gradient and Hessian pass this test, too. The "
+        "least α of an iterate, by exact gradients and Hessians, is taken over 50 or more iterates of the "
+        f"later half. dp-gd-so runs over a ball of radius 1.2 (2 where d is varied, at n = {_MANY[FREE]:,} "
+        f"and {_MANY[CONSTRAINED]:,})."
     ),
     cells=cells,
     compute=compute,

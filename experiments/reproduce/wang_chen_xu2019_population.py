@@ -1,7 +1,7 @@
 """Wang, Chen and Xu (2019), Theorems 5 and 6: population risk of regressions with non-convex losses.
 
-Records come from a finite population, whose distinct records are counted: a sample of n is a draw of counts,
-so that n costs nothing, and the population risk is an exact sum.
+Records come from a finite population. A sample of n records is a multinomial draw of the counts of its
+distinct records, so that its cost does not grow with n, and the population risk is an exact sum.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _MIDDLE, _FEATURES = 30_000, 6
 _EPSILONS, _DIMENSIONS = (0.3, 1.0, 3.0), {5: (3, 6, 12), 6: (12, 48, 192)}
 _ROWS = 4_096  # the most distinct rows of a population
 _ETA = 0.05  # the failure probability of Theorem 6
-_REACH = 3.2  # c of the biweight: its slope is positive up to there, beyond all residuals
+_REACH = 3.2  # c of the biweight loss, larger than all residuals: its slope is positive up to c
 _ERRORS = (-1.0, -0.2, 0.2, 1.0)
 LOSSES: dict[str, Loss] = {
     "sigmoid link": SigmoidSquaredLoss(),
@@ -61,7 +61,7 @@ class Theorem:
     norm: str
 
     def bound(self, n: Vector, d: Vector) -> Vector:
-        """Return the bound at epsilon 1 but for constants."""
+        """Return the bound at epsilon 1, without its constants."""
         growth = np.sqrt(d) if self.number == 5 else np.log(n * d / _ETA)
         return np.asarray(np.sqrt(growth / n))
 
@@ -80,7 +80,7 @@ class Population:
     loss: Loss
 
     def sample(self, n: int, norm: str, seed: int) -> EmpiricalRisk:
-        """Draw n records; their risk."""
+        """Return the risk of n records drawn from the population."""
         counts = np.random.default_rng([n, seed]).multinomial(n, self.chances)
         kept = counts > 0
         rows: RowNorm = "l2" if norm == "l2" else "linf"
@@ -95,10 +95,10 @@ class Population:
 
 @lru_cache(maxsize=8)
 def population(loss: str, norm: str, d: int) -> Population:
-    """Return rows of signs in the unit ball of the dual norm, and labels of a model in that of the norm.
+    """Return rows x of d signs in the unit ball of the dual norm, and labels by w* in the unit ball.
 
-    All rows of d signs, or random ones where there are too many.
-    Links: labels 1 with probability s(<x, w*>). Biweight: <x, w*> plus a symmetric error. In either case w*
+    The rows are all rows of signs, or random ones if there are too many. With a link s labels are 1 with
+    probability s(<x, w*>); for the biweight loss they are <x, w*> plus a symmetric error. In either case w*
     minimises the population risk.
     """
     if 2**d <= _ROWS:
@@ -209,7 +209,7 @@ def verdicts(frame: pd.DataFrame) -> list[Verdict]:
 
 
 def _rate(frame: pd.DataFrame, theorem: Theorem, loss: str, of: str, curve: str) -> Verdict:
-    """Judge a power by that of the bound at the same places, where zero weights are worse."""
+    """Judge a power by that of the bound at the same levels; they count where zero weights are worse."""
     here = frame[(frame["panel"] == _panel(theorem, loss, of)) & (frame["curve"] == curve)]
     excess = here[here["measure"] == EXCESS]
     power, bound = power_law(excess), _bound_power(theorem, of, excess)
@@ -243,7 +243,7 @@ def _better(here: pd.DataFrame) -> tuple[int, int]:
 
 
 def _faster(frame: pd.DataFrame, theorem: Theorem, loss: str) -> Verdict:
-    """Compare both numbers of steps where either is better than zero weights."""
+    """Count where privopt's steps have less risk than the paper's steps and than zero weights."""
     here = frame[frame["panel"] == _panel(theorem, loss, "n")]
     risk = here.groupby(["measure", "curve", "level"])["value"].mean()
     ours, printed = risk[EXCESS, DEFAULT], risk[EXCESS, PRINTED]
@@ -263,16 +263,17 @@ def setting(quick: bool) -> str:
     return (
         f"A finite population of all rows of d = {_FEATURES} signs (of {_ROWS:,} where there are more), "
         "scaled to the unit l2 ball (Theorem 5, DP-FW-L2 over the unit l2 ball) or not (Theorem 6, DP-FW-L1 "
-        "over the unit l1 ball). Labels of the links have the probability of the model; those of the "
-        f"biweight are <x, w*> and an error of {', '.join(f'{e:+g}' for e in _ERRORS)}, c = {_REACH:g}, so "
-        "that its slope is positive for all residuals, as the paper assumes. A sample of n is a draw of "
-        "counts, and the population risk an exact sum. n from "
+        "over the unit l1 ball). Labels under a link are drawn from the model. Under the biweight loss they "
+        f"are <x, w*> plus an error of {', '.join(f'{e:+g}' for e in _ERRORS)}; with c = {_REACH:g} the "
+        "slope of the loss is positive for all residuals, as the paper assumes. A sample of n records is a "
+        "multinomial draw of counts, and the population risk is an exact sum. n from "
         f"{sizes(quick)[0]:,} to {sizes(quick)[-1]:,} at ε = {EPSILON:g}; ε from {_EPSILONS[0]:g} to "
         f"{_EPSILONS[-1]:g}, and d from {few[0]} to {few[-1]} (Theorem 5) or {many[0]} to {many[-1]} "
-        f"(Theorem 6), at n = {_MIDDLE:,}; δ = {DELTA:g}, replacing one record, n public; {runs(quick)} runs "
-        "with new records, sound noise. The paper's steps are T = n ε / √(d ln(1/δ)) and γ = 1/√T, with "
-        f"constants of 1 (Theorem 6: n ε / (√ln(1/δ) ln(nd/η)), η = {_ETA:g}, γ = √(2/T)), and a random "
-        "iterate. A bound is from above: a risk far below it may grow faster with d than the bound does."
+        f"(Theorem 6), at n = {_MIDDLE:,}; δ = {DELTA:g}; neighbours replace one record, n is public; "
+        f"{runs(quick)} runs with new records, sound noise. The paper's steps are T = n ε / √(d ln(1/δ)) and "
+        f"γ = 1/√T, with constants of 1 (Theorem 6: n ε / (√ln(1/δ) ln(nd/η)), η = {_ETA:g}, γ = √(2/T)), "
+        "and a random iterate. The bounds are upper bounds: a risk far below its bound may grow faster with "
+        "d than the bound."
     )
 
 

@@ -183,7 +183,7 @@ def _rate(
     bound: Callable[[Vector], Vector],
     panel: str = _RECORDS,
 ) -> Verdict:
-    """Judge a power by that of the bound at the same places, where zero weights are worse."""
+    """Judge a power by that of the bound at the same levels; they count where zero weights are worse."""
     here = frame[(frame["panel"] == panel) & (frame["curve"] == curve)]
     values = here[here["measure"] == measure]
     power = power_law(values)
@@ -194,12 +194,12 @@ def _rate(
         f"{theorem}, {curve}: the {measure} falls at least like {what}",
         earned(power.at_most(allowed), better, of),
         f"Measured power: {power}, that of the bound: {allowed:.2f}; better than zero weights at {better} of "
-        f"{of}.",
+        f"{of} values.",
     )
 
 
 def _growth(frame: pd.DataFrame) -> Verdict:
-    """Judge the power of d where zero weights are worse; without noise there is no growth to limit."""
+    """Judge the power of d where zero weights are worse; growth has to be seen for a bound to limit it."""
     here = frame[(frame["panel"] == _WIDE) & (frame["curve"] == LAST)]
     power = power_law(here[here["measure"] == EMPIRICAL])
     mean = here.groupby(["measure", "level"])["value"].mean()
@@ -207,7 +207,7 @@ def _growth(frame: pd.DataFrame) -> Verdict:
     return Verdict(
         f"Theorem 2, {LAST}: the {EMPIRICAL} grows with d, and at most like d",
         earned(power.costs_at_most(1.0), better, of),
-        f"Measured power at β = {_BETA:g}: {power}; better than zero weights at {better} of {of}.",
+        f"Measured power at β = {_BETA:g}: {power}; better than zero weights at {better} of {of} values.",
     )
 
 
@@ -218,20 +218,20 @@ FIGURE = Reproduction(
     figure="Theorems 2 to 4 (excess risk)",
     shows=(
         "Theorems, no pictures. The last iterate of gradient Langevin dynamics has excess empirical and "
-        "population risk d log(β) / β for long runs, d / (log(n) ε²) for β of order log(n), a random one a "
-        "power of 1 / n for fixed d; the exponential mechanism on a net has d / (n ε), at a cost that is "
-        "exponential in d."
+        "population risk d log(β) / β for long runs, d / (log(n) ε²) for β of order log(n); a random "
+        "iterate has a power of 1 / n for fixed d. The exponential mechanism on a net has d / (n ε), at a "
+        "cost that is exponential in d."
     ),
     setting=lambda quick: (
         "Two classes in the plane, one on both sides of the other, under the sigmoid loss with a ridge "
         "penalty: several local minima. The least risk is the best of many starts without privacy. ε = "
-        f"{_EPSILON:g}, and from {_EPSILONS[0]:g} to {_EPSILONS[-1]:g} at n = {_MIDDLE:,}; δ = 1/n², "
-        f"replacing one record, n public; {runs(quick)} runs, new records for each. Population risk: on "
-        f"{_FRESH:,} fresh records. "
-        "All mechanisms with privopt's defaults and sound noise; dp-gd stands beside as the simple baseline. "
+        f"{_EPSILON:g}, and from {_EPSILONS[0]:g} to {_EPSILONS[-1]:g} at n = {_MIDDLE:,}; δ = 1/n²; "
+        f"neighbours replace one record, n is public; {runs(quick)} runs, new records for each. Population "
+        f"risk: on {_FRESH:,} fresh records. "
+        "All mechanisms with privopt's defaults and sound noise; dp-gd is shown as a simple baseline. "
         f"The inverse temperature β from {_TEMPERATURES[0]:g} to {_TEMPERATURES[-1]:,.0f}, and d from "
         f"{_DIMENSIONS[0]} to {_DIMENSIONS[-1]} at β = {_BETA:g}, have n = {_MIDDLE:,}, and as many steps as "
-        f"a step size of 1 / (2 (L + l2)) asks for; {2 * runs(quick)} runs."
+        f"a step size of 1 / (2 (L + l2)) requires; {2 * runs(quick)} runs."
     ),
     cells=cells,
     compute=compute,

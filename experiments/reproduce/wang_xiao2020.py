@@ -1,4 +1,4 @@
-"""Gradient descent on heavy-tailed records by Algorithms 3 and 4 of the paper, for four figures."""
+"""Gradient descent on heavy-tailed records by Algorithms 3 and 4 of Wang, Xiao, Devadas and Xu (2020)."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def epsilons(quick: bool) -> tuple[float, ...]:
 
 @dataclass(frozen=True)
 class Public:
-    """Public guesses for a task: v, half of b - a, the smoothness, and the distance of the minimum."""
+    """Public guesses for a task: moment v, half of b - a, smoothness, and distance of the minimum from 0."""
 
     moment: float
     reach: float
@@ -215,7 +215,7 @@ def weights(curve: str, name: str, one: Task, epsilon: float, run: int) -> Vecto
     """Return the released weights."""
     risk = one.risk
     if curve == UNITS:
-        constant = name in (ADULT_LINE, ADULT_SIGNS)  # which it brings itself
+        constant = name in (ADULT_LINE, ADULT_SIGNS)  # clipped-newton adds a constant itself
         X = risk.X[:, :-1] if constant else risk.X
         n, d = X.shape
         plan = ClippedNewton.plan(n, d, risk.facts.loss, epsilon=epsilon, delta=n**-2.0)
@@ -232,7 +232,7 @@ def weights(curve: str, name: str, one: Task, epsilon: float, run: int) -> Vecto
 
 
 def best_constant(risk: EmpiricalRisk) -> Vector:
-    """Return weights of the last, constant feature alone: the least risk on the training records."""
+    """Return the best weights on the training records that are 0 except for the last, constant feature."""
     w = np.zeros(risk.facts.dimension)
 
     def value(level: float) -> float:
@@ -260,7 +260,7 @@ def measure_of(panel: str) -> str:
 
 
 def trajectories(cell: Cell, n: int, d: int, epsilon: float, count: int) -> Iterator[Point]:
-    """Return errors by iteration, or the final error, at position 0, of methods without iterates."""
+    """Yield errors by iteration; for methods without iterates the final error only, at position 0."""
     for run in range(count):
         one = task(cell.panel, n, d, run)
         if cell.curve in (UNITS, CONSTANT):
@@ -326,8 +326,8 @@ def _panel_verdicts(frame: pd.DataFrame, panel: str) -> Iterator[Verdict]:
         yield Verdict(
             f"{panel}: {ours} is comparable to {against}",
             held(int(near), len(levels)),
-            f"{_beside(mean, ours, against)}; {_NEAR[panel in (LINE, SIGNS)]} at {near} of "
-            f"{len(levels)} values of ε.",
+            f"Errors of the two: {_beside(mean, ours, against)}. {_NEAR[panel in (LINE, SIGNS)]} at {near} "
+            f"of {len(levels)} values of ε.",
         )
     wild = sum(std[GOOD][e] > std[PRINTED][e] for e in levels)
     each = ", ".join(f"{std[GOOD][e]:.2g} against {std[PRINTED][e]:.2g} at ε = {e:g}" for e in levels)
@@ -340,7 +340,7 @@ def _panel_verdicts(frame: pd.DataFrame, panel: str) -> Iterator[Verdict]:
     yield Verdict(
         f"{panel}: Algorithm 3 is sensitive to κ = b - a",
         held(int((ratios > 1.25).sum()), len(levels)),
-        f"Ten times as wide, the error is {_each(ratios)} times as large.",
+        f"With [a, b] ten times as wide the error is {_each(ratios)} times as large.",
     )
     worse = mean[GOOD] / mean[PRINTED]
     yield Verdict(
@@ -352,24 +352,24 @@ def _panel_verdicts(frame: pd.DataFrame, panel: str) -> Iterator[Verdict]:
     best = pd.concat([mean[c] for c in (PRINTED, BALANCED, GOOD)], axis=1).min(axis=1)
     ahead = mean[UNITS] / best
     yield Verdict(
-        f"{panel}: {UNITS}, told nothing, is ahead of Algorithms 3 and 4",
+        f"{panel}: {UNITS}, without public guesses, is ahead of Algorithms 3 and 4",
         held(int((ahead < 1).sum()), len(levels)).beside,
         f"Its error is {_each(ahead)} times that of the best of them.",
     )
 
 
 _NEAR = {
-    True: "within one and a half times",
-    False: "two thirds, or more, of what the other gains on the best constant,",
+    True: "The first is at most 1.5 times the second",
+    False: "The first gains at least two thirds of what the second gains on the best constant",
 }
 
 
 def _comparable(
     mean: dict[str, pd.Series[float]], panel: str, ours: str, against: str, epsilon: float
 ) -> bool:
-    """Judge errors as comparable within a factor of 1.5, risks from two thirds of the other's gain on.
+    """Judge errors as comparable up to a factor of 1.5, and risks by their gains on the best constant.
 
-    The gain is that on the best constant.
+    A gain is comparable if it is at least two thirds of the other.
     """
     value, goal = mean[ours][epsilon], mean[against][epsilon]
     if panel in (LINE, SIGNS):
@@ -432,7 +432,7 @@ def size_verdicts(frame: pd.DataFrame, grows: bool, what: str) -> list[Verdict]:
         mean = ends(frame, panel)
         for names, kind in (
             (("Algorithm 4, ε = 0.1", "Algorithm 4, ε = 0.5", "Algorithm 4, ε = 1", "RGD, not private"), ""),
-            (("Algorithm 3, ε = 1", "printed scale, ε = 1", "clipped-newton, ε = 1"), " (not shown there)"),
+            (("Algorithm 3, ε = 1", "printed scale, ε = 1", "clipped-newton, ε = 1"), " (not in the paper)"),
         ):
             steps = np.concatenate([np.diff(mean[c]) for c in names])
             right = int(np.sum(steps > 0 if grows else steps < 0))
@@ -442,7 +442,7 @@ def size_verdicts(frame: pd.DataFrame, grows: bool, what: str) -> list[Verdict]:
                     f"{panel}: the error {'grows' if grows else 'falls'} with {what}{kind}",
                     agreement.beside if kind else agreement,
                     "; ".join(f"{c}: {', '.join(f'{v:.3g}' for v in mean[c])}" for c in names)
-                    + f". {right} of {steps.size} steps go that way.",
+                    + f". {right} of {steps.size} steps from one value to the next go this way.",
                 )
             )
         order = [mean[f"Algorithm 4, ε = {e}"] for e in ("0.1", "0.5", "1")]
@@ -451,18 +451,18 @@ def size_verdicts(frame: pd.DataFrame, grows: bool, what: str) -> list[Verdict]:
             Verdict(
                 f"{panel}: the error of Algorithm 4 falls as ε grows",
                 held(right, 2 * len(order[0])),
-                f"From one ε to the next it falls {right} of {2 * len(order[0])} times.",
+                f"From one ε to the next larger one it falls in {right} of {2 * len(order[0])} cases.",
             )
         )
     return found + [_rate(frame, curve, theorem, grows) for curve, theorem in _THEOREMS.items()]
 
 
-# Bounds d^2 log(n)^2 / (n ε^2) on the excess risk of a strongly convex one, that of least squares here.
+# Theorems that bound the excess risk by d^2 log(n)^2 / (n ε^2) for strongly convex ones: least squares.
 _THEOREMS = {"Algorithm 3, ε = 1": 5, "printed scale, ε = 1": 7, "Algorithm 4, ε = 1": 7}
 
 
 def _rate(frame: pd.DataFrame, curve: str, theorem: int, grows: bool) -> Verdict:
-    """Judge the power of d or n in |w - w*|, the root of twice the excess risk; weights of 0 have 1."""
+    """Judge the power of d or n in |w - w*|, the root of twice the excess risk, where it is below |w*|."""
     here = frame[(frame["panel"] == LINE) & (frame["curve"] == curve) & (frame["measure"] == MEASURES[LINE])]
     power, mean = power_law(here), here.groupby("level")["value"].mean()
     if grows:
@@ -475,25 +475,25 @@ def _rate(frame: pd.DataFrame, curve: str, theorem: int, grows: bool) -> Verdict
     return Verdict(
         f"Theorem {theorem}, {LINE}, {curve}: |w - w*| {claim}",
         earned(agreement, better, len(mean)),
-        f"Measured power: {power}; better than weights of 0 at {better} of {len(mean)}.",
+        f"Measured power: {power}; better than zero weights at {better} of {len(mean)} values.",
     )
 
 
 SYNTHETIC = (
     "The paper states neither the law of features nor parameters. Here features are standard normal, |w*| = "
-    "1; noise is log-normal(0, 1), or log-logistic(0, 0.3), less its mean."
+    "1; noise is log-normal(0, 1), or log-logistic(0, 0.3), minus its mean."
 )
 
 
 def setting(count: int, records: str = SYNTHETIC) -> str:
     """Describe the setting common to all four figures, after a sentence about the records."""
     return (
-        f"{records} δ = 1/n², replacing one record, n public; accounting is sound and exact (Algorithm 3 "
-        f"as printed spends several times ε: see the errata), and {count} runs have new records and noise "
-        "each. Algorithm 4 has the printed scale of truncation, or the one that balances bias, deviation "
-        "and noise; Algorithm 3 the exact smooth sensitivity, and [a, b] a good guess or ten times as "
-        f"wide. Both are told moments or ranges, smoothness and a radius. T = {_MOST_STEPS} steps on the "
-        f"full batch, {_TRIMMED_STEPS} of Algorithm 3, {_BATCH_STEPS} on batches. RGD is Holland's robust "
-        "gradient descent at the printed scale, without noise. clipped-newton is privopt's default, told "
-        "nothing."
+        f"{records} δ = 1/n²; neighbours replace one record, n is public; accounting is sound and exact "
+        f"(Algorithm 3 as printed spends several times ε: see the errata), and {count} runs have new records "
+        "and noise each. Algorithm 4 has the printed scale of truncation, or the one that balances bias, "
+        "deviation and noise. Algorithm 3 has the exact smooth sensitivity, and as [a, b] a good guess or "
+        "one ten times as wide. Both take moments or ranges, smoothness and a radius as public facts. There "
+        f"are T = {_MOST_STEPS} steps on the full batch, {_TRIMMED_STEPS} for Algorithm 3, {_BATCH_STEPS} on "
+        "batches. RGD is Holland's robust gradient descent at the printed scale, without noise. "
+        "clipped-newton is privopt's default, and needs none of these public facts."
     )

@@ -25,7 +25,7 @@ FIGURE = Reproduction(
     shows=(
         "Error against iterations of ridge and logistic regression: Algorithm 4 comes close to robust "
         "gradient descent without privacy, on the full batch and on batches of 1000; Algorithm 3 varies "
-        "more, depends on κ = b - a, and does poorly."
+        "more, depends on κ = b - a, and has large errors."
     ),
     setting=lambda quick: (
         f"n = {_RECORDS:,}, d = {_DIMENSION}, ε = "

@@ -22,13 +22,13 @@ FIGURE = Reproduction(
     cite=paper.CITE,
     figure="Figure 2, Adult",
     shows=(
-        "Risk on test records against iterations, ridge and logistic regression on Adult: the order of "
-        "Figure 1."
+        "Risk on test records against iterations, ridge and logistic regression on Adult: the methods have "
+        "the order of Figure 1."
     ),
     setting=lambda quick: (
         "30,000 records of the training file, 28,000 to train and 2,000 to test, as in the paper, drawn "
-        "anew for each run; income above 50,000 from the five numeric columns, each in units of about what "
-        "a large number of it is (public), capital gains of 99,999 among them, and an intercept. ε = "
+        "anew for each run; income above 50,000 from the five numeric columns, each divided by a "
+        "typical large value (public), and an intercept; capital gains of 99,999 are kept. ε = "
         f"{', '.join(f'{e:g}' for e in paper.epsilons(quick))}. "
         f"{paper.setting(paper.runs(quick), 'The paper states no parameters.')}"
     ),
@@ -36,8 +36,8 @@ FIGURE = Reproduction(
     compute=compute,
     draw=lambda frame: panels_figure(paper.iteration_panels(frame, _PANELS, paper.SHOWN)),
     caption=(
-        "Mean loss on 2,000 held-out records at each iterate, mean and one standard deviation over runs "
-        "(bands). The dashed grey line is that of clipped-newton."
+        "Mean loss on 2,000 held-out records at each iterate: mean and one standard deviation over runs "
+        "(bands). The dashed grey lines are clipped-newton and the best constant."
     ),
     table=lambda frame: pivot(paper.last_errors(frame), ("test risk",), "ε = {:g}"),
     verdicts=lambda frame: paper.iteration_verdicts(frame, _PANELS),

@@ -30,7 +30,7 @@ FIGURE = Reproduction(
     cells=lambda quick: paper.size_cells(dimensions(quick)),
     compute=compute,
     draw=lambda frame: panels_figure(paper.size_panels(frame, "features d")),
-    caption="Error of what is released, mean and one standard deviation over runs, against d.",
+    caption="Error of the released weights, mean and one standard deviation over runs, against d.",
     table=lambda frame: pivot(frame, (paper.MEASURES[paper.LINE], paper.MEASURES[paper.SIGNS]), "d = {:g}"),
     verdicts=lambda frame: paper.size_verdicts(frame, True, "d"),
 )

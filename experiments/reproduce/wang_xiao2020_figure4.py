@@ -30,7 +30,7 @@ FIGURE = Reproduction(
     cells=lambda quick: paper.size_cells(sizes(quick)),
     compute=compute,
     draw=lambda frame: panels_figure(paper.size_panels(frame, "records n")),
-    caption="Error of what is released, mean and one standard deviation over runs, against n.",
+    caption="Error of the released weights, mean and one standard deviation over runs, against n.",
     table=lambda frame: pivot(
         frame, (paper.MEASURES[paper.LINE], paper.MEASURES[paper.SIGNS]), "n = {:,.0f}"
     ),

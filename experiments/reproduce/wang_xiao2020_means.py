@@ -36,7 +36,7 @@ CURVES = (TRIMMED, PRINTED, BALANCED, CONSTANT_TRIM)
 SQUARED, ERROR, BOUND = "squared error", "error", "bound on the error"
 DELTA, EPSILON, FAILURE = 1e-6, 1.0, 0.05
 _MIDDLE, _EPSILONS = 16_000, (0.25, 0.5, 1.0)
-_TAIL = 2.5  # the law of Lomax: no third moment
+_TAIL = 2.5  # of the Lomax distribution, which has no third moment then
 MEAN = 1 / (_TAIL - 1)
 MOMENT = 2 / ((_TAIL - 1) * (_TAIL - 2))
 REACH, _TRIM = 2.0, 10  # [a, b] = [-2, 2], whose centre is the constant 0
@@ -132,8 +132,8 @@ def verdicts(frame: pd.DataFrame) -> list[Verdict]:
 
 
 _CONSTANT = Reason(
-    "With a constant m the second argument of the maximum, e^(-m t) (b - a), does not depend on n, and the "
-    "noise stays (errata, 13). m has to grow like log(n) / t",
+    "the scale of the noise is a maximum, and with a constant m its second argument, e^(-m t) (b - a), does "
+    "not fall with n (errata, 13). m has to grow like log(n) / t",
     derived=True,
 )
 
@@ -153,7 +153,7 @@ def _useful(frame: pd.DataFrame, panel: str, curve: str) -> tuple[int, int]:
 
 
 def _falls(frame: pd.DataFrame, theorem: str, curve: str, measure: str) -> Verdict:
-    """Judge the power of n by that of the bound at the same places."""
+    """Judge the power of n by that of the bound at the same values of n."""
     values = _values(frame, RECORDS, curve, measure)
     squared = measure == SQUARED
     bound = bound_power(values, lambda n: np.log(n) / n if squared else n**-0.5)
@@ -162,23 +162,23 @@ def _falls(frame: pd.DataFrame, theorem: str, curve: str, measure: str) -> Verdi
         f"{theorem}, {curve}: the {measure} falls at least like {'log(n) / n' if squared else '1 / √n'}",
         earned(power.at_most(bound), better, of),
         f"Measured power of n: {power}, that of the bound: {bound:.2f}; better than the constant 0 at "
-        f"{better} of {of}.",
+        f"{better} of {of} values.",
     )
 
 
 def _costs(frame: pd.DataFrame, theorem: str, curve: str, measure: str) -> Verdict:
-    """Judge the power of 1 / epsilon; an error that noise does not change has none."""
+    """Judge the power of 1 / epsilon; an error that does not grow with it confirms no cost."""
     power = power_law(_values(frame, BUDGETS, curve, measure)).inverted
     bound, (better, of) = 2 if measure == SQUARED else 1, _useful(frame, BUDGETS, curve)
     return Verdict(
         f"{theorem}, {curve}: the {measure} grows, and at most like 1 / ε{'²' if bound == 2 else ''}",
         earned(power.costs_at_most(bound), better, of),
-        f"Measured power of 1 / ε: {power}; better than the constant 0 at {better} of {of}.",
+        f"Measured power of 1 / ε: {power}; better than the constant 0 at {better} of {of} values.",
     )
 
 
 def _within(frame: pd.DataFrame, curve: str) -> Verdict:
-    """Judge the bound with its constants where it says more than that the mean is at most sqrt(v)."""
+    """Judge the bound with its constants where it is below sqrt(v), itself a bound on the mean."""
     keys, own = ["panel", "level"], frame[frame["curve"] == curve]
     errors = own[own["measure"] == ERROR]
     bounds = own[own["measure"] == BOUND].rename(columns={"value": "bound"})
@@ -192,21 +192,22 @@ def _within(frame: pd.DataFrame, curve: str) -> Verdict:
     return Verdict(
         f"Theorem 6, {curve}: the error is within C √(v ln(1/δ) ln(1/δ')) / (√n ε) with probability 1 - δ'",
         held(int(out <= FAILURE * len(told)), 1) if len(told) else Agreement.NO,
-        f"The proved bound has C = {constant:.2g} or less and is below √v for {len(told)} releases of "
-        f"{len(both)}; {out} of them are beyond it, δ' = {FAILURE:g}.",
+        f"The proved bound has C = {constant:.2g} or less. It is below √v for {len(told)} of {len(both)} "
+        f"releases, and {out} of these have an error beyond it; δ' = {FAILURE:g}.",
     )
 
 
 def setting(quick: bool) -> str:
     return (
         f"Numbers with density {_TAIL:g} (1 + x)^(-{_TAIL + 1:g}), which have no third moment: mean "
-        f"{MEAN:.3g}, v = E x² = {MOMENT:.3g}, told to the robust mean; the trimmed mean is told [a, b] = "
-        f"[-{REACH:g}, {REACH:g}]. n from {sizes(quick)[0]:,} to {sizes(quick)[-1]:,} at ε = {EPSILON:g}; "
-        f"ε from {_EPSILONS[0]:g} to {_EPSILONS[-1]:g} at n = {_MIDDLE:,}; δ = {DELTA:g}, δ' = {FAILURE:g}, "
-        f"replacing one record, n public; {runs(quick)} runs, new records for each, sound noise. The trimmed "
-        "mean has the exact smooth sensitivity and trims what its budget asks for; as printed it trims a "
-        f"constant number, here {_TRIM} at either end, and its scale is not private (errata, 4). A claim "
-        "counts where the error is less than that of the constant 0."
+        f"{MEAN:.3g}, v = E x² = {MOMENT:.3g}, public for the robust mean; public for the trimmed mean is "
+        f"[a, b] = [-{REACH:g}, {REACH:g}]. n from {sizes(quick)[0]:,} to {sizes(quick)[-1]:,} at ε = "
+        f"{EPSILON:g}; ε from {_EPSILONS[0]:g} to {_EPSILONS[-1]:g} at n = {_MIDDLE:,}; δ = {DELTA:g}, δ' = "
+        f"{FAILURE:g}; neighbours replace one record, n is public; {runs(quick)} runs, new records for each, "
+        "sound noise. The trimmed mean has the exact smooth sensitivity and trims as many records as its "
+        f"budget requires; as printed it trims a constant number, here {_TRIM} at either end, and its scale "
+        "is not private (errata, 4). A value of n or ε counts if the error there is less than that of the "
+        "constant 0."
     )
 
 

@@ -31,7 +31,7 @@ EXCESS, START = "excess population risk", "excess population risk of zero weight
 RADIUS, SUBSETS, STEPS = "noise / signal", "subsets", "steps"
 CENTRE, PRINTED, BALANCED = "sample-aggregate", "Algorithm 4, printed scale", "Algorithm 4, balanced scale"
 DELTA, FAILURE = 1e-6, 0.05
-_LAST = 8  # directions that carry weight in Theorem 8, of variances 1, 1/4, 1/9, ...
+_LAST = 8  # features with nonzero weight in Theorem 8, of variances 1, 1/4, 1/9, ...
 
 
 @dataclass(frozen=True)
@@ -153,8 +153,8 @@ def _parsed(cell: Cell) -> tuple[Theorem, dict[str, float]]:
 def problem(theorem: Theorem, d: int) -> tuple[Floats, Floats]:
     """Return the variances of the features and w*, |w*| = 1.
 
-    Theorem 2: equal ones, so that the risk is strongly convex. Theorem 8: variances 1/j^2 that carry weight,
-    and the last of them for all further features: a descent of T < 64 steps sees no strong convexity.
+    Theorem 2: equal variances, so that the risk is strongly convex. Theorem 8: 1/j^2 for the first features,
+    which have weight, and the last of these for all others: T < 64 steps do not profit from strong convexity.
     """
     if theorem.number == 2:
         return np.ones(d), np.eye(d)[0]
@@ -181,7 +181,7 @@ def _plan(
 ) -> SampleAggregate | RobustGradientDescent:
     if theorem.number == 2:
         return centre_plan(n, d, epsilon)
-    moment = 1.0 + variance  # of x_1 (<x, w - w*> - e), |w - w*| of about 1: a public guess
+    moment = 1.0 + variance  # second, of x_1 (<x, w - w*> - e) for |w - w*| of about 1: a guess
     soft = SoftTruncation.as_printed(n, moment, FAILURE) if curve == PRINTED else None
     return RobustGradientDescent.plan(
         unclipped_facts(n, d, PLAIN_SQUARES),
@@ -196,14 +196,14 @@ def _plan(
 
 
 def printed_steps(n: int, d: int, epsilon: float) -> int:
-    """Return T of Theorem 8, (|w0 - w*| sqrt(n e) / d)^(2/3) with constant 1 and e of Algorithm 4."""
+    """Return T of Theorem 8, (|w0 - w*| sqrt(n e) / d)^(2/3) with constant 1, e as in Algorithm 4."""
     log = math.log(1 / DELTA)
     tilde = (math.sqrt(log + epsilon) - math.sqrt(log)) ** 2
     return max(1, round(float((math.sqrt(n * tilde) / d) ** (2 / 3))))
 
 
 def centre_plan(n: int, d: int, epsilon: float) -> SampleAggregate:
-    """Plan with the least m from which on answers on the far side of the ball count for 1/n or less."""
+    """Plan with the least number of subsets at which answers across the ball count for 1/n or less."""
     subsets = math.ceil((2 * d / epsilon) ** 2) + 1
     while True:
         try:
@@ -255,9 +255,9 @@ def verdicts(frame: pd.DataFrame) -> list[Verdict]:
 
 
 def _rate(frame: pd.DataFrame, theorem: Theorem, scan: Scan, curve: str) -> Verdict:
-    """Judge a power by that of the bound, where zero weights are worse.
+    """Judge a power by that of the bound; levels count where zero weights are worse.
 
-    An upper bound in 1/epsilon, d and L(w*) limits growth; without noise there is no growth to limit.
+    Growth with 1/epsilon, d and L(w*) has to be seen for an upper bound to limit it.
     """
     here = frame[(frame["panel"] == theorem.panel(scan)) & (frame["curve"] == curve)]
     power: Power = power_law(here[here["measure"] == EXCESS])
@@ -290,7 +290,7 @@ def _exact(frame: pd.DataFrame) -> Verdict:
         f"Mean excess risk: {words}; at n = {THEOREMS[1].base['n']:,.0f} with L(w*) = "
         f"{THEOREMS[1].base['L(w*)']:g} it is {_usual(frame):.2g}.",
         Reason(
-            "A smooth scale of noise that is 0 on one data set is 0 on all; Theorem 1 keeps the term that "
+            "a smooth scale of noise that is 0 on one data set is 0 on all; Theorem 1 keeps the term that "
             "the remark drops (errata, 14)",
             derived=True,
         ),
@@ -298,7 +298,7 @@ def _exact(frame: pd.DataFrame) -> Verdict:
 
 
 def _usual(frame: pd.DataFrame) -> float:
-    """Return the excess risk where nothing is varied."""
+    """Return the excess risk at the base values, from which one at a time is varied."""
     scan = THEOREMS[1].scans[0]
     here = frame[(frame["panel"] == THEOREMS[1].panel(scan)) & (frame["measure"] == EXCESS)]
     return float(here[here["level"] == THEOREMS[1].base["n"]]["value"].mean())
@@ -309,15 +309,15 @@ def setting(quick: bool) -> str:
     return (
         "Least squares with normal features and centred log-normal noise of the labels, |w*| = 1, so that "
         "the excess population risk is exact. Theorem 2: features of variance 1, sample-aggregate over "
-        f"disjoint subsets in the ball of radius {_BALL:g}, with sound noise, and the least number m of "
-        "subsets from which on answers across the ball count for 1/n or less (of order d / ε, where the "
-        f"theorem asks for d² / ε²); n = {two['n']:,.0f}, ε = {two['ε']:g}, d = {two['d']:g}, L(w*) = "
+        f"disjoint subsets in the ball of radius {_BALL:g}, with sound noise, and the least number of "
+        "subsets at which answers across the ball count for 1/n or less (of order d / ε, where the "
+        f"theorem requires d² / ε²); n = {two['n']:,.0f}, ε = {two['ε']:g}, d = {two['d']:g}, L(w*) = "
         f"{two['L(w*)']:g} where they are not varied. Theorem 8: variances 1, 1/4, ..., 1/{_LAST**2}, the "
-        f"last for all features beyond {_LAST}, which have weight 0; Algorithm 4 with sound noise over that "
-        f"ball and T = (√(n ε') / d)^(2/3) steps, constant 1, ε' as there; n = {eight['n']:,.0f}, ε = "
-        f"{eight['ε']:g}, d = {eight['d']:g}, L(w*) = {eight['L(w*)']:g}. δ = {DELTA:g}, replacing one "
-        f"record, n public; {runs(quick, THEOREMS[0])} runs, {runs(quick, THEOREMS[1])} of Theorem 2, new "
-        "records for each."
+        f"last for all features beyond {_LAST}, which have weight 0; Algorithm 4 with sound noise over the "
+        f"same ball, and T = (√(n ε') / d)^(2/3) steps with constant 1 and its ε'; n = {eight['n']:,.0f}, ε "
+        f"= {eight['ε']:g}, d = {eight['d']:g}, L(w*) = {eight['L(w*)']:g}. δ = {DELTA:g}; neighbours "
+        f"replace one record, n is public; {runs(quick, THEOREMS[0])} runs, {runs(quick, THEOREMS[1])} of "
+        "Theorem 2, new records for each."
     )
 
 

@@ -40,7 +40,7 @@ DELTA = 1e-3
 _LASSO = lasso(0.01 / 2)
 _ROW_NORM = 1 / SigmoidLoss.lipschitz  # "normalized so that the loss is 1-Lipschitz"
 _FEATURES = 100
-# Iterations in the pictures: every iterate is measured, some are saved.
+# The largest number of iterates of a run that are measured and drawn.
 _KEPT = 60
 
 
@@ -79,7 +79,7 @@ def risk_of(dataset: str, n: int) -> EmpiricalRisk:
 def step_size(dataset: str, n: int) -> float:
     """Return 1 / L; L is the curvature bound of the loss times the largest eigenvalue of X'X / n.
 
-    L is computed from the data at no budget, like the paper's line search. The mechanisms of privopt use the
+    L is computed from the data, not paid for, like the paper's line search. The mechanisms of privopt use the
     bound over all possible records, which is up to a hundred times as large: 200 such steps are too few.
     """
     X = risk_of(dataset, n).X
@@ -147,7 +147,7 @@ def true_epsilon(facts: RiskFacts, sigma: float, steps: int) -> float:
 
 
 def trajectories(dataset: str, n: int, epsilon: float, steps: int, rule: Rule, count: int) -> Iterator[Point]:
-    """Return norms of the generalized projected gradient along runs of DP-PGD from random starts.
+    """Yield norms of the generalized projected gradient along runs of DP-PGD from random starts.
 
     Runs differ in start and noise; both are the same across noise rules, so that comparisons are paired.
     """
@@ -234,9 +234,9 @@ def setting(quick: bool) -> str:
     return (
         "Synthetic: 10,000 records, 100 features, labels by the sign of a random linear score; Covertype: "
         f"{records(COVERTYPE, quick):,} records (the paper: 200,000), 54 features, Lodgepole Pine or not. "
-        "Rows have norm at most 4, so that the sigmoid loss is 1-Lipschitz. λ = 0.01, δ = 1e-3, replacing "
-        f"one record, n public; {runs(quick)} runs from random starts. The paper prints the sigmoid with the "
-        "sign of the margin turned round; here it falls with the margin. The noise is privopt's exact one "
-        "unless another is named. The step size is 1/L of the mean loss, computed from the data and not paid "
-        "for, like the paper's line search."
+        "Rows have norm at most 4, so that the sigmoid loss is 1-Lipschitz. λ = 0.01, δ = 1e-3; neighbours "
+        f"replace one record, n is public; {runs(quick)} runs from random starts. The paper prints the "
+        "sigmoid with the opposite sign of the margin; here it falls with the margin. The noise is privopt's "
+        "exact one unless another one is named. The step size is 1/L of the mean loss, computed from the "
+        "data and not paid for, like the paper's line search."
     )

@@ -42,7 +42,7 @@ def verdicts(frame: pd.DataFrame) -> list[Verdict]:
             held(sum(falls.values()), 3 * len(falls)), sum(b for b, _ in below), sum(of for _, of in below)
         ),
         "; ".join(f"{d}: {', '.join(f'{v:.3g} at ε = {e:g}' for e, v in norms[d].items())}" for d in norms)
-        + " (means over the later half of the iterations; below that of the start at "
+        + " (means over the later half of the iterations; below the norm at the start at "
         + f"{sum(b for b, _ in below)} of {sum(of for _, of in below)}).",
     )
     smaller = [e for e in EPSILONS if norms[paper.COVERTYPE][e] < norms[paper.SYNTHETIC][e]]
@@ -50,7 +50,7 @@ def verdicts(frame: pd.DataFrame) -> list[Verdict]:
     second = Verdict(
         "The larger data set, Covertype, has the smaller gradient at the same ε",
         earned(held(len(smaller), len(EPSILONS)), better, of),
-        f"That is so at {len(smaller)} of {len(EPSILONS)} values of ε; below that of the start at {better}.",
+        f"So at {len(smaller)} of {len(EPSILONS)} values of ε; below its norm at the start at {better}.",
     )
     return [first, second]
 
@@ -62,7 +62,7 @@ FIGURE = Reproduction(
     figure="Figure 1, levels of ε",
     shows=(
         "The norm of the gradient of DP-GD with T = 200 on synthetic data and on Covertype, for ε = 0.1, "
-        "0.5, 2 and 5: more privacy is more error, and the larger data set has less."
+        "0.5, 2 and 5: more privacy means more error, and the larger data set has less error."
     ),
     setting=lambda quick: f"T = {STEPS}. {paper.setting(quick)}",
     cells=cells,

@@ -45,8 +45,8 @@ def verdicts(frame: pd.DataFrame) -> list[Verdict]:
                 earned(agreement, better, of),
                 f"{', '.join(f'{v:.3g} at T = {t:g}' for t, v in values.items())} (means over the later "
                 f"half of the iterations): the largest is {ratio:.1f} times the smallest; {better} of {of} "
-                "are below that of the start. More iterations carry more noise each, fewer stop short of "
-                "the minimum.",
+                "are below the norm at the start. With more iterations each has more noise; with fewer "
+                "they stop short of the minimum.",
             )
         )
     return found

@@ -51,8 +51,8 @@ def verdicts(frame: pd.DataFrame) -> list[Verdict]:
             Verdict(
                 f"{dataset}: the more records, the smaller the gradient",
                 earned(held(paper.falls(values.to_list()), len(values) - 1), better, of),
-                f"{words} (means over the later half of the iterations); below that of the start at {better} "
-                f"of {of} values of n.",
+                f"{words} (means over the later half of the iterations); below the norm at the start at "
+                f"{better} of {of} values of n.",
             )
         )
     return found
@@ -65,8 +65,8 @@ FIGURE = Reproduction(
     figure="Figure 3, numbers of records",
     shows="The norm of the gradient of DP-GD at ε = 2 and T = 400 for several n: more records, less error.",
     setting=lambda quick: (
-        f"ε = {EPSILON:g}, T = {STEPS}; the paper's values of n are not printed: halves from the whole down. "
-        f"{paper.setting(quick)}"
+        f"ε = {EPSILON:g}, T = {STEPS}; the paper does not print its values of n; here they are all records, "
+        f"and 1/2, 1/4 and 1/8 of them. {paper.setting(quick)}"
     ),
     cells=cells,
     compute=compute,

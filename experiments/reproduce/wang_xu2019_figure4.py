@@ -1,4 +1,4 @@
-"""Wang and Xu (2019), Figure 4: DP-PGD on Covertype with the noise of three papers, and the least."""
+"""Wang and Xu (2019), Figure 4: DP-PGD on Covertype with the noise of three papers, and with exact noise."""
 
 from __future__ import annotations
 
@@ -76,23 +76,23 @@ def verdicts(frame: pd.DataFrame) -> list[Verdict]:
 
     count, words = against(COMPOSED)
     composed = Verdict(
-        "The zCDP noise gives a smaller gradient than that of Zhang et al. (2017)",
+        "The zCDP noise gives a smaller gradient than the noise of Zhang et al. (2017)",
         held(count, len(EPSILONS)),
         f"With a factor of T in the variance, as advanced composition has it, their gradient is {words}.",
     )
     spent, (count, words) = _spent(frame, QUOTED), against(QUOTED)
     quoted = Verdict(
-        "The same, with the noise of Zhang et al. as the paper quotes it",
+        "The zCDP noise gives a smaller gradient than the noise of Zhang et al. as the paper quotes it",
         held(count, len(EPSILONS)),
         f"The quoted variance lacks the factor T. The gradient is {words}, but T = {STEPS} steps "
         f"spend {', '.join(f'{s:.2f} where {e:g} is claimed' for e, s in spent.items())}.",
     )
     count, words = against(MOMENTS)
     moments = Verdict(
-        "It gives a smaller gradient than the moments accountant's",
+        "The zCDP noise gives a smaller gradient than the noise of the moments accountant",
         held(count, len(EPSILONS)),
-        f"The moments accountant's gradient is {words}: on the full batch both bounds are the same "
-        "but for the rounding of orders.",
+        f"With the noise of the moments accountant the gradient is {words}: on the full batch both bounds "
+        "are the same but for the rounding of orders.",
     )
     exact = _exact_verdict(norms[EXACT] / ours, _spent(frame, ZCDP))
     return [composed, quoted, moments, exact]
@@ -102,9 +102,9 @@ def _exact_verdict(ratios: pd.Series[float], spent: pd.Series[float]) -> Verdict
     """Compare exact accounting with zCDP: gradients by epsilon as ratios, and what zCDP's noise spends."""
     count = int((ratios < 1).sum())
     return Verdict(
-        "Accounted exactly, T steps need less noise still",
+        "With exact accounting, T steps need even less noise",
         held(count, len(EPSILONS)).beside,
-        f"At zCDP's noise {', '.join(f'{s:.2f} of {e:g} is spent' for e, s in spent.items())}; exact "
+        f"With the zCDP noise {', '.join(f'{s:.2f} of {e:g} is spent' for e, s in spent.items())}; exact "
         f"accounting gives the smaller gradient at {count} of {len(EPSILONS)} values of ε "
         f"({', '.join(f'{ratios[e]:.2f} times at ε = {e:g}' for e in EPSILONS)}).",
     )

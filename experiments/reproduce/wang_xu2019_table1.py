@@ -45,7 +45,7 @@ _EPSILONS, _DIMENSIONS = (0.5, 2.0, 8.0), (10, 40, 160)
 
 @dataclass(frozen=True)
 class Theorem:
-    """A bound of the table: the measure that falls, and its powers of n and epsilon."""
+    """A bound of the table: the measure that falls, and its power of n and of epsilon."""
 
     number: int
     method: str
@@ -231,7 +231,7 @@ def _against_features(frame: pd.DataFrame) -> list[Verdict]:
 
 
 def _over_sets(frame: pd.DataFrame) -> list[Verdict]:
-    """Judge each set: the gap has to be below half of that of the start, where a constant stays."""
+    """Judge each set: the gap has to be below half of that at the start, where a constant model stays."""
     found = []
     for name in SETS:
         here = frame[frame["panel"] == name].groupby(["curve", "measure"])["value"].mean()
@@ -253,11 +253,12 @@ def setting(quick: bool) -> str:
         f"drawn from a logistic model of {_RELEVANT} features; sets with the true weights on their boundary. "
         f"n from {sizes(quick)[0]:,} to {sizes(quick)[-1]:,}, ε from {_EPSILONS[0]:g} to {_EPSILONS[-1]:g}, "
         f"p from {_DIMENSIONS[0]} to {_DIMENSIONS[-1]} over an l1 ball, otherwise n = {_MIDDLE:,}, "
-        f"ε = {EPSILON:g}, p = {_FEATURES}; five sets at p = {_FEW}. δ = {DELTA:g}, replacing one record, n "
-        f"public; {runs(quick)} runs, new records for each. Mechanisms run with sound noise and privopt's "
-        "defaults, without a penalty. Gap and projected gradient (γ = 1/(2L)) are exact functions of the "
-        "records. Powers are fitted by least squares to all runs, with 95% intervals; bounds are from above, "
-        "so that a steeper fall agrees. Theorem 1 is about privacy: see the errata for its constant."
+        f"ε = {EPSILON:g}, p = {_FEATURES}; five sets at p = {_FEW}. δ = {DELTA:g}; neighbours replace one "
+        f"record, n is public; {runs(quick)} runs, new records for each. Mechanisms run with sound noise and "
+        "privopt's defaults, without a penalty. Gap and projected gradient (γ = 1/(2L)) are exact functions "
+        "of the records. Powers are fitted by least squares to all runs, with 95% intervals; the bounds are "
+        "upper bounds, so that a steeper fall agrees. Theorem 1 is about privacy: see the errata for its "
+        "constant."
     )
 
 
