@@ -1,1 +1,1 @@
-"""Mixed-integer models, and the general solvers that they are handed to."""
+"""Mixed-integer models, and the general solvers that solve them."""

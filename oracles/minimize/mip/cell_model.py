@@ -1,18 +1,19 @@
 """The cell model: a MIP whose size does not depend on the number of records.
 
-For fixed numeric weights a, the loss is a sum of tables over cell offsets (``cells.structure``). One
-model serves every a and every draw of noise, because only costs and allowed columns differ. Its binaries are
-r[j, v] (indicator weight j has value v), q[s] (the squares of the weights sum to s) and z[c, t] (cell c has
-offset t), with
+For fixed numeric weights a, the loss is a sum of tables over the offsets of cells (``cells.structure``). The
+same model is used for every a and every draw of noise, because only the costs and the allowed columns differ.
+Its binaries are r[j, v] (indicator weight j has value v), q[s] (the squares of the indicator weights sum to
+s) and z[c, t] (cell c has offset t), with
 
     sum_t z[c, t] = 1,   sum_t t z[c, t] = sum of the weights of the active indicators of c.
 
-The linear relaxation is usually tight. An exact dual bound is computed for every a first; only weight vectors
-and levels that can still beat the incumbent are passed to the solver.
+The linear relaxation is usually tight. First an exact dual bound is computed for every a. Only the numeric
+weight vectors and levels that may be better than the incumbent are passed to the solver.
 
-Public constraints on points become rows. They need binaries of the numeric weights too, of which a question
-for one a allows those of a alone. Dual bounds and descents ignore the constraints: a bound over a larger set
-is valid, and points that descents find count only if they satisfy the constraints.
+Public constraints on points become rows. For these rows the model has binaries of the numeric weights, too; a
+question for one a allows only the binaries of a. Dual bounds and descents ignore the constraints. The bounds
+are valid nevertheless, because they are over a larger set, and a point found by descent is used only if it
+satisfies the constraints.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ from privopt.problems.programs.lattice import ConstrainedLattice
 _LIMITS = CellLimits(cells=3_000, numeric_combinations=20_000, table_bytes=1 << 29)
 _MAX_COLUMNS = 200_000
 _MAX_SQUARED_NORM = 4096
-# Dual sweeps over all weight vectors, then over those that are not pruned.
+# Number of dual sweeps in the first and in the second pass over the weight vectors that are not pruned.
 _FEW_SWEEPS, _MANY_SWEEPS = 4, 40
 # Sweeping stops when the bound rises by less than this (fixed point).
 _LEAST_GAIN = UNIT // 64
@@ -69,8 +70,8 @@ def refusals(problem: DiscreteProblem, task: Task) -> list[str]:
 
 
 def planned_refusals(facts: ProblemFacts) -> list[str]:
-    """Return every reason why the cell model may not take some problem of these facts."""
-    assert isinstance(facts.question, Task)  # minimisers are asked no other questions
+    """Return every reason why the cell model may not take some problem with these facts."""
+    assert isinstance(facts.question, Task)  # minimisers get no other questions
     reasons = [*row_refusals(facts.lattice), *why_not_planned(facts, _LIMITS)]
     return reasons or _too_large(CellSizes.most(facts), facts.lattice, facts.question)
 
@@ -92,13 +93,13 @@ def build(problem: DiscreteProblem, task: Task, open_session: OpenSession) -> So
 
 @dataclass(frozen=True)
 class _CellModel:
-    """The noise-independent part of the model.
+    """The part of the model that does not depend on the noise.
 
     Attributes:
-        regions: one for each numeric weight vector.
+        regions: one region for each numeric weight vector.
         columns: the columns of the indicator weights.
         numeric: the columns of the numeric weights, which exist only if there are constraints.
-        entry_column: the column that each table entry is the cost of; -1 for cells without indicators.
+        entry_column: for each table entry, the column whose cost it is; -1 for cells without indicators.
         model: the MIP.
     """
 
@@ -136,11 +137,11 @@ class _CellModel:
         )
 
     def alone(self, k: int) -> int:
-        """Return errors in cells without indicators, which depend on the k-th numeric weights alone."""
+        """Return the loss in cells without indicators, which depends on the k-th numeric weights only."""
         return int(np.sum(self.regions.tables[k][self.entry_column < 0], dtype=np.int64))
 
     def column_costs(self, p: Perturbation, costs: CellCosts, k: int) -> FloatArray:
-        """Return column costs in units of loss, for the k-th numeric weights."""
+        """Return the cost of each column, in units of loss, for the k-th numeric weights."""
         regions, found, paid = self.regions, np.zeros(self.model.size), self.entry_column >= 0
         np.add.at(found, self.entry_column[paid], regions.tables[k][paid])
         for coordinate in regions.cells.indicators.tolist():
@@ -151,7 +152,10 @@ class _CellModel:
 
 
 def _add_cells(model: MipModel, cells: CellStructure, columns: Columns) -> NDArray[np.int64]:
-    """Add columns z[c, t] and their links; return ``entry_column``. Cells with one indicator use r itself."""
+    """Add columns z[c, t] and their constraints, and return ``entry_column``.
+
+    Cells with one indicator j use the columns r[j, v] instead.
+    """
     entry_column = np.full(cells.table_size, -1, dtype=np.int64)
     for c in range(cells.n_cells):
         members = cells.members(c)
@@ -173,8 +177,8 @@ def formulation(problem: DiscreteProblem, task: Task, p: Perturbation) -> Formul
     """Return one question as a self-contained model.
 
     Raises:
-        UnsupportedProblemError: the problem has no cell model, or needs one for each of several numeric
-            weight vectors.
+        UnsupportedProblemError: the problem has no cell model, or has several numeric weight vectors, each of
+            which needs a model.
     """
     if reasons := refusals(problem, task):
         raise UnsupportedProblemError("; ".join(reasons))
@@ -188,7 +192,7 @@ def formulation(problem: DiscreteProblem, task: Task, p: Perturbation) -> Formul
 
 
 def _known_point(lattice: IntegerLattice) -> IntArray:
-    """Return the witness of a constrained lattice; of any other, its shortest vector."""
+    """Return a point of the lattice: its witness if it has constraints, otherwise its shortest vector."""
     if isinstance(lattice, ConstrainedLattice):
         return lattice.witness
     return np.asarray(np.clip(0, lattice.low, lattice.high), dtype=np.int64)
@@ -198,7 +202,7 @@ def _solve(model: _CellModel, session: Session, query: Query) -> Proposal:
     search = Search(model.problem, query, session)
     search.offer(_known_point(model.problem.lattice))
     draw = _Draw(model, query, search)
-    # Without noise all min-marginals are equal, and sweeps suggest poor points: descend first.
+    # Without noise all min-marginals are equal, and sweeps give poor points; so descents come first.
     draw.offer_good([int(np.argmin(np.sum(model.regions.weights**2, axis=1)))])
     draw.sweep_all(_FEW_SWEEPS)
     draw.offer_good(np.argsort(draw.bound, kind="stable")[:_DESCENDED].tolist())
@@ -208,7 +212,7 @@ def _solve(model: _CellModel, session: Session, query: Query) -> Proposal:
 
 
 class _Draw:
-    """State for one draw of noise: costs, exact lower bounds and allowed levels per numeric weight vector."""
+    """State for one draw of noise: costs, and exact bounds and allowed levels by numeric weight vector."""
 
     def __init__(self, model: _CellModel, query: Query, search: Search) -> None:
         self.model, self.query, self.search = model, query, search
@@ -220,7 +224,7 @@ class _Draw:
         self.forward = np.zeros_like(self.dual.tables)
 
     def sweep_all(self, sweeps: int) -> None:
-        """Raise the bounds of all weight vectors that are not pruned; improve the incumbent on the way."""
+        """Improve the bounds of all weight vectors that are not pruned, and the incumbent."""
         for k in np.argsort(self.bound, kind="stable").tolist():
             if self.query.watch.stop() is not None:
                 return
@@ -229,7 +233,7 @@ class _Draw:
                 self.search.report(int(self.bound.min()))
 
     def offer_good(self, chosen: list[int]) -> None:
-        """Run descents at some numeric weights, and offer the results as incumbents."""
+        """Run descents at the given numeric weight vectors, and offer the results as incumbents."""
         shape = self.model.regions.shape
         for k in chosen:
             if self.query.watch.stop() is not None:
@@ -244,7 +248,7 @@ class _Draw:
         return regions.start(self.dual, k, UNIT, self.costs, regions.all_levels)
 
     def _raised(self, k: int, sweeps: int) -> int:
-        """Run dual sweeps for one weight vector; return its bound, or the pruning threshold if reached."""
+        """Run dual sweeps for one weight vector; return its bound, or ``dominated`` if it is pruned."""
         regions, dual = self.model.regions, self.dual
         if not self._start(k):
             return int(BIG)
@@ -264,12 +268,12 @@ class _Draw:
         return bound
 
     def _offer(self, k: int, levels: IntArray) -> None:
-        """Improve the point suggested by the dual by block descent, and offer it as incumbent."""
+        """Improve a point, which the dual gave, by block descent, and offer the result as incumbent."""
         if descend(self.model.regions.shape, self.dual, levels) < self.search.dominated:
             self.search.offer_found(self.model.regions.point(k, levels))
 
     def _mask(self, k: int) -> NDArray[np.bool_]:
-        """Return the columns that may be nonzero: those of ``_allowed_by`` with levels that sweeps left."""
+        """Return the columns that may be nonzero: those of ``_allowed_by`` whose levels were not dropped."""
         mask = self._allowed_by(k)
         for j, coordinate in enumerate(self.model.regions.shape.coordinate.tolist()):
             level = self.model.columns.level[coordinate]
@@ -278,7 +282,7 @@ class _Draw:
         return mask
 
     def _allowed_by(self, k: int) -> NDArray[np.bool_]:
-        """Return the columns that the k-th a allows to be nonzero: of norms, and of numeric weights."""
+        """Return the columns that may be nonzero at the k-th a, which rules out norms and numeric weights."""
         model = self.model
         mask = np.ones(model.model.size, dtype=np.bool_)
         mask[model.columns.norm[len(self.costs.radial) - int(model.regions.squares[k]) :]] = False
@@ -289,7 +293,7 @@ class _Draw:
         return mask
 
     def region(self, k: int) -> Region:
-        """Return the part of the lattice with the k-th numeric weights."""
+        """Return the points of the lattice with the k-th numeric weights as a region."""
         model, low, regions = self.model, self.model.problem.lattice.low, self.model.regions
         numeric, a = regions.cells.numeric, regions.weights[k]
 

@@ -1,7 +1,7 @@
-"""OR-tools' CP-SAT: constraint programming over integers, costs and bounds in integers too.
+"""CP-SAT of OR-tools: constraint programming with integer variables, costs and bounds.
 
-It runs in a separate process (``worker_process``), because OR-tools and highspy cannot be loaded into the
-same one (see ``highs``).
+CP-SAT runs in a separate process (``worker_process``), because OR-tools and highspy cannot be loaded into one
+process (see ``highs``).
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ ORTOOLS = Library("ortools", "OR-tools", "'privopt[cpsat]'")
 
 @dataclass(frozen=True)
 class CpSatOracle(MipOracle):
-    """CP-SAT. Objectives and bounds are integer numbers of grid steps, so its proofs are in integers.
+    """Minimiser by CP-SAT. Objectives and bounds are integer numbers of grid steps.
 
-    The proofs rest on the correctness of the solver alone. Time limits, cancellation and Ctrl-C reach the
-    solver while it runs.
+    So its proofs are in integer arithmetic, and assume only that the solver is correct. Time limits,
+    cancellation and Ctrl-C work while the solver runs.
 
     Args:
         model: "cells", "rows" or "auto"; see ``MipOracle``.
-        threads: number of solver threads; None for one per processor.
+        threads: number of solver threads; None for one thread per processor.
 
     Raises:
         MissingSolverError: OR-tools is not installed.
@@ -63,7 +63,7 @@ class CpSatOracle(MipOracle):
 
 
 class CpSatSession(Session):
-    """A CP-SAT model without objective, copied for every solve."""
+    """A CP-SAT model without objective, which is copied for every solve."""
 
     exact = True
 
@@ -117,7 +117,7 @@ class CpSatSession(Session):
         return _answer(solver, status, relay.finish(), self._low.size)
 
     def _asked(self, question: Question) -> Any:
-        """Return the model with the objective, bounds and cuts of a question."""
+        """Return a copy of the model with the objective, bounds and cuts of a question."""
         from ortools.sat.python import cp_model
 
         model = cp_model.CpModel()
@@ -148,7 +148,7 @@ def grid_steps(costs: np.typing.NDArray[np.float64]) -> IntArray:
     """Convert costs to whole numbers of grid steps.
 
     Raises:
-        SolverFailedError: costs that are no multiples of the grid step, or whose sum may exceed 64 bits.
+        SolverFailedError: the costs are no multiples of the grid step, or their sum may exceed 64 bits.
     """
     scaled = costs * UNIT
     steps = np.rint(scaled)
@@ -171,7 +171,7 @@ def _constrain(proto: Any, columns: IntArray, coefficients: IntArray, low: int, 
 
 
 def _improved(relay: ProgressRelay) -> Any:
-    """Return the callback for improved points."""
+    """Return the callback that CP-SAT calls for each improved point."""
     from ortools.sat.python import cp_model
 
     class Improved(cp_model.CpSolverSolutionCallback):
@@ -187,8 +187,8 @@ def _answer(solver: Any, status: Any, stopped: Status | None, size: int) -> MipA
     raw, nodes = f"CP-SAT {name}", int(response.num_branches)
     found = np.array(response.solution, dtype=np.float64)
     values = found if len(found) == size else None
-    # The integer bound; ``best_objective_bound`` would be a double. Objectives stay below 2**53 grid steps,
-    # so the conversion to float is exact for every useful bound.
+    # This is the bound as an integer; ``best_objective_bound`` is a double. Objectives are below 2**53 grid
+    # steps, so every useful bound is exact as a float.
     bound = int(response.inner_objective_lower_bound) / UNIT
     if name == "OPTIMAL" and values is not None:
         return MipAnswer(Outcome.OPTIMAL, values, bound, None, nodes, raw)

@@ -1,8 +1,8 @@
-"""HiGHS through highspy: the model stays loaded, and only changes are passed on.
+"""HiGHS through highspy. The model stays loaded between solves; only changes are passed to the solver.
 
-highspy and the wheels of OR-tools contain libraries of the same name in different versions
-(``libhighs.so.1``). A process keeps the one it loads first, and then cannot import the other package. If
-highspy cannot be imported, it is loaded in a separate process (``worker_process``).
+highspy and the wheels of OR-tools contain different versions of a library with the same name
+(``libhighs.so.1``). A process keeps the version that it loads first, and then cannot import the other
+package. If highspy cannot be imported, HiGHS runs in a separate process (``worker_process``).
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ HIGHSPY = Library("highspy", "highspy", "highspy")
 
 @dataclass(frozen=True)
 class HighsOracle(MipOracle):
-    """HiGHS, certified in floating point as ``PulpOracle`` is.
+    """Minimiser by HiGHS. Its proofs are in floating point, as those of ``PulpOracle``.
 
-    Time limits, cancellation, Ctrl-C and progress reach the solver while it runs.
+    Time limits, cancellation, Ctrl-C and progress work while the solver runs.
 
     Args:
         model: "cells", "rows" or "auto"; see ``MipOracle``.
@@ -73,16 +73,17 @@ def loads() -> bool:
 class HighsSession(Session):
     """A HiGHS model whose costs, bounds and cuts are changed in place between solves.
 
-    The relative gap is the question's: the default of 1e-4 would stop short of the optimum. The feasibility
-    tolerances stay at their defaults: with ``mip_feasibility_tolerance=1e-9`` HiGHS 1.15.1 cut off the
-    optimum of a cell model (2645.691 for 2645.542) and called the result optimal.
+    The question sets the relative gap, because with the default of 1e-4 HiGHS may stop before the optimum.
+    The feasibility tolerances stay at their defaults: with ``mip_feasibility_tolerance=1e-9`` HiGHS 1.15.1
+    cut off the optimum of a cell model (2645.542), and claimed that 2645.691 is optimal.
     """
 
     def __init__(self, model: MipModel) -> None:
         self._size, self._rows = model.size, len(model.rows)
         self._low, self._high = np.array(model.low, np.float64), np.array(model.high, np.float64)
         self.highs = loaded(model, np.zeros(model.size))
-        # No number of threads: HiGHS has one scheduler per process and fails if two callers disagree.
+        # The number of threads is not set: HiGHS has one scheduler per process, and fails if callers set
+        # different numbers.
         self.highs.setOptionValue("mip_abs_gap", 0.0)
 
     def _solve(
@@ -102,7 +103,7 @@ class HighsSession(Session):
 
     def _load(self, question: Question, seconds: float | None) -> None:
         highs, allowed, everything = self.highs, question.allowed, np.arange(self._size, dtype=np.int32)
-        highs.clearSolver()  # no state of the previous solve, nor its status should the next one fail
+        highs.clearSolver()  # the state and status of the previous solve must not affect this solve
         if (surplus := highs.getNumRow() - self._rows) > 0:
             highs.deleteRows(surplus, np.arange(self._rows, self._rows + surplus, dtype=np.int32))
         for columns in question.forbidden:
@@ -113,7 +114,7 @@ class HighsSession(Session):
         highs.changeColsCost(self._size, everything, np.ascontiguousarray(question.costs, dtype=np.float64))
         highs.setOptionValue("objective_bound", float(question.cutoff))
         highs.setOptionValue("mip_rel_gap", float(question.gap))
-        # HiGHS counts the time of all runs of this object together.
+        # The time limit of HiGHS is on the total time of all runs of this object.
         highs.setOptionValue("time_limit", math.inf if seconds is None else highs.getRunTime() + seconds)
         if question.start is not None:
             highs.setSolution(
@@ -122,7 +123,7 @@ class HighsSession(Session):
 
 
 def loaded(model: MipModel, costs: NDArray[np.float64]) -> Any:
-    """Load a model with costs into a new ``Highs``, without output."""
+    """Load a model with costs into a new ``Highs`` that prints nothing."""
     from highspy import Highs, HighsLp, HighsVarType, MatrixFormat
 
     lp = HighsLp()
@@ -155,7 +156,7 @@ def callback(relay: ProgressRelay, order: NDArray[np.int64] | None = None) -> Ca
 
     Args:
         relay: receives progress, and decides whether to stop.
-        order: HiGHS's index of each column of the model, shape (columns,), if different.
+        order: HiGHS's index of each column of the model, shape (columns,); None if the indices are equal.
     """
     from highspy import cb
 
@@ -180,7 +181,7 @@ def answer(highs: Any, order: NDArray[np.int64], stopped: Status | None, cutoff:
     Args:
         highs: the solver.
         order: HiGHS's index of each column of the model, shape (columns,).
-        stopped: the limit that stopped the solver, if one did.
+        stopped: the limit that stopped the solver, or None.
         cutoff: the cutoff of the question.
     """
     from highspy import HighsModelStatus as State
@@ -193,7 +194,7 @@ def answer(highs: Any, order: NDArray[np.int64], stopped: Status | None, cutoff:
     if info.primal_solution_status == SolutionStatus.kSolutionStatusFeasible:
         values = np.asarray(highs.getSolution().col_value, dtype=np.float64)[order]
     if status == State.kOptimal and info.objective_function_value > cutoff + SLACK:
-        # All points below the cutoff were pruned; the reported point was found on the way.
+        # No point is below the cutoff; HiGHS reports a point above it that it found before.
         return MipAnswer(Outcome.NOTHING, None, math.inf, None, nodes, raw + " (nothing below the cutoff)")
     if status == State.kOptimal and values is not None:
         return MipAnswer(Outcome.OPTIMAL, values, bound, None, nodes, raw)

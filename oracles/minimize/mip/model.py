@@ -1,8 +1,8 @@
 """Solver-independent mixed-integer models, and the interface of a solver session.
 
-A model is a fixed set of columns and constraints with integer coefficients. What changes from solve to solve
-(the costs, the allowed columns, the forbidden points, a cutoff) is a ``Question``. Models are built by
-``row_model`` and ``cell_model``; each solver has a ``Session`` that translates them.
+A model is a fixed set of columns and constraints with integer coefficients. The data that change between
+solves are a ``Question``: costs, allowed columns, forbidden points, a cutoff. ``row_model`` and
+``cell_model`` build models; each solver has a ``Session``, which translates a model for it.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from privopt.oracles.errors import MissingSolverError
 from privopt.oracles.limits import Watch
 from privopt.problems.discrete.lattice import FloatArray, IntArray
 
-# Objectives closer than this are equal to a floating-point solver.
+# For a floating-point solver, objectives that differ by less than this are equal.
 SLACK = 1e-9
 
 
 class Outcome(Enum):
-    """Conclusion of a MIP solver."""
+    """The conclusion of a MIP solver."""
 
     OPTIMAL = "the best point below the cutoff was found"
     NOTHING = "no point below the cutoff"
@@ -45,7 +45,7 @@ class MipAnswer:
         outcome: what was proved.
         values: column values of the best point found, or None.
         bound: lower bound on the cost of every allowed point; -inf if the solver reports none.
-        reason: why it stopped, for ``Outcome.STOPPED``.
+        reason: why the solver stopped, for ``Outcome.STOPPED``.
         nodes: branch-and-bound nodes.
         raw: the solver's status text.
     """
@@ -59,7 +59,7 @@ class MipAnswer:
 
 
 class Row(NamedTuple):
-    """A constraint low <= sum coefficient * column <= high; None for a missing side."""
+    """A constraint low <= sum coefficient * column <= high; a side that is missing is None."""
 
     columns: NDArray[np.int64]
     coefficients: IntArray
@@ -71,13 +71,14 @@ class Row(NamedTuple):
 class MipModel:
     """A mixed-integer model under construction, with integer bounds and coefficients.
 
-    Columns are numbered in the order of ``add``; constraints, costs and answers use these numbers. For any
-    costs some optimal point is integral in *all* columns, as the integer columns determine the best values of
-    the others, which are integers. So a pure integer solver may treat every column as integer.
+    Columns are numbered in the order of the calls of ``add``; constraints, costs and answers use these
+    numbers. For any costs there is an optimal point that is integral in *all* columns: the integer columns
+    determine the best values of the others, and these values are integers. So a pure integer solver may treat
+    every column as integer.
 
     Attributes:
-        low, high: bounds of the columns.
-        integer: whether a column must be declared integer.
+        low, high: bounds of each column.
+        integer: whether each column must be declared integer.
         rows: the constraints.
     """
 
@@ -107,7 +108,7 @@ class MipModel:
         sense: str,
         right: int,
     ) -> None:
-        """Add sum coefficient * column (<=, >= or =) right, over different columns."""
+        """Add the constraint sum coefficient * column (<=, >= or =) right; columns must be distinct."""
         where, what = np.asarray(columns, dtype=np.int64), np.asarray(coefficients, dtype=np.int64)
         used = what != 0
         low, high = {"<=": (None, right), ">=": (right, None), "=": (right, right)}[sense]
@@ -119,7 +120,7 @@ class MipModel:
 
 
 class Formulation(NamedTuple):
-    """A self-contained model of one question: minimise ``costs`` over the model, plus a constant."""
+    """A self-contained model of one question: minimise ``costs`` plus ``constant`` over ``model``."""
 
     model: MipModel
     costs: FloatArray
@@ -132,11 +133,11 @@ class Question(NamedTuple):
     Attributes:
         costs: cost of each column, shape (columns,), in units of loss; multiples of 1 / UNIT.
         allowed: columns that may be nonzero, or None for all.
-        forbidden: sets of columns that must not all be 1 at once (no-good cuts).
-        cutoff: only points of at most this cost are of interest.
-        start: columns that are 1 at the incumbent, or None. HiGHS searches near the incumbent, even if its
-            cost exceeds the cutoff; other solvers do not use it.
-        gap: relative gap at which a point counts as optimal. A certified minimum needs 0.
+        forbidden: sets of columns; the columns of a set must not all be 1 (no-good cuts).
+        cutoff: points that cost more than this are not wanted.
+        start: columns that are 1 at the incumbent, or None. HiGHS searches near the incumbent, even if the
+            incumbent costs more than the cutoff; other solvers do not use it.
+        gap: the relative gap at which a point counts as optimal. A certified minimum needs 0.
     """
 
     costs: FloatArray
@@ -148,7 +149,7 @@ class Question(NamedTuple):
 
 
 class SolverProgress(NamedTuple):
-    """Progress of a running solver: lower bound, nodes, and an improved point if one was found."""
+    """Progress of a running solver: lower bound, nodes, and column values if a better point was found."""
 
     bound: float
     nodes: int
@@ -166,7 +167,7 @@ class Library(NamedTuple):
         """Check that the package is installed.
 
         Raises:
-            MissingSolverError: it is not.
+            MissingSolverError: the package is not installed.
         """
         if importlib.util.find_spec(self.module) is None:
             raise MissingSolverError(
@@ -175,9 +176,9 @@ class Library(NamedTuple):
 
 
 class Session(ABC):
-    """A model that has been loaded into a solver.
+    """A model that is loaded into a solver.
 
-    ``exact`` says that the solver works on integer costs and proves its bounds in integers.
+    ``exact`` says whether the solver has integer costs and proves its bounds in integer arithmetic.
     """
 
     exact: ClassVar[bool] = False
@@ -189,7 +190,7 @@ class Session(ABC):
 
         Args:
             question: the data of this solve.
-            watch: limits; polled as often as the solver allows.
+            watch: the limits, which are checked as often as the solver allows.
             on_progress: called while the solver runs, if it supports callbacks.
 
         Raises:
@@ -211,14 +212,15 @@ OpenSession = Callable[[MipModel], Session]
 
 @dataclass
 class ProgressRelay:
-    """Relay progress from a solver callback, which must not raise, and tell the solver whether to stop.
+    """Called from a callback of a solver, to report progress and to find out whether to stop.
 
-    Used as a context manager around the call of a solver, it also defers Ctrl-C: Python would otherwise raise
-    KeyboardInterrupt inside a callback, and break the solver that called it.
+    A callback must not raise, so exceptions are deferred. As a context manager around the call of a solver,
+    the relay also defers Ctrl-C: otherwise Python would raise KeyboardInterrupt in a callback, and break the
+    solver.
 
     Attributes:
-        stopped: why the solver was told to stop.
-        raised: an exception to be raised after the solver has returned.
+        stopped: why the solver was told to stop, or None.
+        raised: an exception that ``finish`` raises after the solver has returned, or None.
     """
 
     watch: Watch
@@ -229,7 +231,7 @@ class ProgressRelay:
 
     def __enter__(self) -> None:
         main = threading.current_thread() is threading.main_thread()
-        # A handler other than Python's default stays in place.
+        # If the program has its own handler, this handler stays.
         if main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             signal.signal(signal.SIGINT, self._keep)
             self._kept = True
@@ -258,7 +260,7 @@ class ProgressRelay:
         return self.stopped is not None or self.raised is not None
 
     def finish(self) -> Status | None:
-        """Raise a deferred exception, if any; return why the solver was told to stop, if it was."""
+        """Raise the deferred exception, if any; else return why the solver was told to stop, or None."""
         if self.raised is not None:
             raise self.raised
         return self.stopped

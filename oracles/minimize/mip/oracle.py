@@ -1,6 +1,7 @@
-"""Base class of all MIP oracles: chooses the model (row or cell) and opens a solver session.
+"""Base class of all MIP oracles, which chooses the row or the cell model and opens a solver session.
 
-The models are imported on demand: importing them is slow, and a solver's worker process does not need them.
+The models are imported when they are needed: importing them is slow, and the worker process of a solver does
+not need them.
 """
 
 from __future__ import annotations
@@ -20,13 +21,14 @@ Model = Literal["auto", "rows", "cells"]
 
 
 class MipOracle(DiscreteOracle):
-    """A mixed-integer program, handed to a solver: a subclass is a frozen dataclass with ``open``.
+    """Minimiser by a mixed-integer program; a subclass is a frozen dataclass with ``open``.
 
-    ``library`` is the Python package that the oracle needs; that it is installed is checked when it is made.
+    ``library`` is the Python package that the oracle needs. It is checked when an instance is made.
 
     Attributes:
-        model: "cells" (``ZeroOneHalfspace`` with indicator columns; size independent of the number of
-            records), "rows" (any problem, for at most a few thousand distinct records), or "auto".
+        model: "cells", for ``ZeroOneHalfspace`` with indicator columns, of a size that does not depend on the
+            number of records; "rows", for 0/1 and Lipschitz losses on at most a few thousand distinct
+            records; or "auto".
     """
 
     takes_constraints: ClassVar[bool] = True
@@ -40,7 +42,7 @@ class MipOracle(DiscreteOracle):
 
     @abstractmethod
     def open(self, model: MipModel) -> Session:
-        """Load a finished model into the solver."""
+        """Load a complete model into the solver, and return the session that solves it."""
 
     def check_model(self) -> None:
         """Raise InvalidInputError for an unknown model."""
@@ -65,7 +67,7 @@ class MipOracle(DiscreteOracle):
         return [*(f"row model: {r}" for r in rows), *(f"cell model: {r}" for r in cells)]
 
     def explain(self, problem: DiscreteProblem, task: Task) -> str:
-        """Name the model that ``build`` would use, and the reason."""
+        """Return the name of the model that ``build`` uses, and the reason."""
         if self.model != "auto":
             return f"{self.model}: asked for"
         from privopt.oracles.minimize.mip import cell_model

@@ -1,4 +1,4 @@
-"""Passing of a PuLP problem to its solver, which stops at a limit: PuLP takes seconds for large problems."""
+"""Makes PuLP stop at a limit while it passes a problem to a solver, which may take seconds."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ _EVERY = 64  # columns or rows between two checks of the limit
 
 
 class NotPassedError(Exception):
-    """A limit was reached before the solver had the whole problem, so that it was not started."""
+    """A limit was reached before the solver had the whole problem; the solver was not started."""
 
 
 def end_passing(problem: Any, solver: Any, watch: Watch, stopped: Callable[[], bool]) -> None:
-    """Make PuLP stop at a limit while it passes a problem on, and give the solver the time that is left then.
+    """Make PuLP stop at a limit while it passes the problem to the solver, which gets the time left then.
 
-    Problem and solver are changed such that solving raises NotPassedError if a limit is reached before the
-    solver has the problem.
+    Problem and solver are changed, so that ``problem.solve`` raises NotPassedError if a limit is reached
+    before the solver has the problem.
 
     Args:
-        problem: a problem of PuLP, not used elsewhere.
+        problem: a problem of PuLP that is not used elsewhere.
         solver: a solver of PuLP: its HiGHS, or an external program, which reads the problem from a file.
-        watch: knows the time that is left.
-        stopped: whether to stop before the time is over.
+        watch: the clock with the time limit.
+        stopped: returns whether to stop before the time is over.
     """
     import pulp
 
@@ -39,8 +39,8 @@ def end_passing(problem: Any, solver: Any, watch: Watch, stopped: Callable[[], b
     if hasattr(solver, "buildSolverModel"):
         solver.buildSolverModel = look.during(solver.buildSolverModel, lambda: _ready(problem, solver, watch))
         unread = (pulp.LpStatusNotSolved, pulp.LpSolutionNoSolutionFound)
-        solver.findSolutionValues = lambda problem: unread  # the answer is read from HiGHS itself
-        solver.mip = False  # PuLP declares integers one by one, each in time linear in their number
+        solver.findSolutionValues = lambda problem: unread  # we read the answer from HiGHS itself
+        solver.mip = False  # so that PuLP declares no integers, which takes it quadratic time
     for name in ("writeMPS", "writeLP"):
         setattr(problem, name, look.during(getattr(problem, name), lambda: _limit_program(solver, watch)))
 
@@ -64,7 +64,7 @@ def _limit_program(solver: Any, watch: Watch) -> None:
 
 
 class _Look:
-    """Checks a limit while a problem is being passed on, and at no other time."""
+    """Checks a limit while PuLP passes a problem to a solver, and at no other time."""
 
     def __init__(self, stopped: Callable[[], bool]) -> None:
         self.stopped, self.passing = stopped, False
@@ -91,7 +91,7 @@ class _Look:
 
 
 class _Columns(list[Any]):
-    """The columns of a problem, which PuLP iterates over to pass the problem on."""
+    """The columns of a problem. PuLP iterates over them to pass the problem, and so checks the limit."""
 
     def __init__(self, columns: Iterable[Any], look: _Look) -> None:
         super().__init__(columns)
@@ -102,7 +102,7 @@ class _Columns(list[Any]):
 
 
 class _Rows(dict[str, Any]):
-    """The rows of a problem by name, likewise."""
+    """The rows of a problem by name; as with columns, iterating over them checks the limit."""
 
     def __init__(self, rows: dict[str, Any], look: _Look) -> None:
         super().__init__(rows)

@@ -31,8 +31,8 @@ from privopt.problems.programs.constraints import (
 )
 from privopt.problems.programs.lattice import ConstrainedLattice
 
-# Largest common denominator, over the columns of a ``Total``, of what their numbers become at the two ends of
-# their grids (``PointColumn.ends``): a total's rows are multiplied by it, and a larger one would give large
+# Largest common denominator of the numbers at the ends of the grids of the columns of a ``Total``
+# (``PointColumn.ends``). The rows of a total are multiplied by it, so a larger one would give large
 # coefficients.
 _FINEST = 10_000
 _WITH_ROWS = (Implication, Monotone, OtherColumns, PointBounds, PointList, Sign, Total, UsedColumns)
@@ -40,14 +40,14 @@ _WITH_ROWS = (Implication, Monotone, OtherColumns, PointBounds, PointList, Sign,
 
 @dataclass
 class PointRows:
-    """Rows that make the points of a model satisfy constraints.
+    """Adds rows to a model, so that the points in it satisfy constraints.
 
     Attributes:
         model: the model.
-        columns: the columns of a card.
+        columns: the columns of the card.
         low, high: bounds on the points of each feature, shape (d,).
-        points: the model's column of each feature, shape (d,).
-        used: the binaries that are 1 if a column of a card has points other than 0, by name.
+        points: the model's column of the points of each feature, shape (d,).
+        used: by name of a card's column, the binary that is 1 if the column has points other than 0.
     """
 
     model: MipModel
@@ -60,10 +60,9 @@ class PointRows:
 
     @singledispatchmethod
     def require(self, constraint: Constraint) -> None:
-        """Add rows that points satisfy exactly if the constraint holds.
+        """Add rows that points satisfy if and only if the constraint holds.
 
-        No row may exclude points that satisfy the constraint: the lower bounds that minimisers prove would
-        then be false.
+        If a row excluded points that satisfy the constraint, the lower bounds of minimisers would be false.
 
         Raises:
             InvalidInputError: MIP models cannot express this kind of constraint.
@@ -148,14 +147,14 @@ class PointRows:
         self.model.constrain([high for _, high in extremes], ones, "<=", total.high * unit)
 
     def _own(self, constraint: Constraint) -> list[int]:
-        """Return the model's columns of the points that a constraint is about."""
+        """Return the model's columns of all points in the card's columns that a constraint is about."""
         return self._at([j for c in constraint.about(self.columns) for j in range(c.start, c.stop)])
 
     def _at(self, features: list[int]) -> list[int]:
         return [int(self.points[j]) for j in features]
 
     def _use(self, column: PointColumn) -> int:
-        """Return the binary that is 1 if a column has points other than 0."""
+        """Return the binary that is 1 if a card's column has points other than 0."""
         if column.name not in self.used:
             (used,) = self.model.add(1, integer=True).tolist()
             self.used[column.name] = used
@@ -167,8 +166,9 @@ class PointRows:
         return self.used[column.name]
 
     def _difference(self, column: PointColumn) -> int:
-        """Return a binary that can be 1 only if some two successive levels of a column have different points,
-        so that the column tells records apart.
+        """Return a binary that can be 1 only if two successive levels of a column have different points.
+
+        Only then the column affects comparisons between records.
         """
         if column.name in self._apart:
             return self._apart[column.name]
@@ -184,13 +184,13 @@ class PointRows:
                 choice.append(one)
                 where, what = ([b], [way]) if a < 0 else ([b, a], [way, -way])
                 room = 1 + self._widest(where, what)
-                # way * (points of b - points of a) >= 1 if this way is chosen
+                # way * (points of b - points of a) >= 1 if this binary is 1
                 self.model.constrain([*self._at(where), one], [*what, -room], ">=", 1 - room)
         self.model.constrain([*choice, apart], [*([1] * len(choice)), -1], ">=", 0)
         return self._apart[column.name]
 
     def _widest(self, where: list[int], what: list[int]) -> int:
-        """Return how far below 0 a linear expression in points can fall within their bounds; 0 if not."""
+        """Return max(0, -m), where m is the minimum of a linear expression in points within their bounds."""
         low, high = self.low, self.high
         least = sum(min(c * int(low[j]), c * int(high[j])) for j, c in zip(where, what, strict=True))
         return max(0, -least)
@@ -211,9 +211,7 @@ def too_fine(total: Total, columns: Sequence[PointColumn]) -> str:
 
 
 def row_refusals(lattice: IntegerLattice) -> list[str]:
-    """Return every reason why constraints of a lattice cannot be written as rows; none for a lattice without
-    constraints.
-    """
+    """Return every reason why the constraints of a lattice, if it has any, cannot be written as rows."""
     if not isinstance(lattice, ConstrainedLattice):
         return []
     totals = [c for c in lattice.constraints if isinstance(c, Total)]

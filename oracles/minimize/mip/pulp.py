@@ -1,7 +1,7 @@
-"""Mixed-integer programming through PuLP: HiGHS by default, any other solver that PuLP can run by name.
+"""Mixed-integer programming through PuLP: HiGHS by default, or any other solver that PuLP can run.
 
-PuLP imports every solver library that it finds (among them highspy, which conflicts with OR-tools in one
-process), so it is imported when an oracle is created, not with this module.
+PuLP imports every solver library that it finds. One of them is highspy, which conflicts with OR-tools in one
+process. So PuLP is imported only when an oracle is created.
 """
 
 from __future__ import annotations
@@ -43,39 +43,38 @@ from privopt.oracles.minimize.mip.solver_files import CARELESS, Tell, private_fo
 from privopt.problems.discrete.lattice import FloatArray
 
 _LOOK = 0.02  # seconds between polls of the watch
-_PATIENCE = 5.0  # seconds that an external program has to write its best point after it was told to stop
+_PATIENCE = 5.0  # seconds that an external program has after cancellation to write its best point
 # Short names of solvers, and PuLP's names for them.
 _PULP_NAMES = {"highs": "HiGHS", "cbc": "PULP_CBC_CMD"}
 
 
 @dataclass(frozen=True)
 class PulpOracle(MipOracle):
-    """Mixed-integer programming with any solver that PuLP runs; proofs are in floating point.
+    """Minimiser by mixed-integer programming with any solver that PuLP can run; proofs are in floating point.
 
-    Points are evaluated in exact integer arithmetic, whatever the solver reports. Only the proof that no
-    point is better is the solver's: ``exact=False`` in a certificate means that it holds if the solver is
-    correct, up to its tolerances (about 1e-6 on feasibility and integrality, gap 0). A gap of 0 is claimed
-    when the solver's bound is within 1e-5 of the exact value. A lexicographically first minimiser is claimed
-    when the solver finds no other point within 1e-4 of it, or when all such points, at most 20, have been
-    compared exactly. If the integer dual bounds of the cell model settle a question without the solver,
-    ``exact`` is true.
+    Points are evaluated in exact integer arithmetic. Only the proof that no point is better comes from the
+    solver: ``exact=False`` in a certificate means that the proof assumes a correct solver, up to tolerances
+    of about 1e-6 on feasibility and integrality, and a gap of 0. A gap of 0 is claimed if the bound is
+    within 1e-5 of the exact value. A lexicographically first minimiser is claimed if the solver finds no
+    other point within 1e-4 of it, or if all such points, at most 20, have been compared exactly. If the
+    integer dual bounds of the cell model answer a question without the solver, ``exact`` is true.
 
-    PuLP passes the whole model to the solver again for every question. HighsOracle and ScipOracle use those
-    solvers directly and keep the model loaded.
+    PuLP passes the whole model to the solver for every question. HighsOracle and ScipOracle use these solvers
+    directly and keep the model loaded.
 
-    Time limits, cancellation, Ctrl-C and progress reach HiGHS while it runs. Other solvers get the time
-    limit; external programs stop at a cancellation, with their best point, and are ended by Ctrl-C. PuLP
-    reports no proved bound of an unfinished solve with another solver than HiGHS: expect large gaps.
+    Time limits, cancellation, Ctrl-C and progress work while HiGHS runs. Other solvers get the time limit. At
+    a cancellation, external programs stop with their best point; at Ctrl-C they are ended. PuLP reports a
+    proved bound of an unfinished solve for HiGHS only, so gaps of other solvers are large at a limit.
 
     Solvers that are external programs, such as CBC, read record counts and noise from files in a private
-    folder that is removed with the solve (``solver_files``). HiGHS and SCIP use no files.
+    folder, which is removed after the solve (``solver_files``). HiGHS and SCIP use no files.
 
     Args:
-        solver: "HiGHS", "CBC", or PuLP's name of a solver ("SCIP_PY", "GUROBI", "CPLEX_PY", ...).
+        solver: "HiGHS", "CBC", or the name of another solver in PuLP ("SCIP_PY", "GUROBI", "CPLEX_PY", ...).
         model: "cells", "rows" or "auto"; see ``MipOracle``.
 
     Raises:
-        UnknownOracleError: PuLP knows no such solver.
+        UnknownOracleError: PuLP knows no solver of this name.
         MissingSolverError: the solver is not installed.
     """
 
@@ -93,7 +92,7 @@ class PulpOracle(MipOracle):
 
 
 def display_name(solver: str) -> str:
-    """Return pulp-highs for HiGHS, pulp-cbc for PULP_CBC_CMD, pulp-scip for SCIP_PY, and so on."""
+    """Return the oracle's name, such as pulp-highs for HiGHS, pulp-cbc for PULP_CBC_CMD."""
     short = solver.lower().removeprefix("pulp_")
     for interface in ("_cmd", "_py", "_dll"):
         short = short.removesuffix(interface)
@@ -105,10 +104,10 @@ def is_highs(solver: str) -> bool:
 
 
 def require_solver(solver: str) -> str:
-    """Return PuLP's own name of an installed solver.
+    """Return PuLP's name of an installed solver.
 
     Raises:
-        UnknownOracleError: PuLP knows no solver of that name.
+        UnknownOracleError: PuLP knows no solver of this name, or privopt does not use it.
         MissingSolverError: PuLP knows the solver, but it is not installed.
     """
     import pulp
@@ -151,7 +150,7 @@ _LIBRARIES = {
 
 
 def _clash(name: str) -> str:
-    """Explain why an installed solver library cannot be loaded, as PuLP does not; empty if it can."""
+    """Return why an installed solver library cannot be loaded, which PuLP does not say; empty if it can."""
     library = _LIBRARIES.get(name)
     if library is None or importlib.util.find_spec(library) is None:
         return ""
@@ -169,11 +168,11 @@ def _clash(name: str) -> str:
 
 
 class PulpSession(Session):
-    """A session for any solver that PuLP can run; the whole model is passed again for every solve.
+    """A session for any solver that PuLP can run; the whole model is passed for every solve.
 
-    PuLP has no bounds or callbacks of its own. Those of HiGHS are used directly; other solvers report no
-    bound when they are stopped early. The time limit reaches all solvers; cancellation ends external
-    programs.
+    PuLP provides neither bounds nor callbacks. The bounds and callbacks of HiGHS are used directly; other
+    solvers report no bound if they are stopped early. All solvers get the time limit. Cancellation stops
+    HiGHS and external programs only.
     """
 
     def __init__(self, model: MipModel, solver: str) -> None:
@@ -189,7 +188,7 @@ class PulpSession(Session):
         problem = self._asked(question)
         for number, column in enumerate(problem.variables()):
             column.index = number
-        # PuLP sorts variables by name: remember the position of each column.
+        # PuLP sorts variables by name, so the position of each column is stored.
         order = np.array([column.index for column in self._columns], dtype=np.int64)
         started = self._call(problem, question, relay, order)
         stopped = relay.finish()
@@ -226,11 +225,11 @@ class PulpSession(Session):
 
         seconds = relay.watch.remaining
         with warnings.catch_warnings():
-            # PuLP warns on every use that its bundled CBC moves to an extra in version 4.
+            # On every use PuLP warns that its bundled CBC becomes an extra in version 4.
             warnings.simplefilter("ignore", DeprecationWarning)
             settings: dict[str, Any] = {"msg": False, "gapRel": question.gap}
             if self._name in ("PULP_CBC_CMD", "COIN_CMD"):
-                # By default CBC accepts a new point only if it is better by 1e-5.
+                # By default CBC accepts only points that are better by 1e-5.
                 settings |= {"gapAbs": 1e-9, "threads": 1, "options": ["increment 1e-9"]}
             if is_highs(self._name):
                 settings |= {"gapAbs": 0.0, "objective_bound": float(question.cutoff)}
@@ -239,7 +238,7 @@ class PulpSession(Session):
             if seconds is not None:
                 settings["timeLimit"] = max(seconds, 0.01)
             solver = pulp.getSolver(self._name, **settings)
-            # While the file of an external program is written, the main thread calls the relay.
+            # While PuLP writes the file for an external program, the main thread calls the relay.
             files = uses_files(solver)
             if files or is_highs(self._name):
                 end_passing(problem, solver, relay.watch, (lambda: relay.told) if files else relay)
@@ -261,15 +260,16 @@ class PulpSession(Session):
         import pulp
 
         raw = f"{self._name} {pulp.LpStatus[problem.status]}, {pulp.LpSolution[problem.sol_status]}"
-        # PuLP reports the same status if SCIP stops at the gap and at a time limit: with time left it is the
-        # gap.
+        # PuLP reports the same status whether SCIP stops at the gap or at the time limit. If time is left, it
+        # was the gap.
         at_gap = gap > 0 and problem.sol_status == pulp.LpSolutionIntegerFeasible and not _late(watch)
         if problem.sol_status == pulp.LpSolutionOptimal or at_gap:
             values = self._values()
-            # Values are rounded, because integrality tolerances times large costs would be errors.
+            # Values are rounded, because deviations within the integrality tolerance, times large costs,
+            # would be visible errors.
             return MipAnswer(Outcome.OPTIMAL, values, float(costs @ np.rint(values)), None, 0, raw)
-        # CBC 2.10 reports "infeasible" if its time limit comes before the first relaxation is solved, so this
-        # is a proof only while there is time left.
+        # CBC 2.10 reports "infeasible" if its time limit is reached before the first relaxation is solved, so
+        # this status is a proof only if time is left.
         if problem.status == pulp.LpStatusInfeasible and not _late(watch):
             return MipAnswer(Outcome.NOTHING, None, math.inf, None, 0, raw)
         if watch.remaining is not None:
@@ -283,7 +283,7 @@ class PulpSession(Session):
 
 
 def _watched(work: Callable[[], object], relay: ProgressRelay, end: Tell) -> None:
-    """Wait for an external program, and stop it on cancellation. It enforces its time limit itself."""
+    """Wait for an external program, and stop it on cancellation. The program itself keeps the time limit."""
     failed: list[BaseException] = []
 
     def run() -> None:
@@ -321,14 +321,14 @@ def _late(watch: Watch) -> bool:
 
 
 def _ended(relay: ProgressRelay) -> bool:
-    """Return whether a program was told to end, so that it returned no answer."""
+    """Return whether the solver was told to end, so that an error of PuLP is expected."""
     return relay.raised is not None or relay.stopped is Status.INTERRUPTED
 
 
 def translated(model: MipModel) -> tuple[Any, list[Any]]:
-    """Translate a model without objective to PuLP; return the problem, and variables in column order.
+    """Translate a model without objective to PuLP; return the problem, and its variables in column order.
 
-    Every column must occur in some constraint, because PuLP passes on only those.
+    Every column must occur in some constraint, because PuLP passes no other columns to the solver.
     """
     import pulp
 

@@ -1,15 +1,17 @@
-"""The row model: a MIP with one prediction per distinct record. For any data; its bounds are weak on many.
+"""The row model: a MIP with one prediction for each distinct record. It fits any data.
 
-Binaries r[j, v] (weight j has value v) make every separable term linear, and binaries q[s] (|w|^2 = s) every
-function of |w|^2. Identical records are merged. A prediction needs a constraint only in the direction in
-which the loss would violate it:
+If there are many distinct records, its bounds are weak. With binaries r[j, v] (weight j has value v) every
+separable term is linear, and with binaries q[s] (|w|^2 = s) every function of |w|^2. Identical records are
+merged. A prediction needs a constraint in one direction only, because minimising the loss pushes it in the
+other:
 
-- halfspace: scores are integers, divided by their common divisor, so either score >= 1 or score <= 0. The
-  constraints switch at 1/2, farther from both than any feasibility tolerance;
-- conjunction and disjunction: h >= w_j for each violated feature j, h <= the sum of those w_j.
+- halfspace: scores are integers, after division by their common divisor, so score >= 1 or score <= 0. The
+  constraints have their threshold at 1/2, which is farther from 0 and 1 than the feasibility tolerance.
+- conjunction and disjunction: h >= w_j for each violated feature j, or h <= the sum of these w_j.
 
-A Lipschitz loss has a continuous column instead, bounded below by each linear piece of the loss: at integer
-weights its least value is an integer. The solver's tolerances add up over these columns (``_row_error``).
+For a Lipschitz loss, each record has a continuous column for its loss, bounded below by each linear piece of
+the loss; at integer weights the least value of this column is an integer. The solver's tolerances add up over
+these columns (``_row_error``).
 """
 
 from __future__ import annotations
@@ -37,9 +39,9 @@ from privopt.problems.discrete.objective import UNIT, Perturbation, levels
 from privopt.problems.discrete.problem import DiscreteProblem
 from privopt.problems.programs.lattice import ConstrainedLattice
 
-# The feasibility tolerance (1e-6) times big-M must stay below half a grid step.
+# The feasibility tolerance (1e-6) times a score, the big M, must be below the distance 1/2 to the threshold.
 _MAX_SCORE = 200_000
-# The same tolerance; each row of a Lipschitz loss, and each weight in it, may be off by that much.
+# The same tolerance: each row of a Lipschitz loss, and each weight in it, may have an error of this size.
 _FEASIBILITY = 1e-6
 
 _Rows = ZeroOneHalfspace | MonotoneConjunction | LipschitzProblem
@@ -49,7 +51,7 @@ _MAX_ENTRIES = 20_000_000
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns of the weights, shared by both models.
+    """The columns of the weights, in the row model and the cell model.
 
     Attributes:
         level: level[j][v - low_j] is the column of r[j, v]; empty for coordinates that are not in the model.
@@ -60,7 +62,7 @@ class Columns:
     norm: NDArray[np.int64]
 
     def decode(self, values: FloatArray, low: IntArray) -> IntArray:
-        """Return the lattice point: each coordinate at its largest binary, at ``low`` if not in the model."""
+        """Return the point: each coordinate by its largest binary, or ``low`` if it is not in the model."""
         point = low.copy()
         for j, columns in enumerate(self.level):
             if len(columns):
@@ -75,11 +77,11 @@ class Columns:
 def add_weights(
     model: MipModel, lattice: IntegerLattice, coordinates: IntArray, *, radial: bool, budget: int | None
 ) -> Columns:
-    """Add binaries for the given coordinates, and for their sum of squares if it has a cost.
+    """Add binaries r for the given coordinates, and binaries q for their sum of squares if it has a cost.
 
     Args:
-        radial: add columns q[s].
-        budget: largest sum of squares, or None.
+        radial: whether to add columns q[s].
+        budget: the largest allowed sum of squares, or None.
     """
     chosen = set(coordinates.tolist())
     squares: list[IntArray] = []
@@ -105,7 +107,7 @@ def add_weights(
 
 
 def require_constraints(model: MipModel, lattice: IntegerLattice, columns: Columns) -> None:
-    """Add rows of a lattice's constraints on points, if it has any; every weight must have columns."""
+    """Add rows for the constraints of a lattice, if it has any; every weight must have columns."""
     if isinstance(lattice, ConstrainedLattice):
         points = _weight_columns(model, lattice, columns)
         rows = PointRows(model, lattice.columns, lattice.low, lattice.high, points)
@@ -124,10 +126,10 @@ def refusals(problem: DiscreteProblem, task: Task) -> list[str]:
 
 
 def planned_refusals(facts: ProblemFacts) -> list[str]:
-    """Return every reason why the row model may not take some problem of these facts."""
+    """Return every reason why the row model may not take some problem with these facts."""
     if not issubclass(facts.kind, _Rows):
         return _of_other_kind(facts.kind)
-    assert isinstance(facts.question, Task)  # minimisers are asked no other questions
+    assert isinstance(facts.question, Task)  # minimisers get no other questions
     entries = facts.rows * facts.lattice.dimension
     return _too_large(facts.lattice, facts.question, facts.rows, entries, facts.largest_score)
 
@@ -137,7 +139,7 @@ def _of_other_kind(kind: type[DiscreteProblem]) -> list[str]:
 
 
 def _too_large(lattice: IntegerLattice, task: Task, rows: int, entries: int, score: int) -> list[str]:
-    """List the limits that are exceeded, without the sizes themselves, which depend on the records."""
+    """List the limits that are exceeded. The sizes are not stated, because they depend on the records."""
     reasons = row_refusals(lattice)
     columns = int(np.sum(lattice.high - lattice.low + 1)) + rows
     columns += lattice.max_squared_norm + 1 if task is Task.NORMALIZED else 0
@@ -158,10 +160,10 @@ def _largest_score(problem: ZeroOneHalfspace) -> int:
 
 @dataclass(frozen=True)
 class RowModel:
-    """The noise-independent part of the model.
+    """The part of the model that does not depend on the noise.
 
     Attributes:
-        constant: loss of every point, in units of loss.
+        constant: loss that every point has, in units of loss.
         loss: loss of each column, shape (columns,).
     """
 
@@ -194,7 +196,7 @@ class RowModel:
         return cls(problem, model, columns, constant, loss)
 
     def region(self, p: Perturbation) -> Region:
-        """Return the whole lattice."""
+        """Return the whole lattice as one region."""
         low, columns = self.problem.lattice.low, self.columns
         return Region(
             costs=lambda: self.loss + _costs(p, columns, self.model.size),
@@ -237,7 +239,7 @@ def formulation(problem: DiscreteProblem, task: Task, p: Perturbation) -> Formul
 
 
 def _costs(p: Perturbation, columns: Columns, size: int) -> FloatArray:
-    """Return the perturbation as column costs in units of loss. Multiples of 2**-20 below 2**32 are exact."""
+    """Return the perturbation as costs of columns, in units of loss; they are exact in float64."""
     costs = np.zeros(size)
     for table, level in zip(p.unary, columns.level, strict=True):
         costs[level] = table / UNIT
@@ -247,7 +249,7 @@ def _costs(p: Perturbation, columns: Columns, size: int) -> FloatArray:
 
 
 def _merged(problem: ZeroOneHalfspace | MonotoneConjunction) -> Iterator[tuple[IntArray, int, int]]:
-    """Merge equal records (up to a positive factor, for halfspaces); add up the costs of errors by label."""
+    """Merge equal records, for halfspaces up to a positive factor, and add the costs of errors by label."""
     X = _reduced(problem.X) if isinstance(problem, ZeroOneHalfspace) else problem.X
     rows, inverse = np.unique(X, axis=0, return_inverse=True)
     which, costs = inverse.ravel(), problem.costs
@@ -262,7 +264,7 @@ def _reduced(X: IntArray) -> IntArray:
 
 
 def _score_range(rows: IntArray, lattice: IntegerLattice) -> tuple[IntArray, IntArray]:
-    """Return bounds on <w, x> over the lattice for rows x: from the box and from the norm ball."""
+    """Return lower and upper bounds on <w, x> over the lattice for each row x, from box and norm ball."""
     up, down = np.maximum(rows, 0), np.minimum(rows, 0)
     high = up @ lattice.high + down @ lattice.low
     low = up @ lattice.low + down @ lattice.high
@@ -277,7 +279,7 @@ def _score_range(rows: IntArray, lattice: IntegerLattice) -> tuple[IntArray, Int
 def _halfspace_rows(
     model: MipModel, problem: ZeroOneHalfspace, columns: Columns, rows: list[tuple[IntArray, int, int]]
 ) -> tuple[int, dict[int, int]]:
-    """Add predictions of the distinct records; return the constant loss and the loss of each column."""
+    """Add the predictions of the distinct records; return the constant loss and the loss of each column."""
     lattice = problem.lattice
     weights = _weight_columns(model, lattice, columns)
     lows, highs = _score_range(np.array([x for x, _, _ in rows]), lattice)
@@ -293,7 +295,7 @@ def _halfspace_rows(
         loss[int(p)] = negative - positive  # p = 1: predicted +1
         used = np.flatnonzero(x)
         terms = np.concatenate([weights[used], [p]])
-        # The rows are about twice the score, so that 1/2 becomes an integer.
+        # The rows contain twice the score, so that the threshold 1/2 becomes an integer.
         twice = (2 * x[used]).tolist()
         if negative > positive:  # minimisation prefers p = 0: score <= 1/2 unless p = 1
             model.constrain(terms, [*twice, 1 - 2 * high], "<=", 1)
@@ -303,7 +305,7 @@ def _halfspace_rows(
 
 
 def _weight_columns(model: MipModel, lattice: IntegerLattice, columns: Columns) -> NDArray[np.int64]:
-    """Add continuous columns equal to the weights, so that a score has one entry per feature."""
+    """Add a continuous column equal to each weight, so that a score needs one entry per feature only."""
     found = []
     for values, level in zip(levels(lattice), columns.level, strict=True):
         (w,) = model.add(1, integer=False, low=int(values[0]), high=int(values[-1]))
@@ -340,7 +342,10 @@ def _row_error(problem: DiscreteProblem) -> float:
 def _feature_set_rows(
     model: MipModel, problem: MonotoneConjunction, columns: Columns, rows: list[tuple[IntArray, int, int]]
 ) -> tuple[int, dict[int, int]]:
-    """Add h = 1 iff a chosen feature is violated (conjunction) or present (disjunction)."""
+    """Add a column h per record: 1 if and only if a chosen feature is 0 (conjunction) or 1 (disjunction).
+
+    Returns the constant loss and the loss of each column.
+    """
     disjunction = isinstance(problem, MonotoneDisjunction)
     lattice = problem.lattice
     constant, loss = 0, {}

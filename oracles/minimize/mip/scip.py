@@ -25,8 +25,8 @@ from privopt.oracles.minimize.mip.model import (
 from privopt.oracles.minimize.mip.oracle import MipOracle, Model
 
 _INFINITE = 1e19  # SCIP's infinity is 1e20
-# With costs in the thousands, the default integrality tolerance of 1e-6 would show in the objective. Ctrl-C
-# is handled by Python, in the callbacks.
+# With costs in the thousands, the default tolerance of 1e-6 on integrality would affect the objective. SCIP
+# does not catch Ctrl-C, because the callbacks do.
 _SETTINGS = {"limits/absgap": 0.0, "numerics/feastol": 1e-8, "misc/catchctrlc": False}
 
 PYSCIPOPT = Library("pyscipopt", "PySCIPOpt", "'privopt[scip]'")
@@ -34,9 +34,9 @@ PYSCIPOPT = Library("pyscipopt", "PySCIPOpt", "'privopt[scip]'")
 
 @dataclass(frozen=True)
 class ScipOracle(MipOracle):
-    """SCIP, certified in floating point as ``PulpOracle`` is.
+    """Minimiser by SCIP. Its proofs are in floating point, as those of ``PulpOracle``.
 
-    Time limits, cancellation, Ctrl-C and progress reach the solver while it runs.
+    Time limits, cancellation, Ctrl-C and progress work while the solver runs.
 
     Args:
         model: "cells", "rows" or "auto"; see ``MipOracle``.

@@ -1,10 +1,10 @@
 """Turn answers of a floating-point MIP solver into a certificate about an integer objective.
 
-Points are decoded to integers and valued in exact arithmetic; the solver's own objective value is not used.
-Only its proof that no other point is better is relied on, up to ``tolerance`` in units of loss (0 for a
-solver that works in integers). Optimality is queried with a cutoff: "is there another point of at most this
-cost?". This also settles ties: points within the tie margin of the optimum are enumerated by no-good cuts and
-compared exactly, until none is left.
+Points are decoded to integers, and their objectives computed in exact arithmetic; the solver's objective
+value is not used. We trust only the solver's proof that no other point is better, up to ``tolerance`` in
+units of loss, which is 0 for a solver that works in integers. Each question has a cutoff: "is there another
+point of at most this cost?". Ties are broken in the same way: no-good cuts enumerate the points within the
+tie margin of the optimum, which are compared exactly.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from privopt.problems.discrete.lattice import FloatArray, IntArray
 from privopt.problems.discrete.objective import UNIT, from_fixed
 from privopt.problems.discrete.problem import DiscreteProblem
 
-# A solver's bound within this many units of loss of a value is taken to equal it. Solvers run with a gap of
-# zero.
+# A solver's bound and a value that differ by at most this, in units of loss, count as equal. Solvers run with
+# a gap of zero.
 _TOLERANCE = 1e-5
-# To break ties, points up to this many tolerances above the optimum are compared exactly.
+# To break ties, points within this many tolerances of the optimum are compared exactly.
 _TIE_MARGIN = 10
 _MAX_TIES = 20
 
@@ -37,12 +37,12 @@ class Region:
     """A part of the lattice, as a restriction of the MIP.
 
     Attributes:
-        costs: computes the cost of each column, shape (columns,), units of loss.
-        constant: cost added to every point, fixed point.
-        bound: a lower bound over the region, fixed point, known before the solver is called.
-        decode: maps column values to a lattice point.
+        costs: a function that returns the cost of each column, shape (columns,), in units of loss.
+        constant: the cost that is added for every point, in fixed point.
+        bound: a lower bound over the region, in fixed point, known before the solver is called.
+        decode: maps column values to a point of the lattice.
         encode: maps a point of the region to a set of columns that are all 1 at this point only.
-        contains: whether a point lies in the region.
+        contains: returns whether a point is in the region.
         allowed: columns that may be nonzero, or None for all.
     """
 
@@ -59,7 +59,7 @@ class Region:
 class Search:
     """The state of one solve over one or several regions.
 
-    ``row_error`` bounds the error of the losses from the tolerance of constraints, in units of loss.
+    ``row_error`` bounds the error of losses due to the tolerance of constraints, in units of loss.
     """
 
     problem: DiscreteProblem
@@ -83,7 +83,10 @@ class Search:
         return max(_TOLERANCE, self.row_error, 1e-9 * from_fixed(self.query.perturbation.magnitude))
 
     def offer(self, point: IntArray) -> int:
-        """Evaluate a point exactly; keep it as incumbent if better, or equal and lexicographically first."""
+        """Return the exact value of a point, which becomes the incumbent if it is better.
+
+        If the values are equal, the lexicographically first point is the incumbent.
+        """
         value = self.problem.value(point, self.query.perturbation)
         candidate = (value, tuple(int(v) for v in point))
         if self.best is None or candidate < self.best:
@@ -92,9 +95,10 @@ class Search:
 
     @property
     def cutoff(self) -> float:
-        """The largest cost of interest, in units of loss.
+        """The largest cost of a wanted point, in units of loss.
 
-        If ties need not be broken, it is half a grid step below the incumbent, as values lie on a grid.
+        If ties need not be broken, it is half a grid step below the value of the incumbent, because values
+        are on a grid.
         """
         if self.best is None:
             return math.inf
@@ -105,36 +109,39 @@ class Search:
 
     @property
     def _grid(self) -> int:
-        """A common divisor of all differences of objectives, fixed point."""
+        """The grid step: a common divisor of all differences of objectives, in fixed point."""
         p = self.query.perturbation
         tables = [*p.unary, *([] if p.radial is None else [p.radial])]
         return math.gcd(UNIT, *(int(g) for t in tables for g in np.unique(t - t[0])))
 
     @property
     def dominated(self) -> int:
-        """The smallest value that can be pruned, fixed point; above the incumbent's if ties are broken."""
+        """The smallest bound at which a region is pruned, in fixed point.
+
+        It is the value of the incumbent, or one step more if ties are broken.
+        """
         return self.upper + (1 if self.query.break_ties else 0)
 
     def can_prune(self, bound: int) -> bool:
-        """Return whether a region with this exact lower bound (fixed point) can be pruned."""
+        """Return whether a region with this exact lower bound, in fixed point, can be pruned."""
         return bound >= self.dominated
 
     @property
     def upper(self) -> int:
-        """The value of the incumbent, or an upper bound on all values if there is none; fixed point."""
+        """The value of the incumbent, or an upper bound on all values if there is none, in fixed point."""
         if self.best is not None:
             return self.best[0]
         return self.problem.largest_loss * UNIT + self.query.perturbation.magnitude
 
     def report(self, bound: int, nodes: int = 0) -> None:
-        """Report progress: a lower bound over all unsettled regions, fixed point."""
+        """Report progress, given a lower bound over all unfinished regions, in fixed point."""
         value = from_fixed(self.upper)
         self.query.watch.report(value, min(value, from_fixed(bound)), self.nodes + nodes)
 
     def run(self, regions: Sequence[Region]) -> Proposal:
-        """Search the regions in order (best bounds first).
+        """Search the regions in the given order, which should be by bound.
 
-        Together with the regions that ``can_prune`` has excluded, they must cover the lattice.
+        Together with the regions that ``can_prune`` has excluded, the regions must cover the lattice.
         """
         for number, region in enumerate(regions):
             if self.can_prune(region.bound):
@@ -149,7 +156,7 @@ class Search:
         return self._proposal(self.best[0], Status.OPTIMAL)
 
     def _proposal(self, bound: int, status: Status) -> Proposal:
-        """Return the result; it is exact if no MIP was solved, as everything was settled in integers then."""
+        """Return the result; it is exact if no MIP was solved, because all bounds were then in integers."""
         return Proposal(
             None if self.best is None else np.array(self.best[1], dtype=np.int64),
             min(bound, self.upper),
@@ -161,7 +168,7 @@ class Search:
         )
 
     def _solve(self, region: Region, others: int | None) -> tuple[Status, int] | None:
-        """Solve one region; None if it is settled, else the reason and a bound over the region."""
+        """Solve one region; return None if it is finished, else the reason and a bound over the region."""
         forbidden: list[NDArray[np.int64]] = []
         if self.query.break_ties and self.best is not None:
             incumbent = np.array(self.best[1], dtype=np.int64)
@@ -198,7 +205,7 @@ class Search:
         return None
 
     def _start(self, region: Region) -> NDArray[np.int64] | None:
-        """Return the incumbent as a start, if it lies in the region and is not excluded by a no-good cut."""
+        """Return the incumbent as a start, if it is in the region and not excluded by a no-good cut."""
         if self.best is None or self.query.break_ties:
             return None
         point = np.array(self.best[1], dtype=np.int64)
@@ -210,7 +217,7 @@ class Search:
             self.offer(point)
 
     def _is_last(self, point: IntArray, bound: float) -> bool:
-        """Offer the solver's optimum over the remaining points; return whether no other point can matter."""
+        """Offer the solver's optimum over the remaining points; return whether these are now irrelevant."""
         if not self.problem.lattice.contains(point):
             raise SolverFailedError("the solver's optimum does not decode to a point of the lattice")
         value = self.offer(point)
@@ -224,7 +231,7 @@ class Search:
         return not self.query.break_ties or from_fixed(value - self.best[0]) > 2 * self.tolerance
 
     def _floor(self, bound: float) -> int:
-        """Return a solver's bound in fixed point, less the tolerance, rounded down."""
+        """Return a solver's bound minus the tolerance, rounded down to fixed point."""
         lowest = trivial_bound(self.query.perturbation)
         if not math.isfinite(bound):
             return lowest if bound < 0 else self.upper

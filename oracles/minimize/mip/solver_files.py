@@ -1,10 +1,10 @@
 """Private temporary folders for solvers that run as external programs and read the problem from files.
 
-The files contain record counts and noise. Every solve therefore gets a folder of its own that no other user
-can read (mode 0700), and the solver runs in it under a ``watchdog``. The solver is ended and the folder
-removed when the solve finishes, fails or is interrupted, and if this process is killed. Only if the watchdog
-is killed too, or the machine stops, a folder ``privopt-...`` remains in the folder for temporary files. On
-Windows there is no watchdog: a killed process leaves the solver and the folder behind.
+The files contain record counts and noise. Therefore every solve gets its own folder, which no other user can
+read (mode 0700), and the solver runs there under a ``watchdog``. When the solve finishes, fails or is
+interrupted, or if this process is killed, the solver is ended and the folder removed. Only if the watchdog is
+killed, too, or the machine stops, a folder ``privopt-...`` remains in the folder for temporary files. On
+Windows there is no watchdog: if the process is killed, the solver and the folder remain.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from privopt.oracles.minimize.mip import watchdog
 # Solvers that write the problem outside the private folder, or send it to another machine.
 CARELESS = ("CyLP", "SAS94", "SASCAS")
 Tell = Callable[[bool], None]
-_PATIENCE = 5.0  # seconds that a watchdog has to stop after it was told to
+_PATIENCE = 5.0  # seconds that a watchdog has to stop after SIGTERM
 
 
 def uses_files(solver: Any) -> bool:
@@ -38,19 +38,19 @@ def uses_files(solver: Any) -> bool:
 
 @contextmanager
 def private_folder(solver: Any) -> Iterator[Tell]:
-    """Give a PuLP solver that uses files a private folder while the context lasts.
+    """Give a PuLP solver a private folder while the context lasts, if the solver uses files.
 
-    Yields a function that signals the external program, if there is one: to stop and write its best point
-    (False), or to end at once (True).
+    Yields a function of a boolean that signals the external program, if there is one: False to stop and write
+    its best point, True to end at once.
 
     Raises:
-        SolverFailedError: programs cannot be started, or PuLP cannot name files, in the folder for temporary
-            files.
+        SolverFailedError: the folder for temporary files has blanks in its name, which PuLP cannot handle, or
+            programs cannot be started in it.
     """
     if not uses_files(solver):
         yield lambda at_once: None
         return
-    # Removed on leaving, and at exit of the interpreter if that comes first.
+    # The folder is removed at the end of the context, or at the exit of the interpreter if this is earlier.
     with tempfile.TemporaryDirectory(prefix="privopt-", ignore_cleanup_errors=True) as folder:
         if any(letter.isspace() for letter in folder):
             raise SolverFailedError(
@@ -72,7 +72,7 @@ def private_folder(solver: Any) -> Iterator[Tell]:
 
 
 def _launcher(folder: Path, program: str) -> Path:
-    """Write a script that runs ``program`` under the watchdog, and writes the process id to a file."""
+    """Write a script that runs ``program`` under the watchdog and writes the process id to a file."""
     launcher, python = folder / "solver", [sys.executable, "-I", "-S", watchdog.__file__]
     command = shlex.join([*python, str(folder), str(os.getpid()), program])
     launcher.write_text(
@@ -89,7 +89,7 @@ def _tell(folder: Path, at_once: bool) -> None:
 
 
 def _stop(folder: Path) -> None:
-    """End the watchdog, and with it the solver. It is a child process, so its id cannot have been reused."""
+    """End the watchdog, and so the solver. As our child process, the watchdog still has its process id."""
     with suppress(OSError, ValueError):
         number = int((folder / "watchdog").read_text())
         for _ in range(int(_PATIENCE / 0.01)):

@@ -1,7 +1,8 @@
-"""Run a solver in a folder while its caller lives; if the caller dies, end the solver and remove the folder.
+"""Run a solver in a folder; if the calling process dies, end the solver and remove the folder.
 
-Started by ``solver_files`` as a program: python watchdog.py FOLDER CALLER PROGRAM ARGUMENT... SIGTERM ends it
-and the solver; SIGUSR1 is passed on as Ctrl-C, at which solvers stop and write their best point.
+``solver_files`` starts this file as a program: python watchdog.py FOLDER CALLER PROGRAM ARGUMENT..., where
+CALLER is the id of the calling process. SIGTERM ends this program and the solver. SIGUSR1 is passed to the
+solver as Ctrl-C, at which solvers stop and write their best point.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ _LOOK = 0.1  # seconds between two checks of the caller
 
 
 def run(folder: str, caller: int, command: list[str]) -> int:
-    """Run the command; return its exit status, or 1 if it had to be ended."""
+    """Run the command; return its exit status, or 1 if the command had to be ended."""
 
     def wanted() -> bool:
         return os.getppid() == caller and os.path.isdir(folder)
@@ -29,15 +30,15 @@ def run(folder: str, caller: int, command: list[str]) -> int:
             solver.send_signal(signal.SIGINT)
 
     solver: subprocess.Popen[bytes] | None = None
-    # Ctrl-C reaches the caller as well, which decides what happens.
+    # Ctrl-C is ignored here, because the caller receives it, too, and decides what happens.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, told)
     signal.signal(signal.SIGUSR1, asked)
     try:
         if wanted():
             own = dict.fromkeys(("TMPDIR", "TMP", "TEMP"), folder)
-            # A session of its own: its child processes can be ended with it, and no terminal signals reach
-            # it.
+            # In a new session, the solver and its child processes can be ended together, and receive no
+            # signals from the terminal.
             solver = subprocess.Popen(
                 command, cwd=folder, env={**os.environ, **own}, start_new_session=True, preexec_fn=_hears
             )
@@ -56,7 +57,7 @@ def run(folder: str, caller: int, command: list[str]) -> int:
 
 
 def _hears() -> None:
-    """Restore the default handling of Ctrl-C in the solver, which inherits that it is ignored."""
+    """Restore the default handling of Ctrl-C in the solver, which would otherwise ignore it, as we do."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 

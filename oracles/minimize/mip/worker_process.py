@@ -1,9 +1,9 @@
-"""Solver sessions in a separate process, for solvers that cannot be loaded, or may crash, in this one.
+"""Solver sessions in a separate process, for solvers that cannot be loaded into this process or may crash it.
 
-A worker is a Python process that holds one session at a time and communicates through standard input and
-output; nothing is written to a file. It ends when its input is closed, so no worker outlives its caller. Idle
-workers are reused, because starting one takes a second. If a worker dies, its current solve fails and the
-next one gets a new worker.
+A worker is a Python process that has one session at a time and communicates through standard input and
+output; nothing is written to a file. A worker ends when its input is closed, so it ends with its caller. Idle
+workers are reused, because starting a worker takes a second. If a worker dies, its current solve fails, and
+the next solve gets a new worker.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from privopt.oracles.limits import Limits, Watch
 from privopt.oracles.minimize.mip.model import MipAnswer, MipModel, Outcome, Question, Session, SolverProgress
 
 _LOOK = 0.02  # seconds between polls of the watch
-_PATIENCE = 2.0  # seconds that a solver has to stop by itself before its process is killed
+_PATIENCE = 2.0  # seconds after a limit that a solver has to stop before its process is killed
 _TELL = 0.05  # seconds between progress messages without an improved point
 _START = "from privopt.oracles.minimize.mip.worker_process import work; work()"
 
 
 class RemoteSession(Session):
-    """A session ``factory(model, *settings)`` that lives in a worker process.
+    """A session ``factory(model, *settings)`` in a worker process.
 
     Args:
         factory: the class of the session, which the worker imports by name.
@@ -48,13 +48,13 @@ class RemoteSession(Session):
         self._name = factory.__name__.removesuffix("Session")
         self._order = ("open", factory, model, settings)
         self._hand: list[_Worker] = []
-        # A worker that has loaded the library of one solver may be unable to load another.
+        # Each solver has a pool: a worker that has loaded the library of one may be unable to load others.
         self._pool = _idle.setdefault(factory, [])
         weakref.finalize(self, _give_back, self._hand, self._pool)
         self._worker()
 
     def _worker(self) -> _Worker:
-        """Return the worker of this session; a new one if there is none or it has died."""
+        """Return the worker of this session, or start one if there is none or it has died."""
         if self._hand and self._hand[0].usable:
             return self._hand[0]
         self._hand[:] = [worker := _engaged(self._pool)]
@@ -89,12 +89,12 @@ class RemoteSession(Session):
         except BaseException:
             worker.end()
             raise
-        worker.end()  # the solver does not react: report what it has proved so far
+        worker.end()  # the solver did not stop in time: return the bound that it has proved so far
         return MipAnswer(Outcome.STOPPED, None, bound, watch.stop(), nodes, f"{self._name} was ended")
 
     @staticmethod
     def _said(said: MipAnswer, watch: Watch) -> MipAnswer:
-        """Add the reason for stopping, which the worker does not know."""
+        """Return the answer with the reason for stopping, which the worker does not know."""
         if said.outcome is not Outcome.STOPPED:
             return said
         reason = watch.stop() or said.reason or Status.INTERRUPTED
@@ -117,12 +117,12 @@ class _Worker:
 
     @property
     def usable(self) -> bool:
-        """Whether the worker is alive and was started by this process (not by the parent of a fork)."""
+        """Whether the worker is alive and was started by this process, not by the parent of a fork."""
         return self.owner == os.getpid() and self._process.poll() is None
 
     def _listen(self) -> None:
         assert self._process.stdout is not None
-        with suppress(Exception):  # the end of the stream, perhaps within a message
+        with suppress(Exception):  # at the end of the stream, which may be inside a message
             while True:
                 self._heard.put(pickle.load(self._process.stdout))
         self._heard.put(None)
@@ -136,7 +136,7 @@ class _Worker:
             raise self._died() from error
 
     def receive(self, seconds: float | None) -> Any:
-        """Return the next message, or "" on timeout. Errors of the worker are raised here."""
+        """Return the next message, or "" after a timeout; raise it if it is an error of the worker."""
         try:
             message = self._heard.get(timeout=seconds)
         except queue.Empty:
@@ -179,11 +179,11 @@ def _give_back(hand: list[_Worker], pool: list[_Worker]) -> None:
 
 
 def work() -> None:
-    """Answer orders from standard input until it is closed."""
+    """Carry out the orders from standard input until it is closed."""
     import signal
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the caller handles Ctrl-C
-    # A solver's output must not mix with the answers.
+    # Standard output is redirected, because what a solver prints must not be mixed with the answers.
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     stop, orders = threading.Event(), queue.SimpleQueue[Any]()
@@ -205,14 +205,14 @@ def work() -> None:
 
 
 def _orders(stream: BinaryIO, orders: queue.SimpleQueue[Any], stop: threading.Event) -> None:
-    """Read orders and queue them; "stop" takes effect at once. End of input means that the caller is gone."""
+    """Put orders into the queue, except "stop", which takes effect at once; exit at the end of the input."""
     with suppress(Exception):
         while True:
             order = pickle.load(stream)
             if order[0] == "stop":
                 stop.set()
                 continue
-            stop.clear()  # a "stop" that came too late was for the previous solve
+            stop.clear()  # a "stop" before this order was for the previous solve
             orders.put(order)
     os._exit(0)
 
@@ -235,7 +235,7 @@ def _answered(
 def _send(stream: BinaryIO, message: Any) -> None:
     try:
         data = pickle.dumps(message, protocol=5)
-    except Exception as error:  # an exception of a library that cannot be pickled
+    except Exception as error:  # the message is an exception of a library, and cannot be pickled
         data = pickle.dumps(SolverFailedError(f"{type(message).__name__}: {message} ({error})"))
     stream.write(data)
     stream.flush()
