@@ -138,7 +138,7 @@ def _saddle(kind: Any, n: int, epsilon: float, run: int) -> Measured:
     problem = nonconvex.saddles()["quartic, d = 2"]
     plan = nonconvex.planned(kind, problem, n, epsilon)
     w = plan.release(problem.risk, NoiseSource(insecure_seed=run), start=problem.saddle).point
-    facts = replace(problem.risk.facts, n_records=n)  # those of the plan before it meets the small table
+    facts = replace(problem.risk.facts, n_records=n)  # of the n records that the plan is for
     measure = kind.plan(facts, plan.convex_set, epsilon=epsilon, delta=DELTA).noise_to_signal
     return problem.risk.value(w), problem.risk.value(problem.saddle), measure
 

@@ -1,8 +1,8 @@
-"""Errata of the source papers, each with a numerical demonstration: claimed values against true ones.
+"""Errata of the source papers, each with a table that shows the error: claimed values against true ones.
 
 ``python -m privopt.experiments.errata`` prints the tables of ``experiments/docs/errata.md``. Every number is
 computed from the printed formulas and from our own derivations. Nothing is sampled, so the tables are the
-same on every machine. Neighbours: replace-one, number of records public.
+same on every machine. Neighbours: replace-one, number of records public, unless an entry says otherwise.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ class Demonstration:
     """A table that shows one erratum.
 
     Attributes:
-        number: the number of the entry in the errata page.
+        number: the number of the entry on the errata page.
         title: the error in one line.
-        columns, rows: the table.
+        columns, rows: headings and cells of the table.
     """
 
     number: int
@@ -89,7 +89,7 @@ def the_winner_depends_on_the_noise() -> Demonstration:
 
 
 def _parity_rows(name: str, plans: Sequence[LatticeMechanism[Any]]) -> list[tuple[str, ...]]:
-    """Return the rows for one record and for the worst number of equal records of each plan."""
+    """Return a row for one record, and a row for the number of equal records at which each plan is worst."""
     one = [_short(_true_epsilon(plan, 1)) for plan in plans]
     several = [max((_true_epsilon(plan, n), n) for n in range(1, 60)) for plan in plans]
     d = str(plans[0].lattice.dimension)
@@ -104,7 +104,7 @@ def _true_epsilon(plan: LatticeMechanism[Any], records: int) -> float:
 
 
 def squared_rho() -> Demonstration:
-    """Compute the epsilon of DP-PGD with the noise of its listing: linear losses, last iterate."""
+    """Compute the epsilon of the last iterate of DP-PGD on linear losses, with the noise of its listing."""
     delta, rows = 1e-5, []
     for smoothness, epsilon in [(1.0, 1.0), (1.0, 4.0), (1.0, 8.0), (1.0, 16.0), (0.25, 1.0), (0.25, 4.0)]:
         # T releases of a mean gradient of sensitivity 2 G / n: mu^2 = 4 G^2 T / (n^2 sigma^2), G = 1.
@@ -147,10 +147,12 @@ def exact_gradient_in_a_noisy_loop() -> Demonstration:
 
 
 def _accelerated(steps: int, noisy_y: bool) -> tuple[float, Floats]:
-    """Return coefficients of y_T = shift * gradient + sum_k noise[k] * b_k for a constant gradient and
-    x_0 = 0.
+    """Return shift and noise of y_T = shift * gradient + sum_k noise[k] * b_k, b_k the noise of step k.
 
-    Steps are in units of 1/L'.
+    The gradient is constant, x_0 = 0, and step sizes are in units of 1/L', L' the smoothness.
+
+    Args:
+        noisy_y: whether the y-step gets the noisy gradient too.
     """
     # An iterate is (coefficient of the gradient, coefficients of the noises).
     y, z = np.zeros(steps + 1), np.zeros(steps + 1)
@@ -167,7 +169,7 @@ def _accelerated(steps: int, noisy_y: bool) -> tuple[float, Floats]:
 
 
 def a_scale_that_leaks() -> Demonstration:
-    """Show that one outlier moves the printed scale without limit, the smooth sensitivity by at most e^t."""
+    """Show that one outlier multiplies the printed scale without limit, the smooth one by at most e^t."""
     n, m, epsilon, delta, rows = 1000, 10, 1.0, 1e-5, []
     claimed = zcdp_epsilon(epsilon**2 / 2, delta)
     trimming = Trimming(n, 0.0, 1.0, m, ArsinhNoise.as_printed(epsilon))
@@ -180,16 +182,17 @@ def a_scale_that_leaks() -> Demonstration:
             found += [f"{ratio:.4g}", _short(_scale_epsilon(ratio, delta))]
         rows.append((f"{outlier:g}", _short(claimed), *found))
     columns = (
-        "outlier", "claimed", "scale moves by", "true epsilon at least", "smooth: moves by", "at least",
+        "outlier", "claimed", "printed scale grows by", "printed: epsilon at least", "smooth scale grows by",
+        "smooth: epsilon at least",
     )  # fmt: skip
     return Demonstration(4, "the scale of the noise leaks", columns, tuple(rows))
 
 
 def trimmed_mean_claim(outlier: float, epsilon: float = 1.0, delta: float = 1e-3) -> AuditedClaim:
-    """Return the claim of Algorithm 2 on an outlier with the exact smooth sensitivity, and the printed
-    scale as a mutant.
+    """Return the claim of Algorithm 2 on neighbours that differ in an outlier, with a mutant.
 
-    t and s are the printed ones, for which (1/2) epsilon^2-zCDP is claimed.
+    The claim is made with the exact smooth sensitivity; the mutant has the printed scale. Both have the
+    printed t and s, for which the paper claims (1/2) epsilon^2-zCDP.
     """
     trimming = Trimming(1000, 0.0, 1.0, 10, ArsinhNoise.as_printed(epsilon))
     claimed = PrivacySpend.approximate(zcdp_epsilon(epsilon**2 / 2, delta), delta, TrimmedMean.name)
@@ -197,7 +200,10 @@ def trimmed_mean_claim(outlier: float, epsilon: float = 1.0, delta: float = 1e-3
 
 
 def _scale_epsilon(ratio: float, delta: float) -> float:
-    """Bound epsilon between S sinh(Y) and ratio S sinh(Y) from below, by the events |output| > c and <= c."""
+    """Bound epsilon between the laws of S sinh(Y) and ratio * S sinh(Y) from below, Y standard normal.
+
+    The events are |output| > c and |output| <= c, for many c.
+    """
     if ratio <= 1:
         return 0.0
     # With c = S sinh(u), the narrow output exceeds c iff |Y| > u, the wide one iff |Y| > v.
@@ -209,7 +215,10 @@ def _scale_epsilon(ratio: float, delta: float) -> float:
 
 
 def _log_excess(likelier: Floats, other: Floats, delta: float) -> float:
-    """Return the largest log((p - delta) / q) over the events, with q rounded up where it underflows."""
+    """Return the largest log((p - delta) / q) over events with probabilities p (likelier) and q (other).
+
+    Where q underflows it is replaced by 1e-300, so that the bound stays valid.
+    """
     excess = likelier - delta
     positive = excess > 0
     return float(np.max(np.log(excess[positive] / np.maximum(other[positive], 1e-300)), initial=0.0))
@@ -234,8 +243,9 @@ def epsilon_for_rho() -> Demonstration:
 
 
 def a_condition_that_excludes_the_theorem() -> Demonstration:
-    """Tabulate, for DP-SVRG, the epsilon that epsilon <= c1 T m / n^2 allows, and the constant that the
-    noise needs.
+    """Tabulate, for DP-SVRG, the largest epsilon that the theorem covers and the constant its noise needs.
+
+    The theorem covers epsilon <= c1 T m / n^2, c1 unknown.
     """
     delta, p, rows = 1e-5, 10, []
     for n, condition in [(10_000, 10.0), (100_000, 100.0)]:
@@ -257,7 +267,7 @@ def a_condition_that_excludes_the_theorem() -> Demonstration:
 
 
 def a_regulariser_that_is_not_there() -> Demonstration:
-    """Tabulate, for DP-GLD on F(w) = (w - 1)^2 / 2, the limit of the printed iteration without noise."""
+    """Tabulate, for DP-GLD on F(w) = (w - 1)^2 / 2, where the printed iteration goes without noise."""
     rows = []
     for strength in (0.1, 1.0, 10.0):
         eta, listing, equation = 0.05, 0.0, 0.0
@@ -283,9 +293,7 @@ def a_regulariser_that_is_not_there() -> Demonstration:
 
 
 def advanced_composition() -> Demonstration:
-    """Tabulate, for DP-FW-L1, the printed budget of a step, and the one that bounded-range accounting
-    allows.
-    """
+    """Tabulate, for DP-FW-L1, the printed budget of a step and the budget by bounded-range accounting."""
     rows = []
     for steps, epsilon, delta in [(200, 2.0, 1e-3), (200, 0.5, 1e-3), (1000, 1.0, 1e-5)]:
         printed = epsilon / math.sqrt(-8 * steps * math.log(delta))
@@ -298,7 +306,7 @@ def advanced_composition() -> Demonstration:
 
 
 def distances_that_one_answer_moves() -> Demonstration:
-    """Move one of m equal answers of sample and aggregate to the end of the ball, and compare the scales."""
+    """Tabulate how the scale of sample-aggregate grows as one of m equal answers moves to the edge."""
     rows = []
     for m, epsilon, delta in [(161, 4.0, 0.05), (401, 4.0, 1e-3), (2001, 1.0, 1e-3)]:
         plan = SampleAggregate.plan(m, 1, subsets=m, radius=1.0, epsilon=epsilon, delta=delta)
@@ -310,14 +318,14 @@ def distances_that_one_answer_moves() -> Demonstration:
             moved.append(one.centre(second)[1] / one.centre(first)[1])
         allowed = math.exp(epsilon / (4 * (1 + math.log(2 / delta))))
         rows.append((str(m), f"{epsilon:g}", f"{delta:g}", f"{allowed:.3f}", *(f"{r:.4g}" for r in moved)))
-    columns = ("m", "epsilon", "delta", "allowed: e^beta", "largest: scale moves by", "smallest: moves by")
+    columns = ("m", "epsilon", "delta", "allowed: e^beta", "largest: scale grows by", "smallest: grows by")
     return Demonstration(9, "the largest distances are one answer's", columns, tuple(rows))
 
 
 def a_sum_of_deviations() -> Demonstration:
-    """Tabulate, for OPSamp, how often means of answers differ by more than the printed bound.
+    """Tabulate, for OPSamp, how often means of answers on neighbours differ by more than the printed bound.
 
-    Answers differ in every coordinate or in none.
+    The answers of a draw differ in every coordinate or in none.
     """
     rows = []
     for d, gamma, delta in [(10, 0.05, 1e-6), (23, 0.05, 1e-6), (100, 0.05, 1e-6), (23, 0.01, 1e-9)]:
@@ -328,13 +336,14 @@ def a_sum_of_deviations() -> Demonstration:
         row = (str(d), f"{gamma:g}", f"{delta:g}", str(m), f"{4 * gamma:g}", f"{exceeds:.2g}")
         rows.append((*row, f"{needed:.3g}"))
     columns = (
-        "d", "gamma", "delta", "m", "printed: 4 gamma", "exceeded with probability", "Chernoff, at delta",
+        "d", "gamma", "delta", "m",
+        "printed bound: 4 gamma", "probability to exceed it", "Chernoff bound at delta",
     )  # fmt: skip
     return Demonstration(10, "every coordinate, and not their sum", columns, tuple(rows))
 
 
 def a_variance_without_the_steps() -> Demonstration:
-    """Tabulate the epsilon of noise that does not grow with the number of steps, each on all records."""
+    """Tabulate the epsilon of T steps on all records whose noise hardly grows with T."""
     rows = []
     for steps, epsilon, delta in [(1, 1.0, 1e-3), (200, 0.5, 1e-3), (200, 2.0, 1e-3), (10_000, 1.0, 1e-5)]:
         # sigma in units of G / n; a mean of n gradients moves by 2 G / n.
@@ -347,7 +356,10 @@ def a_variance_without_the_steps() -> Demonstration:
 
 
 def a_sensitivity_of_a_noisy_size() -> Demonstration:
-    """Bound the loss of a path of splits of PrivaTree's code that keeps two records together."""
+    """Bound the privacy loss of PrivaTree's code on a path of splits that keep two records together.
+
+    Neighbours add a record.
+    """
     columns = (
         "levels",
         "claimed",
@@ -366,9 +378,10 @@ def a_sensitivity_of_a_noisy_size() -> Demonstration:
 def together_loss(epsilon: float) -> float:
     """Return the privacy loss of one split that keeps two records of different classes together.
 
-    On one record all splits have the same score, and each of k is drawn with probability 1/k. With a second
-    record, all but one have a score that is higher by 1/2, and permute-and-flip takes that one only if it is
-    first and accepted: with probability 1/k times the mean of its acceptance over the noisy size.
+    On one record all k splits have the same score, and each is drawn with probability 1/k. With a second
+    record, all splits but one have a score that is higher by 1/2. Permute-and-flip takes the split with the
+    lower score only if it comes first and is accepted: with probability 1/k times the mean, over the noisy
+    size, of its probability to be accepted.
     """
     half = epsilon / 2
     z = np.arange(-math.ceil(60 / half), math.ceil(60 / half) + 1)
@@ -379,13 +392,13 @@ def together_loss(epsilon: float) -> float:
 
 
 def a_trim_that_does_not_grow() -> Demonstration:
-    """Show that the noise of Algorithm 2 does not depend on n if the number of trimmed records is constant.
+    """Show that the noise of Algorithm 2 does not fall with n if the number m of trimmed records is constant.
 
-    In units of b - a: the scale is at least e^(-m t) / s, t = epsilon^2 / 16, s = epsilon / 4.
+    In units of b - a the noise has a scale of at least e^(-m t) / s, t = epsilon^2 / 16, s = epsilon / 4.
     """
     columns = (
-        *("epsilon", "m", "noise at least, any n", "constant (a + b) / 2, at most"),
-        *("m for noise 1 / sqrt n, n = 1e4", "n = 1e6"),
+        *("epsilon", "m", "noise at least, any n", "error of the constant (a + b) / 2, at most"),
+        *("m for noise 1 / sqrt n, n = 1e4", "m for the same, n = 1e6"),
     )
     rows = []
     for epsilon in (0.1, 1.0):
@@ -401,12 +414,12 @@ def a_trim_that_does_not_grow() -> Demonstration:
 
 def least_trimming_noise(epsilon: float, trimmed: int) -> float:
     """Return the least standard deviation of the noise of Algorithm 2 as printed, in units of b - a."""
-    sinh = math.sqrt(math.expm1(2.0) / 2)  # of sinh of a standard normal variable
+    sinh = math.sqrt(math.expm1(2.0) / 2)  # the standard deviation of sinh of a standard normal variable
     return math.exp(-trimmed * epsilon**2 / 16) * 4 / epsilon * sinh
 
 
 def a_scale_that_is_never_zero() -> Demonstration:
-    """Return the noise of sample-aggregate where answers are equal, in radii of the ball that holds them."""
+    """Tabulate the noise of sample-aggregate where all answers are equal, in units of the ball's radius."""
     columns = ("epsilon", "d", "m", "noise where L(w*) = 0")
     rows = []
     for epsilon, d in ((1.0, 1), (4.0, 1), (4.0, 4)):
@@ -418,12 +431,12 @@ def a_scale_that_is_never_zero() -> Demonstration:
 
 
 def a_class_with_one_member() -> Demonstration:
-    """Enumerate the subsets that are drawn by the number of their mistakes, on neighbours: true losses."""
+    """Compute, by enumeration, the privacy loss of draws of subsets by the number of their mistakes."""
     columns = (
         "n",
         "R(S) moves by at most",
-        "its largest move here",
-        "of the least R of a class",
+        "largest move of R(S) here",
+        "largest move of a class's least R",
         "claimed",
         "uniform in the class: epsilon at least",
         "best of the class: delta at least, any epsilon",
@@ -442,19 +455,22 @@ def a_class_with_one_member() -> Demonstration:
     return Demonstration(15, "a class with one member", columns, tuple(rows))
 
 
-# A bound on |b|_2, and on |x_j| and |y|: defaults of the code that the next entries are about.
+# Bounds on the norm |b|_2 of the weights, and on |x_j| and |y|: defaults of the code of entries 15 and 16.
 _BALL, _CUT = 1.1, 1.0
 # Subsets of two of four columns, in order.
 PAIRS = tuple(itertools.combinations(range(4), 2))
 
 
 def _subset_bound(s: int) -> float:
-    """Return the largest loss of a record: how much replacing one can move R(S), |S| = s."""
+    """Return the largest loss of a record, by which replacing a record can move R(S) at most, |S| = s."""
     return float((_CUT + _CUT * _BALL * math.sqrt(s)) ** 2)
 
 
 def tables_whose_optimum_moves(n: int) -> list[tuple[Floats, Floats]]:
-    """Return neighbours of signs on which y = .45 (x0 + x1), or .45 (x0 + x2); n is a multiple of 8."""
+    """Return neighbouring tables of signs with y = .45 (x0 + x1), and with y = .45 (x0 + x2) on one record.
+
+    x2 copies x1 but for that record, which decides which of the two is in the optimum. n is a multiple of 8.
+    """
     t = np.arange(n)
     x0, x1, x3 = (1.0 - 2.0 * (t >> k & 1) for k in range(3))
     x2 = x1.copy()
@@ -467,7 +483,10 @@ def tables_whose_optimum_moves(n: int) -> list[tuple[Floats, Floats]]:
 
 
 def tables_whose_runner_up_moves(n: int) -> list[tuple[Floats, Floats]]:
-    """Return neighbours of signs on which x2 and x3 copy x1 but for one record, and either for another."""
+    """Return neighbouring tables of signs, with y = .45 (x0 + x1), whose second best pair differs.
+
+    x2 and x3 copy x1 but for one record; on a second record one of them differs, another one on each table.
+    """
     t = np.arange(n)
     x0, x1 = (1.0 - 2.0 * (t >> k & 1) for k in range(2))
     found = []
@@ -480,7 +499,7 @@ def tables_whose_runner_up_moves(n: int) -> list[tuple[Floats, Floats]]:
 
 
 def subset_losses(X: Floats, y: Floats) -> Floats:
-    """Return R(S) for every pair of columns; its weights are those of least squares, inside the ball."""
+    """Return R(S), the least sum of squares, for every pair S of columns; its weights are inside the ball."""
     found = []
     for pair in PAIRS:
         weights = np.linalg.lstsq(X[:, pair], y, rcond=None)[0]
@@ -490,13 +509,13 @@ def subset_losses(X: Floats, y: Floats) -> Floats:
 
 
 def _mistakes(losses: Floats) -> NDArray[np.int64]:
-    """Return how many columns of the optimum each pair lacks."""
+    """Return how many columns of the best pair each pair lacks."""
     best = set(PAIRS[int(np.argmin(losses))])
     return np.array([len(best - set(pair)) for pair in PAIRS])
 
 
 def class_scores(losses: Floats) -> Floats:
-    """Return for each pair the least loss of those with as many mistakes."""
+    """Return for each pair the least loss of the pairs with as many mistakes."""
     mistakes = _mistakes(losses)
     return np.array([losses[mistakes == k].min() for k in mistakes])
 
@@ -508,7 +527,7 @@ def _gibbs(losses: Floats) -> Floats:
 
 
 def drawn_by_class(losses: Floats) -> Floats:
-    """Return the law of the code: a class by the sum of its scores, and always its best member."""
+    """Return the law of the code: it draws a class by the sum of its weights, and returns its best member."""
     mistakes, law, found = _mistakes(losses), _gibbs(class_scores(losses)), np.zeros(len(PAIRS))
     for k in np.unique(mistakes):
         members = np.flatnonzero(mistakes == k)
@@ -517,9 +536,9 @@ def drawn_by_class(losses: Floats) -> Floats:
 
 
 def a_loss_for_all_the_rest() -> Demonstration:
-    """Compare exact draws with draws in which all but the R best subsets have one loss.
+    """Tabulate the probability of the informative columns by exact draws and by draws with the R best.
 
-    Both by the probability of the informative columns.
+    In the latter all subsets but the R best have one loss.
     """
     columns = ("p", "s", "n", "R", "exact", "R best")
     rows = []
@@ -531,10 +550,13 @@ def a_loss_for_all_the_rest() -> Demonstration:
 
 
 def found_among_signs(p: int, s: int, n: int, most: int) -> tuple[float, float]:
-    """Return the probability of the informative columns at epsilon = 1, exactly and by the ``most`` best.
+    """Return the probability of the informative columns at epsilon = 1, in exact draws and with the best.
 
-    Columns are orthogonal signs (of a Hadamard matrix, say) and y is .2 times the sum of s of them, so that a
-    subset that lacks k has R = .04 n k: subsets are counted by k.
+    The p columns are orthogonal signs (of a Hadamard matrix, say) and y is .2 times the sum of s of them, so
+    that a subset that lacks k of these has R = .04 n k: subsets are counted by k.
+
+    Args:
+        most: the number of best subsets that keep their own losses.
     """
     rate = 0.04 * n / (2 * _subset_bound(s))
     counts = [math.comb(s, k) * math.comb(p - s, k) for k in range(s + 1)]
@@ -550,7 +572,10 @@ def found_among_signs(p: int, s: int, n: int, most: int) -> tuple[float, float]:
 
 
 def _excess(m: int, p: float, delta: float) -> float:
-    """Return the excess of the mean of m coins over p that has probability at most delta, by Chernoff."""
+    """Return the excess over p that a mean of m coins of probability p has with probability at most delta.
+
+    It follows from Chernoff's bound.
+    """
 
     def rare(excess: float) -> bool:
         v = min(p + excess, 1.0)

@@ -1,11 +1,12 @@
-"""Accuracy against epsilon of logistic regression on Adult and Covertype, beside the peers that install.
+"""Measure accuracy against epsilon of logistic regression on Adult and Covertype, beside other libraries.
 
     python -m privopt.experiments.first_order_accuracy --output FOLDER [--draws 10]
 
-Writes ``first-order-accuracy.csv`` (every draw, appended as it finishes: an interrupted run resumes),
-``first-order-accuracy.md`` and a picture per task. Every mechanism runs with its defaults, and bounds on rows
-are the schema's: no setting of privopt's was tuned on the data. The data is public and the noise seeded, so
-that a run reproduces; accuracies are facts about the records.
+Writes ``first-order-accuracy.csv`` (a line per draw, appended as the draw finishes: an interrupted run
+resumes), ``first-order-accuracy.md`` and a picture per task. Every mechanism of privopt runs with its
+defaults, which are functions of public facts; bounds on rows follow from the schema. The data are public and
+the noise is seeded, so that a run can be reproduced; accuracies are facts about the records. Other libraries
+take part where they are installed.
 """
 
 from __future__ import annotations
@@ -70,7 +71,12 @@ Predictor = Callable[[NDArray[np.float64]], NDArray[np.int64]]
 
 @dataclass(frozen=True)
 class Task:
-    """A binary task with labels -1 and +1, and public bounds on rows: l2 norm and largest entry."""
+    """A binary task with labels -1 and +1, and public bounds on rows.
+
+    Attributes:
+        norm: bound on the l2 norm of a row.
+        largest: bound on the size of an entry.
+    """
 
     name: str
     X: NDArray[np.float64]
@@ -123,7 +129,7 @@ def fits() -> dict[str, Fit]:
 
 
 def _fit_ours(mechanism: str, task: Task, epsilon: float, seed: int) -> Predictor:
-    norm: RowNorm = "linf" if mechanism == "dp-fw-l1" else "l2"  # of its geometry
+    norm: RowNorm = "linf" if mechanism == "dp-fw-l1" else "l2"  # dual to the norm of its ball
     model = PrivateLogisticRegression(
         epsilon,
         mechanism=mechanism,
@@ -190,7 +196,7 @@ def cells(tasks: Sequence[Task], draws: int, epsilons: Sequence[float] = EPSILON
 
 
 def draws_of(competitor: str, draws: int) -> int:
-    """Return the number of draws of a competitor if fast ones have ``draws``."""
+    """Return the number of draws of a competitor, where a fast one has ``draws``."""
     return min(draws, SLOW_DRAWS) if competitor in SLOW else draws
 
 
@@ -204,7 +210,7 @@ def reference(task: Task) -> float:
 
 
 def study(tasks: Sequence[Task]) -> Study[Cell]:
-    """Return the study of these tasks: a section of the page and a picture for each."""
+    """Return the study of these tasks, with a section of the page and a picture per task."""
     competitors = fits()
     return Study(
         "first-order-accuracy",
@@ -224,7 +230,7 @@ def _figure(task: Task, rows: pd.DataFrame) -> Figure:
 
 
 def _levels(task: Task) -> tuple[float, float]:
-    """Return the test accuracies of the regression without privacy, and of the larger class."""
+    """Return the test accuracies of the regression without privacy and of predicting the larger class."""
     return reference(task), float(max(np.mean(task.y_test == 1), np.mean(task.y_test == -1)))
 
 

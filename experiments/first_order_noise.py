@@ -1,8 +1,8 @@
-"""Noise of first-order mechanisms compared with the papers' formulas, from public facts alone.
+"""Compare the noise of first-order mechanisms with the papers' formulas, from public facts alone.
 
     python -m privopt.experiments.first_order_noise [--output FOLDER]
 
-``--output`` leaves ``first-order-noise.md``.
+With ``--output`` the page is also written to ``first-order-noise.md`` in that folder.
 """
 
 from __future__ import annotations
@@ -31,13 +31,16 @@ _DIMENSION = 54
 
 
 def gradient_row(epsilon: float, delta: float, steps: int, n: int) -> dict[str, float]:
-    """Return sigma per coordinate of the mean gradient in units of G/n: added, by the papers' rules, least.
+    """Return sigma per coordinate of the noise on the mean gradient, in units of G/n, by several rules.
 
-    moments: sqrt(8 T log(1/delta)) / epsilon, the rule that Wang, Ye and Xu (2017) and Wang and Xu (2019)
-    print with an unspecified constant c, here with c = 8 for their variance c G^2 T log(1/delta) / (n^2
-    epsilon^2). composition: T Gaussian mechanisms, each with its textbook noise, under advanced composition
-    (Dwork and Roth 2014, theorems 3.20 and A.1). least: the exact law of T composed Gaussians, before the
-    grid.
+    G bounds the gradient of a record, T is the number of steps.
+
+    - added: what privopt adds.
+    - least: by the exact law of T composed Gaussians, before privopt pays for releases on a grid.
+    - moments: sqrt(8 T log(1/delta)) / epsilon. Wang, Ye and Xu (2017) and Wang and Xu (2019) print the
+      variance c G^2 T log(1/delta) / (n^2 epsilon^2) with an unspecified constant c, here 8.
+    - advanced composition: T Gaussian mechanisms, each with its textbook noise, under advanced composition
+      (Dwork and Roth 2014, theorems 3.20 and A.1).
     """
     facts = RiskFacts(n, _DIMENSION, LogisticLoss())
     noise = gaussian_steps(
@@ -59,10 +62,14 @@ def gradient_row(epsilon: float, delta: float, steps: int, n: int) -> dict[str, 
 
 
 def selection_row(epsilon: float, delta: float, steps: int, n: int) -> dict[str, float]:
-    """Return the Gumbel scale of DP-FW-L1 over the unit l1 ball in units of G1/n: added, and as printed.
+    """Return the Gumbel scale of DP-FW-L1 over the unit l1 ball, in units of G1/n, by several rules.
 
-    printed: each choice spends epsilon / sqrt(8 T log(1/delta)) and adds noise of scale 2 sensitivity over
-    that (Wang and Xu 2019, theorem 6; Talwar, Thakurta and Zhang 2015).
+    G1 bounds the largest entry of a record's gradient, T is the number of steps.
+
+    - added: what privopt adds.
+    - least: the same before the price of rounding in floating point.
+    - printed: each choice spends epsilon_0 = epsilon / sqrt(8 T log(1/delta)) and adds noise of scale
+      2 sensitivity / epsilon_0 (Wang and Xu 2019, theorem 6; Talwar, Thakurta and Zhang 2015).
     """
     facts = RiskFacts(n, _DIMENSION, LogisticLoss())
     noise = selection_steps(epsilon, delta, steps=steps, facts=facts, convex_set=L1Ball(_DIMENSION, 1.0))
@@ -97,7 +104,7 @@ def tables() -> tuple[pd.DataFrame, pd.DataFrame]:
     for epsilon, steps, n in product(EPSILONS, STEPS, RECORDS):
         try:
             gradient.append(gradient_row(epsilon, 1 / n**2, steps, n))
-        except PrivacyParameterError:  # delta does not cover so many draws on the grid
+        except PrivacyParameterError:  # delta is too small for this many draws on the grid
             continue
         selection.append(selection_row(epsilon, 1 / n**2, steps, n))
     first, second = pd.DataFrame(gradient), pd.DataFrame(selection)

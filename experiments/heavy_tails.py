@@ -1,11 +1,11 @@
-"""Benchmark of robust mechanisms on heavy-tailed data: the paper's, synthetic and real tables.
+"""Benchmark of robust mechanisms on heavy-tailed data: the paper's tasks, synthetic numbers and real tables.
 
     python -m privopt.experiments.heavy_tails [--output FOLDER] [--tables FOLDER] [--quick]
 
-Lines are kept in ``heavy-tails.csv`` as they come: the same command resumes an interrupted run, and then
-writes ``heavy-tails.md``. ``--tables`` is where statsmodels and plotnine are unpacked, for medical costs and
-prices: ``pip install --no-deps --target FOLDER statsmodels plotnine``. Times are of one machine in one run:
-only their ratios are meaningful. Neighbours: replace-one, n public.
+``heavy-tails.csv`` keeps the results of finished parts: the same command resumes an interrupted run. It then
+writes ``heavy-tails.md``. ``--tables`` is a folder into which statsmodels and plotnine are unpacked, for
+medical costs and prices: ``pip install --no-deps --target FOLDER statsmodels plotnine``. Times are those of
+one machine in one run: only their ratios are meaningful. Neighbours: replace-one, n public.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Line:
 
 
 class Part(NamedTuple):
-    """A cell of the study: what its lines have in common, and the work that yields them."""
+    """A cell of the study: fields that identify its lines, and the work that yields them."""
 
     about: dict[str, object]
     work: Callable[[], Iterator[Line]]
@@ -87,7 +87,7 @@ class Part(NamedTuple):
 
 
 def plain_mean(X: Floats, scale: float, beta: float) -> Floats:
-    """Compute the mean by the printed expression in NumPy, correction included."""
+    """Compute the soft-truncated mean by the printed expression in NumPy, correction included."""
     a = X / scale
     b = np.abs(a) / math.sqrt(beta)
     near, far = (math.sqrt(2) - a) / b, (math.sqrt(2) + a) / b
@@ -102,13 +102,10 @@ def plain_mean(X: Floats, scale: float, beta: float) -> Floats:
 
 
 def kernel(n: int) -> Iterator[Line]:
-    """Measure nanoseconds per entry, and the peak growth of the process in bytes per entry beside the
-    data.
-    """
+    """Measure nanoseconds per entry, and by how many bytes per entry the process grows beside the data."""
     X = np.random.default_rng(0).standard_t(3, (n, 10))
-    large = np.tile(
-        X, (10, 1)
-    )  # so large that freed memory returns to the system, and growth is visible again
+    # So large that freed memory returns to the system: otherwise a later call would not grow the process.
+    large = np.tile(X, (10, 1))
     ways: dict[str, Callable[[Floats], object]] = {
         "fused pass": lambda X: soft_mean(X, 50.0, 3.0),
         "NumPy, one exp per entry": np.exp,
@@ -131,8 +128,9 @@ def _seconds(way: Callable[[], object]) -> float:
 def _growth(way: Callable[[], object]) -> int | None:
     """Return the peak growth of the resident memory of the process, in bytes; None except on Linux.
 
-    The kernel of the operating system counts, so memory of compiled code is included, unlike in tracemalloc.
-    The peak is reset first: ``resource.getrusage`` has the highest of all times, the parent's included.
+    The operating system counts, so that memory of compiled code is included; tracemalloc would leave it out.
+    The peak is reset first. ``resource.getrusage`` would not do: it has the peak since the process began, or
+    that of its parent.
     """
     try:
         Path("/proc/self/clear_refs").write_text("5")
@@ -152,7 +150,7 @@ def _memory(name: str) -> int:
 
 
 def means(n: int, runs: int) -> Iterator[Line]:
-    """Measure errors of private means of numbers, epsilon = 1, delta = 1e-5."""
+    """Measure errors of private means of numbers at epsilon = 1, delta = 1e-5."""
     laws: dict[str, tuple[Callable[[np.random.Generator], Floats], float, float]] = {
         "Pareto(2.5)": (lambda rng: rng.pareto(2.5, (n, 1)) + 1, 5 / 3, 5.0),
         "log-normal(0, 1)": (lambda rng: rng.lognormal(0, 1, (n, 1)), math.exp(0.5), math.exp(2)),
@@ -181,11 +179,10 @@ def means(n: int, runs: int) -> Iterator[Line]:
 
 
 def paper(task: str, n: int, d: int, epsilon: float, runs: int) -> Iterator[Line]:
-    """Measure |w - w*| for regression, and the angle between them for classification; new records for
-    each run.
+    """Measure |w - w*| for regression, and the angle between w and w* for classification.
 
-    Public: rows of norm 2 sqrt d, labels within 4 (or ten times as much), moments of 10 (regression) and 1
-    (classification); delta = 1/n^2.
+    w* are the true weights; each run draws new records. Public facts: a norm of rows of 2 sqrt d and labels
+    within 4, or ten times as much; moments of 10 (regression) and 1 (classification). delta = 1/n^2.
     """
     measure, norm = descents.MEASURES[task], 2 * math.sqrt(d)
     mu = gaussian_mu(epsilon, n**-2.0)
@@ -219,7 +216,7 @@ def paper(task: str, n: int, d: int, epsilon: float, runs: int) -> Iterator[Line
 
 
 def adult(epsilon: float, runs: int) -> Iterator[Line]:
-    """Measure classification of Adult by its numeric columns, with a new split for each run."""
+    """Measure classification of Adult by its five numeric columns, with a new split for each run."""
     n, name = descents.ADULT_TRAIN, descents.ADULT_SIGNS
     mu = gaussian_mu(epsilon, n**-2.0)
     for run in range(runs):
@@ -249,7 +246,12 @@ def adult(epsilon: float, runs: int) -> Iterator[Line]:
 
 @dataclass(frozen=True)
 class Columns:
-    """A regression on real columns, with typical large values of each column and of the label."""
+    """A regression on real columns.
+
+    Attributes:
+        sizes: a typical large value of each column.
+        large: a typical large value of the label.
+    """
 
     name: str
     X: Floats
@@ -259,7 +261,7 @@ class Columns:
 
 
 def regressions(tables: Path | None) -> Iterator[Columns]:
-    """Return the regressions: incomes, medical costs and prices."""
+    """Yield the regressions: gains of capital and, if ``tables`` has them, medical costs and prices."""
     frame = load_adult("all")
     frame = frame[(frame["capital-gain"] > 0) | (frame["capital-loss"] > 0)]
     kept = ["age", "education-num", "hours-per-week"]
@@ -296,7 +298,10 @@ def regressions(tables: Path | None) -> Iterator[Columns]:
 
 
 def regression(one: Columns, epsilon: float, runs: int) -> Iterator[Line]:
-    """Measure the mean absolute error on a random quarter of the records, over that of their median."""
+    """Measure the mean absolute error on a random quarter of the records, held out.
+
+    It is divided by the error of predicting the median of those records.
+    """
     for run in range(runs):
         order = np.random.default_rng(run).permutation(len(one.X))
         X, y = one.X[order], one.y[order]
@@ -348,7 +353,7 @@ def parts(quick: bool, tables: Path | None, runs: int) -> list[Part]:
 
 
 def table(frame: pd.DataFrame, part: str, measure: str, column: str) -> str:
-    """Tabulate mean and standard deviation over runs: a row per mechanism, a column per setting."""
+    """Tabulate mean and standard deviation over runs, by mechanism and by the values of ``column``."""
     some = frame[(frame["part"] == part) & (frame["measure"] == measure)]
     lines = []
     for (task, mechanism), points in some.groupby(["task", "mechanism"], sort=False):
@@ -359,7 +364,7 @@ def table(frame: pd.DataFrame, part: str, measure: str, column: str) -> str:
 
 
 def ratios(frame: pd.DataFrame) -> str:
-    """Tabulate ratios of mean errors on the paper's tasks, a row per pair of mechanisms."""
+    """Tabulate ratios of mean errors on the paper's tasks: a row per pair of mechanisms."""
     statistics = f"{_STATISTICS}, good norm"
     pairs = (
         (LINE, UNITS, statistics),
@@ -380,12 +385,15 @@ def ratios(frame: pd.DataFrame) -> str:
         if (task, one) in means.index and (task, other) in means.index:
             quotients = means[task, one] / means[task, other]
             cells = {f"epsilon = {e:g}": f"{ratio:.2g}" for e, ratio in quotients.items()}
-            lines.append({"task": task, "error of": one, "over that of": other, **cells})
+            lines.append({"task": task, "error of": one, "divided by that of": other, **cells})
     return markdown(pd.DataFrame(lines))
 
 
 def least_errors(frame: pd.DataFrame) -> str:
-    """Tabulate the least mean absolute error per regression and epsilon, and the default's over it."""
+    """Tabulate, per regression and epsilon, which mechanism has the least mean absolute error.
+
+    The last column is the error of the default divided by the least.
+    """
     some = frame[frame["measure"] == "mean absolute error"]
     means: Any = some.groupby(["task", "epsilon", "mechanism"], sort=False)["value"].mean()
     lines = []

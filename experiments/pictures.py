@@ -1,8 +1,9 @@
-"""Pictures of the first page: a decision tree and coefficients, learned from the Adult census table.
+"""Draw the pictures of the first page: a decision tree and coefficients, learned from the Adult table.
 
     python -m privopt.experiments.pictures --output FOLDER
 
-The table is public and the noise is seeded, so that the pictures can be made again: they protect nobody.
+The table is public and the noise is seeded, so that the pictures can be made again: noise from a seed
+protects nobody.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _MARITAL = [
 
 
 def tree() -> PrivateTreeClassifier:
-    """Fit a tree that says who earns over 50,000 dollars, at epsilon 1."""
+    """Fit a tree that predicts who earns over 50,000 dollars, at epsilon 1."""
     people = load_adult("train")
     columns = [
         Numeric("age", 17, 90),
@@ -67,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--output", type=Path, default=Path("pictures"), help="folder")
+    parser.add_argument("--output", type=Path, default=Path("pictures"), help="output folder")
     folder = parser.parse_args(arguments).output
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "tree.svg").write_text(tree().card_.to_svg(), "utf-8")

@@ -161,10 +161,10 @@ def test_a_verdict_counts_strictly_and_fails_where_chance_does_not_explain() -> 
     """Of a thousand draws with a coverage of 93% 918 or fewer hold by chance once in 14, 880 never."""
     lines = [line("a"), line("b", covered=918), line("hidden", signal=0.9, covered=0)]
     said = intervals.verdicts(pd.DataFrame(lines))
-    assert said.startswith("- *least squares*, coefficient: holds: 1 of 2 lie there, 0 outside by more")
+    assert said.startswith("- *least squares*, coefficient: holds: 1 of 2 are in the range, 0 outside")
     for covered in (880, 995):
         said = intervals.verdicts(pd.DataFrame([*lines, line("c", covered=covered)]))
-        assert "**does not hold**: 1 of 3 lie there, 1 outside by more than chance" in said
+        assert "**does not hold**: 1 of 3 are in the range, 1 outside by more than chance" in said
         assert said.endswith("(one, epsilon 1, c).")
     assert "coefficient: open (too few" in intervals.verdicts(pd.DataFrame([line("a", draws=499)]))
     assert intervals.verdicts(pd.DataFrame([line("a", given=49, covered=49)])) == "too few draws"
@@ -181,8 +181,8 @@ def test_widths_are_compared_by_coefficient_and_one_wider_interval_is_said() -> 
     for kind, widths in ((intervals.PEER_REPLACED, (6.0, 4.0)), (intervals.PEER, (3.5, 2.0))):
         lines += [line(k, kind=kind, signal=math.nan, width=w) for k, w in zip("ab", widths, strict=True)]
     said = intervals.widths(pd.DataFrame(lines)).splitlines()
-    assert "replace-one*: holds; 2 of 2 coefficients, widths are 0.50 to 0.75 of its" in said[0]
-    assert "add or remove*: **does not hold**; 1 of 2" in said[1]
+    assert "replace-one*: holds: 2 of 2 coefficients; width / peer's 0.50 to 0.75" in said[0]
+    assert "add or remove*: **does not hold**: 1 of 2 coefficients" in said[1]
     assert said[1].endswith("(one, epsilon 1).")
     assert "| one | 1 | 2 | 0.5 to 0.75 | 0.86 to 1.5 | 0.950, 0.950 |" in intervals.peers(
         pd.DataFrame(lines)
