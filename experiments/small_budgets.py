@@ -1,9 +1,9 @@
-"""Linear models at their defaults under small budgets: regression and classification, compared with AdaSSP.
+"""Measure default linear models, regression and classification, under small budgets, beside AdaSSP.
 
     python -m privopt.experiments.small_budgets [--draws 30] [--shard K/N] [--output FOLDER]
 
-Writes ``small-budgets.md``, and ``small-budgets.csv``, whose lines are kept as they come: an interrupted run
-resumes.
+Writes ``small-budgets.md``, and ``small-budgets.csv``, which keeps the results of finished draws: an
+interrupted run resumes.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from privopt.problems.datasets.covertype import covertype_binary
 from privopt.problems.tables.schema import Schema
 
 EPSILONS = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
-# Budgets at which results vary most have more draws than the others, which have the first draws alone.
+# Budgets at which results vary most have all draws; the other budgets have the first ``FIRST_DRAWS`` only.
 NOISY, FIRST_DRAWS = (0.1, 0.3, 1.0), 10
 MECHANISMS = ("auto", "sufficient-statistics", "objective-perturbation")
 FREE = "without privacy"
@@ -41,7 +41,10 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Task:
-    """Training and test records with a public bound on row norms; labels lie in [0, 1], or are 0 and 1."""
+    """Records with a public bound on row norms; labels are numbers in [0, 1], or classes 0 and 1.
+
+    The first three quarters are for training, the others for the test.
+    """
 
     name: str
     X: Floats
@@ -121,7 +124,7 @@ def by_ada_ssp(task: Task, epsilon: float, delta: float, rng: np.random.Generato
 
 
 def mean_alone(task: Task, epsilon: float, delta: float, rng: np.random.Generator) -> Floats:
-    """Return the mean label, with Gaussian noise for the whole budget, as prediction of every record."""
+    """Predict for every record the mean label, released with Gaussian noise for the whole budget."""
     noise = rng.normal() / (task.trained * gaussian_mu(epsilon, delta))
     return np.full(len(task.X) - task.trained, float(np.mean(task.y[: task.trained])) + noise)
 
@@ -153,7 +156,7 @@ def draw(task: Task, mechanism: str, epsilon: float) -> dict[str, float]:
 
 
 def measured(cell: Cell) -> list[Line]:
-    """Fit every model once at every epsilon; the one without privacy in the first draw only."""
+    """Fit every model once at every epsilon, and in the first draw also the model without privacy."""
     task, k = cell
     found = [] if k else [(FREE, math.inf, without_privacy(task))]
     for epsilon in EPSILONS if k < FIRST_DRAWS else NOISY:
@@ -199,7 +202,7 @@ STUDY = Study[Cell](
 
 
 def main(
-    draws: Annotated[int, typer.Option(min=1, help="Number of draws of each figure.")] = 30,
+    draws: Annotated[int, typer.Option(min=1, help="Number of draws of each setting.")] = 30,
     output: Annotated[Path, typer.Option(help="Output folder for page and results.")] = Path("small-budgets"),
     shard: ShardText = None,
 ) -> None:

@@ -1,18 +1,19 @@
-"""Private trees and rule lists on real tables, beside scorecards, linear models, other packages, and no
-privacy.
+"""Compare private trees and rule lists on real tables with cards, linear models and other packages.
 
     python -m privopt.experiments.trees --output FOLDER [--environments FOLDER [--build]] [--splits 10]
         [--epsilon 0.1 --epsilon 1] [--shard K/N] [--speed]
 
-Tables are those of ``privopt.experiments.scorecards``, from the environment that it creates, and 20,000
-records of Covertype, Lodgepole Pine against the others. In the same folder ``--build`` creates an environment
-for each other package: ``interpret`` (interpret-core, for DP-EBM), ``diffprivlib``, ``privatree`` (the
-published code of PrivaTree, cloned into its folder ``published``) and ``earlier`` (this package at commit
-10feeddd, for its card; it needs a git checkout). Missing packages are left out.
+The tables are those of ``privopt.experiments.scorecards``, and 20,000 records of Covertype, Lodgepole Pine
+against the others. ``--build`` creates in the folder ``--environments`` the environments of that program,
+one of which has the tables, and one for each other package: ``interpret`` (interpret-core, for DP-EBM),
+``diffprivlib``, ``privatree`` (the published code of PrivaTree, cloned into its folder ``published``) and
+``earlier`` (this package at commit 10feeddd, for its card; it needs a git checkout). Missing packages are
+left out.
 
-Every table is split 70 to 30 for each seed: trained on one part, measured on the other. Bounds of numbers and
-categories are declared from the whole table, which is public. Lines of ``trees.csv`` are kept after every
-table of every split, and an interrupted run resumes. ``--speed`` times fits to synthetic records instead.
+For each seed a table is split at random: models are fitted to 70% of the records and measured on the others.
+Categories and bounds of numbers are declared from the whole table, which is public. ``trees.csv`` keeps the
+results of every finished cell (table, split and package): an interrupted run resumes. ``--speed`` times fits
+to synthetic records instead.
 """
 
 from __future__ import annotations
@@ -62,14 +63,14 @@ METRICS = {
     "brier": "Brier score",
 }
 _RISKS, _TRAINED, _DEPTH = 0.1, 0.7, 3
-# Adult twice more, half of its records held out, for the accuracy of trees with equal costs alone: with all
-# columns, and with eight.
+# Adult twice more, with half of its records held out, for the accuracy of trees with equal costs only: once
+# with all columns, once with eight.
 HALVES, FEW, EQUAL = "adult, halves", "adult, halves, 8 columns", "tree, equal costs"
 _EIGHT = ("age", "education-num", "marital-status", "relationship", "sex", "capital-gain", "capital-loss",
           "hours-per-week")  # fmt: skip
 # Number of records of Covertype, sampled by a public seed.
 _COVERTYPE = 20_000
-# So large that the draw is almost surely the minimiser.
+# An epsilon so large that the draw is almost surely the minimiser.
 _FREE = 1e6
 ENVIRONMENTS = {
     EARLIER: [f"git+{Path(__file__).parents[1].as_uri()}@10feeddd"],
@@ -93,7 +94,7 @@ MODELS: dict[str, Callable[..., Any]] = {
     EQUAL: PrivateTreeClassifier,
 }
 
-# Models by table, and models that are compared: those of a row, another one, and the measure.
+# Models that are shown by table, and comparisons: a model, the other model, and the measure.
 BY_TABLE = ("tree", "rule list", "card", "card and tree", CART)
 PEERS = tuple(f"{p}, as labelled" for p in ("PrivaTree", "diffprivlib tree", "diffprivlib forest", "DP-EBM"))
 EARLIER_CARD = "card of commit 10feeddd"
@@ -101,7 +102,7 @@ COMPARED = (
     *(("tree", other, "balanced_accuracy") for other in ("card", EARLIER_CARD, CART, *PEERS)),
     *((model, "DP-EBM, as labelled", "auc") for model in ("tree", "card and tree")),
 )
-# What ``choose_model`` takes, for labels and for ranking, stands beside the models that it chooses from.
+# The model that ``choose_model`` takes, for labels and for ranking, and the measure by which it is judged.
 AUTO = {"auto": "balanced_accuracy", "auto, ranking": "auc"}
 _CHOICES = {"card": "card", "tree": "tree", "additive": "card and tree"}
 
@@ -111,10 +112,10 @@ class Line:
     """Measures of one fitted model on one split.
 
     Attributes:
-        n: the number of records that were trained on.
-        part: OURS, or the package that fitted the model.
-        epsilon: infinite without privacy.
-        brier: NaN without risks.
+        n: the number of training records.
+        part: ``OURS``, or the package that fitted the model.
+        epsilon: the budget; infinite without privacy.
+        brier: the Brier score; NaN for a model without risks.
         seconds: processor time of the fit; NaN if it was not measured.
     """
 
@@ -133,10 +134,11 @@ class Line:
 
 
 class Cell(NamedTuple):
-    """One table, one split, the models of one package at all epsilons.
+    """The models of one package on one split of one table, at all epsilons.
 
     Attributes:
-        python: the interpreter of the package's environment; None for OURS.
+        part: ``OURS``, or the package.
+        python: the interpreter of the package's environment; None for ``OURS``.
     """
 
     table: Table
@@ -166,13 +168,13 @@ class Cell(NamedTuple):
 
 
 def all_tables(environments: Path | None) -> Iterator[Table]:
-    """Yield name, records, labels 0 and 1, and a schema."""
+    """Yield the tables: name, records, labels 0 and 1, and schema."""
     yield from scorecards.tables(scorecards.site_of(environments))
     yield _covertype()
 
 
 def _covertype() -> Table:
-    """Load a public sample of the binary task of Covertype; one-hot columns become two categorical ones."""
+    """Load a sample of the binary task of Covertype, with two categories in place of indicators."""
     X, y = load_covertype(np.int32)
     chosen = np.random.default_rng(0).choice(len(y), _COVERTYPE, replace=False)
     X, bounds = X[chosen], covertype_bounds()
@@ -211,7 +213,7 @@ class Split:
         risk: NDArray[Any] | None,
         seconds: float = math.nan,
     ) -> Line:
-        """Return the measures of predictions, scores and, if there are any, risks of the records left out."""
+        """Return the measures of predictions, scores and, if there are any, risks of the held-out records."""
         y = self.truth
         return Line(
             **self.facts,
@@ -247,10 +249,13 @@ class Split:
         yield self.ours(OPTIMAL, math.inf, PrivateTreeClassifier(_FREE, max_depth=_DEPTH, **share))
 
     def others_of(self, epsilons: Sequence[float], python: Path) -> Iterator[Line]:
-        """Fit and measure models of another package, in its environment, at both readings of epsilon."""
+        """Fit and measure models of another package, in its environment.
+
+        Packages whose neighbours add or remove a record run with epsilon as labelled and with half of it.
+        """
         halves = TablePeer(self.schema, self.records, self.labels, self.others, self.seed, _DEPTH)
         for fit in halves.fits(python, self.part, epsilons):
-            # Balanced: the threshold of risks is the share of the positive class, a public number.
+            # For balanced costs the threshold of risks is the share of the positive class, taken as public.
             risks = self.part != EARLIER
             said = fit.scores > (self.positive if risks else 0)
             yield self.line(
@@ -259,7 +264,7 @@ class Split:
 
 
 def cells(environments: Path | None, splits: int, epsilons: Sequence[float]) -> Iterator[Cell]:
-    """Yield the first split of every table, the cheap ones first, then the second split, and so on."""
+    """Yield the first split of every table, cheap tables first, then the second split, and so on."""
     pythons: dict[str, Path | None] = {OURS: None}
     for package in ENVIRONMENTS:
         own = scorecards._python(environments, package) if environments else None
@@ -277,13 +282,13 @@ def cells(environments: Path | None, splits: int, epsilons: Sequence[float]) -> 
 
 
 def common(lines: pd.DataFrame) -> pd.DataFrame:
-    """Return the lines of tables that all models were measured on."""
+    """Return the lines of the tables on which all models were measured."""
     tables = lines.groupby("model")["table"].agg(set)
     return lines[lines["table"].isin(set.intersection(*tables))]
 
 
 def differences(lines: pd.DataFrame) -> pd.DataFrame:
-    """Tabulate differences between models: the mean over tables, and its standard error."""
+    """Tabulate differences between models: the mean over tables, and its standard error in brackets."""
     rows = []
     for model, other, metric in COMPARED:
         found, known = _by_table(lines, model, metric), _by_table(lines, other, metric)
@@ -308,7 +313,7 @@ def _by_table(lines: pd.DataFrame, model: str, metric: str) -> dict[float, pd.Se
 
 
 def chosen(lines: pd.DataFrame) -> pd.DataFrame:
-    """Return the lines of the models that ``choose_model`` takes, under the names of ``AUTO``."""
+    """Return the lines of the models that ``choose_model`` takes, renamed as in ``AUTO``."""
     found = []
     for name in AUTO:
         takes = [
@@ -323,8 +328,8 @@ def targets(lines: pd.DataFrame, halves: pd.DataFrame) -> pd.DataFrame:
     """Tabulate targets, measured values, and whether each target holds.
 
     Args:
-        lines: of tables that all models were measured on, ``chosen`` among them.
-        halves: of ``HALVES`` and ``FEW``.
+        lines: the lines of the tables on which all models were measured, including those of ``chosen``.
+        halves: the lines of the tables ``HALVES`` and ``FEW``.
     """
     metrics = ["balanced_accuracy", "auc"]
     by_table = lines.groupby(["table", "model", "epsilon"])[metrics].mean()
@@ -349,7 +354,7 @@ def targets(lines: pd.DataFrame, halves: pd.DataFrame) -> pd.DataFrame:
 def _verdict(
     what: str, measured: pd.Series[float], least: float, epsilons: Sequence[float]
 ) -> dict[str, str]:
-    """Return a row: the smallest of some values by epsilon, and whether it is as large as wanted."""
+    """Return a row: the smallest of the values at these epsilons, and whether it is at least ``least``."""
     of = measured.reindex(list(epsilons))
     gap = f"{of.min():.3f}, at epsilon {of.idxmin():g}" if of.notna().all() else "not measured"
     return {
@@ -362,7 +367,7 @@ def _verdict(
 
 
 def page(lines: pd.DataFrame) -> str:
-    """Write the page: targets, differences, and means over the tables that all models were measured on."""
+    """Write the page: targets, differences, and means over the tables on which all models were measured."""
     halves = lines["table"].isin([HALVES, FEW])
     shared = common(lines[~halves])
     sizes = shared.groupby("table")["n"].first()
@@ -392,7 +397,7 @@ def _section(title: str, lines: pd.DataFrame, keys: list[str], metric: str) -> s
 
 
 def _wide(lines: pd.DataFrame, keys: list[str], metric: str) -> str:
-    """Tabulate means over splits, then tables: a column for each epsilon."""
+    """Tabulate means over splits, then over tables: a column per epsilon."""
     by_table = lines.groupby(["table", "model", "epsilon"])[metric].mean()
     means = by_table.groupby([*keys, "epsilon"]).mean().unstack()
     means.columns = ["none" if math.isinf(e) else f"{e:g}" for e in map(float, means.columns)]
@@ -411,7 +416,12 @@ STUDY = Study[Cell](
 
 @dataclass(frozen=True)
 class Speed:
-    """Processor seconds of two fits of a tree in one process, which compiles first, and of the plan."""
+    """Processor seconds of a tree.
+
+    Attributes:
+        first, second: of two fits in one process; the first fit includes compilation.
+        planned: of a fit without compilation, as predicted by the plan.
+    """
 
     questions: int
     levels: int
@@ -422,7 +432,7 @@ class Speed:
 
 
 def speed(questions: int, levels: int, records: int) -> Iterator[Speed]:
-    """Fit trees to categories of ten levels; ``questions`` is a multiple of ten."""
+    """Time two fits of a tree to categories of ten levels; ``questions`` is a multiple of ten."""
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({f"c{j}": rng.integers(0, 10, records) for j in range(questions // 10)})
     y = (frame["c0"] + frame["c1"] + 10 * rng.normal(size=records) > 12).astype(int).to_numpy()
@@ -438,7 +448,7 @@ def speed(questions: int, levels: int, records: int) -> Iterator[Speed]:
 
 
 def _afresh(size: tuple[int, int, int]) -> list[Speed]:
-    """Measure in a process of its own that finds nothing compiled."""
+    """Measure in a fresh process that finds no compiled code in the cache."""
     with tempfile.TemporaryDirectory() as empty:
         os.environ["NUMBA_CACHE_DIR"] = empty
         return list(isolated(speed, *size))

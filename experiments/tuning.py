@@ -1,11 +1,11 @@
-"""Private searches against defaults at the same total epsilon, on public tables.
+"""Compare private searches with default models at the same total epsilon, on public tables.
 
     python -m privopt.experiments.tuning --output FOLDER [--environments FOLDER] [--splits 10]
 
-Tables: Adult, and those of ``privopt.experiments.scorecards`` that ``--environments`` has. Each is split in
-halves at random; models are fitted to at most 8,000 records of one and measured on the other. Every fit and
-every search has epsilon 1 in total and delta 1/n^2. Lines of ``tuning.csv`` are kept as they come, and an
-interrupted run resumes.
+The tables are Adult, and those of ``privopt.experiments.scorecards`` that ``--environments`` has. Each is
+split into random halves: models are fitted to at most 8,000 records of one half and measured on the other.
+Every fit and every search has epsilon 1 in total and delta 1/n^2. ``tuning.csv`` keeps the results of
+finished splits: an interrupted run resumes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from privopt.mechanisms import PrivateHalfspaceClassifier, PrivateLogisticRegres
 
 EPSILON, MOST_RECORDS = 1.0, 8_000
 PENALTIES = ("none", "l2:0.01", "l2:0.1", "l2:1")
-# Rows: the name of a way, and the defaults that it is compared with.
+# Names of the ways to get a model; ``COMPARED`` has the defaults that a way is compared with.
 LINEAR, CARD = "linear, defaults", "card, defaults"
 OVER_PENALTIES, OVER_KINDS = "linear, search over 4 penalties", "search: card or linear"
 ORACLE = "linear, best of 4 penalties on the test records (not private)"
@@ -39,7 +39,7 @@ class Line:
     """Measures of one fit or search on one split.
 
     Attributes:
-        n: the number of records that were given to it.
+        n: the number of training records.
     """
 
     table: str
@@ -63,7 +63,7 @@ class Cell(NamedTuple):
 
 
 def measured(cell: Cell) -> list[Line]:
-    """Measure defaults, searches and the choice by test records on one split."""
+    """Measure defaults, searches and the choice by test records, on one split."""
     _, frame, y, schema = cell.table
     order = np.random.default_rng(cell.split).permutation(len(y))
     train, test = order[: len(y) // 2][:MOST_RECORDS], order[len(y) // 2 :]
@@ -88,7 +88,10 @@ def measured(cell: Cell) -> list[Line]:
 
 
 def differences(lines: pd.DataFrame, measure: str) -> pd.DataFrame:
-    """Return each way less its defaults on the same split: mean, standard error, splits, by way and table."""
+    """Return the gain of each way over its defaults on the same split, by way and table.
+
+    Columns: mean gain, its standard error, number of splits.
+    """
     wide = lines.pivot_table(index=["table", "split"], columns="way", values=measure, sort=False)
     rows = [
         {"way": way, "table": table, "gain": gain.mean(), "error": gain.sem(), "splits": len(gain)}
@@ -99,7 +102,7 @@ def differences(lines: pd.DataFrame, measure: str) -> pd.DataFrame:
 
 
 def gains(lines: pd.DataFrame) -> str:
-    """Tabulate AUC of the defaults and what each way gains."""
+    """Tabulate, per table, the AUC of the defaults and the gain of each way (its standard error)."""
     found = differences(lines, "auc")
     means = lines.pivot_table(index="table", columns="way", values="auc", sort=False)
     sizes = lines.groupby("table")["n"].first()
@@ -113,7 +116,7 @@ def gains(lines: pd.DataFrame) -> str:
 
 
 def verdicts(lines: pd.DataFrame) -> str:
-    """Say for each way on how many tables it gains and loses more than two standard errors."""
+    """Say for each way on how many tables it gains or loses more than two standard errors."""
     found, correct = differences(lines, "auc"), differences(lines, "accuracy")
     said = []
     for way, defaults in COMPARED.items():
@@ -122,8 +125,9 @@ def verdicts(lines: pd.DataFrame) -> str:
         worse = int((own["gain"] < -2 * own["error"]).sum())
         said.append(
             f"- **{way}**, against *{defaults}*: AUC {own['gain'].mean():+.3f} on average over tables, from "
-            f"{own['gain'].min():+.3f} to {own['gain'].max():+.3f}; of {len(own)} tables {better} gain and "
-            f"{worse} lose by more than two standard errors. Accuracy {right['gain'].mean():+.3f}."
+            f"{own['gain'].min():+.3f} to {own['gain'].max():+.3f}. By more than two standard errors AUC is "
+            f"higher on {better} and lower on {worse} of {len(own)} tables. Accuracy: "
+            f"{right['gain'].mean():+.3f} on average."
         )
     return "\n".join(said)
 
@@ -160,7 +164,7 @@ def cells(found: list[Table], splits: int) -> Iterator[Cell]:
 def main(
     output: Annotated[Path, typer.Option(help="Output folder for page and results.")],
     environments: Annotated[
-        Path | None, typer.Option(help="Folder of environments of privopt.experiments.scorecards.")
+        Path | None, typer.Option(help="Folder that privopt.experiments.scorecards --build filled.")
     ] = None,
     splits: Annotated[int, typer.Option(min=1, help="Number of splits of a table.")] = 10,
 ) -> None:

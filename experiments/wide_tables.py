@@ -1,9 +1,9 @@
-"""Linear models of wide and sparse tables: screened features compared with Frank-Wolfe over an l1 ball.
+"""Compare linear models of wide and sparse tables: screened features, and Frank-Wolfe over an l1 ball.
 
     python -m privopt.experiments.wide_tables [--tables 5] [--records 4000] [--output FOLDER]
 
-Writes ``wide-tables.md``, and ``wide-tables.csv``, whose lines are kept as they come: an interrupted run
-resumes.
+Writes ``wide-tables.md``, and ``wide-tables.csv``, which keeps the results of finished tables: an interrupted
+run resumes.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Cell:
-    """One table of a task, of which ``records`` are trained on and as many held out."""
+    """One table of a task, with ``records`` training records and as many held-out ones."""
 
     task: str
     table: int
@@ -64,9 +64,10 @@ class Cell:
 
 
 def rare_features(rows: int, rng: np.random.Generator) -> Table:
-    """Draw independent 0/1 features of Zipf frequencies, 137 ones a row, of which 40 decide the label.
+    """Draw 5,000 independent 0/1 features with Zipf frequencies, of which a record has 137 on average.
 
-    These have equal effects of either sign, and are features that 5% to 23% of the records have.
+    Labels depend on 40 of the features, with effects of equal size and random sign; 5% to 23% of the records
+    have such a feature.
     """
     zipf = 1 / (np.arange(_FEATURES) + 10.0)
     shares = np.minimum(139 * zipf / zipf.sum(), 0.5)
@@ -79,9 +80,10 @@ def rare_features(rows: int, rng: np.random.Generator) -> Table:
 
 
 def topics(rows: int, rng: np.random.Generator) -> Table:
-    """Draw documents of words from mixtures of 20 topics, whose shares decide the label; 19% are positive.
+    """Draw documents of words from mixtures of 20 topics, whose shares decide the label.
 
     Words have Zipf frequencies, times a gamma variable for each topic. Features say whether a word occurs.
+    19% of the labels are positive.
     """
     words = rng.gamma(0.3, size=(20, _FEATURES)) / (np.arange(_FEATURES) + 5.0)
     words /= words.sum(axis=1, keepdims=True)
@@ -95,7 +97,7 @@ def topics(rows: int, rng: np.random.Generator) -> Table:
 
 
 def many_numbers(rows: int, rng: np.random.Generator) -> Table:
-    """Draw 600 uniform numbers, all of which matter: neither sparse rows nor a sparse model."""
+    """Draw 600 uniform numbers, on all of which labels depend: neither rows nor weights are sparse."""
     X = rng.uniform(-1, 1, (rows, 600))
     scores = X @ rng.normal(size=600)
     return X, _labels(scores / np.std(scores) * 1.6, 0.5, rng)
@@ -109,13 +111,13 @@ TASKS: dict[str, Callable[[int, np.random.Generator], Table]] = {
 
 
 def _zeros_and_ones(places: list[Any], width: int) -> Any:
-    """Return a sparse table of ones at the places of each row."""
+    """Return a sparse table of zeros, with ones at the given places of each row."""
     indices, ends = np.concatenate(places), np.cumsum([0, *map(len, places)])
     return sp.csr_array((np.ones(len(indices)), indices, ends), shape=(len(places), width))
 
 
 def _labels(scores: Floats, share: float, rng: np.random.Generator) -> Floats:
-    """Draw logistic labels with an intercept that makes this share positive on average."""
+    """Draw logistic labels, with an intercept that makes a share ``share`` of them positive on average."""
     middle = brentq(lambda c: float(np.mean(expit(scores - c))) - share, -100, 100)
     return (rng.random(len(scores)) < expit(scores - middle)).astype(np.float64)
 
@@ -129,7 +131,7 @@ def fitted(mechanism: str, epsilon: float, X: Any, y: Floats) -> PrivateLogistic
         epsilon, mechanism=mechanism, data_norm=1.0, norm="linf", classes=(0.0, 1.0)
     )
     with warnings.catch_warnings():
-        for kind in (RepeatedReleaseWarning, NoiseWarning):  # the tables are made up
+        for kind in (RepeatedReleaseWarning, NoiseWarning):  # the records are synthetic
             warnings.simplefilter("ignore", kind)
         return model.fit(X, y)
 
@@ -177,7 +179,7 @@ STUDY = Study[Cell](
 
 def main(
     tables: Annotated[int, typer.Option(min=1, help="Number of tables of each task.")] = 5,
-    records: Annotated[int, typer.Option(min=100, help="Number of records to fit, and to test on.")] = 4_000,
+    records: Annotated[int, typer.Option(min=100, help="Number of training and of test records.")] = 4_000,
     output: Annotated[Path, typer.Option(help="Output folder for page and results.")] = Path("wide-tables"),
 ) -> None:
     """Measure the missing tables, and write the page."""

@@ -167,7 +167,7 @@ def test_open_lines_of_scaling_show_gap_and_bound() -> None:
     draw = replace(unsolved, question="exponential", **none)
     rows = pd.DataFrame([vars(x) for x in (solved, unsolved, refused, draw)])
     table = scaling.table(rows)
-    assert table["rspm, epsilon 1"].tolist() == ["0.5", "open at 60 s: gap 15, then 12, above -5"]
+    assert table["rspm, epsilon 1"].tolist() == ["0.5", "open at 60 s: gap 15, then 12, bound -5"]
     assert table["opdisc, epsilon 1"].tolist() == ["", "refused"]
     assert table["exponential, epsilon 1"].tolist() == ["", "open at 60 s"]
     assert scaling.sizes(rows)["cells x levels, {-1,0,1}^d"].tolist() == [30, 12000]

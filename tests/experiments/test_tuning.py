@@ -37,8 +37,8 @@ def test_verdicts_count_tables_beyond_two_standard_errors() -> None:
     lines = frame(up=(0.02, 0.03), down=(-0.02, -0.03), either=(-0.02, 0.03))
     first, *rest = tuning.verdicts(lines).splitlines()
     assert "AUC +0.002 on average over tables, from -0.025 to +0.025" in first
-    assert "of 3 tables 1 gain and 1 lose" in first
-    assert all("of 3 tables 0 gain and 0 lose" in one for one in rest)
+    assert "higher on 1 and lower on 1 of 3 tables" in first
+    assert all("higher on 0 and lower on 0 of 3 tables" in one for one in rest)
 
 
 def test_a_run_measures_every_way_and_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
