@@ -29,8 +29,8 @@ class Exported:
         file: the name without extension; there is one .mps and one .lp file.
         model: "rows" or "cells".
         integers: the number of integer columns among ``columns``.
-        optimum: the optimum of the file's objective, constant included: exact, a multiple of 2**-20.
-        proved: whether ``optimum`` is proved; else it is the best known value.
+        optimum: the least value of the file's objective, constant included; exact: a multiple of 2**-20.
+        proved: whether ``optimum`` is proved; otherwise it is the best known value.
         bound: the proved lower bound.
         by: the oracle that proved the bound.
         point: weights that attain ``optimum``.
@@ -52,7 +52,8 @@ class Exported:
 def export(folder: Path, instances: Sequence[Instance], limit: float) -> list[Exported]:
     """Write every instance as .mps and .lp files, and ``optima.csv``.
 
-    Each instance is written as a row model and, if one cell model is the whole problem, as a cell model.
+    Each instance is written as a model of its rows and, if a single model of its cells (groups of records)
+    describes the whole problem, as this one, too.
 
     Args:
         folder: the folder, created if missing; existing files are overwritten.
@@ -101,9 +102,9 @@ def _data(instance: Instance) -> tuple[str, int, int, str]:
 
 
 def _formulations(problem: Problem, instance: Instance, p: Perturbation) -> list[tuple[str, Formulation]]:
-    """Return the models that are the whole problem.
+    """Return the models that describe the whole problem.
 
-    A cell model of numeric columns is one of several models of the problem and is left out.
+    With numeric columns a cell model describes only a part of the problem, and is left out.
     """
     found = []
     for kind, module in (("rows", row_model), ("cells", cell_model)):

@@ -1,4 +1,4 @@
-"""Race of solvers of programs after the noise: nearest cards under constraints, best subsets of columns."""
+"""Race of solvers that search after the noise: nearest cards under constraints, best subsets of columns."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _SUBSETS = ((30, 5), (60, 5), (100, 5))  # (columns, chosen)
 
 
 class Entry(NamedTuple):
-    """A solver at an instance: a workload, the size of the instance, the seed of its data."""
+    """A solver and an instance: its workload, size and seed; the limit is in seconds."""
 
     workload: str
     size: tuple[int, int]
@@ -48,9 +48,9 @@ class Entry(NamedTuple):
 
 @dataclass(frozen=True)
 class Solve:
-    """One solve: the value of its answer, NaN without one; whether it claims to be done; processor seconds.
+    """One solve: value of the answer, or NaN; whether the solver claims to be finished; processor seconds.
 
-    Seconds are of this process and of those that it waited for.
+    Seconds are those of this process and of its child processes that have ended.
     """
 
     workload: str
@@ -65,7 +65,7 @@ class Solve:
 
 
 def card_program(columns: int, levels: int, seed: int) -> CardProgram:
-    """Return the program of the nearest card of random real points, under constraints of several kinds."""
+    """Return the program of the card nearest to random real points, under constraints of several kinds."""
     rng, d = np.random.default_rng(seed), columns * levels
     parts = tuple(PointColumn(f"c{k}", k * levels, (k + 1) * levels, ordered=levels) for k in range(columns))
     costs = np.sqrt(rng.uniform(0.05, 0.25, d))
@@ -81,7 +81,7 @@ def subset_program(columns: int, chosen: int, seed: int) -> SubsetProgram:
     return SubsetProgram.of(gram, X.T @ y / len(X), chosen)
 
 
-# For each workload the instance of a size and a seed, the sizes, the solver of a name, and all names.
+# Of a workload: (columns, each, seed) -> instance; sizes (columns, each); name -> solver; all solvers.
 _Workload = tuple[
     Callable[[int, int, int], Any],
     Sequence[tuple[int, int]],
@@ -114,7 +114,7 @@ def _clock() -> float:
 
 
 def page(solves: pd.DataFrame) -> str:
-    """Return a table: for each size and solver, how often it was done and best, and its seconds."""
+    """Return a table: for each size and solver, how often it finished and was best, and median seconds."""
     best = solves.groupby(["workload", "columns", "each", "seed"])["value"].transform("min")
     share = GAP if set(solves["workload"]) == {"cards"} else 1e-4
     near = solves.assign(best=solves["value"] - best <= share * best.abs())
@@ -143,13 +143,13 @@ def race(
 
 
 def contradictions(solves: pd.DataFrame) -> pd.DataFrame:
-    """Return solves that claim to be done with a value above another's by more than their gap."""
+    """Return solves that claim to be finished, although another value is lower by more than the gap."""
     best = solves.groupby(["workload", "columns", "each", "seed"])["value"].transform("min")
     return solves[solves["finished"] & (solves["value"] - best > GAP * best.abs())]
 
 
 def installed(workload: str) -> Iterator[str]:
-    """Return the solvers of a workload that can be made here, without those that try every point."""
+    """Yield the names of the installed solvers of a workload, without ``auto`` and ``enumerate``."""
     _, _, named, known = WORKLOADS[workload]
     for name in known():
         try:

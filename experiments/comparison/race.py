@@ -3,12 +3,14 @@
 A runner is one process that solves all instances by one oracle, pinned to one core if the system allows it.
 If it dies, its current instance is lost, and a new runner continues with the next one.
 
-Time is processor time of the runner and its child processes, if the system reports it, so that the load of
-the machine changes little. Oracles that poll for cancellation stop at the limit of processor time; a proof
-after it does not count. A runner that goes on for a tenth of the limit and five seconds more is killed, in a
-build as in a solve; warming up, in which kernels are compiled, has at least two minutes. For this, time in
-which the runner sleeps counts as well: time in which it waits for a processor does not, but no stage takes
-more than twenty times its limit.
+Times are processor times of the runner and its child processes, if the system reports them, so that the load
+of the machine has little effect. Oracles that poll for cancellation stop at the limit of processor time; a
+proof that is found later does not count.
+
+A runner is killed if a stage (warming up, building, solving) exceeds its limit by a tenth and five seconds.
+The limit of warming up, when kernels are compiled, is at least two minutes. In this check, time in which the
+runner sleeps counts as processor time, and time in which it waits for a processor does not; but after twenty
+times as many seconds on the clock the runner is killed in any case.
 """
 
 from __future__ import annotations
@@ -97,7 +99,7 @@ def entrant(name: str) -> DiscreteOracle:
 
     Raises:
         UnknownOracleError, MissingSolverError: see ``minimizer``.
-        InvalidInputError: a model of an oracle that has none to choose.
+        InvalidInputError: a model is named, and the oracle has no models to choose from.
     """
     name, _, model = name.partition(":")
     oracle = minimizer(name)
@@ -121,7 +123,7 @@ def run(
     """Run the missing solves; each is appended to ``solves.csv`` and ``moments.csv`` when it is finished.
 
     Raises:
-        InvalidInputError: the files have another version or another time limit.
+        InvalidInputError: the files are of another version, or of another time limit.
     """
     output.mkdir(parents=True, exist_ok=True)
     _same_limit(output / "limit.txt", limit)
@@ -140,7 +142,7 @@ def run(
             for moment in trace:
                 moments.add(moment)
             bar.update(line, advance=1, description=f"{solve.oracle}, {solve.data} d={solve.d}")
-            if not console.is_terminal:  # the progress bar is drawn only at the end there
+            if not console.is_terminal:  # there the progress bar is drawn only at the end
                 console.print(
                     f"{solve.oracle}, {solve.data} n={solve.n} d={solve.d}: {solve.status}", markup=False
                 )
@@ -391,7 +393,7 @@ class Spent:
 
 
 def processor_limits(spent: Spent, seconds: float) -> Limits:
-    """Return limits of processor time and, larger, of clock time; of the latter alone if need be."""
+    """Return a limit of processor time and a larger one of clock time, or the latter alone, not larger."""
     if not spent.known:
         return Limits(seconds=seconds)
     return Limits(seconds=_CLOCK * seconds, cancelled=lambda: spent.soon() > seconds)
@@ -409,12 +411,12 @@ def is_awake(pid: int | None, stats: Stats | None = None) -> bool:
 def processor_seconds(pid: int | None = None, stats: Stats | None = None) -> float:
     """Return the processor time of a process and its descendants; NaN without Linux's /proc.
 
-    The resolution is a hundredth of a second for running processes and finer for others.
+    The resolution is a hundredth of a second; for the time of this process itself it is finer.
     """
     if not Path("/proc/self/stat").exists():
         return math.nan
     stats, tick = _stats("[0-9]*/stat") if stats is None else stats, os.sysconf("SC_CLK_TCK")
-    # Of each process the user and system time, and both of children that were waited for.
+    # Of each process the user and system time, and both times of its children that have ended.
     used = {number: sum(map(int, words[11:15])) / tick for number, words in stats.items()}
     family = _family(pid, stats)
     if pid not in (None, os.getpid()):
@@ -425,7 +427,7 @@ def processor_seconds(pid: int | None = None, stats: Stats | None = None) -> flo
 
 
 def _stats(pattern: str) -> Stats:
-    """Return by their numbers the fields of processes, or of threads: state, parent, ..."""
+    """Return the fields (state, parent, ...) of processes, or of threads, by number."""
     found = {}
     for stat in Path("/proc").glob(pattern):
         with suppress(OSError):  # it has ended

@@ -154,9 +154,7 @@ def ladder(solves: pd.DataFrame, question: str) -> Figure:
 
 
 def gap_over_time(solves: pd.DataFrame, moments: pd.DataFrame) -> Figure:
-    """Draw, against wall-clock time, each oracle's median gap over the instances for which it reported
-    progress.
-    """
+    """Draw each oracle's median gap over time on the clock, of instances where it reported progress."""
     taken = solves[~solves["status"].isin(["refused", "failed", "died"])]
     grid = np.geomspace(0.02, max(0.1, float(taken["seconds"].max())), 60)
     curves = {}
@@ -184,7 +182,7 @@ def _gaps(trace: pd.DataFrame, grid: np.ndarray) -> np.ndarray:
 
 
 def reach(solves: pd.DataFrame) -> pd.DataFrame:
-    """Tabulate the most features at which an oracle proved all instances, on Adult at epsilon 1."""
+    """Tabulate the largest number of features at which an oracle proved all instances, Adult at epsilon 1."""
     chosen = solves[(solves["data"] == "adult") & (solves["epsilon"] == 1) & (solves["status"] != "refused")]
     lines = []
     for (oracle, question), group in chosen.groupby(["oracle", "question"], sort=False):
@@ -248,7 +246,7 @@ def parts(solves: pd.DataFrame, moments: pd.DataFrame, limit: float) -> list[Sec
         found.append(("Gap over time", [picture]))
     found.append(("Machine and versions", [Listing(facts(limit), "Where this was measured.")]))
     if len(wrong):
-        found.append(("Contradictions", [Listing(wrong, "Bounds above a value that somebody reached.")]))
+        found.append(("Contradictions", [Listing(wrong, "Bounds above a value that an oracle attained.")]))
     return found
 
 

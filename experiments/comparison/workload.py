@@ -76,7 +76,7 @@ def workload(name: str, draws: int) -> list[Instance]:
     Args:
         name: "tiny" (seconds), "ladder" (Adult from 200 to 15,682 records and from 5 to 23 features),
             "synthetic", "conjunctions", "noise" (the full Adult task at other levels of noise), "all" (these
-            but the first), or "hard" (small files that general solvers find hard, for ``--export``).
+            without "tiny"), or "hard" (small files that general solvers find hard, for ``--export``).
         draws: the number of draws of the noise, if there is noise.
     """
     parts = {
@@ -136,7 +136,7 @@ def _adult(n: int, d: int) -> tuple[IntArray, IntArray]:
 
 
 def _conjunction(n: int, d: int) -> MonotoneConjunction:
-    """Generate features, 1 with probability 0.9, and labels of a conjunction of four with a tenth flipped."""
+    """Generate features, 1 with probability 0.9, and labels by a conjunction of four; a tenth is flipped."""
     rng = np.random.default_rng([n, d])
     X = (rng.random((n, d)) < 0.9).astype(np.int64)
     hidden = rng.choice(d, 4, replace=False)
@@ -145,7 +145,7 @@ def _conjunction(n: int, d: int) -> MonotoneConjunction:
 
 
 def perturbation(instance: Instance) -> Perturbation:
-    """Return the noise of an instance, seeded by its draw; it protects nobody, and the data is public."""
+    """Return the noise of an instance, seeded by its draw: NOT private, and the data are public."""
     asked = problem(instance.data, instance.n, instance.d, instance.question)
     return noise_of(instance.question, asked, instance.epsilon, instance.draw)
 

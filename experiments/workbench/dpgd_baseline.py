@@ -1,4 +1,4 @@
-"""Full-batch DP-GD logistic regression, tuned on the data at no cost: the baseline of scorecards."""
+"""Full-batch DP-GD logistic regression, tuned on the data, not paid for: the baseline of scorecards."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ def dpgd_accuracies(
 
     Privacy: each fit at fixed hyper-parameters is (epsilon, delta)-differentially private, neighbours by
     replacing one record, n public. The comparison favours DP-GD and is NOT private: the budget does not cover
-    the scale of the features, which is computed from the data, nor the choice of the hyper-parameters. They
+    the scale of the features, which is computed from the data, nor the choice of the hyper-parameters, which
     are the best of the grid ``STEPS`` x ``STEP_SIZES`` x (last iterate, average) by mean training accuracy of
     a few pilot fits. The noise is seeded.
 
     Args:
-        X, X_test: features, shapes (n, d) and (m, d), in any unit: a constant as large as the largest entry
-            is appended for the intercept, and rows are clipped to the largest row norm.
+        X, X_test: features, shapes (n, d) and (m, d), in any unit. A constant as large as the largest entry
+            is appended for the intercept, and the bound on row norms is the largest norm.
         y, y_test: labels -1 or +1.
         epsilon, delta: the budget of one fit.
         draws: the number of fits.

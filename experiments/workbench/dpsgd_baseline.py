@@ -44,8 +44,8 @@ def noise_multiplier(
 
     Args:
         accounting: "printed": add/remove neighbours, by Renyi divergences of the sampled Gaussian, as in the
-            source's library; "sound": replace-one neighbours, as for the other mechanisms, by privacy loss
-            distributions.
+            library of the source paper; "sound": replace-one neighbours, as for the other mechanisms, by
+            privacy loss distributions.
     """
     q, steps = min(1.0, batch / n), math.ceil(EPOCHS * n / batch)
     if accounting == "sound":
@@ -72,7 +72,7 @@ def _moments_multiplier(epsilon: float, delta: float, q: float, steps: int) -> f
 
 
 def dpsgd(X: Floats, y: Labels, tuning: Tuning, multiplier: float, rng: np.random.Generator) -> Floats:
-    """Return the average of all iterates from 0. The noise is seeded: for public data only."""
+    """Return the average of all iterates, started at 0. The noise is seeded: for public data only."""
     n, d = X.shape
     q, steps = min(1.0, tuning.batch / n), math.ceil(EPOCHS * n / tuning.batch)
     lengths = np.linalg.norm(X, axis=1)

@@ -1,4 +1,4 @@
-"""Names of matplotlib that figures use; where it is not installed, an error that names the extra."""
+"""Names of matplotlib that figures use; if it is not installed, the error names the extra to install."""
 
 from __future__ import annotations
 

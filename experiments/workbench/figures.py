@@ -52,7 +52,7 @@ _PALETTE = {
     "Opacus DP-SGD, replace-one": VIOLET,
     "Opacus DP-SGD, add/remove": VIOLET,
     "not private": GREY,
-    # The noise of dp-pgd by other rules.
+    # dp-pgd with noise by other rules of accounting.
     "noise by zCDP": _YELLOW,
     "noise by moments": VIOLET,
     "noise by composition": _ORANGE,

@@ -13,10 +13,10 @@ _TOTAL, _SAMPLING = SERIES[0], SERIES[2]
 
 
 def forest_plot(found: Summary, titles: Mapping[str, str] | None = None) -> Figure:
-    """Draw a line for each interval; over it, thick, the interval that sampling alone would give.
+    """Draw a line for each interval; a thick line on it is the interval that sampling alone would give.
 
-    An interval without bounds is named, without a line; names are the titles of features that have one. The
-    intercept is left out: on its scale the others could not be seen.
+    A coefficient without bounds has no line. Features are named by their titles. The intercept is left out:
+    on its scale the other coefficients could not be seen.
     """
     shown = [one for one in found if one.name != "intercept"] or list(found)
     figure = Figure(figsize=(7, 1.2 + 0.32 * len(shown)), layout="constrained")

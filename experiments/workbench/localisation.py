@@ -1,10 +1,10 @@
 """Localisation after Asi, Liu and Tian (2024), and plain clipped descent: baselines, never mechanisms.
 
 Their reduction (Private Stochastic Convex Optimization with Heavy Tails, NeurIPS 2024), as we read it, has
-phases on disjoint parts of the records, each half as large as the one before. A phase minimises the risk
-with a penalty around the previous answer privately, by clipped descent. It does so several times, on
-disjoint subsets of its part, and keeps the answer with the smallest median distance to all answers. The
-penalty grows by a factor from phase to phase.
+phases on disjoint parts of the records, each half as large as the one before. In a phase, clipped descent
+privately minimises the risk plus a penalty on the distance to the previous answer. This is done several
+times, on disjoint subsets of the part, and the answer with the smallest median distance to all answers is
+kept. The penalty grows by a factor from phase to phase.
 
 Two differences: descent here uses full batches, theirs samples single records many times; and the noise is
 accounted exactly, which needs less than their bounds. Each record is in one run of one phase, so the whole
@@ -112,7 +112,7 @@ def localised(
 def deviation(tuning: Tuning, n: int, mu: float) -> float:
     """Return the standard deviation of the noise on a mean gradient of n records.
 
-    T Gaussian releases compose to one with sqrt(T) times the mu.
+    T steps, each of them mu / sqrt(T)-GDP, are mu-GDP together.
     """
     return 2 * tuning.clip * math.sqrt(tuning.steps) / (n * mu)
 

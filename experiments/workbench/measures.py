@@ -1,4 +1,4 @@
-"""Measures of a released parameter on the records. Not private."""
+"""Accuracy of released weights on records. NOT private."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from privopt.problems.errors import InvalidInputError
 def accuracy(risk: EmpiricalRisk, w: Vector) -> float:
     """Return the share of labels -1 or +1 that equal the sign of the prediction; 0 predicts -1. NOT private.
 
-    On held-out records (a risk of their own) it is the test accuracy, on the training records it is the
-    training accuracy.
+    For the risk of the training records it is the training accuracy, for that of held-out records the test
+    accuracy.
     """
     if risk.facts.loss.labels is not Labels.SIGN:
         raise InvalidInputError("accuracy needs labels -1 or +1")

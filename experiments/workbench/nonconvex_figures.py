@@ -45,7 +45,10 @@ def trajectories(problem: Planted, paths: Mapping[str, NDArray[np.float64]]) -> 
 
 
 def escapes(rows: pd.DataFrame, wanted: Mapping[str, float]) -> Figure:
-    """Draw the excess risk of runs from a saddle point against the number of records, a panel per problem."""
+    """Draw the excess risk of runs from a saddle point against n, a panel per problem.
+
+    ``wanted`` has for each problem the n that the theorem requires, drawn as a vertical line.
+    """
     rows = rows[(rows["part"] == "saddle") & (rows["measure"] == "excess")]
     problems = list(dict.fromkeys(rows["problem"]))
     tall = -(-len(problems) // 2)

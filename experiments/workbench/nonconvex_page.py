@@ -92,7 +92,7 @@ def _later(rows: pd.DataFrame) -> dict[str, str]:
 
 
 def _ahead(some: pd.DataFrame) -> dict[str, str]:
-    """Count the cases where the best overall setting of a grid has smaller gradients than all defaults."""
+    """Count cases where the overall best setting of a grid has smaller gradients than all defaults."""
     some = some[some["measure"].str.startswith("gradient")]
     middle = some.groupby(["mechanism", "measure", "problem", "records"], sort=False)["value"].median()
     overall = np.log(middle).groupby(level=[0, 1], sort=False).mean()
@@ -104,7 +104,7 @@ def _ahead(some: pd.DataFrame) -> dict[str, str]:
 
 
 def _best(some: pd.DataFrame, measure: str) -> pd.DataFrame:
-    """Tabulate medians per problem and n; of a grid, the best setting per line and the best overall."""
+    """Tabulate medians per problem and n; for a grid, of the best setting there (and of the overall best)."""
     some = some[some["measure"].str.startswith(measure)]
     middle = some.groupby(["mechanism", "measure", "problem", "records"], sort=False)["value"].median()
     overall = np.log(middle).groupby(level=[0, 1], sort=False).mean()

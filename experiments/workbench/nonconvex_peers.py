@@ -1,4 +1,4 @@
-"""Later methods than Wang, Chen and Xu (2019), and the step sizes printed there: for comparison, not for use.
+"""Methods later than Wang, Chen and Xu (2019), and the step sizes of that paper: for comparison only.
 
 Noise is sampled by NumPy in floating point; the mechanisms of the package sample it exactly.
 """
@@ -25,7 +25,7 @@ class DoubleNoise:
 
     The step is -Psi(H)^-1 g with a noisy gradient g; Psi(H) replaces every eigenvalue d by max(|d|, floor).
     The Frobenius distance of Psi(H) under replace-one is at most that of H, 2 M_F / n, so the step changes by
-    at most |g| 2 M_F / (n floor^2). For convex losses theirs is Psi(H) = max(d, floor), and half of that.
+    at most |g| 2 M_F / (n floor^2). The paper, for convex losses, has max(d, floor), and half of this bound.
     """
 
     steps: int
@@ -60,21 +60,21 @@ DOUBLES = tuple(DoubleNoise(steps, floor) for steps in (10, 30) for floor in (1.
 
 
 class PrintedFrankWolfeL2(DPFrankWolfeL2):
-    """Frank-Wolfe with gamma = 1 / sqrt(T), as in theorem 5 up to constants."""
+    """Frank-Wolfe with gamma = 1 / sqrt(T), as in Theorem 5 up to constants."""
 
     def _rate(self) -> Callable[[int], float]:
         return lambda k: 1 / math.sqrt(self.steps)
 
 
 class PrintedFrankWolfeL1(DPFrankWolfeL1):
-    """Frank-Wolfe with gamma = sqrt(2 / T), at most 1, as in theorem 6 up to constants."""
+    """Frank-Wolfe with gamma = sqrt(2 / T), at most 1, as in Theorem 6 up to constants."""
 
     def _rate(self) -> Callable[[int], float]:
         return lambda k: min(1.0, math.sqrt(2 / self.steps))
 
 
 def printed_steps(facts: RiskFacts, epsilon: float, delta: float, vertices: bool) -> int:
-    """Return T of theorem 5, n epsilon / sqrt(d ln(1/delta)), or of theorem 6 at eta = 0.05; constants 1."""
+    """Return T of Theorem 5, n epsilon / sqrt(d ln(1/delta)), or of Theorem 6 at eta = 0.05; constants 1."""
     n, d = facts.n_records, facts.dimension
     if vertices:
         return max(1, math.ceil(n * epsilon / (math.sqrt(math.log(1 / delta)) * math.log(d * n / 0.05))))

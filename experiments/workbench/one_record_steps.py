@@ -27,9 +27,9 @@ def one_record_steps(
 ) -> tuple[Floats, int]:
     """Return the last weights of logistic regression over an l2 ball, and the gradients that were evaluated.
 
-    Each step takes every record with probability 1/n, so that the noise of sampled batches covers it. Steps
-    are 1 / (l2 t), or |C| / sqrt(t V) without strong convexity, V a bound on the squared norm of a noisy
-    gradient for rows of norm 1: Theorem 2.4 there.
+    Each step takes every record with probability 1/n, so that the noise of sampled batches covers it. Step t
+    has size 1 / (l2 t) or, without strong convexity, |C| / sqrt(t V), with |C| the diameter of the ball and V
+    a bound on the expected squared norm of a noisy gradient for rows of norm 1 (Theorem 2.4 of the paper).
     """
     n, p = X.shape
     w, g = np.zeros(p), np.empty(p)

@@ -9,14 +9,14 @@ from privopt.experiments.workbench.drawing import mpl
 SERIES = ("#0072B2", "#D55E00", "#000000", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 VIOLET, BROWN, GREY = "#4B0092", "#8C510A", "#777777"
 MARKS = dict(zip((*SERIES, VIOLET, BROWN, GREY), "os^DvPX<>*", strict=True))
-# Of bands and fills behind a series of the first colour.
+# Colour of bands and fills behind a series of the first colour.
 PALE = "#9BC8E3"
 # Contrast with white that small text has to have (WCAG 2, level AA).
 _OF_TEXT = 4.5
 
 
 def mark_of(colour: str) -> str:
-    """Return the mark of a colour; shades of a colour have the plain one."""
+    """Return the mark of a colour; shades of a colour have circles."""
     return MARKS.get(colour, "o")
 
 

@@ -116,7 +116,7 @@ def _draw_curve(axes: Axes, panel: Panel, k: int) -> None:
         style |= {"marker": mark_of(curve.colour), "markersize": 3.5, "capsize": 2, "elinewidth": 0.8}
         axes.errorbar(x, mean, yerr=(mean - low, high - mean), **style)
     else:
-        # Few marks of a long curve, at other places for each.
+        # A long curve has few marks, at positions that differ between curves.
         apart = max(1, len(x) // 6)
         style |= {"marker": mark_of(curve.colour), "markersize": 3.5, "markevery": (k % apart, apart)}
         axes.plot(x, mean, drawstyle="steps-post" if curve.steps else "default", **style)

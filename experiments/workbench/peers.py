@@ -2,8 +2,8 @@
 
     pip install 'privopt[peers]'
 
-A library that is missing, or that does not import, is reported and left out. Modules are loaded by name, so
-that none is imported, or type-checked, with the package.
+A library that is missing, or that does not import, is reported and left out. Libraries are imported by name
+when they are needed: never with the package, and never by the type checker.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Features = NDArray[np.float64]
 Labels = NDArray[np.int64]
 Weights = tuple[NDArray[np.float64], float]  # coefficients and intercept
 
-# DP-SGD with usual first choices. The learning rate 2 is one over the smoothness for rows of norm at most 1
+# Common first choices for DP-SGD. The learning rate 2 is one over the smoothness for rows of norm at most 1
 # and an intercept; eight times that was worse on Covertype and, at epsilon 0.1, on Adult.
 BATCH, EPOCHS, LEARNING_RATE, CLIP = 1024, 10, 2.0, 1.0
 

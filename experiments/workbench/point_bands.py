@@ -32,7 +32,7 @@ class _Part(NamedTuple):
         return kind if isinstance(kind, Numeric) else None
 
     def spread(self, values: Floats) -> Floats:
-        """Return what values of the features differ by: from their mean, of a number over its range."""
+        """Return values of indicators minus their mean; values of a number times its range."""
         if (number := self.number) is None:
             return values - np.mean(values) if len(values) > 1 else values
         low, high = map(float, number.ends)
@@ -40,11 +40,11 @@ class _Part(NamedTuple):
 
 
 def point_bands(model: PrivateHalfspaceClassifier) -> dict[str, Floats]:
-    """Return bounds of the points of each column of a fitted card, shape (levels, 2); empty: not known.
+    """Return bounds of the points of each column of a fitted card, shape (levels, 2); empty if not known.
 
-    Post-processing: costs no privacy. Points have no unit of their own, and those of a column count up to a
-    constant, which the threshold takes up: the model is scaled to the card, and levels lie about the mean of
-    the column's points, a number about its middle.
+    Post-processing: costs no privacy. Points have no unit, and a constant added to those of a column only
+    moves the threshold. So the model is scaled to the card, and centred in each column: levels at the mean of
+    their points, a number at the middle of its range.
     """
     card = model.card_
     if model.source_ is None or model.source_.deviations is None or not isinstance(card, Card):
@@ -68,7 +68,7 @@ def _parts(model: PrivateHalfspaceClassifier) -> Iterator[_Part]:
 
 
 def _scale(parts: list[_Part]) -> float:
-    """Return the points of one unit of the model's weights, by least squares; clipped points are left out."""
+    """Return the points per unit of the model's weights, by least squares; clipped points are left out."""
     points, weights, is_free = (
         np.concatenate([np.zeros(0), *each])
         for each in (

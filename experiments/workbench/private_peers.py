@@ -20,9 +20,9 @@ _CELLS = 10
 def ada_ssp(
     X: Floats, y: Floats, norm: float, epsilon: float, delta: float, rng: np.random.Generator
 ) -> Floats:
-    """Return weights of AdaSSP (Wang 2018, algorithm 2), that of the constant norm / 2 last.
+    """Return weights of AdaSSP (Wang 2018, Algorithm 2); the last is that of a constant feature, norm / 2.
 
-    Labels are within 1/2 of 0. Its three releases (the smallest eigenvalue, X'X and X'y) have exact Gaussian
+    Labels are in [-1/2, 1/2]. The three releases (the smallest eigenvalue, X'X and X'y) have exact Gaussian
     noise for a third of mu^2 each, under replace-one, instead of the larger printed noise.
     """
     Z = np.column_stack([X, np.full(len(X), norm / 2)])
@@ -65,7 +65,7 @@ def naive_bayes(
 
 
 def _cells(column: Any, *halves: Any) -> tuple[int, list[NDArray[np.int64]]]:
-    """Return the number of cells of a column, and those of values; the last one is for all other values."""
+    """Return the number of cells of a column, and the cells of values; the last is for all other values."""
     if isinstance(column, Numeric):
         low, high = float(column.low), float(column.high)
         scaled = [(half.to_numpy(np.float64) - low) / (high - low) * _CELLS for half in halves]

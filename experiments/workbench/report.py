@@ -24,7 +24,7 @@ th, td { padding: .25rem .6rem; border-bottom: 1px solid #ddd; text-align: right
 th { border-bottom: 2px solid #888 }
 .words { text-align: left; white-space: normal; min-width: 6rem }
 figure { margin: 1.5rem 0 }
-/* a table takes what the screen has before it scrolls, for all that its caption says */
+/* a table is as wide as the screen allows before it scrolls; its caption does not widen it */
 .table { width: max-content; min-width: 100%; max-width: min(72rem, 100vw - 2rem);
          position: relative; left: 50%; transform: translateX(-50%) }
 .table figcaption { width: 0; min-width: 100% }
@@ -59,7 +59,7 @@ def page(title: str, sections: Sequence[tuple[str, Sequence[Part]]]) -> str:
     Args:
         title: the heading of the page.
         sections: headings with their content: paragraphs (plain text; one that starts with a space is
-            preformatted), tables and figures. What scrolls takes the focus of a keyboard.
+            preformatted), tables and figures. Parts that scroll can have the focus of the keyboard.
     """
     body = [f"<h1>{html.escape(title)}</h1>"]
     for heading, parts in sections:

@@ -19,8 +19,8 @@ _WIDTH = 4.0  # inches, 384 pixels: a phone shows the picture at its own size
 def shape_plot(model: Shaped) -> Figure:
     """Draw the contribution of each declared column by level: of a linear model, or the points of a card.
 
-    The widest spread comes first. Where a linear model has confidence intervals, a band shows the part of
-    them that is noise for privacy; points have one where they are of a private model whose spread is known.
+    Columns with the widest spread come first. If a linear model has confidence intervals, a band shows their
+    part that is noise for privacy. Points have a band if a private model of known spread is behind them.
     Post-processing: reads no records and costs no privacy. The label of the figure is its text alternative.
 
     Args:

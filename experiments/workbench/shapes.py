@@ -26,11 +26,11 @@ from privopt.problems.tables.missing import plain_column
 from privopt.problems.tables.schema import Schema
 
 Floats = NDArray[np.float64]
-_BAND = "Band: 95% of the noise for privacy, around the estimates of a summary, which are not shrunk."
+_BAND = "Band: the 95% range of the noise for privacy, around the unshrunk estimates of a summary."
 _BAND_OF_POINTS = (
-    "Band: where points lie with a probability of about 95%, relative to each other, by the noise for "
-    "privacy and the chance of the records: the posterior of the private linear model, before a card was "
-    "drawn from it."
+    "Band: the range of points, relative to each other, that has a probability of about 95% given the noise "
+    "for privacy and the sampling of the records; from the posterior of the private linear model, before a "
+    "card was drawn from it."
 )
 
 Shaped = PrivateLinearModel | PrivateHalfspaceClassifier | PrivateAdditiveTreeClassifier | Card | ClassCard
@@ -42,11 +42,11 @@ class Shape:
 
     Attributes:
         title: the name of the column for people.
-        levels: names of levels; of numbers first the low end, the middle (unnamed) and the high end.
+        levels: names of levels; for a number first its low end, its middle (unnamed) and its high end.
         is_line: whether the first three levels are points of a line.
         values: shape (levels, series).
-        band: bounds, shape (levels, 2): of the noise for privacy, of points by noise and records; None where
-            they are not known.
+        band: bounds, shape (levels, 2), by the noise for privacy, or of points by noise and records; None if
+            not known.
     """
 
     title: str
@@ -94,8 +94,8 @@ class Shapes:
 def shapes_of(model: Shaped) -> Shapes:
     """Return the contribution of each declared column of a fitted model, or the points of a card.
 
-    Post-processing: costs no privacy. Contributions of a linear model are those in its predictions, from the
-    middle of numbers and the mean of levels; those of a card and a tree are the points of the card.
+    Post-processing: costs no privacy. Contributions of a linear model are those to its predictions, relative
+    to the middle of numbers and the mean of levels; those of a card and a tree are the points of the card.
 
     Raises:
         InvalidInputError: another kind of model, a linear one without a schema, or no contributions.
@@ -103,7 +103,7 @@ def shapes_of(model: Shaped) -> Shapes:
     if isinstance(model, PrivateAdditiveTreeClassifier):
         check_is_fitted(model)
         found = shapes_of(model.scorecard_model_)
-        tree = f"The tree adds or takes {number(1 / model.card_.unit)} points more."
+        tree = f"The tree adds or subtracts {number(1 / model.card_.unit)} points more."
         return replace(found, notes=(*found.notes, tree))
     if isinstance(model, PrivateHalfspaceClassifier):
         check_is_fitted(model)

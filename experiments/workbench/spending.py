@@ -16,7 +16,10 @@ _SPENT, _LIMIT = SERIES[:2]
 def spending(
     budgets: Mapping[str, tuple[Budget, Total]], course: Mapping[str, Sequence[tuple[datetime, Total]]]
 ) -> Figure:
-    """Draw epsilon spent over time as a step function below the budget's total, one panel per budget."""
+    """Draw epsilon spent over time as a step function below the budget's total, one panel per budget.
+
+    ``course`` has for each budget the times of releases, each with the total spent after it.
+    """
     figure = Figure(figsize=(7, 0.8 + 2.1 * len(budgets)), layout="constrained")
     panels = figure.subplots(len(budgets), 1, sharex=True, squeeze=False)[:, 0]
     end = max(points[-1][0] for points in course.values())

@@ -1,4 +1,4 @@
-"""Long runs in cells: results kept as they come, then a page and figures of all that is finished."""
+"""Long runs made of cells: each result is kept at once; a page and figures show all that is finished."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 SHARD_OPTION = typer.Option(
     "--shard",
-    help="Measure part K of N only, as K/N, for a run in N processes; a run without it then joins all parts.",
+    help="Measure only part K of N, as K/N, for a run in N processes; a run without --shard joins the parts.",
 )
 ShardText = Annotated[str | None, SHARD_OPTION]
 
@@ -90,7 +90,7 @@ class Study(Generic[T]):
     def run(
         self, folder: Path, cells: Sequence[T], console: Console | None = None, shard: str | None = None
     ) -> pd.DataFrame:
-        """Measure the missing cells, then write page and figures, after Ctrl-C from what is finished.
+        """Measure the missing cells, then write page and figures; after Ctrl-C, those of the finished cells.
 
         Below its first paragraph the page lists the cells that are missing. A shard keeps its lines in a file
         of its own, leaves out cells that the results have, and writes no page; a run without shard takes over

@@ -50,9 +50,9 @@ class TablePeer:
     def fits(self, python: Path, package: str, epsilons: Sequence[float]) -> Iterator[PeerFit]:
         """Fit the models of a package with the interpreter of its environment.
 
-        Neighbours of other packages add or remove a record, and a replacement is both: their epsilon doubles
-        here. So each epsilon is measured at half of it, and also as labelled. The earlier version of this
-        package has replaced records.
+        In other packages neighbours add or remove a record. A replacement is one of each, so that under
+        replace-one their epsilon doubles: they are measured with half of each epsilon, and also with all of
+        it, as labelled. In the earlier version of this package neighbours replace a record.
         """
         labels = {"": 1} if package == EARLIER else {", as labelled": 1, ", replace-one": 2}
         spent = sorted({e / times for e in epsilons for times in labels.values()})
@@ -68,7 +68,7 @@ class TablePeer:
                     yield PeerFit(found["model"] + label, epsilon, scores, seconds)
 
     def _task(self, folder: Path, package: str, spent: list[float]) -> Path:
-        """Write the records for the script."""
+        """Write records and options for the script; return the path of its task."""
         task: dict[str, Any] = {
             "train": str(folder / "train.csv"),
             "test": str(folder / "test.csv"),

@@ -5,7 +5,7 @@
 TASK names ``train`` and ``test``, CSV files; ``label``, a column of 0 and 1; ``bounds``, (low, high) of each
 number; ``schema``; ``package``, a name of ``PACKAGES``; ``epsilons``, ``delta``, ``depth`` and ``seed``. The
 output is JSON: a list of ``model``, ``epsilon``, ``scores`` of ``test`` and ``seconds``, one for each fit. A
-score is the probability of the label 1, or of an earlier scorecard its points.
+score is the probability of the label 1; for an earlier scorecard, the points.
 """
 
 from __future__ import annotations
@@ -68,11 +68,11 @@ def privatree(task: dict[str, Any], train: Any) -> Iterator[tuple[str, Made]]:
 
 
 def earlier(task: dict[str, Any], train: Any) -> Iterator[tuple[str, Made]]:
-    """Fit the scorecard of an earlier version of privopt, balanced, with a tenth of epsilon for risks."""
+    """Fit the scorecard of an earlier version of privopt, classes balanced, a tenth of epsilon for risks."""
     found = importlib.import_module("privopt.mechanisms").PrivateHalfspaceClassifier
     schema = task["schema"]
     for column in schema["columns"]:
-        column.pop("zero", None)  # how a card is shown; not known there
+        column.pop("zero", None)  # of how a card is shown; unknown to that version
     known: dict[str, Any] = {"schema": schema, "classes": (0, 1)}
     known |= {"class_weight": "balanced", "risk_share": 0.1}
     yield "card of commit 10feeddd", lambda e: found(e, **known)
@@ -101,7 +101,7 @@ def _arrays(task: dict[str, Any]) -> tuple[Any, Any, Any]:
 
 
 def _codes(task: dict[str, Any]) -> tuple[Any, Any, Any]:
-    """Return the same as arrays of numbers as they are."""
+    """Return the same as arrays of numbers without scaling."""
     train, test = (np.loadtxt(task[name], delimiter=",", skiprows=1) for name in ("train", "test"))
     return train[:, :-1], train[:, -1].astype(int), test
 

@@ -23,7 +23,7 @@ from privopt.problems.tables.schema import Schema
 Floats = NDArray[np.float64]
 
 _ROWS = 20_000
-# How much wider than the values the declared bounds of a number are, at random.
+# Factors by which the declared bounds of a number are wider than its values, drawn at random.
 _WIDTHS = (1.0, 2.0, 5.0)
 
 # The columns of a population, by distribution.

@@ -204,7 +204,7 @@ def test_a_card_and_a_tree_have_the_shapes_of_the_card() -> None:
     for one, other in zip(found.shapes, card.shapes, strict=True):
         assert np.array_equal(one.values, other.values)
         assert one.band is not None
-    assert found.notes[-1].startswith("The tree adds or takes ")
+    assert found.notes[-1].startswith("The tree adds or subtracts ")
 
 
 def test_points_of_several_classes_are_series() -> None:
