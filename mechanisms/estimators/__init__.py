@@ -1,1 +1,1 @@
-"""Estimators of scikit-learn's kind that use the mechanisms, and their models as cards, pages and SQL."""
+"""Estimators with scikit-learn's interface for the mechanisms, and their models as cards, pages and SQL."""

@@ -1,4 +1,4 @@
-"""Printable scorecard plus decision tree with added scores: Markdown, JSON, and a page."""
+"""Printable sum of a scorecard and a decision tree: Markdown, JSON, and a page."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def additive_page(
     Args:
         card: the model to print.
         evaluation: a released evaluation, for metrics and the ROC curve.
-        seen: whether ``evaluation`` is known to use the training records.
+        seen: whether ``evaluation`` is known to be on training records.
         title: a heading.
     """
     rows = "\n".join(

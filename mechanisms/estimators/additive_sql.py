@@ -1,4 +1,4 @@
-"""Scorecard plus decision tree as SQL: the same floating-point operations as ``decision_function``."""
+"""Sum of a scorecard and a tree as SQL, with the same floating-point operations as ``decision_function``."""
 
 from __future__ import annotations
 
@@ -33,22 +33,22 @@ def additive_statement(
     """Return a SELECT that adds the columns score and prediction; NULL for records that ``predict`` refuses.
 
     Args:
-        predicates: of the tree.
-        schema: of the card: the schema of the tree, perhaps with its numbers in bins.
-        points: the card's, one per feature of its schema.
+        predicates: the predicates of the tree.
+        schema: the schema of the card, which is that of the tree, perhaps with numbers in bins.
+        points: the points of the card, one per feature of its schema.
         unit: the score of a point.
         branches: the tree.
         scores: the score of each leaf.
         classes: (negative, positive).
         table: name of the table.
-        columns: names of further columns of the table.
+        columns: names of the columns of the table, which added columns do not take.
 
     Raises:
         InvalidInputError: a schema without a translation, or text that SQL cannot represent.
     """
     card = as_double(f"(\n  {points_expression(schema, points)}\n)")
     tree = leaf_expression(branches, predicates, [double(score) for score in scores])
-    # A refused record has no points, and a sum with NULL is NULL.
+    # The points of a refused record are NULL, and so is a sum with NULL.
     score = f"{double(unit)} * ({card} / {schema.denominator}) + {as_double(tree)}"
     alias = alias_of(score)
     added = [("score", alias), ("prediction", class_by_sign(alias, classes))]

@@ -1,4 +1,4 @@
-"""Base class of estimators that book their fits in a ledger or in ambient budgets."""
+"""Base class of estimators that book their fits in a ledger or in the surrounding budgets."""
 
 from __future__ import annotations
 
@@ -24,14 +24,15 @@ from privopt.problems.errors import PrivOptError
 
 
 class BookedEstimator:
-    """Base of estimators with a ``ledger``; passwords in its URL are neither printed nor pickled.
+    """Base of estimators with a ``ledger``; passwords in the URL of a ledger are neither printed nor pickled.
 
-    Pickling an unfitted estimator without a ledger stores the addresses of the ambient budgets around it, so
-    that the process that fits it books there; pickling a fitted one stores no address.
+    Pickling an unfitted estimator without a ledger, within ``budget`` blocks, stores the addresses of these
+    budgets, so that another process that fits the estimator books in them. Pickling a fitted estimator stores
+    no address.
 
     Attributes:
-        person: the column of persons, None if each record is a person's only one.
-        records_per_person: the number of records of each person that count.
+        person: the column of persons; None if each person has one record.
+        records_per_person: the number of records of each person that are used.
     """
 
     person: str | None = None
@@ -47,7 +48,7 @@ class BookedEstimator:
         self.__dict__["ledger"] = _without_password(given)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state to pickle; if there is no ledger, it carries the ambient budgets."""
+        """Return the state to pickle; without a ledger it includes the surrounding budgets."""
         found: Any = super().__getstate__()
         state: dict[str, Any] = dict(found or self.__dict__)
         fitted = any(name.endswith("_") and not name.startswith("_") for name in state)
@@ -58,17 +59,19 @@ class BookedEstimator:
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Restore the state; in the process that pickled it, ambient budgets count instead of stored ones."""
+        """Restore the state; in the process that pickled it, the current budgets replace the stored ones."""
         carried = state.get("ledger")
         if isinstance(carried, CarriedBudgets) and carried.is_here:
             state = {**state, "ledger": None}
         self.__dict__.update(state)
 
     def __sklearn_clone__(self) -> Any:
-        """Clone; a cross-validation or search of scikit-learn clones before it fits, and is checked here."""
+        """Clone the estimator. Cross-validations and searches of scikit-learn clone before they fit, so they
+        are checked here.
+        """
         if not is_part():
             check_fits_ahead(self)
-        with part_of_release():  # estimators inside this one need no check of their own
+        with part_of_release():  # estimators inside this one need no check
             return super().__sklearn_clone__()  # type: ignore[misc]
 
 
@@ -82,14 +85,14 @@ def _without_password(ledger: Any) -> Any:
 
 
 class _PlannedError(BaseException):
-    """Ends a fit before it reads records; not an Exception, so that no fit catches it."""
+    """Ends a fit before it reads records; no subclass of Exception, so that fits do not catch it."""
 
     def __init__(self, spend: PrivacySpend) -> None:
         self.spend = spend
 
 
 def spend_of_fit(model: BookedEstimator, given: Unread[Any]) -> PrivacySpend:
-    """Return the spend of a fit, which ends where it would read records.
+    """Return the spend of a fit; the fit is started, and stopped where it would read records.
 
     Raises:
         PrivOptError: an error of the fit before it reads records.
@@ -107,18 +110,18 @@ def spend_of_fit(model: BookedEstimator, given: Unread[Any]) -> PrivacySpend:
 
 
 def never_read() -> Any:
-    """Stand for the reader of records in plans, which read none."""
+    """Take the place of the function that reads records, in plans, which read none."""
     raise AssertionError("a plan reads no records")
 
 
 def check_fits_ahead(model: BookedEstimator) -> None:
-    """Refuse a cross-validation or search of scikit-learn whose fits the budget cannot all afford.
+    """Refuse a cross-validation or search of scikit-learn whose fits together would overdraw the budget.
 
-    Without a budget, warn and state the sum of their spends. Spends that cannot be planned are left out, so a
-    call is refused only if it is certain to overdraw the budget.
+    Without a budget, warn and state the sum of their spends. Fits whose spend cannot be planned are left out,
+    so a call is refused only if it is certain to overdraw the budget.
 
     Raises:
-        BudgetExceededError: nothing was run.
+        BudgetExceededError: the fits would overdraw the budget; nothing was run.
     """
     ahead = fits_ahead(model)
     spends = [] if ahead is None else _spends(model, ahead)
@@ -165,6 +168,6 @@ def _spend(model: BookedEstimator, params: dict[str, Any], given: Unread[Any]) -
         try:
             arguments = model.get_params(deep=False) | params  # type: ignore[attr-defined]
             spend = spend_of_fit(type(model)(**arguments), given)
-        except (PrivOptError, TypeError, ValueError):  # the fit itself will raise it
+        except (PrivOptError, TypeError, ValueError):  # the fit will raise the error again
             return None
     return spend if spend.adds_up else None

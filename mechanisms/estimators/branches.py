@@ -1,6 +1,6 @@
-"""Trees and rule lists as people and programs read them: decoded from a lattice point, pruned, applied.
+"""Trees and rule lists as nested branches: decoded from a lattice point, pruned, and applied to records.
 
-All of it is post-processing of what was released: it costs nothing.
+All of this is post-processing of a release and costs no privacy.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ class Leaf:
     """A prediction.
 
     Attributes:
-        label: the number of the class.
-        number: of the leaf, in reading order.
+        label: the index of the class.
+        number: the number of the leaf, in reading order.
     """
 
     label: int
@@ -33,7 +33,7 @@ class Leaf:
 
 @dataclass(frozen=True)
 class Branch:
-    """A yes/no question: records with the answer ``answer`` go to ``then``, the others to ``otherwise``."""
+    """A yes/no question: records whose answer is ``answer`` go to ``then``, all others to ``otherwise``."""
 
     question: int
     answer: bool
@@ -45,7 +45,7 @@ Node = Leaf | Branch
 
 
 def branches_of(kind: type[BranchingProblem], point: IntArray, predicates: Predicates) -> Node:
-    """Return the model that a lattice point stands for, pruned, with leaves numbered in reading order."""
+    """Return the model that a lattice point encodes, pruned, with leaves numbered in reading order."""
     values, asked = point.tolist(), predicates.values.tolist()
     decoded = _rules(values, 0, asked) if kind is RuleList else _tree(values, 0, asked)
     known = {k: np.ones(column.n_codes, dtype=bool) for k, column in enumerate(predicates.coarse.columns)}
@@ -91,7 +91,7 @@ def _rules(values: list[int], place: int, asked: list[int]) -> Node:
 def _pruned(node: Node, predicates: Predicates, known: dict[int, Bools]) -> Node:
     """Remove questions whose answer is known, and branches that predict the same on both sides.
 
-    ``known`` holds, by column, which codes are still possible here.
+    ``known`` holds, by column, which codes records that reach this node may have.
     """
     if isinstance(node, Leaf):
         return node

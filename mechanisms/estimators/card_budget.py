@@ -21,10 +21,10 @@ from privopt.problems.tables.schema import Schema
 class CardBudget:
     """Split of epsilon between card and risks, fixed before data are read.
 
-    Privacy: the card and the histogram together are (epsilon, delta)-differentially private, neighbours by
-    replacing one record, n public. The card is (card, delta)-private. The bins of the histogram follow from
-    the released card, and for every card the histogram is ``risks``-private (pure). Basic composition applies
-    to adaptive choices (Dwork and Roth 2014, theorem B.1).
+    Privacy: card and histogram together are (epsilon, delta)-differentially private, for data sets that
+    differ by replacing one record; n is public. The card is (card, delta)-private. The bins of the histogram
+    follow from the released card, and for every card the histogram is ``risks``-private (pure). Basic
+    composition covers such adaptive choices (Dwork and Roth 2014, theorem B.1).
 
     Attributes:
         epsilon: the total budget.
@@ -37,11 +37,11 @@ class CardBudget:
 
     @classmethod
     def of(cls, epsilon: float, share: float) -> Self:
-        """Split epsilon by the share of the risks.
+        """Split epsilon; ``share`` is the share of the risks.
 
         Raises:
-            InvalidInputError: a share outside [0, 1).
-            PrivacyParameterError: a share of epsilon too small for the noise on counts.
+            InvalidInputError: the share is outside [0, 1).
+            PrivacyParameterError: the epsilon of the risks is too small for the noise on counts.
         """
         number = isinstance(share, int | float) and not isinstance(share, bool)
         if not number or not 0 <= share < 1:
@@ -52,12 +52,12 @@ class CardBudget:
         if share == 0:
             return cls(epsilon, epsilon, 0.0)
         card = (1 - share) * epsilon
-        risks = math.nextafter(epsilon - card, 0.0)  # the sum is at most epsilon
-        HistogramPlan.plan(ScoreBins((0.0,)), epsilon=risks)  # refuse before the card is paid for
+        risks = math.nextafter(epsilon - card, 0.0)  # rounded down, so that card + risks <= epsilon
+        HistogramPlan.plan(ScoreBins((0.0,)), epsilon=risks)  # errors are raised before the card is paid for
         return cls(epsilon, card, risks)
 
     def whole(self, card: PrivacySpend, what: str = "the points") -> PrivacySpend:
-        """Return the cost of a card and its risks together; ``what`` names the first of them."""
+        """Return the spend of a card and its risks together; ``what`` names the card in the note."""
         if not self.risks:
             return card
         note = f"{what} at epsilon = {card.epsilon:.4g}, the risks at {self.risks:.4g}"
@@ -69,7 +69,7 @@ class CardBudget:
     def histogram(
         self, schema: Schema, points: IntArray, table: ZeroOneHalfspace, source: NoiseSource
     ) -> ScoreHistogram | None:
-        """Release the counts by score and class of a released card, or None without a budget for risks."""
+        """Release counts of records by score and class; return None if there is no budget for risks."""
         if not self.risks:
             return None
         plan = HistogramPlan.plan(risk_bins(schema, points, table.n_records, self.risks), epsilon=self.risks)

@@ -1,4 +1,4 @@
-"""Several cards of one private model side by side: Markdown, JSON and a page, for people to choose from."""
+"""Several cards of one private model side by side, for people to choose from: Markdown, JSON and a page."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from privopt.mechanisms.estimators.class_card import ClassCard, ClassColumn
 from privopt.mechanisms.estimators.page import breakable, for_experts, promises
 from privopt.mechanisms.estimators.page_frame import framed
 
-# Advice in every output: the cards cost no privacy, but trying them on the records again would.
+# Advice in every output: choosing a card costs no privacy, but trying cards on the records again would.
 ADVICE = (
     "All of these cards follow from one private model, so any of them may be chosen for its meaning: which "
     "questions it asks, and how easily its points add up. The first is the one that was released; "
@@ -29,10 +29,10 @@ _BESIDE = " / "  # between the points of several classes
 
 @dataclass(frozen=True)
 class CardChoice:
-    """Cards near one private model, the released one first.
+    """Cards near one private model; the first is the released card.
 
     Attributes:
-        cards: the cards, without risks: the released risks are about the first card alone.
+        cards: the cards, without risks, as the released risks are about the first card only.
         distances: the distance of each card to the model, as a share of the distance of a card without
             points.
     """
@@ -42,22 +42,22 @@ class CardChoice:
 
     @property
     def letters(self) -> tuple[str, ...]:
-        """A letter, or a number, for each card."""
+        """A letter for each card, or a number if there are many cards."""
         many = len(self.cards) > len(ascii_uppercase)
         return tuple(str(k + 1) if many else ascii_uppercase[k] for k in range(len(self.cards)))
 
     @property
     def left_out(self) -> tuple[tuple[str, ...], ...]:
-        """For each card, the names of the first card's columns that have no points on it."""
+        """For each card, the names of the columns that have points on the first card but not on this card."""
         return tuple(_missing(self.cards[0], card) for card in self.cards)
 
     @property
     def added(self) -> tuple[tuple[str, ...], ...]:
-        """For each card, the names of its columns that have no points on the first card."""
+        """For each card, the names of the columns that have points on this card but not on the first card."""
         return tuple(_missing(card, self.cards[0]) for card in self.cards)
 
     def facts(self) -> list[tuple[str, ...]]:
-        """Return lines that compare the cards: a name, then a text for each."""
+        """Return lines that compare the cards: the name of a fact, then its text for each card."""
         return [
             ("columns", *(str(len(card.columns)) for card in self.cards)),
             (f"columns of {self.letters[0]} left out", *(", ".join(own) or _NONE for own in self.left_out)),
@@ -77,14 +77,14 @@ class CardChoice:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Sentences about all cards: which points are of which class, and the constraints."""
+        """Sentences about all cards: the order of classes in cells of several points, and the constraints."""
         first = self.cards[0]
         if isinstance(first, Card):
             return (first.constrained,) if first.constrained else ()
         return (f"Points are those of {', '.join(first.names)}, in this order: {first.rule}.",)
 
     def lines(self) -> Iterator[tuple[str, ...]]:
-        """Yield a column, a level, and its points on each card, for columns with points on any of them."""
+        """Yield a column, a level, and its points on each card, for columns with points on any card."""
         found: dict[str, list[CardColumn | ClassColumn | None]] = {}
         for k, card in enumerate(self.cards):
             for column in card.columns:
@@ -100,7 +100,7 @@ class CardChoice:
 
     @property
     def _nothing(self) -> str:
-        """The text of no points."""
+        """The text for a column without points on a card."""
         first = self.cards[0]
         return "0" if isinstance(first, Card) else _BESIDE.join("0" for _ in first.classes)
 
@@ -142,11 +142,11 @@ def _missing(card: Card | ClassCard, other: Card | ClassCard) -> tuple[str, ...]
 
 
 def choice_page(choice: CardChoice, *, title: str = "") -> str:
-    """Render several cards side by side as HTML. Post-processing: no privacy cost.
+    """Render several cards side by side as HTML, at no privacy cost.
 
     Args:
         choice: the cards.
-        title: a heading; by default the name of the positive class, or of several classes all names.
+        title: a heading; by default it names the positive class, or all of several classes.
     """
     first = choice.cards[0]
     facts = _table(("", *choice.letters), choice.facts())

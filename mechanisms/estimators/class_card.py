@@ -1,4 +1,4 @@
-"""Printable scorecards of several classes (a column of points for each), with output as Markdown and JSON."""
+"""Printable scorecards with a column of points for each of several classes, as Markdown and JSON."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ class ClassColumn:
     Attributes:
         name: the name of the column.
         rows: (level, points of each class) pairs; one level applies to a record.
-        proportion: for numbers, (value, points of each class) at both ends of a line; otherwise None.
+        proportion: (value, points of each class) at both ends of a line, for a number whose points are
+            linear; otherwise None.
         title: its name for people, with label and unit if the schema declares them.
     """
 
@@ -39,7 +40,7 @@ class ClassColumn:
 
     @property
     def ends(self) -> tuple[tuple[str, tuple[float, ...]], ...]:
-        """All points with their levels, and those of both ends of the line."""
+        """All levels with their points, including both ends of the line."""
         return (*(self.proportion or ()), *self.rows)
 
     def to_dict(self) -> dict[str, Any]:
@@ -59,7 +60,7 @@ class ClassColumn:
             yield (level, *map(number, points))
 
     def shifted(self, by: int) -> ClassColumn:
-        """Return the column with ``by`` points more for every class, which changes no prediction."""
+        """Return the column with ``by`` points added for every class, which changes no prediction."""
         rows = tuple((level, tuple(p + by for p in points)) for level, points in self.rows)
         if self.proportion is None:
             return replace(self, rows=rows)
@@ -73,12 +74,12 @@ class ClassCard:
     """A released scorecard of several classes for printing.
 
     The score of a class is its base plus its points for the record's level in every column. The class with
-    the highest score is predicted, of equal ones the first.
+    the highest score is predicted; of several such classes, the first.
 
     Attributes:
         columns: the columns with points, in the order of the schema.
-        unused: names of the columns without points, for people.
-        bases: points that each class starts from.
+        unused: names, for people, of the columns without points.
+        bases: the points with which each class starts.
         classes: the labels.
         spend: the privacy spend of the card.
         target: the name of the label column, or "" if unknown.
@@ -93,7 +94,7 @@ class ClassCard:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Readable names of the classes, without that of the label column."""
+        """Readable names of the classes, without the name of the label column."""
         return tuple(class_name(label) for label in self.classes)
 
     @property
@@ -103,7 +104,7 @@ class ClassCard:
         return f"{about}the class with the most points, of equal ones the first"
 
     def without_negative_points(self) -> ClassCard:
-        """Return an equivalent card without negative points: all classes get the same points more."""
+        """Return an equivalent card without negative points: the same points are added for all classes."""
         columns = tuple(
             column.shifted(-math.floor(min(min(points) for _, points in column.ends)))
             for column in self.columns
@@ -162,7 +163,7 @@ def class_card_of(
 
 
 def _together(columns: list[CardColumn]) -> ClassColumn:
-    """Merge the points that the classes have in one column."""
+    """Merge the points of all classes in one column."""
     levels = [level for level, _ in columns[0].rows]
     points = zip(*([p for _, p in column.rows] for column in columns), strict=True)
     rows = tuple(zip(levels, points, strict=True))

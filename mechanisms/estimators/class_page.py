@@ -12,7 +12,7 @@ from privopt.mechanisms.estimators.class_card import ClassCard, ClassColumn
 from privopt.mechanisms.estimators.page import POINTS, breakable, for_experts, promises
 from privopt.mechanisms.estimators.page_frame import framed
 
-# Class names up to this length head their points; if one is longer, letters stand for all of them.
+# Columns of points are headed by the class names if all are at most this long, otherwise by letters.
 _SHORT = 6
 _LEVEL = Template(
     '<label><input type="radio" name="$box" data-points="$points"><span>$level</span>$cells</label>'
@@ -25,11 +25,11 @@ _LINE = Template(
 
 
 def class_page(card: ClassCard, *, title: str = "") -> str:
-    """Render a card of several classes as HTML: points, rule and guarantee. Post-processing: no privacy cost.
+    """Render a card of several classes as HTML: points, rule and guarantee, at no privacy cost.
 
     Args:
         card: the card.
-        title: a heading; by default the name of the label column, if known.
+        title: a heading; by default it names the label column, if known.
     """
     heads = class_heads(card.names)
     largest = max((abs(p) for c in card.columns for _, points in c.ends for p in points), default=0) or 1
@@ -53,7 +53,7 @@ def class_page(card: ClassCard, *, title: str = "") -> str:
 
 
 def class_heads(names: Sequence[str]) -> tuple[str, ...]:
-    """Return a short head for the points of each class: its name, or a letter if a name is long."""
+    """Return a short head for the points of each class: its name, or a letter if any name is long."""
     if all(len(name) <= _SHORT for name in names):
         return tuple(names)
     return tuple(

@@ -24,15 +24,15 @@ def class_statement(
 ) -> str:
     """Return a SELECT that adds the points of each class, ``points_LABEL``, and the prediction.
 
-    Both are NULL for records that ``predict`` refuses. If a declared column, or one of ``others``, has one of
-    these names, in upper or lower case, a number is appended. The integers that are compared are columns
-    ``privopt_...`` of the result, one for each class.
+    Both are NULL for records that ``predict`` refuses. If a declared column, or one of ``others``, has the
+    name of an added column, in upper or lower case, a number is appended to the latter. The result also has a
+    column ``privopt_...`` for each class, with the integers that are compared.
 
     Raises:
         InvalidInputError: as ``points_expression``.
     """
     totals = [f"(\n  {points_expression(schema, own)}\n)" for own in points]
-    # Classes may have equal points everywhere: the number makes the aliases different.
+    # Two classes may have the same points everywhere; a number then distinguishes their aliases.
     aliases = [f"{alias_of(total)}_{k}" for k, total in enumerate(totals)]
     added = []
     for label, alias in zip(classes, aliases, strict=True):
@@ -43,7 +43,7 @@ def class_statement(
 
 
 def _largest(aliases: Sequence[str], classes: Sequence[Any]) -> str:
-    """Return SQL for the first class of the largest score, NULL for a record without scores."""
+    """Return SQL for the first class with the largest score; NULL if scores are NULL."""
     cases = []
     for alias, label in zip(aliases, classes, strict=True):
         least = " AND ".join(f"{alias} >= {other}" for other in aliases if other != alias)

@@ -1,4 +1,4 @@
-"""Tables that are read by columns: scorecards, trees and rule lists, whose schema may be inferred."""
+"""Tables as input of scorecards, trees and rule lists, whose schema may be inferred from the columns."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from privopt.problems.tables.schema import Schema
 
 
 def refuse_columns(estimator: Any, X: Any) -> None:
-    """Raise InvalidInputError for an X that has no columns, whatever the records are."""
+    """Raise InvalidInputError if X is not two-dimensional; its cells are not used."""
     if estimator.schema is None:
         validated(estimator, X)
     unread_columns(X)
 
 
 def labelled_columns(estimator: Any, X: Any, y: ArrayLike) -> tuple[Any, NDArray[Any]]:
-    """Validate a table and its labels; without a schema an array must hold numbers.
+    """Validate a table and its labels; without a schema, an array must hold numbers.
 
     Raises:
         InvalidInputError: not a table with a label for each row.
@@ -41,7 +41,7 @@ def labelled_columns(estimator: Any, X: Any, y: ArrayLike) -> tuple[Any, NDArray
 
 
 def columns_as_fitted(estimator: Any, X: Any) -> Any:
-    """Check that a table has the columns of the fit; a declared schema finds its columns by itself."""
+    """Check that a table has the columns of the fit; with a declared schema, the schema finds its columns."""
     if estimator.schema is not None:
         return X
     if not isinstance(X, pd.DataFrame):
@@ -52,15 +52,15 @@ def columns_as_fitted(estimator: Any, X: Any) -> Any:
 
 
 def zeros_and_ones(columns: int) -> Schema:
-    """Return the schema of a sparse matrix: columns x0, x1, ... of the levels 0 and 1. Public."""
+    """Return the schema of a sparse matrix: columns x0, x1, ... with the levels 0 and 1. It is public."""
     return Schema([Categorical(f"x{k}", [0, 1]) for k in range(columns)], intercept=True)
 
 
 def unread_sparse(estimator: Any, X: Any, y: Any, schema: Schema) -> Unread[tuple[Any, Any]]:
-    """Wrap a sparse matrix as an unread table with the columns of a schema, by their order.
+    """Wrap a sparse matrix as an unread table; its columns are those of the schema, in the same order.
 
     Raises:
-        SchemaError: another number of columns.
+        SchemaError: the numbers of columns differ.
     """
     schema.codes(np.zeros((0, X.shape[1])))
     given = unread_table(X, y, None, partial(refuse_columns, estimator))
@@ -71,7 +71,7 @@ def dense_columns(X: Any) -> Any:
     """Return a sparse matrix as an array of whole numbers, and anything else unchanged.
 
     Raises:
-        InvalidInputError: a sparse matrix with other entries than 0 and 1.
+        InvalidInputError: a sparse matrix has entries other than 0 and 1.
     """
     if not sp.issparse(X):
         return X

@@ -1,9 +1,9 @@
-"""Cross-validations, searches and calibrations of scikit-learn: how many fits they are about to make.
+"""Number of fits that a cross-validation, search or calibration of scikit-learn is about to make.
 
-Each of their fits is booked by itself, but ``error_score`` turns a refusal into a NaN after others have been
-paid for. scikit-learn does not tell an estimator how many fits there will be; that is read from the stack
-frames of the call that clones the estimator. This is a convenience: where the call is not recognised, fits
-are refused one by one.
+Each of these fits is booked separately. If the budget refused one of them after others were booked,
+``error_score`` would turn the refusal into NaN. scikit-learn does not tell an estimator how many fits there
+will be, so this module reads the number from the stack frames of the call that clones the estimator. It is a
+convenience: if the call is not recognised, each fit is still refused when it would overdraw the budget.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _SEARCHES, _VALIDATIONS = "sklearn.model_selection._search", "sklearn.model_sele
 _CALIBRATIONS = "sklearn.calibration"
 _THRESHOLDS = "sklearn.model_selection._classification_threshold"
 _LIST_ITERATOR: type[Any] = type(iter(list[Any]()))
-# Folds of cross-validations that have started.
+# Generators of folds whose cross-validations have started.
 _SEEN: weakref.WeakSet[GeneratorType[Any, Any, Any]] = weakref.WeakSet()
 
 
@@ -28,10 +28,10 @@ class FitsAhead:
     """Fits that a call of scikit-learn is about to make.
 
     Attributes:
-        caller: what makes them.
+        caller: the name of the call.
         params: parameters of the estimator in each fit.
         table: the records.
-        refit: whether the best candidate is fitted once more.
+        refit: whether the best candidate is fitted once more, on all records.
     """
 
     caller: str
@@ -43,7 +43,7 @@ class FitsAhead:
 def fits_ahead(estimator: Any) -> FitsAhead | None:
     """Return the fits of the innermost cross-validation or search that is cloning the estimator.
 
-    None if there is none, or one whose number of fits is not known.
+    Return None outside of these calls, or if the number of fits is unknown.
     """
     if not {_VALIDATIONS, _CALIBRATIONS, _THRESHOLDS} & set(sys.modules):
         return None
@@ -67,12 +67,12 @@ def fits_ahead(estimator: Any) -> FitsAhead | None:
 def _of_validation(call: FrameType, splits: FrameType) -> FitsAhead | None:
     """Count the folds of ``cross_validate``, ``cross_val_predict`` or ``CalibratedClassifierCV.fit``.
 
-    Only before the first fit; later None.
+    The folds are counted before the first fit only; later the result has no fits.
     """
     folds = splits.f_locals.get(".0")
     number = 0
     if isinstance(folds, _LIST_ITERATOR):
-        everything: Any = folds.__reduce__()[1][0]  # the list, as a pickle would hold it
+        everything: Any = folds.__reduce__()[1][0]  # the list of an iterator is found by pickling it
         number = len(everything) if operator.length_hint(folds) + 1 == len(everything) else 0
     elif isinstance(folds, GeneratorType) and folds not in _SEEN:
         _SEEN.add(folds)
@@ -83,14 +83,14 @@ def _of_validation(call: FrameType, splits: FrameType) -> FitsAhead | None:
 
 
 def _of_threshold(call: FrameType) -> FitsAhead | None:
-    """Count the fits of ``TunedThresholdClassifierCV``: the model that is kept, and one a fold."""
+    """Count the fits of ``TunedThresholdClassifierCV``: one for each fold, and one for the final model."""
     cv: Any = call.f_locals.get("cv")
     number = cv.get_n_splits() + 1 if hasattr(cv, "get_n_splits") else 0
     return FitsAhead("TunedThresholdClassifierCV.fit", [{}] * number, call.f_locals.get("X"))
 
 
 def _of_search(call: FrameType, estimator: Any) -> FitsAhead | None:
-    """Count the fits of a grid or randomised search that clones its estimator for the first time."""
+    """Count the fits of a grid or randomised search that clones ``estimator`` for its first fit."""
     search: Any = call.f_locals.get("self")
     step = _step_of(search, estimator)
     splits = call.f_locals.get("n_splits", getattr(search, "n_splits_", None))
@@ -98,14 +98,14 @@ def _of_search(call: FrameType, estimator: Any) -> FitsAhead | None:
         return None
     candidates = _candidates(search)
     if any(name == step.removesuffix("__") for params in candidates for name in params):
-        return None  # the estimator itself is searched over
+        return None  # candidates replace the estimator
     fits = [_own(params, step) for params in candidates for _ in range(splits)]
     refit = bool(search.refit)
     return FitsAhead(f"{type(search).__name__}.fit", fits, call.f_locals.get("X"), refit=refit)
 
 
 def _candidates(search: Any) -> list[dict[str, Any]]:
-    """Return the parameters of all candidates; none if their budgets or their number are not known."""
+    """Return the parameters of all candidates; an empty list if their budgets or number are unknown."""
     from sklearn.model_selection import GridSearchCV, ParameterGrid, ParameterSampler, RandomizedSearchCV
 
     if isinstance(search, GridSearchCV):
@@ -120,7 +120,10 @@ def _candidates(search: Any) -> list[dict[str, Any]]:
 
 
 def _step_of(search: Any, estimator: Any) -> str | None:
-    """Return the prefix of the estimator's parameters in a search over it or a pipeline that ends with it."""
+    """Return the prefix of the estimator's parameters in a search.
+
+    The search is over the estimator or over a pipeline that ends with it; otherwise return None.
+    """
     whole = getattr(search, "estimator", None)
     if whole is estimator:
         return ""

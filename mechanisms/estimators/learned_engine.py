@@ -1,4 +1,4 @@
-"""Labelled records in a database engine, from which a schema and a model are learned."""
+"""Labelled records in a database engine, for learning a schema and fitting a model with it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class EngineRecords:
-    """An Ibis table with labels: columns to learn a schema from, then counts of records by that schema.
+    """An Ibis table with labels: gives columns to learn a schema from, then counts of records by the schema.
 
     Args:
         table: an Ibis table.
@@ -37,7 +37,8 @@ class EngineRecords:
         written: as for ``count_records``.
 
     Raises:
-        InvalidInputError: undeclared classes, or an expression that mixes rows.
+        InvalidInputError: undeclared classes, or an expression whose rows depend on several rows of its
+            source.
     """
 
     def __init__(
@@ -62,13 +63,14 @@ class EngineRecords:
         self._counted: CountedRecords | None = None
 
     def of_persons(self, person: object, places: int) -> EngineRecords:
-        """Return the records that fill the places of each person; for schemas, copies of one cell fill them.
+        """Return the records that fill the places of each person (``persons``).
 
-        Given a schema, tables that differ in one person differ in as many records as a person has places.
+        To learn a schema, copies of one cell of the person fill its places. Given a schema, tables that
+        differ in one person then differ in at most as many records as a person has places.
 
         Args:
             person: the name of the column of persons.
-            places: of each person.
+            places: the number of places of each person.
 
         Raises:
             InvalidInputError: no such column, or one that cannot identify persons.
@@ -85,11 +87,11 @@ class EngineRecords:
         return made
 
     def unread(self) -> Unread[EngineRecords]:
-        """Return these records as unread ones."""
+        """Wrap these records as unread."""
         return Unread(self.n_records, lambda: self, None, self.table)
 
     def check(self, plan: SchemaPlan) -> None:
-        """Check label and columns for every schema that may be learned, without reading a record.
+        """Check that label and columns suit every schema that may be learned, without reading a record.
 
         Raises:
             SchemaError, InvalidInputError: a column that cannot be learned or counted in the engine.
@@ -99,13 +101,13 @@ class EngineRecords:
             self._count(Schema([*columns, *plan.declared], intercept=True))
 
     def cells(self, plan: SchemaPlan) -> Any:
-        """Return the columns that a plan learns; each is read when it is asked for."""
+        """Return the columns that a plan learns; each column is read on access."""
         from privopt.problems.tables.engine_cells import EngineCells
 
         return EngineCells(self.table, learned_names(plan), self.n_records, self._persons, self._places)
 
     def counted(self, schema: Schema) -> CountedRecords:
-        """Count the records by a schema, once."""
+        """Return the counts of the records by a schema; the last result is kept."""
         if self._counted is None or self._counted.schema != schema:
             self._counted = self._count(schema).counted()
             check_number(self._counted.n_records, self.n_records)
@@ -121,7 +123,7 @@ class EngineRecords:
 
 
 def learned_names(plan: SchemaPlan) -> list[str]:
-    """Return the names of the columns whose cells a plan reads: not those of booleans."""
+    """Return the names of the columns whose cells a plan reads: all but columns of booleans."""
     return [column.name for column in plan.columns if column.type is not ColumnType.BOOLEAN]
 
 

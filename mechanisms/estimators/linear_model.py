@@ -197,7 +197,7 @@ class PrivateLinearModel(BookedEstimator, SavedModel, BaseEstimator):  # type: i
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
-        tags.non_deterministic = True  # noise from the operating system: two fits differ
+        tags.non_deterministic = True  # noise is from the operating system, so two fits differ
         return tags
 
 

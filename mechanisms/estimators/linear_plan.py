@@ -28,12 +28,12 @@ class FitPlan(NamedTuple):
     """A fit planned before the booking.
 
     Attributes:
-        seen: the outline of its table.
+        seen: the outline of the table.
         weights: class weights, or the plan that releases them.
-        weighing: which class weights move the thresholds of a fit without weights.
-        planned: class weights, shape (K,), or None -> the calibrated mechanism.
+        weighing: which class weights are applied by moving the threshold of an unweighted fit.
+        planned: a function from class weights, shape (K,), or None to the calibrated mechanism.
         mechanism: the mechanism for the expected class weights.
-        reason: why this mechanism.
+        reason: why this mechanism was chosen.
     """
 
     seen: Outline
@@ -44,11 +44,11 @@ class FitPlan(NamedTuple):
     reason: str
 
     def again(self, carried: NDArray[np.float64]) -> RiskMechanism:
-        """Return the mechanism for class weights that were released."""
+        """Return the mechanism for class weights that were released after the plan was made."""
         return self.planned(self.weighing.in_losses(carried))
 
     def spend(self, source: NoiseSource) -> PrivacySpend:
-        """Return the spend of the fit, with that of class weights."""
+        """Return the spend of the fit, including that of releasing class weights."""
         one = spent(self.mechanism, source)
         note = f"one-vs-rest: {one.note}" if self.seen.releases > 1 else one.note
         return self.weights.whole(replace(one, note=note))
@@ -60,7 +60,7 @@ class LinearPlan(PlanInWords):
 
     Attributes:
         mechanism: the calibrated mechanism.
-        reason: why this mechanism.
+        reason: why this mechanism was chosen.
         spend: the privacy spend of the whole fit.
     """
 
@@ -71,7 +71,7 @@ class LinearPlan(PlanInWords):
 
     @property
     def noise_to_signal(self) -> NoiseToSignal:
-        """The noise against the signal that it perturbs."""
+        """The noise, compared with the signal that it perturbs."""
         return self.mechanism.noise_to_signal
 
     def to_dict(self) -> dict[str, Any]:
@@ -89,7 +89,7 @@ class LinearPlan(PlanInWords):
 
     @property
     def _weights(self) -> int:
-        """The number of weights of a release, with that of the constant."""
+        """The number of weights of a release, including the weight of the constant."""
         made = self.mechanism
         return made.facts.dimension if isinstance(made, RiskMechanism) else made.dimension + 1
 

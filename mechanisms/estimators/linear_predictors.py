@@ -1,4 +1,4 @@
-"""Bases of linear classifiers and regressors: their targets and predictions, however they are fitted."""
+"""Bases of linear classifiers and regressors: targets and predictions, whatever the fit."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Floats = NDArray[np.float64]
 
 
 class LinearClassifier(ScoredClassifier, PrivateLinearModel):
-    """Base of linear classifiers, which predict the class of the largest score."""
+    """Base of linear classifiers, which predict the class with the largest score."""
 
     classes: Sequence[Any] | None
 
@@ -40,7 +40,7 @@ class LinearClassifier(ScoredClassifier, PrivateLinearModel):
         classes = distinct_classes(self.classes, labels)
         index = class_indices(labels, classes)
         positive = range(1, 2) if len(classes) == 2 else range(len(classes))
-        signed = [2.0 * (index == k) - 1.0 for k in positive]  # arithmetic: no branch depends on a label
+        signed = [2.0 * (index == k) - 1.0 for k in positive]  # arithmetic, so no branch depends on a label
         return Targets(signed, loss, classes, number=np.asarray(index, dtype=np.int64))
 
     def _declared_classes(self, loss: Loss) -> Targets:
@@ -56,14 +56,14 @@ class LinearClassifier(ScoredClassifier, PrivateLinearModel):
 
     @by_parts
     def predict(self, X: Any) -> NDArray[Any]:
-        """Predict labels, shape (n,): the largest score; for two classes, the second if its score is > 0."""
+        """Predict labels, shape (n,): the class with the largest score, or of two the second if score > 0."""
         scores = self.decision_function(X)
         index = (scores > 0).astype(int) if scores.ndim == 1 else np.argmax(scores, axis=1)
         return np.asarray(self.classes_[index])
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        tags.classifier_tags.poor_score = True  # on a handful of records noise wins
+        tags.classifier_tags.poor_score = True  # on few records noise dominates
         return tags
 
 
@@ -76,7 +76,7 @@ class Probabilities:
 
     @by_parts
     def predict_proba(self, X: Any) -> Floats:
-        """Return class probabilities, shape (n, classes); one-vs-rest ones are normalised to sum 1."""
+        """Return class probabilities, shape (n, classes); in one-vs-rest models, normalised to sum 1."""
         scores = self._scores(X)
         if self.multinomial_:
             return np.asarray(softmax(scores, axis=1))
@@ -120,5 +120,5 @@ class LinearRegressor(RegressorMixin, PrivateLinearModel):  # type: ignore[misc]
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        tags.regressor_tags.poor_score = True  # on a handful of records noise wins
+        tags.regressor_tags.poor_score = True  # on few records noise dominates
         return tags

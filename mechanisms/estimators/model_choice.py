@@ -6,19 +6,20 @@ from dataclasses import dataclass
 
 from privopt.mechanisms.privacy.parameters import check_count, check_epsilon
 
-# Records times epsilon, from fits to 23 synthetic populations of 1,000 and 10,000 records at epsilon 0.01
-# to 10 (experiments/model_choice.py): up to 100,000 the balanced accuracy of the choice was at most .001
-# below the best in the mean. In AUC a tree was ahead of both together and of a card by .008 and .018 at 300,
-# and behind both from 1,000 on; a card was ahead of both together by .015 at 1,000, and less beyond. On nine
-# real tables (experiments/trees.py) both were ahead from 1,000 on, and a tree by .02 at epsilon .01 and .03.
-# There, balanced accuracy at epsilon 1 was .013 lower if trees were chosen up to 2,000 only, and at most
-# .007 lower with limits of 20,000 and more.
+# Limits on s, the number of records times epsilon, from fits to 23 synthetic populations of 1,000 and 10,000
+# records at epsilon 0.01 to 10 (experiments/model_choice.py). For s up to 100,000, the balanced accuracy of
+# the chosen model was on average at most .001 below that of the best one. In AUC, at s = 300 a tree was ahead
+# of both together by .008 and of a card by .018, and it was behind both from s = 1,000 on; a card was ahead
+# of both together by .015 at s = 1,000, and by less for larger s. On nine real tables (experiments/trees.py)
+# both together were ahead from s = 1,000 on, and a tree by .02 at epsilon .01 and .03. There, balanced
+# accuracy at epsilon 1 was .013 lower if trees were chosen only up to s = 2,000, and at most .007 lower with
+# limits of 20,000 and more.
 _TREE_UP_TO, _BOTH_FROM, _BOTH_UP_TO = 30_000.0, 300.0, 100_000.0
 
 
 @dataclass(frozen=True)
 class ModelChoice:
-    """The kind of model chosen for the public facts.
+    """The kind of model that was chosen from public facts.
 
     Attributes:
         model: "card", "tree" or "additive".
@@ -32,15 +33,16 @@ class ModelChoice:
 def choose_model(n_records: int, epsilon: float, *, classes: int = 2, ranking: bool = False) -> ModelChoice:
     """Choose between card, tree and their sum; no record is read.
 
-    A tree branches on a few columns and is drawn from a finite set: its labels need few records times
-    epsilon. A card weighs all columns, which needs more of both, and ranks better. Both together share
-    epsilon: for ranking, a tree alone is better where there is little of it, and a card where there is much.
+    A tree branches on a few columns and is drawn from a finite set, so it predicts labels well even if
+    records times epsilon are few. A card weighs all columns; it ranks records better, but needs more records
+    or a larger epsilon. The sum of both shares epsilon between them. For ranking, it is best in between: a
+    tree alone is better for small epsilon, a card alone for large epsilon.
 
     Args:
         n_records: number of records, public.
         epsilon: epsilon of the fit.
         classes: number of classes.
-        ranking: whether the ranking of records matters more than their labels.
+        ranking: whether the ranking of records matters more than their predicted labels.
     """
     if classes > 2:
         return ModelChoice("tree", f"there are {classes} classes, for which cards were not compared")
@@ -56,7 +58,7 @@ def choose_model(n_records: int, epsilon: float, *, classes: int = 2, ranking: b
 
 
 def _ranking(strength: float, known: str) -> ModelChoice:
-    """Choose for ranking; ``known`` is how a reason begins."""
+    """Choose for ranking; ``known`` is the beginning of the reason."""
     if strength <= _BOTH_FROM:
         few = f"at most {_BOTH_FROM:.3g}, too few for two models that share epsilon"
         return ModelChoice("tree", f"{known}{few}: a tree is expected to rank best")

@@ -1,4 +1,4 @@
-"""Numbers of a table in linear models and scorecards: a weight per unit, or a weight for each bin."""
+"""Columns of numbers in linear models and scorecards: one weight per unit, or a weight for each bin."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from privopt.problems.tables.point_columns import point_columns, rules_of
 from privopt.problems.tables.schema import Schema
 
 BINS, LINES, AUTO = "bins", "lines", "auto"
-# Least n mu per class at which "auto" puts numbers in bins, so 150 for two classes. From there on the mean
-# AUC with bins was higher by .04 and more on 16 real tables with numbers. On synthetic populations of 4 to 32
-# numbers, half of them with linear effects, it was .03 lower below n mu = 150, .008 lower up to 300, .008
-# higher up to 1,000, and the same beyond.
+# "auto" puts numbers in bins if n mu is at least this number per class, that is 150 for two classes. From 150
+# on, the mean AUC with bins was higher by .04 and more on 16 real tables with numbers. On synthetic
+# populations with 4 to 32 numbers, half of them with linear effects, AUC with bins was .03 lower below n mu =
+# 150, .008 lower up to 300, .008 higher up to 1,000, and the same beyond.
 _ENOUGH = 75.0
 
 
@@ -39,17 +39,17 @@ class _Fit(Protocol):
 def fitted_schema(
     fit: _Fit, schema: Schema, n_records: int, *, open_choice: bool, threshold: bool, classes: int
 ) -> Schema:
-    """Return the schema that a model is fitted on: the declared one, or that with its numbers in bins.
+    """Return the schema with which a model is fitted: the declared one, or this schema with numbers in bins.
 
     Args:
         fit: the estimator.
-        schema: as declared.
+        schema: the declared schema.
         n_records: n, public.
         open_choice: whether everything that depends on the features has its default; otherwise "auto" leaves
-            numbers as they are.
-        threshold: whether the score has a constant. If it has none, a line is 0 where the number is 0, and
-            "auto" takes bins at any budget: every record lies in one of them, so their weights can hold a
-            constant.
+            numbers as lines.
+        threshold: whether the score has a constant. Without a constant, "auto" takes bins at any budget: a
+            line is 0 where the number is 0, while the weights of bins can include a constant, as every record
+            is in one bin.
         classes: the number of classes.
 
     Raises:
@@ -65,21 +65,22 @@ def fitted_schema(
 
 
 def is_default(given: object, default: str) -> bool:
-    """Return whether an argument of any type, arrays included, is the text that is its default."""
+    """Return whether an argument, of any type including arrays, is the text ``default``."""
     return isinstance(given, str) and given == default
 
 
 def check_numbers(numbers: object) -> None:
-    """Raise InvalidInputError unless it is one of "auto", "bins" and "lines"."""
+    """Raise InvalidInputError unless ``numbers`` is one of "auto", "bins" and "lines"."""
     if not isinstance(numbers, str) or numbers not in (AUTO, BINS, LINES):
         raise InvalidInputError(f'numbers must be "{AUTO}", "{BINS}" or "{LINES}", got {told(numbers)}')
 
 
 def rules_for_lines(schema: Schema, constraints: Sequence[Constraint]) -> bool:
-    """Return whether bounds on points, given or of columns, mean something else for bins than for lines.
+    """Return whether bounds on points, in constraints or columns, have another meaning for bins than lines.
 
-    On a line they bound the points that a number gains from ``zero`` to ``one``, in bins the points that a
-    record gets. Both mean the same if lines within the bounds give records all points within the bounds.
+    For a line they bound the points that a number gains from ``zero`` to ``one``; for bins they bound the
+    points of a record. Both are the same if lines within the bounds give records exactly the points within
+    the bounds.
     """
     found = (*constraints, *rules_of(schema.columns, schema.rules))
     for column, kind in zip(point_columns(schema.columns), schema.columns, strict=True):
@@ -92,9 +93,9 @@ def rules_for_lines(schema: Schema, constraints: Sequence[Constraint]) -> bool:
 
 
 def reason_with_bins(reason: str, fit: _Fit, fitted: Schema) -> str:
-    """Return the reason for a mechanism, which says so if numbers are in bins that are not declared.
+    """Return the reason for a mechanism; if bins were added to the declared schema, the reason says so.
 
-    An inferred schema has no bins of its own.
+    All bins of an inferred schema were added.
     """
     declared = () if fit.schema is None else any_schema(fit.schema).columns
     if any(isinstance(plain_column(c)[0], Binned) and c not in declared for c in fitted.columns):

@@ -83,7 +83,7 @@ def card_page(
         card: the card.
         evaluation: a released evaluation, for metrics and the ROC curve.
         seen: whether ``evaluation`` is known to be on training records.
-        title: a heading; by default the name of the label column, if known, and the positive class.
+        title: a heading; by default it names the label column, if known, and the positive class.
     """
     largest = max((abs(p) for c in card.columns for p in c.points), default=0) or 1
     unused = f"No points for {', '.join(card.unused)}." if card.unused else ""

@@ -7,7 +7,7 @@ from html import escape
 from importlib import resources
 from string import Template
 
-# A line of the page to be filled in by hand, on paper.
+# A line of the page that is filled in by hand, on paper.
 FILLED = '\n<p class="filled"><span>Name</span><span>Date of birth</span><span>Date</span></p>'
 
 
@@ -25,9 +25,9 @@ def framed(
 
     Args:
         title, promises, spend: plain texts.
-        how, body: HTML: how to use the model, and the sections of the page.
-        filled: whether the page has places for a name and dates.
-        script: the name of its script, a file beside this module.
+        how, body: HTML that says how to use the model, and HTML of the sections.
+        filled: whether the page has a line for a name and dates.
+        script: the name of the script of the page, a file next to this module.
     """
     files = resources.files("privopt.mechanisms.estimators")
 

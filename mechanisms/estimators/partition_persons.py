@@ -1,9 +1,9 @@
-"""Persons of a table in Dask partitions: the records that fill their places, as counts.
+"""Persons of a table in Dask partitions: counts of the records that fill their places.
 
-Places are filled as in memory (``problems.tables.persons``), in the order of partitions and of their rows, so
-the records of a person may lie in several partitions. Workers encode their rows by the schema, each row by
-itself; their codes, packed into few integers a row, and the column of persons come to this process from one
-reading of a partition, so that a code never stands beside another row's person.
+Places are filled as in memory (``problems.tables.persons``), in the order of partitions and of the rows in
+them; a person may have records in several partitions. Workers encode each row by the schema, whatever the
+other rows are. They return the codes, packed into few integers per row, together with the column of persons,
+both from a single reading of the partition, so that codes are never paired with the person of another row.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ class PartitionPersons:
     Attributes:
         parts: pairs of records and labels.
         person: the column of persons.
-        schema, classes: by which records are counted.
+        schema, classes: the facts by which records are counted.
         persons: the persons of all rows, read before.
-        places: the places of each person.
+        places: the number of places of each person.
     """
 
     parts: Parts
@@ -50,11 +50,11 @@ class PartitionPersons:
 
     @classmethod
     def of(cls, X: Any, y: Any, person: str, schema: Schema | None, classes: Sequence[Any] | None) -> Self:
-        """Read the column of persons alone.
+        """Read the column of persons, and no other column.
 
         Raises:
-            InvalidInputError, SchemaError: no such column, one that cannot identify persons, one that is a
-                feature, or undeclared facts.
+            InvalidInputError, SchemaError: the column does not exist, cannot identify persons or is a
+                feature, or facts are not declared.
             PrivOptError: as ``Parts.each``.
         """
         facts, known = declared_facts(schema, classes)
@@ -88,7 +88,7 @@ class PartitionPersons:
 
 
 def _persons(columns: Sequence[Any]) -> Persons:
-    """Number the persons of all partitions; values of several types are compared as Python compares them."""
+    """Number the persons of all partitions; identifiers of different types are compared as in Python."""
     check_some_records(len(columns))
     if any(column.dtype != columns[0].dtype for column in columns):
         columns = [column.astype(object) for column in columns]

@@ -1,4 +1,4 @@
-"""Predictions for partitioned tables, and a classifier score whose errors quote no labels."""
+"""Predictions for partitioned tables, and a ``score`` of classifiers whose errors quote no labels."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 def by_parts(method: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """Decorate a prediction method to support partitioned tables: a Dask collection gives a lazy Dask array.
+    """Make a prediction method accept partitioned tables.
 
-    A memory-mapped file is read in blocks, and its predictions are returned in memory.
+    For a Dask collection it returns a lazy Dask array. A memory-mapped file is read in blocks, and its
+    predictions are returned in memory.
     """
 
     @wraps(method)
@@ -41,7 +42,7 @@ def by_parts(method: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
 
 
 def with_risks(method: Method) -> Method:
-    """Make a method available to cards and trees that have risks, or will have them when they are fitted."""
+    """Make a method available only to cards and trees that have risks, or will have risks once fitted."""
     decorate: Callable[[Method], Method] = available_if(
         lambda model: vars(model).get("risk_", model.risk_share or None) is not None
     )
@@ -49,19 +50,19 @@ def with_risks(method: Method) -> Method:
 
 
 def once_released(method: Method) -> Method:
-    """Make a method available to cards and trees that have risks."""
+    """Make a method available only to cards and trees that have risks."""
     decorate: Callable[[Method], Method] = available_if(lambda model: vars(model).get("risk_") is not None)
     return decorate(method)
 
 
 class RisksOnRequest:
-    """Base of cards and trees whose error says how to get risks, if none were released."""
+    """Base of cards and trees; if no risks were released, errors say how to get them."""
 
     _noun: ClassVar[str]
     _usual_share: ClassVar[float]
 
     def __getattr__(self, name: str) -> Any:
-        """Raise AttributeError; for risks that were not released, with the remedy."""
+        """Raise AttributeError; for risks that were not released, say how to get them."""
         if name in ("predict_proba", "risks_at"):
             share = self._usual_share
             raise AttributeError(
@@ -72,7 +73,7 @@ class RisksOnRequest:
 
 
 def _predicted(model: Any, name: str) -> tuple[Any, tuple[int, ...]]:
-    """Return the dtype of a prediction method's result, and the shape of one prediction."""
+    """Return the dtype of the predictions of a method, and the shape of the prediction for one record."""
     classes = getattr(model, "classes_", None)
     if name == "predict":
         return np.dtype(np.float64) if classes is None else classes.dtype, ()
@@ -83,7 +84,7 @@ def _predicted(model: Any, name: str) -> tuple[Any, tuple[int, ...]]:
 def for_workers(model: Any) -> Any:
     """Return a copy of the model for worker processes, without ledger, limits, oracle and releases.
 
-    The copy sets ``alike``: a record's score does not depend on the partition that contains it.
+    The copy has ``alike`` set, so that the score of a record does not depend on its partition.
     """
     light = copy.copy(model)
     vars(light).update(

@@ -17,9 +17,10 @@ from privopt.problems.errors import PrivacyLeakWarning
 def warn_of_fitted_steps(model: Any) -> None:
     """Warn of transformers that learned from records, in a fitted pipeline around a private estimator.
 
-    An estimator is private if it has a ``spend_``, or a parameter ``epsilon`` or ``mu``. Transformers that
-    learn nothing (without ``requires_fit`` in their tags), schemas, and those with declared ``categories``
-    are no leak. Nested pipelines are looked into; what was fitted outside of the pipeline is not seen.
+    An estimator counts as private if it has a ``spend_``, or a parameter ``epsilon`` or ``mu``. There is no
+    leak from transformers that learn nothing (no ``requires_fit`` in their tags), from schemas, or from
+    transformers with declared ``categories``. Nested pipelines are searched; transformers fitted outside of
+    the pipeline are not noticed.
     """
     if not isinstance(model, Pipeline) or not _is_private(model.steps[-1][1]):
         return
@@ -40,7 +41,7 @@ def _is_private(model: Any) -> bool:
 
 
 def _transformers(model: Any) -> Iterator[Any]:
-    """Yield the transformers of a pipeline in order, those within others one by one."""
+    """Yield the transformers of a pipeline in order, including those inside other transformers."""
     if isinstance(model, Pipeline):
         inner = [step for _, step in model.steps if not hasattr(step, "predict")]
     elif isinstance(model, ColumnTransformer):

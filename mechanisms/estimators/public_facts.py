@@ -15,8 +15,8 @@ def declared_schema(given: Schema | dict[str, Any] | str | Path) -> Schema:
     """Convert a schema argument (a ``Schema``, a dictionary or the path of a file) to a ``Schema``.
 
     Raises:
-        SchemaError: no such file, an invalid declaration, or one with a column of persons: what reads records
-            alone does not protect persons.
+        SchemaError: no such file, an invalid declaration, or one with a column of persons, as the caller
+            protects single records, not persons.
     """
     schema = any_schema(given)
     if schema.person is not None:
@@ -29,7 +29,7 @@ def declared_schema(given: Schema | dict[str, Any] | str | Path) -> Schema:
 
 
 def any_schema(given: Schema | dict[str, Any] | str | Path) -> Schema:
-    """Convert a schema argument to a ``Schema``, also one with a column of persons."""
+    """Convert a schema argument to a ``Schema``, which may have a column of persons."""
     if isinstance(given, Schema):
         return given
     return Schema.from_dict(given) if isinstance(given, dict) else Schema.load(given)

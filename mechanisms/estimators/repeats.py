@@ -1,7 +1,7 @@
-"""Warnings that releases of the same records add up, where no ledger adds them up.
+"""Warnings that the spends of releases of the same records add up, if there is no ledger to add them.
 
-A convenience, no guarantee: tables are compared as objects, never by their cells, so copies, parts and other
-processes go unnoticed. What the warning says is therefore independent of the records.
+This is a convenience without guarantee: tables are compared by identity, never by their cells, so copies,
+parts and other processes go unnoticed. For this reason, the warning depends on no cell.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class RepeatedReleaseWarning(UserWarning):
 
 @dataclass(frozen=True)
 class _Released:
-    """Sums of the releases of a table, to which only a weak reference is kept."""
+    """Sum of the spends of releases of a table, with a weak reference to the table."""
 
     table: weakref.ref[object]
     epsilon: float
@@ -33,12 +33,12 @@ _RELEASED: dict[int, _Released] = {}  # by the identity of the table
 def warn_of_repeat(table: object, spend: PrivacySpend) -> None:
     """Warn at the second release of a table in this process, with the sum of both spends.
 
-    Reproducible noise guarantees nothing, and is not counted.
+    Releases with reproducible noise have no guarantee and are not counted.
     """
     key = id(table)
     try:
         reference = weakref.ref(table, lambda _: _RELEASED.pop(key, None))
-    except TypeError:  # lists, None and others have no weak references: they are not followed
+    except TypeError:  # objects without weak references, such as lists and None, are ignored
         return
     if not spend.adds_up:
         return

@@ -1,4 +1,4 @@
-"""Weights of records, clipped to a public bound; neighbours: replace-one, a record with its weight."""
+"""Weights of records, clipped to a public bound; neighbours differ in one record and its weight."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Floats = NDArray[np.float64]
 
 
 def refuse_weights(given: object, argument: str, name: str = "sample_weight") -> None:
-    """Raise InvalidInputError if there are weights, which a fit or a plan with ``argument`` does not take."""
+    """Raise InvalidInputError if weights are given, which are not supported together with ``argument``."""
     if given is not None:
         raise InvalidInputError(f"{name} is not taken together with {argument}: leave one of them out")
 
@@ -30,7 +30,7 @@ def refuse_weights(given: object, argument: str, name: str = "sample_weight") ->
 def with_weights(
     given: Unread[Parts], sample_weight: ArrayLike, max_weight: float | None, table: Any
 ) -> Unread[Parts]:
-    """Return unread records with their weights, which are read with the records.
+    """Return unread records with their weights, which are read together with the records.
 
     Args:
         given: the records, one part of type ``Prepared``.
@@ -39,14 +39,14 @@ def with_weights(
         table: the table, or False if it is not in memory.
 
     Raises:
-        InvalidInputError: no declared bound, a table that is not in memory, or another number of weights.
+        InvalidInputError: no declared bound, a table that is not in memory, or the wrong number of weights.
     """
     bound = check_weights(sample_weight, max_weight, given.n_records, table)
     return given.then(lambda parts: parts.made(partial(_carrying, given=sample_weight, bound=bound)))
 
 
 def check_weights(sample_weight: ArrayLike, max_weight: float | None, n_records: int, table: Any) -> float:
-    """Return the declared bound; the weights are not read.
+    """Return the declared bound after checks that do not read the weights.
 
     Raises:
         InvalidInputError: as ``with_weights``.

@@ -1,4 +1,4 @@
-"""Saved models: writing, and reading of files, which are untrusted input."""
+"""Saved models: writing files, and reading files, which are untrusted input."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ class SavedModel:
 
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:
-        """Return the contents of a saved model: released values and public facts alone."""
+        """Return the contents of a saved model: only released values and public facts."""
 
     @classmethod
     @abstractmethod
     def _restored(cls, model: Mapping[str, Any]) -> Self:
-        """Return the model of a dictionary; errors of any of the types that ``from_dict`` converts."""
+        """Return the model of a dictionary; it may raise any type of error that ``from_dict`` converts."""
 
     def save(self, path: str | Path) -> None:
-        """Write the model as JSON: released values and public facts alone."""
+        """Write the model as JSON: only released values and public facts."""
         write_atomically(path, json.dumps(self.to_dict(), indent=2) + "\n")
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Load a model written by ``save``, for predictions and its spend.
+        """Load a model written by ``save``, with its predictions and its spend.
 
         Raises:
             InvalidInputError: an invalid file, or a model of another kind.
@@ -47,10 +47,10 @@ class SavedModel:
 
     @classmethod
     def from_dict(cls, model: dict[str, Any], path: object = "the model") -> Self:
-        """Read ``to_dict`` back; ``path`` names the file in errors.
+        """Return the model of a dictionary from ``to_dict``; ``path`` names its file in errors.
 
         Raises:
-            InvalidInputError: the dictionary is not one of ``to_dict``.
+            InvalidInputError: the dictionary is not from ``to_dict``.
         """
         try:
             fitted = cls._restored(model)
@@ -62,7 +62,7 @@ class SavedModel:
 
 
 def read_model(path: str | Path, file_format: str) -> dict[str, Any]:
-    """Read the dictionary in a saved model file.
+    """Read the dictionary in the file of a saved model.
 
     Raises:
         InvalidInputError: no such file, or a file of another format.

@@ -8,7 +8,7 @@ from typing import Any
 from privopt.mechanisms.privacy.accounting import gaussian_mu
 from privopt.mechanisms.tuning.selection import SelectionPlan
 
-# Parameters that need no search, by name: a release determines them at no further cost, in this way.
+# Parameters that need no search, by name, with the reason: a release determines them at no further cost.
 FREE: Mapping[str, str] = {
     "regularizer": "ridge and shrinkage follow from the release itself: the default mechanism of linear "
     "regression shrinks by the noise of its moments, at no cost",
@@ -25,7 +25,7 @@ _THRESHOLDS = (
 def expected_lines(
     plan: SelectionPlan, candidates: Sequence[Any], delta: float, n: int, held_out: int
 ) -> tuple[str, ...]:
-    """Return sentences about a plan; ``candidates`` have ``params``."""
+    """Return sentences about a plan; each candidate has an attribute ``params``."""
     noise = plan_noise(plan, delta) * n / (n - held_out)
     runs = f"all {plan.candidates} candidates are run"
     if plan.law is not None:
@@ -47,7 +47,7 @@ def expected_lines(
 
 
 def plan_noise(plan: SelectionPlan, delta: float) -> float:
-    """Return how much more noise a run has than one fit with the whole budget, on as many records."""
+    """Return the noise of a run, relative to that of one fit with the whole budget to as many records."""
     epsilon = plan.spend.epsilon
     if plan.run_mu is not None:
         return gaussian_mu(epsilon, delta) / plan.run_mu

@@ -1,7 +1,7 @@
-"""Dates in exported SQL: one text for SQLite, DuckDB and PostgreSQL, which agrees with ``predict``.
+"""Dates in exported SQL: the same text for SQLite, DuckDB and PostgreSQL, which agrees with ``predict``.
 
-A date, a time stamp or a text is compared as the text that it is cast to, ``YYYY-MM-DD ...``; PostgreSQL's
-setting ``DateStyle`` is ISO by default. The functions used are those that the three databases share.
+Dates, time stamps and texts are cast to text, ``YYYY-MM-DD ...``, and compared as texts. In PostgreSQL this
+needs the default of the setting ``DateStyle``, ISO. Only functions that the three databases share are used.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from privopt.problems.tables.dates import YEAR, Date, iso_text, number_of
 
 _DIGITS = "0123456789"
 _LISTED = ", ".join(f"'{k}'" for k in _DIGITS)
-# Centuries and years of a century that are multiples of 4, but for 0.
+# Two digits of a century, or of a year in a century, that are a multiple of 4 other than 00.
 _LEAP = ", ".join(f"'{k:02d}'" for k in range(4, 100, 4))
-# The days of a common year before the first of each month, modulo 7.
+# The number of days before the first of each month in a common year, modulo 7.
 _DAYS_BEFORE = (0, 3, 3, 6, 1, 4, 6, 2, 5, 0, 3, 5)
 
 
 def date_cases(column: Date, cell: str, points: Sequence[int], filled: str) -> list[str]:
-    """Return the cases of the points of a date: those of a missing cell first, then those of the bins.
+    """Return the cases of the points of a date: first for a missing cell, then for the bins.
 
     Args:
         column: the declaration.
         cell: the column in SQL.
-        points: of the bins.
+        points: the points of the bins.
         filled: the points of a missing cell, in SQL.
 
     Raises:
@@ -56,7 +56,7 @@ def date_cases(column: Date, cell: str, points: Sequence[int], filled: str) -> l
 
 
 def _is_day(text: str) -> str:
-    """Return SQL for whether a text starts with a day of the calendar; it converts no text to a number."""
+    """Return SQL for whether a text starts with a valid date; it converts no text to a number."""
     year, month, day = (f"SUBSTR({text}, {k}, {n})" for k, n in ((1, 4), (6, 2), (9, 2)))
     century, rest = (f"SUBSTR({text}, {k}, 2)" for k in (1, 3))
     leap = f"CASE WHEN {rest} = '00' THEN {century} ELSE {rest} END IN ({_LEAP})"
@@ -74,10 +74,12 @@ def _is_day(text: str) -> str:
 
 
 def _below(column: Date, day: str, edge: int) -> str:
-    """Return SQL for whether a day is below an edge: before a date, or of an age below."""
+    """Return SQL for whether a day is below an edge: before a date, or for ages a date of birth that gives a
+    smaller age.
+    """
     if column.age_at is None:
         return f"{day} < '{iso_text(edge)}'"
-    # at - born < edge in numbers YYYYMMDD: in text, for such a number is a text of fixed length.
+    # As numbers YYYYMMDD, at - born < edge; texts of fixed length compare in the same order.
     return f"{day} > '{iso_text(max(number_of(column.age_at) - edge, 0))}'"
 
 
@@ -91,11 +93,11 @@ def _outside(column: Date, day: str) -> str:
 
 
 def _weekday(text: str) -> str:
-    """Return SQL for 1 for Monday to 7 for Sunday, in integers and without division.
+    """Return SQL for the weekday, 1 for Monday to 7 for Sunday, in integers and without division.
 
-    As in engines (``date_expressions``), with y = 100 c + r: y' / 4 - y' / 100 + y' / 400 counts the leap
-    years up to y, of which y itself is one too many in January and February. Modulo 7, (y - y % 4) / 4 is
-    2 (y - y % 4), for 8 is 1, and (c - c % 4) / 4 is 2 (c - c % 4).
+    For a year y of century c, floor(y / 4) - c + floor(c / 4) counts the leap years up to y; in January and
+    February a leap year y itself is not counted (see also ``date_expressions``). Modulo 7, floor(y / 4) = (y
+    - y % 4) / 4 equals 2 (y - y % 4), as 2 * 4 = 1 modulo 7, and -c equals 6 c.
     """
     c, y, d = (f"CAST(SUBSTR({text}, {k}, {n}) AS INTEGER)" for k, n in ((1, 2), (1, 4), (9, 2)))
     month, rest, century = (f"SUBSTR({text}, {k}, 2)" for k in (6, 3, 1))

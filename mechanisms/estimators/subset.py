@@ -34,22 +34,22 @@ if TYPE_CHECKING:
 class PrivateSubsetSelector(SelectorMixin, BookedEstimator, BaseEstimator):  # type: ignore[misc]
     """Best subset selection for linear regression under pure differential privacy.
 
-    Draws s columns by the exponential mechanism: a subset is the likelier the smaller the least-squares loss
-    of its best linear model with bounded weights. The draw is exact, by branch and bound: no list of
-    candidates, no screening and no heuristic comes first.
+    Draws s columns by the exponential mechanism: the smaller the least-squares loss of a subset's best linear
+    model with bounded weights, the more likely is the subset. The draw from all subsets is exact, by branch
+    and bound, without screening or heuristics.
 
     Privacy: epsilon-differential privacy (pure) for the chosen columns, for data sets that differ by
     *replacing one record*; n, the number of columns and every parameter are public. Outside the guarantee:
-    running time, whether data were refused (NaN, or columns too far out of scale to certify a loss), and
-    whether a draw finished within its limits.
+    running time, whether data were refused (NaN, or columns whose scales differ too much to certify a loss),
+    and whether a draw finished within its limits.
 
     Args:
         n_features_to_select: s, the number of columns to choose, 1 to 40.
         epsilon: > 0 and finite.
         data_norm: bound R on the columns ("linf") or on the rows ("l2"). None infers it from the data, which
             is *not* private and emits a ``PrivacyLeakWarning``.
-        norm: "linf": every number is clipped to [-R, R]. "l2": rows longer than R are scaled down to it.
-        label_range: (low, high): labels are clipped to it. None infers it, with the same warning.
+        norm: "linf": every number is clipped to [-R, R]. "l2": rows longer than R are scaled down to norm R.
+        label_range: (low, high): labels are clipped to this range. None infers it, with the same warning.
         fit_intercept: whether models have an intercept; labels are then centred at the middle of the range.
         limits: time limit, progress callback and cancellation.
         ledger: a ``Ledger``, its path or URL: the spend is booked before a record is read.
@@ -60,9 +60,10 @@ class PrivateSubsetSelector(SelectorMixin, BookedEstimator, BaseEstimator):  # t
         spend_: the privacy spend.
         n_features_in_, feature_names_in_: the columns.
 
-    Weights of models are bounded so that predictions stay within the range of the labels: |b|_2 is at most
-    half the range, or the largest label without an intercept, over the largest norm of s columns of a row.
-    Choose units in which informative columns have weights of similar size.
+    The weights b of models are bounded so that predictions stay within the label range: |b|_2 is at most L /
+    M, where L is half the width of the range (without an intercept, the largest absolute label), and M is the
+    largest possible norm of s columns of a row. Choose units in which informative columns have weights of
+    similar size.
     """
 
     support_: NDArray[np.bool_]
@@ -119,5 +120,5 @@ class PrivateSubsetSelector(SelectorMixin, BookedEstimator, BaseEstimator):  # t
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
-        tags.non_deterministic = True  # draws from the operating system: two fits differ
+        tags.non_deterministic = True  # randomness is from the operating system, so two fits differ
         return tags

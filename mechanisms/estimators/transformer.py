@@ -1,4 +1,4 @@
-"""Schema as a scikit-learn transformer: the features of our estimators, for estimators of other libraries."""
+"""Transformer of scikit-learn that encodes tables by a schema, for estimators of other libraries."""
 
 from __future__ import annotations
 
@@ -32,20 +32,21 @@ _ENCODINGS = ("features", "codes")
 class SchemaTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Encode tables by a schema, in front of private estimators of any library.
 
-    The output is what privopt's own estimators make of the same schema, before they centre it: one-hot
+    The features are those that privopt's estimators compute from the same schema, before centring: one-hot
     categories and bins, bounded numbers on their grid, indicators of missing values, and the intercept if
     the schema has one.
 
-    Privacy: costs nothing. ``fit`` reads the names and the number of the columns, no cell; ``transform``
-    encodes each record by itself, by the declaration, so tables that differ in one record are transformed
-    to tables that differ in one row. The names and the number of the features, ``bounds`` and ``data_norm``
-    follow from the schema alone and are public; the rows are not. A refused record reveals that it breaks
-    the declaration: declare "clip", "ignore" and missing levels if that must not be revealed.
+    Privacy: costs nothing. ``fit`` reads names and number of the columns, but no cell. ``transform`` encodes
+    each record by the declaration only, whatever the other records are, so tables that differ in one record
+    are transformed to tables that differ in one row. Names and number of the features, ``bounds`` and
+    ``data_norm`` follow from the schema alone and are public; the rows are private. If a record is refused,
+    this reveals that it violates the declaration: declare "clip", "ignore" and missing levels if this must
+    not be revealed.
 
     Args:
         schema: the declared columns: a ``Schema``, a dictionary, or the path of a TOML or JSON file.
-        encoding: "features": floats, shape (n, schema.n_features). "codes": integers from 0, one column for
-            each declared one: the category, the bin or the grid point.
+        encoding: "features": floats, shape (n, schema.n_features). "codes": for each declared column an
+            integer from 0, the index of the category, bin or grid point.
 
     Attributes:
         schema_: the schema.
@@ -63,8 +64,9 @@ class SchemaTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def data_norm(self) -> float:
         """A public bound on the l2 norm of every row, for the argument ``data_norm`` of linear models.
 
-        It needs no ``fit``. Features: each column adds the square of the largest value that one of its
-        features can take, which is 1 for categories and bins. Codes: the square of its largest code.
+        It needs no ``fit``. Its square is the sum, over columns, of the square of the largest value of a
+        feature of the column, which is 1 for categories and bins; with encoding="codes", of the square of the
+        largest code.
         """
         schema = declared_schema(self.schema)
         if self._checked_encoding() == "features":
@@ -98,11 +100,11 @@ class SchemaTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """Encode a table, shape (n, features): an array, or what ``set_output`` asks for.
 
         Args:
-            X: a data frame or a dict, whose columns are found by name and further ones ignored; or an array
-                of the declared columns in their order.
+            X: a data frame or a dict, whose columns are found by name, others ignored; or an array of the
+                declared columns in their order.
 
         Raises:
-            SchemaError: the table lacks a column, or holds a cell that the schema refuses; no cell is quoted.
+            SchemaError: the table lacks a column, or the schema refuses a cell; the message quotes no cell.
             InvalidInputError: not a table in memory.
         """
         check_is_fitted(self)
@@ -112,7 +114,7 @@ class SchemaTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return np.stack(self.schema_.codes(X), axis=1)
 
     def get_feature_names_out(self, input_features: ArrayLike | None = None) -> NDArray[Any]:
-        """Return the names of the output columns; ``input_features`` is ignored, as the schema names them."""
+        """Return the names of the output columns, which the schema determines; ignore ``input_features``."""
         check_is_fitted(self)
         codes = self._checked_encoding() == "codes"
         names = [column.name for column in self.schema_.columns] if codes else self.schema_.feature_names
@@ -128,7 +130,7 @@ class SchemaTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True  # if the schema declares what a missing value means
+        tags.input_tags.allow_nan = True  # for schemas that declare what a missing value means
         if self.encoding == "codes":
             tags.transformer_tags.preserves_dtype = []
         tags.input_tags.categorical = tags.input_tags.string = True
@@ -136,16 +138,16 @@ class SchemaTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
 
 def _validated(estimator: SchemaTransformer, X: Any, reset: bool) -> Any:
-    """Return a table as a data frame or an array after checks of its shape, its names and its type."""
+    """Return a table as a data frame or an array, after checks of its shape, column names and type."""
     if sp.issparse(X):
         raise InvalidInputError("sparse data: a schema encodes dense tables; use X.toarray()")
     X = as_table(X)
     if isinstance(X, pd.DataFrame):
-        if reset:  # later the schema finds columns by name
+        if reset:  # in transform, the schema finds columns by name
             validated(estimator, X, skip_check_array=True)
         return X
     if isinstance(X, list):
-        X = np.asarray(X, dtype=object)  # as text, numbers beside text would be lost
+        X = np.asarray(X, dtype=object)  # otherwise numbers next to text would become text
     return validated(estimator, X, reset=reset, dtype=None, ensure_all_finite=False)
 
 

@@ -16,8 +16,8 @@ _RISKS = Template("""<section id="risks">
 <tbody>
 $rows
 </tbody></table>
-<p class="note">Of records that reach a leaf, the share of each class, in the order of the picture; in
-brackets its $interval, which includes the noise that was added for privacy.</p>
+<p class="note">Shares of the classes among the records that reach a leaf, with leaves in the order of the
+picture; in brackets the $interval, which includes the noise that was added for privacy.</p>
 </section>""")
 
 
@@ -29,8 +29,8 @@ def tree_page(
     Args:
         card: the model to print.
         evaluation: a released evaluation, for metrics and the ROC curve.
-        seen: whether ``evaluation`` is known to use the training records.
-        title: a heading; by default the name of the label column, if known, and the last class.
+        seen: whether ``evaluation`` is known to be on training records.
+        title: a heading; by default it names the label column, if known, and the last class.
     """
     found = "" if evaluation is None else quality(evaluation, seen, card.noun)
     return framed(

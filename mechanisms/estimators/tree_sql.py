@@ -30,9 +30,10 @@ def tree_statement(
 ) -> str:
     """Return a SELECT that adds the columns leaf, prediction and, with risks, the risk of each class.
 
-    A question is translated as the points of a column (``points_of_column``), 1 for yes and 0 for no. If
-    ``predict`` refuses a record, the points of some column are NULL, and so are the added values. An added
-    name that a declared column or one of ``columns`` has already gets a number.
+    A question is translated like the points of a column (``points_of_column``): 1 for yes and 0 for no. If
+    ``predict`` refuses a record, the points of some column are NULL, and so are the added values. If a
+    declared column, or one of ``columns``, has the name of an added column, a number is appended to the
+    latter.
 
     Raises:
         InvalidInputError: text that SQL cannot represent.
@@ -53,14 +54,14 @@ def tree_statement(
 
 
 def leaf_expression(node: Node, predicates: Predicates, values: Sequence[str], indent: str = "  ") -> str:
-    """Return SQL for the value of a record's leaf, ``values`` by number; it refuses no records."""
+    """Return SQL for the value of a record's leaf, from ``values`` by leaf number; no record is refused."""
     if isinstance(node, Leaf):
         return values[node.number]
     asked = predicates.questions[node.question]
     column = predicates.coarse.columns[asked.column]
     kind, has_level = plain_column(column)
     answers = asked.truths.astype(int).tolist()
-    answers = answers[: len(kind.feature_names)] + answers[-1:] * has_level  # "any other" is no feature
+    answers = answers[: len(kind.feature_names)] + answers[-1:] * has_level  # "any other" has no feature
     holds = f"{points_of_column(column, answers)} = {int(node.answer)}"
     then, otherwise = (
         leaf_expression(child, predicates, values, indent + "  ") for child in (node.then, node.otherwise)

@@ -1,4 +1,4 @@
-"""scikit-learn's validation of tables, with error messages that quote no values of records."""
+"""Validation of tables by scikit-learn, with error messages that quote no values of records."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def keep_arguments(estimator: BaseEstimator, arguments: Mapping[str, Any]) -> No
 
 
 def validated(estimator: BaseEstimator, X: Any, *y: ArrayLike, **options: Any) -> Any:
-    """Run scikit-learn's ``validate_data``, with errors that quote no cells; ``dtype=None`` admits text.
+    """Run scikit-learn's ``validate_data``, with errors that quote no cells; ``dtype=None`` accepts text.
 
     Raises:
         InvalidInputError: not a table of finite real numbers with the columns of ``fit``.
@@ -70,8 +70,8 @@ def as_table(X: Any) -> Any:
     """Convert a dict of columns or another library's data frame to pandas; return anything else unchanged.
 
     Raises:
-        InvalidInputError: a dict whose values are not columns of one length; columns of the same name, which
-            older versions of scikit-learn take.
+        InvalidInputError: a dict whose values are not columns of one length; or columns with the same name,
+            which older versions of scikit-learn would accept.
         SchemaError: a data frame that cannot be converted to pandas.
     """
     if not is_engine_table(X):
@@ -94,7 +94,7 @@ def as_table(X: Any) -> Any:
 def _uninferred(values: Any, index: pd.Index[Any] | None) -> Any:
     """Return a list or an array of objects as a column of objects; anything else unchanged.
 
-    pandas would infer one type from all cells, and so read one cell by the others.
+    Otherwise pandas would infer one type from all cells, so that one cell could change how others are read.
     """
     if isinstance(values, np.ndarray) and values.dtype == object and values.ndim == 1:
         return pd.Series(values, index, dtype=object)
@@ -104,7 +104,7 @@ def _uninferred(values: Any, index: pd.Index[Any] | None) -> Any:
 
 
 def without_values(error: ValueError) -> str:
-    """Return scikit-learn's error message without the values that it quotes and without its advice."""
+    """Return the message of an error of scikit-learn, without the values that it quotes and its advice."""
     text = str(error)
     first = text.split("\n")[0]
     if first.startswith("Expected 2D array"):
@@ -118,15 +118,15 @@ def without_values(error: ValueError) -> str:
         return _NOT_NUMBERS.format("X")
     if first.startswith("Unknown label type: continuous"):
         return "Unknown label type: continuous. For numbers use PrivateLinearRegression, or --loss squared"
-    if first.startswith("Expected unique column names"):  # and then names, which can be cells
+    if first.startswith("Expected unique column names"):  # followed by names, which may be cells
         return "X: columns need distinct names; rename those that share one"
-    if first.startswith(("Input ", "The feature names")):  # "... contains NaN", or infinity; column names
+    if first.startswith(("Input ", "The feature names")):  # about NaN or infinity, or about column names
         return first
     return text
 
 
 def check_enough(n_records: int) -> None:
-    """Raise InvalidInputError for fewer records than a private fit takes."""
+    """Raise InvalidInputError for fewer records than a private fit needs."""
     check_some_records(n_records)
     if n_records < 2:
         raise InvalidInputError("n_samples = 1: a private fit needs at least 2 records")

@@ -1,4 +1,4 @@
-"""Bins of scores, from public facts alone: released weights, schema, number of records, epsilon."""
+"""Bins of scores, which follow from public facts: released weights, schema, number of records, epsilon."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ Floats = NDArray[np.float64]
 # Without a schema, bins cover log-odds from -_FAR to _FAR.
 _FAR = 8.0
 _FEWEST, _MOST = 8, 64
-# A row of a table of risks merges bins until it holds four standard deviations of the noise of its two
-# counts (``supported``): of one bin, 16 / epsilon records for small epsilon. More than n epsilon / 16 bins
-# would only add noise to the sum of positives.
+# A row of a table of risks merges bins until its count is at least four standard deviations of its noise
+# (``supported``). For a single bin, which has two noisy counts, these are 16 / epsilon records if epsilon is
+# small. More than n epsilon / 16 bins would therefore only add noise to the sum of positives.
 _OF_A_ROW, _FEWEST_OF_RISKS = 16, 2
-# Bins reach as far as if a number had at most this many points: if it has more, most records usually lie near
-# one end of its range.
+# Bins extend only as far as if each number had at most this many points. If a number has more, most records
+# are usually near one end of its range.
 _OF_A_NUMBER = 40
-# Round bin widths are these many quarters of a power of ten: 1, 1.25, 1.5, 2, ... times it.
+# Round widths of bins are a power of ten times one of these numbers of quarters: 1, 1.25, 1.5, 2, ...
 _QUARTERS = (4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48)
 
 
@@ -37,7 +37,7 @@ class ScoreBins:
     """Bins of the real line, closed on the right: (-inf, e0], (e0, e1], ..., (e_last, inf).
 
     Attributes:
-        edges: finite, increasing; 0, above which a score is positive, is one of them.
+        edges: finite and increasing; 0 is one of them, as scores above 0 predict the positive class.
     """
 
     edges: tuple[float, ...]
@@ -58,7 +58,10 @@ class ScoreBins:
 
     @property
     def centres(self) -> Floats:
-        """A score inside each bin: its middle; for outer bins a point half a neighbour's width outside."""
+        """A score inside each bin: its middle, or for an outer bin a point beyond its edge.
+
+        The distance of this point to the edge is half the width of the neighbouring bin.
+        """
         edges = np.array(self.edges)
         widths = np.diff(edges) if len(edges) > 1 else np.ones(1)
         return np.concatenate([edges - np.append(widths[:1], widths) / 2, [edges[-1] + widths[-1] / 2]])
@@ -69,7 +72,7 @@ class ScoreBins:
 
 
 class ScoreLaw(NamedTuple):
-    """Law of the score of a record whose columns are independent and uniform over the declared values."""
+    """Distribution of the score if columns are independent and uniform on the declared values."""
 
     low: float
     high: float
@@ -78,13 +81,13 @@ class ScoreLaw(NamedTuple):
 
     @property
     def usual(self) -> tuple[float, float]:
-        """Three standard deviations around the mean, cut to the range of scores."""
+        """The mean plus and minus three standard deviations, cut to the range of scores."""
         reach = 3 * self.deviation
         return max(self.low, self.mean - reach), min(self.high, self.mean + reach)
 
 
 def score_law(schema: Schema, weights: ArrayLike, intercept: float = 0.0) -> ScoreLaw:
-    """Return the law of scores for a schema and weights, shape (features,). Public: no record is read."""
+    """Return the distribution of scores for a schema and weights, shape (features,); no record is read."""
     left = np.asarray(weights, dtype=np.float64)
     low = high = mean = intercept + (float(left[-1]) if schema.intercept else 0.0)
     variance = 0.0
@@ -94,7 +97,7 @@ def score_law(schema: Schema, weights: ArrayLike, intercept: float = 0.0) -> Sco
         ends, divisor = own, 1.0
         if isinstance(kind, Numeric):
             ends = np.array([float(q) for q in kind.ends]) * own[0]
-            divisor = 3.0  # uniform between its ends: a third of the variance of the two ends
+            divisor = 3.0  # a uniform variable has a third of the variance of its two ends
         reached = np.concatenate([ends, own[1:]])
         low, high = low + float(reached.min()), high + float(reached.max())
         mean, variance = mean + float(ends.mean()), variance + float(ends.var()) / divisor
@@ -104,13 +107,13 @@ def score_law(schema: Schema, weights: ArrayLike, intercept: float = 0.0) -> Sco
 def bins_of(model: Any, n_records: int, epsilon: float) -> ScoreBins:
     """Return bins for the scores of a released binary classifier.
 
-    Bins are finer with more records and larger epsilon, because every bin adds noise to sums. They cover
-    three standard deviations of ``score_law``, or, without a schema, log-odds from -8 to 8; the outer bins
-    hold the rest. The edges of a model's table of risks are among the edges, so that all scores of a bin have
-    the same risk.
+    Bins are coarser with fewer records and smaller epsilon, because every bin adds noise to sums. They cover
+    three standard deviations of ``score_law`` around its mean or, without a schema, log odds from -8 to 8;
+    the outer bins contain all other scores. If the model has a table of risks, its edges are among the edges
+    of bins, so that all scores in a bin have the same risk.
     """
     if (edges := getattr(model, "score_edges", None)) is not None:
-        return ScoreBins(edges)  # the model has few scores: each has a bin
+        return ScoreBins(edges)  # a model with few different scores, each of which has a bin
     bins, risks = _bins_by_score(model, n_records, epsilon), getattr(model, "risk_", None)
     return bins if risks is None else ScoreBins(tuple(sorted({*bins.edges, *risks.up_to})))
 
@@ -128,22 +131,22 @@ def _bins_by_score(model: Any, n_records: int, epsilon: float) -> ScoreBins:
 
 
 def card_bins(schema: Schema, points: NDArray[np.int64], n_records: int, epsilon: float) -> ScoreBins:
-    """Return bins for the scores of a scorecard, whose points include its intercept.
+    """Return bins for the scores of a scorecard; ``points`` include the intercept.
 
-    If scores are integers, bins are whole numbers of points wide, and 1 point wide if there are few scores.
+    If scores are integers, widths of bins are whole numbers of points, and 1 point if there are few scores.
     """
     return _bins_of_points(schema, points, _most(n_records, epsilon))
 
 
 def risk_bins(schema: Schema, points: NDArray[np.int64], n_records: int, epsilon: float) -> ScoreBins:
-    """Return bins for a scorecard's table of risks: as ``card_bins``, but fewer under small budgets."""
+    """Return bins for a scorecard's table of risks: as ``card_bins``, but fewer if n epsilon is small."""
     room = round(n_records * epsilon / _OF_A_ROW)
     most = max(_FEWEST_OF_RISKS, min(_most(n_records, epsilon), room))
     return _bins_of_points(schema, points, most)
 
 
 def _bins_of_points(schema: Schema, points: NDArray[np.int64], most: int) -> ScoreBins:
-    """Return about ``most`` bins of the usual scores, each a whole number of points if scores are."""
+    """Return about ``most`` bins of the usual scores; if scores are integers, so are widths of bins."""
     law = score_law(schema, points)
     within = np.array(points)
     numbers = list(schema.numbers)
@@ -162,7 +165,7 @@ def _most(n_records: int, epsilon: float) -> int:
 
 
 def _even(low: float, high: float, width: float) -> ScoreBins:
-    """Return bins whose edges are 0 and the multiples in [low, high) of a round number >= ``width``."""
+    """Return bins whose edges are 0 and, in [low, high), the multiples of a round number >= ``width``."""
     if not width > 0:
         return ScoreBins((0.0,))
     power = Fraction(10) ** math.floor(math.log10(width))

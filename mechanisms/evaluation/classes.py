@@ -1,4 +1,4 @@
-"""Metrics of a classifier of several classes from a noisy confusion matrix. Post-processing only."""
+"""Metrics of a classifier of several classes, computed from a noisy confusion matrix (post-processing)."""
 
 from __future__ import annotations
 
@@ -21,13 +21,14 @@ from privopt.problems.notebooks import html_table, text_of
 class ClassEvaluation:
     """A released evaluation of a classifier: metrics with intervals that include the noise.
 
-    Privacy: only ``histogram`` was released, at a cost of ``spend``; the rest is computed from it. Each
-    interval by itself holds with probability ``confidence``, not all together.
+    Privacy: only ``histogram`` was released, at a cost of ``spend``; everything else is computed from it.
+    Each single interval holds with probability ``confidence``, but not all intervals together.
 
     Attributes:
-        histogram: the release: records by predicted class (rows) and true class.
+        histogram: the release: counts of records by predicted class (rows) and true class (columns).
         classes: the labels.
-        target: "population", of which the records are independent draws, or "table", the records at hand.
+        target: what the metrics are about: "population", from which the records are independent draws, or
+            "table", the records at hand.
         confidence: of each interval.
     """
 
@@ -62,7 +63,7 @@ class ClassEvaluation:
         return text_of({**self.metrics, "spend": self.spend})
 
     def _repr_html_(self) -> str:
-        """Return tables of the metrics and of the confusion for notebooks."""
+        """Return tables of the metrics and of the confusion matrix for notebooks."""
         records = self.confusion
         return html_estimates(
             f"Private evaluation ({self.spend})", self.metrics, self.confidence
@@ -74,7 +75,7 @@ class ClassEvaluation:
 
     @property
     def confusion(self) -> pd.DataFrame:
-        """Records by true class (rows) and predicted class (columns): whole numbers that sum to n."""
+        """Counts of records by true (rows) and predicted class (columns): whole numbers that sum to n."""
         counts: NDArray[np.float64] = self.histogram.fitted.T
         table = whole_counts(counts.ravel(), self.histogram.n_records).reshape(counts.shape)
         names = [str(label) for label in self.classes]

@@ -1,4 +1,4 @@
-"""Differences between two models on the same records, from one release. Post-processing only."""
+"""Differences between two models on the same records, computed from one release (post-processing)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from privopt.problems.arguments import check_real
 from privopt.problems.errors import InvalidInputError
 from privopt.problems.notebooks import text_of
 
-# Rows of a table of agreement: both wrong, the second right, the first right, both right.
+# Which model is right, by row of the histogram: neither, only the second, only the first, both.
 FIRST_RIGHT = np.array([False, False, True, True])
 SECOND_RIGHT = np.array([False, True, False, True])
 
@@ -36,11 +36,12 @@ SECOND_RIGHT = np.array([False, True, False, True])
 class Comparison(ABC):
     """A released comparison of two models: differences, first minus second, with intervals.
 
-    The intervals include the noise, and each holds with probability ``confidence`` by itself. They are
-    paired: records on which the models agree do not widen them.
+    Each single interval includes the noise and holds with probability ``confidence``. Intervals are paired:
+    records on which the models agree do not widen them.
 
     Attributes:
-        target: "population", of which the records are independent draws, or "table", the records at hand.
+        target: what the differences are about: "population", from which the records are independent draws, or
+            "table", the records at hand.
         confidence: of each interval.
     """
 
@@ -67,7 +68,7 @@ class Comparison(ABC):
         return html_estimates(title, self.metrics, self.confidence, number)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-ready account."""
+        """Return a dictionary for JSON; ``from_dict`` reads it back."""
         return {
             **self.spend.to_dict(),
             "target": self.target,
@@ -78,19 +79,19 @@ class Comparison(ABC):
 
     @abstractmethod
     def _released(self) -> Mapping[str, Any]:
-        """Return the release, JSON-ready, with what ``from_dict`` needs beside target and confidence."""
+        """Return the release for JSON, with what else ``from_dict`` needs except target and confidence."""
 
     @classmethod
     @abstractmethod
     def _read(cls, record: Mapping[str, Any]) -> Self:
-        """Read the fields of this kind of comparison back."""
+        """Return the comparison of a record of this kind."""
 
     @staticmethod
     def from_dict(record: Mapping[str, Any]) -> Comparison:
-        """Read ``to_dict`` of either kind of comparison back: everything follows from the release.
+        """Return the comparison, of either kind, of a record from ``to_dict``.
 
         Raises:
-            KeyError, TypeError, ValueError, InvalidInputError: the record is not one of ``to_dict``.
+            KeyError, TypeError, ValueError, InvalidInputError: the record is not from ``to_dict``.
         """
         check_interval(record["target"], record["confidence"])
         kind = ClassComparison if "histogram" in record else RegressionComparison
@@ -102,8 +103,8 @@ class ClassComparison(Comparison):
     """A comparison of two classifiers.
 
     Attributes:
-        histogram: the release: records by which models are right (``FIRST_RIGHT``, ``SECOND_RIGHT``), and by
-            true class.
+        histogram: the release: counts of records by which models are right (``FIRST_RIGHT``,
+            ``SECOND_RIGHT``) and by true class.
         classes: the labels.
     """
 
@@ -172,7 +173,7 @@ class RegressionComparison(Comparison):
 
     def _mean(self, name: str) -> Estimate:
         means, n = self.sums.means, self.sums.n_records
-        # Noise may hide this sampling variance: it is taken as at least the standard deviation of its noise.
+        # Noise may hide this variance, so it is taken to be at least the standard deviation of its noise.
         square = max(means[f"{name}^2"] - means[name] ** 2, self.sums.variances[f"{name}^2"] ** 0.5)
         drawn = square / n if self.target == "population" else 0.0
         return mean_of_sums(self.sums, name, drawn, self.confidence)

@@ -21,18 +21,18 @@ from privopt.problems.errors import InvalidInputError
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-# At the rate of this many steps, 1024, the noise is 0; larger numbers of steps would exceed 64 bits.
+# At this rate, 2**40 steps of 2**-30, noise is practically always 0; more steps would exceed 64 bits.
 MOST_STEPS = 1 << 40
 _RECORD_MOVES = 2  # a replaced record changes two counts: one down, one up
 
 
 def scale_of(steps: int) -> float:
-    """Return the scale 1 / rate of noise of rate steps / 2**30."""
+    """Return the scale, 1 / rate, of noise whose rate is steps / 2**30."""
     return 2.0**MAX_EXPONENT / steps
 
 
 def variance_of(rate: float) -> float:
-    """Return the variance of noise Z, P[Z = z] ~ exp(-rate |z|), a difference of two geometric variables."""
+    """Return the variance of noise Z, a difference of two geometric variables: P[Z = z] ~ exp(-rate |z|)."""
     ratio = math.exp(-rate)
     return 2 * ratio / math.expm1(-rate) ** 2
 
@@ -44,11 +44,11 @@ def fourth_cumulant_of(rate: float) -> float:
 
 
 class NoisyCounts:
-    """Counts of all records in cells, each with independent noise Z, P[Z = z] ~ exp(-rate |z|).
+    """Counts of all records by cell, each with independent noise Z, where P[Z = z] ~ exp(-rate |z|).
 
     Attributes:
-        counts: integers of either sign.
-        n_records: public.
+        counts: integers, which may be negative.
+        n_records: the public number of records.
         steps: rate = steps / 2**30.
     """
 
@@ -72,7 +72,7 @@ class NoisyCounts:
 
     @property
     def fitted(self) -> Floats:
-        """The counts projected onto the public sum: all are shifted by the same amount."""
+        """The counts, all shifted by the same amount so that they sum to the public number of records."""
         excess = (int(self.counts.sum()) - self.n_records) / self.counts.size
         return np.asarray(self.counts - excess, dtype=np.float64)
 
@@ -82,12 +82,12 @@ class ScoreHistogram(NoisyCounts):
     """A released histogram. Everything computed from it is post-processing.
 
     Attributes:
-        bins: of the scores, public.
-        counts: records per bin and class, each with independent noise Z, P[Z = z] ~ exp(-rate |z|); integers
-            of either sign, shape (bins, 2), the positive class second.
-        n_records: public.
+        bins: the public bins of scores.
+        counts: counts of records by bin and class, shape (bins, 2), the positive class second. Each has
+            independent noise Z with P[Z = z] ~ exp(-rate |z|); they may be negative.
+        n_records: the public number of records.
         steps: rate = steps / 2**30.
-        spend: what the release cost.
+        spend: the privacy spend of the release.
     """
 
     bins: ScoreBins
@@ -108,10 +108,10 @@ class ScoreHistogram(NoisyCounts):
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Self:
-        """Read ``to_dict`` back.
+        """Return the histogram of a record from ``to_dict``.
 
         Raises:
-            InvalidInputError: the record is not one of ``to_dict``.
+            InvalidInputError: the record is not from ``to_dict``.
         """
         try:
             counts = np.array(record["counts"])
@@ -129,13 +129,14 @@ class ScoreHistogram(NoisyCounts):
 class HistogramPlan:
     """Count records by score bin and class, and add exact two-sided geometric noise to every count.
 
-    Privacy: epsilon-differential privacy (pure), neighbours by replacing one record, the number of records,
-    the model and the bins public. A replaced record lowers one count by 1 and raises another by 1, or changes
-    none: at most 2 in l1. With noise P[z] ~ exp(-rate |z|) the probability of any table of counts therefore
-    changes by a factor of at most exp(2 rate), and rate = steps / 2**30 is epsilon / 2 rounded down.
+    Privacy: epsilon-differential privacy (pure), for data sets that differ by replacing one record; the
+    number of records, the model and the bins are public. A replaced record lowers one count by 1 and raises
+    another by 1, or changes none: at most 2 in l1. With noise P[z] ~ exp(-rate |z|), the probability of any
+    table of counts therefore changes by a factor of at most exp(2 rate), and rate = steps / 2**30 is
+    epsilon / 2 rounded down.
 
-    Source: Ghosh, Roughgarden and Sundararajan (STOC 2009); sampled in integers by Canonne, Kamath and
-    Steinke (2020), algorithm 2.
+    Source: Ghosh, Roughgarden and Sundararajan (STOC 2009). The noise is sampled in integers by algorithm 2
+    of Canonne, Kamath and Steinke (2020).
     """
 
     name: ClassVar[str] = "evaluation"
@@ -166,7 +167,7 @@ class HistogramPlan:
         Args:
             scores: shape (rows,), rows >= 1, without NaN.
             positive: whether each row is of the positive class, shape (rows,).
-            counts: the number of records that each row stands for, shape (rows,); None: one each.
+            counts: the number of records that each row stands for, shape (rows,); None: 1 for each row.
         """
         return self.release_counts(held_in(self.bins, scores, positive, counts), noise)
 
@@ -181,7 +182,7 @@ class HistogramPlan:
 
 
 def noise_steps(epsilon: float) -> int:
-    """Return the rate of the noise of counts in steps of 2**-30; a replaced record moves two counts by 1.
+    """Return the rate of noise on counts, in steps of 2**-30; a replaced record changes two counts by 1.
 
     Raises:
         PrivacyParameterError: epsilon not finite and > 0, or too small for the grid of rates.
@@ -195,6 +196,9 @@ def noise_steps(epsilon: float) -> int:
 def held_in(
     bins: ScoreBins, scores: Floats, positive: NDArray[np.bool_], counts: NDArray[np.int64] | None = None
 ) -> Ints:
-    """Return records per bin and class, shape (bins, 2), not private. See ``HistogramPlan.release``."""
+    """Return counts of records by bin and class, shape (bins, 2), not private.
+
+    Arguments are those of ``HistogramPlan.release``.
+    """
     cells = 2 * bins.of(scores) + positive
     return tallied(cells, record_counts(counts, len(scores)), 2 * bins.size).reshape(-1, 2)

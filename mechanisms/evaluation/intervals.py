@@ -1,16 +1,19 @@
 """Confidence intervals from noisy counts; they include the noise, and on request the sampling of records.
 
-Notation. N holds the m counts of a histogram, shifted to the public sum n: N = h + Z - mean(Z), h the
-true counts, Z independent with a known law. A quantity theta is tested by a statistic T(theta) whose
-expectation is 0 where theta is true, and the interval holds every theta with T(theta)^2 <= z^2 V(theta). V is
-the variance of T: that of the noise, v (|c|^2 - (sum c)^2 / m) for a statistic sum c_i N_i, known exactly;
-and, for the population that the records were drawn from, the sampling variance. Where the denominator of a
-ratio is lost in noise the interval is wide, up to [0, 1], but always valid (Fieller 1954). Without noise it
-is the interval of Wilson (1927). z is the normal quantile, corrected for the fourth cumulant of the noise,
-whose tails are heavier (Cornish and Fisher 1938).
+N holds the m noisy counts of a histogram, all shifted by the same amount so that they sum to the public n: N
+= h + Z - mean(Z), where h holds the true counts and Z the noise, independent, with a known distribution. A
+quantity theta is tested by a statistic T(theta) whose expectation is 0 if theta is true. The interval
+consists of all theta with T(theta)^2 <= z^2 V(theta), where V is the variance of T and z the normal quantile.
+V includes the variance due to noise, which is known exactly: v (|c|^2 - (sum c)^2 / m) for a statistic sum
+c_i N_i, with v the variance of one Z_i. For the target "population", V also includes the sampling variance. z
+is corrected for the fourth cumulant of the noise, which has heavier tails than the normal distribution
+(Cornish and Fisher 1938).
 
-Target "table": the quantity of the records at hand. Target "population": of the distribution that they are
-independent draws from.
+If noise hides the denominator of a ratio, the interval is wide, up to [0, 1], but always valid (Fieller
+1954). Without noise, the interval of a share is that of Wilson (1927).
+
+With target "table" an interval is about the records at hand; with target "population" it is about the
+distribution from which the records are independent draws.
 """
 
 from __future__ import annotations
@@ -31,7 +34,7 @@ from privopt.problems.notebooks import html_table
 Floats = NDArray[np.float64]
 Target = Literal["population", "table"]
 
-# Intervals ignore noise that is nonzero with a probability below this.
+# Intervals ignore noise if the probability that any of it is nonzero is below this number.
 _HARDLY_EVER = 1e-6
 
 
@@ -45,14 +48,14 @@ def check_interval(target: object, confidence: object) -> None:
 
 @dataclass(frozen=True)
 class Estimate:
-    """An estimate with a confidence interval; ``value`` is nan if no count is left above the noise."""
+    """An estimate with a confidence interval; ``value`` is nan if the noise hides it."""
 
     value: float
     low: float
     high: float
 
     def to_dict(self) -> dict[str, float | None]:
-        """Return a dictionary for JSON: None for nan and for an infinite bound."""
+        """Return a dictionary for JSON, with None for nan and for infinite bounds."""
         numbers = {"value": self.value, "low": self.low, "high": self.high}
         return {name: number if math.isfinite(number) else None for name, number in numbers.items()}
 
@@ -76,7 +79,7 @@ def html_estimates(
 
 
 def critical_value(confidence: float, fourth_cumulant: float, variance: float) -> float:
-    """Return the two-sided normal quantile, corrected outwards for the excess kurtosis of a statistic."""
+    """Return the two-sided normal quantile, enlarged for the excess kurtosis of a statistic."""
     z = float(stats.norm.isf((1 - confidence) / 2))
     if variance <= 0:
         return z
@@ -89,8 +92,8 @@ class Intervals:
 
     Attributes:
         histogram: the release.
-        target: "table" or "population", see above.
-        confidence: of each interval by itself, in [0.5, 1).
+        target: "table" or "population", see the module.
+        confidence: of each single interval, in [0.5, 1).
     """
 
     histogram: NoisyCounts
@@ -98,18 +101,18 @@ class Intervals:
     confidence: float = 0.95
 
     def count(self, cells: NDArray[np.bool_]) -> Estimate:
-        """Return the number of records of the table in some cells: whole numbers, whatever the target."""
+        """Return the number of records at hand in some cells, in whole numbers, whatever the target."""
         chosen = cells.astype(np.float64)
         value, variance = float(np.sum(chosen * self.histogram.fitted)), self._noise(chosen)
         reach = self._critical(chosen, variance) * math.sqrt(variance)
         low, high = math.ceil(value - reach), math.floor(value + reach)
         n = self.histogram.n_records
         value = min(max(round(value), 0), n)
-        # Where no whole number lies within reach, the interval is the rounded value alone.
+        # If no whole number is within reach, the interval is the rounded value only.
         return Estimate(value, min(max(low, 0), value), max(min(high, n), value))
 
     def share(self, inside: NDArray[np.bool_], outside: NDArray[np.bool_]) -> Estimate:
-        """Return the share of ``inside`` among the records of both sets: T(p) = N_in - p (N_in + N_out)."""
+        """Return the share p of ``inside`` among records of both sets, by T(p) = N_in - p (N_in + N_out)."""
         counts = self.histogram.fitted
         whole = max(float(counts[inside | outside].sum()), 0.0)
         part = min(max(float(counts[inside].sum()), 0.0), whole)
@@ -130,7 +133,7 @@ class Intervals:
         return Estimate(p, low, high)
 
     def mean(self, values: Floats) -> Estimate:
-        """Return the mean over all records of a number per cell, shape of the counts."""
+        """Return the mean over all records of ``values``, a number for each cell."""
         counts, n = self.histogram.fitted, self.histogram.n_records
         value = float(np.sum(values * counts)) / n
         spread = float(np.sum((values - value) ** 2 * np.maximum(counts, 0)))
@@ -139,10 +142,10 @@ class Intervals:
         return Estimate(value, value - reach, value + reach)
 
     def mean_among(self, values: Floats, cells: NDArray[np.bool_]) -> Estimate:
-        """Return the mean over records in some cells of a number in [-1, 1] per cell: T(m) = sum (v - m) N.
+        """Return the mean m, over records in some cells, of ``values`` v in [-1, 1], by T(m) = sum (v - m) N.
 
-        The sampling variance includes one further record at a distance of 1 from the mean. Without it,
-        records that are all equal would give an interval of no width, but for the noise.
+        The sampling variance includes one added record at a distance of 1 from the mean. Without it, the
+        sampling variance would be 0 if all records have equal values.
         """
         counts, (square, cross) = self.histogram.fitted, self._squares(values, cells)
         whole, total = float(counts[cells].sum()), float(np.sum((values * counts)[cells]))
@@ -163,11 +166,13 @@ class Intervals:
         return Estimate(value, min(low, value), max(high, value))
 
     def concordance(self, value: float) -> Estimate:
-        """Return the area under the ROC curve: over pairs of a positive in bin i and a negative in bin j, the
-        share with i > j, plus half of that with i = j. T(theta) = N1' (K - theta) N0, where N1 and N0 are the
-        counts of positives and negatives by bin, and K_ij is 1 for i > j, 1/2 for i = j and 0 for i < j.
+        """Return the area theta under the ROC curve.
 
-        The sampling variance is the larger of two: DeLong's, which is 0 if the classes seem separated, and
+        Among pairs of a positive record in bin i and a negative record in bin j, it is the share with i > j,
+        plus half of the share with i = j. The statistic is T(theta) = N1' (K - theta) N0, where N1 and N0 are
+        the counts of positives and negatives by bin, and K_ij is 1 for i > j, 1/2 for i = j and 0 for i < j.
+
+        The sampling variance is the larger one of DeLong's, which is 0 if the classes seem separated, and
         that of Hanley and McNeil (1982) at theta.
 
         Args:
@@ -204,33 +209,33 @@ class Intervals:
         return self._variance * max(square, 0.0)
 
     def _squares(self, values: Floats, cells: NDArray[np.bool_]) -> tuple[float, float]:
-        """Return the noise variance of sum v N over some cells, and its covariance with sum N over them.
+        """Return the noise variance of the sum of v N over some cells, and its covariance with the sum of N.
 
-        Both are in units of the noise variance of a count, as in ``_square``.
+        Both are in units of the noise variance of one count, as in ``_square``.
         """
         total, k, size = float(values[cells].sum()), float(cells.sum()), cells.size
         return float(np.sum(values[cells] ** 2)) - total**2 / size, total - total * k / size
 
     def _square(self, cells: NDArray[np.bool_]) -> float:
-        """Return the noise variance of the number of records in some cells, in units of that of a count."""
+        """Return the noise variance of the sum of N over some cells, in units of that of one count."""
         k = float(cells.sum())
         return k - k * k / cells.size
 
     @property
     def _variance(self) -> float:
-        """The noise variance of a count; 0 if noise is hardly ever nonzero, as P[Z != 0] <= E Z^2."""
+        """The noise variance of a count, or 0 if noise is hardly ever nonzero: P[Z != 0] <= E Z^2."""
         found, cells = self.histogram.variance, self.histogram.counts.size
         return found if cells * found > _HARDLY_EVER else 0.0
 
     @property
     def _drawn(self) -> float:
-        """1 if intervals include the sampling of records, else 0."""
+        """1 if intervals include the sampling variance, otherwise 0."""
         return float(self.target == "population")
 
     def _critical(self, weights: Floats, variance: float) -> float:
         """Return the critical value: the normal quantile, corrected for the excess kurtosis of the noise.
 
-        sum c_i (Z_i - mean(Z)) = sum (c_i - mean(c)) Z_i: a number added to all weights changes nothing.
+        The mean of the weights is subtracted, as sum c_i (Z_i - mean(Z)) = sum (c_i - mean(c)) Z_i.
         """
         if not self._variance:
             return critical_value(self.confidence, 0.0, variance)
@@ -241,7 +246,7 @@ class Intervals:
 def mean_of(estimates: Sequence[Estimate], least: float = 0.0) -> Estimate:
     """Return the mean of independent estimates in [least, 1].
 
-    By MOVER: squared half-widths add (Zou and Donner 2008).
+    Its interval is by the method MOVER, in which squared half-widths add (Zou and Donner 2008).
     """
     size = len(estimates)
     value = sum(e.value for e in estimates) / size
@@ -257,14 +262,14 @@ def _variance(values: Floats, probabilities: Floats) -> float:
 
 
 def _where_positive(square: float, linear: float, constant: float, inside: float) -> tuple[float, float]:
-    """Return the interval within [0, 1] that contains a given point and on which a quadratic is >= 0."""
+    """Return the interval within [0, 1] on which a quadratic is >= 0; it contains the point ``inside``."""
     roots = [0.0, 1.0]
     if square != 0:
         discriminant = math.sqrt(max(linear**2 - 4 * square * constant, 0.0))
-        # The stable form: no difference of nearly equal numbers.
+        # This form is stable: it has no difference of nearly equal numbers.
         sum_ = -(linear + math.copysign(discriminant, linear)) / 2
         found = (sum_ / square, constant / sum_ if sum_ else 0.0)
-        if square > 0:  # >= 0 outside an interval: the confidence set is unbounded
+        if square > 0:  # the quadratic is >= 0 outside an interval, so the confidence set is unbounded
             return 0.0, 1.0
         roots = [min(max(r, 0.0), 1.0) for r in found]
     return min(*roots, inside), max(*roots, inside)

@@ -1,4 +1,4 @@
-"""Noisy counts of records by leaf of a released tree and by class, and the risks of leaves that follow."""
+"""Noisy counts of records by leaf of a released tree and by class, and the risks computed from them."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from privopt.problems.errors import InvalidInputError
 
 @dataclass(frozen=True)
 class LeafHistogram(NoisyCounts):
-    """A released histogram. Whatever is computed from it costs nothing more.
+    """A released histogram. Everything computed from it is post-processing.
 
     Attributes:
-        counts: records by leaf and class, each with independent noise, shape (leaves, K).
-        n_records: public.
-        steps: of the noise, see ``NoisyCounts``.
-        spend: what the release cost.
+        counts: counts of records by leaf and class, shape (leaves, K), each with independent noise.
+        n_records: the public number of records.
+        steps: the rate of the noise, see ``NoisyCounts``.
+        spend: the privacy spend of the release.
     """
 
     counts: Ints
@@ -45,10 +45,10 @@ class LeafHistogram(NoisyCounts):
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any], leaves: int, classes: int) -> Self:
-        """Read ``to_dict`` back.
+        """Return the histogram of a record from ``to_dict``.
 
         Raises:
-            InvalidInputError: the record is not one of ``to_dict``, or of other leaves or classes.
+            InvalidInputError: the record is not from ``to_dict``, or has other numbers of leaves or classes.
         """
         try:
             counts = np.array(record["counts"])
@@ -67,9 +67,10 @@ class LeafHistogram(NoisyCounts):
 class LeafPlan:
     """Count records by leaf and class, and add exact two-sided geometric noise to every count.
 
-    Privacy: epsilon-differential privacy (pure), neighbours by replacing one record, the number of records
-    and the released tree public. A replaced record lowers one count by 1 and raises another by 1, or changes
-    none: at most 2 in l1, whatever the number of classes. The noise is that of ``HistogramPlan``.
+    Privacy: epsilon-differential privacy (pure), for data sets that differ by replacing one record; the
+    number of records and the released tree are public. A replaced record lowers one count by 1 and raises
+    another by 1, or changes none: at most 2 in l1, whatever the number of classes. The noise is that of
+    ``HistogramPlan``.
     """
 
     name: ClassVar[str] = "leaf-histogram"
@@ -94,17 +95,17 @@ class LeafPlan:
 
         Args:
             leaf: the number of the leaf of each row, shape (rows,).
-            label: the number of its class, shape (rows,).
+            label: the class index of each row, shape (rows,).
             shape: (leaves, classes).
             noise: the source of noise.
-            counts: how many records each row stands for, shape (rows,); None: one each.
+            counts: the number of records that each row stands for, shape (rows,); None: 1 for each row.
         """
         cells = shape[1] * leaf + label
         held = tallied(cells, record_counts(counts, len(leaf)), shape[0] * shape[1]).reshape(shape)
         return self.release_counts(held, noise)
 
     def release_counts(self, held: Ints, noise: NoiseSource) -> LeafHistogram:
-        """Add noise to counts of all records by leaf and class, shape (leaves, K). Costs ``spend``."""
+        """Add noise, once, to counts of all records by leaf and class, shape (leaves, K). Costs ``spend``."""
         noisy = held + noise.discrete_laplace(MAX_EXPONENT, held.shape, steps=self.steps)
         spend = replace(self.spend, insecure_seed=noise.insecure_seed)
         return LeafHistogram(noisy, int(np.sum(held)), self.steps, spend)
@@ -114,14 +115,14 @@ class LeafPlan:
 class LeafRisks:
     """The share of each class in each leaf. Post-processing of a histogram.
 
-    Counts below 0 are read as 0. Every leaf is then given 1 + s further records, in the class shares of the
-    whole table, where s is the standard deviation of the noise of a count. So no risk is 0 or 1, and a leaf
-    with few records compared with the noise gets about the average risks.
+    Negative counts are set to 0. Then 1 + s records, with the class shares of the whole table, are added to
+    every leaf, where s is the standard deviation of the noise of a count. So no risk is 0 or 1, and if a leaf
+    has few records compared with the noise, its risks are about the average ones.
 
     Attributes:
         shares: shape (leaves, K); rows sum to 1.
-        lows, highs: the interval of each share, at ``confidence`` by itself, for the population that the
-            records were drawn from; it includes the noise.
+        lows, highs: the confidence interval of each single share, for the population from which the records
+            were drawn; it includes the noise.
         sizes: the share of records in each leaf, shape (leaves,).
         confidence: of each interval.
     """
@@ -134,7 +135,7 @@ class LeafRisks:
 
     @classmethod
     def of(cls, histogram: LeafHistogram, confidence: float = 0.95) -> Self:
-        """Return the risks that a histogram gives."""
+        """Compute the risks from a histogram."""
         counts = np.maximum(histogram.fitted, 0.0)
         overall = counts.sum(axis=0) + 0.5
         added = 1.0 + np.sqrt(histogram.variance)

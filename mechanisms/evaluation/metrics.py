@@ -1,4 +1,4 @@
-"""Metrics of a binary classifier from a noisy histogram of scores by class. Post-processing only."""
+"""Metrics of a binary classifier, computed from a noisy histogram of scores by class (post-processing)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ from privopt.problems.notebooks import text_of
 
 Floats = NDArray[np.float64]
 
-# A row of a table of risks holds at least 4 standard deviations of its noise, 20 records, and 4% of all.
+# The count of a row in a table of risks is at least 4 standard deviations of its noise, 20 records, and 4% of
+# all records.
 _SUPPORT, _LEAST, _SHARE = 4.0, 20, 0.04
 # Name of each metric for people, by its key in ``Evaluation.metrics``.
 NAMES: Mapping[str, str] = {
@@ -48,14 +49,15 @@ NAMES: Mapping[str, str] = {
 class Evaluation:
     """A released evaluation: metrics with intervals that include the noise.
 
-    Privacy: only ``histogram`` was released, at a cost of ``spend``; the rest is computed from it. Each
-    interval by itself holds with probability ``confidence``, not all together.
+    Privacy: only ``histogram`` was released, at a cost of ``spend``; everything else is computed from it.
+    Each single interval holds with probability ``confidence``, but not all intervals together.
 
     Attributes:
         histogram: the release.
         classes: labels, (negative, positive).
-        predicted: the model's risk of each bin, shape (bins,), or None for models without.
-        target: "population", of which the records are independent draws, or "table", the records at hand.
+        predicted: the risk that the model predicts in each bin, shape (bins,); None for models without risks.
+        target: what the metrics are about: "population", from which the records are independent draws, or
+            "table", the records at hand.
         confidence: of each interval.
     """
 
@@ -108,7 +110,7 @@ class Evaluation:
 
     @property
     def confusion(self) -> pd.DataFrame:
-        """Records by true class (rows) and predicted class (columns): whole numbers that sum to n."""
+        """Counts of records by true (rows) and predicted class (columns): whole numbers that sum to n."""
         cells, counts = _Cells.of(self.histogram), self.histogram.fitted
         groups = (cells.true_negative, cells.false_positive, cells.false_negative, cells.true_positive)
         table = whole_counts(np.array([counts[g].sum() for g in groups]), self.histogram.n_records)
@@ -121,7 +123,7 @@ class Evaluation:
 
     @property
     def confusion_intervals(self) -> dict[str, Estimate]:
-        """Intervals for the four counts of the table at hand, whatever the target."""
+        """Intervals for the four counts of the records at hand, whatever the target."""
         cells, about = _Cells.of(self.histogram), self._intervals
         return {
             "true_negatives": about.count(cells.true_negative),
@@ -134,7 +136,7 @@ class Evaluation:
     def roc(self) -> pd.DataFrame:
         """The ROC curve, with a point for each threshold between bins.
 
-        The curve is made monotone by isotonic regression; the intervals are those of the noisy rates.
+        The curve is made monotone by isotonic regression; the intervals are those of the rates before.
         """
         about, size = self._intervals, self.histogram.bins.size
         bins = np.arange(size)[:, None]
@@ -158,8 +160,8 @@ class Evaluation:
     def calibration(self) -> pd.DataFrame:
         """Observed and predicted risk by score; neighbouring bins are merged until noise is small.
 
-        Columns: above, up_to (scores; nan at the ends), share of the records, predicted (nan for models
-        without risks), observed, low, high.
+        Columns: above and up_to, the range of scores (nan at the ends); share, that of the records; predicted
+        (nan for models without risks); observed, with its interval low, high.
         """
         about = self._intervals
         rows = []
@@ -202,10 +204,10 @@ class Evaluation:
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Self:
-        """Read ``to_dict`` back: everything follows from the histogram.
+        """Return the evaluation of a record from ``to_dict``; all metrics follow from its histogram.
 
         Raises:
-            KeyError, TypeError, ValueError: the record is not one of ``to_dict``.
+            KeyError, TypeError, ValueError: the record is not from ``to_dict``.
         """
         negative, positive = record["classes"]
         predicted = record["predicted"]
@@ -221,7 +223,7 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class _Cells:
-    """Cells of a histogram as boolean arrays, shape (bins, 2): of positives, of those predicted positive."""
+    """Cells of a histogram as masks, shape (bins, 2): those of positives, and those predicted positive."""
 
     positive: NDArray[np.bool_]
     predicted: NDArray[np.bool_]
@@ -254,7 +256,7 @@ class _Cells:
 
 
 def supported(histogram: ScoreHistogram) -> list[tuple[int, int]]:
-    """Merge bins into runs [first, last), by increasing score, whose counts exceed the noise."""
+    """Merge bins into runs [first, last), by increasing score, whose counts clearly exceed the noise."""
     held, least = histogram.fitted.sum(axis=1), max(_LEAST, _SHARE * histogram.n_records)
     runs, first = [], 0
     for last in range(1, histogram.bins.size + 1):
@@ -262,14 +264,14 @@ def supported(histogram: ScoreHistogram) -> list[tuple[int, int]]:
         if held[first:last].sum() >= max(least, _SUPPORT * noise):
             runs.append((first, last))
             first = last
-    if first < histogram.bins.size:  # the rest joins its neighbour
+    if first < histogram.bins.size:  # the remaining bins join the last run
         start = runs.pop()[0] if runs else 0
         runs.append((start, histogram.bins.size))
     return runs
 
 
 def scores_between(histogram: ScoreHistogram, first: int, last: int) -> tuple[float, float]:
-    """Return the score range (above, up to] of a run of bins; nan at the ends."""
+    """Return the range of scores, (above, up to], of a run of bins; nan at the ends."""
     edges = (math.nan, *histogram.bins.edges, math.nan)
     return edges[first], edges[last]
 
@@ -293,6 +295,6 @@ def whole_counts(counts: Floats, n: int) -> NDArray[np.int64]:
 
 
 def _records(frame: pd.DataFrame) -> list[dict[str, float | None]]:
-    """Return rows as dictionaries, JSON-ready: None for nan."""
+    """Return rows as dictionaries for JSON, with None for nan."""
     rows: list[dict[str, Any]] = frame.to_dict("records")  # type: ignore[assignment]
     return [{k: None if math.isnan(v) else float(v) for k, v in row.items()} for row in rows]

@@ -13,17 +13,17 @@ from privopt.mechanisms.privacy.noise import NoiseSource
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-# The squares of the differences give their sampling variances. Squared errors have the larger share, as they
-# are smaller than absolute ones and noise is larger relative to them.
+# The squares of the differences are for their sampling variances. Squared errors get the larger share of
+# epsilon: they are smaller than absolute errors, so noise is larger relative to them.
 PAIRED_BLOCKS = (pair("squares", "squares^2", 0.6), pair("absolutes", "absolutes^2", 0.4))
 
 
 class PairedResidualPlan(ClippedSumsPlan):
     """Sums of e1^2 - e2^2, |e1| - |e2| and their squares over records (``PAIRED_BLOCKS``).
 
-    e1 and e2 are the residuals of two models on a record, in units of the range of labels, so that both
-    differences are in [-1, 1]; a replaced record moves a difference and its square by at most 2.25 together
-    (``residuals.pair``).
+    e1 and e2 are the residuals of two models on a record, in units of the width of the label range, so that
+    both differences are in [-1, 1]. A replaced record changes a difference and its square by at most 2.25
+    together (``residuals.pair``).
     """
 
     name: ClassVar[str] = "regression-comparison"
@@ -35,10 +35,10 @@ class PairedResidualPlan(ClippedSumsPlan):
 
         Args:
             labels: finite, shape (n,).
-            first, second: the predictions of both models, as labels.
+            first, second: the predictions of both models, also finite, shape (n,).
 
         Raises:
-            InvalidInputError: a number that is not finite.
+            InvalidInputError: a number is not finite.
         """
         low, high = self.label_range
         y, p, q = (clipped(values, self.label_range) for values in (labels, first, second))

@@ -1,10 +1,11 @@
-"""Metrics of a regression from noisy sums of residuals and labels. Post-processing only.
+"""Metrics of a regression, computed from noisy sums of residuals and labels (post-processing).
 
-Intervals hold every value theta at which a statistic T(theta) of mean 0 satisfies T^2 <= z^2 V(theta), as in
-``intervals``: V is the variance of the noise, known exactly, and for the population the sampling variance,
-estimated from the released fourth moments. As noise may hide these moments, sampling variances are taken to
-be at least those of normal labels and predictions with a calibrated model: Var e^2 = 2 m^2 and Var |e| =
-(1 - 2 / pi) m with m = mean e^2; for R^2 see ``_ratio_sampling``.
+As in ``intervals``, an interval consists of all theta with T(theta)^2 <= z^2 V(theta), for a statistic
+T(theta) whose expectation is 0 if theta is true. The variance V of T includes that of the noise, which is
+known exactly, and for the target "population" the sampling variance, which is estimated from the released
+fourth moments. As noise may hide these moments, sampling variances are taken to be at least those of normal
+labels and predictions of a calibrated model: Var e^2 = 2 m^2 and Var |e| = (1 - 2 / pi) m, where e is the
+residual and m = mean e^2; for R^2 see ``_ratio_sampling``. The numbers e and t are those of ``residuals``.
 """
 
 from __future__ import annotations
@@ -45,13 +46,14 @@ class RegressionEvaluation:
     All metrics are of labels and predictions clipped to ``label_range``, in the unit of the labels. The
     standard deviation of labels is the root mean squared error of the best constant prediction.
 
-    Privacy: only ``sums`` was released, at a cost of ``spend``; the rest is computed from it. Each interval
-    by itself holds with probability ``confidence``, not all together.
+    Privacy: only ``sums`` was released, at a cost of ``spend``; everything else is computed from it. Each
+    single interval holds with probability ``confidence``, but not all intervals together.
 
     Attributes:
         sums: the release.
         label_range: (low, high).
-        target: "population", of which the records are independent draws, or "table", the records at hand.
+        target: what the metrics are about: "population", from which the records are independent draws, or
+            "table", the records at hand.
         confidence: of each interval.
     """
 
@@ -91,11 +93,11 @@ class RegressionEvaluation:
         }
 
     def _mean(self, name: str, sampling: float) -> Estimate:
-        """Return the interval of a mean, given the sampling variance of one record's number."""
+        """Return the interval of the mean of a number, given the variance of this number among records."""
         return mean_of_sums(self.sums, name, self._drawn(sampling), self.confidence)
 
     def _label_variance(self) -> Estimate:
-        """Return the interval of Var t = mean t^2 - (mean t)^2, by linearisation at the mean."""
+        """Return the interval of Var t = mean t^2 - (mean t)^2, linearised at the estimated mean."""
         weights, spread = self._spread
         _, _, fourth = self._ratio_sampling(spread)
         variance = self._noise_of_spread(weights) + self._drawn(fourth)
@@ -104,9 +106,9 @@ class RegressionEvaluation:
         return Estimate(max(spread, 0.0), max(spread - reach, 0.0), max(spread + reach, 0.0))
 
     def _r2(self) -> Estimate:
-        """Return the interval of R^2 = 1 - r, r = 4 mean e^2 / Var t, by T(r) = 4 mean e^2 - r Var t.
+        """Return the interval of R^2 = 1 - r, where r = 4 mean e^2 / Var t, by T(r) = 4 mean e^2 - r Var t.
 
-        Where the spread of labels is lost in noise r has no upper bound, and R^2 no lower one.
+        If noise hides the spread of labels, r has no upper bound, and R^2 no lower bound.
         """
         weights, spread = self._spread
         squares = 4 * self.sums.means["e^2"]
@@ -127,24 +129,24 @@ class RegressionEvaluation:
 
     @property
     def _spread(self) -> tuple[dict[str, float], float]:
-        """The weights of mean t^2 and mean t in the linearised estimate of Var t, and that estimate."""
+        """The weights of mean t^2 and mean t in the linearised estimate of Var t, and the estimate."""
         m, noise, n = self.sums.means, self.sums.variances, self.n_records
-        spread = m["t^2"] - m["t"] ** 2 + noise["t"]  # noise enlarges the square of the mean by its variance
-        # The variance in the table divides by n, the unbiased estimate for the population by n - 1.
+        spread = m["t^2"] - m["t"] ** 2 + noise["t"]  # the noise variance is added to the squared mean
+        # For the table, the variance is a mean over n; for the population, the unbiased one divides by n - 1.
         factor = n / max(n - 1, 1) if self.target == "population" else 1.0
         return {"t^2": factor, "t": -2 * factor * m["t"]}, factor * spread
 
     def _noise_of_spread(self, weights: Mapping[str, float]) -> float:
-        """Return the noise variance of the estimate of Var t; the noise Z of mean t enters as Z and Z^2."""
+        """Return the noise variance of the estimate of Var t; noise Z of mean t enters as Z and as Z^2."""
         squared = self.sums.fourth_cumulants["t"] + 2 * self.sums.variances["t"] ** 2
         return self._noise(weights) + weights["t^2"] ** 2 * squared
 
     def _ratio_sampling(self, spread: float) -> tuple[float, float, float]:
-        """Return Var e^2, Cov(e^2, s^2) and Var s^2 with s = t - mean t, as far as noise shows them.
+        """Return estimates of Var e^2, Cov(e^2, s^2) and Var s^2, where s = t - mean t.
 
-        For normal labels and predictions with Cov(e, prediction) = 0 these are 2 m^2, 8 m^2 and 2 v^2, with
-        m = mean e^2 and v = Var t, as Cov(e, t) = 2 m. The returned variances are at least these; the
-        returned covariance, which makes R^2 vary less, is at most that.
+        Let m = mean e^2 and v = Var t. For normal labels and predictions with Cov(e, prediction) = 0, so that
+        Cov(e, t) = 2 m, they are 2 m^2, 8 m^2 and 2 v^2. As noise may hide them, the returned variances are
+        at least 2 m^2 and 2 v^2; the returned covariance, which makes R^2 vary less, is at most 8 m^2.
         """
         m, mean, square = self.sums.means, self.sums.means["t"], self._mean_square
         v = max(spread, 0.0)
@@ -159,7 +161,7 @@ class RegressionEvaluation:
         return max(self.sums.means["e^2"], 0.0)
 
     def _drawn(self, variance: float) -> float:
-        """Return the sampling variance of a mean, if intervals include the sampling of records."""
+        """Return the sampling variance of the mean of a number, or 0 if intervals do not include sampling."""
         return variance / self.n_records if self.target == "population" else 0.0
 
     def _noise(self, weights: Mapping[str, float]) -> float:
@@ -193,10 +195,10 @@ class RegressionEvaluation:
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Self:
-        """Read ``to_dict`` back: everything follows from the sums.
+        """Return the evaluation of a record from ``to_dict``; all metrics follow from its sums.
 
         Raises:
-            KeyError, TypeError, ValueError, InvalidInputError: the record is not one of ``to_dict``.
+            KeyError, TypeError, ValueError, InvalidInputError: the record is not from ``to_dict``.
         """
         low, high = map(float, record["label_range"])
         check_width((low, high))
@@ -206,7 +208,7 @@ class RegressionEvaluation:
 
 
 def mean_of_sums(sums: NoisySums, name: str, drawn: float, confidence: float) -> Estimate:
-    """Return the interval of the mean of a number, given the sampling variance of that mean."""
+    """Return the interval of the mean of a number, given the sampling variance of this mean."""
     variance = sums.variances[name] + drawn
     reach = critical_value(confidence, sums.fourth_cumulants[name], variance) * math.sqrt(variance)
     value = sums.means[name]
@@ -214,7 +216,7 @@ def mean_of_sums(sums: NoisySums, name: str, drawn: float, confidence: float) ->
 
 
 def number(value: float) -> str:
-    """Write a number of an evaluation, "open" for nan."""
+    """Format a number of an evaluation, as "open" if it is nan."""
     return "open" if math.isnan(value) else f"{value:.4g}"
 
 

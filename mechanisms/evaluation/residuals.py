@@ -1,11 +1,12 @@
 """Sums of residuals and labels with exact integer noise: the only release of a private regression evaluation.
 
-Labels y and predictions p are clipped to the declared range [low, high]. With its width w and middle c
+Labels y and predictions p are clipped to the declared range [low, high], whose width is w and whose middle is
+c. With
 
     e = (y - p) / w,   t = 2 (y - c) / w,   both in [-1, 1],
 
-a record adds ten numbers: e, |e|, e^2, t, t^2, and e^4, t^3, t^4, e^2 t, e^2 t^2, which give the sampling
-variances of means of the others.
+each record adds ten numbers to the sums: e, |e|, e^2, t, t^2, and e^4, t^3, t^4, e^2 t, e^2 t^2. The last
+five are for the sampling variances of metrics.
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ Ints = NDArray[np.int64]
 
 
 class Block(NamedTuple):
-    """Numbers with noise of the same rate.
+    """Numbers whose sums get noise of the same rate.
 
     Attributes:
         names: the names of the numbers.
-        share: the share of epsilon that their noise costs.
+        share: the share of epsilon that is spent on them.
         reach: the largest l1 distance between the numbers of two records.
     """
 
@@ -46,7 +47,8 @@ class Block(NamedTuple):
 def pair(odd: str, even: str, share: float) -> Block:
     """Return the block of two numbers o in [-1, 1] and v with o^2 <= v <= |o|.
 
-    Let v >= v'. Then |o - o'| + v - v' <= |o| + |o'| + 1 - o'^2 <= 2 + 1/4.
+    The reach of the block is 2 + 1/4. For two records (o, v) and (o', v') with v >= v', the l1 distance is
+    |o - o'| + v - v' <= |o| + |o'| + 1 - o'^2 <= 2 + 1/4, as |o'| - o'^2 <= 1/4.
     """
     return Block((odd, even), share, 2.25)
 
@@ -66,12 +68,12 @@ _LEAST_BITS, _MOST_BITS, _LEAST_STEPS = 8, 20, 64
 
 @dataclass(frozen=True)
 class SumsPlan:
-    """Noise of sums of integers, in blocks of coordinates.
+    """Plan of the noise on sums of numbers that are rounded to a grid, in blocks of coordinates.
 
     Attributes:
         blocks: the coordinates.
-        bits: numbers are rounded to multiples of 2**-bits.
-        steps: for each block; the noise, counted in steps of the grid, has rate steps / 2**30.
+        bits: numbers are rounded to multiples of 2**-bits, the grid.
+        steps: one number for each block: its noise, in units of the grid, has rate steps / 2**30.
     """
 
     blocks: tuple[Block, ...]
@@ -80,10 +82,10 @@ class SumsPlan:
 
     @classmethod
     def of(cls, blocks: tuple[Block, ...], epsilon: float) -> Self:
-        """Calibrate to epsilon: sum of steps * (reach on the grid) / 2**30 is at most epsilon.
+        """Calibrate to epsilon: the sum of steps * (reach on the grid) / 2**30 over blocks is <= epsilon.
 
-        The grid, of 8 to 20 bits, is the finest on which rates are at least 64 steps: rounding these down to
-        whole steps loses little.
+        The grid, of 8 to 20 bits, is the finest on which all rates are at least 64 steps, so that rounding
+        rates down to whole steps loses little.
 
         Raises:
             PrivacyParameterError: epsilon not finite and > 0, or too small for the grid of rates.
@@ -103,17 +105,17 @@ class SumsPlan:
 
     @property
     def rates(self) -> Floats:
-        """The rate of the noise of each coordinate, on the grid."""
+        """The rate of the noise of each coordinate, in units of the grid."""
         sizes = [len(block.names) for block in self.blocks]
         return np.repeat(np.array(self.steps, dtype=np.float64), sizes) / 2.0**MAX_EXPONENT
 
     def rounded(self, numbers: Floats) -> Ints:
-        """Return contributions of records on the grid; numbers in [-1, 1], shape (n, coordinates)."""
-        assert np.all(np.isfinite(numbers))  # rounding would turn NaN into the least integer
+        """Round numbers in [-1, 1], shape (n, coordinates), to the grid; return integers in its unit."""
+        assert np.all(np.isfinite(numbers))  # conversion would turn NaN into the smallest integer
         return np.rint(np.clip(numbers, -1.0, 1.0) * 2.0**self.bits).astype(np.int64)
 
     def noisy(self, sums: Ints, noise: NoiseSource) -> Ints:
-        """Add independent noise to every coordinate."""
+        """Add independent noise to each coordinate of the sums."""
         drawn = [
             noise.discrete_laplace(MAX_EXPONENT, len(block.names), steps=steps)
             for block, steps in zip(self.blocks, self.steps, strict=True)
@@ -122,7 +124,7 @@ class SumsPlan:
 
 
 def _steps(block: Block, epsilon: float, bits: int) -> int:
-    """Return the rate of a block; rounding to the grid adds a step to the distance in each coordinate."""
+    """Return the rate of a block in steps; rounding to the grid adds up to 1 to its reach per coordinate."""
     reach = math.ceil(block.reach * 2**bits) + len(block.names)
     rate = epsilon * block.share * (1 - 1e-12) / reach
     steps: int = math.floor(rate * 2.0**MAX_EXPONENT)
@@ -131,13 +133,13 @@ def _steps(block: Block, epsilon: float, bits: int) -> int:
 
 @dataclass(frozen=True, eq=False)
 class NoisySums:
-    """Released sums over all records. Whatever is computed from them costs nothing more.
+    """Released sums over all records. Everything computed from them is post-processing.
 
     Attributes:
         plan: the noise.
-        sums: integers, on the grid, shape (coordinates,).
-        n_records: public.
-        spend: what the release cost.
+        sums: integers in units of the grid, shape (coordinates,).
+        n_records: the public number of records.
+        spend: the privacy spend of the release.
     """
 
     plan: SumsPlan
@@ -179,10 +181,10 @@ class NoisySums:
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any], blocks: tuple[Block, ...]) -> Self:
-        """Read ``to_dict`` back.
+        """Return the sums of a record from ``to_dict``.
 
         Raises:
-            InvalidInputError: the record is not one of ``to_dict``.
+            InvalidInputError: the record is not from ``to_dict``.
         """
         try:
             sums = np.array(record["sums"])
@@ -200,10 +202,10 @@ class NoisySums:
 
 
 def check_width(label_range: tuple[float, float]) -> None:
-    """Refuse a range whose width, or whose square, is not a double of full precision.
+    """Refuse a range if its width or the square of its width is not a double of full precision.
 
     Raises:
-        InvalidInputError: naming the widths that are taken.
+        InvalidInputError: the range is refused; the message states the accepted widths.
     """
     low, high = label_range
     width, largest = high - low, max(abs(low), abs(high))
@@ -218,7 +220,7 @@ def clipped(values: Floats, label_range: tuple[float, float]) -> Floats:
     """Clip labels or predictions to a range.
 
     Raises:
-        InvalidInputError: a number that is not finite.
+        InvalidInputError: a number is not finite.
     """
     if not np.all(np.isfinite(values)):
         raise InvalidInputError("labels and predictions of a regression must be finite numbers")
@@ -229,16 +231,17 @@ def clipped(values: Floats, label_range: tuple[float, float]) -> Floats:
 class ClippedSumsPlan:
     """Sum numbers of clipped labels and predictions, and add exact two-sided geometric noise to every sum.
 
-    Privacy: epsilon-differential privacy (pure), neighbours by replacing one record, the number of records,
-    models and the range of labels public. A replaced record moves the numbers of a block by at most its
-    ``reach`` in l1 (``blocks``); rounding to the grid adds at most one step for each number. With noise
-    P[z] ~ exp(-rate |z|) the probability of any sums of a block therefore changes by a factor of at most
-    exp(rate * reach); the rate is the block's share of epsilon over its reach, rounded down.
+    Privacy: epsilon-differential privacy (pure), for data sets that differ by replacing one record; the
+    number of records, the models and the range of labels are public. A replaced record changes the numbers of
+    a block by at most its ``reach`` in l1 (``blocks``); rounding to the grid adds at most one unit of the
+    grid for each number. With noise P[z] ~ exp(-rate |z|), the probability of any sums of a block therefore
+    changes by a factor of at most exp(rate * reach); the rate is the block's share of epsilon divided by its
+    reach, rounded down.
 
     Attributes:
-        label_range: (low, high): labels and predictions are clipped to it.
+        label_range: (low, high), the range to which labels and predictions are clipped.
         sums: the noise.
-        spend: what the release costs.
+        spend: the privacy spend of the release.
     """
 
     name: ClassVar[str]
@@ -255,7 +258,7 @@ class ClippedSumsPlan:
 
         Raises:
             PrivacyParameterError: epsilon not finite and > 0, or too small for the grid of rates.
-            InvalidInputError: a range that is too wide or too narrow for doubles.
+            InvalidInputError: the range is too wide or too narrow for doubles.
         """
         check_width(label_range)
         return cls(label_range, SumsPlan.of(cls.blocks, epsilon), PrivacySpend.pure(epsilon, cls.name))
@@ -270,7 +273,7 @@ class ClippedSumsPlan:
 
 
 class ResidualPlan(ClippedSumsPlan):
-    """Sums of residuals, labels and their powers (``BLOCKS``): the release of a regression's evaluation."""
+    """Sums of residuals, labels and their powers (``BLOCKS``), released to evaluate a regression."""
 
     name: ClassVar[str] = "regression-evaluation"
     noised: ClassVar[str] = "sums of powers of the residual e and of the label t, in units of the label range"
@@ -283,7 +286,7 @@ class ResidualPlan(ClippedSumsPlan):
             labels, predictions: finite, shape (n,).
 
         Raises:
-            InvalidInputError: a number that is not finite.
+            InvalidInputError: a number is not finite.
         """
         low, high = self.label_range
         y, p = clipped(labels, self.label_range), clipped(predictions, self.label_range)

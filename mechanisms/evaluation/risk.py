@@ -1,4 +1,4 @@
-"""Monotone table of risks by score, from a private histogram. Post-processing only."""
+"""Monotone table of risks by score, computed from a private histogram (post-processing)."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ Floats = NDArray[np.float64]
 class RiskTable:
     """The share of positives by score, nondecreasing in the score.
 
-    Neighbouring bins are merged until noise is small, and where shares would decrease (isotonic regression).
-    A row also ends at the score where the decision changes, even if the risk is the same on both sides.
-    If all bins are merged, the share is a posterior mean given the noise, with prior mean 1/4, from the
-    counts and from the share of positives that the model's own release contains, if any. Half a record is
-    added to each class of a row, so that no risk is 0 or 1.
+    Neighbouring bins are merged until noise is small, and also where shares would decrease (isotonic
+    regression). A row ends at the score where the decision changes, even if the risk is the same on both
+    sides. Half a record is added to each class of a row, so that no risk is 0 or 1. If noise requires that
+    all bins are merged, the share is a posterior mean given the noise, with prior mean 1/4; it uses the
+    counts and, if the release of the model includes a share of positives, this share as well.
 
     Attributes:
         up_to: the largest score of each row but the last, increasing, shape (rows - 1,).
         risks: shape (rows,).
-        lows, highs: the confidence interval of each risk alone (not of all jointly), for the population that
-            the records were drawn from; it includes the noise.
+        lows, highs: the confidence interval of each single risk, for the population from which the records
+            were drawn; it includes the noise.
         shares: the share of the records in each row.
-        confidence: the level of the intervals.
+        confidence: of each interval.
     """
 
     up_to: tuple[float, ...]
@@ -52,14 +52,14 @@ class RiskTable:
         Args:
             histogram: released counts by score and class.
             confidence: of each interval.
-            share: a released share of positives of the same records, with noise of its own.
+            share: a released share of positives of the same records, with independent noise.
         """
         runs = supported(histogram)
         counts = np.array([histogram.fitted[a:b].sum(axis=0) for a, b in runs])
         if len(runs) == 1:
             counts = _of_all(histogram, share)
         levels = _monotone(counts)
-        # Rows that isotonic regression made equal become one.
+        # Merge rows whose shares isotonic regression made equal.
         starts = [k for k in range(len(runs)) if k == 0 or levels[k] > levels[k - 1]]
         rows = [(runs[a][0], runs[b - 1][1]) for a, b in zip(starts, [*starts[1:], len(runs)], strict=True)]
         intervals = Intervals(histogram, "population", confidence)
@@ -92,7 +92,9 @@ class RiskTable:
 
     @property
     def frame(self) -> pd.DataFrame:
-        """A row per range of scores: above, up_to (nan at the ends), risk, low, high, share."""
+        """A data frame with a row for each range of scores: above, up_to (nan at the ends), risk, low, high,
+        share.
+        """
         edges = [np.nan, *self.up_to, np.nan]
         return pd.DataFrame(
             {"above": edges[:-1], "up_to": edges[1:], "risk": self.risks, "low": self.lows,
@@ -116,10 +118,10 @@ def _monotone(counts: Floats) -> Floats:
 
 
 def _of_all(histogram: ScoreHistogram, share: NoisyShare | None) -> Floats:
-    """Return the posterior means of (negatives, positives) of all records, shape (1, 2)."""
+    """Return the posterior mean numbers of (negatives, positives) among all records, shape (1, 2)."""
     n = histogram.n_records
-    # ``fitted`` sums to n: both classes share the correction, and the error left in the positives is half the
-    # difference of the two classes' noise, with half the variance of one.
+    # ``fitted`` distributes the correction to the sum n evenly to both classes. The error of the positives is
+    # then half the difference of the noise of both classes, which has half the variance of the noise of one.
     sigma = math.sqrt(histogram.variance * histogram.bins.size / 2) / n
     seen = float(histogram.fitted[:, 1].sum()) / n
     if share is not None:
