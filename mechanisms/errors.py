@@ -8,7 +8,9 @@ class PrivacyParameterError(PrivOptError, ValueError):
 
 
 class NoiseSourceError(PrivOptError, RuntimeError):
-    """A noise source was used where its draws could repeat: copied, pickled or forked with a seed."""
+    """A noise source was used where its draws could repeat: a seeded source was copied, pickled or used in a
+    fork.
+    """
 
 
 class PlanMismatchError(PrivOptError, ValueError):

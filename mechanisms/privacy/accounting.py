@@ -25,14 +25,14 @@ from privopt.mechanisms.privacy.parameters import (
 # SciPy is imported in the functions that use it, so that a ledger with the rule "basic" opens without it.
 Floats = NDArray[np.float64]
 
-# Number of cells of the sum over a bounded range, and a relative bound on its rounding error: a term is a
-# difference of numbers thousands of times as large, and the argument of a tail, at most about 40, has
-# relative error 1e-14.
+# Number of cells of the Riemann sum over a bounded range, and a relative bound on the rounding error of that
+# sum. A term is a difference of numbers that are thousands of times as large; the argument of a tail is at
+# most about 40, and has a relative error of 1e-14.
 _RANGE_CELLS, _RANGE_ROUNDING = 4096, 1e-9
 # exp, erfcx and ndtr are accurate to a few units in the last place; this bound is a hundred of them.
 _ULPS = 2e-14
-# Every delta of a Gaussian is increased by 1e-300, for terms that underflow; deltas small enough for that to
-# matter are refused.
+# Every delta of a Gaussian is increased by 1e-300 to cover terms that underflow. A delta so small that this
+# increase would matter is refused.
 _LEAST_DELTA = 1e-290
 
 
@@ -90,7 +90,7 @@ def gaussian_ceiling(mu: Floats, epsilon: float) -> Floats:
 
 
 def _check_gaussian_delta(delta: float) -> float:
-    """Check delta as ``check_delta`` does, and that it is far above the underflow of Gaussian deltas."""
+    """Check delta as ``check_delta`` does, and refuse one that is near the underflow of Gaussian deltas."""
     if (checked := check_delta(delta)) < _LEAST_DELTA:
         raise PrivacyParameterError(
             f"delta = {delta!r} is too small for Gaussian noise, whose delta is computed in doubles: "
@@ -100,7 +100,9 @@ def _check_gaussian_delta(delta: float) -> float:
 
 
 def gaussian_epsilon(mu: float, delta: float) -> float:
-    """Return the smallest epsilon of a mu-GDP mechanism at ``delta``, rounded up; 0 if delta suffices."""
+    """Return the smallest epsilon of a mu-GDP mechanism at ``delta``, rounded up; 0 if ``delta`` is enough
+    for it.
+    """
     mu, delta = check_positive(mu, "mu"), _check_gaussian_delta(delta)
     if gaussian_delta(mu, 0.0) <= delta:
         return 0.0
@@ -117,8 +119,8 @@ def zcdp_epsilon(rho: float, delta: float) -> float:
     """Return an epsilon such that rho-zCDP implies (epsilon, delta), rounded up.
 
     Canonne, Kamath and Steinke (2020), proposition 12: every order a > 1 gives
-    a rho + log(1 / (a delta)) / (a - 1) + log(1 - 1/a). Every a is valid, so a grid search only loses
-    tightness.
+    a rho + log(1 / (a delta)) / (a - 1) + log(1 - 1/a). Every a gives a valid epsilon, so a search on a grid
+    only loses tightness.
     """
     rho, delta = check_positive(rho, "rho"), check_delta(delta)
     # The best a - 1 lies near sqrt(log(1/delta) / rho), and is small only where delta is large.
@@ -149,9 +151,9 @@ def pure_to_gdp(epsilon: float) -> float:
     """Return the least mu for which every epsilon-DP release is mu-GDP, rounded up.
 
     mu = 2 Phi^-1(e^epsilon / (1 + e^epsilon)). The trade-off curve of epsilon-DP is two straight lines that
-    meet on the diagonal, at 1 / (1 + e^epsilon). The curve of mu-GDP is convex and has the same ends; with
-    this mu it passes through that point as well, so it lies below both chords: Dong, Roth and Su (2022),
-    section 2, for the two curves.
+    meet on the diagonal, at 1 / (1 + e^epsilon). The curve of mu-GDP is convex and has the same ends. With
+    this mu it also passes through that point, so it lies below both lines. For the two curves see Dong, Roth
+    and Su (2022), section 2.
     """
     from scipy import special
 
@@ -204,8 +206,8 @@ def beside_range_delta(mu: float, width: float, epsilon: float) -> float:
 
 
 def mu_beside_range(epsilon: float, delta: float, width: float) -> float:
-    """Return the largest mu with which a mu-GDP release and one of bounded range ``width`` are together
-    (epsilon, delta)-private, rounded down.
+    """Return the largest mu, rounded down, such that a mu-GDP release and one of bounded range ``width`` are
+    (epsilon, delta)-private together.
     """
     epsilon, delta = check_epsilon(epsilon), _check_gaussian_delta(delta)
     width = check_positive(width, "width")

@@ -70,12 +70,12 @@ def budget(
     """Book every fit, evaluation and search of the block in one budget, and yield its ledger.
 
     A release within the block is booked before it reads records, as with ``ledger=`` of an estimator, so
-    schema and classes must be declared; a release that would overdraw the budget is refused. An estimator
+    schema and classes must be declared. A release that would overdraw the budget is refused. An estimator
     that has a ledger of its own is booked there alone. Blocks nest: a release is booked in the budgets of all
     blocks around it, and in ``PRIVOPT_LEDGER``. What was spent stays spent after an exception.
 
-    Cross-validations and grid searches of scikit-learn are refused as a whole where it is certain that the
-    budget does not suffice for all of their fits. Their scores are not private.
+    Cross-validations and grid searches of scikit-learn are refused before their first fit if the budget
+    certainly does not suffice for all of their fits. Their scores are not private.
 
     Fits in threads are booked, too, and so are fits in worker processes if their estimator was pickled within
     the block. Functions in other processes, such as ``evaluate``, need ``ledger``. A release in a thread that
@@ -107,8 +107,8 @@ def budget(
 
 
 def _of_other_threads() -> tuple[_Block, ...]:
-    """Return the open blocks in which this thread may have been started; none if it entered one itself, and
-    none for the main thread.
+    """Return the open blocks in which this thread may have been started: none for the main thread, and none
+    for a thread that entered a block itself.
     """
     if _HERE.get() or threading.current_thread() is threading.main_thread():
         return ()
@@ -142,7 +142,7 @@ def _entered(
 def _of_total(epsilon: float, delta: float, rule: str, unit: str) -> Ledger:
     """Create a ledger in a file that is removed when the ledger is no longer used.
 
-    It is a file, so that worker processes can book in it, too.
+    The ledger is a file so that worker processes can book in it, too.
     """
     from privopt.mechanisms.privacy.ledger import Ledger
     from privopt.mechanisms.privacy.ledger.place import Address

@@ -27,8 +27,9 @@ from privopt.mechanisms.privacy.spend import NEIGHBOURS, PrivacySpend
 from privopt.problems.arguments import check_type, told
 
 RULES = ("basic", "zcdp", "gdp", "profile")
-# Relative tolerance, so that ten spends of 0.1 fit a budget of 1. Spends and budgets are doubles, within
-# 2^-53 of decimals: whatever fits in decimals fits in doubles with a tolerance of 2^-52.
+# Relative tolerance, so that ten spends of 0.1 fit a budget of 1. Spends and budgets are doubles, within a
+# relative 2^-53 of the decimals that users write. With a tolerance of 2^-52, spends that fit a budget as
+# decimals fit it as doubles.
 _ROUNDING = 1 + Fraction(1, 1 << 52)
 # Relative tolerance for sums of squares; the conversions keep a larger margin of their own.
 _CONVERTED = 1 + Fraction(1, 10**15)
@@ -74,10 +75,10 @@ class Budget:
         rule: "basic" adds epsilons and deltas. "zcdp" adds rho, keeping half of delta for the conversion and
             half for releases that have a delta of their own. "gdp" adds mu^2 and takes GDP and pure releases;
             gradient mechanisms on full batches are GDP, and compose to exactly one Gaussian release.
-            "profile" takes all releases: it counts each as a Gaussian release that is at most as private,
-            except with a small probability, and adds mu^2 of these; half of delta is kept for the small
-            probabilities. Sampled releases (DP-SGD) get that Gaussian from their whole privacy profile
-            (``profiles.with_gaussian``).
+            "profile" takes all releases: it counts each release as a Gaussian one that, except with a small
+            probability, is at most as private, and adds the mu^2 of these Gaussian releases; half of delta is
+            kept for the small probabilities. Sampled releases (DP-SGD) get that Gaussian from their whole
+            privacy profile (``profiles.with_gaussian``).
         unit: the unit of privacy, "record" or "person"; releases of the other unit are refused.
     """
 
@@ -276,7 +277,9 @@ def _double(exact: Fraction) -> float:
 
 
 def _own_delta(spend: PrivacySpend) -> float:
-    """Return the delta of an approximate release; under zCDP and GDP delta belongs to a conversion only."""
+    """Return the delta of an approximate release, otherwise 0: under zCDP and GDP delta belongs to a
+    conversion only.
+    """
     return spend.delta if spend.notion == "approximate" else 0.0
 
 

@@ -18,7 +18,9 @@ from privopt.problems.arguments import check_real
 
 
 class _Event:
-    """Base of the kinds of events: the stated pair, and the Gaussian level that covers it, if known."""
+    """Base of all kinds of events: the stated (epsilon, delta), and the Gaussian release that covers the
+    event, if known.
+    """
 
     kind: ClassVar[str]
 

@@ -24,8 +24,8 @@ class DiscreteGaussianRelease:
 
     Contributions are rounded to multiples of grid = sigma / 2**30 and summed as integers; exact discrete
     Gaussian noise of standard deviation 2**30 grid steps is added; the total is released as a multiple of the
-    grid. Rounding moves each coordinate of a difference of two contributions by at most one grid step, which
-    is the difference between ``sensitivity`` and ``grid_sensitivity``.
+    grid. Rounding moves each coordinate of the difference of two contributions by at most one grid step, and
+    therefore ``grid_sensitivity`` is larger than ``sensitivity``.
 
     Privacy, neighbours by replacing one record, n public: one release is mu-GDP with mu = ``mu``, which is
     grid_sensitivity / sigma increased by a relative 2^-60, hence also mu^2/2-zCDP. For a sum over a *sampled*
@@ -172,15 +172,16 @@ def _steps(contributions: ArrayLike, grid: float, dimension: int) -> Ints:
     return np.asarray((steps.astype(np.int64) + more.astype(np.int64)).sum(axis=0))
 
 
-# Multiplication by this splits a double into two halves of 26 bits with exact products (Dekker 1971).
+# Multiplication by this number splits a double into two halves of 26 bits, whose products are exact (Dekker
+# 1971).
 _SPLIT = 2.0**27 + 1
 
 
 def _rest(rows: Floats, steps: Floats, grid: float) -> Floats:
     """Return rows - steps * grid, rounded once; for steps below 2^60 it is below 2^8 grid steps.
 
-    A quotient of 2^60 has an error of up to 2^7 before it is rounded; this remainder corrects it. Rounded
-    again and added to ``steps``, it gives the grid point nearest to a row, up to 2^-44 grid steps.
+    A quotient near 2^60 has an error of up to 2^7 before it is rounded; this remainder corrects it. The
+    remainder, rounded and added to ``steps``, gives the grid point nearest to a row, up to 2^-44 grid steps.
     """
     product = steps * grid
     high, low = _halves(steps)

@@ -18,7 +18,7 @@ from privopt.mechanisms.errors import PlanMismatchError, PrivacyParameterError
 from privopt.mechanisms.privacy.parameters import check_count, check_delta, check_epsilon
 from privopt.mechanisms.privacy.spend import NEIGHBOURS, PrivacySpend
 
-# Given in place of a number of records per person, which is then learned.
+# Users give this word in place of a number of records per person; the number is then learned.
 LEARN = "learn"
 
 # Factors that round toward privacy. The budget of a record is rounded down, because the conversions of mu or
@@ -48,8 +48,8 @@ class PersonBudget:
         """Return the (epsilon, delta) of a record, for a release with a proof in this notion.
 
         Raises:
-            PrivacyParameterError: a person may have so many records that nothing of the budget is left for a
-                single one.
+            PrivacyParameterError: a person may have so many records that nothing of the budget is left for
+                one record.
         """
         epsilon, delta = self._share(notion)
         if epsilon == 0:

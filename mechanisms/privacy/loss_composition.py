@@ -88,8 +88,8 @@ def composed_delta(releases: Sequence[tuple[LossLaw, int]], epsilon: float) -> f
     above = raised > 0
     kept = (np.maximum(masses[above], 0.0) + error) * np.exp(-tilt * (totals[above] - epsilon))
     found = float(np.sum(kept * -np.expm1(-raised[above]))) + 2 * math.exp(-_NEGLIGIBLE)
-    # Exponents are sums of rounded logs, with an error far below 2^-30, and of tilts times losses, whose
-    # roundings the tilt amplifies.
+    # An exponent is a sum of rounded logarithms, whose errors are far below 2^-30, and of the tilt times
+    # losses, which multiplies the rounding errors of the losses by the tilt.
     amplified = tilt * (epsilon + math.fsum(count * law.reach for law, count in releases))
     rounding = 2.0**-30 + 2.0**-50 * amplified
     finite = found * math.exp(log_moment(tilt) - tilt * epsilon + rounding)
@@ -152,7 +152,8 @@ def _summed(
     counts = [count for _, count in releases]
     product = np.prod([f**count for f, count in zip(transforms, counts, strict=True)], axis=0)
     sizes = [np.abs(f) for f in transforms]
-    # A transform has an error of about 2^-52 per halving; the product amplifies it by its derivatives.
+    # A transform has an error of about 2^-52 per halving of its length; the derivatives of the product
+    # amplify it.
     slope = np.abs(product)
     for i, count in enumerate(counts):
         exponents = [c - (j == i) for j, c in enumerate(counts)]

@@ -59,10 +59,11 @@ class NoiseSource:
     Noise that was drawn in advance belongs to one run (``discrete_gaussian_vectors``). A forked child refuses
     it, because the same noise would finish the run twice.
 
-    Resolution of the continuous draws: each is a smooth function of a real uniform in (0, 1), rounded to 53
-    *significant* bits relative to the nearer end of the interval. Both tails therefore extend over the whole
-    range of doubles (no cut at 8 or 37 standard deviations), and no total-variation loss has to be added to
-    delta. The remaining error is the rounding of each draw, a few units in the last place.
+    Resolution of the continuous draws: each is a smooth function of a uniform number in (0, 1), which is
+    rounded to 53 *significant* bits of its distance from the nearer end of the interval. Both tails therefore
+    extend over the whole range of doubles (no cut at 8 or 37 standard deviations), and no total-variation
+    loss has to be added to delta. The remaining error is the rounding of each draw, a few units in the last
+    place.
 
     Args:
         insecure_seed: makes the draws reproducible and the release *without privacy*: for tests and for
@@ -158,7 +159,7 @@ class NoiseSource:
         return self._integers(n, math.prod(_shape(size))).reshape(size)
 
     def _integers(self, n: int, count: int) -> Ints:
-        """Draw ``integers`` without checking n: samplers call this some thirty times a draw."""
+        """Draw ``integers`` without checking n: samplers call this about thirty times per draw."""
         words = self.bits(count)
         if n & (n - 1) == 0:
             return (words & np.uint64(n - 1)).astype(np.int64)
@@ -187,7 +188,8 @@ class NoiseSource:
     def discrete_gaussian_vectors(self, exponent: int, dimension: int, count: int) -> Iterator[Ints]:
         """Yield ``count`` vectors of ``discrete_gaussian``, drawn in batches for speed.
 
-        They are for one run of one mechanism: pending draws must neither be kept for another run nor shared.
+        The vectors are for one run of one mechanism: those not yet used must neither be kept for another run
+        nor shared.
 
         Raises:
             NoiseSourceError: the process was forked after the draws were made, so its parent has the same
@@ -206,8 +208,8 @@ class NoiseSource:
     def _fractions(self, size: Size) -> tuple[Floats, NDArray[np.bool_]]:
         """Return a uniform in (0, 1) with 53 significant bits, and an independent fair coin.
 
-        One word gives the coin (1 bit), the mantissa (52) and the start of the exponent, which is geometric
-        (11); for one word in 2048 the exponent needs more bits.
+        One word of 64 bits gives the coin (1 bit), the mantissa (52 bits) and the start of the exponent,
+        which is geometric (11 bits). For one word in 2048 the exponent needs more bits.
         """
         words = self.bits(math.prod(_shape(size)))
         coin = (words >> np.uint64(63)).astype(bool)
@@ -242,8 +244,8 @@ class NoiseSource:
     def _accept_fraction(self, numerator: Ints, bits: int) -> NDArray[np.bool_]:
         """Draw from Bernoulli(exp(-f)) for f = numerator / 2**bits <= 1: Canonne et al. (2020), algorithm 1.
 
-        Count coins of bias f/1, f/2, f/3, ... until one fails; accept if the count is even. A coin of bias
-        f/k is a coin of bias f and a coin of bias 1/k, both integer comparisons.
+        Toss coins of bias f/1, f/2, f/3, ... until one fails, and accept if an even number succeeded. A coin
+        of bias f/k succeeds if a coin of bias f and a coin of bias 1/k do; both are integer comparisons.
         """
         accepted = np.ones(numerator.shape, dtype=bool)
         running = np.arange(numerator.size)

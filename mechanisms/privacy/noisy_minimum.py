@@ -19,7 +19,7 @@ _NUMBERS = ("l2", "tilt", "blur", "sigma", "constant", "n_records")
 
 @dataclass(frozen=True, eq=False)
 class NoisyMinimum:
-    """Minimum of F(w) + (l2/2) |w|^2 + <b, w> plus noise, and the Hessian of F at it plus noise.
+    """Minimum of F(w) + (l2/2) |w|^2 + <b, w>, with noise, and the Hessian of F at that point, with noise.
 
     It is a part of a release, whose spend covers it.
 

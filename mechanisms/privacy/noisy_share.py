@@ -38,10 +38,11 @@ class NoisyShare:
             raise InvalidInputError(f"the noise of a share must be > 0, got {self.deviation}")
 
     def with_another(self, seen: float, deviation: float) -> tuple[float, float]:
-        """Return the mean of this share and another, weighted by precision, and its standard deviation.
+        """Return the mean of two noisy values of the share, weighted by precision, and the deviation of its
+        noise.
 
         Args:
-            seen: the same share, with other, independent noise.
+            seen: another noisy value of the same share, with independent noise.
             deviation: standard deviation of that noise, >= 0.
         """
         kept = deviation**2 / (deviation**2 + self.deviation**2)

@@ -10,7 +10,7 @@ from privopt.mechanisms.errors import PrivacyParameterError
 from privopt.problems.arguments import check_real
 from privopt.problems.errors import InvalidTypeError
 
-# After this many doublings a bracket has left the range of doubles.
+# After this many doublings the ends of a bracket have left the range of doubles.
 _DOUBLINGS = 1100
 _OUT_OF_REACH = "no noise level reaches the requested privacy"
 # Bisection stops at this relative width; callers' tolerances are far coarser.
@@ -56,7 +56,7 @@ def within_doubles(name: str) -> Iterator[None]:
     """Refuse public parameters for which the arithmetic of a plan leaves the range of doubles.
 
     Raises:
-        PrivacyParameterError: it leaves that range, and the arithmetic of a release would, too.
+        PrivacyParameterError: the arithmetic leaves that range; that of a release would, too.
     """
     try:
         yield
@@ -119,12 +119,11 @@ def largest(satisfied: Callable[[float], bool], *, start: float = 1.0) -> float:
 
 
 def smallest_count(satisfied: Callable[[int], bool], most: int) -> int:
-    """Return the smallest whole number from 2 on with ``satisfied(n)``, for a monotone test that ``most``
-    passes.
-    """
+    """Return the smallest integer n >= 2 with ``satisfied(n)``, for a monotone test that ``most`` passes."""
     low, high = 1, most  # too few, enough
     while high - low > 1:
-        # Between them even where both are small and a square root would be rounded down to ``low``.
+        # The middle lies strictly between ``low`` and ``high``, even where both are small and the square root
+        # would be rounded down to ``low``.
         middle = max(math.isqrt(low * high), low + 1) if high > 2 * low else (low + high) // 2
         low, high = (low, middle) if satisfied(middle) else (middle, high)
     return high
@@ -134,7 +133,7 @@ def smallest_below(value: Callable[[float], float], bound: float, *, start: floa
     """Approximate ``smallest`` for the test ``value(x) <= bound`` with fewer calls, for a smooth
     ``value`` > 0.
 
-    Secant steps between logarithms find the start; the returned value has passed the test.
+    Secant steps on a logarithmic scale find a start for ``smallest``; the returned value has passed the test.
     """
 
     def excess(log_x: float) -> float:

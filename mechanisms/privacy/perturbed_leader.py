@@ -9,21 +9,21 @@ likewise for f'; let y = x(sigma + c e_i), y' = x'(sigma + c e_i).
 >= x'_i - 2 alpha / c. From these two and the optimality of x: c (y'_i - x_i) >= h(x') - h(x) - 3 alpha. With
 f and f' exchanged, the same for y. So min(y_i, y'_i) >= max(x_i, x'_i) - (L |x - x'|_1 + 3 alpha) / c.
 
-*Tilts that are larger by c have comparable density.* For a function u of sigma with values in [lo, lo + D_i],
-memorylessness gives E u(sigma) - lo >= q (E u(sigma + c e_i) - lo), q = exp(-eta c). This with u = min(x_i,
-x'_i), summed over i, gives
+*A tilt and the same tilt increased by c have comparable densities.* For a function u of sigma with values in
+[lo, lo + D_i], memorylessness gives E u(sigma) - lo >= q (E u(sigma + c e_i) - lo), q = exp(-eta c). This
+with u = min(x_i, x'_i), summed over i, gives
 
     S = E |x - x'|_1 <= (1 - q) sum D_i + q d (L S + 3 alpha) / c,
 
-which is solved for S, and holds for every c > q d L: the best c is taken. (The lemma of Suggala and
+which is solved for S. This holds for every c > q d L, and the best c is taken. (The lemma of Suggala and
 Netrapalli 2019 that Neel et al. 2020 cite gives 250 eta G d^2 D + alpha / (10 G), with L = 2G: c = 100 d L
 and looser steps. Here it is 8 eta G d^2 D at alpha = 0.)
 
 *Integer points.* Let every coordinate of the domain be an integer and |h(w) - h(v)| <= 2 B for all points,
 as for losses in [0, B]. From the optimality of x' at sigma and of y at sigma + c e_i: c (y_i - x'_i) >=
 h(x') - h(y) - 2 alpha >= -2 B - 2 alpha; likewise for x and y', and with 2 alpha alone for x and y, x' and
-y'. For c > 2 B + 2 alpha the differences exceed -1, so they are at least 0: min(y_i, y'_i) >= max(x_i, x'_i),
-with nothing lost, and S <= (1 - q) sum D_i. At alpha = 0 that is 2 eta B d D.
+y'. For c > 2 B + 2 alpha the differences exceed -1, so they are at least 0: min(y_i, y'_i) >= max(x_i, x'_i)
+without an error term, and S <= (1 - q) sum D_i. At alpha = 0 that is 2 eta B d D.
 
 *Centred tilts.* A public linear function may be added to f and f' without a change of h. So 1 / eta, the mean
 of a tilt, is subtracted from every tilt, which otherwise would pull all coordinates up.
@@ -131,16 +131,16 @@ class TiltedMean:
         Args:
             widths: of the box around the domain, shape (d,).
             lipschitz: G: one record's loss is G-Lipschitz in l1.
-            n_records: n; with G it weighs the cost of noise on the point.
+            n_records: n; n G is the weight of noise on the released point in the cost that chooses ``rate``.
             epsilon, delta: the privacy target.
             alpha: the largest gap of an accepted answer, >= 0, in units of the sum of the losses.
             slack: a bound on the difference between the solved objective and the stated one.
-            loss_bound: B: losses of a record are in [0, B] and coordinates are whole numbers; infinite: they
-                need not be.
+            loss_bound: B: losses of a record are in [0, B] and coordinates are whole numbers; infinite:
+                neither is assumed.
             rate: eta; by default the one with the least estimated cost, in units of the sum of the losses.
                 The tilts cost the standard deviation of a centred tilt between opposite corners of the box;
                 the noise costs n G times its standard deviation as a share of the mean width.
-            draws: m; by default as many as give a sensitivity of twice the mean distance, up to 5000.
+            draws: m; by default as many as make the sensitivity twice the mean distance, but at most 5000.
 
         Raises:
             PrivacyParameterError: a parameter out of range.

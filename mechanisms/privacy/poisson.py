@@ -33,12 +33,12 @@ from privopt.mechanisms.privacy.loss_composition import Floats, LossLaw, compose
 from privopt.mechanisms.privacy.noise import MAX_EXPONENT, NoiseSource
 from privopt.mechanisms.privacy.parameters import check_count, check_delta, check_epsilon
 
-# Cell widths of the distributions. Their rounding is pessimistic, so a coarse one is valid and fast; the
-# search starts with it, within a few percent of the answer, and ends with the fine one.
+# Cell widths of the distributions. Losses are rounded up to cells, so the coarse width is valid as well, and
+# fast. The search starts with it, which finds the answer within a few percent, and ends with the fine one.
 _COARSE, FINE = 1e-3, 1e-4
 _COARSE_TOLERANCE, _TOLERANCE = 1e-2, 2e-3
-# The search ends below this noise: the number of cells grows as its inverse square, and every distribution
-# takes seconds.
+# The search does not go below this noise: the number of cells grows as its inverse square, and every
+# distribution would take seconds.
 _LEAST_NOISE = 0.2
 
 
@@ -78,8 +78,8 @@ def poisson_multiplier(
     fit in memory.
 
     Args:
-        coordinates: number of coordinates that get noise on the grid; their distance from continuous
-            Gaussians is paid out of delta.
+        coordinates: number of coordinates that get noise on the grid; the distance of that noise from
+            continuous Gaussians is paid out of delta.
 
     Raises:
         PrivacyParameterError: a parameter out of range, or no z found.
@@ -195,7 +195,8 @@ def _sampled(z: float, q: float, interval: float) -> LossLaw:
     # This is what loss.get_delta_for_epsilon computes, but for all cuts in one pass: separate calls took most
     # of the time of a plan.
     deltas = np.clip(loss.mu_upper_cdf(cuts) - np.exp(epsilons + loss.mu_lower_log_cdf(cuts)), 0.0, 1.0)
-    # The pair is symmetric: one law serves both directions. The fields are private to the pinned version.
+    # The dominating pair is symmetric, so one law serves both directions. The fields read here are private
+    # ones of the pinned version.
     law: Any = create_pmf_pessimistic_connect_dots_fixed_gap(interval, first, last, deltas).to_dense_pmf()
     return LossLaw(np.asarray(law._probs), law._lower_loss, law._discretization, law._infinity_mass)
 
@@ -204,8 +205,8 @@ def _outcomes_of_losses(losses: Floats, z: float, q: float) -> Floats:
     """Return the outcomes at which (1-q) N(0) + q N(-1) against (1-q) N(0) + q N(1) has these losses.
 
     The loss l at x satisfies sinh(l / 2 + x / z^2) = -alpha sinh(l / 2) with alpha = exp(1 / (2 z^2)) (1-q) /
-    q. A delta is a maximum over outcomes, attained at the exact outcome, so rounding of the outcome hardly
-    lowers it.
+    q. A delta is a maximum over cut points of the outcome, attained at the exact one, so rounding of that
+    outcome hardly lowers delta.
     """
     if q == 1:
         return -losses * z**2 / 2

@@ -26,13 +26,15 @@ from privopt.mechanisms.privacy.poisson import FINE, gaussian_law, sampled_laws
 from privopt.mechanisms.privacy.run_counts import RunCounts, selection_profile
 from privopt.mechanisms.privacy.spend import PrivacySpend
 
-# Laws of larger losses would take too many cells, and composing them would not help either.
+# Releases with a larger mu or epsilon are not composed by their laws: these would take too many cells, and
+# composing them would gain nothing.
 _MOST_MU, _MOST_EPSILON = 8.0, 40.0
 # Relative distance of the returned epsilon to the smallest.
 _TOLERANCE = 5e-4
 
-# The share of a release's delta that is left for what its Gaussian does not cover. With a smaller share the
-# mu of the Gaussian is hardly larger: by 0.1% to 1% for plans of a hundred to a thousand steps.
+# The share of a release's delta that is reserved for the probability that its Gaussian does not cover. With a
+# smaller share the mu of the Gaussian is hardly larger: by 0.1% to 1% for plans of a hundred to a thousand
+# steps.
 _DISCLOSED = 1 / 1024
 # Numbers of points at which the profile is computed, and of comparisons with the Gaussian between two of
 # them.
@@ -81,10 +83,11 @@ def _gaussian_above(event: Event) -> tuple[float, float]:
     """Return mu and c such that the release is a post-processing of one that is mu-GDP, and discloses
     everything with probability c.
 
-    That is so if delta(e) <= c + (1 - c) delta_mu(e) for all e >= 0, delta the profile of the release
-    (Blackwell's theorem; for e < 0 it follows by symmetry). delta is convex in exp(e), so it lies below the
-    chords between its bounds at the points. Both sides decrease in e, so the chord at each point of a finer
-    grid is compared with the Gaussian at the next. Beyond the last point delta is at most c.
+    With delta(e) the profile of the release, this holds if delta(e) <= c + (1 - c) delta_mu(e) for all e >= 0
+    (Blackwell's theorem; for e < 0 the same follows by symmetry). delta is convex in exp(e), so between the
+    points at which bounds on it are computed it lies below the chords of these bounds. Both sides decrease in
+    e, so the chord at each point of a finer grid is compared with the Gaussian at the next. Beyond the last
+    point delta is at most c.
     """
     disclosed, pure = event.delta * _DISCLOSED, (pure_to_gdp(event.epsilon), event.delta)
     if event.epsilon > _MOST_COVERED:

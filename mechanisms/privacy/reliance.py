@@ -43,8 +43,8 @@ def fresh_copy(part: Part) -> Part:
     keeps no state.
 
     A release works on this copy, made before data are read, so the part itself keeps nothing of the data that
-    the next release could use. A copy does not isolate what a class keeps outside its instances (in class
-    attributes, modules, files).
+    the next release could use. A copy does not protect against state that a class keeps outside its instances
+    (in class attributes, modules, files).
 
     Raises:
         PrivacyParameterError: it cannot be copied.
@@ -80,8 +80,8 @@ def _held(value: Any) -> Iterator[tuple[str, type]]:
 
 
 def _role(kind: type) -> str | None:
-    """Return the role of a class of outside code to whose declared facts noise is calibrated; None for other
-    classes.
+    """Return the role ("loss", "set", "mechanism") of a class of outside code, if noise is calibrated to what
+    that class declares; None for other classes.
     """
     if is_own(kind) or not any(map(is_own, kind.__mro__)):
         return None

@@ -1,4 +1,5 @@
-"""Random numbers of runs: the truncated negative binomial law, and what a choice among its runs costs.
+"""Random numbers of runs: the truncated negative binomial law, and the cost of choosing the best of so many
+runs.
 
 Setting (Liu and Talwar 2019; Papernot and Steinke 2022). A run is a release: a candidate drawn at random by
 fresh public coins, a private model, and its private score. K runs are made, K drawn from a law on 1, 2, ...
@@ -18,9 +19,9 @@ Bound (``selection_epsilon``). Let (e1, d1) be a pair that a run satisfies, and 
    is at most that of f'(F) (Q - exp(e1) Q'), as f'(F') >= f'(F) / C^(shape + 1). f' increases to f'(1) =
    E[K], so this is at most E[K] d1.
 
-So the choice satisfies (e1 + (shape + 1) log C, E[K] d1). The candidate's number is part of a run, so Q is a
-mixture whose part is known: if every candidate satisfies (e1, d1) and the bound C, so does the mixture, as
-both conditions are linear in (Q(S), Q'(S)).
+So the choice satisfies (e1 + (shape + 1) log C, E[K] d1). A run is a mixture over candidates. If every
+candidate satisfies (e1, d1) and the bound C, so does the mixture, as both conditions are linear in (Q(S),
+Q'(S)).
 
 Profile (``selection_profile``), for mu-GDP runs. The choice is a post-processing of all runs; K of them are
 sqrt(K) mu-GDP together, and the law of K depends on no record, so delta(e) <= E[delta of sqrt(K) mu-GDP at e]
@@ -65,7 +66,8 @@ class RunCounts:
     """The truncated negative binomial law of a number of runs: P[k] ~ Gamma(k + shape) / k! (1 - stop)^k.
 
     f(x) = ((1 - (1 - stop) x)^-shape - 1) / (stop^-shape - 1); for shape 0 the logarithmic law, f(x) =
-    log(1 - (1 - stop) x) / log(stop); for shape 1 the geometric law. 0 is excluded: there is a run.
+    log(1 - (1 - stop) x) / log(stop); for shape 1 the geometric law. The number 0 is excluded: there is
+    always a run.
 
     Attributes:
         mean: E[K], > 1.
@@ -207,7 +209,7 @@ def _mean(stop: float, shape: float) -> float:
 
 @lru_cache(maxsize=64)
 def _stop(mean: float, shape: float) -> float:
-    # Rounded up to a mean that is at most the one asked for: fewer runs cost less.
+    # ``stop`` is rounded up, so that the mean is at most the one asked for: fewer runs cost less.
     check_positive(mean - 1, "mean - 1")
     start = min(0.5, 1 / mean)
     stop = largest(lambda g: g < 1 and _mean(g, shape) >= mean, start=start)
@@ -223,6 +225,6 @@ def _tail(mean: float, shape: float) -> Floats:
         raise PrivacyParameterError(f"a mean of {mean:g} runs is too large: millions of runs would be likely")
     k = np.arange(1, most)
     weights = np.concatenate([[1.0], np.cumprod((k + shape) / (k + 1) * (1 - stop))])
-    # Summed from the smallest, so that every sum is exact relative to its size.
+    # The sums begin with the smallest weights, so that each is accurate relative to its size.
     tail = np.cumsum(weights[::-1])[::-1]
     return np.asarray(tail[1:] / tail[0])

@@ -26,17 +26,18 @@ from privopt.mechanisms.privacy.parameters import (
 _CELLS = 4096
 # Relative increase of the bound for rounding; the special functions used are accurate to 1e-11 or better.
 _ROUNDING = 1e-9
-# Range of chi, beyond which its probability is below the smallest double, and cells over it.
+# The value of chi beyond which its probability is below the smallest double, and the number of cells up to
+# there.
 _FARTHEST, _FINE_CELLS = 40.0, 8192
 
 
 def shift_delta(epsilon: float, sigma: float, shift: float, dof: int) -> float:
     """Bound E[(1 - exp(epsilon - (c sigma chi + c^2/2) / sigma^2))_+] from above, chi ~ chi(dof), c = shift.
 
-    It is the delta of a Gaussian perturbation with |s_w| <= c, by <eta, s_w> <= c |eta|. Integrated by parts
-    it is the integral of P[chi > t] against the increments of 1 - min(1, exp(epsilon - a^2/2 - a t)), where a
-    = c / sigma. P[chi > t] decreases, so its value at the left end of a cell can only make the sum larger:
-    the quadrature is an upper bound by construction, on any grid.
+    This mean bounds the delta of a Gaussian perturbation with |s_w| <= c, by <eta, s_w> <= c |eta|. After
+    integration by parts it is the integral of P[chi > t] against the increments of 1 - min(1, exp(epsilon -
+    a^2/2 - a t)), where a = c / sigma. P[chi > t] decreases, so a sum with its values at the left ends of
+    cells is an upper bound, on any grid.
 
     Shapes: all scalars. epsilon >= 0, the others > 0.
     """

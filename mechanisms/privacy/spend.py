@@ -42,7 +42,7 @@ class PrivacySpend:
         insecure_seed: the seed, if the noise was reproducible; the guarantee is void then.
         event: the parameters of releases on sampled batches, and of choices among a random number of runs,
             with which they compose more tightly (``compose``). An event is dropped if its epsilon or delta
-            are not those of the spend, as after something was added to the spend.
+            differs from that of the spend, as it does once something was added to the spend.
 
     Raises:
         PrivacyParameterError: any field outside its range.
@@ -99,8 +99,8 @@ class PrivacySpend:
     def _bounds_delta(self, level: float) -> bool:
         """Return whether the level implies the pair by its delta.
 
-        A tiny epsilon changes delta by less than the rounding of delta, so epsilon cannot be computed from
-        delta.
+        If epsilon is tiny, it changes delta by less than the rounding of delta, and so cannot be computed
+        from delta.
         """
         from privopt.mechanisms.privacy.accounting import gaussian_delta
 

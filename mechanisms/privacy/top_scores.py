@@ -26,14 +26,14 @@ class TopScores:
     Privacy: rho-zCDP, rho = k e^2 / 8 with e = ``draw_epsilon``, if replacing one record changes no score by
     more than ``sensitivity``. Proof: given the earlier draws, the logarithm of the probability of index j
     changes by rate times the change of score j, minus a number that is the same for all j left (the
-    normalisation). So over j it lies in an interval of width 2 rate * sensitivity <= e: a draw has bounded
-    range e (Durfee and Rogers 2019), hence is e^2 / 8-zCDP (Cesar and Rogers 2021), whatever was drawn
-    before, and zCDP adds up over adaptive releases. The drawn indices are returned in increasing order, and
-    this sorting is post-processing.
+    normalisation). So for all j this change lies in an interval of width 2 rate * sensitivity <= e: a draw
+    has bounded range e (Durfee and Rogers 2019), hence is e^2 / 8-zCDP (Cesar and Rogers 2021), whatever was
+    drawn before, and zCDP adds up over adaptive releases. The drawn indices are returned in increasing order,
+    and this sorting is post-processing.
 
     Floating point: ``rate`` is smaller than this proof allows by a share of 1e-4, which covers rounding
-    errors in the probabilities of a draw for all scores up to ``largest``; a plan for which it does not is
-    refused. The probability that a source of random bits runs into 256 zeros is treated as zero.
+    errors in the probabilities of a draw for all scores up to ``largest``; a plan for which this share is too
+    small is refused. The probability that a source of random bits runs into 256 zeros is treated as zero.
 
     Attributes:
         count: k, the number of draws.
@@ -59,8 +59,8 @@ class TopScores:
         made = cls(count, sensitivity, largest, check_positive(step, "epsilon"))
         size = made.rate * largest
         # Rounding a product is like moving a score by 2^-53 of its size. The laws on both data sets may be
-        # off, each in either direction: hence the factor 4. A billionth of the share is left for the rounding
-        # of the rate.
+        # wrong, each in either direction: hence the factor 4. A billionth of the share is left for the
+        # rounding of the rate.
         if not 4 * (race_error(size) + 2.0**-53 * size) <= (1 - 1e-9) * _ARITHMETIC_SHARE * step:
             raise PrivacyParameterError(
                 f"draws in doubles are too coarse for an epsilon of {step:.3g} each: a larger epsilon, or "

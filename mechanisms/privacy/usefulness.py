@@ -1,4 +1,4 @@
-"""Noise against signal: a public prediction, before data, of whether an answer can be of use."""
+"""Noise against signal: a public prediction, before data are read, of whether an answer can be useful."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from privopt.mechanisms.privacy.parameters import check_positive
 
-# Noise of this share of the largest plausible signal may exceed an ordinary signal: on the tasks of the
-# papers mean gradients at zero weights are 0.14 to 0.44 of the largest plausible ones.
+# Noise of a tenth of the largest plausible signal may hide an ordinary signal: on the tasks of the papers,
+# mean gradients at zero weights are 0.14 to 0.44 of the largest plausible ones.
 CAUTION = 0.1
 
 

@@ -17,22 +17,23 @@ from privopt.problems.convex.risk import RiskFacts, RowNorm
 from privopt.problems.convex.sets.interface import ConvexSet
 from privopt.problems.convex.sets.whole_space import WholeSpace
 
-# A larger number is probably a mistake: even on the smallest table, with some microseconds a pass, it runs
-# for about a minute; at 10 milliseconds a pass, for more than a day.
+# A larger number of steps is probably a mistake: even on the smallest table, at some microseconds a pass, so
+# many steps take about a minute; at 10 milliseconds a pass they take more than a day.
 _MOST_STEPS_ASKED = 10_000_000
 # Largest number of features at which Newton steps certify a minimum cheaply.
 _LOW_DIMENSION = 512
 # For classification: noisy moments while n mu / d is at most the first of these limits, then gradient descent
-# up to the second. At equal mu these were the most accurate on synthetic tables of categories and numbers.
-# (Noisy moments rank records best up to a few hundred, but above the first limit the other mechanisms have
-# better probabilities.) With few features moments stay better: up to n mu of the third limit, whatever d is.
+# up to the second. At equal mu this choice was the most accurate on synthetic tables of categories and
+# numbers. (Noisy moments rank records best up to a few hundred, but above the first limit the other
+# mechanisms have better probabilities.) With few features moments stay better for longer: up to an n mu of
+# the third limit, for any d.
 _SMALL_BUDGET, _MODEST_BUDGET, _FOR_ALL = 40, 60, 1_500
-# Limits on n mu / d up to which moments are used if most columns are numbers, and if some are: moments can
-# rescale a number by a unit computed from its privately released mean, other mechanisms use its declared
-# range. On synthetic tables of numbers and categories, independent and correlated, moments ranked records
-# best up to these limits: by .001 to .11 AUC where most columns are numbers, and by .026 where some are (12
-# tables, standard error .010). On Adult, whose n mu per feature is above these limits, moments did not rank
-# best.
+# Limits on n mu / d up to which moments are used: the first if most columns are numbers, the second if some
+# are. Moments can rescale a number by a unit computed from its privately released mean; other mechanisms use
+# its declared range. On synthetic tables of numbers and categories, independent and correlated, moments
+# ranked records best up to these limits: by .001 to .11 AUC where most columns are numbers, and by .026 where
+# some are (12 tables, standard error .010). On Adult, whose n mu per feature is above these limits, moments
+# did not rank best.
 _MOST_IN_UNITS, _SOME_IN_UNITS = 1_000, 100
 # Number of features, each with its own bound, above which they are screened. On synthetic tables of 200 to
 # 900 binary features or numbers, of which 8 to all mattered, screening was better than noisy moments of all
@@ -94,8 +95,8 @@ def choose_risk_mechanism(
     steps: int | None = None,
     numbers: float = 0.0,
 ) -> Choice:
-    """Return the mechanism with this name or class, or for "auto" one that fits the public facts; with its
-    default set if no ``convex_set`` is given.
+    """Return the mechanism with this name or class, or for "auto" one that suits the public facts. Without a
+    ``convex_set`` it has its default set.
 
     ``mu`` is the budget of one release, as Gaussian differential privacy. If ``steps`` are given and there
     are more than 512 features, "auto" takes a mechanism that has steps; with fewer features it may take one

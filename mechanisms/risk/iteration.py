@@ -44,7 +44,9 @@ class Run:
     watch: Watch
 
     def perturbation(self, noise: VectorNoise, steps: int) -> Perturb:
-        """Return a function that adds fresh noise in each of ``steps`` steps; none in a run without noise."""
+        """Return a function that adds fresh noise in each of ``steps`` steps; in a run without noise it adds
+        nothing.
+        """
         return (lambda vector: vector) if self.source is None else noise.adder(self.source, steps)
 
 
@@ -67,7 +69,7 @@ class Method:
 
 @dataclass
 class StepClock:
-    """Step counter of an iteration: reports progress, and stops it when a limit is reached.
+    """Step counter of an iteration: reports progress, and stops the iteration when a limit is reached.
 
     Attributes:
         watch: the limits.
@@ -115,10 +117,11 @@ def noisy_iteration(
 
 
 def choose_output(iterates: Iterator[Vector], output: Output, first: Vector) -> Vector:
-    """Return the last iterate (``first`` if there is none), the average, or that with weights 1, 2, ...
+    """Return the last iterate (``first`` if there is none), the average, or the average with weights 1, 2,
+    ...
 
-    The weights reduce the influence of the start, and still average noise (Lacoste-Julien, Schmidt and Bach
-    2012; Shamir and Zhang 2013).
+    These weights reduce the influence of the start, and the noise is still averaged (Lacoste-Julien, Schmidt
+    and Bach 2012; Shamir and Zhang 2013).
     """
     last, total, weight, k = first, np.zeros_like(first), 0, 0
     for k, x in enumerate(iterates, start=1):

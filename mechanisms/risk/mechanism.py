@@ -56,8 +56,9 @@ class RealRelease:
     ``certificate`` is *not* private, and is left out when a release is printed or pickled.
 
     Attributes:
-        point: the parameter, shape (dimension,); a row per class if one release has models of several.
-        spend: total cost of the releases of the plan, which share it.
+        point: the parameter, shape (dimension,); a row per class if one release has the models of several
+            classes.
+        spend: the total cost of all releases of the plan together.
         noise: the public parameters of the noise.
         certificate: the evidence for the perturbed minimum, if any.
         share: the released share of positive records, if the release contains it.
@@ -112,7 +113,7 @@ class RiskTarget:
 
     @property
     def precision(self) -> float:
-        """Level mu per unit of noise on the mean gradient: T steps have sigma = sqrt(T) / precision."""
+        """mu over the sensitivity of the mean gradient: T steps have noise of sigma = sqrt(T) / precision."""
         return self.mu / self.facts.sensitivity
 
     def gdp_spend(self, name: str, level: float) -> PrivacySpend:
@@ -247,14 +248,14 @@ class RiskMechanism(ABC):
         """Look up the oracles of a release, so that a missing one is an error before data are read."""
 
     def _fresh(self) -> Self:
-        """Return the plan for one release, with a copy of a user's own set, so that the set carries no state
-        to the next release.
+        """Return the plan for one release, with a copy of the set if that is a user's own, so that the set
+        carries no state to the next release.
         """
         convex_set = fresh_copy(self.convex_set)
         return self if convex_set is self.convex_set else dataclasses.replace(self, convex_set=convex_set)
 
     def _check_numbers(self) -> None:
-        """Compute the numbers that a release uses, and refuse infinite ones and NaN.
+        """Compute the numbers that a release uses, and refuse infinity and NaN among them.
 
         Raises:
             ArithmeticError: a number of the noise or a step size leaves the range of doubles.
@@ -306,8 +307,8 @@ class RiskMechanism(ABC):
         """Norm of the noise of all steps together against one coordinate of a mean gradient.
 
         The average of all steps has noise of standard deviation Delta / mu, however many steps share the
-        budget: each has sqrt(T) times as much, and averaging T of them divides it by sqrt(T). A gradient of
-        norm at most G, spread over d coordinates, has G / sqrt(d) in each. So the ratio is about 2 d / (n
+        budget: each step has sqrt(T) times as much, and averaging T steps divides it by sqrt(T). A gradient
+        of norm at most G, spread over d coordinates, has G / sqrt(d) in each. So the ratio is about 2 d / (n
         mu).
         """
         return self._gradient_ratio(self.facts.sensitivity / self._gaussian_level())
@@ -351,12 +352,13 @@ class RiskMechanism(ABC):
 
         Costs ``spend``, whatever happens; a plan for several releases shares it among them.
 
-        Releases are not counted: those beyond the planned number are not paid for.
+        Nobody counts the releases: those beyond the planned number are not paid for.
 
         Args:
             risk: the data; its facts must be the plan's.
             noise: source of randomness; the operating system by default.
-            start: the first iterate, in C. Public: not from the same data without paying for it.
+            start: the first iterate, in C. It must be public: a start computed from the same data has to be
+                paid for.
             limits: time limit, progress and cancellation. A run that is stopped releases nothing.
 
         Raises:
@@ -439,7 +441,7 @@ class IterativeMechanism(SteppedMechanism):
 
     Attributes:
         output: the iterate to return. For ``RANDOM``, R is drawn first, uniformly from 1..T, and the
-            iteration stops at x_R: the same law at half the work.
+            iteration stops at x_R: the point has the same law at half the work.
 
     Class attribute: ``usual_output``, the default, if it does not depend on the risk.
     """

@@ -23,10 +23,10 @@ class StepOptions(TypedDict, total=False):
 
 
 def options_of(kind: type[Any]) -> dict[str, bool]:
-    """Return the options of a mechanism, those of its base first, with whether each is required.
+    """Return the names of the options of a mechanism, those of its base first, and whether each is required.
 
     Options are the arguments of ``_calibrated`` other than the target. A ``_calibrated`` that takes
-    ``**options`` passes them to that of its base, so the options of the base are included.
+    ``**options`` passes them to the ``_calibrated`` of its base, so the options of the base are included.
     """
     found: dict[str, bool] = {}
     for calibrated in (vars(base)["_calibrated"] for base in kind.__mro__ if "_calibrated" in vars(base)):

@@ -28,7 +28,8 @@ _PASSES = 20
 
 
 def sum_share(facts: RiskFacts) -> float:
-    """Return the factor by which a record's effect on a computed batch sum may exceed the bound on each term.
+    """Return the factor by which the effect of a record on a computed batch sum may exceed the bound on its
+    term.
 
     Two sums of up to n terms each have an error of n times ``rounding``, which includes the effect of
     membership in a batch on the computed slopes of other rows.
@@ -46,8 +47,8 @@ def private_batch(facts: RiskFacts, steps: int, mu: float) -> int:
     on all records.
 
     By the central limit theorem the multiplier z is about 2 q sqrt(T) / mu (Bu, Dong, Long and Su 2020),
-    so that the noise of the mean gradient is that of T full steps, for any q. From z = 2 on that is accurate
-    to about 1%; below z = 1 more noise is needed.
+    so that the noise of the mean gradient is that of T full steps, for any q. For z >= 2 this approximation
+    is accurate to about 1%; below z = 1 more noise is needed.
     """
     return math.ceil(_MULTIPLIER / 2 * facts.n_records * mu / math.sqrt(steps))
 
@@ -56,8 +57,8 @@ def balanced_batch(facts: RiskFacts, steps: int, mu: float) -> int:
     """Return the least expected batch size at which sampling costs T steps neither privacy nor accuracy.
 
     The variance of sampling, with gradients of typical length, should be at most a quarter of that of the
-    noise, which is 2 G sqrt(T) / (n mu) per coordinate; but the steps need not pass over the data more than
-    20 times for this.
+    noise, which is 2 G sqrt(T) / (n mu) per coordinate; but for this the steps need not read more records in
+    total than 20 passes over the data do.
     """
     n, p = facts.n_records, facts.dimension
     variance = p * steps * (2 * facts.gradient_bound / (n * mu)) ** 2
@@ -66,8 +67,8 @@ def balanced_batch(facts: RiskFacts, steps: int, mu: float) -> int:
 
 
 def typical_gradient(facts: RiskFacts) -> float:
-    """Return a guess of gradient norms, for accuracy only: slopes at half their bound, as the logistic loss
-    has at 0.
+    """Return a guess of gradient norms, for accuracy only: slopes are assumed to be half their bound, as
+    those of the logistic loss at 0 are.
     """
     return facts.gradient_bound / 2
 

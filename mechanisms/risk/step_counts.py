@@ -30,7 +30,7 @@ def prediction_scale(facts: RiskFacts) -> float:
 
     Public.
 
-    It is the bound on slopes over the bound on curvature, in the unit of predictions.
+    It is the bound on slopes divided by the bound on curvature.
     """
     return facts.loss.lipschitz / facts.loss.smoothness
 
@@ -40,15 +40,15 @@ def typical_distance(facts: RiskFacts, convex_set: ConvexSet) -> float:
 
     Rows of norm R spread evenly over m directions give predictions of about |w| R / sqrt(m). These reach the
     scale of the loss at |w| = scale * sqrt(m) / R; m is taken as the dimension, but at most 100. (With m = 1,
-    rows along w*, there would be far too few steps for real tables.)
+    which means rows along w*, there would be far too few steps for real tables.)
     """
     spread = prediction_scale(facts) * math.sqrt(min(facts.dimension, SPREAD)) / facts.row_norm_l2
     return max(min(spread, convex_set.radius), 1e-150)  # above 0 also for a set of one point
 
 
 def loss_range(facts: RiskFacts, convex_set: ConvexSet) -> float:
-    """Return a guess at F(x_1) - min F: the gain of moving predictions by their scale, or as far as C
-    allows.
+    """Return a guess at F(x_1) - min F: the decrease of F when predictions move by ``prediction_scale``, or
+    as far as C allows.
     """
     within = facts.loss.lipschitz * prediction_scale(facts)
     if isinstance(convex_set, WholeSpace):
@@ -97,7 +97,7 @@ def euclidean_steps(
     distance = typical_distance(facts, convex_set)
     steps = mirror_steps(distance**2 / 2, gamma, noise)
     if gamma * regularizer.l2 > 0:
-        # The distance shrinks by 1 - gamma l2 per step, down to noise of gamma sigma^2 p / l2.
+        # A step multiplies the distance by 1 - gamma l2, until noise of gamma sigma^2 p / l2 dominates.
         signal = min(regularizer.l2 * distance / noise, 1e300)
         decades = max(1.0, 2 * math.log(max(1.0, signal)))
         steps = min(steps, decades / (gamma * regularizer.l2))
@@ -111,8 +111,8 @@ def lojasiewicz_steps(
 
     A step with noise of variance sigma^2 per coordinate has E F(x+) <= F(x) - |grad F(x)|^2 / (2 L) +
     p sigma^2 / (2 L), so the excess shrinks by 1 - c/L, and T steps leave at most
-    exp(-c T / L) B + p sigma^2 / (2 c). With sigma = sqrt(T) / mu the least of it is at
-    T = (L/c) log(2 c^2 B mu^2 / (p L)).
+    exp(-c T / L) B + p sigma^2 / (2 c). With sigma = sqrt(T) / mu this bound is least at T = (L/c) log(2 c^2
+    B mu^2 / (p L)).
     """
     smoothness = facts.smoothness + regularizer.l2
     signal = 2 * constant**2 * loss_range(facts, convex_set) * mu**2 / (facts.dimension * smoothness)
@@ -138,9 +138,9 @@ def entropic_horizon(facts: RiskFacts, convex_set: ConvexSet, mu: float) -> floa
     of <xi, v>. So noise costs gamma s^2 / 2 a step for any dimension p, not gamma times the largest of p
     squares.
     With s = |v|_2 sqrt(T) / mu the average suffers V / (gamma T) + gamma T (|v|_2 / mu)^2 / 2, which depends
-    on gamma T alone: at best sqrt(2 V) |v|_2 / mu. About a quarter of ``loss_range`` can be gained, as where
-    slopes fall from half of their bound to 0. gamma T is at most that at which noise costs half of this gain:
-    with less budget the iterates move less.
+    on gamma T alone: at best sqrt(2 V) |v|_2 / mu. Without noise about a quarter of ``loss_range`` could be
+    gained, if slopes fall from half of their bound to 0. gamma T is limited to the value at which noise costs
+    half of that gain: with a smaller budget the iterates move less.
     """
     noise = convex_set.radius / mu
     balanced = math.sqrt(2 * farthest_divergence(facts, convex_set)) / noise
@@ -153,13 +153,13 @@ def entropic_steps(facts: RiskFacts, convex_set: ConvexSet, mu: float) -> int:
 
 
 def entropic_step_size(facts: RiskFacts, convex_set: ConvexSet, mu: float, steps: int) -> float:
-    """Return gamma for so many steps, at most the step size up to which steps without noise descend."""
+    """Return gamma for so many steps, at most the largest one with which steps without noise descend."""
     longest = 2 / _vertex_curvature(facts, convex_set)
     return min(longest, entropic_horizon(facts, convex_set, mu) / steps)
 
 
 def entropic_accelerated_steps(facts: RiskFacts, convex_set: ConvexSet, mu: float, ridge: float) -> int:
-    """Return T of accelerated entropic mirror descent, for L' of the curvature of F and its ridge.
+    """Return T of accelerated entropic mirror descent; L' is the curvature of F plus the ridge.
 
     Steps alpha_k = (k + 2) / (4 L') sum up to A = T^2 / (8 L'). In the bound, noise as in
     ``entropic_horizon`` costs sum alpha_k^2 s^2 / 2 over A, that is 2/3 A (|v|_2 / mu)^2, and the start costs
@@ -197,7 +197,7 @@ def ridged_smoothness(facts: RiskFacts, convex_set: ConvexSet, regularizer: Elas
 
 
 def whole_steps(steps: float, most: int = MOST_STEPS) -> int:
-    """Return a number of steps of at most ``most``: more gain little and take long.
+    """Return a whole number of steps, at most ``most``: more steps gain little and take long.
 
     Raises:
         ArithmeticError: ``steps`` is NaN, as where numbers leave the range of doubles.

@@ -14,7 +14,7 @@ class SupportPath:
 
     Attributes:
         masks: the features of each support, shape (k, p).
-        finished: for each, whether the search was finished; otherwise it is the best one found.
+        finished: for each size, whether the search was finished; if not, the support is the best one found.
     """
 
     masks: NDArray[np.bool_]

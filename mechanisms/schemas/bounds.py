@@ -26,12 +26,13 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class BoundsPlan:
-    """Draw a number with about 20 / strength numbers of the column above it, and one with as many below it.
+    """Draw a number with about 20 / strength numbers of the column above it, and another with as many below
+    it.
 
     The upper bound is t with the probability proportional to prior(t) exp(-strength d(t)), where d(t) is the
     distance of 20 / strength from the interval [#{x > t}, #{x >= t}]. So the largest number itself is likely
     if many records hold it. The lower bound is drawn in the same way, with all signs reversed; the prior
-    (``schemas.prior``) is symmetric. A number beyond all data has a weight e^-20 times its prior.
+    (``schemas.prior``) is symmetric. A number beyond all data has the weight e^-20 times its prior.
 
     Privacy: ``level``-GDP, neighbours by replacing one record, their number public; missing numbers are not
     counted. Replacing a record moves either end of the interval by at most 1, hence d(t) by at most 1, and
@@ -90,7 +91,8 @@ class BoundsPlan:
             times: the number of records of each.
             source: the source of noise.
         """
-        # The gap below all records, then each number that is held and the gap above it.
+        # Intervals: the gap below all records, then for each number of the column that number and the gap
+        # above it.
         edges = np.concatenate([[-LAST - 1], np.stack([held - 1, held], axis=1).ravel(), [LAST]])
         above = np.cumsum(np.concatenate([[0], times[::-1]]))[::-1]
         fewest = np.repeat(above, 2)[1:]  # #{x > t}

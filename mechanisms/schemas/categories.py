@@ -17,21 +17,22 @@ from privopt.mechanisms.privacy.parameters import check_delta, check_positive
 
 # The standard deviation of the noise, in its own steps.
 _SIGMA = 1 << MAX_EXPONENT
-# Rounding of the few operations that compute a threshold from delta.
+# Covers the rounding of the few operations that compute a threshold from delta.
 _INFLATION = 1 + 1e-9
 
 
 @dataclass(frozen=True)
 class CategoryPlan:
-    """Count the records of each category that occurs, add noise, keep those with a noisy count >= T.
+    """Count the records of each category that occurs, add noise, and keep the categories with a noisy count
+    >= T.
 
-    A count c has the noise of an exact discrete Gaussian Z with sigma = 2^30: c * steps + Z. T is the least
-    threshold at which a count of 1 is kept with a probability of at most delta. A category that no record
-    has is never kept.
+    A noisy count is c * steps + Z, with c the count and Z an exact discrete Gaussian of sigma = 2^30. T is
+    the least threshold at which a count of 1 is kept with a probability of at most delta. A category that no
+    record has is never kept.
 
     Privacy: (epsilon, delta' + delta) for every (epsilon, delta') of ``level``-GDP, neighbours by replacing
     one record, their number public. Replacing a record lowers one count by 1 and raises another by 1, or does
-    only one of the two.
+    one of these alone.
 
     - Counts that stay >= 1: a shift by ``steps`` in at most two coordinates, sqrt(2) steps / 2^30-GDP with
       the constant of ``DiscreteGaussianRelease`` (its proof: a shift by k is |k| (1 + 2^-60) / 2^30-GDP).
@@ -87,13 +88,14 @@ class CategoryPlan:
     def release(self, values: Iterable[str] | Mapping[str, int], source: NoiseSource) -> tuple[str, ...]:
         """Release the categories that are kept, by their noisy counts, the largest first.
 
-        Costs ``level`` and ``delta``: a noisy count that is kept is released by the proof above, too.
+        Costs ``level`` and ``delta``. In the proof above the noisy counts of kept categories are released,
+        too, so they may be used for the order.
 
         Args:
             values: the texts that are not missing, at most n_records, or their counts.
             source: the source of noise.
         """
-        # Sorted: which noise a text has must not depend on the order of rows.
+        # Texts are sorted, because the noise that a text gets must not depend on the order of rows.
         counts = dict(sorted(Counter(values).items()))
         held = np.fromiter(counts.values(), dtype=np.int64, count=len(counts)) * self.steps
         noisy = (held + source.discrete_gaussian(MAX_EXPONENT, len(counts))).tolist()

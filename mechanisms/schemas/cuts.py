@@ -60,16 +60,17 @@ class CutPlan:
       The weight of leaving the node whole does not move, as it depends on m alone.
     - It moves from one node to another, or is missing on one of the two tables. Where a node gains or loses a
       record, #{x < t} - m / 2 moves by +-1/2, and m / 2 - max(c / strength, 0.05 m), for leaving it whole, by
-      between 0.45 and 1/2. So logarithms of weights move by a number in [-strength / 2, strength / 2] in each
-      of at most two independent draws: by one in [-strength, strength] in both together.
+      between 0.45 and 1/2. So in each of at most two independent draws the logarithms of weights move by
+      numbers in [-strength / 2, strength / 2], and in both together by a number in [-strength, strength].
 
-    Normalisation shifts all logarithms alike: their range is at most 2 strength. Rounding of the draw's law
-    is charged: (1 + 1e-4) times that. A release of bounded range r is mu-GDP, mu = ``pure_to_gdp(r / 2)``:
-    its likelihood ratios lie in an interval [e^(t-r), e^t], so it is a post-processing of the release of one
-    bit with the ratios e^t and e^(t-r), whose odds the neighbour changes by the factor e^r; its trade-off
-    curve has one corner, on or above the curve of mu-GDP if mu >= Phi^-1(p) - Phi^-1(q) for logit p = logit q
-    + r. That difference is largest where p = 1 - q, since the derivative of Phi^-1(logistic(x)) is even and
-    falls with |x|. Levels compose: mu sqrt(depth) (Dong, Roth and Su 2022, corollary 3.3).
+    Normalisation shifts all logarithms alike: their range is at most 2 strength. A factor 1 + 1e-4 on that
+    range pays for the rounding of the draw's law. A release of bounded range r is mu-GDP, mu =
+    ``pure_to_gdp(r / 2)``: its likelihood ratios lie in an interval [e^(t-r), e^t], so it is a
+    post-processing of the release of one bit with the ratios e^t and e^(t-r). The neighbour changes the odds
+    of that bit by the factor e^r. The trade-off curve of the bit has one corner, which is on or above the
+    curve of mu-GDP if mu >= Phi^-1(p) - Phi^-1(q) for logit p = logit q + r. That difference is largest where
+    p = 1 - q, since the derivative of Phi^-1(logistic(x)) is even and falls with |x|. Levels compose: mu
+    sqrt(depth) (Dong, Roth and Su 2022, corollary 3.3).
 
     Attributes:
         strength: lambda, > 0.
@@ -83,7 +84,8 @@ class CutPlan:
 
     @classmethod
     def plan(cls, mu: float, n_records: int, *, most_depth: int) -> Self | None:
-        """Calibrate to mu-GDP, with the greatest depth for which strength * n_records >= 40; None: depth 0.
+        """Calibrate to mu-GDP, with the greatest depth for which strength * n_records >= 40; None if no depth
+        satisfies that.
 
         Raises:
             PrivacyParameterError: a mu for which doubles are too coarse.
@@ -140,14 +142,15 @@ def counted_ordinals(values: Floats, counts: Ints | None) -> tuple[Ints, Ints]:
 
 
 def strength_of(mu: float, n_records: int) -> float:
-    """Return the largest strength of a draw per level of mu-GDP, see ``CutPlan``, rounded down.
+    """Return the largest strength with which a draw is mu-GDP (see ``CutPlan``), rounded down.
 
     Raises:
         PrivacyParameterError: the law of a draw in doubles is too coarse for it.
     """
     charged = largest_below(pure_to_gdp, check_positive(mu, "mu"))
     strength = charged / (1 + ARITHMETIC_SHARE) * (1 - 1e-12)
-    # A law that is off by a factor of at most e^error on either table widens the range by 4 errors.
+    # If the probabilities of a draw are wrong by a factor of at most e^error on either table, the range grows
+    # by 4 errors.
     if not 4 * law_error(strength, n_records) <= 2 * strength * ARITHMETIC_SHARE:
         raise PrivacyParameterError(
             f"mu = {mu:.3g} (GDP) for one draw from {n_records:,} records: floating-point numbers are too "
@@ -157,9 +160,10 @@ def strength_of(mu: float, n_records: int) -> float:
 
 
 def law_error(strength: float, n_records: int) -> float:
-    """Return a bound on the error of the logarithm of a probability of a cut, from rounding.
+    """Return a bound on the rounding error of the logarithm of the probability of a cut.
 
-    The gap between two records is drawn by a race between rounded weights, the number within it exactly.
+    The gap between two records is drawn by a race between rounded weights; the number within the gap is drawn
+    exactly.
     """
     magnitude = LARGEST_LOG_MASS + _UNBOUNDED + strength * n_records / 2
     weight = UNIT_ROUNDOFF * (MASS_ROUNDINGS + 8 * (1 + magnitude))
@@ -171,8 +175,8 @@ def _drawn_cut(
 ) -> int | None:
     """Draw the ordinal of a cut in (low, high) of a node; None leaves it whole.
 
-    The node holds the distinct ordinals ``held``, sorted, each as often as ``times`` says. Cuts between two
-    consecutive ones have the same score. Gaps without a number have no mass.
+    The node holds the distinct ordinals ``held``, sorted, each as often as ``times`` says. All cuts between
+    two consecutive ordinals have the same score. A gap that contains no number has no mass.
     """
     edges = np.concatenate([[low], np.clip(held, low, high - 1), [high - 1]])
     below = np.concatenate([[0], np.cumsum(times)])

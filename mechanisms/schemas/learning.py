@@ -32,13 +32,14 @@ from privopt.problems.tables.missing import MissingLevel
 from privopt.problems.tables.rules import PointRule
 from privopt.problems.tables.schema import Schema, numeric_between
 
-# The largest numbers of cuts of a column: those of whole trees.
+# Possible values of the largest number of cuts of a column: the numbers of cuts of complete binary trees.
 CUTS = (1, 3, 7, 15)
 # On 20 synthetic tables of 4 to 20 numbers with straight, bent and stepped effects, and with a tenth of mu^2
 # for the schema, linear models and cards had .009 and .015 more AUC with seven cuts than with three at
 # epsilon 1 and 3 (standard errors .005), and the same AUC at 0.3; fifteen cuts were no better.
 DEFAULT_CUTS = 7
-# The share of a column's mu^2 that a vote on its type takes, and that of delta kept for categories.
+# The share of a column's mu^2 that a vote on its type takes, and the share of delta that is kept for
+# categories.
 _VOTE_SHARE, _CATEGORY_SHARE = 0.1, 0.5
 _DOWN = 1 - 2.0**-48
 # The types whose columns are cut, or may be.
@@ -58,7 +59,9 @@ class ColumnPlan:
 
     @property
     def level(self) -> float:
-        """The level of Gaussian differential privacy: of a vote, then of the costlier of the two types."""
+        """The level of Gaussian differential privacy: that of the vote, composed with that of the costlier of
+        the types.
+        """
         vote = 0.0 if self.vote is None else self.vote.level
         plans = (self.cuts, self.categories, self.bounds)
         rest = max((plan.level for plan in plans if plan is not None), default=0.0)
@@ -132,10 +135,11 @@ class SchemaPlan(PlanInWords):
     """Learn a schema from a table: cuts of its numbers, categories of its text.
 
     Privacy: ``spend``, neighbours by replacing one record; their number, and names and declared types of
-    columns, are public. Columns share mu^2 equally; each is ``level``-GDP and of a ``delta`` of its own (see
-    ``CutPlan``, ``CategoryPlan``, ``VotePlan``), and they compose to sqrt(sum of level^2)-GDP and the sum of
-    deltas. Every cell is read by itself and by a public rule: in a column of numbers a cell that is no number
-    counts as missing. Learned columns have a missing level and take every cell, so no cell is ever refused.
+    columns, are public. Columns share mu^2 equally; each is ``level``-GDP except for its ``delta`` (see
+    ``CutPlan``, ``CategoryPlan``, ``VotePlan``), and together they are sqrt(sum of level^2)-GDP except for
+    the sum of deltas. Every cell is read by itself, by a public rule; in a column of numbers a cell that is
+    no number counts as missing. Learned columns have a missing level and take every cell, so no cell is ever
+    refused.
 
     Attributes:
         columns: the learned columns.
@@ -252,13 +256,17 @@ class SchemaPlan(PlanInWords):
         return LearnedSchema(schema, self.spend_with(source), left_out, own)
 
     def _unread(self, name: str) -> Column:
-        """Return a stand-in where no column was learned: whether a cell is a number. It refuses no cell."""
+        """Return a substitute for a column that was not learned: whether a cell is a number. It refuses no
+        cell.
+        """
         return MissingLevel(Binned(name, [0, 1], na_values=self.na_values))
 
     def _released(
         self, plan: ColumnPlan, cells: Mapping[str, Any], source: NoiseSource, ranks: dict[str, Sequence[str]]
     ) -> Column | None:
-        """Release one column; None without a cut or category. Ranks of categories go to ``ranks``."""
+        """Release one column; None if it has no cut or category. The order of its categories is written to
+        ``ranks``.
+        """
         kind, form, notation = Candidate(plan.type)
         if kind is ColumnType.BOOLEAN:
             return _of_categories(plan.name, [False, True], self.na_values)
@@ -390,7 +398,7 @@ def _check_enough(plans: Sequence[ColumnPlan], n: int, mu: float) -> None:
     if rare:
         found = max(plan.categories.found for plan in rare if plan.categories is not None)
         ways.append(f"{2 * found:,} for a category that half of them have")
-    # Without names: the names of a table's columns are a record if it has no header.
+    # The message quotes no names of columns: in a table without a header these are the cells of a record.
     raise PrivacyParameterError(
         f"too few records, {n:,}, to learn {learned} column{'s' * (learned > 1)} at this epsilon; needed are "
         f"{' and '.join(ways)}. To do: declare columns, leave columns out, or raise epsilon"
@@ -398,7 +406,7 @@ def _check_enough(plans: Sequence[ColumnPlan], n: int, mu: float) -> None:
 
 
 def _records_for(mu: float, depth: int, n: int, *, votes: bool) -> int:
-    """Return the number of records for trees of a depth, if each column is mu-GDP."""
+    """Return the number of records that trees of a depth need, if each column is mu-GDP."""
     left = 1 - _VOTE_SHARE if votes else 1.0
     return math.ceil(ENOUGH / strength_of(mu * math.sqrt(left / depth), n))
 
@@ -417,7 +425,7 @@ def _categories(column: Column) -> Sequence[str | int]:
 
 
 def _of_texts(name: str, texts: Sequence[str], na_values: Sequence[str | float]) -> Column | None:
-    """Return a learned column of released texts; those that are usual words for a missing value become its
+    """Return a learned column of released texts; texts that are usual words for a missing value become its
     markers.
     """
     words = [text for text in texts if is_usual_marker(text)]
@@ -425,9 +433,11 @@ def _of_texts(name: str, texts: Sequence[str], na_values: Sequence[str | float])
 
 
 def _distinct(learned: Mapping[str, Column | None], declared: Sequence[Column]) -> dict[str, Column | None]:
-    """Drop learned categories whose feature has the same name as another, as such a schema would be refused.
+    """Drop learned categories whose feature has the name of another feature: a schema with both would be
+    refused.
 
-    A column "a" with the category "b=c" and a column "a=b" with the category "c" have both "a=b=c".
+    A column "a" with the category "b=c" and a column "a=b" with the category "c" both have the feature
+    "a=b=c".
     """
     columns = [*declared, *(column for column in learned.values() if column is not None)]
     named, kept = Counter(name for column in columns for name in column.feature_names), dict(learned)

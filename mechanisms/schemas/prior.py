@@ -31,7 +31,8 @@ Ints = NDArray[np.int64]
 _BITS, _BINADES = 52, 2046
 _SIZE = 1 << _BITS
 LAST = _BINADES * _SIZE
-# The Cauchy law of log10 |x|, the small whole numbers, and the shares of the mass of zero and of the others.
+# Parameters of the Cauchy law of log10 |x|, the largest of the small whole numbers, and the shares of the
+# mass on zero and on small whole numbers.
 _MEDIAN, _CAUCHY_SCALE = 1.0, 1.0
 _LARGEST_WHOLE = 100
 _ZERO, _WHOLE = Fraction(1, 20), Fraction(3, 10)
@@ -77,7 +78,9 @@ def _tables() -> _Tables:
 
 
 def ordinals(values: Floats) -> Ints:
-    """Return the ordinals of numbers, shape (n,); infinite ones lie beyond all others, NaN is not taken."""
+    """Return the ordinals of numbers, shape (n,); those of infinite numbers lie beyond all others, and NaN is
+    not allowed.
+    """
     bits = np.abs(values + 0.0).view(np.int64)
     size = np.maximum(bits - (_SIZE - 1), 0)
     return np.where(np.signbit(values), -size, size).astype(np.int64)
@@ -92,7 +95,8 @@ def number_at(ordinal: int) -> float:
 
 
 def masses(low: Ints, high: Ints) -> Floats:
-    """Return the masses of the ordinals in (low, high], shape (n,), up to ``MASS_ROUNDINGS``; low <= high.
+    """Return the masses of the ordinals in (low, high], shape (n,), with errors as ``MASS_ROUNDINGS`` says;
+    low <= high.
 
     Ordinals lie between -LAST - 1 and LAST.
     """

@@ -1,4 +1,4 @@
-"""Readable cuts: rounding of released cuts, by a rule that sees nothing but the cuts."""
+"""Readable cuts: rounding of released cuts, by a rule that depends on nothing but the cuts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from datetime import date
 # A cut moves by at most this share of the smaller gap to its neighbours, or, near 0, by this share of the
 # next larger cut in absolute value.
 _SHARE, _RESOLUTION = 0.05, 0.001
-# A cut without neighbours, of a column whose spread nobody knows, moves by at most this share of itself.
+# A cut without neighbours moves by at most this share of itself, because the spread of its column is unknown.
 _ALONE = 1e-5
 _MOST_DIGITS = 17
 _LARGEST, _SMALLEST = sys.float_info.max, 1e-300
@@ -26,7 +26,7 @@ def readable_cuts(cuts: Sequence[float], *, whole: bool) -> list[float]:
     The number 0 never changes its side of a cut: if a cut below 0 moves onto 0, the number 0 is still on its
     right. Before that, cuts near 0 (nearer than a thousandth of the next larger cut) move: those below 0 onto
     0, those above 0 to a power of ten. Cuts of whole numbers are rounded up first of all, which changes
-    nothing: x < t and x < ceil(t) say the same of a whole number x. Cuts that become equal are merged.
+    nothing: for a whole number x, x < t and x < ceil(t) are equivalent. Cuts that become equal are merged.
 
     Args:
         cuts: increasing.
@@ -66,8 +66,8 @@ def _roundest(cut: float, tolerance: float, whole: bool) -> float:
 def outer_edges(cuts: Sequence[float], *, whole: bool) -> list[float]:
     """Return the edges of bins with these inner edges; numbers beyond the outer ones join the outer bins.
 
-    The outer bins are shown as wide as their neighbours, or, next to a single cut, as wide as the cut is far
-    from 0; they end at 0 rather than beyond it.
+    The outer bins are as wide as their neighbours. If there is a single cut, their width is the distance of
+    the cut from 0. An outer bin that would cross 0 ends at 0.
     """
     first, last = cuts[0], cuts[-1]
     widths = [b - a for a, b in itertools.pairwise(cuts)] or [abs(first) or 1.0]

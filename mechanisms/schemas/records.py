@@ -1,4 +1,4 @@
-"""Private number of records per person: about the least that covers most persons."""
+"""Private choice of the number of records per person: about the least that is enough for most persons."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ BEYOND = 0.1
 _CLEAR = 10.0
 # The largest part of a budget that the choice may take.
 _MOST = 0.1
-# Factors that round what is left down, as conversions are inverse to each other only up to 1e-10, and sums
-# up.
+# Factors that round toward privacy: the budget that is left is rounded down, as conversions are inverse to
+# each other only up to 1e-10, and sums are rounded up.
 _DOWN, _UP = 1 - 2.0**-26, 1 + 2.0**-50
 
 
@@ -47,14 +47,15 @@ class RecordsPlan:
 
     k is drawn with the probability proportional to exp(-strength d(k)), d(k) the distance of P / 10 from the
     interval [#{r > k}, #{r > j}], where r runs through the numbers of records of the P persons, cut off at
-    the largest choice, and j is the choice below k, or 0. So d is 0 at a k that covers nine tenths of them if
-    j does not, and P / 10 at a k if j covers them all.
+    the largest choice, and j is the choice below k, or 0. So d(k) is 0 if k is enough for nine tenths of the
+    persons and j is not, and it is P / 10 if j is already enough for all.
 
     Privacy: a release of bounded range ``epsilon``, so pure ``epsilon``, and ``level``-GDP; neighbours by
     replacing one person with all of its records, their number public. Replacing a person moves both ends of
     the interval by at most 1, hence d(k) by at most 1, and the logarithm of a weight by a number in
-    [-strength, strength]; normalisation shifts all alike. Rounding of the draw's law is charged: (1 + 1e-4)
-    times 2 strength. The conversion to GDP is that of ``CutPlan``, to zCDP that of Cesar and Rogers 2021.
+    [-strength, strength]; normalisation shifts all alike. A factor 1 + 1e-4 on that range, 2 strength, pays
+    for the rounding of the draw's law. The conversion to GDP is that of ``CutPlan``; the conversion to zCDP
+    is that of Cesar and Rogers (2021).
 
     Attributes:
         strength: > 0.
@@ -66,7 +67,8 @@ class RecordsPlan:
 
     @classmethod
     def plan(cls, n_persons: int, epsilon: float) -> Self:
-        """Plan the cheapest choice in which a k that nobody needs is unlikely, within a tenth of ``epsilon``.
+        """Plan the cheapest choice that is unlikely to draw a k that nobody needs, at a cost of at most a
+        tenth of ``epsilon``.
 
         Raises:
             PrivacyParameterError: too few persons.
@@ -112,8 +114,8 @@ class RecordsPlan:
         return CHOICES[race(source, -self.strength * distance)]
 
     def left(self, epsilon: float, delta: float, notion: str) -> float:
-        """Return the epsilon that the choice leaves for a fit at the same ``delta``; ``notion`` is that of
-        the proof of the fit.
+        """Return the epsilon that is left for a fit at the same ``delta``; ``notion`` is the notion of
+        privacy in which the fit is proved.
         """
         if delta > 0 and notion == "gdp" and (mu := gaussian_mu(epsilon, delta)) > self.level:
             return gaussian_epsilon(math.sqrt(mu**2 - self.level**2) * _DOWN, delta) * _DOWN
@@ -123,12 +125,11 @@ class RecordsPlan:
         return (epsilon - self.epsilon) * _DOWN
 
     def beside(self, fits: Sequence[PrivacySpend], delta: float) -> PrivacySpend:
-        """Return the spend for a person of the choice and of the fit that depends on it, taken as the
-        costliest of ``fits``.
+        """Return the spend, for a person, of the choice of k together with the fit that depends on it; that
+        fit counts as the costliest of ``fits``.
 
         Args:
-            fits: the spends of the fits for each choice, for a person.
-            delta: at which epsilon is stated.
+            fits: the spend of the fit for each possible k, for a person. delta: at which epsilon is stated.
         """
         names = " or ".join(dict.fromkeys(spend.mechanism for spend in fits))
         notions, name = {spend.notion for spend in fits}, f"learn-records, {names}"

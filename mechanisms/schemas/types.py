@@ -34,7 +34,7 @@ class ColumnType(StrEnum):
 
 
 class Candidate(NamedTuple):
-    """A type that a vote may find; of dates the format too, None for YYYY-MM-DD, of numbers the notation."""
+    """A type that a vote may find, with the format of dates (None: YYYY-MM-DD) or the notation of numbers."""
 
     type: ColumnType
     format: str | None = None
@@ -57,7 +57,7 @@ CANDIDATES = (
 # usual notation gives a full vote to numbers and eight tenths of one to each other notation that also reads
 # it, so such a notation wins if more than about a sixth of the cells need it.
 _ONE, _ALMOST, _TOO = 10, 9, 8
-# A group of thousands does not begin with 0, but a decimal does.
+# A number with a mark of thousands does not begin with 0, but a decimal fraction may.
 _ZERO_FIRST = re.compile(r"[^0-9]*0([^0-9])")
 
 
@@ -66,9 +66,10 @@ class VotePlan:
     """Choose among ``CANDIDATES``: a candidate with v votes has the weight exp(strength v).
 
     Privacy: ``level``-GDP, neighbours by replacing one record, their number public. A cell gives every
-    candidate between none and one vote, by a rule of the cell alone (``votes_of``), so the votes of each
-    move by at most 1 and the logarithm of a weight by at most strength: a release of bounded range 2
-    strength, like one level of the tree of ``CutPlan``, whose conversion and charge for rounding apply.
+    candidate between none and one vote, by a rule of the cell alone (``votes_of``), so the votes of a
+    candidate move by at most 1 and the logarithm of its weight by at most strength: a release of bounded
+    range 2 strength, like one level of the tree of ``CutPlan``, whose conversion and charge for rounding
+    apply.
 
     Attributes:
         strength: > 0.
@@ -102,16 +103,17 @@ class VotePlan:
             votes: in tenths, shape (len(CANDIDATES),).
             source: the source of noise.
         """
-        # Logarithms of weights are shifted to the middle, where doubles are finest.
+        # Logarithms of weights are shifted so that they lie around 0, where doubles are finest.
         return CANDIDATES[race(source, self.strength / _ONE * (votes - votes.max() / 2))]
 
 
 def votes_of(held: Any, markers: Markers) -> NDArray[np.int64]:
     """Return the votes of the cells of a column for each candidate, in tenths.
 
-    A number votes for numbers, a whole one for whole numbers, too, and both for notations that read them
-    alike. A text votes for each format of dates and notation of numbers that it is written in, a cell of a
-    date type for the first format. Other cells vote for text; missing ones do not vote.
+    A number votes for numbers, a whole number also for whole numbers, and both vote for the notations that
+    read them as the same number. A text votes for each format of dates and each notation of numbers in which
+    it is written; a cell of a date type votes for the first format. Other cells vote for text; missing ones
+    do not vote.
 
     Args:
         held: a NumPy array, an Arrow array of text, or cells with counts.

@@ -116,7 +116,7 @@ class CardPlan(PlanInWords):
         }
 
     def noise_to_signal(self, n_records: int) -> NoiseToSignal | None:
-        """Return the predicted noise against signal for so many records; None if it is not predicted."""
+        """Return the predicted sizes of noise and signal for n records; None if there is no prediction."""
         return self.plan.noise_to_signal(n_records)
 
     def prepare(self, table: ZeroOneHalfspace, coded: CodedRows | None = None) -> Any:
@@ -172,10 +172,10 @@ def plan_card(
     """Plan a scorecard from public facts.
 
     Args:
-        mechanism: a name of ``SCORECARD_MECHANISMS``, a custom ``LatticeMechanism``, or "auto" for one whose
-            running time is bounded by the arguments here. "auto" is "seeded"; with a declared lattice it is
-            the exponential mechanism if exact draws are quick and a linear model would be mostly noise; with
-            an explicit oracle it is the exponential mechanism.
+        mechanism: a name of ``SCORECARD_MECHANISMS``, a custom ``LatticeMechanism``, or "auto", which chooses
+            one whose running time is bounded by the arguments here: the exponential mechanism with an
+            explicit oracle, or with a declared lattice if exact draws are quick and a linear model would be
+            mostly noise; otherwise "seeded".
         schema: the features.
         n_records: n.
         epsilon, delta: the target; pure mechanisms ignore delta.
@@ -191,8 +191,8 @@ def plan_card(
             other than "seeded" only use it to find out whether any card satisfies the constraints.
         max_work: largest number of steps of an exact draw that "auto" accepts; about 4e8 steps take a second.
         max_weight: bound on the weights of records; None: records have no weights.
-        largest_costs: if ``costs`` are only released later, the largest they can be: "auto" decides by these.
-            None: it decides by ``costs``.
+        largest_costs: the largest possible costs, if ``costs`` are released only later; "auto" decides by
+            them. None: it decides by ``costs``.
 
     Raises:
         UnknownMechanismError: there is no such mechanism; the message lists the names.
@@ -279,7 +279,7 @@ def _domain(
 
 
 def _constrained_reason(schema: Schema, most: int | None, required: Sequence[Constraint]) -> str:
-    """Return why constraints on cards decide for the mechanism "seeded"; empty if there are none."""
+    """Return the reason why constraints on cards require "seeded"; empty without constraints."""
     if most is not None:
         return f"it gives points to at most {most} columns, as asked"
     if point_constraints(schema):
@@ -380,7 +380,7 @@ def _unconstrained(name: str, constraints: tuple[Constraint, ...]) -> str:
 
 
 def _unweighted(name: str) -> str:
-    """Return the text by which a mechanism, whose proof assumes records without weights, refuses weights."""
+    """Return the message of a mechanism that refuses weights, as its proof assumes there are none."""
     return (
         f"{name!r} takes no weights of records. To do: seeded, exponential or permute-and-flip "
         "(--mechanism), or no weights"
@@ -467,7 +467,9 @@ def _with_room(box: IntegerLattice, schema: Schema, constraints: tuple[Constrain
 
 
 def _weights(lattice: IntegerLattice, intercept: bool) -> str:
-    """Describe the bounds of the weights: by groups of features if at most three differ, else the lattice."""
+    """Describe the bounds of the weights: by groups of features with equal bounds if there are at most three
+    groups, else by the lattice.
+    """
     pairs = list(zip(lattice.low.tolist(), lattice.high.tolist(), strict=True))
     kinds = Counter(pairs[:-1] if intercept else pairs)
     if len(set(pairs)) == 1 or len(kinds) > 3:

@@ -60,7 +60,7 @@ class ClassPoints:
         Raises:
             PrivacyParameterError: epsilon or delta out of range, a lattice with a norm bound, or too many
                 features for moments.
-            InvalidInputError: no intercept, which the points of a class start from.
+            InvalidInputError: no intercept; the points of a class start from it.
         """
         if facts.lattice.squared_radius is not None:
             raise PrivacyParameterError(f"{cls.name} rounds to a box of weights, not {facts.lattice}")
@@ -99,11 +99,9 @@ class ClassPoints:
         """Release points, shape (K, d). Costs ``spend``, also on failure.
 
         Args:
-            features: of each distinct record, as floats or coded.
-            label: the index of its class.
-            counts: the number of records that it stands for.
-            costs: the cost of an error in each class, > 0, public or released: with them the class with the
-                least expected cost has the most points. None: equal.
+            features: the features of each distinct record, as floats or coded.
+            costs: the cost of an error on a record of each class, > 0, public or released; the class with the
+                least expected cost then has the most points. None: equal costs.
             noise: source of randomness; the operating system by default.
             limits: time limit, progress and cancellation.
 

@@ -1,4 +1,4 @@
-"""Domain of the mechanisms that choose a card from a lattice, under public constraints on points."""
+"""The set of cards from which lattice mechanisms choose, under public constraints on points."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def all_constraints(
 def constrained_domain(
     lattice: IntegerLattice, schema: Schema, constraints: tuple[Constraint, ...], solver: ProgramOracle
 ) -> IntegerLattice:
-    """Return the cards of a lattice that satisfy constraints, from public facts alone.
+    """Return the cards of a lattice that satisfy constraints; only public facts are used.
 
     Bounds of points that constraints declare replace those of the lattice, as for "seeded".
 

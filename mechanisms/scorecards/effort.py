@@ -26,9 +26,10 @@ _PASSES, _HESSIANS, _READ, _MULTIPLIED = 60, 6, 4e8, 5e9
 def draw_work(schema: Schema, n_records: int, lattice: IntegerLattice) -> float:
     """Bound the steps of one exact draw by enumeration or elimination; infinite if neither applies.
 
-    Elimination enumerates the weights of the numeric columns and of the other columns, except for the column
-    with the most combinations of weights: given the others, the sum over its levels separates. (The oracle
-    detects blocks of exclusive features in the records, which mostly merges declared columns and saves work.)
+    Elimination enumerates the weights of all columns except one, the non-numeric column with the most
+    combinations of weights: given the weights of the other columns, the sum over its levels separates. (The
+    oracle detects blocks of exclusive features in the records. That mostly merges declared columns and saves
+    work.)
     """
     rows = distinct_records(schema, n_records)
     return min(_enumeration(rows, lattice), _elimination(schema, rows, lattice))
@@ -65,9 +66,10 @@ def problem_facts(
     *,
     weighted: bool = False,
 ) -> ProblemFacts:
-    """Return the public worst case of a problem over n records of a schema, for the plan of its oracle.
+    """Return public facts of the largest problem over n records of a schema, by which a plan checks its
+    oracle.
 
-    Equal records with weights are not merged into one.
+    Records with weights are not merged even if they are equal.
     """
     rows = n_records if weighted else distinct_records(schema, n_records)
     largest_loss = n_records * loss_bound

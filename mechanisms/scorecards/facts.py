@@ -90,7 +90,7 @@ class CardFacts:
 
         Raises:
             InvalidInputError: more than ``max_columns`` columns must have points, or constraints leave a
-                column no points.
+                column without allowed points.
         """
         known = Columns.of(schema)
         norm = schema.spread if schema.intercept else schema.norm() * (1 + 1e-12)
@@ -138,7 +138,8 @@ def constrained_box(
     """Return the lattice with the bounds of columns replaced by the points that constraints declare for them.
 
     Raises:
-        InfeasibleDomainError: they leave a column no points, or none within a norm bound.
+        InfeasibleDomainError: the constraints leave a column without allowed points, or without any within
+            the norm bound.
     """
     low, high = lattice.low.copy(), lattice.high.copy()
     columns = point_columns(schema.columns)
@@ -153,10 +154,10 @@ def constrained_box(
 
 
 def card_program(box: IntegerLattice, schema: Schema, constraints: tuple[Constraint, ...]) -> CardProgram:
-    """Return the program of nearest cards in the l1 distance of points, each weighted by a public spread.
+    """Return the program of nearest cards, by the l1 distance of points; a feature is weighted by its spread.
 
-    The spread of a feature is its standard deviation when levels, or the values of a number, are uniformly
-    distributed.
+    The spread is public: the standard deviation of the feature if the levels of a column, or the values of a
+    number, were uniformly distributed.
     """
     columns, spread = point_columns(schema.columns), np.zeros(box.dimension - schema.intercept)
     for column in columns:

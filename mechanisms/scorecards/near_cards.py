@@ -23,9 +23,11 @@ from privopt.problems.programs.constraints import Constraint, OtherColumns
 from privopt.problems.programs.program import CardProgram
 from privopt.problems.tables.schema import Schema
 
-# Scales of the other cards, relative to that of the released one: the same, and coarser, with smaller points.
+# Scales of the other cards, relative to that of the released card: the same scale, and coarser ones, with
+# smaller points.
 COARSER = (1.0, 0.5, 0.25, 0.125)
-# Scales among which that of the released card is found, relative to the largest that fits its bounds.
+# Scales among which the scale of the released card is looked for, relative to the largest one within its
+# bounds.
 _GRID_OF_SCALES = np.geomspace(0.1, 4.0, 60)
 # Seconds for all solves. Each solve has an equal share, and returns the best card that it found by then.
 _SECONDS = 4.0
@@ -86,9 +88,9 @@ class NearCard(NamedTuple):
     """A card near a private linear model.
 
     Attributes:
-        points: points of the features, the intercept, if any, last.
-        distance: the card's weighted l1 distance to the model, as a share of that of a card without points:
-            0 for the model itself, 1 for no points.
+        points: points of the features, with the intercept, if any, last. distance: the card's weighted l1
+            distance to the model, as a share of that of a card without points: 0 for the model itself, 1 for
+            no points.
     """
 
     points: IntArray
@@ -131,7 +133,7 @@ def near_cards(
 
 
 def check_choice(most: int, gap: float) -> None:
-    """Raise InvalidInputError unless at least 2 cards are asked for, within a gap in (0, 1]."""
+    """Raise InvalidInputError unless ``most`` is at least 2 and ``gap`` lies in (0, 1]."""
     check_whole(most, "the number of cards (--several)")
     if most < 2 or not 0 < gap <= 1:
         raise InvalidInputError(
@@ -201,7 +203,7 @@ class _Search:
                     yield card
 
     def _card(self, points: IntArray, scale: float) -> NearCard:
-        """Return the card with a threshold that is as far from the model's as the released one is."""
+        """Return the card whose threshold differs from the model's by as much as the released card's does."""
         moved = 0.0
         if self.nearest.facts.intercept:
             moved = (int(self.released[-1]) - self._base(self.points(self.released), self.scale)) / self.scale
@@ -214,7 +216,9 @@ class _Search:
 
 
 def _centred(points: IntArray, program: CardProgram) -> IntArray:
-    """Return an equivalent card with the points of each column about 0, where constraints allow it."""
+    """Return an equivalent card in which the points of each column have a mean near 0, where constraints
+    allow it.
+    """
     for column in program.columns:
         if not program.shifts_column(column):
             continue

@@ -1,7 +1,8 @@
 """Cards of several classes near one private linear model, for people to choose from: post-processing.
 
-No constraints join the columns of such cards, so the nearest card with a given set of columns is a rounding
-column by column, and the sets come in the order of their distance without a solver.
+No constraints join the columns of such cards, so the nearest card with a given set of columns is found by
+rounding each column by itself, and sets of columns are enumerated in the order of their distance without a
+solver.
 """
 
 from __future__ import annotations
@@ -130,7 +131,9 @@ class _Search:
 
 
 def subsets_by_sum(sizes: Sequence[float]) -> Iterator[tuple[int, ...]]:
-    """Yield all subsets of the indices of sizes >= 0 by their sum, the empty one first."""
+    """Yield all subsets of the indices of ``sizes``, each >= 0, in the order of their sums, the empty one
+    first.
+    """
     order = sorted(range(len(sizes)), key=lambda i: sizes[i])
     yield ()
     heap: list[tuple[float, tuple[int, ...]]] = [(sizes[order[0]], (0,))] if order else []

@@ -25,10 +25,10 @@ from privopt.problems.programs.program import GRID, CardProgram
 
 Floats = NDArray[np.float64]
 
-# Seconds for the first feasible card, in ``plan``; and for all nearest cards of a release, after which the
-# best cards found are used.
+# Time limits in seconds: for the first feasible card, in ``plan``; and for all nearest cards of a release,
+# which then uses the best cards found.
 _FIRST, _SECONDS = 60.0, 30.0
-# Seconds per feature and scale, on one idle core, for estimates.
+# Estimated seconds per feature and scale, on one idle core.
 _PER_FEATURE = 0.01
 # First feasible cards by program: a second plan for the same program finds the same card without a search.
 _REMEMBERED = 64
@@ -39,13 +39,13 @@ _known: dict[Hashable, IntArray] = {}
 class NearestCards:
     """Plan of the feasible cards that are nearest to a linear model, one for each of a few scales.
 
-    Privacy: none is spent. Cards are computed from the weights of a private model and public facts alone. A
-    time limit keeps the best card found, and the first feasible card is found here, before data: a release
-    does not fail for want of a card.
+    Privacy: none is spent. Cards are computed from the weights of a private model and public facts alone.
+    When a time limit is reached, the best card found so far is used. A first feasible card is found by the
+    plan, before data, so no release fails for lack of a card.
 
     Attributes:
         facts: public facts of the card; their ``program`` has the constraints.
-        program: the program of the nearest card, at real points of 0.
+        program: the program of the nearest card, with all real points 0.
         oracle: the solver.
         first: a feasible card, without its intercept.
     """
@@ -95,7 +95,8 @@ class NearestCards:
         Args:
             weights: weights of the features, shape (d,), with the intercept, if any, last.
             watch: the clock of the release. It ran while records were read, so it may only stop the release:
-                cards that depended on the time that is left would depend on records beyond the model.
+                if cards depended on the time that is left, they would depend on the records through more than
+                the model.
 
         Returns:
             cards of shape (k, d), and increasing intercepts of shape (k, t), as from ``candidate_cards``.
@@ -125,7 +126,9 @@ class NearestCards:
         return float(real[-1]) - shift + float(left)
 
     def centred(self, weights: Floats) -> Floats:
-        """Return the weights with the levels of each column about 0; the intercept takes the shift."""
+        """Return the weights, with those of the levels of each column shifted to a mean of 0; the intercept
+        takes the shift.
+        """
         real = np.array(weights, dtype=np.float64)
         if self.facts.intercept:
             for column in self.program.columns:
@@ -139,7 +142,9 @@ class NearestCards:
         return real
 
     def _solve(self, program: CardProgram, watch: Watch, own: Watch, solves: int) -> IntArray:
-        """Return the best card that is found in this solve's part of the time, or the first card."""
+        """Return the best card found in this solve's share of the time, or the first feasible card of the
+        plan.
+        """
         share = (own.remaining or 0.01) / solves
         limits = Limits(seconds=share, cancelled=lambda: watch.stop() is not None)
         reason = "no card was found in time"
@@ -173,7 +178,8 @@ class NearestCards:
         return found, np.stack([intercepts(card, self.facts) for card in found])
 
     def largest_scale(self, weights: Floats) -> float:
-        """Return the largest scale at which each column fits its bounds, and all together fit the totals.
+        """Return the largest scale at which each column is within its bounds, and all together are within the
+        totals.
 
         Columns whose own points are declared are clipped to them; they do not change the scale of others.
         """
@@ -233,7 +239,7 @@ def first_card(program: CardProgram, oracle: ProgramOracle) -> IntArray:
 
 
 def _conflict(program: CardProgram, oracle: ProgramOracle) -> list[Constraint]:
-    """Return constraints that no card satisfies together, none of them superfluous (deletion filter)."""
+    """Return a minimal set of constraints that no card satisfies together (deletion filter)."""
     # Declared points are bounds of the box, too. A wider box lets them be dropped like other constraints.
     most = np.max(np.maximum(np.abs(program.low), np.abs(program.high)), initial=0)
     program = replace(program, low=np.minimum(program.low, -most), high=np.maximum(program.high, most))

@@ -107,12 +107,14 @@ def few_columns(
     """Return the weights with all but the ``most`` most important columns set to 0.
 
     The importance of a column is the variance of its contribution to the score when its levels, or the values
-    of a number, are uniformly distributed. The columns ``forced``, which must have points, come first.
+    of a number, are uniformly distributed. The columns ``forced``, which must have points, count as the most
+    important.
     """
     real = np.array(weights, dtype=np.float64)
     if most is None or most >= len(spans):
         return real
-    # A number contributes uniformly between 0 and its weight: variance weight^2 / 12. A record has one level.
+    # The contribution of a number is uniform between 0 and its weight, with variance weight^2 / 12. Of a
+    # categorical column a record has one level.
     spread = [np.var(real[a:b]) if b - a > 1 else real[a] ** 2 / 12 for a, b in spans]
     order = sorted(range(len(spans)), key=lambda j: (j not in forced, -float(spread[j])))
     for j in order[most:]:

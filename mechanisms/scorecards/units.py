@@ -43,9 +43,9 @@ class Unit(NamedTuple):
 class NumberMeans:
     """Plan of one Gaussian release of the means of all numbers, from which their units are derived.
 
-    A number that mostly lies near one end of its declared range varies little compared with noise calibrated
-    to the range (for example incomes far below a generous upper bound). A mean near one end indicates this,
-    and the number is rescaled.
+    If a number mostly lies near one end of its declared range (for example incomes far below a generous upper
+    bound), it varies little compared with noise calibrated to the range. A mean near one end indicates this,
+    and the number is then rescaled.
 
     Privacy: mu-GDP, ``level``, neighbours by replacing one record, n and the facts public. As a share of its
     range a number lies in [0, 1], so one record changes the means of q numbers by at most sqrt(q) / n in l2.
@@ -126,7 +126,7 @@ class Units:
             start, stop = self.facts.spans[unit.column]
             weight, shift = modelled[start], unit.end * (1 - 1 / unit.size)
             found[start], found[-1] = weight / unit.size, found[-1] + weight * shift
-            # Records with the number missing have 0 there, which ``rescale`` clips to the range.
+            # Records in which the number is missing have the feature 0, which ``rescale`` clips to the range.
             found[start + 1 : stop] += weight * self._missing(unit)
         return found
 
@@ -142,5 +142,5 @@ class Units:
 
     @staticmethod
     def _missing(unit: Unit) -> float:
-        """Return what a missing number gains for each unit of the number's weight."""
+        """Return what the score of a missing number gains for each unit of the number's weight."""
         return float(unit.rescale(np.zeros(1))[0]) - unit.end * (1 - 1 / unit.size)

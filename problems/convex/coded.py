@@ -23,9 +23,9 @@ class CodedRows:
     """A matrix of shape (n, d), whose row i is the sum over j of ``table[codes[i, j]]``.
 
     An ``EmpiricalRisk`` with counts takes it in place of an array. The risk is the same up to the rounding of
-    sums, whose bound is the same: a record's term passes through no more additions than there are records,
-    and as many products. The result for a row depends on its codes and on the public table alone, not on its
-    position.
+    sums. The bound on that rounding is the same, too: a record's term passes through no more additions than
+    there are records, and through as many products as with an array. The result for a row depends on its
+    codes and on the public table alone, not on its position.
 
     Attributes:
         codes: int32, shape (n, columns), columns >= 1, C-contiguous: indices of the table rows to add.
@@ -50,7 +50,7 @@ class CodedRows:
         return self.table.dtype
 
     def mapped(self, function: Callable[[Vector], Vector]) -> Self:
-        """Return a copy with transformed features: ``function`` maps table rows, shape (k, d), by column."""
+        """Return a copy with transformed features: ``function`` maps rows, (k, d), feature by feature."""
         return replace(self, table=np.where(self.own, function(self.table), 0.0))
 
     def with_constant(self, value: float) -> Self:

@@ -31,8 +31,8 @@ Vector = NDArray[np.float64]
 Visit = Callable[[slice, Vector], float]
 _T = TypeVar("_T")
 
-# Large enough to hide the cost of a few calls from Python, small enough that a block is still in cache when
-# it is read the second time.
+# A block is large enough to hide the cost of a few calls from Python, and small enough to be still in cache
+# when it is read the second time.
 BLOCK_BYTES = 1 << 20
 _SPARSE_BLOCK = 1024  # rows; not bytes, which would depend on the records
 _CODED_BLOCK = 1 << 15  # rows; their intermediate results stay in cache
@@ -41,8 +41,8 @@ _CODED_BLOCK = 1 << 15  # rows; their intermediate results stay in cache
 _MOST_PARTS = 64
 _LEAST_STORED = 1 << 20  # numbers in a part: fewer take less time than starting a thread
 
-# Sums may be reordered (their bounds hold in any order) and fused with products (which rounds less). Not
-# all of "fast" arithmetic: NaN and infinity keep their meaning.
+# Sums may be reordered (their bounds hold in any order) and fused with products (which rounds less). No other
+# kind of "fast" arithmetic is allowed, so NaN and infinity keep their meaning.
 _REORDERED = {"reassoc", "contract", "nsz"}
 
 
@@ -405,7 +405,7 @@ def _add_coded(codes: NDArray[np.int32], scale: RealArray, weights: RealArray, s
 
 @njit(cache=True, nogil=True)
 def _pair_coded(codes: NDArray[np.int32], weights: Vector, pairs: Vector) -> None:
-    """Accumulate co-occurrence counts of codes; the lower triangle, as later columns have larger codes."""
+    """Add up how often codes occur together: only the lower triangle, as later columns have larger codes."""
     for i in range(codes.shape[0]):
         for j in range(codes.shape[1]):
             for k in range(j + 1):

@@ -94,7 +94,7 @@ class RiskFacts:
 
     @property
     def hessian_bound(self) -> float:
-        """A bound on the Frobenius norm of one record's Hessian at any w: it has rank one."""
+        """A bound on the Frobenius norm of one record's Hessian, which has rank one, at any w."""
         return self.smoothness
 
     def smoothness_in(self, convex_set: ConvexSet) -> float:

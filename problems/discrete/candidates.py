@@ -33,8 +33,8 @@ class CandidateCards(DiscreteProblem):
         table: the records, and the lattice that the cards lie in.
         cards: weights, shape (k, d), k >= 1.
         ladders: candidate weights of the last feature, sorted along rows, shape (k, t), t >= 1. If t > 1,
-            that feature must be one constant > 0 in every record. A weight that occurs several times is as
-            many candidates, hence as much more probable. None: each card's own last weight.
+            that feature must be one constant > 0 in every record. A weight that occurs several times counts
+            as several candidates, which makes it more probable. None: each card's own last weight.
 
     Raises:
         InvalidInputError: wrong shapes, ladders that are not sorted, or without a constant feature.

@@ -146,12 +146,12 @@ class IntegerLattice:
                 yield block
 
     def ranks(self, points: IntArray) -> IntArray:
-        """Return numbers of points of the surrounding box in lexicographic order, shape (k,); below 2^63."""
+        """Return the positions of points in the lexicographic order of the box, shape (k,); below 2^63."""
         spans = tuple((self.high - self.low + 1).tolist())
         return np.asarray(np.ravel_multi_index(tuple((points - self.low).T), spans), dtype=np.int64)
 
     def point(self, rank: int) -> IntArray:
-        """Return the point with a number of ``ranks``."""
+        """Return the point at a position: the inverse of ``ranks``."""
         digits = np.unravel_index(rank, tuple((self.high - self.low + 1).tolist()))
         return np.array(digits, dtype=np.int64) + self.low
 

@@ -28,7 +28,8 @@ class DiscreteProblem(ABC):
     record_loss_bound: int = 1
     # G, if |l(w) - l(v)| <= G |w - v| for the loss l of a record: OPDisc can be calibrated to it.
     record_lipschitz: float = math.inf
-    # Bound on the error of ``losses``: only the exact losses change by at most B; a draw is charged for it.
+    # Bound on the error of ``losses``. Only exact losses change by at most B, so a draw is charged for the
+    # error.
     loss_error: int = 0
     lattice: IntegerLattice
 

@@ -23,7 +23,7 @@ class FactorFacts(RiskFacts):
 
     @property
     def hessian_bound(self) -> float:
-        """One record's Hessian is a a' kron S, S of shape (rank, rank) and spectral norm <= M."""
+        """A bound on the Frobenius norm of one record's Hessian a a' kron S, S (rank, rank), |S|_2 <= M."""
         return self.smoothness * math.sqrt(self.rank)
 
 

@@ -22,8 +22,8 @@ _MOST = 2_000_000
 class ConstrainedLattice(IntegerLattice):
     """The points of a lattice that satisfy public constraints on the points of columns.
 
-    Only oracles that set ``takes_constraints`` take it: one that knows only bounds would optimise, or draw,
-    over a larger domain than the one that a mechanism was planned for.
+    Only oracles that set ``takes_constraints`` accept such a lattice: an oracle that knows only bounds would
+    optimise, or draw, over a larger domain than the one that a mechanism was planned for.
 
     Privacy: constraints are public, so this is a fixed finite domain, as a box is. Its points are points of
     the box, so the least distance, largest norm and separators of the box hold for it too.
@@ -35,8 +35,8 @@ class ConstrainedLattice(IntegerLattice):
         witness: a point of the lattice, which proves that there is one; None: the box is searched.
 
     Raises:
-        InvalidInputError: constraints that do not fit the columns, a witness outside the lattice, or none for
-            a box of more than two million points.
+        InvalidInputError: constraints that do not fit the columns, a witness outside the lattice, or no
+            witness for a box of more than two million points.
         InfeasibleDomainError: no point satisfies the constraints.
     """
 

@@ -1,4 +1,4 @@
-"""Dates in SQL engines: the numbers that the edges of a ``Date`` compare, equal to those of ``Date.read``."""
+"""Dates in SQL engines: the numbers that a ``Date`` compares with its edges, as ``Date.read`` makes them."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def written_day(day: Any) -> Any:
 
 
 def _of_written(written: Any, column: Date, engine: str) -> Any:
-    """Return the number that edges compare, given a date as the number YYYYMMDD."""
+    """Return the number that is compared with edges, given a date as the number YYYYMMDD."""
     ibis = ibis_library()
     if column.marked_days and engine != "sqlite":
         written = ibis.ifelse(written.isin(column.marked_days), ibis.null("int64"), written)

@@ -148,7 +148,7 @@ class Date(Binned):
         return None if number in self.marked_days else number
 
     def _of_days(self, days: NDArray[np.datetime64]) -> NDArray[np.float64]:
-        """Return the numbers that edges compare: YYYYMMDD, weekday, month, or 10,000 times ages."""
+        """Return the numbers that are compared with edges: YYYYMMDD, weekday, month, or 10,000 times ages."""
         if self.part == "weekday":  # 1 January 1970 was a Thursday
             found = np.mod(days.astype(np.int64) + 3, 7) + 1.0
         else:

@@ -1,8 +1,9 @@
-"""Cells of a table in a SQL engine, one GROUP BY a column: each different cell and the number of its records.
+"""Cells of a table in a SQL engine: each different cell of a column and the number of its records.
 
-Cells are read as those of tables in memory (``cells``, ``days``): numbers are the nearest doubles, text is
-compared and returned by its bytes, dates are days. Only SQLite, whose columns hold cells of any type, can
-have other cells in such columns; these are returned unchanged. ``expressions`` makes the codes of cells.
+A column is read by one query with GROUP BY. Cells are read as those of tables in memory (``cells``,
+``days``): numbers are the nearest doubles, text is compared and returned by its bytes, dates are days. Only
+SQLite, whose columns hold cells of any type, can have other cells in such columns; these are returned
+unchanged. ``expressions`` makes the codes of cells.
 """
 
 from __future__ import annotations

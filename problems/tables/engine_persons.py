@@ -5,8 +5,9 @@ persons public. An engine keeps no order of rows, so the records of a person fil
 their contents decide: by a hash of the person's value, of the codes of features and label, and of a number
 that tells records of the person with the same codes apart; then by the codes. (Without that number, if a
 person has nine records of one kind and one of another, either kind would come first for half of the persons.)
-Records that tie have the same codes, and so have those that are numbered. So what fills the places depends on
-no order of rows or text that an engine has, and on the records of this person alone.
+Records that tie have the same codes, and the number tells apart only records with the same codes, so it does
+not matter which of these comes first. What fills the places then depends on no order of rows or text that an
+engine has, and on the records of this person alone.
 
 The h records of a person, in this order, fill its k places in turn: record r, from 0, fills the places r,
 r + h, r + 2h, ... below k: floor((k - 1 - r) / h) + 1 places if r < k, else none. So every person counts k

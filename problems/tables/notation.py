@@ -97,7 +97,7 @@ class Notation:
     def rewritten(self, text: str) -> str:
         """Return a number in the usual notation; any other text without surrounding blanks.
 
-        A text that is a number in the usual notation alone is none here, and becomes ``_NO_NUMBER``.
+        A text that is a number in the usual notation but not in this one becomes ``_NO_NUMBER``.
         """
         stripped = text.strip(BLANKS)
         if (value := self._known.get(stripped.lower())) is not None:

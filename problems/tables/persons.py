@@ -4,7 +4,7 @@ Two tables are neighbours if they differ in one person, with all of its records,
 number of persons is public. Every person has k places. The records of a person, in the order of the rows,
 fill its places in turn: records after the k-th are left out, and fewer than k records are repeated. So what
 fills the places of a person depends on the records of that person alone, the total number of places is
-public, and the places of neighbouring tables differ in k records at most. All persons count the same.
+public, and the places of neighbouring tables differ in k records at most. All persons count equally.
 
 A person is a value of a column: values are compared as they are, and all rows without a value are one person.
 """

@@ -128,8 +128,8 @@ class Schema:
             SQL; in files the keys ``label`` and ``unit`` of a column.
         person: the column that identifies the person of a record, for tables with several records of a
             person; it is no feature. Estimators then protect persons, as with their parameter ``person``;
-            what protects single records alone refuses such a schema. In files the key ``person``, before the
-            columns.
+            functions that can protect only single records refuse such a schema. In files the key ``person``,
+            before the columns.
 
     Raises:
         SchemaError: no columns, a repeated name, a declaration of the column of persons, a constraint that
@@ -420,7 +420,7 @@ class Schema:
 
     @staticmethod
     def learn(table: Any, *, epsilon: float, **options: Any) -> Any:
-        """Learn a schema from a table, privately and paid for.
+        """Learn a schema from a table privately, at the cost of ``epsilon``.
 
         This is ``privopt.mechanisms.learn_schema``, which states the guarantee and all options. It is found
         by an entry point, since problems import no mechanism.

@@ -1,8 +1,8 @@
 """Durable privacy budgets in a database: reserve, run, commit.
 
 A ledger is an SQLite file, or tables in a PostgreSQL database that a team shares. It holds named budgets. A
-release is booked atomically in all addressed budgets: ``ledger.db#adult/cardiology/ana`` addresses three:
-that of the data, the team's share of it, and the analyst's.
+release is booked atomically in all addressed budgets: ``ledger.db#adult/cardiology/ana`` addresses three, the
+budgets of the data, of a team and of an analyst.
 
 A reservation is on disk before the release may run and counts as spent from then on, whether or not the
 release finishes. Only ``cancel`` takes it back, for a failure before any record was read. A reservation that
@@ -71,8 +71,8 @@ class Ledger:
 
     Args:
         address: a path, or the URL ``postgresql://USER@HOST/DATABASE``, followed by a ``#`` and names of
-            budgets if there are several: ``ledger.db#adult``, ``ledger.db#adult/cardiology,ana``. The budget
-            before a ``/`` contains the one after it, and is booked too.
+            budgets if there are several: ``ledger.db#adult``, ``ledger.db#adult/cardiology,ana``. A budget
+            named before a ``/`` contains the one after it, and releases are booked in both.
 
     Pickles leave out the password of a URL; after unpickling ``~/.pgpass`` or ``PGPASSWORD`` provides it.
 
@@ -107,12 +107,12 @@ class Ledger:
         """Create a budget, and a ledger if there is none at that address; see ``Budget``.
 
         Args:
-            address: as above, with at most one name; the first budget may have none, and is "main". A budget
-                "adult/ana" is created within "adult", which must exist.
+            address: as above, with at most one name; the first budget may be created without a name, and is
+                then called "main". A budget "adult/ana" is created within "adult", which must exist.
             epsilon: the total epsilon, > 0.
             delta: the total delta, in [0, 1).
             rule: "basic", "zcdp", "gdp" or "profile".
-            unit: the unit of privacy, "record" or "person"; a budget within another has the same.
+            unit: the unit of privacy, "record" or "person"; a budget within another one has the same unit.
 
         Raises:
             PrivacyParameterError: an invalid budget.
@@ -185,7 +185,7 @@ class Ledger:
         return account.budget.stated(account.spent)
 
     def composed(self, delta: float | None = None) -> Total:
-        """Compose the releases of the addressed budget again, by the best rule: see ``compose``.
+        """Compose the releases of the addressed budget anew, by whichever rule is best: see ``compose``.
 
         Valid if the parameters of no release depended on the results of earlier ones; otherwise the
         guarantee is ``total``, which the budget enforces.
@@ -238,7 +238,7 @@ class Ledger:
         return self._store.verified().rows
 
     def course(self) -> dict[str, list[tuple[datetime, Total]]]:
-        """Return the spend over time by budget name, for the addressed budgets or all (thinned).
+        """Return the spend over time, thinned, of each addressed budget (of all if none is named).
 
         Raises:
             LedgerCorruptError: something is wrong with the trail; ``verify`` says what.
@@ -278,8 +278,8 @@ class Ledger:
         """Record that the release finished; the spend is unchanged.
 
         Raises:
-            LedgerError: no open reservation of that name in the addressed budgets. Withhold the release: it
-                may not be paid for.
+            LedgerError: no open reservation with that identifier in the addressed budgets. Withhold the
+                release: perhaps nobody has paid for it.
         """
         with self._store.booking() as book:
             self._reserved(book, identifier, "commit")
@@ -289,8 +289,8 @@ class Ledger:
         """Cancel a reservation; allowed *only* if the release failed before it read any record.
 
         Raises:
-            LedgerError: no open reservation of that name in the addressed budgets, no reason given, or a
-                reservation of ``spending``, whose release has started.
+            LedgerError: no open reservation with that identifier in the addressed budgets, no reason given,
+                or a reservation made by ``spending``, whose release has started.
         """
         if not (isinstance(reason, str) and reason.strip()):
             raise LedgerError("a cancellation needs a reason: how is it known that no record was read?")
@@ -323,12 +323,12 @@ class Ledger:
     def move(self, address: str | os.PathLike[str]) -> Ledger:
         """Move the whole ledger to an empty place, such as from a file to a server's database.
 
-        Its trail is copied row by row, verified before and after. This ledger is closed first, for good: it
-        still shows its history, and books nothing. After an interruption no booking is possible in either
+        Its trail is verified, copied row by row, and verified again. This ledger is closed first, for good:
+        it still shows its history, and books nothing. After an interruption no booking is possible in either
         place until the same move is repeated, which completes it.
 
         Args:
-            address: of the place, without names of budgets.
+            address: the address of that place, without names of budgets.
 
         Returns:
             The ledger there.

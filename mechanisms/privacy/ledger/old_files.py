@@ -1,4 +1,4 @@
-"""Ledgers of older versions, files of JSON lines: reading, and migration to a database.
+"""Ledgers of older versions, which are files of JSON lines: reading them, and migration to a database.
 
 Such a file holds a header with the budget, then "reserve", "commit" and "cancel" entries. The head beside it,
 ``NAME.head``, holds the file's number of bytes and their SHA-256. Any irregularity is an error, as it was in
@@ -7,7 +7,7 @@ the older versions.
 Migration creates the database under another name and then renames it to the name of the file, in one step.
 Meanwhile a lock keeps older versions out; a process that waited for the lock finds the database, which older
 versions refuse to read. A crash at any moment leaves either the file or the database. A copy of the file
-stays, ``NAME.old``, closed by a last line that every version refuses: nothing can be spent twice.
+stays, ``NAME.old``, with a last line that makes every version refuse it, so that nothing can be spent twice.
 """
 
 from __future__ import annotations
@@ -85,8 +85,8 @@ def read_old(path: Path, content: bytes) -> OldLedger:
         LedgerCorruptError: anything irregular.
         LedgerError: the copy that stayed after a migration.
     """
-    # Without its last newline, which some editors remove, a line is complete if it is a JSON object: no
-    # proper prefix of an object is one.
+    # Some editors remove the newline at the end of a file. The last line is nevertheless complete if it is a
+    # JSON object, as no proper prefix of a JSON object is one.
     whole = content if content.endswith(b"\n") else content + b"\n"
     try:
         header, *records = [_strict_object(line) for line in whole.decode().split("\n")[:-1]]

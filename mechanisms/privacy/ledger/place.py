@@ -38,8 +38,8 @@ _SECRET = ("password", "sslpassword")  # options with passwords
 _EXACT = "SET LOCAL extra_float_digits = 3"
 # TCP keepalives of libpq, in seconds, which detect a lost server.
 _KEEPALIVE = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3}
-# SQLAlchemy's compiled statements for SQLite, kept for all files: to compile them for each new file would
-# take a third of a booking.
+# SQLAlchemy's compiled statements for SQLite, shared by all files: compiling them for each new file would
+# take a third of the time of a booking.
 _COMPILED: dict[Any, Any] = {}
 _SERVERS = ("postgresql", "postgres", "postgresql+psycopg")
 
@@ -185,7 +185,7 @@ class HeadFile:
         return cls(real.with_name(f"{real.name}.head"))
 
     def read(self) -> tuple[int, str] | None:
-        """Return number and hash of the last row; None without a file, or with one of an older version."""
+        """Return number and hash of the last row; None if the file is missing, or of an older version."""
         try:
             record = json.loads(self.path.read_bytes())
         except FileNotFoundError:
@@ -329,7 +329,9 @@ def _begin_reading_file(db: Connection) -> None:
 
 
 def _begin_on_server(db: Connection) -> None:
-    """Limit how long this client waits for others, and others for it, as it may stop at any moment."""
+    """Limit how long this client waits for others, and how long others wait for it, as it may stop at any
+    moment.
+    """
     db.exec_driver_sql(_EXACT)
     db.exec_driver_sql(f"SET LOCAL lock_timeout = '{_WAIT}s'")
     db.exec_driver_sql(f"SET LOCAL idle_in_transaction_session_timeout = '{_IDLE}s'")
@@ -347,7 +349,7 @@ def _begin_reading_server(db: Connection) -> None:
 
 
 def _open_file(place: str) -> sqlite3.Connection:
-    """Connect to an existing file, with commits that are durable, including the journal's directory entry."""
+    """Connect to an existing file; its commits are durable, and so is the directory entry of its journal."""
     uri = f"{Path(place).absolute().as_uri()}?mode=rw"
     connection = sqlite3.connect(uri, uri=True, timeout=_WAIT, isolation_level=None)
     try:

@@ -1,6 +1,7 @@
 """Storage of ledgers: tables of an SQLite file or a PostgreSQL database, with serialised transactions.
 
-- ``privopt_trail`` is append-only: who did what, when, a number, and a hash of the row and the previous hash.
+- ``privopt_trail`` is append-only. A row says who did what and when, and has a number and a hash of the row
+  and of the previous hash.
 - ``privopt_budgets`` holds the exact spend of each budget, so that a booking adds and compares once.
 - ``privopt_head`` is one row: number and hash of the last row of the trail. A booking locks it.
 
@@ -89,8 +90,9 @@ _MAKING = 7_077_868_420_019  # number of the advisory lock in a server for creat
 class Book:
     """A ledger inside one transaction, so that its reads and writes are atomic.
 
-    What a booking depends on is verified at once: the head against the last row and the head file, the seals
-    of budgets, and their totals against the rows that created them. ``Store.examined`` verifies everything.
+    Everything that a booking depends on is verified when it is read: the head against the last row and the
+    head file, the seals of budgets, and their totals against the rows that created them. ``Store.examined``
+    verifies everything.
     """
 
     def __init__(self, store: Store, db: Connection, *, writes: bool = True) -> None:
@@ -143,7 +145,9 @@ class Book:
         return accounts
 
     def _created(self) -> dict[str, Row]:
-        """Return the row that created each budget, by name; the first one if there are several."""
+        """Return the row that created each budget, by its name; if several rows create a budget, the first of
+        them.
+        """
         rows = self._rows(_TRAIL.select().where(_CREATES).order_by(_TRAIL.c.number.desc()))
         try:
             return {str(json.loads(row.content)["name"]): row for row in rows}
@@ -186,8 +190,8 @@ class Book:
             datetime.now(UTC).isoformat(timespec="seconds") if time is None else _plain(time),
             self.store.who(self._db) if who is None else who,
             action,
-            # Reservation and action are unique together, so a row without a reservation has its own number
-            # here.
+            # The pair (reservation, action) must be unique, so a row without a reservation has its own number
+            # in that column.
             _plain(reservation) or f"row {self.number}",
             json.dumps(content, allow_nan=False),
             "",
@@ -234,7 +238,7 @@ class Book:
         return "" if found is None else str(found)
 
     def _check_file(self, writes: bool) -> None:
-        """Compare the ledger with its head file; a writer creates it for a new ledger.
+        """Compare the ledger with its head file; for a new ledger, a writer creates the head file.
 
         Raises:
             LedgerCorruptError: the row recorded in the head file is missing or different.

@@ -174,9 +174,9 @@ def _budget_of(content: Any) -> Budget:
 
 
 def course(rows: Iterable[Row], most: int = 400) -> dict[str, list[tuple[datetime, Total]]]:
-    """Return the spend of each budget over time, thinned to about ``most`` moments including the last.
+    """Return the spend of each budget over time, thinned to about ``most`` moments; the last moment is kept.
 
-    A row without a time, as in the oldest ledgers, has the time of the row before.
+    A row without a time, as in the oldest ledgers, counts as made at the time of the row before it.
     """
     entries: dict[str, Entry] = {}
     accounts: dict[str, Account] = {}

@@ -21,8 +21,8 @@ class BoxIntersection(ConvexSet):
     """A box cut by an l1 ball, an l2 ball or a simplex.
 
     A single constraint couples the coordinates, so every quantity is a function of the multiplier of that
-    constraint. Radius and diameter are upper bounds, the smaller ones of the two sets; step sizes need no
-    more. With an l2 ball the radius is exact, because the norm is continuous on the box.
+    constraint. Radius and diameter are the smaller ones of the two sets. These are upper bounds, which is
+    enough for step sizes. With an l2 ball the radius is exact, because the norm is continuous on the box.
 
     Attributes:
         box: the box; with a simplex, restricted to coordinates >= 0.

@@ -74,7 +74,7 @@ class ConvexSet(ABC):
         return bool(w.shape == (self.dimension,) and self.violation(w) <= tolerance)
 
     def gaussian_width(self) -> Estimate:
-        """Return G_C = E max over C of <w, b>, b standard normal; by simulation unless a set knows better."""
+        """Return G_C = E max over C of <w, b>, b standard normal: simulated, unless the set has a formula."""
         return simulated_width(self.support, self.dimension)
 
     @property
