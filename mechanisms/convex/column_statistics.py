@@ -71,8 +71,8 @@ class MomentWeights(NamedTuple):
     @classmethod
     def _with_alpha(cls, far: float, wide: float, square: float) -> Self:
         found = cls(math.sqrt(far), math.sqrt(wide), math.sqrt(square), 0.0, math.sqrt(_GAMMA_SQUARED))
-        # Up to this beta the bound for different labels is at most that for equal ones, so beta costs
-        # nothing.
+        # Up to this beta the bound on the change for different labels is at most the bound for equal labels,
+        # so beta costs nothing.
         free = (found._same_label - 4 * far) / 4
         return found._replace(beta=math.sqrt(max(free, _LEAST_BETA_SQUARED * far)))
 
@@ -114,8 +114,8 @@ class ColumnStatistics(SufficientStatistics):
 
         S^2 (1 + alpha^2) + gamma^2 S^2 (4 - S^2 / R^2) / 2    and    4 R^2 + 4 beta^2,
 
-    This release follows that of the means of numbers, if there is one; the units are post-processing of it,
-    and mu^2 of both adds up.
+    If the means of numbers are released, that release comes first; the units are post-processing of it, and
+    mu^2 of both releases adds up.
 
     Proof. Replace (x, y) by (w, v); let d = x - w, s = x + w, c = |<s, d>| = ||x|^2 - |w|^2|. Then |xx' -
     ww'|^2 = (|s|^2 |d|^2 + c^2) / 2, and |s|^2 + |d|^2 + 2 c <= 4 R^2, since the left side is 4 max(|x|^2,
@@ -249,7 +249,7 @@ class ColumnStatistics(SufficientStatistics):
         return point, None if units else self._deviations(found, scale)
 
     def _deviations(self, found: Likely, scale: float) -> Vector:
-        """Return posterior standard deviations of weights, those of levels from the mean of their column."""
+        """Return posterior standard deviations: of weights; of levels, from the mean of their column."""
         columns, _ = self._shape
         assert found.covariances is not None
         variances, first = [], 0
@@ -323,9 +323,9 @@ class UnitSize(NamedTuple):
 def unit_sizes(shares: Vector, sigma: float) -> list[UnitSize]:
     """Return units of numbers by their means, as shares of their ranges, with noise of ``sigma`` each.
 
-    Means are shrunk towards that of all numbers by empirical Bayes: where there are many, noise that hides
-    each of them need not hide that most are near one end. A unit follows from the distance of the shrunk mean
-    from the nearer end plus one standard deviation of its remaining error, as too small a unit would clip
+    Means are shrunk towards that of all numbers by empirical Bayes: noise that hides each of many means need
+    not hide that most of them are near one end. A unit is computed from the distance of the shrunk mean from
+    the nearer end, plus one standard deviation of its remaining error, as too small a unit would clip
     information.
     """
     count, centre = len(shares), float(np.mean(shares))

@@ -92,7 +92,7 @@ class Columns:
 
     @property
     def squares(self) -> tuple[float, float]:
-        """The largest squared distance of a record from the middle, and of two records, after ``clipped``."""
+        """The largest squared distance of a record from the middle, and between two, after ``clipped``."""
         numbers = [(high - low) ** 2 for _, low, high in self.lines]
         levels = [stop - start for start, stop in self._levels]
         far = sum(numbers) / 4 + sum(1 - 1 / k if k > 1 else 0.25 for k in levels)
@@ -171,8 +171,8 @@ class Columns:
         """Subtract from sums over records, with noise of ``sigma`` each, what noise adds to parts of levels.
 
         Where every record has one level of a part, the sum of the part is 0 without noise. So a sum within
-        two standard deviations of 0 is taken to be noise and removed; of a larger one only the excess is
-        kept, as then some records have no level of the part.
+        two standard deviations of 0 is taken to be noise and removed; of a larger sum only the excess over
+        two standard deviations is kept, as some records then have no level of the part.
         """
         found = noisy.copy()
         for start, stop in self._levels:
@@ -188,7 +188,7 @@ class Columns:
         Args:
             noisy: the means with noise of ``sigma``.
             sigma: the standard deviation of the noise.
-            at_least: other estimates of the squared means, shape (d,), which are not too large.
+            at_least: other estimates of the squared means, shape (d,), that do not overestimate them.
         """
         squares = np.full(len(noisy), _MEANS)
         for feature, low, high in self.lines:
@@ -219,8 +219,8 @@ class Columns:
                 found.append(_number(variances[start], sigma, lines[first]))
             else:
                 kernels = [kernel for kernel, _ in prior_kernels(stop - start, self.ordered_levels(first))]
-                # Equally probable: more weight on smooth dependence of columns gained nothing on synthetic
-                # and public tables, and lost more where columns depend on each other roughly.
+                # Both are equally probable: more weight on smooth dependence of columns gained nothing on
+                # synthetic and public tables, and lost more where columns depend on each other roughly.
                 found.append(Block(_levels(shares[start:stop]), kernel=np.mean(kernels, axis=0)))
         return found
 
@@ -230,7 +230,8 @@ def likely_shares(
 ) -> tuple[Floats, Floats]:
     """Return the shares of exclusive levels less 1 / K each, and the factors on the variances of their noise.
 
-    They are shrunk towards equal shares by empirical Bayes, and projected on the simplex of their sum.
+    The shares are shrunk towards equal ones by empirical Bayes, and projected on the simplex of vectors with
+    their sum.
 
     Args:
         noisy: the same with noise of ``sigma``.

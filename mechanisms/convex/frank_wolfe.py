@@ -182,7 +182,7 @@ class DPFrankWolfeL1(_FrankWolfe):
 
     @property
     def noise_to_signal(self) -> NoiseToSignal:
-        """Largest of the Gumbel variables of a step against the largest score of a vertex."""
+        """The largest Gumbel variable of a step, compared with the largest score of a vertex."""
         size = self.facts.gradient_bound_linf * self.convex_set.l1_radius
         noise = self.selection.scale * math.log(max(2, self.convex_set.vertex_count or 1))
         return NoiseToSignal(noise, size, "score of a vertex")
@@ -201,7 +201,7 @@ class DPFrankWolfeL1(_FrankWolfe):
         return self._run_on_rows(risk, run), None
 
     def _run_on_columns(self, risk: EmpiricalRisk, run: Run, source: NoiseSource) -> Vector:
-        """Run in time that, once set up, does not grow with the number of features: see ``VertexDraws``."""
+        """Run; after the setup, time does not grow with the number of features: see ``VertexDraws``."""
         rate, steps = self._rate(), self._drawn_steps(source)
         space: Any = self.convex_set
         draws = VertexDraws.of(risk, space, self.selection.scale)
@@ -230,9 +230,9 @@ def frank_wolfe_steps(
 ) -> int:
     """Return the T with the least bound on the gap: noise * sqrt(T) plus 2 C / T or sqrt(2 B C / T).
 
-    The first is for the last iterate, the second for a random one. C is the curvature over steps as long as
-    the radius. The constant of the proofs, for steps across the whole set (Jaggi 2013), is 4 times that, and
-    would choose more steps, hence more noise, without any gain.
+    The bound with 2 C / T is for the last iterate, the other one for a random iterate. C is the curvature
+    over steps as long as the radius. The constant of the proofs, for steps across the whole set (Jaggi 2013),
+    is 4 times that, and would choose more steps, hence more noise, without any gain.
     """
     curvature = ridged_smoothness(facts, convex_set, regularizer)
     if output is Output.LAST:

@@ -27,13 +27,13 @@ _PRIOR_COLUMNS, _ROUNDS = 3.0, 20
 # Per standard deviation of a number, its log odds have the prior variances of those of a level times
 # _OF_NUMBERS. The variance of a number is taken to be at least _LEAST_VARIANCE times its squared range.
 _LEAST_VARIANCE, _OF_NUMBERS = 1 / 320, 0.1
-# Prior probability that each level of a column has a variance of its own, as where a rare level alone tells
-# much; the number of levels that the prior of these variances counts as; and that prior. Both are fitted to
-# all columns. On eight synthetic tables without such levels mean AUC moved by at most .0014.
+# Prior probability that each level of a column has a variance of its own, as where only one rare level is
+# informative; the number of levels whose weight the prior of these variances has; and that prior. Both are
+# fitted to all columns. On eight synthetic tables without such levels mean AUC moved by at most .0014.
 _SINGLE, _PRIOR_LEVELS = 0.2, 20.0
 _OF_LEVELS = np.array([0.7, 0.03, 0.03, 0.04, 0.04, 0.05, 0.05, 0.04, 0.02])
-# Squared products over the squared mean label stand for squared means of features; the divisor is at least
-# this.
+# Squared products divided by the squared mean label are estimates of squared means of features; the divisor
+# is at least this.
 _UNEVEN = 0.5
 
 
@@ -80,7 +80,7 @@ class _Prior(NamedTuple):
 
     Attributes:
         kernels: covariances at variance 1, shape (k, k) each.
-        kept: the trace of the factor that shrinks, for each kernel and variance.
+        kept: the trace of the shrinkage factor (a matrix), for each kernel and variance.
         odds: probability of each kernel times likelihood of each variance, up to a factor.
         peak: the logarithm of that factor, where variance 0 has likelihood 1.
         levels: the levels, each with a variance of its own; None: numbers, and fewer than three levels.
@@ -137,9 +137,9 @@ def likely_columns(seen: NoisyColumns, columns: Columns) -> tuple[Likely, Floats
     missed = variance * (np.eye(len(own)) - gain @ A)
     posterior = missed @ spread @ missed.T + gain @ errors @ gain.T
     explained, unsure = float(weights @ A @ weights), float(weights**2 @ left @ weights**2)
-    # What the model leaves unexplained of the covariances is noise, in part that of the means, which are
-    # corrected by that part: a weight and the mean of its feature are off together, which would move the mean
-    # of all scores.
+    # What the model does not explain of the covariances is noise, in part noise of the means, and the means
+    # are corrected by that part. Otherwise the errors of a weight and of the mean of its feature would go
+    # together, and would move the mean of all scores.
     noise_share = 2 * seen.label * hidden / (seen.sigma**2 + seen.label**2 * hidden)
     means = means + noise_share * (own - A @ weights)
     return Likely(weights, explained, explained + 2 * math.sqrt(unsure), posterior), means
@@ -148,7 +148,7 @@ def likely_columns(seen: NoisyColumns, columns: Columns) -> tuple[Likely, Floats
 def _noise(seen: NoisyColumns, means: Floats, hidden: Floats) -> Floats:
     """Return the covariances of the noise in covariances of features with labels 0 and 1.
 
-    The noise of the mean label moves all of them together, along the means.
+    The noise of the mean label moves all covariances together, in the direction of the means.
     """
     own = np.diag(seen.sigma**2 + seen.label**2 * hidden)
     return np.asarray(own + seen.label_sigma**2 * np.outer(means, means)) / 4

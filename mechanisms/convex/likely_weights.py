@@ -35,7 +35,7 @@ _DENSITY = _DENSITY / np.sum(_DENSITY)
 
 
 class Likely(NamedTuple):
-    """Linear model, the estimated variance of its predictions, and that plus two standard deviations.
+    """Linear model, the estimated variance of its predictions, and that plus two of its standard deviations.
 
     ``covariances`` are those of the posterior of the weights, shape (d, d), where they are known.
     """
@@ -75,7 +75,7 @@ class Block(NamedTuple):
 
 
 def towards_mean(noisy: Floats, sigma: float) -> tuple[Floats, float]:
-    """Shrink noisy numbers towards their mean by empirical Bayes; return them and the factor on deviations.
+    """Shrink noisy numbers towards their mean by empirical Bayes; return them and the shrinkage factor.
 
     Args:
         noisy: shape (d,), each with independent noise.
@@ -118,7 +118,8 @@ def likely_covariances(
             2.
         blocks: all features, in order.
         sigma: standard deviation of the noise.
-        numbers: mask of features whose correlations with each other are of another size, shape (d,).
+        numbers: mask of the features that are numbers, whose correlations with each other are of another
+            size, shape (d,).
 
     Returns:
         a positive semidefinite matrix, and the posterior variances of its entries.
@@ -138,7 +139,8 @@ def likely_covariances(
     tau = np.full_like(A, _squared_correlation(turned, scales, sigma, ~within & ~pairs))
     if np.any(pairs):
         seen = _squared_correlation(turned, scales, sigma, pairs)
-        # Where noise is large, few pairs say little: their estimate is then shrunk towards a usual one.
+        # Where noise is large, few pairs carry little information, so their estimate is shrunk towards a
+        # usual value.
         unsure = sigma**4 / (np.sum(pairs) * float(np.mean(scales[pairs])) ** 2)
         tau[pairs] = (_USUAL**2 * seen + unsure * _USUAL) / (_USUAL**2 + unsure)
     kept = np.where(within, 0.0, tau * scales / (tau * scales + max(sigma**2 / 2, 1e-300)))
@@ -150,7 +152,8 @@ def likely_covariances(
 def _squared_correlation(A: Floats, scales: Floats, sigma: float, pairs: NDArray[np.bool_]) -> float:
     """Return tau, a mean squared correlation, by moments: E A_ij^2 = tau times scale + sigma^2 / 2.
 
-    Entries are weighted by their scale: where noise is large, those of the largest scales tell most.
+    Entries are weighted by their scale: where noise is large, the entries with the largest scales are the
+    most informative.
     """
     if not np.any(pairs):
         return 0.0

@@ -65,7 +65,7 @@ class DPMirrorDescent(FullBatchMechanism):
     def _calibrated(
         cls, target: RiskTarget, *, step_size: float | None = None, **options: Unpack[StepOptions]
     ) -> Self:
-        """Calibrate; ``step_size`` is by default that of the rules above, as are the other options."""
+        """Calibrate; ``step_size`` and the other options follow the rules above by default."""
         made = super()._calibrated(target, **options)
         if step_size is None:
             step_size = cls._default_step_size(target, made.steps)

@@ -78,7 +78,7 @@ class PerturbationWithHessian(ObjectivePerturbation):
 
     @classmethod
     def usual_penalty(cls, target: RiskTarget) -> ElasticNet:
-        """Return the given penalty, or the least with which two costs are small, if that is larger.
+        """Return the larger of the given penalty and the least one with which two costs are small.
 
         The ratio of determinants costs a tenth of epsilon. The noise that hides the distance from the exact
         minimum has a quarter of 1 / sqrt(n L), the least standard error of a weight without privacy.

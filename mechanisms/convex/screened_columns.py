@@ -142,7 +142,7 @@ class ScreenedColumns(RiskMechanism):
 
     @property
     def noise_to_signal(self) -> NoiseToSignal:
-        """Largest of the Gumbel variables of a draw against the score of a column that decides the label."""
+        """The largest Gumbel variable of a draw, relative to the score of a column that decides the label."""
         noise = math.log(max(2, len(self.spans))) / self.selection.rate
         return NoiseToSignal(noise, self.facts.n_records / 4, "score of a column")
 

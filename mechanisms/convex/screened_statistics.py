@@ -110,7 +110,7 @@ class ScreenedStatistics(RiskMechanism):
 
     @property
     def noise_to_signal(self) -> NoiseToSignal:
-        """Largest of the Gumbel variables of a draw against the score of a feature that decides the label.
+        """The largest Gumbel variable of a draw, compared with the score of a feature that decides the label.
 
         Such a feature is at its bound in half of the records, those with the label B.
         """

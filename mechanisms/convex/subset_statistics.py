@@ -71,8 +71,8 @@ class SubsetStatistics(SufficientStatistics):
     def _path(self, program: SubsetProgram, watch: Watch) -> SupportPath:
         """Solve for 1 to k columns.
 
-        The time limit of the release may stop it, but the solver is not told how much time is left: that
-        depends on the records beyond the moments.
+        The time limit of the release may stop the solves, but a solver does not learn how much time is left,
+        because that depends on the records beyond the moments.
         """
         masks, finished = [], []
         for size in range(1, self.most + 1):

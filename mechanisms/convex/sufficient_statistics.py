@@ -263,7 +263,8 @@ class SufficientStatistics(RiskMechanism):
     def _noisy_moments(self, risk: EmpiricalRisk, run: Run) -> tuple[Moments, float]:
         """Return the moments with noise and its standard deviation, 0 without a source.
 
-        Of weighted records both are divided by the noisy mean weight: the moments are weighted means then.
+        For weighted records both are divided by the noisy mean weight, so that the moments are weighted
+        means.
         """
         found = moments(risk, self.offset, run.watch)
         sigma = 0.0 if run.source is None else self.vector_noise.sigma
@@ -297,7 +298,7 @@ class SufficientStatistics(RiskMechanism):
         return Moments(A, products / weight, square)
 
     def _models(self, found: Moments, sigma: float) -> Vector:
-        """Return the weights of the model, in the units of the risk; of several classes a row for each."""
+        """Return the weights of the model in units of the risk; for several classes, one row per class."""
         if found.products.ndim == 1:
             return self._model(self._fitted(found.features, found.products, sigma), sigma)
         vertices = simplex_vertices(label_columns(self.facts.loss) + 1)
@@ -601,8 +602,8 @@ def residual_fit(moments: NoisyMoments, bound: float, sigma: float) -> tuple[Vec
     Directions that noise hides get no weight. Among these directions is the sum of the levels of a column, if
     it is 1 for every record.
 
-    The cut is larger where the noise allows it: up to where noise of standard deviation ``sigma``, on moments
-    in units of the cut, adds a tenth to the variance in the direction in which it is largest relative to the
+    The cut grows as far as the noise allows: until noise of standard deviation ``sigma``, on moments in units
+    of the cut, adds a tenth to the variance in the direction in which that noise is largest relative to the
     moments.
     """
     values, vectors = np.linalg.eigh(moments.features)

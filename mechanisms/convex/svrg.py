@@ -306,8 +306,8 @@ def anchor_weights(
 
     Noise on an anchor adds a random linear term to the objective of its epoch. An epoch of m steps brings the
     average of its iterates closer to the minimum by the factor c = (r + ... + r^m) / m, r = 1 / (1 + eta l2),
-    or more where F is curved, so noise of variance s on an anchor costs s times the product of the c^2 of
-    later epochs. At a given sum of 1 / s the sum of these costs is least for 1 / s in proportion to the
+    or closer where F is curved, so noise of variance s on an anchor costs s times the product of the c^2 of
+    later epochs. At a given sum of 1 / s the sum of these costs is least if 1 / s is proportional to the
     product of the c of later epochs: shares grow by 1/c per epoch. The share of an early anchor does not fall
     below that at which its noise costs the range of the loss: that cost is p s / (2 l2). Without a penalty c
     is 1, and all shares are equal.
@@ -332,7 +332,7 @@ def noise_growth(facts: RiskFacts, mu: float, eta: float) -> float:
 
     The noise of a batch is proportional to |x - anchor|, so it is self-amplifying. By the central limit
     theorem the noise for M batches, together mu-GDP with mu in units of the sensitivity of the mean gradient,
-    is L |x - anchor| sqrt(M) / (G mu) per coordinate, of which a step adds eta times.
+    is L |x - anchor| sqrt(M) / (G mu) per coordinate; a step adds eta times that noise.
     """
     return facts.dimension * (eta * facts.smoothness / (facts.gradient_bound * mu)) ** 2
 

@@ -21,9 +21,9 @@ from privopt.problems.discrete.cost_matrix import CostMatrix
 from privopt.problems.discrete.lattice import IntArray
 from privopt.problems.errors import InvalidInputError
 
-# Up to this number of predicates "auto" has four levels, otherwise three. With the prior no private choice is
-# needed: on eight public tables this rule was within .003 of the best public rule for the depth at any
-# epsilon.
+# Up to this number of predicates "auto" has four levels, otherwise three. Because of the prior, no private
+# choice of the depth is needed: on eight public tables this rule was within .003 of the best public rule for
+# the depth at any epsilon.
 _FEW_PREDICATES = 60
 
 
@@ -31,18 +31,17 @@ _FEW_PREDICATES = 60
 class BranchingPlan:
     """The plan of a tree or a rule list, made without data.
 
-    Privacy: that of the exponential mechanism, whose plan it holds: the prior is the uniform distribution on
-    the lattice, in which a predicate of weight k is represented by k values. Prior and levels are fixed
-    before data.
+    Privacy: that of the exponential mechanism, whose plan is ``choice``: the prior is the uniform
+    distribution on the lattice, in which a predicate of weight k is represented by k values. Prior and levels
+    are fixed before data are read.
 
     Attributes:
         levels: the largest number of predicates in a prediction.
         choice: the plan of the draw.
         costs: costs of errors.
-        effort: effort of counting and summing.
+        effort: work and memory of counting records and summing weights of models.
         reason: the reason for the number of levels.
-        values: the sum of the weights of the predicates.
-        predicates: their number.
+        values: the sum of the weights of the predicates. predicates: the number of predicates.
     """
 
     levels: int
@@ -119,9 +118,9 @@ class BranchingPlan:
 
         Let q be the prior mass of all models that predict like a given model of one predicate. It is at least
         the product of 1 / values for the predicate, 1/2 for each decision to split or to stop, and 1 /
-        (classes (classes - 1)) for the two different labels. Of all laws, the draw's has the least mean of
-        beta L plus divergence from the prior, so its mean of L is at most L of the given model plus log(1/q)
-        / beta.
+        (classes (classes - 1)) for the two different labels. Of all laws, that of the draw has the least sum
+        of the mean of beta L and the divergence from the prior, so its mean of L is at most L of the given
+        model plus log(1/q) / beta.
         """
         rare = math.log(8 * self.costs.classes * (self.costs.classes - 1) * self.values)
         largest = check_count(n_records, "n_records") * self.choice.loss_bound / 2

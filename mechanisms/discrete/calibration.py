@@ -1,10 +1,10 @@
 """Noise calibration of OPDisc and RSPM, from public facts before any data is read.
 
-Both return w(eta) = argmin_w L(D, w) - <eta, phi(w)> for random eta (a sign of eta is immaterial). Let b be
-the sensitivity of a loss *difference* L(D, w) - L(D, v) to replacing one record (2 B for losses in [0, B]),
-and let s_w be vectors, the *shifts*, with <s_w, phi(w) - phi(v)> >= b for all v != w. If w wins on D under
-eta, it wins on D' under eta + s_w. For Gaussian eta, comparing the densities at eta and eta + s_w gives, for
-every event S,
+Both mechanisms return w(eta) = argmin_w L(D, w) - <eta, phi(w)> for random eta (a sign of eta is immaterial).
+Let b be the sensitivity of a loss *difference* L(D, w) - L(D, v) to replacing one record (2 B for losses in
+[0, B]), and let s_w be vectors, the *shifts*, with <s_w, phi(w) - phi(v)> >= b for all v != w. If w wins on D
+under eta, it wins on D' under eta + s_w. For Gaussian eta, comparing the densities at eta and eta + s_w
+gives, for every event S,
 
     P[D in S] - exp(epsilon) P[D' in S] <= E[(1 - exp(epsilon - Z))_+],
     Z = max_w (<eta, s_w> + |s_w|^2 / 2) / sigma^2.
@@ -61,11 +61,12 @@ REFUTED_RSPM = (
 # Share added to every bound for rounding; the special functions used have relative errors of at most 1e-11.
 _ROUNDING = 1e-9
 
-# Sizes, in scales, that none of 10^4 noise numbers (of 10^8 exponential ones) exceeds, except with a
-# probability below 2^-128.
+# Bounds on noise, in units of its scale: the probability that any of 10^4 noise numbers (of 10^8 exponential
+# ones) exceeds its bound is below 2^-128.
 _GAUSSIAN_REACH, _LAPLACE_REACH, EXPONENTIAL_REACH = 14.0, 100.0, 110.0
 
-# Per-coordinate laws of RSPM are tabulated on [0, _END] in steps of 1/_FINE, convolved in steps of 1/_COARSE.
+# Per-coordinate laws of RSPM are tabulated on [0, _END] in steps of 1/_FINE, and convolved on a grid of steps
+# of 1/_COARSE.
 _END, _FINE, _COARSE = 14, 512, 16
 
 
@@ -75,7 +76,7 @@ class Calibration:
 
     Attributes:
         scale: standard deviation of Gaussian noise, scale parameter of Laplace noise.
-        spend: the claim; its ``claim`` is "printed: refuted" for a printed calibration.
+        spend: the privacy cost; its ``claim`` is "printed: refuted" for a printed calibration.
     """
 
     scale: float
@@ -101,11 +102,11 @@ def calibrate_opdisc(
         epsilon, delta: the target, epsilon > 0, 0 < delta < 1.
         squared_radius: D^2, a public bound on |w|^2.
         dof: the number of dimensions in which pi(w) varies; see ``normalized_dof``.
-        separation: tau, the least distance of two points.
+        separation: tau, the least distance between two points.
         loss_difference: change of L(w) - L(v) for one record at |w - v| = tau: 2 for losses in
             [0, 1], 2 G tau for G-Lipschitz losses.
         slack: error of a difference of objectives from rounding the noise terms.
-        calibration: "sound", or "printed" for the source paper's, which is refuted.
+        calibration: "sound", or "printed" for that of the source paper, which is refuted.
 
     Raises:
         PrivacyParameterError: a parameter outside its range.
@@ -129,17 +130,17 @@ def calibrate_rspm(
     loss_bound: int = 1,
     calibration: str = "sound",
 ) -> Calibration:
-    """Return Gaussian noise on the separators' weights; see ``rspm_sigma`` and, for ``counts``,
+    """Return Gaussian noise for the weights of separators; see ``rspm_sigma`` and, for ``counts``,
     ``separator_counts``.
 
     Separators are 0 or 1 on every point while the losses of a record lie in [0, B], B = ``loss_bound``: every
     condition on a shift is linear in b = 2 B, and so are shifts and noise.
 
     Rounding real weights to the fixed-point grid costs nothing: every shift is a whole number of units of
-    loss, hence of grid steps, so rounding eta + s is rounding eta and then adding s. But weights are drawn
-    as doubles, off by a relative 2^-51 and so, below the limit on terms, by less than a grid step. Two points
-    that differ in a coordinate may differ on all its k separators: b grows by 2 k steps, one for each weight
-    before and after a shift.
+    loss, hence of grid steps, so rounding eta + s is rounding eta and then adding s. But weights are drawn as
+    doubles, with relative errors of at most 2^-51; below the limit on terms this is less than a grid step.
+    Two points that differ in a coordinate may differ on all its k separators, so b grows by 2 k steps: one
+    for each weight before a shift, and one after it.
 
     Privacy: (epsilon, delta)-differential privacy, replace-one, if the answer is an exact argmin.
 
@@ -157,10 +158,10 @@ def calibrate_rspm(
 
 
 def calibrate_rspm_laplace(epsilon: float, counts: SeparatorCounts, *, loss_bound: int = 1) -> Calibration:
-    """Return Laplace noise of scale 2 B m / epsilon on the separators' weights, for losses in [0, B].
+    """Return Laplace noise of scale 2 B m / epsilon for the weights of separators; losses are in [0, B].
 
-    m is the number of separators that a shift moves, at most two of an ordered coordinate. Entries of shifts
-    are in {-2 B, 0, 2 B}, so |s_w|_1 <= 2 B m, and the density of eta changes by a factor of at most
+    m is the number of separators whose weights a shift moves, at most two per ordered coordinate. Entries of
+    shifts are in {-2 B, 0, 2 B}, so |s_w|_1 <= 2 B m, and the density of eta changes by a factor of at most
     exp(2 B m / scale) whatever the winner: Neel, Roth and Wu (2018), where B = 1 and m counts all separators.
     Rounding as in ``calibrate_rspm``.
 
@@ -176,8 +177,9 @@ def opdisc_shift(squared_radius: float, separation: float, loss_difference: floa
     """Return c such that s_w = c pi(w) satisfies <s_w, pi(w) - pi(v)> >= loss_difference for all v != w.
 
     |pi| = 1: <pi(w), pi(w) - pi(v)> = |pi(w) - pi(v)|^2 / 2 >= |w - v|^2 / (2 D^2), so c = 2 b D^2 / tau^2.
-    For losses in [0, 1], b = 2 and c = 4 D^2 / tau^2. For G-Lipschitz losses the need is 2 G |w - v|, and
-    c >= 4 G D^2 / |w - v| is largest at |w - v| = tau: the same formula with b = 2 G tau, c = 4 G D^2 / tau.
+    For losses in [0, 1], b = 2 and c = 4 D^2 / tau^2. For G-Lipschitz losses b is 2 G |w - v|, so c has to be
+    at least 4 G D^2 / |w - v|. This is largest at |w - v| = tau: the same formula with b = 2 G tau, c = 4 G
+    D^2 / tau.
     """
     check_positive(squared_radius, "squared_radius")
     check_positive(separation, "separation")
@@ -187,7 +189,8 @@ def opdisc_shift(squared_radius: float, separation: float, loss_difference: floa
 def normalized_dof(lattice: IntegerLattice) -> int:
     """Return the number of dimensions of pi(w): the free coordinates, and one for the length of w.
 
-    In a fixed coordinate pi(w) and pi(v) agree, so s_w may be 0 there and eta does not count.
+    In a fixed coordinate pi(w) and pi(v) agree, so s_w may be 0 there, and that coordinate of eta has no
+    effect.
     """
     return int(np.count_nonzero(lattice.low < lattice.high)) + 1
 
@@ -202,8 +205,9 @@ class SeparatorCounts(NamedTuple):
     Attributes:
         binary: coordinates with one separator.
         ternary: with two separators and three patterns of losses.
-        longer: with k >= 3 ordered separators, as {k: coordinates}: in some order of the k + 1 patterns of
-            losses exactly one separator changes from each to the next, a different one each time.
+        longer: with k >= 3 ordered separators, as {k: coordinates}: the k + 1 patterns of losses have an
+            order in which exactly one separator changes from each pattern to the next, each time a different
+            one.
     """
 
     binary: int
@@ -217,7 +221,7 @@ class SeparatorCounts(NamedTuple):
 
     @property
     def shifted(self) -> int:
-        """The largest number of separators that a shift s_w moves: two of an ordered coordinate."""
+        """The largest number of separators whose weights a shift s_w moves: two per ordered coordinate."""
         return self.binary + 2 * self.ternary + 2 * sum(self.longer.values())
 
     @property
@@ -259,9 +263,9 @@ def rspm_delta(epsilon: float, sigma: float, counts: SeparatorCounts) -> float:
       (for instance (0,1) less (1,0) or (1,1) is (-1,1) or (-1,0), at least 2 against (-2,0)), so
       Z_j = a^2/2 + a max(-x1, -x2, x1 + x2 + a/2);
     - k ordered separators: up to flips phi = (1, .., 1, 0, .., 0), and any other v differs from w in the
-      last 1 or in the first 0. So s is 2 at the last 1, -2 at the first 0 and 0 elsewhere; where there is no
-      1 or no 0, only the other is left: Z_j = a^2/2 + a max(-x1, xk, max_i (x_i - x_(i+1)) + a/2). Its tail
-      is at most the sum of the tails.
+      last 1 or in the first 0. So s is 2 at the last 1, -2 at the first 0 and 0 elsewhere; if there is no 1
+      or no 0, only the other of these two entries is left: Z_j = a^2/2 + a max(-x1, xk, max_i (x_i - x_(i+1))
+      + a/2). Its tail is at most the sum of the tails.
 
     Z is the sum of independent Z_j = a X_j + a^2/2. The law of each X_j is rounded up on a fine grid, then
     spread to a coarse one so that the mean of exp(-a X_j) is kept; (1 - exp(epsilon - Z))_+ is convex in each
@@ -287,8 +291,9 @@ def rspm_delta(epsilon: float, sigma: float, counts: SeparatorCounts) -> float:
 def rspm_sigma(epsilon: float, delta: float, counts: SeparatorCounts) -> float:
     """Return nearly the smallest sigma with ``rspm_delta`` <= delta; never smaller than needed.
 
-    For losses in [0, 1]; for losses in [0, B] it is B times as much. For m = 2 ternary separators this is 0.6
-    to 0.7 times ``sound_sigma`` with shift 2 sqrt(m), dof m, the general bound.
+    This is for losses in [0, 1]; for losses in [0, B] sigma is B times as large. If all coordinates are
+    ternary, and m is the number of their separators, sigma is 0.6 to 0.95 times the general bound
+    (``sound_sigma`` with shift 2 sqrt(m) and dof m); this factor falls with m, and is about 0.7 at m = 20.
     """
     epsilon, delta = check_epsilon(epsilon), check_delta(delta)
     if (
@@ -296,8 +301,8 @@ def rspm_sigma(epsilon: float, delta: float, counts: SeparatorCounts) -> float:
         or check_count(counts.separators, "the number of separators") < 1
     ):
         raise PrivacyParameterError("numbers of coordinates must be whole and >= 0, and not all 0")
-    # Beyond these limits epsilon hardly changes the noise, which delta decides; a larger one would take
-    # minutes.
+    # Above the larger limit epsilon hardly changes the noise, which delta decides, and the computation would
+    # take minutes.
     epsilon = min(epsilon, _MOST_EPSILON)
     if epsilon < _LEAST_EPSILON:
         raise PrivacyParameterError(f"epsilon = {epsilon:g} is too small: at least {_LEAST_EPSILON:g}")
@@ -335,7 +340,7 @@ def printed_rspm_sigma(epsilon: float, delta: float, separators: int) -> float:
 def within_terms(scale: float, reach: float) -> float:
     """Check that noise of a scale stays in the range of objectives, and return the scale.
 
-    Noise outside the range is refused when it is drawn, which truncates its law. A shift moves noise across
+    Noise outside the range is refused when it is drawn, so its law is truncated. A shift moves noise across
     the bound, where the truncated density is 0, so the proofs above do not hold.
 
     Raises:
@@ -379,7 +384,7 @@ def _binary_tail() -> Floats:
 def _ternary_tail(a: float) -> Floats:
     """Return P[max(-x1, -x2, x1 + x2 + a/2) > t] on the fine grid, x1 and x2 standard normal.
 
-    One of x1, x2 is below -t; or neither is and x1 + x2 > y = t - a/2. All terms are positive, so the
+    Either one of x1, x2 is below -t, or neither is and x1 + x2 > y = t - a/2. All terms are positive, so the
     relative error is that of Gauss-Legendre quadrature of a smooth integrand, below 1e-11.
     """
     t = _fine_grid()[:, None]
@@ -400,7 +405,7 @@ def _ternary_tail(a: float) -> Floats:
 def _ordered_tail(k: int, a: float) -> Floats:
     """Return a bound on P[max(-x1, xk, max_i (x_i - x_(i+1)) + a/2) > t] on the fine grid, x standard normal.
 
-    The k - 1 differences have variance 2.
+    It is the sum of the k + 1 probabilities; each of the k - 1 differences has variance 2.
     """
     t = _fine_grid()
     ends, between = special.ndtr(-t), special.ndtr((a / 2 - t) / math.sqrt(2))
@@ -408,7 +413,7 @@ def _ordered_tail(k: int, a: float) -> Floats:
 
 
 def _coarse_law(tail: Floats, a: float) -> Floats:
-    """Return masses on 0, 1/_COARSE, ..., _END of a law with that fine tail, pessimistic in exp(-a X)."""
+    """Return masses on 0, 1/_COARSE, ..., _END of a law with this fine tail, as in ``rspm_delta``."""
     mass = -np.diff(tail, prepend=1.0)
     ratio = _FINE // _COARSE
     # mass[k] is P[t_(k-1) < X <= t_k], placed at t_k, the right end of its fine cell.
@@ -420,7 +425,7 @@ def _coarse_law(tail: Floats, a: float) -> Floats:
 
 
 def _tail_expectation(laws: list[tuple[int, Floats]], a: float, threshold: float) -> float:
-    """Return E[(1 - exp(-a (X - threshold)))_+] or more, X the sum of n independent draws of each law."""
+    """Bound E[(1 - exp(-a (X - threshold)))_+] from above, X the sum of n independent draws of each law."""
     step = 1 / _COARSE
     x = np.arange(laws[0][1].size) * step
     # The tilt that minimises Chernoff's bound at the threshold; any tilt is valid.

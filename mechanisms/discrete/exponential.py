@@ -16,11 +16,11 @@ from privopt.oracles.draw.interface import Law, PreparedGibbs, race_error
 from privopt.oracles.facts import Precision
 from privopt.oracles.limits import Limits
 
-# The share of epsilon reserved for the floating-point error of a draw's law.
+# The share of epsilon that is reserved for floating-point errors in the law of a draw.
 _ARITHMETIC_SHARE = 1e-4
-# Probability treated as zero: a repeated key of the random source is likelier.
+# Events of this probability are treated as impossible: a repeated key of the random source is likelier.
 _NEVER = 2.0**-128
-# The smallest epsilon whose share covers what doubles do to one race between points.
+# The smallest epsilon whose reserved share covers the rounding of doubles in one race between points.
 _LEAST_EPSILON = 2 * race_error(0.0) / _ARITHMETIC_SHARE
 
 
@@ -31,13 +31,13 @@ class ExponentialMechanism(LatticeMechanism[PreparedGibbs]):
     Privacy: epsilon-differential privacy (pure), neighbours by replacing one record, n and the lattice
     public. Delta is the largest loss of a record: replacing one moves L at a fixed w by at most Delta, hence
     the numerator and the partition function by a factor of at most exp(epsilon / 2) each. No normalisation,
-    separators or delta.
+    separators or delta are needed.
 
     Constraints: the proof holds for any public finite set of points, and so for the part of a lattice that
     public constraints leave.
 
-    Floating point: epsilon is charged in full, while beta is smaller by a share of 1e-4; a draw is not
-    released if the probability of some point may be off by more than that share covers.
+    Floating point: epsilon is charged in full, but beta is smaller by a share of 1e-4. A draw is not released
+    if errors in the probability of some point may be larger than this share covers.
 
     Source: McSherry and Talwar (FOCS 2007), Theorem 6, with the sensitivity of a sum of losses in [0, Delta].
     """
@@ -75,16 +75,18 @@ class ExponentialMechanism(LatticeMechanism[PreparedGibbs]):
 
     @property
     def excess(self) -> float:
-        """Bound log |W| / beta: the entropy of the draw is at most log |W|, and that of one point is 0."""
+        """The bound log |W| / beta: the entropy of the draw is at most log |W|, and that of a single point is
+        0.
+        """
         return math.log(self.lattice.box_size) / self.beta
 
     @property
     def width(self) -> float:
         """The width of an interval in which, for neighbours, log P[w] / P'[w] lies for all w (bounded range).
 
-        It is beta times a change of L, which lies in [-Delta, Delta], less the same number for all w (Durfee
-        and Rogers 2019). Floating point moves either logarithm by up to half its share of epsilon. None of
-        this holds for permute-and-flip.
+        The logarithm is beta times a change of L, which lies in [-Delta, Delta], minus a number that is the
+        same for all w (Durfee and Rogers 2019). Floating point moves either logarithm by up to half its share
+        of epsilon. None of this holds for permute-and-flip.
         """
         return (2 * self.loss_bound * self.beta + 2 * _ARITHMETIC_SHARE * self.spend.epsilon) * (1 + 1e-12)
 

@@ -41,9 +41,9 @@ Prepared = TypeVar("Prepared", contravariant=True)
 class Release:
     """The outcome of a mechanism.
 
-    All but ``certificate`` and ``oracle`` may be published: value, bound, node count and time of a
-    certificate are functions of the records, and which oracle fits can depend on the patterns of the records.
-    Both are left out when a release is printed or pickled.
+    All attributes but ``certificate`` and ``oracle`` may be published. Value, bound, node count and time of a
+    certificate are functions of the records, and which oracle fits can depend on the patterns of the records,
+    so both attributes are left out when a release is printed or pickled.
 
     Attributes:
         point: the chosen w, shape (dimension,).
@@ -53,7 +53,8 @@ class Release:
         certificate: the evidence, for minimisers; None after unpickling and for Gibbs draws.
         share: the released share of positive records, if the release contains it.
         weights: the released weights of the linear model that the point was rounded from, if there is one.
-        deviations: posterior standard deviations of these weights, if they follow from what is released.
+        deviations: posterior standard deviations of these weights, if they can be computed from what is
+            released.
     """
 
     point: IntArray
@@ -117,10 +118,10 @@ class LatticeMechanism(ABC, Generic[Prepared]):
         """Calibrate to public facts. Mechanisms that are pure take ``delta`` and do not use it.
 
         ``loss_bound`` is the largest loss of one record, for types whose problems differ in it (by public
-        costs, say); None: what the type says.
+        costs, say); None: that of the type.
 
         Raises:
-            PrivacyParameterError: epsilon not finite and > 0, delta outside (0, 1) (0 is for pure
+            PrivacyParameterError: epsilon not finite and > 0, delta outside (0, 1) (0 is allowed for pure
                 mechanisms), or a calibration that the mechanism does not have.
             InvalidInputError: the mechanism needs a separator set, and the lattice has none.
         """
@@ -151,7 +152,7 @@ class LatticeMechanism(ABC, Generic[Prepared]):
     @classmethod
     @abstractmethod
     def _calibrated(cls, target: Target) -> Calibration:
-        """Return the spend, and the one number of the noise: the field that a subclass adds."""
+        """Return the spend, and the one field that a subclass adds: the number that describes its noise."""
 
     @classmethod
     def default_lattice(cls, dimension: int) -> IntegerLattice:
@@ -171,7 +172,7 @@ class LatticeMechanism(ABC, Generic[Prepared]):
     def noise_to_signal(self, n_records: int) -> NoiseToSignal | None:
         """Compare the expected excess loss with that of a constant, half of what n records can lose.
 
-        None: it is unknown.
+        None: the expected excess loss is unknown.
         """
         if self.excess is None:
             return None

@@ -32,8 +32,8 @@ class OPDisc(PerturbedMinimizer):
     the proof's density-ratio lemma depends on the winner.
 
     Constraints: the proof needs |w| <= D and distances of at least tau between points, which hold in any part
-    of a lattice; and a shift that makes w win against every other point makes it win against fewer. D follows
-    from the bounds of the lattice.
+    of a lattice; and a shift that makes w win against every other point also makes it win against fewer. D is
+    computed from the bounds of the lattice.
 
     Source: Neel, Roth, Vietri and Wu (ICML 2020), Algorithm 1; sensitivity and calibration in
     ``mechanisms.discrete.calibration``.
@@ -104,7 +104,7 @@ class OPDisc(PerturbedMinimizer):
 
     @property
     def excess(self) -> float:
-        """Bound on E max <eta, pi(w)> over w: at most E |eta|, and sigma sqrt(2 log |W|), as |pi(w)| = 1."""
+        """Bound E max <eta, pi(w)> over w, |pi(w)| = 1, by the lesser of E |eta|, sigma sqrt(2 log |W|)."""
         points = 2 * math.log(self.lattice.box_size)
         return self.sigma * math.sqrt(min(points, normalized_dof(self.lattice)))
 

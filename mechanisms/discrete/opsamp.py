@@ -29,8 +29,8 @@ from privopt.problems.errors import InvalidInputError
 class OPSamp:
     """The mean over m draws of argmin L(D, w) - <sigma, w>, sigma_j exponential, plus Laplace noise.
 
-    The mean of a tilt, a public constant, is subtracted from each. The release is a real vector, in general
-    no point of the lattice.
+    The mean of a tilt, a public constant, is subtracted from each tilt. The release is a real vector, in
+    general not a point of the lattice.
 
     Privacy: (epsilon, delta)-differential privacy, neighbours by replacing one record, n and the lattice
     public. The oracle's gap may be up to ``alpha``, for which the noise accounts
@@ -42,9 +42,7 @@ class OPSamp:
 
     Attributes:
         problem_type, lattice, loss_bound: the public facts of the plan.
-        mean: tilts, answers and noise.
-        spend: the claim.
-        n_records: n.
+        mean: the plan of tilts, answers and noise. spend: the privacy cost. n_records: n.
     """
 
     name: ClassVar[str] = "opsamp"
@@ -78,7 +76,7 @@ class OPSamp:
             problem_type, lattice: the objective and its domain.
             n_records: n.
             epsilon, delta: the target.
-            alpha: the gap up to which answers are taken, in errors; >= 0.
+            alpha: the gap, in numbers of errors, up to which answers are accepted; >= 0.
             rate, draws: as for ``TiltedMean.plan``.
             loss_bound: the largest loss of one record; by default that of the type.
 
@@ -116,7 +114,7 @@ class OPSamp:
     def noise_to_signal(self) -> NoiseToSignal:
         """The worse of two: noise on a weight against half its range, tilts against the losses of a constant.
 
-        A constant loses half of what is to lose; tilts are compared between opposite corners.
+        A constant loses half of the largest possible loss; tilts are compared between opposite corners.
         """
         widths = (self.lattice.high - self.lattice.low).astype(np.float64)
         weight = NoiseToSignal(

@@ -18,7 +18,7 @@ from privopt.problems.discrete.problem import DiscreteProblem
 def prepare_oracle(
     oracle: str | DiscreteOracle | GibbsOracle, plan: LatticeMechanism[Any], problem: DiscreteProblem
 ) -> Any:
-    """Build an oracle of the kind that a plan needs for the data. It is given by name or as an object.
+    """Build an oracle for the data, of the kind that a plan needs; it is named, or given as an object.
 
     Raises:
         PlanMismatchError: the plan was made for another problem.

@@ -32,8 +32,8 @@ class GaussianRSPM(PerturbedMinimizer):
     With calibration="printed" the noise is the source paper's, and its claim is refuted.
 
     Constraints: separators of a lattice also tell apart any two points of a part of it, and a shift that
-    makes w win against every other point makes it win against fewer. So noise calibrated to the lattice is
-    enough for any part of it that public constraints leave.
+    makes w win against every other point also makes it win against fewer. So noise calibrated to the lattice
+    is enough for any part of it that public constraints leave.
 
     Source: Neel, Roth and Wu (2018), Algorithm 2; Neel, Roth, Vietri and Wu (ICML 2020), Theorem 6.
     """
@@ -62,9 +62,9 @@ class GaussianRSPM(PerturbedMinimizer):
 
     @property
     def excess(self) -> float:
-        """Mean of the largest sum of weights: coordinate by coordinate the largest of k + 1 partial sums.
+        """Bound the mean of the largest sum of weights: in a coordinate, the largest of k + 1 partial sums.
 
-        That of a random walk of k steps is at most sqrt(2 k / pi) standard deviations.
+        The mean maximum of a random walk of k steps is at most sqrt(2 k / pi) standard deviations of a step.
         """
         separators = self.problem_type.separators(self.lattice)
         _, steps = np.unique(separators.coordinate, return_counts=True)

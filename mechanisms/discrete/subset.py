@@ -28,13 +28,13 @@ from privopt.problems.errors import InvalidInputError
 class SubsetPlan:
     """One draw of s of p columns by the exponential mechanism with the restricted squared loss.
 
-    Privacy: that of ``choice``, epsilon-differential privacy (pure), neighbours by replacing one record, n,
-    p and the bounds public. Running time, and whether a draw stayed within its limits, are outside the
+    Privacy: that of ``choice``, epsilon-differential privacy (pure), neighbours by replacing one record; n, p
+    and the bounds are public. Running time, and whether a draw stayed within its limits, are outside the
     guarantee.
 
     Attributes:
         choice: the plan of the draw.
-        bounds: of records and weights.
+        bounds: the bounds of records and weights.
     """
 
     name: ClassVar[str] = "best-subset"
@@ -63,8 +63,8 @@ class SubsetPlan:
         """Compare a bound on the squared loss that a draw is expected to add with a bound on that of zero
         weights.
 
-        Losses of subsets lie between 0 and n label^2. The best of N has a probability of at most 1 / (1 + (N
-        - 1) exp(-beta n label^2)), which is N / (2 N - 1) where both are equal.
+        Losses of subsets lie between 0 and n label^2. The best of N subsets has a probability of at most 1 /
+        (1 + (N - 1) exp(-beta n label^2)), which is N / (2 N - 1) where the two bounds are equal.
         """
         worst = self.bounds.largest_loss(self.lattice.support)  # ``choice`` counts in parts of it
         added = self.choice.excess * worst / self.choice.loss_bound
@@ -112,7 +112,7 @@ class SubsetPlan:
     ) -> float:
         """Return the share of synthetic tables of n records in which the informative columns are drawn.
 
-        It reads no records: tables are drawn from the design.
+        No records are read: tables are drawn from the design.
 
         Args:
             design: the law of the tables; it has the columns of the plan, and as many informative ones.

@@ -69,8 +69,8 @@ class ColumnSearch:
 
     @classmethod
     def within(cls, n_records: int, columns: int, mu: float) -> ColumnSearch | None:
-        """Return a search with a fifth of mu^2, or else with half; None if there are too few records for
-        either.
+        """Return a search that takes a fifth of mu^2, or half of it if a fifth is too little; None if there
+        are too few records for either.
         """
         plans = (cls.plan(n_records, columns, mu * math.sqrt(share)) for share in _SHARES)
         return next((plan for plan in plans if plan.usable), None)

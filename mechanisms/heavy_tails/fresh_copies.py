@@ -23,9 +23,9 @@ Estimator = Callable[[Vector, Vector], Vector]
 class FreshCopies:
     """An estimator, pickled before it sees data and unpickled anew for every call.
 
-    A copy includes what the estimator holds: attributes, fitted models, generators, variables of closures. It
-    is in the state at the time of the call to ``of``, and is discarded after its answer. The global random
-    states of Python and NumPy, which many estimators use, are seeded for each call and restored.
+    A copy includes what the estimator holds: attributes, fitted models, generators, variables of closures.
+    Its state is that of the estimator at the call of ``of``, and it is discarded after its answer. The global
+    random states of Python and NumPy, which many estimators use, are seeded for each call and restored.
 
     A copy cannot include what lies outside the estimator: variables and default arguments of an imported
     module, class attributes, files, random states of other libraries. An estimator must not write there.

@@ -36,7 +36,7 @@ class TableTarget:
     def gaussian(
         self, name: str, *, sensitivity: float, n_records: int | None = None
     ) -> tuple[VectorNoise, PrivacySpend]:
-        """Calibrate the noise of one vector of that l2 sensitivity, a mean of ``n_records`` terms."""
+        """Calibrate the noise of a released vector, a mean of ``n_records`` terms of this l2 sensitivity."""
         return gaussian_releases(
             self.epsilon,
             self.delta,

@@ -18,7 +18,7 @@ from privopt.mechanisms.privacy.spend import PrivacySpend
 from privopt.mechanisms.privacy.usefulness import NoiseToSignal
 from privopt.problems.convex.regularizers import Vector
 
-# Records per subset and coordinate, at least, where the number of subsets is chosen.
+# Least number of records per subset and coordinate, where the number of subsets is chosen here.
 _FEWEST = 10
 
 

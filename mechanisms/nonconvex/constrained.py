@@ -19,7 +19,7 @@ from privopt.problems.nonconvex.interface import TwiceDifferentiableRisk
 
 @dataclass(frozen=True)
 class DPConstrainedStationaryPoint(SecondOrderMechanism):
-    """DP-GD-SO: steps towards v = argmin <g, v>, or along negative curvature in C where these gain little.
+    """DP-GD-SO: steps towards v = argmin <g, v>, or along negative curvature in C where those gain little.
 
     w in C is an alpha-SOSP (second-order stationary point) if <grad F, w' - w> >= -alpha for all w' in C, and
     (w' - w)' Hess F (w' - w) >= -sqrt(rho alpha) for all w' in C with <grad F, w' - w> = 0. With D the

@@ -146,7 +146,7 @@ class DPLangevin(FullBatchMechanism):
         return LangevinRelease(point, spend, self.noise, trace=trace)
 
     def _trace(self, path: Vector, gradients: Vector) -> EnergyTrace:
-        """Integrate the gradients along the path; the last step is judged by the gradient before it."""
+        """Integrate gradients along the path; for the last step only the gradient at its start is known."""
         sigma, eta, d = self.vector_noise.sigma, self.step_size, path.shape[1]
         moves, slopes = np.diff(path, axis=0), gradients + self.regularizer.l2 * path[:-1]
         before = np.sum(slopes * moves, axis=1) + eta * sigma**2 * d

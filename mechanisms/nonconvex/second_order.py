@@ -34,7 +34,7 @@ class CurvatureTest:
     Attributes:
         step: index of the iterate, from 0.
         curvature: the least curvature found, from noisy quantities alone.
-        bound: a proved lower bound on it; equal for an eigenvalue.
+        bound: a proved lower bound on the least curvature; equal to ``curvature`` if that is an eigenvalue.
         passed: whether the negative curvature is small enough.
     """
 
@@ -94,7 +94,7 @@ class SecondOrderMechanism(SteppedMechanism):
             probability that any point that passes violates them.
         usual_share, usual_tests: class defaults of ``hessian_share`` and ``tests``; None: a Hessian every
             step.
-        tests: the most Hessians that a run computes.
+        tests: the largest number of Hessians that a run computes.
         failure: probability that the noise exceeds the tail bounds, over the whole run.
         hessian_share: the part of mu^2 for Hessians.
         gradient_noise, hessian_noise: the noise.
@@ -214,7 +214,8 @@ class SecondOrderMechanism(SteppedMechanism):
     ) -> int:
         """Return T at which descent, |grad F|^2 <= 2 M B / T for its best step, reaches its noise.
 
-        mu is per unit of noise: sigma = sqrt(T) / mu, whose tail is taken at the cap on T.
+        mu is divided by the sensitivity, so sigma = sqrt(T) / mu; the tail of the noise is taken at the
+        largest T.
         """
         tail = math.sqrt(float(stats.chi2.isf(failure / (2 * MOST_STEPS), facts.dimension))) / mu
         gain = 2 * loss_range(facts, space) * (facts.smoothness + regularizer.l2)

@@ -29,9 +29,9 @@ class DPStationaryPoint(SecondOrderMechanism):
     passes, the last one is returned and marked.
 
     The default alpha is 3 t_g, the least at which small gradients surely pass. The default gamma is the
-    curvature that T steps cannot escape (near a saddle of curvature -gamma noise grows by 1 + gamma/M a
-    step), at most sqrt(rho alpha), but at least 2 t_H, the smallest that noisy Hessians can distinguish from
-    0.
+    curvature that T steps cannot escape (near a saddle of curvature -gamma noise grows by the factor 1 +
+    gamma/M in each step), at most sqrt(rho alpha), but at least 2 t_H, the smallest that noisy Hessians can
+    distinguish from 0.
 
     Privacy: see ``SecondOrderMechanism``; the trajectory is part of the release.
 
@@ -46,7 +46,8 @@ class DPStationaryPoint(SecondOrderMechanism):
     def _inescapable_curvature(self) -> float:
         """Return the curvature below which noise of eta sigma does not grow to about M/rho in T steps.
 
-        It grows by 1 + gamma/M a step; at a distance of about M/rho the curvature has changed.
+        The noise grows by the factor 1 + gamma/M in each step; at a distance of about M/rho the curvature has
+        changed.
         """
         grown = self.smoothness**2 / (self.facts.hessian_lipschitz * self.gradient_noise.sigma)
         return self.smoothness * math.log1p(grown) / self.steps
