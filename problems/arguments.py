@@ -13,7 +13,7 @@ Kind = TypeVar("Kind")
 
 
 def told(value: object) -> str:
-    """Describe an argument for a message: a scalar by its value, cut to 60 characters, others by their type.
+    """Describe an argument for a message: a scalar by its value, cut to 60 characters; others by their type.
 
     The value of anything else, such as an array, might contain records.
     """
@@ -76,7 +76,7 @@ def check_same_length(rows: int, labels: int) -> None:
 
 
 def as_path(path: object, what: str) -> Path:
-    """Return ``path`` as a Path; ``what`` says whose path it is in a message, as in "a ledger".
+    """Return ``path`` as a Path; ``what`` says in messages what the path is of, as in "a ledger".
 
     Raises:
         InvalidTypeError: neither text nor a path, an empty path, or one with a null character.

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from privopt.problems.errors import InvalidInputError
 
-# A loss of this size is still exact in 64 bits, in units of 2**-20 and with room for noise.
+# A loss up to this size fits in 64 bits in units of 2**-20, with room for noise.
 MOST_RECORDS = 1 << 40
 
 
@@ -20,7 +20,7 @@ def record_counts(counts: ArrayLike | None, rows: int, largest: int = 1) -> NDAr
     Args:
         counts: whole numbers >= 1.
         rows: the required length.
-        largest: the largest cost of a record; the sum of counts times it must stay below 2**40.
+        largest: the largest cost of a record; the sum of counts times this cost must stay below 2**40.
 
     Raises:
         InvalidInputError: counts that are no whole numbers >= 1, of another shape, or too large a sum.
@@ -79,8 +79,8 @@ def check_unmasked(values: object, name: str) -> None:
 def term_by_term(X: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[np.float64]:
     """Compute X @ weights so that no result depends on the position of its row; with BLAS it may.
 
-    A private evaluation compares scores with bin edges, so equal rows must have bitwise equal scores. Their
-    positions differ between neighbouring data sets, in counted records and in partitions.
+    A private evaluation compares scores with bin edges, so equal rows must have bitwise equal scores. The
+    positions of rows differ between neighbouring data sets if records are counted or partitioned.
     """
     total = np.zeros((len(X), weights.shape[1]))
     for column, weight in zip(X.T, weights, strict=True):

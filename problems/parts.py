@@ -37,7 +37,7 @@ class Parts(ABC):
 
     @abstractmethod
     def each(self, task: Callable[[Any], Any]) -> list[Any]:
-        """Run ``task`` once on every part that has records; the results, in the order of the parts."""
+        """Run ``task`` once on every part that has records; return the results in the order of the parts."""
 
     @abstractmethod
     def made(self, make: Callable[[Any], Any]) -> Parts:

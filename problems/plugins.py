@@ -13,7 +13,7 @@ from privopt.problems.errors import PrivOptError
 
 
 def offered(group: str, ours: Container[str]) -> dict[str, EntryPoint]:
-    """Return the entry points of a group by name, without those that take a name of ours."""
+    """Return the entry points of a group by name, except those whose name is among ``ours``."""
     return {entry.name: entry for entry in entries(group) if entry.name not in ours}
 
 

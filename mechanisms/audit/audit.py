@@ -39,7 +39,8 @@ Outcome = int | str | tuple[int, ...]
 
 # Runs per task: many enough to amortise the start of a task, few enough to lose little in an interruption.
 _CHUNK = 200
-# Rounding may lift computed laws slightly above a tight claim; a claim is refuted only if exceeded by more.
+# Rounding may lift computed laws slightly above a tight claim; a claim is refuted only if it is exceeded by
+# more than this.
 _TOLERANCE = 1e-9
 
 

@@ -104,7 +104,7 @@ def rule_list_claims() -> tuple[AuditedClaim, ...]:
 
 @dataclass(frozen=True)
 class LeafSampler:
-    """Sampler of a plan's ``release`` on one record, in the first leaf and class or in the second of both."""
+    """Sampler of a plan's ``release`` on one record: in the first leaf and class, or in the second."""
 
     plan: LeafPlan
     place: int

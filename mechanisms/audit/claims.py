@@ -188,6 +188,6 @@ def audit_claim(
 
 
 def _label(audited: AuditedClaim, subject: Subject) -> str:
-    """Return the key of counts in a journal; its exact epsilon keeps counts of other noise or data apart."""
+    """Return the key of counts in a journal; the exact epsilon in it tells plans and data sets apart."""
     numbers = f"epsilon {subject.epsilon!r} | delta {subject.delta!r} | exact {subject.exact_epsilon!r}"
     return f"{audited.mechanism} | {audited.neighbours} | {subject.name} | {numbers}"

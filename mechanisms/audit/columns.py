@@ -158,7 +158,8 @@ def _claim(
     def subject(title: str, one: ColumnStatistics) -> Subject:
         samplers = ColumnsSampler(one, common, pair, False), ColumnsSampler(one, common, pair, True)
         apart = math.hypot(*samplers[0].distances)
-        # A log ratio of Gaussians is Gaussian with this standard deviation, around half of its square.
+        # The log ratio of two Gaussians is Gaussian with this standard deviation, around half of its square,
+        # with the sign of either table.
         laws = (
             masses(special.ndtr(edges / apart + apart / 2)),
             masses(special.ndtr(edges / apart - apart / 2)),
@@ -213,7 +214,8 @@ def column_claims() -> tuple[AuditedClaim, ...]:
     common = (low,) * (_RECORDS - 1 - upper) + (high,) * upper
     a, b = (1.0, 0.0, 0.0), (0.0, 1.0, 0.0)
     site = Categorical("site", ["a", "b", "c"])
-    # Of 5 levels a record moves the moments most by its label: the weight of the mean label is charged.
+    # With 5 levels a record moves the moments most if its label changes, so this pair shows whether the
+    # weight of the mean label is charged.
     many, e = Categorical("place", list("abcde")), (0.0, 0.0, 0.0, 0.0, 1.0)
     units = {
         "the whole budget for each release": _whole_budget_twice,

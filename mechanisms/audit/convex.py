@@ -262,7 +262,7 @@ def _stochastic_gradient() -> tuple[AuditedClaim, ...]:
 
 
 def _variance_reduced(kind: type[DPSVRG], rounds: tuple[int, ...]) -> tuple[AuditedClaim, ...]:
-    """Return claims on two pairs: full gradients reveal one, batch differences without noise the other."""
+    """Return claims on two pairs, revealed by full gradients and by batch differences without noise."""
     pair = outlier(idle=3)
     plan = kind.plan(pair[0].facts, epsilon=_EPSILON, delta=_DELTA, rounds=rounds, batch=1)
     edges = np.linspace(-4, 4, 65) * plan.anchor_noise.sigma * plan.step_size * math.sqrt(len(rounds))

@@ -210,7 +210,8 @@ def _with_more_noise(trim: Trimming, factor: float) -> Trimming:
     return dataclasses.replace(trim, noise=noise)
 
 
-# One coordinate, or a few, stay far below a claim on the sum of Renyi divergences; many approach it.
+# A claim adds up Renyi divergences over coordinates: with one coordinate, or a few, the true epsilon stays
+# far below it, and with many it comes close.
 _MANY, _FEW = 32, 8
 _MEDIANS = ((0.0, 0.0, 1.0), (0.0, 1.0, 1.0))
 
@@ -269,7 +270,7 @@ def _trimmed_descent() -> tuple[AuditedClaim, ...]:
         above = _above(one.trimming, tuple(-y for y in records), sign=-1.0)
         return count_law(one.facts.dimension, above)
 
-    # epsilon in place of epsilon-tilde: (1/2) epsilon^2-zCDP for the whole run.
+    # The fault is epsilon in place of epsilon-tilde, so that the whole run has (1/2) epsilon^2-zCDP.
     printed = ArsinhNoise.within(_EPSILON**2 / 2 / _MANY, enough=plan.trimming.noise.t)
     mutants = {
         "noise an eighth": dataclasses.replace(plan, trimming=_with_more_noise(plan.trimming, 8.0)),
@@ -294,7 +295,7 @@ def _trimmed_descent() -> tuple[AuditedClaim, ...]:
 
 @dataclass(frozen=True)
 class CentreSampler:
-    """Sampler of a plan's ``release`` with one record in every subset, which is its own estimate."""
+    """Sampler of a plan's ``release`` with one record in every subset, whose estimate is that record."""
 
     plan: SampleAggregate | SubsetMean
     records: tuple[float, ...]
@@ -328,7 +329,8 @@ class TruncatedMaximum(SampleAggregate):
         return max(grown * largest, self.gamma * NARROWEST)
 
 
-# Pairs at which the noise is small: one record decides a majority, or is the only one that disagrees.
+# Pairs of data sets for which the noise is small: one record decides a majority, or is the only one that
+# disagrees.
 _MAJORITY, _OUTLIER, _SUBSETS = "majority", "outlier", 121
 
 

@@ -1,4 +1,4 @@
-"""Exact laws of the package's mechanisms on problems small enough to have one.
+"""Exact laws of the package's mechanisms on problems that are small enough to compute them.
 
 - exponential mechanism: the closed form over the enumerated lattice;
 - permute-and-flip: a polynomial integral, by a quadrature that is exact for it;

@@ -101,7 +101,7 @@ class ParityProblem(DiscreteProblem):
 
     @classmethod
     def separators(cls, lattice: IntegerLattice) -> SeparatorSet:
-        """Return one abstract record per coordinate, on which points with its high level err.
+        """Return one abstract record per coordinate; points with the high level of that coordinate err on it.
 
         They need not be parities: they are separators of the class of all 0/1 losses.
         """

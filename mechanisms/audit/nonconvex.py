@@ -118,7 +118,7 @@ class _FirstTest:
 
 
 def _second_order(kind: type[SecondOrderMechanism], convex_set: ConvexSet) -> tuple[AuditedClaim, ...]:
-    """Return claims of one step and one test from 0, on records with only slope and with only curvature."""
+    """Return claims of one step and one test from 0: on a record with only slope, and with only curvature."""
     found = []
     for bent, name in ((False, "slope up or down"), (True, "curved up or down")):
         risks = [EmpiricalRisk([[1.0]], [y], _Tilt(bent)) for y in (1.0, -1.0)]
@@ -159,7 +159,7 @@ def _first_law(plan: SecondOrderMechanism, bent: bool, sign: float, edges: Float
     if not bent:
         return masses(special.ndtr((edges - sign) / plan.gradient_noise.sigma))
     if isinstance(plan, DPConstrainedStationaryPoint):
-        # |g| <= alpha/2, as |v - w| = 1. The least t^2 H over |t| <= 1, on either side of 0: min(H, 0).
+        # A Hessian is released if |g| <= alpha/2, as |v - w| = 1. The least t^2 H for |t| <= 1 is min(H, 0).
         limit = plan.alpha / 2
         below = special.ndtr((edges - sign) / plan.hessian_noise.vector.sigma)
         below = np.where(edges > 0, 1.0, below)

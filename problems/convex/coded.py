@@ -1,7 +1,7 @@
 """Coded rows: the features of a record as a sum of rows of a small public table, one per column.
 
 A schema encodes a record as one code per column, and a code determines the features of that column alone. A
-pass over the records takes a number of operations proportional to columns, not features.
+pass over the records takes a number of operations proportional to that of columns, not of features.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ class CodedRows:
     """A matrix of shape (n, d), whose row i is the sum over j of ``table[codes[i, j]]``.
 
     An ``EmpiricalRisk`` with counts takes it in place of an array. The risk is the same up to the rounding of
-    sums. The bound on that rounding is the same, too: a record's term passes through no more additions than
-    there are records, and through as many products as with an array. The result for a row depends on its
+    sums. The bound on that rounding is the same, too, since a record's term passes through no more additions
+    than there are records, and through as many products as with an array. The result for a row depends on its
     codes and on the public table alone, not on its position.
 
     Attributes:

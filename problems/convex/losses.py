@@ -258,8 +258,8 @@ class HuberLoss(Loss):
 class SquaredLoss(HuberLoss):
     """Squared loss (z - y)^2 / 2 for residuals up to a public bound, the ``threshold``; linear beyond.
 
-    Squares are Lipschitz only where residuals are bounded. The linear continuation makes the constant hold
-    for every iterate and every label; within the bound it changes nothing.
+    Squares are Lipschitz only where residuals are bounded. With the linear continuation the Lipschitz
+    constant holds for every iterate and every label; within the bound it changes nothing.
     """
 
     @classmethod

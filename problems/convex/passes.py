@@ -58,7 +58,7 @@ class Rows(Protocol):
         """The number of rows in a block."""
 
     def predict(self, rows: slice, scale: RealArray, w: RealArray) -> RealArray:
-        """Return scale_i <row_i, w> for some rows, in the dtype of the matrix; w has it too."""
+        """Return scale_i <row_i, w> for some rows, in the dtype of the matrix, which is also that of w."""
 
     def add(self, total: Vector, rows: slice, scale: RealArray, weights: RealArray) -> None:
         """Do total += sum of weights_i scale_i row_i over some rows, in float64."""
@@ -189,7 +189,7 @@ def mark_of(X: Any, y: RealArray) -> int:
     Source: the hash NH of Black, Halevi, Krawczyk, Krovetz and Rogaway (1999), with public keys.
 
     Args:
-        X, y: C-contiguous, CSR or coded rows, and C-contiguous, of one dtype, shapes (n, d) and (n,).
+        X: rows, C-contiguous, CSR or coded, shape (n, d); y: labels, C-contiguous, of the same dtype.
     """
     if isinstance(X, CodedRows):  # the codes tell rows apart
         X = np.ascontiguousarray(X.codes.astype(y.dtype))
@@ -243,7 +243,7 @@ def full_pass(visit: Visit, n: int, d: int, stored: int, block: int) -> tuple[fl
 
 
 def in_order(run: Callable[[slice], _T], shares: list[slice]) -> list[_T]:
-    """Run every share, on threads that live for this call only (safe under fork); results in order.
+    """Run every share, on threads that live for this call only (safe under fork); return results in order.
 
     The calling thread calls ``look_up`` before it waits for each share: an error there, as at a time limit,
     cancels the shares that have not begun.

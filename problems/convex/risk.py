@@ -79,7 +79,7 @@ class RiskFacts:
 
     @property
     def gradient_bound_linf(self) -> float:
-        """Bound G1 on the l-infinity norm of one record's gradient, i.e. Lipschitz under l1."""
+        """Bound G1 on the l-infinity norm of one record's gradient: the Lipschitz constant under l1."""
         return self.loss.lipschitz * self.row_norm  # an l2 bound is an l-infinity bound
 
     @property
@@ -114,8 +114,9 @@ class RiskFacts:
         Sums are accumulated in float64 over at most n additions in any order, so the error of each coordinate
         is at most (n + 2) 2^-53 times the sum of its magnitudes, and the same holds for the vector. With
         counts there is one more product per row and at least one addition less. When a record changes, other
-        rows may change their positions, and vectorised slopes at them may then differ in the last bits, by an
-        assumed 2^-50 of their bound at most: half of that is included here for each of the two sums.
+        rows may change their positions, and slopes computed with vector instructions may then differ in the
+        last bits, by assumption by at most 2^-50 of their bound: half of that is included here for each of
+        the two sums.
         """
         return (self.n_records + 7) * 2.0**-53
 

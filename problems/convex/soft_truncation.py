@@ -1,9 +1,9 @@
 """Smoothed soft truncation: the influence of one record on a robust mean (Catoni and Giulini 2017).
 
 With phi(x) = x - x^3/6 for |x| <= sqrt 2 and +-2 sqrt(2)/3 beyond, and Z standard normal, E phi(a + b Z)
-has a closed form. As printed, it loses every digit where |a| is large: terms as large as a^3 cancel.
-Here the expectation is computed from truncated moments where b <= 1, and otherwise from an integral over
-[0, sqrt 2] of a positive function; both are good to about 1e-14.
+has a closed form. The printed formula loses all digits where |a| is large, as terms as large as a^3 cancel.
+Here the expectation is computed from truncated moments where b <= 1, and otherwise from an integral over [0,
+sqrt 2] of a positive function; both are good to about 1e-14.
 
 In the estimator of Holland (2019) b = |a| / sqrt(beta), so a record's influence is a function of a alone.
 For nearly all records |a| is so small that the influence is a (1 - b^2/2) - a^3/6 to the last bit.
@@ -26,7 +26,7 @@ from privopt.problems.errors import InvalidInputError
 
 Vector = NDArray[np.float64]
 
-# Standard deviations beyond which a normal tail (1e-19) is below the last bit of everything here.
+# Number of standard deviations beyond which a normal tail (1e-19) is below the last bit of everything here.
 _TAIL = 9.0
 _INVERSE_ROOT = 1 / math.sqrt(2 * math.pi)
 
@@ -100,7 +100,7 @@ def _influence(a: float, beta: float) -> float:
 
 
 # One pass over the rows of a block computes the polynomial for each entry, which vectorises. A row with an
-# entry that is too large for it is visited again. No array of the size of the block is made.
+# entry that is too large for the polynomial is visited again. No array of the size of the block is made.
 
 
 @njit(cache=True, nogil=True, fastmath=_REORDERED)

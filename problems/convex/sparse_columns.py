@@ -52,7 +52,7 @@ class SparseColumns:
         return found
 
     def _parts(self, features: Indices) -> list[slice]:
-        """Cut features into parts of about equally many entries, for threads; one part if these are few."""
+        """Cut features into parts of about equally many entries, for threads; one part if entries are few."""
         entries = np.cumsum(self.starts[features + 1] - self.starts[features], dtype=np.int64)
         total = int(entries[-1]) if entries.size else 0
         count = max(1, total // _LEAST_ENTRIES)

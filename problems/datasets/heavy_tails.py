@@ -15,7 +15,7 @@ Floats = NDArray[np.float64]
 def make_lognormal_line(
     n: int = 100_000, d: int = 10, *, spread: float = 1.0, seed: int
 ) -> tuple[Floats, Floats, Floats]:
-    """Draw y = <w, x> + e, e log-normal(0, spread) less its mean.
+    """Draw y = <w, x> + e, e log-normal(0, spread) minus its mean.
 
     The ridge regression of Wang, Xiao, Devadas and Xu (2020). Features are standard normal, and w has norm 1:
     the paper states neither.
@@ -31,7 +31,7 @@ def make_lognormal_line(
 def make_loglogistic_signs(
     n: int = 100_000, d: int = 10, *, spread: float = 0.3, seed: int
 ) -> tuple[Floats, Floats, Floats]:
-    """Draw y = sign of <w, x> + e, e log-logistic(0, spread) less its mean.
+    """Draw y = sign of <w, x> + e, e log-logistic(0, spread) minus its mean.
 
     The logistic regression of Wang, Xiao, Devadas and Xu (2020).
 

@@ -45,13 +45,14 @@ class BranchingProblem(DiscreteProblem):
         counts: the number of records that each row stands for, shape (rows,); None: one each.
 
     Raises:
-        InvalidInputError: wrong shapes, other labels, a lattice that ``domain`` does not return for so many
-            predicates and classes, or invalid counts.
+        InvalidInputError: wrong shapes, other labels, a lattice that ``domain`` does not return for these
+            numbers of predicates and classes, or invalid counts.
     """
 
     levels: int
     root_splits: bool
-    # Number of literals of a predicate that a node can branch on: as many values of its coordinate name them.
+    # Number of literals of a predicate that a node can branch on; each literal is a value of the node's
+    # coordinate.
     ways: ClassVar[int]
 
     def __init__(

@@ -70,7 +70,8 @@ class ZeroOneHalfspace(ScoreProblem):
         else:
             self.counts = _whole_weights(weights, counts, len(self.X), self.record_loss_bound, max_weight)
         reach = np.maximum(np.abs(lattice.low), np.abs(lattice.high)).astype(object)
-        # In Python's integers, and without a copy of the features: the least int64 has no absolute value.
+        # Computed without a copy of the features, and in Python's integers, as the least int64 has no
+        # absolute value.
         largest = np.maximum(np.max(self.X, axis=0).astype(object), -np.min(self.X, axis=0).astype(object))
         if int(reach @ largest) >= SCORE_LIMIT:
             raise InvalidInputError("scores could exceed 64-bit integers: use a coarser common denominator")
@@ -98,8 +99,8 @@ class ZeroOneHalfspace(ScoreProblem):
 
         Within {-1, 0, 1}^d they are +-e_j, at most 2d. Over a wider lattice w and 2w classify every record
         alike, so there is no such set, unless a coordinate is fixed at a nonzero value. Then the points are
-        threshold functions 1{<w, x> > t}, and one record tells any two neighbouring values of a coordinate
-        apart.
+        threshold functions 1{<w, x> > t}, and for any two neighbouring values of a coordinate one record
+        tells them apart.
 
         Raises:
             InvalidInputError: no such set exists.

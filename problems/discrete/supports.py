@@ -124,7 +124,7 @@ class SubsetBounds:
         feature: bound on every |x_j|, or infinity.
         row: bound on |x|_2, or infinity; one of the two is finite.
         constant: value of a constant feature that every support contains, >= 0; 0: there is none.
-        radius: bound r on |b|_2 of the weights of a support, the constant's included. None: the largest for
+        radius: bound r on |b|_2 of the weights of a support, with that of the constant. None: the largest for
             which no prediction exceeds ``label``.
 
     Raises:
@@ -165,7 +165,7 @@ class SubsetBounds:
         return self.label / self.reach(support) if self.radius is None else self.radius
 
     def largest_loss(self, support: int) -> float:
-        """Return Delta = (label + r reach)^2, rounded up: each feasible loss of a record is in [0, Delta]."""
+        """Return Delta = (label + r reach)^2, rounded up: a record's loss at feasible b is in [0, Delta]."""
         return (self.label + self.ball(support) * self.reach(support)) ** 2 * (1 + 1e-12)
 
     def cut(self, X: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -281,8 +281,8 @@ def check_certified(losses: Any) -> None:
 def too_large(records: int, lattice: SupportLattice) -> list[str]:
     """Return reasons, from public sizes, why the sums of products are too large or too coarse.
 
-    A sum of n products is off by at most (256 + log2 n + 4) roundoffs of n; the value of a support adds
-    4 (s + 4) roundoffs of n Delta. Together these, with room to spare, must stay within a quarter unit.
+    With u the roundoff of doubles, a sum of n products is off by at most (256 + log2 n + 4) n u; the value of
+    a support adds 4 (s + 4) n u Delta. Together these, with room to spare, must stay within a quarter unit.
     """
     reasons = []
     if lattice.dimension > MOST_FEATURES:

@@ -22,7 +22,7 @@ _ENTRIES = 1 << 22  # records times points whose losses are computed at a time
 
 @dataclass(frozen=True)
 class BallNet:
-    """Points of {|w|_2 <= radius} such that every point of it has one within ``alpha``.
+    """Points of the ball {|w|_2 <= radius}: every point of the ball is within ``alpha`` of one of them.
 
     The points are s k for integer vectors k, with s = 2 alpha / sqrt(d) and |s k| <= radius + alpha; those
     outside the ball are projected onto it. Proof of the covering: a point w of the ball lies in a cube of

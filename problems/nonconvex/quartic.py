@@ -43,7 +43,7 @@ class QuarticLoss(Loss):
         return 6 * self.bound
 
     def _parts(self, z: RealArray, y: RealArray) -> tuple[RealArray, RealArray, RealArray, RealArray]:
-        """Return min(|z|, bound), the curvature there, the excess of |z|, and that with curvature > 0."""
+        """Return min(|z|, bound), the curvature there, the rest of |z|, and its part with curvature > 0."""
         inside = np.minimum(np.abs(z), self.bound)
         beyond = np.abs(z) - inside
         curvature = 3 * inside**2 - y

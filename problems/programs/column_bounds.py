@@ -22,8 +22,8 @@ def least_deviation(program: CardProgram, column: PointColumn) -> int:
     """Return a lower bound on a column's part of the objective over the constraints on it alone.
 
     For a given shift the bound is a shortest path over the values of the levels, in order. It is the exact
-    minimum, except that constraints on sums and on numbers of used columns are left out. A best shift is 0 or
-    moves some real point onto an allowed value.
+    minimum, except that constraints on sums and on numbers of used columns are left out. One of the best
+    shifts is 0 or moves some real point onto an allowed value.
     """
     start, stop = column.start, column.stop
     targets, costs = program.targets[start:stop], program.costs[start:stop]

@@ -183,7 +183,7 @@ class Monotone(Constraint):
 
 @dataclass(frozen=True)
 class UsedColumns(Constraint):
-    """Bounds on the number of used columns of a group; to reach ``least`` they must tell records apart.
+    """Bounds on the number of used columns; only those that tell records apart count for ``least``.
 
     Attributes:
         columns: names; none: all columns.
@@ -291,7 +291,7 @@ class Total(Constraint):
 
 
 def steps(column: PointColumn) -> list[tuple[int, int]]:
-    """Return pairs of adjacent features in the order of a column; (-1, j) of a number: 0, then its own."""
+    """Return pairs of adjacent features in a column's order; for a number (-1, j): 0 points, then its own."""
     if column.ends is not None:
         return [(-1, column.start)]
     return [(j, j + 1) for j in range(column.start, column.start + column.ordered - 1)]

@@ -34,7 +34,7 @@ class SubsetProgram:
     Attributes:
         gram: G, shape (p, p), symmetric and positive definite.
         cross: c, shape (p,).
-        columns: the columns, in order; their features are all p.
+        columns: the columns, in order; together they have all p features.
         most: k, the largest number of columns.
         constraints: ``UsedColumns`` and ``Implication`` alone.
     """

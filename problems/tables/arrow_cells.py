@@ -138,7 +138,7 @@ def _integers(column: pa.ChunkedArray) -> NDArray[np.int64]:
 
 
 def _utf8(column: pa.ChunkedArray) -> Any:
-    """Return text as an Arrow array; as Python objects if a cell is not UTF-8: the others then stay text."""
+    """Return text as an Arrow array; as Python objects if a cell is not UTF-8: other cells stay text."""
     try:
         column.validate(full=True)
     except pa.ArrowInvalid:

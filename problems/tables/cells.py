@@ -284,7 +284,7 @@ def text_positions(
 def distinct_texts(texts: NDArray[Any]) -> tuple[NDArray[Any], list[str]]:
     """Return texts as codes into the distinct ones.
 
-    pandas does not do it here, as its version 2.2 ends a text at its first null character. Instances of
+    pandas is not used for this, as its version 2.2 ends a text at its first null character. Instances of
     subclasses of str are read as plain text: no method of the subclass, such as its hash, is called.
     """
     try:

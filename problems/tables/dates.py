@@ -36,7 +36,8 @@ class Date(Binned):
     """One-hot encoding of a date: one 0/1 feature for each bin, weekday or month.
 
     A declaration has one of three forms: ``edges`` that are dates, for bins between them; ``part``, for a
-    level for each weekday or month; ``age_at``, a date, with ``edges`` that are ages in whole years at it.
+    level for each weekday or month; ``age_at``, a date, with ``edges`` that are ages in whole years on that
+    date.
 
     A cell is a date, a time stamp, or a text that starts with a date (``YYYY-MM-DD``, or ``format``); a time
     after it, behind a blank or a T, is not read. Any other cell, numbers included, counts as missing.

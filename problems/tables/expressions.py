@@ -299,7 +299,8 @@ def _if_readable(cell: Cell, gap: int, unreadable: int, inner: Any) -> Any:
     ibis = ibis_library()
     if (wrong := cell.misplaced) is not None:
         inner = ibis.ifelse(wrong, _literal(unreadable), inner)
-    # Plain integers have 32 bits in most engines, and keys are products; one of 64 bits widens all of them.
+    # Plain integers have 32 bits in most engines, and keys are sums of products of codes; so codes have 64
+    # bits.
     return ibis.ifelse(cell.missing, ibis.literal(gap, "int32").cast("int64"), inner)
 
 

@@ -362,7 +362,7 @@ class Schema:
         return self if named else self._with_columns(self.columns, intercept=True)
 
     def refines(self, other: Schema) -> bool:
-        """Return whether counts by this schema determine those by another: itself, or itself with bins.
+        """Return whether counts by this schema determine those by another: itself or its form with bins.
 
         Whether either has an intercept does not matter.
         """

@@ -21,7 +21,7 @@ class BoxIntersection(ConvexSet):
     """A box cut by an l1 ball, an l2 ball or a simplex.
 
     A single constraint couples the coordinates, so every quantity is a function of the multiplier of that
-    constraint. Radius and diameter are the smaller ones of the two sets. These are upper bounds, which is
+    constraint. Radius and diameter are the smaller of those of the two sets. These are upper bounds, which is
     enough for step sizes. With an l2 ball the radius is exact, because the norm is continuous on the box.
 
     Attributes:
@@ -122,7 +122,8 @@ class BoxIntersection(ConvexSet):
         least = max(self.box.gauge(v), self.other.gauge(v))
         if not 0 < least < np.inf:
             return least
-        # v lies in r * box for an interval of r, in r * simplex for one r: check the larger of the least r.
+        # v lies in r * box for an interval of r, and in r * simplex for one r only. If some r fits both sets,
+        # the larger of their least ones does, so it is checked.
         fits = self.box.contains(v / least) and self.other.contains(v / least)
         return least if fits else np.inf
 

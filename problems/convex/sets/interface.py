@@ -37,7 +37,8 @@ class ConvexSet(ABC):
 
     dimension: int
     centrally_symmetric: bool = False
-    # Whether C contains, with a point, every point whose coordinates lie between those of the point and 0.
+    # Whether C contains, with each of its points, all points whose coordinates lie between those of this
+    # point and 0.
     shrinkable: bool = False
 
     @property

@@ -96,7 +96,7 @@ class Polytope(ConvexSet):
     def lower_bound(self, g: Vector, multipliers: Vector) -> float:
         """Return a lower bound on <w, g> over C for any multipliers y >= 0 of A w <= b (weak duality).
 
-        min over the box of <w, g + A'y>, less <b, y>.
+        It is the minimum over the box of <w, g + A'y>, minus <b, y>.
         """
         return -self.box.support(-(g + multipliers @ self.A)) - float(multipliers @ self.b)
 
