@@ -1,1 +1,1 @@
-"""Exact random draws from a lattice: the interface, samplers, the conformance kit."""
+"""Exact random draws from a lattice: interface, samplers, conformance kit."""

@@ -1,21 +1,21 @@
 """Exact Gibbs draws from 0/1-loss problems over scorecard features, by variable elimination.
 
 For fixed numeric weights the loss is a sum of small integer tables over cells
-(``privopt.oracles.cells.structure``). Given the weights of all other indicator blocks, the weights of one
-block separate, because no row has two indicators of a block: the sum over that *leaf block* is a product of
-short sums. All other weights are enumerated, in an order that shares the partial sums of the tables. A norm
-ball couples the leaf weights through |w|^2 only, and is carried as a polynomial in that integer.
+(``privopt.oracles.cells.structure``). No row has two indicators of one block. So for given weights of all
+other blocks, the sum over the weights of one block, the *leaf block*, is a product of short sums. The weights
+of the other blocks are enumerated, in an order that shares partial sums of the tables. A norm ball couples
+the leaf weights only through |w|^2, so there is a sum for each value of |w|^2.
 
-Two properties matter to privacy.
+Two properties affect privacy.
 
-- **Time.** The same additions are made whatever the labels and the numeric features are. The time of a sum
-  over the lattice depends on the lattice, on beta, on the number of records and on which combinations of
-  indicators occur in the data, not on their frequencies or labels. The time of a draw after that also depends
-  on the drawn point. (Caches and processors may still leak: timing attacks by users of the same machine are
-  out of scope.)
+- **Time.** The number of additions does not depend on labels and numeric features. The time of a sum over the
+  lattice depends on the lattice, on beta, on the number of records, and on which combinations of indicators
+  occur in the data, but not on their frequencies or labels. The time of the draw that follows also depends on
+  the drawn point. (Caches and processors may still leak: timing attacks by users of the same machine are out
+  of scope.)
 - **Rounding.** Losses are added as integers, and exponentials are read from one table. A sum of exponentials
-  is held as (smallest loss, sum relative to it), so nothing overflows. Terms that underflow are below
-  exp(-700) of the total per point.
+  is stored as the smallest loss and the sum relative to it, so nothing overflows. A term that underflows is
+  less than exp(-700) times the total.
 """
 
 from __future__ import annotations
@@ -72,23 +72,24 @@ from privopt.problems.discrete.halfspace import ZeroOneHalfspace
 from privopt.problems.discrete.lattice import FloatArray, IntArray, IntegerLattice
 from privopt.problems.discrete.problem import DiscreteProblem
 
-# Assignments of the innermost weights are handled side by side, as vector lanes.
+# Largest number of assignments of the innermost weights that are computed in parallel, as vector lanes.
 _MAX_LANES = 1024
-# About the number of table additions per call of the compiled kernel: limits are checked between calls.
+# Approximate number of table additions per call of the compiled kernel; limits are checked between calls.
 _CHUNK_WORK = 2e7
 
 
 @dataclass(frozen=True)
 class GibbsElimination(GibbsOracle):
-    """Exact sampler by variable elimination: one sum over the whole lattice per beta, cheap draws after it.
+    """Exact sampler by variable elimination: one sum over the whole lattice for each beta, then fast draws.
 
-    Draws from both laws: permute-and-flip takes a few Gibbs draws (``privopt.oracles.draw.arrivals``).
+    It draws from both laws; permute-and-flip takes a few Gibbs draws (``privopt.oracles.draw.arrivals``).
 
     Args:
-        max_work: largest number of table additions for one sum over the lattice (4e8 per second and core).
-        threads: cores to use; None for all.
-        limits: sizes of the cell structure beyond which the oracle refuses; the exponentials of losses count
-            among its tables.
+        max_work: the largest accepted number of table additions for one sum over the lattice. A core makes
+            about 4e8 in a second.
+        threads: number of cores to use; None for all.
+        limits: size limits of the cell structure, beyond which the oracle refuses. The table of exponentials
+            of losses counts, too.
     """
 
     name: ClassVar[str] = "gibbs-elimination"
@@ -117,7 +118,7 @@ class GibbsElimination(GibbsOracle):
         return self._large(CellStructure.of(problem).sizes, precision.beta, problem.largest_loss)
 
     def _large(self, sizes: CellSizes, beta: float, largest: int) -> list[str]:
-        """Return the reason why the tables of cells and of exponentials together are too large."""
+        """Return the reason to refuse if the tables of cells and of exponentials are together too large."""
         exponentials = number_of_exponentials(beta, largest)
         if sizes.table_bytes + 8 * exponentials <= self.limits.table_bytes:
             return []
@@ -127,7 +128,10 @@ class GibbsElimination(GibbsOracle):
         ]
 
     def planned_exactness(self, facts: ProblemFacts, beta: float) -> Exactness:
-        """Bound the exactness for all plans: weights are steps or leaves; a block has one step more."""
+        """Bound the exactness for all problems with these facts.
+
+        Each weight is a step or a leaf, and each block has another step.
+        """
         lattice = facts.lattice
         levels = int(np.sum(lattice.high - lattice.low + 1))
         steps = 1 + levels + lattice.dimension
@@ -154,11 +158,11 @@ def _large_losses(largest: int) -> list[str]:
 
 
 def _most_work(facts: ProblemFacts) -> float:
-    """Return a bound on the work for any table of the facts.
+    """Return a bound on the work for any data with these facts.
 
-    The blocks of a table are the declared ones, some of them joined, without weights that no row has. So all
-    blocks but the largest have at most as many assignments as the declared ones but the largest; and at most
-    all levels are summed out.
+    The blocks are the declared blocks, without the columns that no row has, and perhaps joined. So all blocks
+    except the largest have together at most as many assignments as all declared blocks except the largest.
+    The number of levels that are summed out is at most the number of all levels.
     """
     assert facts.layout is not None  # by refusals
     span = facts.lattice.high - facts.lattice.low + 1
@@ -171,9 +175,9 @@ def _most_work(facts: ProblemFacts) -> float:
 @cache
 @announced("the exact sampler")
 def _compile() -> None:
-    """Compile all kernels (or load them from the cache) on a tiny problem, before a draw begins.
+    """Compile all kernels, or load them from the cache, by a tiny problem, before a draw begins.
 
-    It runs in the caller's thread, because Python waits for the threads of pools before it exits.
+    This runs in the thread of the caller, because Python waits for the threads of pools before it exits.
     """
     lattice = IntegerLattice(-1, 1, dimension=2, radius=1.0)
     problem = ZeroOneHalfspace(np.array([[1, 0], [1, 1]]), np.array([1, -1]), lattice)
@@ -183,7 +187,7 @@ def _compile() -> None:
 
 @dataclass(frozen=True)
 class _Chunk:
-    """A part of the lattice, given by numeric weights and the digits of the first enumerated weights."""
+    """A part of the lattice, given by numeric weights and the digits (level numbers) of the first weights."""
 
     numeric: int
     digits: tuple[int, ...]
@@ -220,7 +224,7 @@ class _EliminationSampler(Sampler):
         return _moments(_joined(self._masses(beta, watch, weights), beta), beta)
 
     def _masses(self, beta: float, watch: Watch, weights: FloatArray) -> list[Mass]:
-        """Return the mass of every chunk, cached for further draws at the same beta."""
+        """Return the mass of every chunk; they are kept for further draws at the same beta."""
         if self._known is not None and self._known[0] == beta:
             return self._known[1]
         masses: list[Mass] = []
@@ -247,7 +251,7 @@ class _EliminationSampler(Sampler):
 
 
 class _Sizes(NamedTuple):
-    """Sizes of an elimination on which bounds on rounding errors depend.
+    """Sizes of an elimination that determine bounds on rounding errors.
 
     Attributes:
         races: the number of races of a draw.
@@ -263,7 +267,7 @@ class _Sizes(NamedTuple):
 
 
 def _exactness(sizes: _Sizes, lattice: IntegerLattice, law: object, beta: float, n: int) -> Exactness:
-    """Bound the rounding error of a draw: errors of masses, at most ``mass`` per race, add up over races."""
+    """Bound the rounding error of a draw, the sum over its races of the errors of their masses."""
     log_size = math.log(lattice.box_size)
     mass = UNIT_ROUNDOFF * (sizes.roundings + 4 * min(beta * n, LARGEST_EXPONENT))
     # In a norm ball the leaf weights are drawn from sums of logarithms, each at most ``magnitude``.
@@ -282,14 +286,14 @@ def _exactness(sizes: _Sizes, lattice: IntegerLattice, law: object, beta: float,
 def _roundings(norms: int, additions: int, steps: int) -> float:
     """Return the number of roundings from one summand to the total mass, with a margin.
 
-    For each of the ``norms`` possible values of |w|^2 there are ``additions``; ``steps`` levels are
-    enumerated.
+    ``norms`` is the number of values of |w|^2, for each of which there are ``additions``; ``steps`` is the
+    number of levels that are enumerated.
     """
     return 4.0 * (norms * additions + steps + 16)
 
 
 class _WeightDraws(RepeatedDraws):
-    """Gibbs draws of weights, one after the other."""
+    """Independent Gibbs draws of weights."""
 
     def __init__(
         self,
@@ -313,7 +317,7 @@ class _WeightDraws(RepeatedDraws):
 
 
 class _Descent:
-    """A draw within a chunk: one weight after the other, each level in proportion to its conditional mass."""
+    """A draw in a chunk: the level of each weight in turn, in proportion to conditional masses."""
 
     def __init__(
         self, sampler: _EliminationSampler, request: DrawRequest, chunk: _Chunk, weights: FloatArray
@@ -334,7 +338,7 @@ class _Descent:
         return digits
 
     def finish(self, digits: tuple[int, ...]) -> IntArray:
-        """Draw the leaf weights given all others."""
+        """Draw the leaf weights, given all other weights; return the point."""
         cells, plan = self._sampler.cells, self._sampler._plan
         w = np.zeros(cells.lattice.dimension, dtype=np.int64)
         w[cells.numeric] = self._a
@@ -352,7 +356,7 @@ class _Descent:
         return w
 
     def _leaf_losses(self, w: IntArray) -> list[IntArray]:
-        """Return the errors of each leaf weight's cells at each of its levels."""
+        """Return the loss in the cells of each leaf weight, at each level of the weight."""
         cells, plan = self._sampler.cells, self._sampler._plan
         lowest = w.copy()
         lowest[plan.leaf] = cells.lattice.low[plan.leaf]
@@ -366,7 +370,7 @@ class _Descent:
 
 
 def _suffix_masses(scores: list[FloatArray], squares: list[IntArray], room: int) -> list[FloatArray]:
-    """Return, for each leaf weight, the log mass of those after it, by the |w|^2 that is left for them."""
+    """Return for each leaf weight the log mass of the leaf weights after it, by the |w|^2 left for these."""
     rest = np.zeros(room + 1)
     masses = [rest]
     for score, square in zip(scores[:0:-1], squares[:0:-1], strict=True):
@@ -411,10 +415,10 @@ class _Plan:
     Attributes:
         order: coordinates of the enumerated weights; the lane weights of the program come last.
         leaf: coordinates of the weights that are summed out.
-        span: levels of each coordinate.
-        is_weight: True for each step that fixes the digit of a weight; False for one that enters a block.
-        program: the plan for the compiled kernel. A pseudo-weight of one level, before the leaf weights,
-            stands for the cells without a leaf indicator.
+        span: number of levels of each coordinate.
+        is_weight: for each step, whether it fixes the digit of a weight; else it enters a block.
+        program: the program for the compiled kernel. The cells without a leaf indicator belong to a
+            pseudo-weight of one level, which comes before the leaf weights.
         work: approximate number of table additions for a sum over the whole lattice.
     """
 
@@ -440,7 +444,7 @@ class _Plan:
 
     @property
     def norms(self) -> int:
-        """The number of distinct values of |w|^2."""
+        """The number of values of |w|^2; 1 without a norm ball."""
         return 1 + (self.squared_radius or 0)
 
     def squares(self, j: int) -> IntArray:
@@ -466,7 +470,7 @@ class _Plan:
                 yield _Chunk(a, prefix)
 
     def mass(self, table: Int32Array, norm: int, digits: tuple[int, ...], weights: FloatArray) -> Mass:
-        """Return the mass of points with the given first digits; ``norm`` is |a|^2 of numeric weights."""
+        """Return the mass of points with the given first digits; ``norm`` is |a|^2 of the numeric weights."""
         fixed = np.full(len(self.is_weight), -1, dtype=np.int64)
         steps = np.flatnonzero(self.is_weight)[: len(digits)]
         fixed[steps] = digits[: len(steps)]
@@ -478,10 +482,10 @@ class _Plan:
 
 
 class _PlanBuilder:
-    """Builder of a plan: chooses the leaf block and lays out the tables of the partial sums.
+    """Builder of a plan: chooses the leaf block and arranges the tables of partial sums.
 
-    A table's key is the scope it still depends on: a leaf weight and one weight of each block that is not yet
-    enumerated, -1 where no indicator is active.
+    The key of a table has the weights on which the table still depends: a leaf weight, and one weight of each
+    block that is not enumerated yet; -1 if no indicator of the block is active.
     """
 
     def __init__(self, cells: CellStructure) -> None:
@@ -494,7 +498,7 @@ class _PlanBuilder:
         free = [j for j in cells.indicators.tolist() if j not in active]
         leaf = max(blocks, key=self._assignments, default=[])
         self.leaf = leaf + free
-        # The largest of the other blocks goes last: the tables above it are then shared most.
+        # The largest of the other blocks is enumerated last, so that the tables before it are reused most.
         self.outer = sorted((b for b in blocks if b is not leaf), key=self._assignments) or [[]]
         self.size = cells.table_size
         self.ops: list[list[tuple[int, int, int, int]]] = []
@@ -562,7 +566,7 @@ class _PlanBuilder:
         return lanes
 
     def _enumerate(self, block: list[int], tables: dict[tuple[int, ...], int]) -> dict[tuple[int, ...], int]:
-        """Add the steps that enter a block and fix its weights, and return the tables that are left."""
+        """Add the steps that enter a block and fix its weights; return the resulting tables by key."""
         names = sorted({(name[0], *name[2:]) for name in tables})
         current = self._step(-1, names, {}, {n: tables.get((n[0], -1, *n[1:]), -1) for n in names})
         for j in block:

@@ -1,8 +1,7 @@
 """Exact draws by enumeration.
 
-Losses are integers, so the points of a lattice have at most as many different losses as the largest loss plus
-one. Points with equal losses are interchangeable under both laws: a draw picks a loss level first, then a
-uniform point of that level.
+Losses are integers from 0 to the largest loss. Under both laws, points with equal losses are exchangeable. So
+a draw first chooses a loss, which is a *level*, and then a uniform point of this level.
 """
 
 from __future__ import annotations
@@ -39,11 +38,11 @@ from privopt.problems.discrete.problem import DiscreteProblem
 
 @dataclass(frozen=True)
 class GibbsEnumeration(GibbsOracle):
-    """Exact sampler by enumeration: computes all losses once per data set (16 bytes per point).
+    """Exact sampler by enumeration. It computes all losses once per data set, in 16 bytes per point.
 
     Args:
-        max_candidates: largest box that is accepted.
-        max_work: largest candidates x records that is accepted.
+        max_candidates: the largest accepted size of the box.
+        max_work: the largest accepted product of the numbers of candidates and of distinct rows.
     """
 
     name: ClassVar[str] = "gibbs-enumerate"
@@ -69,7 +68,10 @@ class GibbsEnumeration(GibbsOracle):
 
 @dataclass(frozen=True)
 class _Levels:
-    """The ranks of all points sorted by loss: level k is codes[starts[k] : starts[k + 1]]."""
+    """The ranks of all points in the box, sorted by loss.
+
+    Level k is codes[starts[k] : starts[k + 1]], with the loss losses[k].
+    """
 
     losses: IntArray
     starts: IntArray
@@ -112,16 +114,16 @@ class _LevelSampler(Sampler):
 
     @staticmethod
     def _log_weights(levels: _Levels, beta: float) -> FloatArray:
-        """Return the log of (number of points x exp(-beta loss)) per level, relative to the smallest loss."""
+        """Return log(number of points x exp(-beta (loss - smallest loss))) for each level."""
         log_weights: FloatArray = np.log(levels.counts) - beta * (levels.losses - levels.losses[0])
         return log_weights
 
     @staticmethod
     def _noisiest_level(levels: _Levels, request: DrawRequest) -> int:
-        """Return the level of the permute-and-flip winner.
+        """Return the level of the point that permute-and-flip chooses.
 
-        The largest of N standard exponentials has distribution function (1 - exp(-x))^N, so it is distributed
-        as -log(1 - U^(1/N)) = -log(1 - exp(-E / N)) for a standard exponential E.
+        The largest of N standard exponentials has the distribution function (1 - exp(-x))^N. So it has the
+        law of -log(1 - U^(1/N)) = -log(1 - exp(-E / N)), U uniform and E standard exponential.
         """
         spread = exponentials(request.random, len(levels.counts)) / levels.counts
         largest = -np.log(-np.expm1(-spread))
@@ -151,7 +153,7 @@ def _exactness(lattice: IntegerLattice, law: object, n: int, beta: float) -> Exa
     log_size, lost = math.log(lattice.box_size), lost_to_the_source(n + 1)
     if law is Law.GIBBS:
         return Exactness(race_error(log_size + beta * n), lost)
-    # A relative error of E moves the maximum by at most the same absolute amount. Exponentials are
-    # memoryless, so P[w wins] changes by a factor of at most exp(twice the largest error of a score).
+    # A relative error of E changes the maximum by at most the same absolute amount. Because exponentials are
+    # memoryless, P[w wins] changes by a factor of at most exp(twice the largest error of a score).
     score = 2 * EXPONENTIAL_ERROR + 8 * UNIT_ROUNDOFF * (LOG_EXPONENTIAL_RANGE + log_size + beta * n)
     return Exactness(2 * score, lost)

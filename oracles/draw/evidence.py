@@ -1,9 +1,9 @@
 """Sequential tests of a claimed law of random draws, by test martingales (betting).
 
-A bet is the likelihood ratio of the sequence of draws under an alternative law and the claimed law. If the
-claim is true, the odds are a martingale of mean 1 whatever the alternative, so they reach x with a
-probability of at most 1 / x (Ville 1939). This holds for any number of draws, however small the expected
-counts, without approximation. The functions for odds return logarithms of them.
+The odds of a bet are the likelihood ratio of the draws under an alternative law and the claimed law. If the
+claim is true, the odds are a martingale of mean 1 for any alternative, so they reach x with a probability of
+at most 1 / x (Ville 1939). This holds without approximation, for any number of draws and any expected counts.
+The functions below return logarithms of odds.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ import numpy as np
 from privopt.problems.discrete.lattice import FloatArray, IntArray
 
 _TINY = np.finfo(np.float64).tiny
-# Alternatives in which the previous draw is repeated (or, if negative, avoided) too often.
+# Alternative laws in which a draw repeats the previous draw too often or, if negative, too rarely.
 _HABITS = (-0.9, -0.3, 0.05, 0.2, 0.5, 0.9)
 
 
 def gibbs_law(losses: IntArray, beta: float) -> FloatArray:
-    """Return the Gibbs law: probabilities in proportion to exp(-beta loss), of the shape of ``losses``."""
+    """Return the Gibbs law: probabilities in proportion to exp(-beta loss), in the shape of ``losses``."""
     weights: FloatArray = np.exp(-beta * (losses - losses.min()))
     weights /= weights.sum()
     return weights
@@ -31,9 +31,9 @@ def gibbs_law(losses: IntArray, beta: float) -> FloatArray:
 def flip_law(losses: IntArray, beta: float) -> FloatArray:
     """Return the law of permute-and-flip, for at most a few hundred points.
 
-    With r_w = exp(-beta (L_w - min L)) and standard exponential noises, the score of w is the largest with
-    probability r_w * integral over u in (0, 1) of prod_{v != w} (1 - r_v u): a polynomial, which
-    Gauss-Legendre quadrature of half its degree integrates exactly.
+    Let r_w = exp(-beta (L_w - min L)). The score of w is the largest with probability r_w times the integral
+    over u in (0, 1) of prod_{v != w} (1 - r_v u). The integrand is a polynomial, which Gauss-Legendre
+    quadrature of half its degree integrates exactly.
     """
     rates = np.exp(-beta * (losses - losses.min()))
     nodes, weights = _quadrature(len(losses) // 2 + 1)
@@ -46,17 +46,17 @@ def flip_law(losses: IntArray, beta: float) -> FloatArray:
 
 @cache
 def _quadrature(degree: int) -> tuple[FloatArray, FloatArray]:
-    """Return nodes and weights of Gauss-Legendre, cached because they cost more than the law itself."""
+    """Return nodes and weights of Gauss-Legendre quadrature; cached, as they take longer than the law."""
     nodes, weights = np.polynomial.legendre.leggauss(degree)
     return nodes, weights
 
 
 def odds_of(drawn: IntArray, law: FloatArray, alternatives: Sequence[FloatArray]) -> FloatArray:
-    """Return the log odds of each alternative law against the claimed one, shape (alternatives,)."""
+    """Return the log odds of each alternative law against the claimed law, shape (alternatives,)."""
     counts = np.bincount(drawn, minlength=len(law))
     seen = counts > 0
     if np.any(law[seen] == 0):
-        return np.full(len(alternatives), math.inf)  # the claim rules it out
+        return np.full(len(alternatives), math.inf)  # such a draw is impossible under the claim
     logs = [np.where(q[seen] > 0, np.log(np.maximum(q[seen], _TINY)), -math.inf) for q in alternatives]
     claimed = np.log(law[seen])
     return np.array([float(counts[seen] @ (log - claimed)) for log in logs])
@@ -71,15 +71,15 @@ def any_of(log_odds: FloatArray) -> float:
 
 
 def odds_of_other_shares(kinds: IntArray, shares: FloatArray, given: IntArray | None = None) -> float:
-    """Return the log odds that the kinds of draws have other shares than the claimed ones.
+    """Return the log odds that the probabilities of the kinds of draws differ from the claimed ones.
 
-    The alternative is a mixture over all shares: the predictor of Krichevsky and Trofimov (1981).
+    The alternative is a mixture over all probabilities: the predictor of Krichevsky and Trofimov (1981).
 
     Args:
         kinds: the kind of each draw, in 0..k-1.
-        shares: their claimed probabilities, shape (k,), the same for every draw.
-        given: a covariate known before each draw, as an integer: shares are learnt for each of its values
-            separately, which detects dependence.
+        shares: the claimed probabilities of the kinds, shape (k,), the same for every draw.
+        given: an integer for each draw that is known before the draw. If it is given, the probabilities are
+            learnt separately for each of its values, which detects dependence.
     """
     groups = np.zeros(len(kinds), dtype=np.int64) if given is None else given
     return sum(_learnt(kinds[groups == g], shares) for g in np.unique(groups).tolist())
@@ -97,15 +97,15 @@ def _learnt(kinds: IntArray, shares: FloatArray) -> float:
 
 
 def odds_of_habit(drawn: IntArray, before: IntArray, law: FloatArray) -> float:
-    """Return the log odds that a draw repeats, or avoids, the point drawn before it.
+    """Return the log odds that draws repeat the previous point too often or too rarely.
 
     Args:
-        drawn: indices of the drawn points.
-        before: for each of them the index of the point before it.
+        drawn: the index of each drawn point.
+        before: the index of the point drawn before each of them.
         law: the claimed probabilities of all points.
     """
     chance = law[before]
-    open_ = (chance > 0) & (chance < 1)  # a certain draw gives no evidence
+    open_ = (chance > 0) & (chance < 1)  # a draw that is certain gives no evidence
     same, chance = (drawn == before)[open_], chance[open_]
     bets = []
     for habit in _HABITS:

@@ -1,15 +1,15 @@
 """Interface of sampling oracles: exact draws for the exponential mechanism and permute-and-flip.
 
-Two laws over the points w of a lattice, for an integer loss L(D, w) and an inverse temperature beta:
+There are two laws over the points w of a lattice, for an integer loss L(D, w) and inverse temperature beta:
 
-- Gibbs: P[w] proportional to exp(-beta * L(D, w)), the exponential mechanism (McSherry and Talwar 2007);
-- permute-and-flip (McKenna and Sheldon 2020): the w that maximises E_w - beta * L(D, w) with independent
-  standard exponential E_w (Ding, Kifer, Sayed, Steinke, Wang, Xiao and Zhang 2021 prove that the two
-  descriptions agree). Its expected loss is never larger than that of Gibbs at the same beta.
+- Gibbs: P[w] proportional to exp(-beta * L(D, w)), the exponential mechanism (McSherry and Talwar 2007).
+- Permute-and-flip (McKenna and Sheldon 2020): the w that maximises E_w - beta * L(D, w) with independent
+  standard exponential E_w. (Ding, Kifer, Sayed, Steinke, Wang, Xiao and Zhang 2021 prove that this is
+  McKenna and Sheldon's law.) Its expected loss is never larger than that of Gibbs at the same beta.
 
-Replacing one record moves L at a fixed w by at most B (1 for a number of errors), so either law is epsilon-DP
-(pure, replace-one) at beta = epsilon / (2 B). That holds for the drawn point alone. The loss, the partition
-function, the node count and the running time that come with it are diagnostics, and none of them is private.
+Replacing one record changes L at a fixed w by at most B (1 for a number of errors), so either law is
+epsilon-DP (pure, replace-one) at beta = epsilon / (2 B). This guarantee covers only the drawn point. The
+loss, the partition function, the node count and the running time are diagnostics, and not private.
 
 The effect of floating point on these laws is stated in the form that pure privacy needs: as a factor on
 *every* probability, however small (``Exactness``).
@@ -38,10 +38,10 @@ from privopt.problems.discrete.problem import DiscreteProblem, check_question
 from privopt.problems.errors import InvalidInputError
 
 UNIT_ROUNDOFF = 2.0**-53
-# Relative error of one draw of ``exponentials``: 1 roundoff for the uniform variable times a condition number
-# of at most 1.5, and 4 units in the last place (8 roundoffs) for the logarithm.
+# Relative error of one draw E of ``exponentials``: 1 roundoff of the uniform variable times a condition
+# number of at most 1.5, and 4 units in the last place (8 roundoffs) of the logarithm.
 EXPONENTIAL_ERROR = 16 * UNIT_ROUNDOFF
-# |log E| stays below this unless the random source returns 256 zero bits in a row.
+# |log E| is below this unless the random source returns 256 zero bits in a row.
 LOG_EXPONENTIAL_RANGE = 180.0
 
 
@@ -53,7 +53,7 @@ class Law(Enum):
 
 
 class RandomSource(Protocol):
-    """Source of random bits. Exact sampling needs nothing but uniform bits."""
+    """Source of uniform random bits, the only randomness that exact sampling needs."""
 
     def bits(self, n: int, /) -> NDArray[np.uint64]:
         """Return n independent uniform 64-bit words."""
@@ -61,19 +61,19 @@ class RandomSource(Protocol):
 
 @dataclass(frozen=True)
 class Exactness:
-    """Bound on the distance of a draw's law from the stated one, given ideal random bits.
+    """Bound on the distance of a draw's law from the stated law, given ideal random bits.
 
     Outside an event of probability ``lost_mass``, every point is drawn with its exact probability up to a
     factor between exp(-log_error) and exp(log_error). Both numbers depend on beta, the number of records and
-    the structure of the problem, not on losses. So a law that is epsilon-DP is
-    (epsilon + 2 log_error, lost_mass (1 + exp(epsilon + 2 log_error)))-DP in floating point.
+    the structure of the problem, but not on losses. So if the exact law is epsilon-DP, its computation in
+    floating point is (epsilon + 2 log_error, lost_mass (1 + exp(epsilon + 2 log_error)))-DP.
     """
 
     log_error: float
     lost_mass: float
 
     def with_losses_off_by(self, loss_error: float, beta: float) -> Exactness:
-        """Return the bound for losses with an error: it counts twice, in the numerator and in the sum."""
+        """Return the bound for losses with an error, which counts twice: in a weight and in their sum."""
         return Exactness(self.log_error + 2 * beta * loss_error, self.lost_mass)
 
     def meets(self, needed: Precision) -> bool:
@@ -88,7 +88,7 @@ class Exactness:
 
 @dataclass(frozen=True)
 class DrawRequest:
-    """Request of one draw: the inverse temperature, the randomness, limits and progress."""
+    """Request for one draw: the inverse temperature, the random source, and limits."""
 
     beta: float
     random: RandomSource
@@ -97,7 +97,7 @@ class DrawRequest:
 
 @dataclass(frozen=True)
 class Sample:
-    """Result of a sampler. It does not contain the loss, which privopt recomputes."""
+    """Result of a sampler, without the loss, which privopt recomputes."""
 
     point: IntArray
     exactness: Exactness
@@ -125,7 +125,7 @@ class Sampler(ABC):
         """
 
     def moments(self, beta: float, watch: Watch) -> Moments:
-        """Return log-partition function and expected loss of the Gibbs law, by exact summation.
+        """Return the log-partition function and the expected loss of the Gibbs law, by exact summation.
 
         Raises:
             UnsupportedProblemError: this sampler computes no sum over the whole lattice.
@@ -138,7 +138,7 @@ class Sampler(ABC):
 
 @dataclass(frozen=True)
 class Draw:
-    """One draw. The privacy guarantee covers ``point`` alone; every other field is a diagnostic.
+    """One draw. The privacy guarantee covers only ``point``; every other field is a diagnostic.
 
     Attributes:
         point: the drawn weights, shape (dimension,).
@@ -147,9 +147,9 @@ class Draw:
         beta: inverse temperature.
         oracle: name of the oracle.
         exactness: bound on the effect of floating point on the law.
-        log_partition: log of sum over w of exp(-beta L(D, w)), where known. Not private.
-        nodes: work done. Not private unless the oracle says so.
-        seconds: wall-clock time. Not private unless the oracle says so.
+        log_partition: log of the sum over w of exp(-beta L(D, w)); None if unknown. Not private.
+        nodes: work done. Not private unless the oracle states that it is.
+        seconds: wall-clock time. Not private unless the oracle states that it is.
     """
 
     point: IntArray
@@ -170,7 +170,7 @@ class Draw:
 
 
 class GibbsOracle(LatticeOracle):
-    """Sampling oracle over a lattice. Subclasses are values: cheap to make, comparable by their fields."""
+    """Sampling oracle over a lattice. Instances are cheap to make."""
 
     name: ClassVar[str]
     takers_of_constraints: ClassVar[str] = "enumerate, branch, stream"
@@ -181,19 +181,19 @@ class GibbsOracle(LatticeOracle):
 
     @abstractmethod
     def build(self, problem: DiscreteProblem, law: Law = Law.GIBBS) -> Sampler:
-        """Build a sampler, independent of beta and of randomness. Called only if there are no refusals."""
+        """Do all work that does not depend on beta and randomness. Called only if there are no refusals."""
 
     def planned_exactness(self, facts: ProblemFacts, beta: float) -> Exactness | None:
-        """Bound the exactness of draws from every problem of these facts that is not refused; None: no bound.
+        """Return a bound on the exactness for every problem with these facts that is not refused, or None.
 
-        More rows or larger losses never give a finer bound. ``facts.precision`` is not used.
+        More rows or larger losses must not improve the bound. ``facts.precision`` is not used.
         """
         return None
 
     def all_refusals(
         self, problem: DiscreteProblem, law: Law = Law.GIBBS, precision: Precision | None = None
     ) -> list[str]:
-        """List ``refusals``, constraints that the oracle refuses, and rounding errors beyond precision."""
+        """List ``refusals``, and the refusals of constraints and of too large rounding errors."""
         reasons = [*self._boxes_alone(problem.lattice), *self.refusals(problem, law)]
         return reasons or self._too_coarse(_facts_of(problem, law, precision))
 
@@ -201,9 +201,10 @@ class GibbsOracle(LatticeOracle):
         return super().all_planned_refusals(facts) or self._too_coarse(facts)
 
     def _too_coarse(self, facts: ProblemFacts) -> list[str]:
-        """Return the reason why draws may be less exact than the facts require, if a bound is known.
+        """Return the reason to refuse if draws may be less exact than ``facts.precision`` requires.
 
-        The rule is the same before and after data are read: if the facts pass it, every problem of them does.
+        The rule is the same before and after data are read. If the facts of a plan pass, every problem with
+        these facts does.
         """
         if (needed := facts.precision) is None:
             return []
@@ -221,15 +222,15 @@ class GibbsOracle(LatticeOracle):
     def prepare(
         self, problem: DiscreteProblem, law: Law = Law.GIBBS, precision: Precision | None = None
     ) -> PreparedGibbs:
-        """Check that the oracle supports the problem, then build its sampler.
+        """Check that the oracle takes the problem, then build a sampler.
 
         Args:
             problem: the problem.
             law: the law of the draws.
-            precision: the exactness that a plan needs; None: none.
+            precision: the exactness that a plan requires; None if it requires none.
 
         Raises:
-            UnsupportedProblemError: listing every refusal.
+            UnsupportedProblemError: the problem is refused; the message lists every reason.
         """
         check_question(problem, law, Law)
         if reasons := self.all_refusals(problem, law, precision):
@@ -241,7 +242,7 @@ class GibbsOracle(LatticeOracle):
 
 
 def _facts_of(problem: DiscreteProblem, law: Law, precision: Precision | None) -> ProblemFacts:
-    """Return the facts that determine bounds on exactness."""
+    """Return the facts of a problem that determine bounds on exactness."""
     return ProblemFacts(
         type(problem),
         law,
@@ -256,9 +257,9 @@ def _facts_of(problem: DiscreteProblem, law: Law, precision: Precision | None) -
 
 @dataclass(frozen=True)
 class PreparedGibbs:
-    """A sampler built for one problem and one law, with checks of each draw.
+    """A sampler built for one problem and one law; each of its draws is checked.
 
-    The law of the draws and their independence cannot be checked here: they are claims of the sampler.
+    The law of the draws and their independence cannot be checked here. They are claims of the sampler;
     ``maker`` is the class of the oracle that makes these claims.
     """
 
@@ -280,8 +281,8 @@ class PreparedGibbs:
             limits: time limit, progress, cancellation.
 
         Raises:
-            InvalidInputError: an unusable beta.
-            UnfinishedDrawError: a limit was reached: there is no point.
+            InvalidInputError: beta is negative or not finite.
+            UnfinishedDrawError: a limit was reached before a point was drawn.
             SolverFailedError: the sampler returned a point outside the lattice.
         """
         watch = started(limits)
@@ -302,7 +303,7 @@ class PreparedGibbs:
         )
 
     def _sample(self, request: DrawRequest) -> Sample:
-        """Ask the sampler; outside code that ignores a limit is abandoned."""
+        """Ask the sampler. Outside code that ignores a limit is abandoned, and an error is raised."""
         if self.maker is None or is_own(self.maker):
             return self.sampler.draw(request)
 
@@ -315,10 +316,10 @@ class PreparedGibbs:
         return unless_deaf(request.watch, lambda: self.sampler.draw(request), nothing)
 
     def moments(self, beta: float, limits: Limits | None = None) -> Moments:
-        """Return log-partition function and expected loss of the Gibbs law at beta. Not private.
+        """Return the log-partition function and the expected loss of the Gibbs law at beta. Not private.
 
         Raises:
-            InvalidInputError: an unusable beta.
+            InvalidInputError: beta is negative or not finite.
             UnsupportedProblemError: the sampler computes no sum over the whole lattice.
             UnfinishedDrawError: a limit was reached.
         """
@@ -337,7 +338,7 @@ def stop_if_asked(watch: Watch, nodes: int) -> None:
     """Report progress, and raise an error if a limit is reached.
 
     Raises:
-        UnfinishedDrawError: its message has time, work and remedy.
+        UnfinishedDrawError: a limit is reached; the message gives time, work and a remedy.
     """
     watch.report(math.nan, math.nan, nodes)
     if (reason := watch.stop()) is not None:
@@ -351,12 +352,12 @@ def stop_if_asked(watch: Watch, nodes: int) -> None:
 
 
 def exponentials(random: RandomSource, size: int) -> FloatArray:
-    """Return standard exponentials with full relative precision at both ends; shape (size,).
+    """Return standard exponentials with full relative precision near 0 and in the tail; shape (size,).
 
-    Each is a real exponential variable rounded to within a relative ``EXPONENTIAL_ERROR``. The usual -log(u)
-    with u on a grid of 2^-53 takes no value between 0 and 1e-16, so events of smaller probability would
-    become impossible, and a pure privacy claim false. Here the binary exponent of the uniform variable is
-    drawn as a geometric variable, and its fraction separately.
+    Each is an exact exponential variable up to the relative error ``EXPONENTIAL_ERROR``. The usual -log(u),
+    with u on a grid of 2^-53, takes no value between 0 and 1e-16. So events of smaller probability would be
+    impossible, and a claim of pure privacy false. Here the binary exponent of the uniform variable is drawn
+    as a geometric variable, and the fraction separately.
     """
     words = random.bits(size)
     fraction = 1.0 + ((words >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
@@ -366,7 +367,7 @@ def exponentials(random: RandomSource, size: int) -> FloatArray:
 
 
 def _leading_zeros(random: RandomSource, size: int) -> NDArray[np.int64]:
-    """Return how many zeros precede the first 1 in independent streams of random bits, at most 256."""
+    """Return the number of zeros before the first 1 in independent streams of random bits, at most 256."""
     words = random.bits(size)
     zeros = _zeros_of(words)
     pending = np.flatnonzero(words == 0)
@@ -380,17 +381,17 @@ def _leading_zeros(random: RandomSource, size: int) -> NDArray[np.int64]:
 
 
 def _zeros_of(words: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """Return numbers of leading zeros of 64-bit words."""
-    high = words >> np.uint64(11)  # 53 bits, which a double holds exactly
+    """Return the numbers of leading zeros of 64-bit words."""
+    high = words >> np.uint64(11)  # 53 bits, which a double represents exactly
     length = np.frexp(high.astype(np.float64))[1] + np.int64(11)
     if not high.all():
-        low = np.frexp(words.astype(np.float64))[1]  # exact where it is used: below 2^11
+        low = np.frexp(words.astype(np.float64))[1]  # used for words below 2^11 only, which are exact
         length = np.where(high > 0, length, low)
     return 64 - length
 
 
 def uniform_below(random: RandomSource, n: int) -> int:
-    """Return a uniform integer in [0, n), exactly, by rejection; n >= 1 of any size."""
+    """Return an exactly uniform integer in [0, n), by rejection; n >= 1 of any size."""
     words = max(1, -(-n.bit_length() // 64))
     excess = 64 * words - n.bit_length()
     while True:
@@ -405,9 +406,10 @@ def uniform_below(random: RandomSource, n: int) -> int:
 def race(random: RandomSource, log_weights: FloatArray) -> int:
     """Return an index drawn in proportion to exp(log_weights), by a race of exponential clocks.
 
-    Clock k has the arrival time E_k / weight_k; the earliest is k with probability weight_k / sum. Unlike
-    inversion of a cumulative sum this loses no small probability: rounding moves each time by a factor of at
-    most 1 +- delta, hence each probability by at most (1 + delta) / (1 - delta). See ``race_error``.
+    Clock k rings at the time E_k / weight_k. It is the first with probability weight_k / (sum of weights).
+    Unlike inversion of a cumulative sum, this loses no small probability: rounding changes each time by a
+    factor of at most 1 +- delta, hence each probability by at most (1 + delta) / (1 - delta). See
+    ``race_error``.
     """
     clocks = np.log(exponentials(random, len(log_weights))) - log_weights
     return int(np.argmin(clocks))
@@ -416,7 +418,7 @@ def race(random: RandomSource, log_weights: FloatArray) -> int:
 def race_error(magnitude: float) -> float:
     """Return the error of a log probability under ``race``, for finite |log_weights| up to ``magnitude``.
 
-    It is twice the error of one clock: the winner may be early and all others late.
+    It is twice the error of one clock, because the winner may be too early and all others too late.
     """
     return 2 * clock_error(magnitude)
 
@@ -429,14 +431,14 @@ def clock_error(magnitude: float) -> float:
 def chain_error(races: int, weight_error: float, magnitude: float) -> float:
     """Return the error of a log probability under a chain of races.
 
-    A probability is a product of one conditional probability per race. In each of them the winning weight may
-    be too small and all others too large, by a relative ``weight_error``.
+    A probability is a product of one conditional probability for each race. In each race the winning weight
+    may be too small and all others too large, by the relative error ``weight_error``.
     """
     return races * (2 * weight_error + race_error(magnitude))
 
 
 def lost_to_the_source(exponentials_used: float) -> float:
-    """Return the probability of 256 zero bits in a row in any of the given number of exponentials."""
+    """Return a bound on the probability of 256 zero bits in a row in any of this number of exponentials."""
     return exponentials_used * 2.0**-256
 
 

@@ -1,14 +1,14 @@
-"""Mass bounds of regions at temperature one, their optimisation, and rejection sampling from them.
+"""Bounds on the masses of regions at temperature one, their optimisation, and rejection sampling from them.
 
-Energies are in units of the temperature: beta times the loss. Minus the bound of a region (``regions``) is
-then an upper bound on the log of its mass, the sum of exp(-beta L). It is convex in the shifts and smallest
-where all factors of a variable imply the same distribution; the Hoelder weights can be chosen too. ``tune``
-improves both.
+Energies are in units of the temperature: beta times the loss. The mass of a region is the sum of
+exp(-beta L) over its points. Minus the bound of the region (``cells.regions``) is an upper bound on the log
+of its mass. This upper bound is convex in the shifts, and smallest if all factors of a variable imply the
+same distribution of the variable. ``tune`` optimises the shifts and the Hoelder weights.
 
-The same tables bound the mass of the points in which the first variables are fixed. The bounds of the
-children of a node never add up to more than the bound of the node. So a point is proposed by descending
-variable by variable, to a child in proportion to its bound; with the remaining probability it is rejected. At
-a point the bound is exact: each point is reached with probability exp(-beta L) / (bound of the region).
+The same tables bound the masses of the children of a node, in which one more variable is fixed. The bounds of
+the children sum to at most the bound of the node. So a point is proposed by going down variable by variable,
+to a child in proportion to its bound; with the remaining probability the proposal is rejected. At a point the
+bound is exact, so each point is reached with probability exp(-beta L) / (bound on the mass of the region).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Words = NDArray[np.uint64]
 
 FAILED, DRAWN, OUT_OF_BITS = 0, 1, 2
 
-_STEP, _WEIGHT_STEP = 0.3, 0.05  # step sizes of the tuning; larger steps oscillate
+_STEP, _WEIGHT_STEP = 0.3, 0.05  # step sizes for shifts and weights; larger steps oscillate
 _LEAST_WEIGHT = 1e-4
 _TINY = 1e-30
 
@@ -51,7 +51,7 @@ def make_odds(shape: Shape) -> Odds:
 
 @njit(cache=True, nogil=True)
 def log_bound(shape: Shape, region: Region, odds: Odds) -> float:
-    """Recompute the tables from the cells' shifts and the weights, and return the log of the bound."""
+    """Recompute the tables from the shifts of the cells and the weights; return the log of the mass bound."""
     give_to_norm(shape, region, 0.0)
     update(shape, region, odds)
     return -float(bound(shape, region))
@@ -59,7 +59,7 @@ def log_bound(shape: Shape, region: Region, odds: Odds) -> float:
 
 @njit(cache=True, nogil=True)
 def share_weights(shape: Shape, region: Region, norm: float) -> None:
-    """Give the norm term a share ``norm`` of each variable's weight, the cells equal shares of the rest."""
+    """Set the weight of the norm term to ``norm`` for each variable, and divide the rest among its cells."""
     for j in range(shape.fixed, len(shape.span)):
         last = shape.var_start[j + 1] - 1
         cells = last - shape.var_start[j]
@@ -70,7 +70,7 @@ def share_weights(shape: Shape, region: Region, norm: float) -> None:
 
 @njit(cache=True, nogil=True)
 def child_bounds(shape: Shape, region: Region) -> FloatArray:
-    """Return log bounds of the children, one per level of the first free variable."""
+    """Return the logs of the mass bounds of the children, one for each level of the first free variable."""
     gains = np.empty(shape.squares.shape[1])
     _gains(shape, region, shape.fixed, np.zeros(shape.cells + 1, dtype=np.int64), gains)
     whole = bound(shape, region)
@@ -81,7 +81,10 @@ def child_bounds(shape: Shape, region: Region) -> FloatArray:
 
 @njit(cache=True, nogil=True)
 def _gains(shape: Shape, region: Region, j: int, sums: IntArray, gains: FloatArray) -> None:
-    """Write log ratios of child to node bound, by level of variable j; ``sums``: factors' partial sums."""
+    """Write to ``gains`` the log of the ratio of the bounds of child and node, for each level of variable j.
+
+    ``sums`` has the partial sum of each factor at the node.
+    """
     last = shape.var_start[j + 1] - 1
     e = shape.var_member[last]
     at = shape.table_start[e + shape.cells] + sums[shape.cells]
@@ -105,9 +108,9 @@ def _gains(shape: Shape, region: Region, j: int, sums: IntArray, gains: FloatArr
 class _Beliefs(NamedTuple):
     """The distributions that the soft minima imply, and their entropies."""
 
-    log: FloatArray  # (M, B) log of the marginal of each member
+    log: FloatArray  # (M, B) log of the marginal probabilities of each member
     entropy: FloatArray  # (M,)
-    flow: FloatArray  # like tables: probability of each partial sum
+    flow: FloatArray  # probability of each partial sum, in the layout of the tables
 
 
 @inner
@@ -135,13 +138,13 @@ def _update_beliefs(shape: Shape, region: Region, odds: Odds, beliefs: _Beliefs)
 
 @njit(cache=True, nogil=True)
 def tune(shape: Shape, region: Region, beta: float, steps: int, enough: float) -> tuple[float, int]:
-    """Lower the bound by ``steps`` accelerated steps, fewer once its log is below ``enough``.
+    """Improve the bound by at most ``steps`` accelerated steps, until its log is at most ``enough``.
 
-    Each step moves the shifts of every variable's factors toward a common distribution. Weights move to
-    factors of little entropy. Returns the log of the bound and the steps taken. The region keeps the best
-    setting found, with its tables.
+    Each step changes the shifts so that the distributions of a variable in its factors become more equal, and
+    moves weight to factors of small entropy. Returns the log of the bound and the number of steps. The region
+    keeps the best shifts and weights found, with their tables.
     """
-    shift, weight = np.empty(region.shift.shape), np.empty(len(region.weight))  # the best so far
+    shift, weight = np.empty(region.shift.shape), np.empty(len(region.weight))  # the best ones so far
     assign_rows(shift, region.shift)
     assign(weight, region.weight)
     odds = make_odds(shape)
@@ -163,7 +166,7 @@ def tune(shape: Shape, region: Region, beta: float, steps: int, enough: float) -
             best = reached
             assign_rows(shift, region.shift)
             assign(weight, region.weight)
-        else:  # the step was too long: restart from the best setting without momentum
+        else:  # the step was too long, so restart from the best shifts and weights without momentum
             if streak == 1:
                 pace *= 0.7
             assign_rows(region.shift, shift)
@@ -218,7 +221,7 @@ def _reweigh(shape: Shape, region: Region, beliefs: _Beliefs) -> None:
 
 @njit(cache=True, nogil=True)
 def words_per_try(shape: Shape) -> int:
-    """Return an upper bound on the random words of one arrival and its proposal."""
+    """Return an upper bound on the number of random words of one arrival and its proposal."""
     return int(4 * (1 + (len(shape.span) - shape.fixed) * (shape.squares.shape[1] + 1)))
 
 
@@ -233,11 +236,11 @@ def propose(
     tries: int,
     levels: IntArray,
 ) -> tuple[int, int, float, int]:
-    """Propose points at the arrivals of a region's Poisson process of rate 1, the first one at ``elapsed``.
+    """Propose points at the arrivals of a Poisson process of rate 1; the first arrival is at ``elapsed``.
 
-    Stops when a point is accepted (it is then in ``levels``), after ``tries`` proposals, when the next
-    arrival is later than the horizon, or when the random words are used up. Returns the status, the cursor,
-    the time of the accepted arrival (or else of the next one), and the number of proposals.
+    It stops when a point is accepted, whose levels are then in ``levels``; after ``tries`` proposals; when
+    the next arrival is later than ``horizon``; or when there are too few random words. Returns the status,
+    the cursor, the time of the accepted arrival or else of the next arrival, and the number of proposals.
     """
     sums = np.empty(shape.cells + 1, dtype=np.int64)
     gains = np.empty(shape.squares.shape[1])
@@ -291,9 +294,10 @@ def _go_down(
 
 @njit(cache=True, nogil=True)
 def exponential(words: Words, cursor: int) -> tuple[float, int]:
-    """Draw as ``privopt.oracles.draw.interface.exponentials`` does, from at most 4 words of a random stream.
+    """Return an exponential variable, from at most 4 random words, and the new cursor.
 
-    One word gives the fraction (52 bits), the half (1) and the start of the binary exponent (11).
+    The method is that of ``privopt.oracles.draw.interface.exponentials``. One word gives the fraction (52
+    bits), the half (1 bit) and the first 11 bits for the binary exponent.
     """
     word = words[cursor]
     cursor += 1

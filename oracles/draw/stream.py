@@ -1,4 +1,4 @@
-"""Exact draws in constant memory: a race over blocks of points, keeping the best so far."""
+"""Exact draws in constant memory, by a race over blocks of points of which only the winner is kept."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from privopt.oracles.limits import too_many_points
 from privopt.problems.discrete.lattice import IntegerLattice
 from privopt.problems.discrete.problem import DiscreteProblem
 
-# Largest number of entries of a block: points times records, for problems that make a table of both.
+# Largest number of points times records in a block, because some problems make a table of this size.
 _ENTRIES = 1 << 22
 _LARGEST_BLOCK = 1 << 14
 
@@ -37,11 +37,11 @@ _LARGEST_BLOCK = 1 << 14
 class GibbsStream(GibbsOracle):
     """Streaming sampler: computes all losses for each draw, in memory independent of lattice and records.
 
-    The race of ``privopt.oracles.draw.interface.race`` is run block by block: its winner is the best of the
-    blocks' winners. Permute-and-flip works likewise.
+    The race of ``privopt.oracles.draw.interface.race`` is run block by block; its winner is the first of the
+    winners of the blocks. Permute-and-flip also takes the best of the winners of the blocks.
 
     Args:
-        max_work: largest candidates x records that is accepted.
+        max_work: the largest accepted product of the numbers of candidates and of distinct rows.
     """
 
     name: ClassVar[str] = "gibbs-stream"

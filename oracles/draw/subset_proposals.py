@@ -1,9 +1,10 @@
-"""Subsets of k items with probabilities proportional to products of weights. Imports numba.
+"""Random subsets of k items with probabilities proportional to products of weights. Imports numba.
 
-A binary tree over the items holds the elementary symmetric polynomials of the weights below each node, as
-logarithms. A draw starts with k items at the root and divides them between the two halves, by a race of
-exponential clocks (``privopt.oracles.draw.interface``), down to the leaves: every subset, however unlikely,
-is drawn with its probability to a small *relative* error.
+The items are the leaves of a binary tree. Each node has the logarithms of the elementary symmetric
+polynomials of the weights below it. A draw starts with k items at the root. At each node it divides its
+number of items between the two children, by a race of exponential clocks
+(``privopt.oracles.draw.interface``). So the probability of every subset, however small, has a small
+*relative* error.
 """
 
 # mypy: allow-untyped-calls, allow-untyped-decorators
@@ -25,7 +26,10 @@ UNCERTIFIED = 3
 
 @njit(cache=True, nogil=True)
 def subset_tree(log_weights: FloatArray, most: int) -> FloatArray:
-    """Tabulate log e_t of the weights below each node, t = 0..most; the children of v are 2 v and 2 v + 1."""
+    """Return log e_t of the weights below each node, t = 0..most; e_t is an elementary symmetric polynomial.
+
+    The root is node 1, and the children of node v are 2 v and 2 v + 1.
+    """
     leaves = 1
     while leaves < len(log_weights):
         leaves *= 2
@@ -59,7 +63,10 @@ def _draw_subset(
     counts: IntArray,
     chosen: IntArray,
 ) -> int:
-    """Draw ``size`` items into ``chosen``; ``nodes`` and ``counts`` are room for a stack."""
+    """Draw ``size`` items, write them to ``chosen``, and return the cursor.
+
+    ``nodes`` and ``counts`` are memory for a stack.
+    """
     leaves, held, found = len(tree) // 2, 0, 0
     if size > 0:
         nodes[0], counts[0], held = 1, size, 1
@@ -89,7 +96,7 @@ def _draw_subset(
 
 @inner
 def _sort(columns: IntArray) -> None:
-    """Sort a few numbers by insertion: NumPy's sort takes long to compile."""
+    """Sort a few numbers in place by insertion, because NumPy's sort takes long to compile."""
     for i in range(1, len(columns)):
         column, at = columns[i], i
         while at > 0 and columns[at - 1] > column:
@@ -100,7 +107,10 @@ def _sort(columns: IntArray) -> None:
 
 @njit(cache=True, nogil=True)
 def words_per_try(depth: int, size: int) -> int:
-    """Return an upper bound on the random words of one proposal and its arrival: 4 for each exponential."""
+    """Return an upper bound on the number of random words of one proposal and its arrival.
+
+    An exponential takes at most 4 words.
+    """
     return 4 * (2 + max(1, size) * (depth + 1) * (size + 1))
 
 
@@ -125,12 +135,12 @@ def propose(
     horizon: float,
     tries: int,
 ) -> tuple[int, int, float, int]:
-    """Propose supports at the arrivals of a region's Poisson process of rate 1, the first one at ``elapsed``.
+    """Propose supports at the arrivals of a Poisson process of rate 1; the first arrival is at ``elapsed``.
 
     The energy of a support, beta times its loss, is at least ``base`` minus the gains of its free columns. A
-    proposal is accepted with probability exp(-(energy - this bound)). The drawn support, with the columns
-    ``fixed``, is left in ``columns``. The results are those of ``mass_bounds.propose``; the status is
-    UNCERTIFIED if the loss of a support is not certified.
+    proposal is accepted with probability exp(bound - energy), with this bound. The drawn support, including
+    the columns ``fixed``, is written to ``columns``. The results are those of ``mass_bounds.propose``; the
+    status is UNCERTIFIED if the loss of a support is not certified.
     """
     depth = int(math.log2(len(tree) / 2.0) + 0.5)
     needed = words_per_try(depth, size)

@@ -1,8 +1,8 @@
 """Compiled part of elimination: sums of exponentials of losses over many assignments of the weights.
 
-A sum is held as three numbers (``Mass``): its smallest loss m, s = sum of exp(-beta (L - m)) and
-u = sum of (L - m) exp(-beta (L - m)). So s >= 1 and no sum over- or underflows, whatever beta and the number
-of records; a summand below exp(-``LARGEST_EXPONENT``) of the largest one is dropped.
+A sum is stored as three numbers (``Mass``): the smallest loss m, s = sum of exp(-beta (L - m)), and
+u = sum of (L - m) exp(-beta (L - m)). So s >= 1, and no sum over- or underflows for any beta and any number
+of records. A summand that is less than exp(-``LARGEST_EXPONENT``) times the largest summand is dropped.
 """
 
 from __future__ import annotations
@@ -19,13 +19,16 @@ from privopt.oracles.cells.regions import assign
 from privopt.oracles.cells.structure import Int32Array
 from privopt.problems.discrete.lattice import FloatArray, IntArray
 
-# exp(-700) is above the denormal numbers, so every product keeps its precision.
+# exp(-700) is a normal number, so products keep their precision.
 LARGEST_EXPONENT = 700.0
 EMPTY = 1 << 29  # the smallest loss of an empty sum
 
 
 class Mass(NamedTuple):
-    """A sum over points: total of exp(-beta (L - smallest)), excess of (L - smallest) times that."""
+    """A sum over points with losses L: their smallest loss m, and two sums.
+
+    ``total`` is the sum of exp(-beta (L - m)), and ``excess`` the sum of (L - m) exp(-beta (L - m)).
+    """
 
     smallest: int
     total: float
@@ -33,12 +36,12 @@ class Mass(NamedTuple):
 
 
 class Program(Record):
-    """Program of the enumeration over one integer work array, which begins with the cell tables.
+    """Program of the enumeration, on one integer array ``work``, which begins with the cell tables.
 
-    Step p gives a weight its digit d, 0 to ``span[p]`` - 1, and runs the operations start[p] to start[p + 1]:
-    work[dst + x] = work[prev + x] (nothing if prev < 0) + work[add + d + x] (nothing if add < 0), x < width.
-    After the last step the lane weights take all their values side by side, and the leaf weights are summed
-    out one after the other.
+    Step p gives a weight its digit d, from 0 to span[p] - 1, and runs the operations start[p] to
+    start[p + 1] - 1. An operation sets work[dst + x] = work[prev + x] + work[add + d + x] for 0 <= x < width;
+    a summand is 0 if its prev or add is negative. After the last step, all values of the lane weights are
+    computed in parallel, and the leaf weights are summed out in turn.
     """
 
     span: IntArray  # (steps,)
@@ -48,7 +51,7 @@ class Program(Record):
     width: IntArray
     prev: IntArray
     add: IntArray
-    leaf_base: IntArray  # (leaf weights,) losses of each before any lane weight is added, -1 for none
+    leaf_base: IntArray  # (leaf weights,) table of losses before lane weights are added, -1 for none
     leaf_low: IntArray
     leaf_span: IntArray
     lane_add: IntArray  # (leaf weights, lane weights) table added by each lane weight, -1 for none
@@ -86,15 +89,15 @@ def sum_out(
     Args:
         program: the operations of the enumeration.
         table: the cell tables at the given numeric weights.
-        fixed, lane_fixed: the digit of each step and lane weight, -1 where it runs over all.
-        room: the squared radius less |w|^2 of the numeric weights; 0 without a norm ball.
-        weights: as made by ``exponentials_of_losses``.
+        fixed, lane_fixed: the digit of each step and of each lane weight; -1 to sum over all digits.
+        room: the squared radius minus the squared norm of the numeric weights; 0 without a norm ball.
+        weights: the result of ``exponentials_of_losses``.
     """
     depth = len(program.span)
     work = np.empty(program.work_size, dtype=np.int32)
     assign(work, table)
     counts = np.empty((3, depth + 1), dtype=np.int64)
-    digit, left, smallest = counts[0], counts[1], counts[2]  # left: room for |w|^2 below each step
+    digit, left, smallest = counts[0], counts[1], counts[2]  # left: the part of the room left at each step
     digit[0], left[0], smallest[0] = -1, room, EMPTY
     sums = np.zeros((2, depth + 1))
     total, excess = sums[0], sums[1]
@@ -110,7 +113,7 @@ def sum_out(
         else:
             digit[p] = max(digit[p] + 1, fixed[p])
             finished = digit[p] >= program.span[p] or (fixed[p] >= 0 and digit[p] > fixed[p])
-        if finished:  # pass the sum of this subtree to its parent
+        if finished:  # add the sum of this subtree to that of its parent
             p -= 1
             if p >= 0:
                 smallest[p], total[p], excess[p] = _joined(
@@ -155,7 +158,7 @@ def _joined(
 
 @inner
 def _lane_norms(program: Program, lane_fixed: IntArray) -> IntArray:
-    """Return the sum of squares of each lane's weights (0 without a norm ball); -1 for unwanted lanes."""
+    """Return the sum of squares of each lane's weights, 0 without a norm ball; -1 for lanes to leave out."""
     lanes = 1
     for q in range(len(program.lane_span)):
         lanes *= program.lane_span[q]
@@ -175,10 +178,10 @@ def _lane_norms(program: Program, lane_fixed: IntArray) -> IntArray:
 
 @inner
 def _make_buffers(program: Program, room: int, lanes: int) -> tuple[Int32Array, Int32Array, FloatArray]:
-    """Make buffers: losses by level and lane; and, for an old and a new mass, smallest losses and sums.
+    """Make buffers for losses, by level and lane, and for an old and a new mass: smallest losses and sums.
 
-    Sums are totals and excesses. Row q of a mass is over the leaf weights so far with sum of squares q, with
-    one column per lane.
+    The sums are totals and excesses. Row q of a mass is the sum over the leaf weights so far whose squares
+    sum to q; it has a column for each lane.
     """
     levels = 1
     for j in range(len(program.leaf_span)):
@@ -201,7 +204,7 @@ def _sum_lanes(
     smallest: Int32Array,
     sums: FloatArray,
 ) -> tuple[int, float, float]:
-    """Return the mass at fixed digits of all steps."""
+    """Return the mass of all points with the current digits of all steps."""
     old, new = 0, 1
     _clear(smallest[old], sums[old], room)
     for lane in range(len(lane_norm)):
@@ -240,7 +243,7 @@ def _clear(smallest: Int32Array, sums: FloatArray, room: int) -> None:
 
 @inner
 def _fill_losses(program: Program, work: Int32Array, j: int, losses: Int32Array) -> None:
-    """Fill losses[v, lane] with the losses that depend on leaf weight j, at its level v."""
+    """Write to losses[v, lane] the losses that depend on leaf weight j, at level v of this weight."""
     base = program.leaf_base[j]
     for v in range(program.leaf_span[j]):
         losses[v, 0] = work[base + v] if base >= 0 else 0
@@ -264,7 +267,7 @@ def _lower(old: Int32Array, losses: Int32Array, new: Int32Array) -> None:
 def _add_scaled(
     m0: Int32Array, old: FloatArray, losses: Int32Array, m1: Int32Array, new: FloatArray, weights: FloatArray
 ) -> None:
-    """Add the old mass, with the current leaf weight at a level, to the new one."""
+    """Add the old mass, with a level of the current leaf weight, to the new mass."""
     s0, u0, s1, u1 = old[0], old[1], new[0], new[1]
     last = len(weights) - 1
     for lane in range(len(m0)):

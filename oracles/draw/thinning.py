@@ -1,14 +1,14 @@
-"""Exact sampling by Poisson thinning: regions propose at an upper-bound rate, excess proposals are rejected.
+"""Exact sampling by Poisson thinning: the arrivals of a region have too high a rate, and some are rejected.
 
 Each point has a Poisson process (``privopt.oracles.draw.arrivals``) whose rate is its mass, exp(-beta L). A
-region has a process whose rate is an upper bound on its mass. Each arrival at a region is assigned to one of
-its points or rejected, so that exactly the points' own processes remain (Lewis and Shedler 1979). A region
-with many rejections gets a better bound, or is split: its current arrival is passed to one of the children in
-proportion to their bounds, or rejected. So the first accepted arrival is an exact Gibbs draw, whatever the
-bounds are: loose bounds only cost time.
+region has a Poisson process whose rate is an upper bound on its mass. Each arrival at a region is assigned to
+one of its points or rejected, in such a way that the processes of the points result (Lewis and Shedler 1979).
+A region with many rejections gets a better bound, or is split: its current arrival is assigned to one of the
+children in proportion to their bounds, or rejected. So the first accepted arrival is an exact Gibbs draw for
+any valid bounds; loose bounds cost time only.
 
-Rates span thousands of orders of magnitude, and regions with loose bounds have very early arrivals. So times
-and rates are decimal numbers, whose exponents do not overflow: no unit of time has to be found first.
+Rates differ by thousands of orders of magnitude, and regions with loose bounds have very early arrivals. So
+times and rates are decimal numbers, whose exponents do not overflow, and no unit of time has to be chosen.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from privopt.oracles.errors import UnfinishedDrawError
 from privopt.oracles.limits import Watch
 from privopt.problems.discrete.lattice import IntArray
 
-# Rejected arrivals of a region before it is tuned or split.
+# Number of rejected arrivals after which a region is tuned or split.
 TRIES = 100
-# Tuning stops where the log of rate times current time is this: the next arrival is then expected at about
-# e^6 times the current time.
+# Tuning stops when log(rate times current time) is this: the next arrival is then expected at about e^6 times
+# the current time.
 _QUIET = -6.0
-# More digits than doubles have: the rounding of times is negligible against that of waiting times.
+# With more digits than a double, the rounding of times is negligible compared with that of waiting times.
 _DECIMAL = Context(prec=20, Emax=MAX_EMAX, Emin=MIN_EMIN)
 
 Tables = TypeVar("Tables")
@@ -46,7 +46,7 @@ class Node(Generic[Tables]):
     """A region of the frontier. Its tables are made at its first arrival."""
 
     numeric: int
-    levels: tuple[int, ...]  # of the fixed variables, in search order
+    levels: tuple[int, ...]  # levels of the fixed variables, in search order
     log_bound: float
     parent: Tables | None
     region: Tables | None = None
@@ -57,12 +57,12 @@ class Node(Generic[Tables]):
 
     @property
     def holds_tables(self) -> bool:
-        """Whether the node holds tables: its own, or those of its parent, which its siblings share."""
+        """Whether the node has tables: its own, or the tables of its parent, which its siblings share."""
         return self.region is not None or self.parent is not None
 
     @property
     def rate(self) -> Decimal:
-        """The rate of the region's Poisson process, exp(log_bound)."""
+        """The rate of the Poisson process of the region, exp(log_bound)."""
         if self._rate is None:
             self._rate = _DECIMAL.exp(Decimal(self.log_bound))
         return self._rate
@@ -70,17 +70,17 @@ class Node(Generic[Tables]):
     def tighten(self, log_bound: float) -> float:
         """Set a new bound, and return the decrease of its log."""
         before, self.log_bound, self._rate = self.log_bound, log_bound, None
-        return max(0.0, before - log_bound)  # negative by rounding alone
+        return max(0.0, before - log_bound)  # the difference is negative only by rounding
 
 
 class Bounds(Protocol[Tables]):
-    """Interface of a problem at one inverse temperature, as the sampler uses it.
+    """Regions of a problem and bounds on their masses, at one inverse temperature.
 
     Attributes:
         beta: the inverse temperature.
-        depth: the number of fixed levels at which a region is a point and its bound exact.
-        words: the number of random words to request at once; enough for one proposal.
-        most: the largest number of regions of the frontier that may hold tables.
+        depth: the number of fixed levels at which a region is a single point and its bound is exact.
+        words: the number of random words to request at once, which is enough for one proposal.
+        most: the largest number of regions of the frontier that may have tables.
     """
 
     beta: float
@@ -92,13 +92,16 @@ class Bounds(Protocol[Tables]):
         """Return regions that cover the lattice, with coarse bounds."""
 
     def open(self, node: Node[Tables]) -> float:
-        """Make the tables of a region, and return the log of its bound, which does not rise."""
+        """Make the tables of a region, and return the log of its bound, which must not increase."""
 
     def tune(self, node: Node[Tables], enough: float) -> float:
-        """Lower the log bound, not below ``enough``, and return it; set ``node.tuned`` when gains end."""
+        """Improve the bound, no further than to a log of ``enough``, and return its log.
+
+        ``node.tuned`` is set if further tuning would gain too little.
+        """
 
     def children(self, node: Node[Tables]) -> list[Node[Tables]]:
-        """Split an open region of several points; the bounds of the parts sum to at most its own."""
+        """Split an open region of several points; the bounds of the parts must sum to at most its bound."""
 
     def propose(
         self,
@@ -110,21 +113,22 @@ class Bounds(Protocol[Tables]):
         tries: int,
         levels: IntArray,
     ) -> tuple[int, int, float, int]:
-        """Assign arrivals of an open region to points: see ``mass_bounds.propose``."""
+        """Assign arrivals at an open region to points; see ``mass_bounds.propose``."""
 
     def point(self, node: Node[Tables], levels: IntArray) -> IntArray:
         """Return the point of a region with these levels."""
 
 
 class ThinnedArrivals(Arrivals, Generic[Tables]):
-    """Arrivals of one draw by Poisson thinning. Time starts at 0; the frontier may come from earlier draws.
+    """Arrivals of one draw by Poisson thinning, from time 0 on.
 
     Args:
-        bounds: of the problem, at the inverse temperature of the request.
-        request: the randomness and the limits.
-        frontier: regions that cover the lattice.
-        log_unit: the log of the mass that has one arrival per unit of the times that ``next`` returns.
-        allowed: whether a point belongs to the domain. Arrivals at other points are rejected.
+        bounds: regions and bounds of the problem, at the inverse temperature of the request.
+        request: the random source and the limits.
+        frontier: regions that cover the lattice, perhaps from an earlier draw.
+        log_unit: the log of the unit of mass: a point of this mass has one arrival on average in one unit of
+            the times that ``next`` returns.
+        allowed: returns whether a point is in the domain. Arrivals at other points are rejected.
     """
 
     def __init__(
@@ -170,9 +174,9 @@ class ThinnedArrivals(Arrivals, Generic[Tables]):
         return None
 
     def _process(self, time: Decimal, node: Node[Tables], end: Decimal) -> tuple[Decimal, IntArray] | None:
-        """Process an arrival at a region: improve its bound, propose points, or split it.
+        """Process an arrival at a region: improve its bound, propose points, or split the region.
 
-        Which of these is done may depend on the past and the current time, but on no later arrival.
+        This choice may depend on the past and the current time, but not on later arrivals.
         """
         if node.region is None:
             self._reserve(0 if node.holds_tables else 1)
@@ -188,10 +192,10 @@ class ThinnedArrivals(Arrivals, Generic[Tables]):
         return self._propose(time, node, end)
 
     def _reserve(self, more: int) -> None:
-        """Reserve memory for the tables of more regions.
+        """Reserve memory for the tables of this many more regions.
 
         Raises:
-            UnfinishedDrawError: there is not enough memory for them.
+            UnfinishedDrawError: the memory limit would be exceeded.
         """
         self._holding += more
         if self._holding > self._bounds.most:
@@ -202,7 +206,7 @@ class ThinnedArrivals(Arrivals, Generic[Tables]):
             )
 
     def _survives(self, time: Decimal, node: Node[Tables], log_bound: float) -> bool:
-        """Thin the current arrival after a better bound: keep it with probability new bound / old bound."""
+        """Keep the current arrival with probability (new bound) / (old bound); return whether it is kept."""
         self.nodes += 1
         gained = node.tighten(log_bound)
         if _wait(self._random) > gained:
@@ -211,7 +215,7 @@ class ThinnedArrivals(Arrivals, Generic[Tables]):
         return False
 
     def _split(self, time: Decimal, node: Node[Tables]) -> None:
-        """Split a region: pass its arrival to a child or reject it; other children's processes start now."""
+        """Split a region; assign its arrival to a child or reject it, and start the other children now."""
         children = self._bounds.children(node)
         self._reserve(holding_tables(children) - 1)
         gains = np.array([child.log_bound - node.log_bound for child in children])
@@ -225,7 +229,7 @@ class ThinnedArrivals(Arrivals, Generic[Tables]):
                 self._restart(time, child)
 
     def _propose(self, time: Decimal, node: Node[Tables], end: Decimal) -> tuple[Decimal, IntArray] | None:
-        """Propose points at this and the following arrivals, until another region's arrival is earlier."""
+        """Propose points at this arrival and the next ones, until another region has an earlier arrival."""
         if self._heap:
             end = min(end, self._heap[0][0])
         horizon = float(_DECIMAL.multiply(_DECIMAL.subtract(end, time), node.rate))
@@ -248,7 +252,7 @@ class ThinnedArrivals(Arrivals, Generic[Tables]):
             return None
         point = self._bounds.point(node, levels)
         if not self._allowed(point):
-            if len(node.levels) < self._bounds.depth:  # a region that is this point is dropped
+            if len(node.levels) < self._bounds.depth:  # otherwise the region is this point, and is dropped
                 self._restart(time, node)
             return None
         node.tries = 0
@@ -267,9 +271,9 @@ Model = TypeVar("Model", bound=Bounds[Any])
 
 
 class LastFrontier(Generic[Model]):
-    """The frontier at the end of a draw, with which the next draw at the same beta starts.
+    """The frontier at the end of a draw, from which the next draw at the same beta starts.
 
-    The law of a draw does not depend on the regions that it starts with.
+    The law of a draw does not depend on the regions from which it starts.
     """
 
     def __init__(self, bounds_at: Callable[[float], Model]) -> None:
@@ -277,9 +281,10 @@ class LastFrontier(Generic[Model]):
         self.kept: tuple[Model, list[Node[Any]]] | None = None
 
     def take(self, beta: float, watch: Watch) -> tuple[Model, list[Node[Any]]]:
-        """Take the frontier out, so that an interrupted draw leaves none.
+        """Return the frontier to start from, and remove it here, so that an interrupted draw leaves none.
 
-        Without one at this beta, or if its tables take over half of the memory, return the roots.
+        If there is no frontier at this beta, or if its tables take more than half of the memory, return the
+        roots.
         """
         kept, self.kept = self.kept, None
         if kept is None or kept[0].beta != beta:
@@ -292,7 +297,7 @@ class LastFrontier(Generic[Model]):
 
 
 def holding_tables(frontier: list[Node[Tables]]) -> int:
-    """Count the regions that hold tables."""
+    """Return the number of regions that have tables."""
     return sum(node.holds_tables for node in frontier)
 
 
@@ -301,5 +306,5 @@ def _wait(random: RandomSource) -> float:
 
 
 def _later(time: Decimal, wait: float, node: Node[Tables]) -> Decimal:
-    """Return the time after ``wait`` mean interarrival times of the node."""
+    """Return the time that is ``wait`` mean interarrival times of the node later."""
     return _DECIMAL.add(time, _DECIMAL.divide(Decimal(wait), node.rate))
