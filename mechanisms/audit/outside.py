@@ -82,8 +82,12 @@ class UnclippedSampler:
         return np.array([self.plan.release(risk, noise).point[0] for _ in range(runs)])
 
 
-def outside_claims(kind: type[Any]) -> tuple[AuditedClaim, ...]:
+def outside_claims(kind: type[Any], pilot: NoiseSource) -> tuple[AuditedClaim, ...]:
     """Return the claims of a mechanism class to audit, by its family.
+
+    Args:
+        kind: the mechanism class.
+        pilot: noise of the runs that choose bins, none of which is counted.
 
     Raises:
         AuditError: a family, or arguments of its plan, for which no pair of neighbours is known; or its plan
@@ -93,11 +97,11 @@ def outside_claims(kind: type[Any]) -> tuple[AuditedClaim, ...]:
     if family is Family.LATTICE:
         return _lattice_claims(kind)
     if family is Family.RISK:
-        return (_risk_claim(kind),)
+        return (_risk_claim(kind, pilot),)
     if family is Family.UNBOUNDED_RISK:
-        return (_unclipped_claim(kind),)
+        return (_unclipped_claim(kind, pilot),)
     if family in (Family.MEAN, Family.UNBOUNDED_FIT):
-        return (_table_claim(kind, family is Family.UNBOUNDED_FIT),)
+        return (_table_claim(kind, family is Family.UNBOUNDED_FIT, pilot),)
     what = family or f"{kind.__name__}, which has no ``family`` (a privopt.mechanisms.registry.Family)"
     raise AuditError(f"no neighbours are known for {what}. {_BY_HAND}")
 
@@ -112,7 +116,7 @@ def audit_outside(
             failed.
     """
     lines: list[AuditLine] = []
-    for claim in outside_claims(kind):
+    for claim in outside_claims(kind, NoiseSource(insecure_seed)):
         with _failures(kind, claim.neighbours):
             lines += audit_claim(claim, runs=runs, workers=workers, insecure_seed=insecure_seed)
     for line in lines:
@@ -150,7 +154,7 @@ def _lattice_claims(kind: type[Any]) -> tuple[AuditedClaim, ...]:
     return tuple(claims)
 
 
-def _risk_claim(kind: type[Any]) -> AuditedClaim:
+def _risk_claim(kind: type[Any], pilot: NoiseSource) -> AuditedClaim:
     first, second = outlier(idle=3)
     options: dict[str, Any] = {"steps": 2} if kind.takes_steps else {}
 
@@ -158,19 +162,19 @@ def _risk_claim(kind: type[Any]) -> AuditedClaim:
         return kind.plan(first.facts, epsilon=epsilon, delta=_DELTA, **options)
 
     def samplers(plan: Any) -> tuple[Sampler, Sampler]:
-        return _binned(PointSampler(plan, first), PointSampler(plan, second))
+        return _binned(PointSampler(plan, first), PointSampler(plan, second), pilot)
 
     return _claim(kind, f"outlier, n = {first.facts.n_records}, d = 1", planned, samplers)
 
 
-def _unclipped_claim(kind: type[Any]) -> AuditedClaim:
+def _unclipped_claim(kind: type[Any], pilot: NoiseSource) -> AuditedClaim:
     given, facts = _public_facts(kind), unclipped_facts(3, 1, PLAIN_SQUARES)
 
     def planned(epsilon: float) -> Any:
         return kind.plan(facts, epsilon=epsilon, delta=_DELTA, **given)
 
     def samplers(plan: Any) -> tuple[Sampler, Sampler]:
-        return _binned(UnclippedSampler(plan, _FAR), UnclippedSampler(plan, -_FAR))
+        return _binned(UnclippedSampler(plan, _FAR), UnclippedSampler(plan, -_FAR), pilot)
 
     return _claim(kind, f"outlier, n = 3, d = 1, {sorted(given)}", planned, samplers)
 
@@ -184,7 +188,7 @@ def _public_facts(kind: type[Any]) -> dict[str, Any]:
     return {name: value for name, value in known.items() if name in asked}
 
 
-def _table_claim(kind: type[Any], labelled: bool) -> AuditedClaim:
+def _table_claim(kind: type[Any], labelled: bool, pilot: NoiseSource) -> AuditedClaim:
     given = _public_facts(kind)
 
     def planned(epsilon: float) -> Any:
@@ -196,7 +200,7 @@ def _table_claim(kind: type[Any], labelled: bool) -> AuditedClaim:
             far = [TableSampler(plan, zeros, (sign * _FAR, 0.0)) for sign in (1, -1)]
         else:
             far = [TableSampler(plan, ((sign * _FAR,), (0.0,))) for sign in (1, -1)]
-        return _binned(far[0], far[1])
+        return _binned(far[0], far[1], pilot)
 
     return _claim(kind, f"outlier, n = 2, d = 1, {sorted(given)}", planned, samplers)
 
@@ -236,8 +240,8 @@ def _failures(kind: type[Any], neighbours: str) -> Iterator[None]:
         ) from error
 
 
-def _binned(first: Any, second: Any) -> tuple[Sampler, Sampler]:
+def _binned(first: Any, second: Any, pilot: NoiseSource) -> tuple[Sampler, Sampler]:
     """Bin both samplers by quantiles of pilot runs, which the audit does not count."""
-    seen: Sequence[Floats] = [sampler(_PILOT // 2, NoiseSource()) for sampler in (first, second)]
+    seen: Sequence[Floats] = [sampler(_PILOT // 2, pilot) for sampler in (first, second)]
     edges = np.unique(np.quantile(np.concatenate(seen), np.linspace(0, 1, _BINS + 1)[1:-1]))
     return Binned(first, tuple(edges.tolist())), Binned(second, tuple(edges.tolist()))
