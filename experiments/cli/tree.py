@@ -96,13 +96,13 @@ def chosen_model(records: int, classes: int, options: Mapping[str, Any]) -> Mode
     """Return the model that --model auto stands for.
 
     Raises:
-        InvalidInputError: risks are asked for, and the model has none.
+        InvalidInputError: --risk-share for a model that predicts no probabilities.
     """
     chosen = choose_model(records, options["epsilon"], classes=classes, ranking=options["ranking"])
     if chosen.model == "additive" and options["risk_share"]:
         raise InvalidInputError(
-            f"--risk-share: {choice_line(chosen)}, and their sum has no risks. To do: leave out "
-            "--risk-share, or --ranking"
+            f"--risk-share: {choice_line(chosen)}, which predicts scores and no probabilities. To do: "
+            "leave out --risk-share, or --ranking"
         )
     return chosen
 

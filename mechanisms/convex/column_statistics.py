@@ -150,7 +150,7 @@ class ColumnStatistics(SufficientStatistics):
         Args:
             plan: a plan for rows measured from the middle of the columns.
             columns: the public facts.
-            units: whether numbers may be read in units of their own.
+            units: whether numbers may be rescaled, by units that follow from their privately released means.
 
         Returns:
             a plan of this class, for two classes, unweighted records and a constant feature; otherwise the

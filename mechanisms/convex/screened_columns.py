@@ -98,7 +98,7 @@ class ScreenedColumns(RiskMechanism):
             count: k.
             mu: the budget.
             delta: the delta at which the spend is stated.
-            units: whether numbers may be read in units of their own.
+            units: whether numbers may be rescaled, by units that follow from their privately released means.
         """
         rho, n = mu**2 / 2 * (1 - 1e-12), facts.n_records
         levels = max(stop - start for start, stop in spans)

@@ -66,8 +66,8 @@ class RisksOnRequest:
         if name in ("predict_proba", "risks_at"):
             share = self._usual_share
             raise AttributeError(
-                f"this {self._noun} has no risks, and no {name}: they are counted privately, for a share of "
-                f"epsilon. To do: fit with risk_share={share} (--risk-share {share}). predict needs none"
+                f"this {self._noun} has no {name}: the fit spent no epsilon on probabilities. To do: fit "
+                f"with risk_share={share} (--risk-share {share}); predict works without them"
             )
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 

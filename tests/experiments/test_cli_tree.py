@@ -132,7 +132,7 @@ def test_ranking_is_a_question_of_the_choice_alone_and_its_sum_has_no_risks(fold
     assert "--ranking belongs to models chosen by public facts" in str(refused.exception)
     options = ("--epsilon", "1", "--model", "auto", "--ranking", "--risk-share", "0.1")
     refused = run("plan", *PLAN, "4000", *options)
-    assert "their sum has no risks" in str(refused.exception)
+    assert "predicts scores and no probabilities" in str(refused.exception)
     assert run("plan", *PLAN, "10000000", *options).exit_code == 0
 
 
