@@ -1,4 +1,4 @@
-"""``privopt audit``: statistical tests of the privacy claims, and of mutants that the tests must reject."""
+"""``privopt audit``: statistical tests of privacy claims, and of faulty mechanisms that they must reject."""
 
 from __future__ import annotations
 
@@ -28,11 +28,12 @@ tell = Console(emoji=False)
 MEANINGS = {
     "claimed": "(epsilon, delta), the guarantee of a mechanism for any two data sets that differ in one "
     "record",
-    "exact": "smallest epsilon that holds at that delta on the pair of data sets named, from the exact law",
+    "exact": "the smallest epsilon that holds at that delta on the named pair of data sets, computed from "
+    "the exact law of the outputs",
     "lower bound": "a lower bound on epsilon from the runs alone, at the stated confidence",
     "mutant": "the mechanism with too little noise; an audit that accepts it is too weak to find a fault",
     "verdict": "a claim stands if neither the exact epsilon nor the lower bound exceeds it; a mutant has to "
-    "be rejected, by the runs or, where they were too few, by its exact law: (law)",
+    "be rejected, by the runs or, marked (law), by the exact law where the runs were too few",
 }
 
 
@@ -44,8 +45,8 @@ def audit(
         int,
         typer.Option(
             min=1,
-            help="Releases per data set, in multiples of 400: half choose the event, half test it. More runs "
-            "tighten the bounds. With --all the default takes about half an hour on two cores.",
+            help="Releases per data set, in multiples of 400: half choose a set of outputs, half test it. "
+            "More runs tighten the bounds. With --all the default takes about half an hour on two cores.",
         ),
     ] = 4_000,
     confidence: Annotated[
@@ -145,7 +146,8 @@ def audit_report(lines: Sequence[AuditLine]) -> dict[str, Any]:
             "exact_epsilon": MEANINGS["exact"] + "; null where the law is not known",
             "lower_bound": MEANINGS["lower bound"],
             "confidence": "confidence of lower_bound",
-            "held_out": "runs on each data set behind lower_bound; as many others chose the event",
+            "held_out": "runs on each data set that give lower_bound; as many others chose the event (a set "
+            "of outputs)",
             "hits": "how often the event occurred in those runs, first on the data set where it is likelier",
             "exchanged": "whether the event is likelier on the second data set",
             "verdict": MEANINGS["verdict"],

@@ -42,9 +42,9 @@ LedgerArgument = Annotated[
 ]
 EpsilonOption = Annotated[float, typer.Option("--epsilon", help="Privacy parameter epsilon, > 0.")]
 DeltaOption = Annotated[
-    float, typer.Option("--delta", help="Privacy parameter delta, in [0, 1); 0 is pure privacy.")
+    float, typer.Option("--delta", help="Privacy parameter delta, in [0, 1); 0 means pure privacy.")
 ]
-NameOption = Annotated[str, typer.Option("--mechanism", help="Name of the mechanism that is run.")]
+NameOption = Annotated[str, typer.Option("--mechanism", help="Name of the mechanism.")]
 UnitOption = Annotated[
     str,
     typer.Option(help="Unit of privacy: record, or person for tables with several records of a person."),
@@ -86,7 +86,7 @@ def create(
 
 @app.command("list")
 def list_budgets(ledger: LedgerArgument) -> None:
-    """List the budgets of a ledger with their totals and remainders."""
+    """List the budgets of a ledger, and how much of each is spent."""
     now = _opened(ledger).snapshot()
     table = Table("budget", "epsilon spent", "delta spent", "rule", "releases", "last")
     for name, (budget, spent) in now.budgets.items():
@@ -105,7 +105,7 @@ def list_budgets(ledger: LedgerArgument) -> None:
 
 @app.command()
 def show(ledger: LedgerArgument, as_json: JsonOption = False) -> None:
-    """Show every release of a ledger, who made it and its spend, and the remaining budget."""
+    """Show every release of a ledger, who made it and what it spent, and how much of each budget is spent."""
     now = _opened(ledger).snapshot()
     if as_json:
         typer.echo(json_text(budget_report(now)), nl=False)
@@ -135,16 +135,16 @@ def compose(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Compose the releases of a budget again by the best rule, for parameters that were fixed in advance."""
+    """Compute the spend of a budget by the tightest rule, for parameters that were fixed in advance."""
     book = _opened(ledger)
     found, enforced = book.composed(delta), book.total()
     if as_json:
         typer.echo(json.dumps({"epsilon": found.epsilon, "delta": found.delta, "rule": found.rule}))
         return
     tell.print(
-        f"epsilon = {found.epsilon:.6g}, delta = {found.delta:.3g} (rule {found.rule}), if parameters of no "
-        f"release depended on results of earlier ones; otherwise epsilon = {enforced.epsilon:.6g}, delta = "
-        f"{enforced.delta:.3g} (rule {enforced.rule}), which the budget enforces"
+        f"epsilon = {found.epsilon:.6g}, delta = {found.delta:.3g} (rule {found.rule}), if no "
+        f"release's parameters depended on earlier results; otherwise epsilon = {enforced.epsilon:.6g}, "
+        f"delta = {enforced.delta:.3g} (rule {enforced.rule}), which the budget enforces"
     )
 
 
@@ -264,7 +264,7 @@ def spend(
 
 
 def _tell_who_counts(address: Address) -> None:
-    """Print which of the other budgets of a ledger count the releases of a new one, too."""
+    """Print which other budgets of a ledger count the releases of a new budget, too."""
     *around, name = address.applying
     ledger = replace(address, names=())
     others = [other for other in _opened(ledger).budgets() if "/" not in other and other != name]
@@ -285,7 +285,7 @@ def _opened(address: str | Address) -> Ledger:
 
 
 def _named(spend: PrivacySpend) -> str:
-    """Return the mechanism; with its claim and on what it relies, where that is not proved."""
+    """Return the mechanism; if its privacy is not proved, also the claim and what the claim relies on."""
     return spend.mechanism if spend.claim == "proved" else f"{spend.mechanism}, {spend.claim}: {spend.note}"
 
 

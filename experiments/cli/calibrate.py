@@ -68,7 +68,7 @@ KNOWN = (
 )
 # Options that only some mechanisms take, those of `privopt estimate` among them, and their flags.
 _PARTICULAR = {"moment": "--moment", "mean_range": "--range", "subsets": "--subsets"}
-# The bound on gradients with which a name means that mechanism of ``ROBUST_MECHANISMS`` itself.
+# With this bound on gradients, a name means the mechanism of ``ROBUST_MECHANISMS`` itself.
 _KNOWN_MOMENTS = {"robust-gd": "moment", "robust-sgd": "moment", "trimmed-gd": "mean_range"}
 # Options of some mechanisms that all others refuse.
 _OWNERS = {"max_features": (SubsetPlan.name,), "snr": (SubsetPlan.name,), **owners()}
@@ -91,11 +91,11 @@ def calibrate(
         float | None, typer.Option(help="Bound D on the norm of the weights. Default: sqrt(d).")
     ] = None,
     separation: Annotated[
-        float | None, typer.Option(help="Least distance tau of lattice points. Default: 1.")
+        float | None, typer.Option(help="Least distance tau between two lattice points. Default: 1.")
     ] = None,
     separators: Annotated[int | None, typer.Option(help="Size m of the separator set. Default: 2d.")] = None,
     calibration: Annotated[
-        str, typer.Option(help="sound, or printed: that of the paper, which is refuted.")
+        str, typer.Option(help="sound, or printed: as the paper printed it, which is refuted.")
     ] = "sound",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     records: Annotated[int | None, typer.Option(help="Number of records n.")] = None,
@@ -129,7 +129,7 @@ def calibrate(
         typer.Option(
             help="best-subset: signal-to-noise ratio of 20 synthetic tables, to show the share of them in "
             "which exactly the informative columns are drawn. It is the variance that these columns explain "
-            "over that of the noise. Columns are normal, the informative ones have equal weights, and "
+            "divided by that of the noise. Columns are normal, the informative ones have equal weights, and "
             "numbers are clipped to [-1, 1]."
         ),
     ] = None,
@@ -228,7 +228,10 @@ def _lattice_plan(options: Mapping[str, Any], dimension: int) -> Any:
 
 
 def _lattice_measure(options: Mapping[str, Any]) -> NoiseToSignal | None:
-    """Return noise against signal for weights of -1, 0 and 1; None without --records, or for others."""
+    """Return the ratio of noise to signal for weights of -1, 0 and 1.
+
+    None without --records or --dimension, or if an option describes another lattice.
+    """
     n, d = options["records"], options["dimension"]
     others = [name for name in ("radius", "separation", "separators") if options[name] is not None]
     if n is None or d is None or others:
@@ -238,7 +241,7 @@ def _lattice_measure(options: Mapping[str, Any]) -> NoiseToSignal | None:
 
 
 def _seeded_report(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return noise and spend of a card for d - 1 numbers between 0 and 1 and the constant."""
+    """Return noise and spend of a card of d - 1 numbers between 0 and 1 and the constant feature."""
     dimension, records, delta = _sizes(options)
     if dimension < 2:
         raise InvalidInputError("calibrate seeded counts the constant feature: --dimension 2 or more")
@@ -276,7 +279,7 @@ def _rspm_noise(options: Mapping[str, Any]) -> Calibration:
     mechanism, dimension, separators = (options[k] for k in ("mechanism", "dimension", "separators"))
     if dimension is None and separators is None:
         raise InvalidInputError(f"calibrate {mechanism} needs --dimension or --separators")
-    # Without a separator count: the two separators per coordinate of halfspaces over {-1, 0, 1}^d.
+    # Without --separators: halfspaces over {-1, 0, 1}^d have two separators per coordinate.
     counts = SeparatorCounts(0, dimension) if separators is None else SeparatorCounts(separators, 0)
     if mechanism == "rspm":
         return calibrate_rspm(

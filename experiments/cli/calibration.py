@@ -1,4 +1,4 @@
-"""Reports of ``privopt calibrate``: for every mechanism the same words in the same order."""
+"""Reports of ``privopt calibrate``, with the same keys in the same order for every mechanism."""
 
 from __future__ import annotations
 

@@ -54,13 +54,17 @@ def card(
     several: Annotated[
         int | None,
         typer.Option(
-            help="Show this many cards near the private model behind a card side by side, to choose one by "
-            "the meaning of its points; costs no privacy. For cards of the mechanism seeded, as .html, .md "
-            "or .json."
+            help="Show this many cards side by side, all near the private linear model behind the card, to "
+            "choose one by the meaning of its points; costs no privacy. For cards of the mechanism seeded, "
+            "as .html, .md or .json."
         ),
     ] = None,
     gap: Annotated[
-        float, typer.Option(help="With --several: largest distance to the model beyond the released card's.")
+        float,
+        typer.Option(
+            help="With --several: how much farther from that model a card may be than the released one, as a "
+            "share, in (0, 1], of the distance of a card without points."
+        ),
     ] = 0.1,
 ) -> None:
     """Print a saved scorecard, tree or rule list with its risks, as a page, Markdown, JSON or SQL; costs

@@ -1,4 +1,4 @@
-"""``privopt check``: kits and audits for code of other packages; a pass is recorded."""
+"""``privopt check``: tests of oracles and audits of mechanisms from other packages; a pass is recorded."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ def check(
 ) -> None:
     """Run the conformance kit on an oracle, or audit a mechanism; a pass is recorded.
 
-    The record is valid until the source files change. Releases through code without one say "not checked".
+    The record is valid until the source files change. Without one, releases through the code say
+    "not checked".
     """
     found = _named(name)
     if isinstance(found, type):
@@ -44,7 +45,7 @@ def check(
         claimed = lines[0].result
         tell.print(
             f"{lines[0].mechanism}: claims epsilon = {claimed.epsilon:g}; {claimed.held_out:,} runs on each "
-            f"data set show at least {largest:.3g}. Planned for eight times epsilon it was rejected",
+            f"data set show at least {largest:.3g}. A copy planned for eight times epsilon was rejected",
             markup=False,
         )
     else:
@@ -75,9 +76,9 @@ def _named(name: str) -> DiscreteOracle | GibbsOracle | type[Any]:
         made = found if isinstance(found, type) and hasattr(found, "plan") else found()
     except Exception as error:  # any error of a module that is not ours
         raise UnknownOracleError(
-            f"{name} cannot be imported and made ({type(error).__name__}: {error}). To do: MODULE:CLASS of a "
-            "mechanism, or of an oracle that is made without arguments; of a module in this folder: "
-            "PYTHONPATH=. privopt check ..."
+            f"{name} cannot be imported and made ({type(error).__name__}: {error}). To do: give MODULE:CLASS "
+            "of a mechanism, or of an oracle whose constructor needs no arguments; for a module in this "
+            "folder run PYTHONPATH=. privopt check ..."
         ) from error
     if not isinstance(made, DiscreteOracle | GibbsOracle | type):
         raise UnknownOracleError(

@@ -29,8 +29,8 @@ def compare_oracles(
     workload: Annotated[
         str,
         typer.Option(
-            help="Of minimisers: tiny, ladder, synthetic, conjunctions, noise, hard, or all. Of solvers of "
-            "programs after the noise: cards (nearest cards under constraints) or subsets (best subsets)."
+            help="For minimisers: tiny, ladder, synthetic, conjunctions, noise, hard, or all. For solvers of "
+            "programs over noisy quantities: cards (the nearest under constraints) or subsets (the best)."
         ),
     ] = "tiny",
     oracle: Annotated[
@@ -61,7 +61,7 @@ def compare_oracles(
     console = Console(soft_wrap=True, emoji=False)
     if workload in programs.WORKLOADS:
         if export is not None:
-            raise InvalidInputError(f"--export is of minimisers' instances, not of {workload}")
+            raise InvalidInputError(f"--export writes instances of minimisers; {workload} has none")
         _race_programs(output, workload, oracle or [], draws, time_limit, console)
         return
     instances = instances_of(workload, draws)
@@ -96,7 +96,7 @@ def _race_minimizers(
 def _race_programs(
     output: Path, workload: str, oracles: list[str], draws: int, limit: float, console: Console
 ) -> None:
-    """Race solvers of programs; exit code 1 if one that is done has a worse value than another."""
+    """Race solvers of programs; exit code 1 if one that finished has a worse value than another."""
     solves = programs.race(output, workload, oracles, draws, limit, console)
     console.print((output / "programs.md").read_text(), markup=False, highlight=False)
     wrong = programs.contradictions(solves)

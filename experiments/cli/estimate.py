@@ -1,4 +1,4 @@
-"""``privopt estimate``: private means, and estimates from subsets or from tilted minima."""
+"""``privopt estimate``: private means, and estimates from subsets or from minima of perturbed objectives."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ privopt estimate opsamp --data adult23 --epsilon 10 --json report.json"""
 
 @dataclass(frozen=True)
 class Given:
-    """Records that have not been read: names of the coordinates, and what reads features and labels."""
+    """Records that have not been read: names of the features, and what reads features and labels."""
 
     names: list[str]
     unread: Unread[tuple[NDArray[Any], NDArray[Any] | None]]
@@ -100,10 +100,15 @@ def estimate(
     lattice: opt.LatticeOption = None,
     oracle: opt.OracleOption = "auto",
     alpha: Annotated[
-        float, typer.Option(help="opsamp: the largest gap of a minimum, in errors; noise covers it.")
+        float,
+        typer.Option(
+            help="opsamp: the largest gap of an accepted minimum, in number of errors; the noise "
+            "accounts for it."
+        ),
     ] = 0.0,
     draws: Annotated[
-        int | None, typer.Option(help="opsamp: number of minima. Default: enough for little noise, to 5,000.")
+        int | None,
+        typer.Option(help="opsamp: number of minima. Default: enough for little noise, at most 5,000."),
     ] = None,
     ledger: opt.LedgerOption = None,
     insecure_seed: opt.SeedOption = None,
@@ -112,8 +117,8 @@ def estimate(
         Path | None, typer.Option("--json", help="Write the full report to this JSON file.")
     ] = None,
 ) -> None:
-    """Release a private mean of the records in a file, or an estimate from subsets or randomly tilted
-    minima.
+    """Release a private mean of the records in a file, or an estimate from subsets of them or
+    from minima of randomly perturbed objectives.
     """
     options = context.params
     check_options(context, _ALWAYS)

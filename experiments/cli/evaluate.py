@@ -63,9 +63,9 @@ def evaluate(
     against: Annotated[
         Path | None,
         typer.Option(
-            help="Another saved model, with the same classes, or also a regression. Instead of an "
-            "evaluation, release the differences of both models' measures on these records: those of MODEL "
-            "minus those of this one."
+            help="Another saved model, with the same classes, or a regression if MODEL is one. Instead of an "
+            "evaluation, release the differences of both models' measures on these records: MODEL's minus "
+            "those of this other model."
         ),
     ] = None,
     about: Annotated[
@@ -104,7 +104,7 @@ def evaluate(
     fitted, other = load_model(model), None if against is None else load_model(against)
     classes = written_classes(fitted, data)
     schema = fitted.schema_
-    if other is not None and other.schema_ != schema:  # its columns are there, too
+    if other is not None and other.schema_ != schema:  # the columns of the other model have to be there, too
         schema = _finest(fitted.schema_, other.schema_) if is_engine_address(data) else schema
         if is_engine_address(data) and schema is None:
             raise InvalidInputError(
@@ -141,14 +141,14 @@ def evaluate(
 
 
 def _finest(first: Schema | None, second: Schema | None) -> Schema | None:
-    """Return the one of two schemas whose counts serve both, as they differ in bins alone; or None."""
+    """Return the schema whose counts serve both models, if the other one only adds bins; or None."""
     if first is None or second is None:
         return None
     return first if first.refines(second) else second if second.refines(first) else None
 
 
 def written_classes(model: Any, data: str) -> tuple[Any, ...] | None:
-    """Return the classes of a model as its labels are written in a file or an engine; None: as numbers."""
+    """Return the classes of a model as a file or an engine writes labels; None if they are numbers there."""
     classes = getattr(model, "classes_", None)
     if classes is None:
         return None
@@ -190,8 +190,8 @@ def show_regression(found: RegressionEvaluation, console: Console) -> None:
 
 def show_classes(found: ClassEvaluation, console: Console) -> None:
     """Print measures of several classes with intervals, and the confusion matrix."""
-    said = (f"said {escape(str(label))}" for label in found.confusion.columns)
-    matrix = Table("true class", *said, title="Records")
+    predicted = (f"predicted {escape(str(label))}" for label in found.confusion.columns)
+    matrix = Table("true class", *predicted, title="Records")
     for label, row in zip(found.confusion.index, found.confusion.to_numpy().tolist(), strict=True):
         matrix.add_row(escape(str(label)), *map(str, row))
     for shown in (_estimates(found), matrix):
@@ -203,7 +203,7 @@ def show_classes(found: ClassEvaluation, console: Console) -> None:
 def show_evaluation(found: Evaluation, console: Console) -> None:
     """Print measures with intervals, the confusion matrix and calibration."""
     confusion, bounds = found.confusion, list(found.confusion_intervals.values())
-    matrix = Table("true class", *(f"said {escape(str(c))}" for c in confusion.columns), title="Records")
+    matrix = Table("true class", *(f"predicted {escape(str(c))}" for c in confusion.columns), title="Records")
     for i, (name, row) in enumerate(zip(confusion.index, confusion.to_numpy().tolist(), strict=True)):
         pairs = zip(row, bounds[2 * i : 2 * i + 2], strict=True)
         matrix.add_row(escape(str(name)), *(f"{n} ({e.low:.0f} to {e.high:.0f})" for n, e in pairs))

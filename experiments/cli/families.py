@@ -24,7 +24,7 @@ _FIRST_ORDER = {"--loss", "--steps"}
 _BOUNDED = {"--set", "--regularizer", "--data-norm", "--norm", "--label-range", "--max-features", "--errors"}
 
 
-# The mechanism that draws columns (``SubsetPlan``), which is none of linear models without --max-features.
+# The mechanism that draws columns (``SubsetPlan``); linear models take it only with --max-features.
 DRAWN_COLUMNS = "best-subset"
 
 
@@ -35,7 +35,7 @@ class ModelFamily:
     Attributes:
         name: the value of ``--model``.
         title: the name in messages.
-        options: the options that not every family takes, and this one does.
+        options: the options of this family that some other family does not take.
         mechanisms: the names of its mechanisms other than "auto".
     """
 
@@ -63,7 +63,7 @@ ROBUST = ModelFamily(
 TREE = ModelFamily("tree", "decision trees", frozenset(_COSTS | {"--risk-share", "--max-depth"}))
 RULES = ModelFamily("rules", "rule lists", TREE.options)
 ADDITIVE = ModelFamily(
-    "additive", "cards and trees that are added", frozenset(_COSTS | {"--delta", "--max-depth"})
+    "additive", "sums of a card and a tree", frozenset(_COSTS | {"--delta", "--max-depth"})
 )
 AUTO = ModelFamily("auto", "models chosen by public facts", frozenset(_COSTS | {"--risk-share", "--ranking"}))
 FAMILIES = {family.name: family for family in (CARD, LINEAR, ROBUST, TREE, RULES, ADDITIVE, AUTO)}

@@ -50,7 +50,7 @@ class Steps:
     constructor: Callable[..., Callable[..., Any]]
     report: Callable[..., dict[str, Any]]
     show: Callable[..., None]
-    counted: bool = False  # whether a long table may be reduced to its counts
+    counted: bool = False  # whether a long table may be reduced to counts of equal records
 
 
 STEPS = {
@@ -171,7 +171,7 @@ def fit(
 
 
 def _fitted(made: Any, records: Labelled, *, counted: bool) -> Any:
-    """Fit an estimator; records without weights are counted by an engine where the estimator takes counts."""
+    """Fit an estimator; with ``counted``, a long table without weights is reduced to its counts."""
     if records.weights is not None:
         return made.fit(records.unread(counted=False), sample_weight=records.weights)
     return made.fit(records.unread(counted=counted))
@@ -182,7 +182,7 @@ def _opened(options: Mapping[str, Any]) -> tuple[Labelled, LearnedFit | None, st
 
     Returns:
         The records, the fit that learns a schema from them (None without --learn-schema), and the column of
-        persons (None if each record is a person's only one).
+        persons (None if every record counts as a person).
     """
     data, target, schema, table = (options[name] for name in ("data", "target", "schema", "table"))
     share, types, na_values, person = (

@@ -37,7 +37,7 @@ class LearnedFit:
     engine: EngineRecords | None = None
 
     def fit(self, estimator: Any) -> Any:
-        """Plan schema and model, book both, learn the one and fit the other."""
+        """Plan schema and model, book both, learn the schema and fit the model."""
         given = self.records.unread() if self.engine is None else self.engine
         try:
             fitted = fit_learned(estimator, given, self.kinds, self.share, self.options)

@@ -68,7 +68,7 @@ def robust_loss(options: Mapping[str, Any]) -> str:
 
 
 def linear_constructor(options: Mapping[str, Any]) -> Callable[..., LinearModel]:
-    """Return a constructor of linear models of records within bounds with the options of a command.
+    """Return a constructor of linear models of bounded records, with the options of a command.
 
     The bound on row norms is that of the schema unless another is declared. The norm is l2; for dp-fw-l1
     and screened-statistics it is linf, which determines their noise.
@@ -88,7 +88,7 @@ def linear_constructor(options: Mapping[str, Any]) -> Callable[..., LinearModel]
         "max_weight": options.get("max_weight"),
     }
     label_range, size = checked_label_range(options["label_range"], loss), options["max_features"]
-    if size is None and options["norm"] is not None:  # otherwise that of the mechanism, or of the schema
+    if size is None and options["norm"] is not None:  # otherwise it follows from the mechanism or the schema
         arguments["norm"] = checked_norm(options["norm"], options["mechanism"])
     if loss in _CLASSIFYING:
         if size is not None:
@@ -174,7 +174,7 @@ def _plain(values: Any) -> Any:
 
 
 def certificate(model: LinearModel) -> dict[str, Any]:
-    """Return the certificate of a perturbed minimum; of several classes, the largest gap. NOT private.
+    """Return the certificate of a perturbed minimum; of several classes, of the largest gap. NOT private.
 
     value and bound are of the noisy, penalised objective; the privacy proof needs gradient_norm.
     """

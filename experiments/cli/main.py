@@ -27,8 +27,8 @@ COMMANDS = {
     "fit": "Fit a private model and print it: a scorecard, linear or robust model, tree or rule list.",
     "search": "Search for the best of several private models, within one budget for all of them together.",
     "schema": "Write the skeleton of a schema, check one on public rows, put numbers in bins, or learn one.",
-    "estimate": "Release a private mean of the records in a file, or an estimate from subsets or randomly "
-    "tilted minima.",
+    "estimate": "Release a private mean of the records in a file, or an estimate from subsets of them or "
+    "from minima of randomly perturbed objectives.",
     "plan": "Show the mechanism, noise and cost of a fit before any data are read. With --want, "
     "forecast the quality of a model, or the records or epsilon that it needs.",
     "calibrate": "Show the noise that a privacy guarantee requires, before any data are read.",
@@ -103,7 +103,7 @@ def top(
         typer.Option("--version", help="Print the version.", is_eager=True, callback=_show_version),
     ] = False,
 ) -> None:
-    """Handle the options before a command. The help is that of the application."""
+    """Handle the options before a command; ``app`` has the text of the help."""
 
 
 # The class of typer's usage errors; its module depends on typer's version.

@@ -9,6 +9,7 @@ import pandas as pd
 
 from privopt.experiments.cli.linear import load_linear
 from privopt.experiments.cli.tree import load_tree
+from privopt.mechanisms.estimators.additive import PrivateAdditiveTreeClassifier
 from privopt.mechanisms.estimators.scorecard import PrivateHalfspaceClassifier
 from privopt.problems.errors import InvalidInputError
 from privopt.problems.tables.frames import missing_columns
@@ -18,7 +19,7 @@ def load_model(path: Path) -> Any:
     """Load a fitted scorecard, linear model, tree or rule list.
 
     Raises:
-        InvalidInputError: the file has none of them.
+        InvalidInputError: the file holds no such model.
     """
     return load_tree(path) or load_linear(path) or PrivateHalfspaceClassifier.load(path)
 
@@ -30,7 +31,7 @@ def check_proba(model: Any, proba: bool) -> None:
 
 
 def predictions(model: Any, table: pd.DataFrame, proba: bool = False) -> pd.DataFrame:
-    """Predict: predictions, scores of models with two classes, and on request class probabilities.
+    """Return predictions, scores of models with two classes, and on request class probabilities.
 
     Raises:
         InvalidInputError: an unusable table.
@@ -53,6 +54,8 @@ def predictions(model: Any, table: pd.DataFrame, proba: bool = False) -> pd.Data
 
 
 def _without_probabilities(model: Any) -> str:
+    if isinstance(model, PrivateAdditiveTreeClassifier):
+        return "the sum of a card and a tree predicts scores; use --model card or tree with --risk-share"
     if hasattr(model, "branches_"):
         return "this model was fitted without risks; `privopt fit --risk-share` pays for them"
     if isinstance(model, PrivateHalfspaceClassifier):

@@ -25,8 +25,8 @@ DataOption = Annotated[
     str,
     typer.Option(
         help="Training data: a .csv, .csv.gz or .parquet file with a header; adult23 or adult23:SEED "
-        "(shipped); or a table that a database engine counts: Parquet files by a pattern, "
-        "FOLDER/*.parquet, or the URL of a database.",
+        "(shipped); or a table whose records a database engine counts: Parquet files by a "
+        "pattern, FOLDER/*.parquet, or the URL of a database.",
         rich_help_panel=_DATA,
     ),
 ]
@@ -93,9 +93,9 @@ ModelOption = Annotated[
         "--model",
         help="card: a scorecard of integer points. linear: a linear model. robust: a linear model for "
         "heavy-tailed records without declared bounds. tree: a decision tree. rules: a rule list. additive: "
-        "a card and a tree whose scores are added, for ranking. auto: card or tree, by public facts, or with "
-        "--ranking card or both. "
-        "Default: that of the mechanism; linear with a --loss; otherwise card.",
+        "a card and a tree whose scores are added, for ranking. auto: card or tree, chosen by public facts; "
+        "with --ranking, card, tree or additive. Default: follows from --mechanism; linear with a --loss; "
+        "otherwise card.",
         rich_help_panel=_MODEL,
     ),
 ]
@@ -103,7 +103,7 @@ RankingOption = Annotated[
     bool,
     typer.Option(
         "--ranking",
-        help="For --model auto: the order of records matters more than their labels.",
+        help="For --model auto: scores that rank the records matter more than predicted classes.",
         rich_help_panel=_MODEL,
     ),
 ]
@@ -131,7 +131,7 @@ EpsilonOption = Annotated[
 DeltaOption = Annotated[
     str,
     typer.Option(
-        help="Privacy parameter in (0, 1), or auto for 1/n^2; none for pure mechanisms.",
+        help="Privacy parameter in (0, 1), or auto for 1/n^2. Pure mechanisms do not take it.",
         rich_help_panel=_PRIVACY,
     ),
 ]
@@ -148,9 +148,9 @@ RecordsOption = Annotated[
     str,
     typer.Option(
         "--records-per-person",
-        help="With --person: how many records of each person are used at most, the first of a file; every "
-        "person has the same weight. learn: chosen privately, for a small share of epsilon, to cover the "
-        "records of about nine tenths of the persons.",
+        help="With --person: the largest number of records that are used of a person, the first in the file; "
+        "every person has the same weight. learn: chosen privately, for a small share of epsilon, so that "
+        "all records of about nine tenths of the persons are used.",
         rich_help_panel=_PRIVACY,
     ),
 ]

@@ -114,10 +114,10 @@ def split_labels(option: str, text: str) -> list[str]:
 
 
 def of_persons(schema: Schema | None, person: str | None) -> tuple[Schema | None, str | None]:
-    """Return the schema of records, and the column of persons, of ``--person`` or the schema.
+    """Return the schema without its column of persons, and the column that ``--person`` or it names.
 
     Raises:
-        InvalidInputError: two different columns.
+        InvalidInputError: they name two different columns.
     """
     if schema is None or schema.person is None:
         return schema, person
@@ -155,7 +155,7 @@ def whole_bound(bound: float | None) -> int | None:
     """Return a bound on weights of a card, which are whole numbers.
 
     Raises:
-        InvalidInputError: no whole number >= 1.
+        InvalidInputError: the bound is not a whole number >= 1.
     """
     if bound is not None and not (bound >= 1 and bound.is_integer()):
         raise InvalidInputError(f"--max-weight of a card is a whole number >= 1, got {bound:g}")

@@ -38,7 +38,7 @@ from privopt.problems.errors import InvalidInputError
 from privopt.problems.notebooks import text_of
 from privopt.problems.tables.schema import Schema
 
-# Options of a fit that a plan takes from the schema, or has at their defaults.
+# Options of a fit that a plan does not have: they follow from the schema, or have their defaults.
 _NOT_PLANNED = dict.fromkeys(("data_norm", "norm", "convex_set", "regularizer", "errors"))
 
 app = typer.Typer()
@@ -52,7 +52,7 @@ def plan(
     records: Annotated[
         int | None,
         typer.Option(
-            help="Number of records n, a public number; with --person of persons. Needed without --want.",
+            help="Public number of records n; with --person, number of persons. Needed without --want.",
             min=1,
         ),
     ] = None,
@@ -151,17 +151,17 @@ def show(
 
 
 def _subset_calibrated(schema: Schema, records: int, epsilon: float, size: int, delta: float | str) -> str:
-    """Return which mechanism "auto" chooses features with, and the hint to plan a draw by half of epsilon."""
+    """Return how "auto" chooses features, and the command that plans a draw of them with half of epsilon."""
     mu = gaussian_mu(epsilon, public_delta(delta, records))
     moments, reason = by_moments(schema.n_features, size, epsilon, mu)
     if len(schema.columns) < schema.n_features:
         moments, reason = False, "each level of a category is a feature by itself"
     way = "takes noisy moments (sufficient-statistics)" if moments else "draws (best-subset)"
     return (
-        f"auto {way}: {reason}; "
-        f"a draw of {size} features is shown by `privopt calibrate {SubsetPlan.name} --dimension "
-        f"{schema.n_features} --max-features {size} --records {records} --epsilon {epsilon / 2:g}`, with "
-        "--snr and the share of synthetic tables in which it finds the informative ones"
+        f"--max-features: auto {way}: {reason}. A plan shows no fit on chosen features. To do: for a draw of "
+        f"{size} features run `privopt calibrate {SubsetPlan.name} --dimension "
+        f"{schema.n_features} --max-features {size} --records {records} --epsilon {epsilon / 2:g}`; add "
+        "--snr for the share of synthetic tables in which the draw finds the informative features"
     )
 
 
@@ -186,7 +186,7 @@ def _lines(planned: CardPlan, records: int) -> list[str]:
 
 
 def _measure_lines(measure: NoiseToSignal | None) -> list[str]:
-    """Return the line of noise against signal, and the warning where the answer is noise."""
+    """Return the line with the ratio of noise to signal, and its warning, if there is one."""
     if measure is None:
         return []
     return [f"noise / signal: {measure}", *([f"warning: {measure.warning}"] if measure.warning else [])]

@@ -1,4 +1,4 @@
-"""``privopt calibrate`` of trees, searches, learned schemas and evaluations: reports of their own plans."""
+"""Reports of ``privopt calibrate`` on trees, searches, learned schemas and evaluations, from their plans."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _tree(options: Options) -> dict[str, Any]:
 
 
 def _selection(options: Options) -> dict[str, Any]:
-    """Report the budget of each run of a search: of mu-GDP runs, with delta 0 of purely private ones."""
+    """Report the budget of each run of a search: mu-GDP runs, or with delta 0 purely private ones."""
     delta = _delta(options)
     plan = SelectionPlan.plan(
         options["candidates"], epsilon=options["epsilon"], delta=delta, notion="gdp" if delta else "pure"
@@ -98,7 +98,7 @@ def _delta(options: Options) -> float:
 
 
 class _Release(NamedTuple):
-    """The options that a release needs, those that it takes besides, and its report."""
+    """The options that a release needs, those that it also takes, and what returns its report."""
 
     needed: tuple[str, ...]
     taken: tuple[str, ...]
@@ -117,7 +117,7 @@ _OWN = ("schema", "max_depth", "candidates", "types", "cuts")
 
 
 def owners() -> dict[str, tuple[str, ...]]:
-    """Return which mechanisms take an option that only releases here take."""
+    """Return, for every option that only these releases take, which of them take it."""
     return {
         option: tuple(name for name, made in RELEASES.items() if option in (*made.needed, *made.taken))
         for option in _OWN

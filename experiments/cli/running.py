@@ -39,7 +39,7 @@ def open_ledger(address: str) -> Ledger:
 
 @contextmanager
 def accounted(book: Ledger | None) -> Iterator[None]:
-    """Add to errors before a release whether anything was booked in the ledger."""
+    """Add to errors before a release that nothing was booked in the ledger, if that is so."""
     try:
         yield
     except (PrivOptError, KeyboardInterrupt) as error:

@@ -74,8 +74,8 @@ def write_skeleton(
     dictionary: Annotated[
         Path | None,
         typer.Option(
-            help="Data dictionary: a CSV file with the column name, and any of type, label, unit, values "
-            "(a|b|c), low, high, missing. It has to be public."
+            help="Data dictionary: a CSV file with a column `name`, and any of the columns type, label, "
+            "unit, values (a|b|c), low, high and missing. It has to be public."
         ),
     ] = None,
     output: Annotated[Path | None, typer.Option(help="New .toml file. Default: print the schema.")] = None,
@@ -117,8 +117,8 @@ def check(
         ),
     ] = False,
 ) -> None:
-    """Count the cells of public or synthetic rows that a schema reads as missing, unreadable or outside, or
-    refuses, and print the share of each level.
+    """Count the cells of public or synthetic rows that a schema reads as missing, unreadable or outside its
+    bounds, or that it refuses; print the share of each level.
 
     For private rows these numbers would be a leak, which no budget covers.
     """
@@ -139,7 +139,7 @@ def bins(
     schema: Annotated[Path, typer.Argument(help="Schema file, .toml or .json.")],
     output: Annotated[Path | None, typer.Option(help="New .toml file. Default: print the schema.")] = None,
 ) -> None:
-    """Write a schema again with its numbers in bins, for risks that do not rise or fall evenly.
+    """Write a copy of a schema with its numbers in bins, for risks that are not linear in a number.
 
     A card or linear model then has one weight for each bin, instead of one per unit. The edges follow from
     the declared bounds, so that no record is read; change them as you like.
@@ -352,9 +352,10 @@ def _show(found: LearnedSchema, save: Path | None, n: int, known: Schema | None)
 
 
 def _far_apart(column: Column) -> bool:
-    """Return whether neighbouring cuts beyond a million are a thousand times apart: hardly any data are so.
+    """Return whether two neighbouring cuts beyond a million differ by a factor of a thousand.
 
-    Noise leaves such cuts where records are few for so many columns, as a public prior reaches far.
+    Hardly any data have such cuts. They come from noise, where there are few records for the number of
+    columns: the public prior of cuts reaches that far.
     """
     plain, _ = plain_column(column)
     if not isinstance(plain, Binned) or isinstance(plain, Date):

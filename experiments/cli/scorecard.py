@@ -27,11 +27,11 @@ NOT_PRIVATE = [
     "oracle", "train_accuracy", "larger_class", "said_to_be_positive", "certificate", "seconds",
 ]  # fmt: skip
 NOT_PRIVATE_OF_CLASSES = ["train_accuracy", "larger_class", "seconds"]
-_PURE = (ExponentialMechanism, LaplaceRSPM)  # permute-and-flip is a subclass of the first
+_PURE = (ExponentialMechanism, LaplaceRSPM)  # the mechanism permute-and-flip is a subclass of the first
 
 
 def card_constructor(options: Mapping[str, Any]) -> Callable[..., PrivateHalfspaceClassifier]:
-    """Return the estimator of a scorecard, with the options of a command.
+    """Return a constructor of scorecards, with the options of a command.
 
     Raises:
         InvalidInputError: a malformed option, or a delta for a pure mechanism.

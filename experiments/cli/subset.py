@@ -21,7 +21,7 @@ _TABLES, _SECONDS = 20, 5.0
 
 
 def subset_report(context: typer.Context) -> dict[str, Any]:
-    """Return the plan of a draw of columns, with ``--snr`` the probability that it finds those of a design.
+    """Return the plan of a draw of columns; with ``--snr``, also how often it finds the informative ones.
 
     Raises:
         InvalidInputError: an option that is missing, does not apply, or is out of range.

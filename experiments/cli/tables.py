@@ -90,7 +90,7 @@ class Labelled:
         """The records in the form that estimators take."""
         assert self._read is not None, "records are read by a fit, once it is booked"
         found = self._read[0]
-        if isinstance(found, EngineCount):  # of persons: here all of their records
+        if isinstance(found, EngineCount):  # it counts persons, and reports use all of their records
             found = replace(found, persons=None).counted()
             self._read = found, None
         return found
@@ -192,7 +192,7 @@ def labelled(
 
 
 def _weights(frame: pd.DataFrame, weight: str, target: str, schema: Schema | None) -> NDArray[np.float64]:
-    """Return the weights of a column, each by its cell alone; NaN for what is no number."""
+    """Return the weights in a column, each read from its cell alone; NaN for a cell that is no number."""
     names = list(map(str, frame.columns))
     if weight not in names:
         raise InvalidInputError(f"--sample-weight: no {missing_columns([weight], names)}")
@@ -256,7 +256,7 @@ def _counted(
 
 
 def _objects(labels: pd.Series[Any]) -> pd.Series[Any]:
-    """Return labels as objects, each converted by itself; integers beside a missing one stay integers."""
+    """Return labels as objects, each converted alone: integers stay integers where others are missing."""
     if pd.api.types.is_integer_dtype(labels.dtype):
         return labels.astype(object)
     cells = cells_of(labels)

@@ -1,4 +1,4 @@
-"""Decision trees, rule lists, and cards and trees that are added, on the command line."""
+"""Decision trees, rule lists, and sums of a card and a tree, on the command line."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NOT_PRIVATE = ["train_accuracy", "larger_class", "seconds"]
 
 
 def tree_constructor(options: Mapping[str, Any]) -> Callable[..., TreeModel]:
-    """Return the estimator of a decision tree or a rule list, with the options of a command."""
+    """Return a constructor of trees, rule lists or sums of card and tree, with the options of a command."""
     depth = options["max_depth"]
     levels = int(depth) if depth.isascii() and depth.isdigit() else depth
     if options["model"] == "additive":
@@ -40,7 +40,7 @@ def tree_constructor(options: Mapping[str, Any]) -> Callable[..., TreeModel]:
 
 
 def load_tree(path: Path) -> TreeModel | None:
-    """Load a saved tree or rule list, or card and tree; None for other files."""
+    """Load a saved tree, rule list, or sum of card and tree; None for other files."""
     try:
         beginning = path.read_text("utf-8-sig")[:200]
     except (OSError, ValueError):

@@ -25,9 +25,10 @@ WantOption = Annotated[
     str | None,
     typer.Option(
         help="auc or auc=0.8, with --prevalence and --best-auc: the AUC to expect of a card (or --model "
-        "linear), and the records or epsilon for 0.8. interval or interval=0.05, or interval:age=0.05 for "
-        "one coefficient, with --label-range and --residual-sd: the same for the widths of the confidence "
-        "intervals of a linear regression. --records or --epsilon can be left out. No data are read.",
+        "linear), and the records or epsilon that 0.8 needs. interval or interval=0.05, or interval:age=0.05 "
+        "for one coefficient, with --label-range and --residual-sd: the same for the widths of the "
+        "confidence intervals of a linear regression. --records or --epsilon can be left out. No data are "
+        "read.",
         rich_help_panel=_PANEL,
     ),
 ]
@@ -83,13 +84,13 @@ class Want(NamedTuple):
 
 
 def check_not_wanted(context: typer.Context) -> None:
-    """Raise InvalidInputError for options of --want without it."""
+    """Raise InvalidInputError if options of --want are given without it."""
     if wrong := [_flag(name) for name in given_options(context) if name in _ONLY_WANTED]:
         raise InvalidInputError(f"{', '.join(wrong)}: only with --want")
 
 
 def show_wanted(context: typer.Context) -> None:
-    """Print what to expect, and what a wanted value needs.
+    """Print what to expect, and the records or epsilon that a wanted value needs.
 
     Raises:
         InvalidInputError: options that are missing, or of another quantity; a value out of reach.

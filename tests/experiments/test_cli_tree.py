@@ -107,6 +107,8 @@ def test_a_card_and_a_tree_together(folder: Path) -> None:
     assert isinstance(lacking.exception, FileNotFoundError)
     planned = run("plan", *PLAN, "400", "--epsilon", "1", "--model", "additive")
     assert "tree: levels: " in planned.output
+    refused = run("predict", "m.json", "t.csv", "--proba")
+    assert "the sum of a card and a tree predicts scores" in str(refused.exception)
 
 
 @pytest.mark.parametrize(("records", "model"), [("400", "tree"), ("10000000", "card")])
@@ -127,7 +129,9 @@ def test_a_plan_says_which_model_ranks_best(records: str, model: str, folder: Pa
     assert "to rank" in report["model_reason"]
 
 
-def test_ranking_is_a_question_of_the_choice_alone_and_its_sum_has_no_risks(folder: Path) -> None:
+def test_ranking_belongs_to_the_choice_alone_and_sums_predict_no_probabilities(
+    folder: Path,
+) -> None:
     refused = run("plan", *PLAN, "4000", "--epsilon", "1", "--model", "tree", "--ranking")
     assert "--ranking belongs to models chosen by public facts" in str(refused.exception)
     options = ("--epsilon", "1", "--model", "auto", "--ranking", "--risk-share", "0.1")

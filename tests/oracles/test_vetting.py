@@ -261,7 +261,7 @@ def test_the_command_audits_a_mechanism_and_remembers_what_passes(
     monkeypatch.setattr(check_command.joblib, "cpu_count", lambda: 1)
     found = CliRunner().invoke(check_command.app, ["of_somebody:MyMechanism", "--runs", "400"])
     assert found.exit_code == 0, found.output
-    assert "Planned for eight times epsilon it was rejected" in found.output
+    assert "A copy planned for eight times epsilon was rejected" in found.output
     assert "mechanism of_somebody:MyMechanism: passed the audit of privopt" in found.output
     assert list(json.loads(state_file().read_text())) == ["of_somebody:MyMechanism (audit)"]
     lattice = OPDisc.default_lattice(2)

@@ -608,7 +608,7 @@ def test_budgets_by_person_take_releases_of_persons(tmp_path: Path, privopt: Com
     assert booked.returncode == 0
     assert "(replace-one person, rule basic" in privopt("budget", "show", "l.db", cwd=tmp_path).stdout
     composed = privopt("budget", "compose", "l.db", cwd=tmp_path).stdout
-    assert "epsilon = 0.5, delta = 0 (rule basic), if parameters of no release depended" in composed
+    assert "epsilon = 0.5, delta = 0 (rule basic), if no release's parameters depended" in composed
     assert json.loads(privopt("budget", "compose", "l.db", "--json", cwd=tmp_path).stdout)["epsilon"] == 0.5
     assert (
         "--unit 'family'" in privopt("budget", "check", "l.db", "--epsilon", "1", "--unit", "family").stderr

@@ -41,7 +41,7 @@ def test_evaluate_prints_numbers_with_intervals_and_books_them(clinic: Path) -> 
     run("budget", "create", ledger, "--epsilon", 3)
     words = ("evaluate", clinic / "model.json", "--data", data, "--target", "state", "--epsilon", 2)
     text = run(*words, "--ledger", ledger, "--json", clinic / "out.json")
-    for part in ("accuracy", "area under the ROC curve", "said 1", "Risk by score", "epsilon = 2"):
+    for part in ("accuracy", "area under the ROC curve", "predicted 1", "Risk by score", "epsilon = 2"):
         assert part in text
     report = json.loads((clinic / "out.json").read_text())
     assert np.sum(report["confusion"]) == 900
