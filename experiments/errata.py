@@ -149,7 +149,7 @@ def exact_gradient_in_a_noisy_loop() -> Demonstration:
 def _accelerated(steps: int, noisy_y: bool) -> tuple[float, Floats]:
     """Return shift and noise of y_T = shift * gradient + sum_k noise[k] * b_k, b_k the noise of step k.
 
-    The gradient is constant, x_0 = 0, and step sizes are in units of 1/L', L' the smoothness.
+    The gradient is constant, x_0 = 0, and step sizes are in units of 1/L', as in the listing.
 
     Args:
         noisy_y: whether the y-step gets the noisy gradient too.
@@ -225,7 +225,7 @@ def _log_excess(likelier: Floats, other: Floats, delta: float) -> float:
 
 
 def epsilon_for_rho() -> Demonstration:
-    """Compose the printed per-coordinate budget as in the proof of Algorithm 3."""
+    """Tabulate what the printed budget of a coordinate in Algorithm 3 composes to, as in its proof."""
     delta, rows = 1e-5, []
     for epsilon in (0.1, 0.5, 1.0):
         tilde = math.sqrt(-2 * math.log(delta) + 2 * epsilon) - math.sqrt(-2 * math.log(delta))
@@ -330,7 +330,7 @@ def a_sum_of_deviations() -> Demonstration:
     rows = []
     for d, gamma, delta in [(10, 0.05, 1e-6), (23, 0.05, 1e-6), (100, 0.05, 1e-6), (23, 0.01, 1e-9)]:
         m = math.ceil(math.log(2 * d / delta) / (2 * gamma**2))
-        share = 0.25  # of draws whose answers differ
+        share = 0.25  # the share of draws whose answers differ
         exceeds = float(stats.binom.sf(math.floor(m * (share + 4 * gamma / d)), m, share))
         needed = d * _excess(m, share, delta)
         row = (str(d), f"{gamma:g}", f"{delta:g}", str(m), f"{4 * gamma:g}", f"{exceeds:.2g}")
@@ -485,7 +485,8 @@ def tables_whose_optimum_moves(n: int) -> list[tuple[Floats, Floats]]:
 def tables_whose_runner_up_moves(n: int) -> list[tuple[Floats, Floats]]:
     """Return neighbouring tables of signs, with y = .45 (x0 + x1), whose second best pair differs.
 
-    x2 and x3 copy x1 but for one record; on a second record one of them differs, another one on each table.
+    x2 and x3 copy x1 but for record 1, where both differ, and for record 0, where x3 alone differs on the
+    first table, and x2 alone on the second.
     """
     t = np.arange(n)
     x0, x1 = (1.0 - 2.0 * (t >> k & 1) for k in range(2))

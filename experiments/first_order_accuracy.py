@@ -246,8 +246,8 @@ def _section(task: Task, rows: pd.DataFrame) -> str:
         f"*Test accuracy by epsilon, mean ± standard deviation of the draws; the last column is the median "
         f"time of a fit.*\n\n![test accuracy on {task.name}]({picture})\n\n"
         f"*{task.name}: mean test accuracy against epsilon, with bars of one standard deviation. Opacus and "
-        "diffprivlib are peers, where they were installed. Grey dashed lines: the regression without "
-        "privacy, and always answering the larger class.*"
+        "diffprivlib are shown where they were installed. Grey dashed lines: the regression without "
+        "privacy, and always predicting the larger class.*"
     )
 
 

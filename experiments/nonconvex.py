@@ -132,14 +132,14 @@ SADDLED: dict[str, type[Any]] = {
 
 
 def planned(kind: type[Any], problem: Planted, records: int, epsilon: float) -> Any:
-    """Return a plan at its defaults for ``records`` records, with its noise, that takes the table of 400."""
+    """Return the default plan for ``records`` records, adapted to the table of 400 with its noise kept."""
     facts = dataclasses.replace(problem.risk.facts, n_records=records)
     radius = _RADIUS.get(problem.name, 2.0)
     space = L2Ball(facts.dimension, radius) if kind is DPConstrainedStationaryPoint else None
     options = {"output": Output.LAST} if kind in (DPGradientDescent, DPLangevin) else {}
     plan = kind.plan(facts, space, epsilon=epsilon, delta=DELTA, **options)
     small = dataclasses.replace(plan, facts=problem.risk.facts)
-    if isinstance(plan, DPSpider):  # its noise is a multiple of the sensitivity of a difference, as 1 / n
+    if isinstance(plan, DPSpider):  # its noise is proportional to a sensitivity, and so to 1 / n
         scale = problem.risk.facts.n_records / records
         small = dataclasses.replace(small, multiplier=plan.multiplier * scale)
     return small
@@ -400,7 +400,7 @@ def _milliseconds(way: Callable[[], object]) -> float:
 
 
 def parts(quick: bool) -> Iterator[Part]:
-    """Return all parts, the longest last."""
+    """Yield all parts; ``quick`` takes a few settings of each."""
     draws = 2 if quick else 10
     yield Part("speed", "one machine", "all", 20_000 if quick else 200_000, 1.0, 1, _speed)
     for problem in list(saddles())[: 2 if quick else None]:
