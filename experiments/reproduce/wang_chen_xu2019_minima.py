@@ -157,7 +157,7 @@ def _tested(frame: pd.DataFrame, problem: str, title: str, curve: str) -> Verdic
     return Verdict(
         f"{_THEOREMS[curve]}, {curve}, {title}: an approximate local minimum is found with high probability",
         held(right, len(told)) if len(told) else Agreement.NO,
-        f"Least curvature at the saddle: {saddle:.3g}; γ: {words}. If -γ is no larger than that, the "
+        f"Least curvature at the saddle: {saddle:.3g}; γ: {words}. If γ is {-saddle:.3g} or more, the "
         f'saddle itself passes, and "found" says nothing: {len(told)} of {len(gammas)} values of n are left.',
     )
 
@@ -229,8 +229,8 @@ FIGURE = Reproduction(
         "saddle's value to the least one. Found: an iterate passed the private test of a gradient of at most "
         "α and a curvature of at least -γ. True: its exact gradient and Hessian pass this test, too. The "
         "least α of an iterate, by exact gradients and Hessians, is taken over 50 or more iterates of the "
-        f"later half. dp-gd-so runs over a ball of radius 1.2 (2 where d is varied, at n = {_MANY[FREE]:,} "
-        f"and {_MANY[CONSTRAINED]:,})."
+        f"later half. dp-gd-so runs over a ball of radius 1.2. Where d is varied, the radius is 2, and n is "
+        f"{_MANY[FREE]:,} ({_MANY[CONSTRAINED]:,} for dp-gd-so)."
     ),
     cells=cells,
     compute=compute,

@@ -432,14 +432,14 @@ def size_verdicts(frame: pd.DataFrame, grows: bool, what: str) -> list[Verdict]:
         mean = ends(frame, panel)
         for names, kind in (
             (("Algorithm 4, ε = 0.1", "Algorithm 4, ε = 0.5", "Algorithm 4, ε = 1", "RGD, not private"), ""),
-            (("Algorithm 3, ε = 1", "printed scale, ε = 1", "clipped-newton, ε = 1"), " (not in the paper)"),
+            (("Algorithm 3, ε = 1", "printed scale, ε = 1", "clipped-newton, ε = 1"), " of other methods"),
         ):
             steps = np.concatenate([np.diff(mean[c]) for c in names])
             right = int(np.sum(steps > 0 if grows else steps < 0))
             agreement: Agreement = held(right, steps.size)
             found.append(
                 Verdict(
-                    f"{panel}: the error {'grows' if grows else 'falls'} with {what}{kind}",
+                    f"{panel}: the error{kind} {'grows' if grows else 'falls'} with {what}",
                     agreement.beside if kind else agreement,
                     "; ".join(f"{c}: {', '.join(f'{v:.3g}' for v in mean[c])}" for c in names)
                     + f". {right} of {steps.size} steps from one value to the next go this way.",

@@ -126,7 +126,7 @@ FIGURE = Reproduction(
     cells=cells,
     compute=compute,
     draw=draw,
-    caption=paper.CAPTION + " One curve for each amount of noise. Dotted: too little for its claim.",
+    caption=paper.CAPTION + " One curve for each amount of noise. Dotted: less than its claim requires.",
     table=lambda frame: paper.table(frame, "ε = {:g}"),
     verdicts=verdicts,
 )

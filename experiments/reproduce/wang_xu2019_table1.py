@@ -269,8 +269,8 @@ FIGURE = Reproduction(
     figure="Table 1 and Theorems 1 to 6",
     shows=(
         "Bounds without pictures: the norm of the projected gradient (DP-PGD, DP-PMD) or the Frank-Wolfe gap "
-        "(DP-FW-L2, DP-FW-L1) falls like 1 / √(n ε); with p to the fourth root, with the Gaussian width of "
-        "the set, or with the logarithm of p; the gradient of the population risk like √(p / n)."
+        "(DP-FW-L2, DP-FW-L1) falls like 1 / √(n ε), and grows like the fourth root of p, the Gaussian "
+        "width of the set, or the logarithm of p. The gradient of the population risk falls like √(p / n)."
     ),
     setting=setting,
     cells=cells,
