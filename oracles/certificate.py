@@ -31,7 +31,7 @@ class Certificate:
         status: why the solver stopped.
         fixed_value: the objective at the point, recomputed by privopt in integer arithmetic.
         fixed_bound: the proved lower bound on the objective over the whole lattice.
-        lexicographic: the point is proved to be the lexicographically smallest of all minimisers.
+        lexicographic: whether the point is proved to be the lexicographically first of all minimisers.
         exact: whether the bound was proved in integer arithmetic; if not, it depends on a floating-point
             solver and its tolerances.
         oracle: name of the oracle.

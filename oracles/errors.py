@@ -36,4 +36,4 @@ class UnfinishedBuildError(CertificateError, UnfinishedDrawError):
 
 
 class ConformanceError(OracleError, AssertionError):
-    """An oracle failed conformance checks; the message lists every one of them."""
+    """An oracle failed conformance checks, or none could be made; the message lists every kind of failure."""

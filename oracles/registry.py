@@ -35,7 +35,8 @@ class Entry:
         home: the module in ``privopt.oracles`` and its factory, such as "draw.stream:GibbsStream".
         purpose: what the oracle is for.
         limits: the problems that it refuses.
-        proof: "integers" or "floating point" for certificates; for samplers, the law of the draw.
+        proof: "integers" or "floating point" for certificates; for samplers, the law of the draw; for other
+            solvers, what privopt recomputes.
         arguments: the positional arguments of the factory.
     """
 

@@ -49,7 +49,8 @@ class Available:
         remedy: how to install it, if it cannot be made.
         summary: its purpose.
         limits: the problems that it refuses.
-        proof: "integers" or "floating point" for certificates; for samplers, the law of the draw.
+        proof: "integers" or "floating point" for certificates; for samplers, the law of the draw; for other
+            solvers, what privopt recomputes.
         standing: whether an oracle of another package passed the conformance kit; empty for privopt's own.
     """
 

@@ -42,7 +42,7 @@ class LinearAnswer(Bounded):
     Attributes:
         point: shape (p,).
         value: <point, g>, recomputed.
-        bound: a lower bound on <v, g> over C, from a formula or from dual multipliers, which are checked.
+        bound: a lower bound on <v, g> over C, computed by a formula or from dual multipliers.
         violation: the largest constraint violation of the point, in the units of the constraint.
     """
 
@@ -133,8 +133,8 @@ class Entropy:
 class SignedEntropy:
     """Geometry of the entropy of mixtures of the vertices of an l1 ball.
 
-    w(u), for |u|_1 <= size, is the least sum q log q over mixtures q of the 2p vertices +-size e_j with mean
-    u.
+    For |u|_1 <= size, w(u) is the least sum q log q over mixtures q of the 2p vertices +-size e_j whose mean
+    is u.
 
     w is 1-strongly convex for |.|_1 / size, because its conjugate log(2 sum cosh(size theta_j)) is 1-smooth
     in the dual norm. Its mirror steps are exponentiated gradients with positive and negative weights (Kivinen

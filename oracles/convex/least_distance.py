@@ -105,8 +105,8 @@ class LeastDistanceOracle(QuadraticOracle):
     """Minimises convex quadratics over polytopes, boxes, l-infinity balls and simplices.
 
     With H = R'R > 0, <w, H w>/2 + <g, w> is |R w - z|^2 / 2 for some z, up to a constant, and the method is
-    finite. To a singular H a small ridge around the last point is added, in every step anew: the proximal
-    point method, which converges to a minimum without the ridge (Rockafellar 1976).
+    finite. If H is singular, each step minimises the quadratic plus a small ridge around the last point. This
+    is the proximal point method, which converges to a minimum of the quadratic (Rockafellar 1976).
     """
 
     name: ClassVar[str] = "least-distance"

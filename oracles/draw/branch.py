@@ -1,13 +1,14 @@
 """Exact draws from 0/1-loss problems over scorecard features, by branch and bound on masses.
 
-It is for lattices that are too large to sum over. A region fixes the numeric weights and the first indicator
-weights, and has an upper bound on its mass (``privopt.oracles.cells.regions``). Poisson thinning
-(``privopt.oracles.draw.thinning``) turns these bounds into exact draws, however loose they are. A Gibbs draw
-needs no incumbent. Permute-and-flip needs the smallest loss, which a minimiser has to prove.
+This sampler is for lattices that are too large to sum over. A region is the set of points with given numeric
+weights and given first indicator weights, and has an upper bound on its mass
+(``privopt.oracles.cells.regions``). Poisson thinning (``privopt.oracles.draw.thinning``) gives exact draws
+from any such bounds, even loose ones. A Gibbs draw needs no incumbent. Permute-and-flip needs the smallest
+loss, which a minimiser must prove.
 
-The running time depends on the data and is not private. Regions are reused by later draws at the same beta,
-which makes these fast. Draws stay independent and exact, but a seeded source repeats a draw only with a
-freshly prepared oracle.
+The running time depends on the data and is not private. Later draws at the same beta reuse the regions, and
+are therefore fast. Draws are independent and exact nevertheless, but with a seeded source a draw is repeated
+only by a newly prepared oracle.
 """
 
 from __future__ import annotations
@@ -56,11 +57,11 @@ from privopt.problems.discrete.objective import Perturbation
 from privopt.problems.discrete.problem import DiscreteProblem
 from privopt.problems.errors import InvalidInputError
 
-# Tuning of one region: steps per round; the least gain of a round, in nats, after which there is another; the
-# largest number of steps.
+# Tuning of one region: the number of steps in a round; the gain of a round, in nats, below which tuning ends;
+# the largest number of steps.
 _STEPS, _WORTHWHILE, _MOST_STEPS = 10, 2.0, 80
-# The largest energy, beta times the loss, that is accepted: it is far below the sentinel for infinity, and
-# rounding makes the law meaningless at much smaller energies already.
+# The largest accepted energy, beta times the loss. It is far below the number that stands for infinity, and
+# rounding errors make the law meaningless at much smaller energies.
 _LARGEST_ENERGY = 2.0**40
 # Bytes of a region besides its tables: the node, its decimal rate and time, the headers of nine arrays.
 _OVERHEAD = 3000
@@ -72,17 +73,18 @@ SmallestLoss = Callable[[ZeroOneHalfspace, CellModel, Watch], int]
 class GibbsBranch(GibbsOracle):
     """Exact sampler by branch and bound with Hoelder bounds on masses, for both laws.
 
-    Arrivals at points that violate constraints are rejected, which does not change the arrivals at other
-    points, for both laws. Bounds are those of the box: the time grows with the share of its mass at such
-    points.
+    Under constraints on points, arrivals at points that violate them are rejected. The arrivals at other
+    points do not change, so both laws remain exact. The bounds ignore the constraints, so the time increases
+    with the share of the mass at points that violate them.
 
     Args:
-        limits: sizes of the cell structure beyond which the oracle refuses.
-        memory: memory limit of the regions of a draw, in bytes, > 0. A draw that needs more raises
-            ``UnfinishedDrawError``, however much time is left.
-        smallest_loss: function that proves the smallest loss over the lattice and its constraints, or raises
-            ``UnfinishedDrawError``. Permute-and-flip is refused without it.
-        smallest_refusals: function that lists why ``smallest_loss`` may refuse some problem of given facts.
+        limits: size limits of the cell structure, beyond which the oracle refuses.
+        memory: memory limit for the regions of a draw, in bytes, > 0. A draw that needs more memory raises
+            ``UnfinishedDrawError``.
+        smallest_loss: a function that returns the proved smallest loss over the lattice and its constraints,
+            or raises ``UnfinishedDrawError``. Without it, permute-and-flip is refused.
+        smallest_refusals: a function that lists why ``smallest_loss`` may refuse some problem with given
+            facts.
     """
 
     name: ClassVar[str] = "gibbs-branch"
@@ -105,7 +107,10 @@ class GibbsBranch(GibbsOracle):
         return reasons
 
     def planned_exactness(self, facts: ProblemFacts, beta: float) -> Exactness:
-        """Bound the exactness for all cell structures: at most a cell per row, a column of each block."""
+        """Bound the exactness for all data with these facts.
+
+        There is at most one cell per row, and a cell has at most one column of each block.
+        """
         lattice, layout = facts.lattice, facts.layout
         cells, blocks, columns = facts.rows, lattice.dimension, lattice.dimension
         if layout is not None:
@@ -129,7 +134,7 @@ class GibbsBranch(GibbsOracle):
 @cache
 @announced("the exact sampler")
 def _compile() -> None:
-    """Compile all kernels (or load them from the cache) on a tiny problem, before time is measured."""
+    """Compile all kernels, or load them from the cache, by a tiny problem, before time is measured."""
     lattice = IntegerLattice(-1, 1, dimension=3, radius=1.0)
     problem = ZeroOneHalfspace(np.array([[1, 0, 1], [0, 1, 1], [0, 0, 1]]), np.array([1, -1, 1]), lattice)
     model = _Model(CellModel.make(problem, Task.LINEAR), 1.0, 1 << 20)
@@ -153,7 +158,7 @@ class _BranchSampler(Sampler):
         self.problem, self.law = problem, law
         self._regions = CellModel.make(problem, Task.LINEAR)
         self._smallest_loss = smallest_loss
-        self._smallest: int | None = None  # the smallest loss, proved
+        self._smallest: int | None = None  # the proved smallest loss, once it is known
         self._frontier = LastFrontier(lambda beta: _Model(self._regions, beta, memory))
 
     def draw(self, request: DrawRequest) -> Sample:
@@ -186,22 +191,23 @@ class _BranchSampler(Sampler):
 
 
 class _Model:
-    """Regions, their shapes and their bounds: everything that depends on the data and on beta alone."""
+    """Regions, their shapes and their bounds, which depend only on the data and on beta."""
 
     def __init__(self, regions: CellModel, beta: float, memory: int) -> None:
         self.regions, self.beta = regions, beta
         self._free = regions.costs(Perturbation.zero(regions.cells.lattice))
         self.depth = len(regions.shape.span)
-        self.shapes = [regions.shape]  # of regions with 0, 1, ... variables fixed
+        self.shapes = [regions.shape]  # shapes of regions with 0, 1, ... fixed variables
         for _ in range(self.depth):
             self.shapes.append(next_shape(self.shapes[-1]))
-        # Random words per request: many proposals of a small problem, two of a large one.
+        # Number of random words per request: for many proposals of a small problem, for two of a large one.
         self.words = max(1 << 13, 2 * bounds.words_per_try(regions.shape))
-        # Tables shrink with depth, and siblings share those of their parent until they are opened.
+        # This is a lower bound, because tables are smaller at larger depth, and siblings share the tables of
+        # their parent until they are opened.
         self.most = memory // (_OVERHEAD + new_region(regions.shape, np.float64).nbytes)
 
     def roots(self, watch: Watch) -> list[Node[Region]]:
-        """Return the root regions with coarse bounds, one per numeric weight vector."""
+        """Return the root regions, one for each numeric weight vector, with coarse bounds."""
         nodes = []
         for a in range(len(self.regions.weights)):
             stop_if_asked(watch, a)
@@ -211,7 +217,7 @@ class _Model:
         return nodes
 
     def _root(self, number: int) -> tuple[float, Region]:
-        """Return the region of fixed numeric weights, bounded by the best of a few Hoelder weightings."""
+        """Return the region of one numeric weight vector with the best of a few sets of Hoelder weights."""
         shape, tried = self.regions.shape, []
         odds = bounds.make_odds(shape)
         for share in (0.05, 0.3, 0.8):
@@ -223,7 +229,7 @@ class _Model:
         return min(tried, key=lambda one: one[0])
 
     def open(self, node: Node[Region]) -> float:
-        """Compute the tables of a region and return the log of its bound."""
+        """Compute the tables of a region, and return the log of its bound."""
         if node.parent is None:
             log_bound, node.region = self._root(node.numeric)
             return log_bound
@@ -284,13 +290,13 @@ class _Model:
 
 
 class _Sizes(NamedTuple):
-    """Sizes of a cell structure on which bounds on rounding errors depend.
+    """Sizes of a cell structure that determine bounds on rounding errors.
 
     Attributes:
         cells, blocks, columns: the numbers of cells, of blocks and of indicator columns.
-        longest: the largest number of columns of a cell.
-        cells_of_column: the largest number of cells with a column.
-        levels: the largest number of levels of a column's weight.
+        longest: the largest number of active columns of a cell.
+        cells_of_column: the largest number of cells in which a column is active.
+        levels: the largest number of levels of a weight.
     """
 
     cells: int
@@ -302,14 +308,16 @@ class _Sizes(NamedTuple):
 
 
 def _exactness(sizes: _Sizes, lattice: IntegerLattice, law: object, beta: float, n: int) -> Exactness:
-    """Bound rounding errors of the gains at every level, the races between children and arrival times.
+    """Bound the rounding errors of the gains at all levels, of the races between children, and of times.
 
-    |shift| of a cell's member is at most beta times the records of the cell, so an entry of the cell's
-    tables is at most longest + 1 times that (and logs of numbers of levels). The descent to a child adds up
-    the cells of one variable. All descents together meet every record once per block, and the norm term is
-    shifted no more. A time is a sum of nonnegative waiting times over rates: its relative error is that of
-    the worst of them, and of adding up the arrivals of one proposal. When a bound falls, an arrival is kept
-    if an exponential exceeds the decrease of the log bound; these decreases add up to at most ``span``.
+    The absolute shift of a cell's member is at most beta times the records of the cell. So an entry of the
+    cell's tables is at most longest + 1 times this, plus logs of numbers of levels. One step down adds the
+    cells of one variable. All steps down together add every record once per block, and the shifts of the norm
+    term are at most as large.
+
+    A time is a sum of nonnegative waiting times over rates. Its relative error is at most the largest error
+    of a summand, plus the error of adding the arrivals of one proposal. When a bound is improved, an arrival
+    is kept if an exponential exceeds the decrease of the log bound; these decreases sum to at most ``span``.
     """
     beta_n, k = beta * n, sizes.columns
     if beta_n > _LARGEST_ENERGY:
@@ -321,8 +329,8 @@ def _exactness(sizes: _Sizes, lattice: IntegerLattice, law: object, beta: float,
     clocks = EXPONENTIAL_ERROR * (1 + span) + (TRIES + 8) * UNIT_ROUNDOFF
     races = k * race_error(0.0) + race_error(size)
     error = 2 * (gains + bound + clocks) + races
-    if lattice.constrained:  # P[w] / P[constraints hold]: errors of both count
+    if lattice.constrained:  # the probability is P[w] / P[constraints hold], and both have errors
         error *= 2
-    # Runs of zero bits are resolved up to length 203, and no draw uses 2^50 exponential variables.
+    # An exponential is exact unless 203 zero bits come in a row, and no draw uses 2^50 exponentials.
     exactness = Exactness(error, 2.0 ** (50 - 203))
     return exactness if law is Law.GIBBS else flipped_exactness(exactness, beta, n)

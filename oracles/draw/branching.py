@@ -1,16 +1,16 @@
 """Exact draws of decision trees and rule lists, by a recursion over blocks of records.
 
-The two sides of a branch hold independent models, so the mass of all models on a block is a sum of products
-of masses on smaller blocks (``privopt.oracles.draw.branching_masses``). A draw goes from the root down. At
-each node it chooses a predicate, and which of its sides branch again, in proportion to the mass of the models
-with that choice. Then it chooses labels; those of two sides that both stop are chosen together.
+The models on the two sides of a branch are independent. So the mass of all models on a block is a sum of
+products of masses on smaller blocks (``privopt.oracles.draw.branching_masses``). A draw starts at the root.
+At each node it chooses a predicate, and which of the two sides branch, in proportion to the mass of the
+models with this choice. Then it chooses labels; if both sides of a branch are labels, these are chosen
+together.
 
-- **Time.** The same additions are made whatever the labels are. If every row stands for one record, time and
-  memory depend on the numbers of predicates, levels, classes and records alone, except for the few choices of
-  the drawn model.
-- **Rounding.** Losses are integers until the draw, and so are their differences in exponents. A choice
-  between masses is a race of their logarithms (``privopt.oracles.draw.interface``), in which no mass is too
-  small to win.
+- **Time.** The number of additions does not depend on labels. If every row is one record, time and memory
+  depend only on the numbers of predicates, levels, classes and records, except for the few choices of the
+  drawn model.
+- **Rounding.** Losses are integers, and so are their differences in exponents. A choice between masses is a
+  race of their logarithms (``privopt.oracles.draw.interface``), in which a mass of any size can win.
 """
 
 from __future__ import annotations
@@ -53,18 +53,20 @@ from privopt.problems.discrete.problem import DiscreteProblem
 from privopt.problems.discrete.rule_list import RuleList
 from privopt.problems.discrete.tree import DecisionTree, first_leaf
 
-# The number of points of a lattice is a factor in floating point, so it must stay far below overflow.
+# The number of points of a lattice is a factor in floating point, so it must be far below overflow.
 _MOST_POINTS = 1e250
 
 
 @dataclass(frozen=True)
 class GibbsBranching(GibbsOracle):
-    """Counts conjunctions once per data set, sums over all models once per beta, then draws in milliseconds.
+    """Sampler of trees and rule lists. It draws from both laws.
 
-    Answers both laws: permute-and-flip takes a few Gibbs draws (``privopt.oracles.draw.arrivals``).
+    It counts the records of conjunctions once per data set, and sums over all models once per beta. After
+    that a draw takes milliseconds. Permute-and-flip takes a few Gibbs draws
+    (``privopt.oracles.draw.arrivals``).
 
     Args:
-        threads: cores to use; None for all.
+        threads: number of cores to use; None for all.
     """
 
     name: ClassVar[str] = "gibbs-branching"
@@ -81,7 +83,7 @@ class GibbsBranching(GibbsOracle):
         return reasons
 
     def planned_refusals(self, facts: ProblemFacts) -> list[str]:
-        # The plans of trees and rule lists limit their sizes.
+        # The plans of trees and rule lists already limit the sizes of problems.
         return self._other(facts.kind)
 
     def planned_exactness(self, facts: ProblemFacts, beta: float) -> Exactness:
@@ -103,7 +105,7 @@ class GibbsBranching(GibbsOracle):
 @cache
 @announced("the exact sampler")
 def _compile() -> None:
-    """Compile all kernels (or load them from the cache) on a tiny problem, before a draw begins."""
+    """Compile all kernels, or load them from the cache, by a tiny problem, before a draw begins."""
     X, y = np.eye(3, dtype=np.int64), np.array([0, 1, 0])
     problem = DecisionTree(X, y, DecisionTree.domain(3, 3))
     _BranchingSampler(problem, Law.GIBBS, 1).moments(1.0, Limits().start())
@@ -141,7 +143,7 @@ class _BranchingSampler(Sampler):
         return Moments(log_size + math.log(mean) - beta * smallest, smallest + excess / mean)
 
     def _law(self, beta: float, watch: Watch) -> BranchingLaw:
-        """Return the masses at an inverse temperature; kept for further draws at the same one."""
+        """Return the masses at an inverse temperature; they are kept for further draws at the same beta."""
         stop_if_asked(watch, 0)
         asked = partial(stop_if_asked, watch)
         if self._losses is None:
@@ -157,15 +159,18 @@ def _exactness(
 ) -> Exactness:
     """Bound the error of a draw: each race compares products of two masses, and errors add up over races.
 
-    The mass of a label is a mean of K exponentials, that of two labels a mean of K (K - 1) products of two.
-    Each exponential is exact to 1.5 roundoffs, besides the rounding of its argument, which is at most
-    ``LARGEST_EXPONENT``; a sum over one label and then over the other adds 2 K roundoffs or less. The mass of
-    one level more is a sum of up to three products for each of p predicates, and of three more; each has the
-    errors of its factors and of its weight. Adding a summand takes 3.5 roundoffs, for a scaling and a sum,
-    besides the arguments of exponentials: those that it is scaled by add up to at most ``LARGEST_EXPONENT``,
-    or the summand is too small to matter. The error of the mass of one branch is smaller: 3.5 roundoffs for
-    exponentials from tables besides their arguments, two for the weight, one for each of p + K (K - 1) sums,
-    and two for the mean.
+    K is the number of classes, p the number of predicates. The mass of a label is a mean of K exponentials,
+    and that of two labels a mean of K (K - 1) products of two exponentials. Each exponential has an error of
+    at most 1.5 roundoffs, plus that of its argument, which is at most ``LARGEST_EXPONENT`` roundoffs. A sum
+    over one label and then over the other adds at most 2 K roundoffs.
+
+    The mass of models with one more level is a sum of up to three products for each of the p predicates, and
+    three more products. Each product has the errors of its factors and its weight. Adding a summand takes 3.5
+    roundoffs, for scaling and sum, plus the errors of the arguments of exponentials. The arguments of all its
+    scalings sum to at most ``LARGEST_EXPONENT``, unless the summand is too small to matter.
+
+    The error of the mass of one branch is smaller: 3.5 roundoffs for exponentials from tables, plus their
+    arguments; two for the weight, one for each of p + K (K - 1) sums, and two for the mean.
     """
     places, pairs = lattice.dimension, int(lattice.high[-1]) + 1
     exponential = LARGEST_EXPONENT + 4
@@ -175,15 +180,15 @@ def _exactness(
         mass = 2 * mass + exponential + 11 * predicates + 16
     magnitude = beta * n + math.log(lattice.box_size)
     error = chain_error(places, UNIT_ROUNDOFF * (2 * mass + 8), 2 * magnitude)
-    # A race has up to four entries (what the sides do) for each value that branches, up to half of all
-    # values.
+    # A race has up to four entries, which say which sides branch, for each value that branches; at most half
+    # of all values do.
     widest = 2 * (int(np.max(lattice.high)) + 1) + 1
     exactness = Exactness(error, lost_to_the_source(float(places * widest)))
     return exactness if law is Law.GIBBS else flipped_exactness(exactness, beta, n)
 
 
 class _ModelDraws(RepeatedDraws):
-    """Gibbs draws of trees or rule lists."""
+    """Independent Gibbs draws of trees or rule lists."""
 
     def __init__(self, law: BranchingLaw, request: DrawRequest, rate: float) -> None:
         super().__init__(request, rate)
@@ -193,7 +198,7 @@ class _ModelDraws(RepeatedDraws):
         self.places = 0
 
     def draw(self) -> IntArray:
-        """Draw a point. Coordinates that the model does not use, or that no row reaches, are uniform."""
+        """Draw a point. Coordinates that do not affect the model, or that no row reaches, are uniform."""
         problem, random = self._law.problem, self.request.random
         spans = (problem.lattice.high - problem.lattice.low + 1).tolist()
         point = np.array([uniform_below(random, span) for span in spans], dtype=np.int64)
@@ -209,7 +214,7 @@ class _ModelDraws(RepeatedDraws):
         return point
 
     def _draw_tree(self, point: IntArray, node: int, block: Block, level: int, chosen: int) -> None:
-        """Draw what is below a branching node, given its choice ``chosen`` (``BranchingLaw.branches``)."""
+        """Draw the model from a branching node on, given the node's choice (``BranchingLaw.branches``)."""
         children, branches = (2 * node + 1, 2 * node + 2), len(point) // 2
         on, g, _ = self._asked(point, node, chosen)
         sides = block.side(g, True), block.side(g, False)
@@ -250,17 +255,17 @@ class _ModelDraws(RepeatedDraws):
         return race(self.request.random, self._law.scores(masses))
 
     def _asked(self, point: IntArray, place: int, chosen: int) -> tuple[int, int, int]:
-        """Write the coordinate of a choice; return which sides branch, the predicate, the kind of literal."""
+        """Write the coordinate of a choice; return the sides that branch, the predicate and its literal."""
         on, point[place] = divmod(chosen, self._branching)
         value, way = divmod(chosen % self._branching, self._law.problem.ways)
         return on, int(self._law.problem.table.values[value]), way
 
     def _branch(self, point: IntArray, place: int) -> None:
-        """Turn a uniform coordinate into a uniform one among the values that branch."""
+        """Map a uniform coordinate to a uniform value among the values that branch."""
         point[place] %= self._branching
 
     def _stop(self, point: IntArray, place: int) -> None:
-        """Turn a uniform coordinate into a uniform one among values that stop; leaves have no such value."""
+        """Map a uniform coordinate to a uniform value among the values that stop; leaves have none."""
         if place < len(point) // 2:
             point[place] = self._branching + point[place] % self._branching
 
@@ -272,7 +277,7 @@ class _ModelDraws(RepeatedDraws):
     def _label_both(
         self, point: IntArray, places: Sequence[int], blocks: tuple[Block | None, Block | None]
     ) -> None:
-        """Draw two different labels."""
+        """Draw the two different labels of a branch whose sides both stop."""
         classes = self._law.problem.costs.classes
         label, away = divmod(race(self.request.random, self._law.pair_scores(*blocks)), classes - 1)
         first, second = places

@@ -1,4 +1,4 @@
-"""The law of a drawn tree or rule list, node by node: that of the choice at a node, given the rows there."""
+"""The law of a random tree or rule list: the law of the choice at each node, given the rows at the node."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ from privopt.problems.discrete.conjunction_counts import SetNumbers
 from privopt.problems.discrete.lattice import FloatArray, IntArray
 from privopt.problems.discrete.rule_list import RuleList
 
-# Blocks times predicates that one call of the kernel handles: so the clock is checked every tenth of a
+# Number of blocks times predicates in one call of the kernel, so that limits are checked every tenth of a
 # second.
 _CHUNK = 400_000
 
 
 class Block(NamedTuple):
-    """The rows that satisfy a conjunction: its predicates, increasing, and a mask of the true ones."""
+    """The rows that satisfy a conjunction of predicates, increasing, and a mask of the true ones."""
 
     elements: tuple[int, ...] = ()
     mask: int = 0
 
     def side(self, g: int, true: bool) -> Block | None:
-        """Return the block's rows on one side of a predicate; None if the conjunction requires the other."""
+        """Return the block of the rows on one side of predicate g; None if all rows are on the other side."""
         if g in self.elements:
             return self if bool((self.mask >> self.elements.index(g)) & 1) == true else None
         place = sum(e < g for e in self.elements)
@@ -52,10 +52,10 @@ class BranchingLaw:
 
     Attributes:
         problem: the problem whose models are drawn.
-        numbers: the numbers of the sets of its predicates.
+        numbers: the numbering of the sets of predicates.
         tables: losses on conjunctions, and the inverse temperature.
-        levels: entry 0 has the masses of labels, entry d those of the models of up to d levels that branch,
-            for d below the number of levels of the problem.
+        levels: entry 0 has the masses of labels. Entry d, less than the number of levels of the problem, has
+            the masses of the models of up to d levels whose root branches.
     """
 
     problem: BranchingProblem
@@ -79,7 +79,7 @@ class BranchingLaw:
             losses: the loss of each label on the conjunctions of true predicates, shape (sets, K).
             beta: the inverse temperature.
             threads: the number of threads to use.
-            asked: called between parts of the work, with the number of blocks that are done.
+            asked: called between parts of the work, with the number of finished blocks.
         """
         numbers, most = SetNumbers(len(problem.table), problem.levels), problem.levels
         weights = problem.table.shares.astype(np.float64)
@@ -100,7 +100,7 @@ class BranchingLaw:
         return law
 
     def _summed(self, d: int, size: int, chunk: int, first: int) -> None:
-        """Sum over models of d levels on the blocks of some sets."""
+        """Compute the masses of models of d levels on the blocks of sets ``first`` to ``first + chunk``."""
         stop = min(first + chunk, int(self.numbers.starts[size + 1] - self.numbers.starts[size]))
         leaf, one, rest, out = self.levels[0], self.levels[1], self.levels[d - 1], self.levels[d]
         if d == 1:
@@ -110,7 +110,7 @@ class BranchingLaw:
 
     @property
     def one_sided(self) -> bool:
-        """Whether one side of every branch is a label."""
+        """Whether one side of every branch is a label, as in rule lists."""
         return isinstance(self.problem, RuleList)
 
     def label_scores(self, block: Block | None) -> FloatArray:
@@ -120,7 +120,7 @@ class BranchingLaw:
     def pair_scores(self, first: Block | None, second: Block | None) -> FloatArray:
         """Return the logarithms of the weights of all pairs of different labels, up to a constant.
 
-        Entry (K - 1) a + c is that of the labels a and (a + 1 + c) modulo K, 0 <= c < K - 1.
+        Entry (K - 1) a + c is for label a and label (a + 1 + c) modulo K, 0 <= c < K - 1.
         """
         return self._score(_pairs(self._leaf_losses(first), self._leaf_losses(second)))
 
@@ -131,7 +131,7 @@ class BranchingLaw:
     def whole(self) -> Masses:
         """Return the masses of all choices at the root.
 
-        They are those of ``branches``, and last that of all labels, if a model may be a label alone.
+        They are the masses of ``branches``. If a model may be a single label, the mass of all labels is last.
         """
         branches = self.branches(Block(), self.problem.levels)
         if self.problem.root_splits:
@@ -140,12 +140,12 @@ class BranchingLaw:
         return _joined([_scaled(branches, 0.5), _scaled(label, 0.5)])
 
     def branches(self, block: Block, level: int) -> Masses:
-        """Return the masses of all choices at a node that branches, with ``level`` levels from it on.
+        """Return the masses of all choices at a node that branches, with at most ``level`` levels from there.
 
-        A choice says which sides branch, and the value of the node's coordinate. Its number is s V + v: v
-        is the value, V the number of values that branch, and s is 0 if both sides stop; in a tree 1 if only
-        the true one branches on, 2 if only the false one does, and 3 if both do; in a rule list 1 if the
-        list goes on.
+        A choice is the value v of the node's coordinate, and which sides branch. Its number is s V + v, where
+        V is the number of values that branch. In a tree, s is 0 if both sides stop, 1 if only the true side
+        branches, 2 if only the false side does, and 3 if both do. In a rule list, s is 1 if the list
+        continues, else 0.
         """
         beta, values = self.tables.beta, self.problem.table.values
         sides = [[block.side(g, way) for g in range(len(self.problem.table))] for way in (True, False)]
@@ -166,7 +166,7 @@ class BranchingLaw:
         return _scaled(_joined(parts), 1.0 / (len(choices) * len(parts[0].mean)))
 
     def scores(self, masses: Masses) -> FloatArray:
-        """Return logarithms of masses, up to a constant: finite, however small the masses are."""
+        """Return logarithms of masses, up to a constant; they are finite for masses of any size."""
         found: FloatArray = np.log(masses.mean) - self.tables.beta * (masses.smallest - masses.smallest.min())
         return found
 
@@ -181,7 +181,7 @@ class BranchingLaw:
         return Masses(np.array([smallest]), np.array([mean]), np.array([excess]))
 
     def _masses_of(self, blocks: list[Block | None], level: int) -> Masses:
-        """Return the masses of models of up to ``level`` levels that branch; 1 where a block is None."""
+        """Return the masses of models of up to ``level`` levels that branch; the mass is 1 for None."""
         masses = Masses(np.zeros(len(blocks), dtype=np.int64), np.ones(len(blocks)), np.zeros(len(blocks)))
         sizes = np.array([-1 if block is None else len(block.elements) for block in blocks])
         for size in set(sizes.tolist()) - {-1}:
@@ -199,7 +199,7 @@ class BranchingLaw:
         return Masses(*(column[at] for column in self.levels[level]))
 
     def _leaf_losses(self, block: Block | None) -> IntArray:
-        """Return the cost of each label on a block, by inclusion and exclusion in integers; shape (K,)."""
+        """Return the loss of each label on a block, by inclusion and exclusion in integers; shape (K,)."""
         total = np.zeros(self.tables.losses.shape[1], dtype=np.int64)
         if block is None:
             return total
@@ -217,7 +217,7 @@ def _sets(blocks: list[Block]) -> IntArray:
 
 
 def _pairs(first: IntArray, second: IntArray) -> IntArray:
-    """Return the costs of pairs of different labels, from those of labels; shape (..., K (K - 1))."""
+    """Return the losses of pairs of different labels, from the losses of labels; shape (..., K (K - 1))."""
     classes = first.shape[-1]
     label, away = np.divmod(np.arange(classes * (classes - 1)), classes - 1)
     costs: IntArray = first[..., label] + second[..., (label + 1 + away) % classes]
@@ -225,7 +225,7 @@ def _pairs(first: IntArray, second: IntArray) -> IntArray:
 
 
 def _leaf(losses: IntArray, beta: float) -> Masses:
-    """Return masses of the choice of a label, from the costs of labels, shape (blocks, K)."""
+    """Return the mass of all labels on each block, from the losses of labels, shape (blocks, K)."""
     smallest = losses.min(axis=1)
     above = losses - smallest[:, None]
     weights = np.exp(-beta * above)

@@ -1,25 +1,25 @@
-"""The compiled part of drawing trees and rule lists: masses of all models on all blocks of records.
+"""Compiled part of drawing trees and rule lists: masses of all models on all blocks of records.
 
-A block is the records that satisfy a conjunction of literals: of a set of predicates some are true, the
-others false. Its mass is the *mean* of exp(-beta L) over all models of a number of levels, under the uniform
-distribution on the lattice (``privopt.problems.discrete.branching``). It is held as three numbers: the
-smallest loss m, an integer, the mean s of exp(-beta (L - m)), and the mean u of (L - m) exp(-beta (L - m)).
-So nothing overflows, s is no smaller than the share of the best model, and a summand below
-exp(-``LARGEST_EXPONENT``) of the largest is dropped: that is far below a rounding of s. Draws do not lose the
-models dropped here, as they are races of logarithms.
+A block is the set of records that satisfy a conjunction: some predicates of a set are true, the others false.
+A mass is the *mean* of exp(-beta L) over all models of a number of levels, under the uniform distribution on
+the lattice (``privopt.problems.discrete.branching``). It is stored as three numbers: the smallest loss m, an
+integer; the mean s of exp(-beta (L - m)); and the mean u of (L - m) exp(-beta (L - m)). So nothing overflows,
+and s is at least the share of the best model. A summand that is less than exp(-``LARGEST_EXPONENT``) times
+the largest summand is dropped, which is far less than the rounding error of s. A draw can still choose the
+models dropped here, because it compares logarithms of masses.
 
-Let Z_0 be the mass of a label, D(A, B) that of two different labels on A and B, and S_d the mass of the
-models of up to d levels that branch. Each side of a branch stops with probability 1/2. So on a block S, with
-predicates g of weights w_g that sum to w, A = S and g, and B = S and not g,
+Let Z_0 be the mass of a label, D(A, B) the mass of two different labels on A and B, and S_d the mass of the
+models of up to d levels whose root branches. Each side of a branch stops with probability 1/2. Let w_g be the
+weight of predicate g, and w the sum of all weights. On a block S, with A = S and g, and B = S and not g,
 
     S_1(S) = (1 / w) sum over g of w_g D(A, B),
     S_d(S) = S_1(S) / 4 + (1 / 4 w) sum over g of w_g (Z_0(A) S_{d-1}(B) + S_{d-1}(A) Z_0(B)
                                                        + S_{d-1}(A) S_{d-1}(B)).
 
-In a rule list one side of every branch is a label, either side with probability 1/2: S_1 has the factor 1/2
-in place of 1/4, and the last product is missing. All terms are positive: D is a sum over pairs of different
-labels, not a product minus the terms of equal ones. A conjunction of a predicate and its negation has no
-records, and so a mass of 1. Imports numba.
+In a rule list one side of every branch is a label, each side with probability 1/2. So S_1 has the factor 1/2
+instead of 1/4, and there is no last product. All terms are positive, because D is a sum over pairs of
+different labels, not a product minus the terms of equal labels. A conjunction of a predicate and its negation
+has no records, so its masses are 1. Imports numba.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from privopt.problems.discrete.conjunction_counts import SetNumbers
 from privopt.problems.discrete.lattice import FloatArray, IntArray
 
 LARGEST_EXPONENT = 700.0
-# Smallest loss of a mass of 0: more than any loss.
+# Smallest loss of an empty sum, larger than any loss.
 _NONE = 1 << 62
 
 
 class Masses(NamedTuple):
-    """Masses by block: the r-th set of a size, and the mask of its predicates that are true.
+    """Masses by block: by the size of the set of predicates, its number, and the mask of true predicates.
 
-    Arrays of all sizes follow one another: the blocks of the sets of size s begin at ``block_starts[s]``.
+    The blocks of the sets of size s start at ``block_starts[s]``.
     """
 
     smallest: IntArray
@@ -49,11 +49,11 @@ class Masses(NamedTuple):
 
 
 class Powers(NamedTuple):
-    """exp(-beta j) for whole numbers j: ``high[j >> shift]`` times ``low[j % 2^shift]``.
+    """exp(-beta j) for integers j >= 0, as ``high[j >> shift]`` times ``low[j % 2^shift]``.
 
-    Two short tables replace one that may have millions of entries. The relative error of a product is at most
-    3.5 units of roundoff, besides that of the two arguments, which are rounded and add up to beta j. The last
-    entry of ``high`` is 0, for all larger j.
+    Two short tables replace a table that may have millions of entries. The relative error of a product is at
+    most 3.5 roundoffs, plus the rounding errors of the two arguments, which sum to beta j. The last entry of
+    ``high`` is 0, for all larger j.
     """
 
     high: FloatArray
@@ -62,7 +62,7 @@ class Powers(NamedTuple):
 
     @classmethod
     def of(cls, beta: float, largest: int) -> Self:
-        """Tabulate up to ``largest``, or up to where beta j is ``LARGEST_EXPONENT``."""
+        """Make the tables for j up to ``largest``, or while beta j is at most ``LARGEST_EXPONENT``."""
         most = largest if beta * largest <= LARGEST_EXPONENT else int(LARGEST_EXPONENT / beta)
         shift = (most.bit_length() + 1) // 2
         low = np.exp(-beta * np.arange(1 << shift))
@@ -71,12 +71,12 @@ class Powers(NamedTuple):
 
 
 class Tables(NamedTuple):
-    """Inputs of the masses.
+    """The data from which masses are computed.
 
     Attributes:
-        losses: the loss of each label on the conjunctions of true predicates alone, shape (sets, K).
-        starts, binomials: those of ``SetNumbers``.
-        blocks: where the blocks of the sets of each size begin.
+        losses: the loss of each label on each conjunction without false predicates, shape (sets, K).
+        starts, binomials: as in ``SetNumbers``.
+        blocks: the starts of the blocks of the sets of each size.
         beta: inverse temperature.
         weights: the weights of the predicates, shape (p,).
         powers: exp(-beta j).
@@ -104,7 +104,7 @@ def no_masses(blocks: int) -> Masses:
 
 @njit(cache=True, nogil=True)
 def leaf_and_one_level(first: int, stop: int, size: int, tables: Tables, leaf: Masses, one: Masses) -> None:
-    """Write masses of labels and of one branch, on the blocks of the sets first to stop of one size."""
+    """Write the masses of labels and of one branch, on the blocks of sets first to stop - 1 of one size."""
     p, labels, masks = len(tables.weights), tables.losses.shape[1], 1 << size
     here = np.empty((masks, labels), dtype=np.int64)
     true = np.empty((masks, labels, p), dtype=np.int64)
@@ -130,10 +130,10 @@ def one_level_more(
     one_sided: bool,
     out: Masses,
 ) -> None:
-    """Write masses of models with one level more than those of ``rest``, on the blocks of sets of one size.
+    """Write the masses of models with one more level than ``rest``, on the blocks of sets of one size.
 
-    ``leaf`` are the masses of labels, ``one`` those of one branch; ``one_sided`` says whether models are rule
-    lists.
+    ``leaf`` has the masses of labels, and ``one`` the masses of one branch. ``one_sided`` says whether models
+    are rule lists.
     """
     binomials, beta = tables.binomials, tables.beta
     p, masks, whole = len(binomials) - 1, 1 << size, tables.weights.sum()
@@ -174,7 +174,7 @@ def one_level_more(
 
 @njit(cache=True, nogil=True)
 def _elements(number: int, size: int, binomials: IntArray, into: IntArray) -> None:
-    """Write the members of the set with a number among those of its size to ``into``, increasing."""
+    """Write to ``into`` the members, increasing, of the set with this number among the sets of its size."""
     left, e = number, len(binomials) - 2
     for t in range(size, 0, -1):
         while binomials[e, t] > left:
@@ -194,7 +194,7 @@ def _weight(elements: IntArray, size: int, weights: FloatArray) -> float:
 
 @njit(cache=True, nogil=True)
 def _place(elements: IntArray, size: int, g: int) -> int:
-    """Return the insertion position of g among the elements; -1 if it is one of them."""
+    """Return the position at which g would be inserted into the elements; -1 if g is one of them."""
     place = 0
     for t in range(size):
         if elements[t] == g:
@@ -214,9 +214,9 @@ def _inserted(elements: IntArray, size: int, g: int, place: int, into: IntArray)
 
 @njit(cache=True, nogil=True)
 def _signed(elements: IntArray, tables: Tables, here: IntArray, true: IntArray) -> None:
-    """Write losses on the blocks of a set, shape (masks, K), and on parts where g is true, (masks, K, p).
+    """Write the losses on the blocks of a set, and on the part of each block where g is true, for each g.
 
-    They follow by inclusion and exclusion, in integers.
+    The shapes are (masks, K) and (masks, K, p). Losses follow by inclusion and exclusion, in integers.
     """
     members = np.empty(len(elements), dtype=np.int64)
     for mask in range(len(here)):
@@ -237,7 +237,7 @@ def _signed(elements: IntArray, tables: Tables, here: IntArray, true: IntArray) 
 
 @njit(cache=True, nogil=True)
 def _with_each(members: IntArray, tables: Tables, here: IntArray, true: IntArray) -> None:
-    """Write losses on the conjunction of a set, and of the set with each predicate; shapes (K,), (K, p)."""
+    """Write the losses on the conjunction of a set, shape (K,), and of the set and each predicate, (K, p)."""
     size, binomials = len(members), tables.binomials
     number, larger = tables.starts[size], tables.starts[size + 1]
     for t in range(size):
@@ -247,7 +247,7 @@ def _with_each(members: IntArray, tables: Tables, here: IntArray, true: IntArray
         here[k] = tables.losses[number, k]
     start = 0
     for place in range(size + 1):
-        # Predicates before the next member of the set have the same place among them.
+        # All predicates between two successive members of the set have the same position in the larger set.
         stop = members[place] if place < size else true.shape[1]
         for g in range(start, stop):
             for k in range(len(here)):
@@ -280,10 +280,11 @@ def _leaf(losses: IntArray, beta: float) -> tuple[int, float, float]:
 
 @njit(cache=True, nogil=True)
 def _one_branch(here: IntArray, true: IntArray, tables: Tables) -> tuple[int, float, float]:
-    """Return the mass of one branch on a block, from the costs of labels on it and where predicates are true.
+    """Return the mass of one branch on a block.
 
-    The smallest loss is found first, so that sums need no scaling. A predicate of the block's own conjunction
-    has the same answer for all of its records; the label of the empty side costs nothing.
+    ``here`` has the losses of labels on the block, and ``true`` those on the part where each predicate is
+    true. The smallest loss is found first, so that sums need no scaling. A predicate of the conjunction of
+    the block has the same value on all its records; the label of the empty side has no loss.
     """
     (labels, p), m = true.shape, _NONE
     (high, low, shift), weights = tables.powers, tables.weights
@@ -310,7 +311,7 @@ def _one_branch(here: IntArray, true: IntArray, tables: Tables) -> tuple[int, fl
 
 @njit(cache=True, nogil=True)
 def _add(out: Masses, x: int, m: int, s: float, u: float, beta: float) -> None:
-    """Add a mass to entry x."""
+    """Add the mass (m, s, u) to entry x."""
     if m < out.smallest[x]:
         by = out.smallest[x] - m
         scale = _decayed(by, beta)
@@ -325,7 +326,7 @@ def _add(out: Masses, x: int, m: int, s: float, u: float, beta: float) -> None:
 
 @njit(cache=True, nogil=True)
 def _add_both(out: Masses, x: int, side: Masses, rest: Masses, a: int, b: int, w: float, beta: float) -> None:
-    """Add a quarter of the mass of ``side`` on one block and ``rest`` on another, ``w`` times."""
+    """Add to entry x w / 4 times the product of the masses of ``side`` on block a and ``rest`` on block b."""
     s = 0.25 * w * side.mean[a] * rest.mean[b]
     u = 0.25 * w * (side.excess[a] * rest.mean[b] + side.mean[a] * rest.excess[b])
     _add(out, x, side.smallest[a] + rest.smallest[b], s, u, beta)

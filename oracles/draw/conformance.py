@@ -1,13 +1,13 @@
-"""Conformance checks for oracles of exact random draws, built-in or custom.
+"""Conformance kit for oracles of exact random draws, built-in or your own.
 
 >>> from privopt.oracles.draw.enumerate import GibbsEnumeration
 >>> print(check_gibbs_oracle(GibbsEnumeration()).oracle)
 gibbs-enumerate
 
-Instances are small enough to compute both laws exactly. Draws are tested against them by betting
-(``privopt.oracles.draw.evidence``): a correct oracle is rejected with a probability below 1e-6 in all,
-whatever the numbers of draws. The random bits are seeded, so the verdict on an oracle that uses no others is
-reproducible.
+Instances are small enough to compute both laws exactly. Draws are tested against the laws by betting
+(``privopt.oracles.draw.evidence``). The probability that a correct oracle is rejected is below 1e-6 in total,
+for any numbers of draws. The random bits are seeded, so the result is reproducible for an oracle that uses no
+other randomness.
 """
 
 from __future__ import annotations
@@ -60,18 +60,18 @@ from privopt.problems.errors import InvalidInputError
 
 DrawnProblem = DataProblem | BranchingProblem
 
-# Odds of ten billion to one, in fewer than ten thousand bets.
+# A bet is won at odds of ten billion to one; there are fewer than ten thousand bets.
 _LOG_ODDS = math.log(1e10)
-# Factors on beta of the alternative laws that draws are tested against.
+# Factors on beta in the alternative laws of bets.
 _FACTORS = (0.0, 0.5, 0.8, 0.9, 1.1, 1.2, 2.0)
-# Expected log odds of enough draws to detect a factor of 0.8 or 1.2 on beta.
+# A number of draws is enough if the expected log odds at a factor of 0.8 or 1.2 on beta are at least this.
 _REVEALING = 80.0
 _MANY_DRAWS = 1500
 _SOME_DRAWS = 400
 _FEW_DRAWS = 150
-# A beta at which nothing but minimisers is drawn: losses differ by one, log probabilities by this.
+# A beta at which only minimisers are drawn, because different losses differ by at least 1.
 _COLD = 50.0
-# A larger error of log probabilities, or lost mass, makes a claim of pure privacy meaningless.
+# If the error of log probabilities or the lost mass is larger, a claim of pure privacy is meaningless.
 _USELESS = 1e-6
 
 
@@ -88,13 +88,14 @@ def check_gibbs_oracle(oracle: GibbsOracle, *, seed: int = 0) -> ConformanceRepo
 
     Args:
         oracle: any oracle of exact draws.
-        seed: the seed of the instances, and of the random bits that the oracle is given.
+        seed: the seed of the instances, and of the random bits for the oracle.
 
     Returns:
-        A report of the checks passed and of the instances skipped because the oracle refuses them.
+        A report of the checks that passed, and of the instances skipped because the oracle refuses them.
 
     Raises:
-        ConformanceError: listing every kind of failure, or that nothing could be checked at all.
+        ConformanceError: a check failed, or nothing could be checked; the message lists every kind of
+            failure.
     """
     tally, pickled = Tally(), set[str]()
     for instance, law in itertools.product(draw_instances(seed), Law):
@@ -117,7 +118,7 @@ _UNSEEN = (
 
 
 class _Bits:
-    """A seeded random source that counts its output. The first words may be prescribed."""
+    """A seeded random source that counts its words. Its first words may be given."""
 
     def __init__(self, *seed: int, first: tuple[int, ...] = ()) -> None:
         self._source = np.random.Philox(np.random.SeedSequence(seed))
@@ -147,21 +148,21 @@ class _Case:
         self.prepared = self.prepare()
 
     def prepare(self) -> PreparedGibbs:
-        """Prepare the oracle; without a maker it is never abandoned, so that no draw runs beside the next."""
+        """Prepare the oracle, without a maker: then no draw is abandoned and runs in parallel to the next."""
         return replace(self.oracle.prepare(self.problem, self.kind), maker=None)
 
     def source(self) -> _Bits:
-        """Return a random source that no other draw of the run uses."""
+        """Return a new random source, with a seed that no other source of this run has."""
         return _Bits(self.seed, next(self._sources))
 
     @property
     def uniform(self) -> bool:
-        """True if all losses are equal."""
+        """Whether all losses are equal."""
         return bool(np.all(self.losses == self.losses[0]))
 
     @property
     def few(self) -> int:
-        """A number of draws that is enough to detect gross errors."""
+        """A number of draws that is enough to detect large errors."""
         return _FEW_DRAWS // 3 if self.uniform else _FEW_DRAWS
 
     def law(self, beta: float, kind: Law | None = None) -> FloatArray:
@@ -179,7 +180,10 @@ class _Case:
         return index
 
     def drawn(self, prepared: PreparedGibbs, betas: list[float], source: _Bits) -> IntArray:
-        """Return indices of points drawn in sequence. Arrays are overwritten: oracles must not reuse them."""
+        """Return the indices of points drawn at these betas.
+
+        Each returned array is overwritten, to detect oracles that reuse it.
+        """
         indices = []
         for beta in betas:
             draw = prepared.draw(beta, source)
@@ -194,7 +198,7 @@ class _Case:
         return list(_partitions(self.points, self.losses))
 
     def _revealing(self) -> float:
-        """Return the beta at which errors of beta show most: that of the largest variance of beta * loss."""
+        """Return the beta with the largest variance of beta * loss, at which errors of beta are clearest."""
         range_of_losses = max(1, int(self.losses.max() - self.losses.min()))
         betas = np.geomspace(0.1, 40.0, 60) / range_of_losses
         spread = []
@@ -204,7 +208,7 @@ class _Case:
         return float(betas[int(np.argmax(spread))])
 
     def enough(self, beta: float) -> int:
-        """Return the number of draws that detects a factor of 0.8 or 1.2 on beta, up to a cap."""
+        """Return the number of draws that detects a factor of 0.8 or 1.2 on beta, or a cap on it."""
         p, least = self.law(beta), math.inf
         for factor in (0.8, 1.2):
             q = self.law(factor * beta)
@@ -219,10 +223,10 @@ def _partitions(points: IntArray, losses: IntArray) -> Iterator[tuple[str, IntAr
     """Yield partitions of the points into a few kinds, numbered from 0."""
     for j, column in enumerate(points.T):
         yield f"values of w[{j}]", column - column.min()
-    # Losses from the smallest on, the larger ones together.
+    # Each of the smallest losses is a kind, and all larger losses together are another.
     _, rank = np.unique(losses, return_inverse=True)
     yield "levels of the loss", np.minimum(rank, 7)
-    # The quarter of the points of equal loss that a point is in, to test the choice between ties.
+    # To test the choice between ties, points of equal loss are divided into quarters by their order.
     place, size = np.zeros(len(rank), dtype=np.int64), np.bincount(rank)
     for r in range(len(size)):
         place[rank == r] = np.arange(size[r]) * 4 // size[r]
@@ -233,11 +237,11 @@ def _partitions(points: IntArray, losses: IntArray) -> Iterator[tuple[str, IntAr
         yield "points", np.arange(len(points))
 
 
-# --- Checks. Each yields the place and the description of every failure. ------------------------------
+# --- Checks. Each yields the circumstances and the description of every failure. ----------------------
 
 
 def _check_law(case: _Case) -> Iterator[Finding]:
-    """Check the law: uniform at beta = 0, exact at several betas, minimisers alone at a very large one."""
+    """Check the law at several betas: at 0 it is uniform, at a very large beta only minimisers are drawn."""
     source = case.source()
     hot, cold = case.beta / 3, _COLD
     draws = {0.0: case.few, hot: case.few, case.beta: case.enough(case.beta), cold: case.few, 1e6: 20}
@@ -249,7 +253,7 @@ def _check_law(case: _Case) -> Iterator[Finding]:
 
 
 def _against_law(case: _Case, beta: float, drawn: IntArray) -> Iterator[str]:
-    """Bet on another temperature, on the other law, and on other shares of all kinds of points."""
+    """Bet on other betas, on the other law, and on other probabilities of the kinds of points."""
     law, n = case.law(beta), len(drawn)
     alternatives = {f"at beta * {f:g}": case.law(f * beta) for f in _FACTORS}
     alternatives["under the other law"] = case.law(beta, _other(case.kind))
@@ -274,7 +278,7 @@ def _against_law(case: _Case, beta: float, drawn: IntArray) -> Iterator[str]:
 
 
 def _check_independence(case: _Case) -> Iterator[Finding]:
-    """Check that draws are independent, with two temperatures in turn and draws from related data in turn."""
+    """Check that draws are independent, also if betas alternate, and if draws from related data alternate."""
     source, n = case.source(), 4 * (case.few // 2)
     betas = [case.beta, case.beta, case.beta / 2, case.beta / 2]
     prepared, sessions = case.prepare(), _related(case)
@@ -293,7 +297,7 @@ def _check_independence(case: _Case) -> Iterator[Finding]:
         own = np.array(schedule) == beta
         yield from ((f"beta {beta:g} in turn", wrong) for wrong in _against_law(case, beta, drawn[own]))
         law = case.law(beta)
-        # After a draw at the same temperature; after one at the other; after the last at the same.
+        # The previous draw was at the same beta, or at the other; or the last draw at the same beta.
         for where, lag, chosen in (
             ("after a draw at the same beta", 1, own & (at % 2 == 1)),
             ("after a draw at another beta", 1, own & (at % 2 == 0) & (at > 0)),
@@ -304,7 +308,7 @@ def _check_independence(case: _Case) -> Iterator[Finding]:
 
 
 def _related(case: _Case) -> dict[str, _Case]:
-    """Prepare the same oracle for related tables, which a faulty cache would confuse with this one."""
+    """Prepare the oracle for related tables, which a faulty cache could confuse with the given one."""
     problem, found = case.problem, {"labels exchanged": _with_labels_exchanged(case.problem)}
     if not isinstance(problem, BranchingProblem):
         found["rows in another order"] = problem.with_records(problem.X[::-1], problem.y)
@@ -316,7 +320,7 @@ def _related(case: _Case) -> dict[str, _Case]:
 
 
 def _against_independence(case: _Case, now: IntArray, before: IntArray, law: FloatArray) -> Iterator[str]:
-    """Bet that a draw repeats (or avoids) another one, or is on the same side of the median loss."""
+    """Bet that draws repeat or avoid an earlier point, or are on the same side of the median loss."""
     habit = odds_of_habit(now, before, law)
     if habit > _LOG_ODDS:
         yield (
@@ -326,13 +330,13 @@ def _against_independence(case: _Case, now: IntArray, before: IntArray, law: Flo
     high = (case.losses > np.median(case.losses[now])).astype(np.int64)
     shares = np.bincount(high, law, minlength=2).astype(np.float64)
     runs = odds_of_other_shares(high[now], shares, given=high[before])
-    # Shares that are wrong whatever came before are reported elsewhere.
+    # Probabilities that are wrong independently of earlier draws are reported elsewhere.
     if runs - max(0.0, odds_of_other_shares(high[now], shares)) > _LOG_ODDS:
         yield f"large losses follow large losses, or small ones, too often{_odds(runs)}"
 
 
 def _check_random_source(case: _Case) -> Iterator[Finding]:
-    """Check that a draw is determined by the given random bits, and uses as many as its law requires."""
+    """Check that the given random bits determine a draw, and that it uses as many bits as its law needs."""
     n, states = 20, RandomStates()
     sources = [_Bits(case.seed, 1000), _Bits(case.seed, 1000), _Bits(case.seed, 1001)]
     first, again, other = (case.drawn(case.prepare(), [0.0] * n, source) for source in sources)
@@ -350,7 +354,7 @@ def _check_random_source(case: _Case) -> Iterator[Finding]:
 
 
 def _check_extreme_bits(case: _Case) -> Iterator[Finding]:
-    """Check that draws from leading words of zeros or ones succeed: such words are as likely as others."""
+    """Check that draws succeed if the first words are all zeros or all ones, which any words may be."""
     for word, length, beta in itertools.product((0, 2**64 - 1), (1, 2), (case.beta, _COLD)):
         source = _Bits(case.seed, 2000, first=(word,) * length)
         where = f"beta {beta:g}, words of {'ones' if word else 'zeros'} first"
@@ -362,7 +366,7 @@ def _check_extreme_bits(case: _Case) -> Iterator[Finding]:
 
 
 def _check_limits(case: _Case) -> Iterator[Finding]:
-    """Check that a cancelled or late draw raises the documented error, and that later draws are right."""
+    """Check that a draw stopped by a limit raises ``UnfinishedDrawError``, and that later draws are right."""
     source = case.source()
     for name, limits in {
         "cancelled at once": Limits(cancelled=lambda: True),
@@ -442,7 +446,7 @@ def _check_moments(case: _Case) -> Iterator[Finding]:
         try:
             moments = case.prepared.moments(beta)
         except UnsupportedProblemError:
-            pass  # not known: a statement too
+            pass  # the sampler may not know them
         else:
             stated |= {"log_partition": moments.log_partition, "expected_loss": moments.expected_loss}
             expected |= {"log_partition": log_partition, "expected_loss": mean}
@@ -462,7 +466,7 @@ def _check_temperatures(case: _Case) -> Iterator[Finding]:
 
 
 def _check_copies(case: _Case) -> Iterator[Finding]:
-    """Check that a pickled copy of a prepared oracle draws the same; report if it cannot be pickled."""
+    """Check that a pickled copy of a prepared oracle draws the same points; note if it cannot be pickled."""
     prepared = case.prepare()
     try:
         pickled = pickle.dumps(prepared)
@@ -476,7 +480,7 @@ def _check_copies(case: _Case) -> Iterator[Finding]:
 
 
 def _checked_refusals(oracle: GibbsOracle, seed: int) -> Iterator[Finding]:
-    """Check that refusals are lists of reasons, are repeated by the error, and come before any building."""
+    """Check that refusals are lists of reasons, that the error contains them, and that nothing is built."""
 
     def check(instance: DrawInstance) -> Iterator[Finding]:
         for law in Law:
@@ -572,7 +576,7 @@ def draw_instances(seed: int) -> Iterator[DrawInstance]:
     yield DrawInstance(
         "conjunction of at most two features", MonotoneConjunction(binary, labels, at_most_two)
     )
-    # Every row with both labels: the loss is constant.
+    # Every row has both labels, so the loss is constant.
     X = np.repeat([[6, 0, 1], [0, 6, 2]], 2, axis=0)
     equal = ZeroOneHalfspace(X, [1, -1, 1, -1], IntegerLattice(-1, 1, dimension=3))
     yield DrawInstance("equal losses", equal)
@@ -597,7 +601,7 @@ def _branching(
     *,
     root_splits: bool = False,
 ) -> BranchingProblem:
-    """Return a problem of a few hundred models over two predicates, one of which mostly decides the class."""
+    """Return a problem of a few hundred models on two predicates, of which one mostly decides the class."""
     X = rng.integers(0, 2, (30, 2))
     y = np.where(rng.random(30) < 0.7, X[:, 0], rng.integers(0, classes, 30))
     costs = CostMatrix.of_weights(np.arange(1, classes + 1))
@@ -605,7 +609,7 @@ def _branching(
 
 
 def _one_good_point() -> ZeroOneHalfspace:
-    """Return an instance with ten errors at every point but (1, ..., 1): the most sensitive to beta."""
+    """Return an instance with ten errors at every point except (1, ..., 1); it is most sensitive to beta."""
     lattice = IntegerLattice([-1, -1, -1, -1, 1], [1, 1, 1, 1, 1])
     return ZeroOneHalfspace(np.repeat([[1, 1, 1, 1, -3]], 10, axis=0), np.ones(10), lattice)
 

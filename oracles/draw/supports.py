@@ -1,20 +1,22 @@
 """Exact draws of supports for least squares, by branch and bound on masses.
 
-A region has columns in every support, columns in none, and k of its free columns are still to be chosen. For
-any multiplier l >= 0 and any b, strong convexity of h(b) = yy - 2 c'b + b'Gb + l (|b|^2 - r^2) bounds the
-loss of each of its supports S from below:
+A support is a set of columns. Its loss R(S) is the least of |y - Xw|^2 over weights w with |w| <= r that are
+0 outside S. Let G = X'X and c = X'y. A region is a set of supports: some columns are in all of them, some in
+none, and k of the other columns, the free ones, are in each support. For any multiplier l >= 0 and any b,
+strong convexity of h(b) = y'y - 2 c'b + b'Gb + l (|b|^2 - r^2) gives a lower bound for each support S of the
+region:
 
-    R(S) >= h(b) - 2 |h'(b) / 2| (r + |b|) + sum over free j outside S of D_j b_j^2,
+    R(S) >= h(b) - 2 |h'(b) / 2| (r + |b|) + sum over free j outside S of D_j b_j^2.
 
-D diagonal with D <= G + l I, D = m diag(G) + l I for m at most the smallest eigenvalue of G scaled to a unit
-diagonal. (On the ball the term of l is at most 0, and weights are 0 outside S.) The bound is additive over
-columns, so the bound on the mass of a region is an elementary symmetric polynomial, and supports are proposed
-from it exactly (``privopt.oracles.draw.subset_proposals``); Poisson thinning
-(``privopt.oracles.draw.thinning``) turns such bounds into exact draws, however loose they are. b is the
-minimiser of h up to rounding, which the second term covers; m is certified by a Cholesky factor (Rump 2006).
+D is a diagonal matrix with D <= G + l I: D = m diag(G) + l I, with m at most the smallest eigenvalue of G
+scaled to a unit diagonal. (If |w| <= r, the term with l is at most 0.) The bound is a sum over columns. So
+the bound on the mass of a region is an elementary symmetric polynomial, from which supports are proposed
+exactly (``privopt.oracles.draw.subset_proposals``). Poisson thinning (``privopt.oracles.draw.thinning``)
+gives exact draws from any such bounds, even loose ones. b is the minimiser of h up to rounding errors, which
+the second term covers. m is certified by a Cholesky factor (Rump 2006).
 
-The running time depends on the data and is not private, as for the other branch and bound
-(``privopt.oracles.draw.branch``).
+As for the other branch and bound (``privopt.oracles.draw.branch``), the running time depends on the data and
+is not private.
 """
 
 from __future__ import annotations
@@ -63,13 +65,13 @@ from privopt.problems.discrete.supports import (
 )
 from privopt.problems.errors import InvalidInputError
 
-# The largest energy, beta times the loss, that is accepted; rounding makes the law meaningless before it.
+# The largest accepted energy, beta times the loss; rounding errors make the law meaningless below it already.
 _LARGEST_ENERGY = 2.0**40
-# Multipliers tried at the root, as multiples of the mean of diag(G).
+# The multipliers l that are tried at the root, divided by the mean of diag(G).
 _MULTIPLIERS = (0.0, *np.geomspace(1e-3, 30.0, 24).tolist())
 # Bytes of a region besides its tables: the node, its decimal rate and time, the headers of its arrays.
 _OVERHEAD = 3000
-# Units by which a rounded loss may fall below the exact one, with room: 1 by rounding down, and a quarter.
+# A bound on the exact loss minus the rounded loss, in units: rounding down takes 1, other errors 1/4.
 _ROUNDING = 2.0
 
 
@@ -78,9 +80,9 @@ class GibbsSupports(GibbsOracle):
     """Exact sampler of supports by branch and bound, for the Gibbs law.
 
     Args:
-        memory: memory limit of the regions of a draw, in bytes, > 0. It limits the work as well: a region
-            costs a matrix-vector product, and a hundred proposals or so. A draw that needs more memory raises
-            ``UnfinishedDrawError``, however much time is left.
+        memory: memory limit for the regions of a draw, in bytes, > 0. It also limits the work, because each
+            region takes a matrix-vector product and about a hundred proposals. A draw that needs more memory
+            raises ``UnfinishedDrawError``.
     """
 
     name: ClassVar[str] = "gibbs-supports"
@@ -113,7 +115,7 @@ class GibbsSupports(GibbsOracle):
 @cache
 @announced("the exact sampler")
 def _compile() -> None:
-    """Compile all kernels (or load them from the cache) on a tiny problem, before time is measured."""
+    """Compile all kernels, or load them from the cache, by a tiny problem, before time is measured."""
     X = np.array([[1.0, 0.0, 0.5], [0.0, 1.0, 0.5]])
     problem = BestSubset(X, X[:, 0], SupportLattice(3, 1), SubsetBounds(1.0, feature=1.0))
     model = _Model(_Relaxation(problem), 1e-6, 1 << 20)
@@ -149,11 +151,11 @@ class _SupportSampler(Sampler):
 
 @dataclass(frozen=True)
 class _Bound:
-    """A lower bound on the loss without column selection, and what it gains per column outside a support.
+    """A lower bound on the loss of any support, and its increase for each column outside the support.
 
     Attributes:
-        value: the bound, in squared residuals.
-        gains: D_j b_j^2, shape (q,).
+        value: the lower bound, as a sum of squared residuals.
+        gains: the increases D_j b_j^2, shape (q,).
     """
 
     value: float
@@ -173,7 +175,7 @@ class _Relaxation:
         self._inverse: dict[tuple[float, int], FloatArray] = {}
 
     def bound(self, multiplier: float, outside: tuple[int, ...]) -> _Bound:
-        """Return the bound for one multiplier, with b = 0 on the columns ``outside``."""
+        """Return the bound for one multiplier, if no support contains the columns ``outside``."""
         scales = self._scales(multiplier)
         b = self.vectors @ (self.rotated * scales)
         if outside:
@@ -193,14 +195,14 @@ class _Relaxation:
         size = n * (1 + float(np.sum(np.abs(b)))) ** 2 + multiplier * (length + r) ** 2
         slack = 16 * (q + 16) * UNIT_ROUNDOFF * (size + self.largest_product * (1 + length) ** 2) + tilt
         value = self.square + float(b @ (residual - self.cross)) - multiplier * r * r - slack
-        # Rounding may make the share negative; D then lowers the bound by at most this, on the columns of S.
+        # Rounding may make the share negative. Then D decreases the bound, by at most this.
         value += min(0.0, self.share) * self.largest_product * (r + length) ** 2
         convexity = np.maximum(0.0, self.share * np.diag(self.gram) + multiplier)
         return _Bound(value, convexity * b * b * (1 - 1e-12))
 
     @property
     def largest_product(self) -> float:
-        """The largest diagonal entry of G; above n if the constant exceeds the bound on features."""
+        """The largest diagonal entry of G; it exceeds n if the constant is above the bound on features."""
         return float(np.max(np.diag(self.gram)))
 
     def _scales(self, multiplier: float) -> FloatArray:
@@ -209,7 +211,7 @@ class _Relaxation:
         return scales
 
     def _inverse_column(self, multiplier: float, j: int) -> FloatArray:
-        """Return column j of the inverse of G + multiplier I; kept, as many regions exclude the same."""
+        """Return column j of the inverse of G + multiplier I; cached, as many regions exclude column j."""
         if (multiplier, j) not in self._inverse:
             self._inverse[multiplier, j] = self.vectors @ (self._scales(multiplier) * self.vectors[j])
         return self._inverse[multiplier, j]
@@ -240,12 +242,12 @@ class _Region:
     """Tables of a region. Energies are beta times losses.
 
     Attributes:
-        inside, outside: columns in every support and in none.
+        inside, outside: the columns in every support, and in none.
         free: the other columns, shape (m,).
-        size: the number of free columns to be chosen.
-        base: lower bound on the energy, plus the gains of all free columns.
-        gains: by how much a chosen column lowers ``base``, shape (m,).
-        tree: elementary symmetric polynomials of exp(gains).
+        size: the number of free columns in each support.
+        base: the lower bound on the energy of a support without free columns.
+        gains: the decrease of the lower bound for each free column in the support, shape (m,).
+        tree: elementary symmetric polynomials of exp(gains), from ``subset_tree``.
     """
 
     inside: tuple[int, ...]
@@ -266,13 +268,13 @@ class _Region:
 
 
 class _Model:
-    """Regions and their bounds at one inverse temperature: the ``Bounds`` of the sampler."""
+    """Regions and their bounds at one inverse temperature, as ``thinning.Bounds``."""
 
     def __init__(self, relaxation: _Relaxation, beta: float, memory: int) -> None:
         self.relaxation, self.beta, self.problem = relaxation, beta, relaxation.problem
         self.lattice = self.problem.lattice
         self.depth = self.lattice.dimension
-        self.energy = beta * self.problem.units  # of a squared residual
+        self.energy = beta * self.problem.units  # the energy of a squared residual of 1
         self._largest = beta * self.problem.largest_loss
         self._always = tuple(range(self.depth, len(self.relaxation.cross)))  # the constant
         leaves = _leaves(self.depth)
@@ -283,7 +285,7 @@ class _Model:
         self.multiplier = 0.0
 
     def roots(self, watch: Watch) -> list[Node[_Region]]:
-        """Return the root with the multiplier that bounds its mass best."""
+        """Return the root region, with the multiplier that gives the best bound on its mass."""
         stop_if_asked(watch, 0)
         free = np.arange(self.depth)
         scale = float(np.trace(self.relaxation.gram)) / len(self.relaxation.cross)
@@ -298,10 +300,10 @@ class _Model:
     def _region(
         self, inside: tuple[int, ...], outside: tuple[int, ...], free: IntArray, size: int, bound: _Bound
     ) -> _Region:
-        """Build a region from a bound, with numbers no larger than ``_exactness`` assumes.
+        """Build a region from a bound, with numbers of at most the size that ``_exactness`` assumes.
 
-        The value may be negative, and must not be raised to 0 alone, as gains are added to it. As no energy
-        is negative, value and gains may be shrunk together, and gains alone may be shrunk.
+        The value may be negative. It must not be replaced by 0, because gains are added to it. Because no
+        energy is negative, value and gains may be multiplied by the same factor <= 1, and so may gains alone.
         """
         value = self.energy * bound.value - self.beta * _ROUNDING
         share = min(1.0, self._largest / max(-value, 1e-300))
@@ -311,7 +313,7 @@ class _Model:
         return _Region(inside, outside, free, size, value + math.fsum(gains), gains, subset_tree(gains, size))
 
     def _exact(self, region: _Region) -> _Region:
-        """Return the region with its exact energy if it is a single support; else unchanged."""
+        """Return the region with its exact energy if it is a single support; otherwise return it as given."""
         if not region.decided:
             return region
         chosen = region.free if region.size else region.free[:0]
@@ -329,7 +331,7 @@ class _Model:
         return int(loss)
 
     def open(self, node: Node[_Region]) -> float:
-        """Make the tables of a region, from those of its parent or from a new relaxation."""
+        """Make the tables of a region, from its parent's or from a new relaxation; return its log bound."""
         if node.region is None:
             assert node.parent is not None
             parent, (j, is_in) = node.parent, divmod(node.levels[-1], 2)
@@ -339,7 +341,7 @@ class _Model:
         return node.region.log_bound
 
     def _best(self, parent: _Region, j: int, is_in: bool, kept: IntArray) -> _Region:
-        """Return a part of a region with the smaller of two bounds: the parent's, or a new relaxation's."""
+        """Return a part of a region with the better bound on its mass: its parent's or a new relaxation's."""
         inside, outside = (*parent.inside, j), (*parent.outside, j)
         at = int(np.flatnonzero(parent.free == j)[0])
         gains, free = parent.gains[kept], parent.free[kept]
@@ -355,12 +357,12 @@ class _Model:
         return min(inherited, fresh, key=lambda region: region.log_bound)
 
     def tune(self, node: Node[_Region], enough: float) -> float:
-        """Return the bound unchanged: there is nothing to tune."""
+        """Return the log of the bound, which has no parameters to tune."""
         node.tuned = True
         return node.log_bound
 
     def children(self, node: Node[_Region]) -> list[Node[_Region]]:
-        """Split on the free column of the largest gain."""
+        """Split the region by its free column with the largest gain."""
         region = node.region
         assert region is not None
         at = int(np.argmax(region.gains))
@@ -404,17 +406,17 @@ class _Model:
 
 
 def _leaves(columns: int) -> int:
-    """Return the number of leaves of a tree over the columns, a power of 2."""
+    """Return the number of leaves of the tree over the columns, a power of 2."""
     return 1 << max(0, (columns - 1).bit_length())
 
 
 def _exactness(lattice: SupportLattice, energy: float) -> Exactness:
-    """Bound rounding errors of the tables, of races down the tree, of accepted proposals and of times.
+    """Bound the rounding errors of tables, of races down the tree, of accepted proposals, and of times.
 
-    Energies and sums of gains are at most four times the largest energy. A table entry is a sum of at
-    most s + 1 products per level of the tree; its logarithm, an exponential and sums of energies are each
-    off by a few roundoffs of the magnitude. An arrival is passed on at most once, when its region is
-    split. Times and patience are as in ``branch``.
+    Energies and sums of gains are at most four times the largest energy. At each level of the tree, a table
+    entry is a sum of at most s + 1 products. Its logarithm, exponentials, and sums of energies each have an
+    error of a few roundoffs times their size. An arrival is assigned to a child at most once, when its region
+    is split. The errors of times and of acceptance are as in ``branch``.
     """
     if energy > _LARGEST_ENERGY:
         return Exactness(math.inf, 1.0)
@@ -424,5 +426,5 @@ def _exactness(lattice: SupportLattice, energy: float) -> Exactness:
     races = chain_error(s * levels, 2 * table, size) + race_error(size)
     bound = 2 * table + (s + 16) * UNIT_ROUNDOFF * size
     clocks = EXPONENTIAL_ERROR * (1 + size) + (TRIES + 8) * UNIT_ROUNDOFF
-    # Runs of zero bits are resolved up to length 203, and no draw uses 2^50 exponential variables.
+    # An exponential is exact unless 203 zero bits come in a row, and no draw uses 2^50 exponentials.
     return Exactness(2 * (bound + clocks) + races, 2.0 ** (50 - 203))
