@@ -206,7 +206,7 @@ class CountSampler:
 
     Attributes:
         plan: the mechanism.
-        label: of the replaced record, 0 or 1; half of the others are positive.
+        label: the label of the replaced record, 0 or 1; half of the others are positive.
     """
 
     plan: PrevalencePlan

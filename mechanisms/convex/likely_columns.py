@@ -94,7 +94,9 @@ class _Prior(NamedTuple):
 
 
 class _Chances(NamedTuple):
-    """Probabilities of the variances of columns and of levels, and that levels have their own."""
+    """Probabilities of variances of columns and of levels; ``single``: that levels have variances of their
+    own.
+    """
 
     variances: Floats
     levels: Floats
@@ -237,7 +239,7 @@ def _fitted(priors: list[_Prior]) -> _Chances:
 
 
 def _covariance(prior: _Prior, chances: _Chances) -> Floats:
-    """Return the mean of the kernels, each times the variance that shrinks as its mixture does."""
+    """Return the mean of the kernels, each times the variance with which it shrinks as its mixture does."""
     joint, own, levels = _posterior(prior, chances)
     found = np.zeros_like(prior.kernels[0])
     for kernel, kept, each in zip(prior.kernels, prior.kept, joint, strict=True):

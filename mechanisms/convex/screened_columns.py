@@ -45,9 +45,9 @@ class ScreenedColumns(RiskMechanism):
 
     1. A record has a distribution over the cells of a column: all on its level, or the share x of a number's
        range on one cell and 1 - x on another. With labels 0 and 1 let c be the sum over records of that
-       distribution times the label less the mean label. The score of a column is |c|_1 / 2 less what it would
-       be by chance, p = 0.4 sqrt((K - 1) n v), with K features, m the share of positives and v the larger one
-       of m (1 - m) and 0.02.
+       distribution times the label less the mean label. The score of a column is |c|_1 / 2 minus what it
+       would be by chance, p = 0.4 sqrt((K - 1) n v), with K features, m the share of positives and v the
+       larger one of m (1 - m) and 0.02.
     2. Draw k columns by ``TopScores``.
     3. Release the moments of these columns, and fit them (``ColumnStatistics``). All other weights are 0.
 

@@ -340,8 +340,7 @@ class SufficientStatistics(RiskMechanism):
     def _centred(self, A: Vector, b: Vector, sigma: float, factor: float = 1.0) -> Centred:
         """Return covariances of the used features from noisy moments, and what they were centred by.
 
-        The labels are ``factor`` times those of b, plus 1 - ``factor``; without a constant just ``factor``
-        times those.
+        The labels are ``factor`` times those of b, plus 1 - ``factor`` if there is a constant feature.
         """
         bound, used = label_bound(self.facts.loss), self._used
         label, hidden, means, kept, shift = 0.0, 0.0, np.zeros(len(used)), 0.0, 0.0
@@ -366,8 +365,8 @@ class SufficientStatistics(RiskMechanism):
     def _variances(self, seen: Centred) -> Vector:
         """Return noisy variances of the used features, not below what noisy covariances with labels imply.
 
-        By Cauchy-Schwarz the variance of a feature is at least its squared covariance with the labels over
-        theirs.
+        By Cauchy-Schwarz the variance of a feature is at least its squared covariance with the labels,
+        divided by their variance.
         """
         largest = self._largest_variance(seen.label)
         return np.maximum(np.diag(seen.features), (seen.products**2 - seen.noise) / largest)

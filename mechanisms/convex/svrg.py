@@ -330,9 +330,9 @@ def anchor_weights(
 def noise_growth(facts: RiskFacts, mu: float, eta: float) -> float:
     """Return the growth of log E |x - anchor|^2 by the noise of M batches in m steps, divided by m M.
 
-    The noise of a batch is proportional to |x - anchor|, so it is self-amplifying. By the central limit
-    theorem the noise for M batches, together mu-GDP with mu in units of the sensitivity of the mean gradient,
-    is L |x - anchor| sqrt(M) / (G mu) per coordinate; a step adds eta times that noise.
+    The noise of a batch is proportional to |x - anchor|, so it is self-amplifying. Let all M batches together
+    be mu-GDP, with mu divided by the sensitivity of the mean gradient. By the central limit theorem the noise
+    of a batch is then L |x - anchor| sqrt(M) / (G mu) per coordinate; a step adds eta times that noise.
     """
     return facts.dimension * (eta * facts.smoothness / (facts.gradient_bound * mu)) ** 2
 

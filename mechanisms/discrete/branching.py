@@ -41,7 +41,8 @@ class BranchingPlan:
         costs: costs of errors.
         effort: work and memory of counting records and summing weights of models.
         reason: the reason for the number of levels.
-        values: the sum of the weights of the predicates. predicates: the number of predicates.
+        values: the sum of the weights of the predicates.
+        predicates: the number of predicates.
     """
 
     levels: int
@@ -96,7 +97,7 @@ class BranchingPlan:
         return cls(levels, choice, costs, effort, reason, values, predicates)
 
     def check_records(self, n_records: int, rows: int, oracle: GibbsOracle) -> None:
-        """Refuse an oracle whose draws may be too coarse for some table of so many records and rows.
+        """Refuse an oracle whose draws may be too coarse for some table with as many records and rows.
 
         Raises:
             OracleError: it may refuse one.

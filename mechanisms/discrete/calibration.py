@@ -260,7 +260,7 @@ def rspm_delta(epsilon: float, sigma: float, counts: SeparatorCounts) -> float:
 
     - binary: phi in {0, 1}, s = +-2, so Z_j = a |x| + a^2 / 2;
     - ternary: phi in {(0,1), (1,0), (1,1)} up to flips. s = (-2, 0), (0, -2) and (2, 2) satisfy the condition
-      (for instance (0,1) less (1,0) or (1,1) is (-1,1) or (-1,0), at least 2 against (-2,0)), so
+      (for instance (0,1) minus (1,0) or (1,1) is (-1,1) or (-1,0), at least 2 against (-2,0)), so
       Z_j = a^2/2 + a max(-x1, -x2, x1 + x2 + a/2);
     - k ordered separators: up to flips phi = (1, .., 1, 0, .., 0), and any other v differs from w in the
       last 1 or in the first 0. So s is 2 at the last 1, -2 at the first 0 and 0 elsewhere; if there is no 1

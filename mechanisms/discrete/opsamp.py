@@ -42,7 +42,9 @@ class OPSamp:
 
     Attributes:
         problem_type, lattice, loss_bound: the public facts of the plan.
-        mean: the plan of tilts, answers and noise. spend: the privacy cost. n_records: n.
+        mean: the plan of tilts, answers and noise.
+        spend: the privacy cost.
+        n_records: n.
     """
 
     name: ClassVar[str] = "opsamp"

@@ -14,7 +14,7 @@ every c. At c = -1, where E exp(-L) = 1, this gives E L <= K^2 / 2, and at c = a
 q) for (-r, -q e^-r), and the two units; so a bound for all |r| <= t and |q| <= s in the smaller unit holds in
 both directions.
 
-With H(v) = (arsinh v + v / sqrt(1 + v^2)) / sqrt(1 + v^2), the slope of minus the log density of Z,
+With H(v) = (arsinh v + v / sqrt(1 + v^2)) / sqrt(1 + v^2), the slope of the negative log density of Z,
 
     L'(y) = sqrt(1 + z^2) (e^-r H((z - q) e^-r) - H(z)).
 
@@ -79,7 +79,8 @@ class ArsinhNoise:
 
     @classmethod
     def within(cls, rho: float, *, enough: float) -> Self:
-        """Return the noise with the largest s at rho; t takes half of the budget, at most ``enough``.
+        """Return noise that spends rho: t takes half of it, up to t = ``enough``, and s is as large as
+        possible.
 
         Raises:
             PrivacyParameterError: rho out of range.

@@ -55,8 +55,8 @@ class DPCubicNewton(SecondOrderMechanism):
     ) -> int:
         """Return five steps for every factor e by which a gradient may exceed its noise.
 
-        mu is per unit of noise. Where a loss has exponential tails, each step adds about one unit and divides
-        gradients by e.
+        mu is divided by the sensitivity, so a single step has noise 1 / mu. Where the loss has exponential
+        tails, a Newton step moves predictions by about 1, which divides gradients by e.
         """
         return whole_steps(max(10.0, 5 * math.log(max(1.0, mu * facts.gradient_bound))))
 

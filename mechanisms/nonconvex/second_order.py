@@ -212,7 +212,7 @@ class SecondOrderMechanism(SteppedMechanism):
     def _default_steps(
         cls, facts: RiskFacts, space: ConvexSet, regularizer: ElasticNet, mu: float, failure: float
     ) -> int:
-        """Return T at which descent, |grad F|^2 <= 2 M B / T for its best step, reaches its noise.
+        """Return the T at which descent reaches its noise; its best step has |grad F|^2 <= 2 M B / T.
 
         mu is divided by the sensitivity, so sigma = sqrt(T) / mu; the tail of the noise is taken at the
         largest T.

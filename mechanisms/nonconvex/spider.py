@@ -102,7 +102,7 @@ class DPSpider(SteppedMechanism):
         else:
             phase = check_count(steps, "steps") // 2
             warm = steps - phase
-        # At least one of each kind is paid for, also where a run is too short for it.
+        # At least one release of each kind is paid for, even if a run is too short for it.
         times = [together * max(1, k) for k in (warm, 1, phase - 1)]
         sizes = (facts.sensitivity, facts.sensitivity, 1.0)  # for differences see ``multiplier``
         warm_noise, anchor_noise, unit = noises = [
@@ -132,9 +132,9 @@ class DPSpider(SteppedMechanism):
 
     @classmethod
     def _default_steps(cls, facts: RiskFacts, regularizer: ElasticNet, mu: float) -> tuple[int, int]:
-        """Return the steps of a warm start that reaches its noise, and of a phase that its noise permits.
+        """Return two numbers of steps: those in which a warm start reaches its noise, and those of a phase.
 
-        Descent has |grad F|^2 <= 2 L B / T for its best step.
+        Descent has |grad F|^2 <= 2 L B / T for its best step. A phase has as many steps as its noise permits.
         """
         for_warm, _, for_differences = (mu * math.sqrt(share) for share in cls._shares())
         gain = 2 * loss_range(facts, WholeSpace(facts.dimension)) * (facts.smoothness + regularizer.l2)

@@ -74,7 +74,7 @@ def smallest(
     width: float = _RELATIVE_WIDTH,
     ratio: float = 2.0,
 ) -> float:
-    """Approximate the smallest x > 0 with ``satisfied(x)``, for a monotone test.
+    """Approximate the smallest x > 0 with ``satisfied(x)``, for a monotone test ``satisfied``.
 
     The returned value has passed the test, so a caller that tests "epsilon(x) <= target" always gets a value
     on the private side of the root.

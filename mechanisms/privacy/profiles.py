@@ -69,8 +69,8 @@ def profile_epsilon(spends: Sequence[PrivacySpend], delta: float, most: float) -
 
 
 def with_gaussian(spend: PrivacySpend) -> PrivacySpend:
-    """Return the spend with the Gaussian release in its event: the spend's release is at least as private as
-    that, except with a small probability.
+    """Return the spend with the mu of a Gaussian release in its event. The release of the spend is at least
+    as private as that one, except with a small probability.
     """
     if spend.event is None or spend.event.mu is not None:
         return spend

@@ -79,9 +79,9 @@ def selection_error(vertices: int) -> float:
     """Return a bound on the error of log probabilities of vertices, apart from a part of at most 24 2^-53 of
     their log weights.
 
-    ``SelectionNoise.choose`` runs one race. A draw from sparse rows runs three: one among frequent vertices,
-    one of its winner against rare vertices, whose arrival time is a sum, and one of a proposal against a
-    constant. A sum of k times is off by k 2^-53; more than 2^13 proposals are needed with probability below
-    2^-200.
+    ``SelectionNoise.choose`` runs one race. A draw from sparse rows runs three races: one among frequent
+    vertices, one of its winner against rare vertices, whose arrival time is a sum, and one of a proposal
+    against a constant. A sum of k times is off by k 2^-53; the probability that more than 2^13 proposals are
+    needed is below 2^-200.
     """
     return chain_error(3, 2.0**-40, math.log(vertices) + 2)

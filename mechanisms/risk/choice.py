@@ -24,9 +24,9 @@ _MOST_STEPS_ASKED = 10_000_000
 _LOW_DIMENSION = 512
 # For classification: noisy moments while n mu / d is at most the first of these limits, then gradient descent
 # up to the second. At equal mu this choice was the most accurate on synthetic tables of categories and
-# numbers. (Noisy moments rank records best up to a few hundred, but above the first limit the other
-# mechanisms have better probabilities.) With few features moments stay better for longer: up to an n mu of
-# the third limit, for any d.
+# numbers. (Noisy moments rank records best while n mu / d is at most a few hundred, but above the first limit
+# other mechanisms predict better probabilities.) With few features moments stay better for longer: up to an n
+# mu of the third limit, for any d.
 _SMALL_BUDGET, _MODEST_BUDGET, _FOR_ALL = 40, 60, 1_500
 # Limits on n mu / d up to which moments are used: the first if most columns are numbers, the second if some
 # are. Moments can rescale a number by a unit computed from its privately released mean; other mechanisms use
@@ -56,8 +56,8 @@ class Choice:
         """Calibrate the mechanism, with the given penalty or, if the mechanism has a default penalty that
         depends on its noise (objective perturbation), with that.
 
-        The budget is for as many runs as ``releases`` says; it is composed in the notion in which the
-        mechanism composes best.
+        The budget covers ``releases`` runs, composed in the privacy notion in which the mechanism composes
+        best.
 
         Raises:
             PrivacyParameterError: steps for a mechanism without steps, or parameters that the mechanism

@@ -32,8 +32,8 @@ ARITHMETIC_SHARE = 1e-4
 # A tree halves its cells well if strength times records is at least this.
 ENOUGH = 40.0
 # Leaving a node whole weighs as much as if each of its numbers were a cut with 5% of its records on one side.
-# At an end of the range of doubles, where a cut may be far from all records, it weighs at least e^4 times as
-# much as if each were one with no record on one side.
+# In a node at an end of the range of doubles, where a cut may be far from all records, leaving it whole
+# weighs at least e^4 times as much as if each of its numbers were a cut with no record on one side.
 _FEW, _UNBOUNDED = 0.05, 4.0
 
 

@@ -129,7 +129,8 @@ class RecordsPlan:
         fit counts as the costliest of ``fits``.
 
         Args:
-            fits: the spend of the fit for each possible k, for a person. delta: at which epsilon is stated.
+            fits: the spend of the fit for each possible k, for a person.
+            delta: the delta at which epsilon is stated.
         """
         names = " or ".join(dict.fromkeys(spend.mechanism for spend in fits))
         notions, name = {spend.notion for spend in fits}, f"learn-records, {names}"

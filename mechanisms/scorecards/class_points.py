@@ -100,6 +100,8 @@ class ClassPoints:
 
         Args:
             features: the features of each distinct record, as floats or coded.
+            label: the index of its class.
+            counts: the number of records that it stands for.
             costs: the cost of an error on a record of each class, > 0, public or released; the class with the
                 least expected cost then has the most points. None: equal costs.
             noise: source of randomness; the operating system by default.

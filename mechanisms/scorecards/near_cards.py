@@ -88,9 +88,9 @@ class NearCard(NamedTuple):
     """A card near a private linear model.
 
     Attributes:
-        points: points of the features, with the intercept, if any, last. distance: the card's weighted l1
-            distance to the model, as a share of that of a card without points: 0 for the model itself, 1 for
-            no points.
+        points: points of the features, with the intercept, if any, last.
+        distance: the card's weighted l1 distance to the model, as a share of that of a card without points:
+            0 for the model itself, 1 for no points.
     """
 
     points: IntArray

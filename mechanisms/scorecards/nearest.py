@@ -94,9 +94,9 @@ class NearestCards:
 
         Args:
             weights: weights of the features, shape (d,), with the intercept, if any, last.
-            watch: the clock of the release. It ran while records were read, so it may only stop the release:
-                if cards depended on the time that is left, they would depend on the records through more than
-                the model.
+            watch: the clock of the release. The clock ran while records were read, so it may only stop the
+                release: if cards depended on the time that is left, they would depend on the records through
+                more than the model.
 
         Returns:
             cards of shape (k, d), and increasing intercepts of shape (k, t), as from ``candidate_cards``.

@@ -189,7 +189,8 @@ def mark_of(X: Any, y: RealArray) -> int:
     Source: the hash NH of Black, Halevi, Krawczyk, Krovetz and Rogaway (1999), with public keys.
 
     Args:
-        X: rows, C-contiguous, CSR or coded, shape (n, d); y: labels, C-contiguous, of the same dtype.
+        X: rows, C-contiguous, CSR or coded, shape (n, d).
+        y: labels, C-contiguous, of the same dtype.
     """
     if isinstance(X, CodedRows):  # the codes tell rows apart
         X = np.ascontiguousarray(X.codes.astype(y.dtype))

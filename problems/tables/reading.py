@@ -132,7 +132,8 @@ def _read_csv(file: Path, text: Collection[str]) -> pd.DataFrame:
 def _numbers_if_all(cells: pd.Series[Any]) -> pd.Series[Any]:
     """Convert text to numbers or truth values if all cells are such or empty; else return it unchanged.
 
-    pandas converts when it reads a file, too, but before 3.1 -2^63 in a column with an empty cell is missing.
+    pandas can convert when it reads a file, but before version 3.1 it takes -2^63 for a missing cell if the
+    column has an empty cell.
     """
     texts = pc.ascii_trim_whitespace(pa.array(cells, type=pa.large_string(), from_pandas=True))
     if isinstance(texts, pa.ChunkedArray):

@@ -267,7 +267,8 @@ class Ledger:
 
         Raises:
             BudgetExceededError: the release must not run.
-            PrivacyParameterError: a refuted claim, reproducible noise, or a notion that a rule cannot add.
+            PrivacyParameterError: a refuted claim, reproducible noise, or a privacy notion that the rule of a
+                budget cannot add up.
             LedgerError: several budgets are there, and none is named.
             LedgerCorruptError: the ledger cannot be trusted.
             LedgerUnavailableError: the database does not answer or cannot write. Nothing may be run.

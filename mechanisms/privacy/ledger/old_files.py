@@ -53,8 +53,8 @@ def take_over(path: Path) -> None:
     """Replace a ledger of an older version by a database with its whole history.
 
     Raises:
-        LedgerCorruptError: it cannot be read in full, or its head does not fit.
-        LedgerError: it was migrated before, or the folder cannot be written.
+        LedgerCorruptError: the old ledger cannot be read in full, or its head is not that of this file.
+        LedgerError: the old ledger was migrated before, or the folder cannot be written.
     """
     real = path.resolve()
     aside = real.with_name(f"{real.name}.{uuid.uuid4().hex}.new")
