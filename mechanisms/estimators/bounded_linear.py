@@ -216,8 +216,8 @@ class PrivateLogisticRegression(Probabilities, _PrivateLinearClassifier, Summari
         choice = super()._choice(seen, schema, weights)
         if seen.releases > 1 and choice.kind is PerturbationWithHessian:
             raise PrivacyParameterError(
-                f"{choice.kind.name} pays for Hessians, from which intervals of two classes follow; of "
-                f"{seen.releases} classes there are none: {choice.kind.instead}"
+                f"{choice.kind.name} spends budget on Hessians for intervals, which exist for two classes "
+                f"only; there are {seen.releases} classes: {choice.kind.instead}"
             )
         return choice
 
@@ -234,15 +234,15 @@ class PrivateLogisticRegression(Probabilities, _PrivateLinearClassifier, Summari
         rows = "" if self.row_bound_ is None else f" with rows clipped to norm {self.row_bound_[0]:g}"
         return (
             f"About log odds of {self.classes_[1]} against {self.classes_[0]} by logistic regression on "
-            f"records{rows}, in the population that they are independent draws from, where its probabilities "
-            "are taken to be right."
+            f"records{rows}, in the population from which they are independent draws; the probabilities of "
+            "the model are assumed to be right."
         )
 
     @property
     def _no_intervals(self) -> str:
         return (
-            'intervals of two classes follow from mechanism="objective-perturbation-hessian", which pays for '
-            "a noisy Hessian; fit again"
+            'for intervals fit two classes with mechanism="objective-perturbation-hessian", which releases a '
+            "noisy Hessian"
         )
 
 
@@ -528,14 +528,14 @@ class PrivateLinearRegression(LinearRegressor, Summarised):
         rows = "" if self.row_bound_ is None else f" and rows to norm {self.row_bound_[0]:g}"
         return (
             f"About least squares on records with labels clipped to {low:g} to {high:g}{rows}, in the "
-            "population that they are independent draws from."
+            "population from which they are independent draws."
         )
 
     @property
     def _no_intervals(self) -> str:
         return (
-            'intervals follow from mechanism="sufficient-statistics" with the squared loss and without '
-            "max_features, whose moments files of earlier versions do not hold; fit again"
+            'for intervals fit with mechanism="sufficient-statistics" and the squared loss, without '
+            "max_features; files of earlier versions do not hold the moments that intervals need"
         )
 
     @by_parts

@@ -138,7 +138,8 @@ class Card:
             return ""
         only = self.names[int(fewest > self.threshold)]
         return (
-            f"This rule predicts {only} for every record: points go from {number(fewest)} to {number(most)}. "
+            f"This rule predicts {only} for every record: sums of points are from {number(fewest)} to "
+            f"{number(most)}. "
             "They still rank records"
             + (", and the risks show how likely each class is." if self.risks is not None else ".")
             + " A larger weight of the rarer class (class_weight) may help."

@@ -55,14 +55,14 @@ if TYPE_CHECKING:
 Model = TypeVar("Model", bound=BookedEstimator)
 AnyPersons: TypeAlias = "Persons | EnginePersons"
 
-_NO_PERSONS = "person does not take counted records, which do not say whose a record is"
+_NO_PERSONS = "person does not work with counted records, which do not hold the persons of records"
 # Notions of privacy, in the order in which the budget of a record is tried in them. The last entry is for
 # mechanisms whose notion depends on their budget.
 _NOTIONS = (("gdp",), ("zcdp",), ("pure", "approximate"), ("gdp", "zcdp"))
 
 ONCE = (
-    "risk_share counts each person once: with it records_per_person must be 1, as intervals of risks take "
-    "the records that they count to be independent"
+    "risk_share counts each person once: with it records_per_person must be 1, as intervals of risks assume "
+    "that the counted records are independent"
 )
 
 

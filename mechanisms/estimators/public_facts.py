@@ -21,9 +21,9 @@ def declared_schema(given: Schema | dict[str, Any] | str | Path) -> Schema:
     schema = any_schema(given)
     if schema.person is not None:
         raise SchemaError(
-            f"the schema says that {schema.person!r} tells whose a record is, and records are protected "
-            "here, not persons. To do: schema.for_records() (in a file delete the line person = ...), and "
-            "person=... where that is a parameter"
+            f"the schema declares {schema.person!r} as the column of persons, but single records are "
+            "protected here, not persons. To do: schema.for_records() (in a file delete the line person = "
+            "...), and person=... where that is a parameter"
         )
     return schema
 

@@ -557,8 +557,8 @@ class PrivateHalfspaceClassifier(
         check_is_fitted(self)
         if self.source_ is None:
             raise InvalidInputError(
-                "several cards come from the private linear model behind a card, and this one has none: it "
-                "is of another mechanism than 'seeded', or was saved by an earlier version"
+                "several cards are found near the private linear model behind a card, and this card has no "
+                "such model: it is from another mechanism than 'seeded', or was saved by an earlier version"
             )
         released, rules = self.release_.point, self.constraints_
         if len(self.classes_) > 2:

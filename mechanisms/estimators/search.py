@@ -322,7 +322,7 @@ class PrivateSearchCV(BookedEstimator, MetaEstimatorMixin, BaseEstimator):  # ty
                 notion = "approximate"
         raise PrivacyParameterError(
             f"candidates spend more than the epsilon = {plan.run_epsilon:g}, delta = {plan.run_delta:g} that "
-            f"each run was given, or claim nothing that adds up: {'; '.join(map(str, spends))}"
+            f"each run was given, or their spends cannot be added up: {'; '.join(map(str, spends))}"
         )
 
     def _delta_given(self, planned: SearchPlan) -> float:
@@ -624,12 +624,12 @@ def _with(estimator: Any, params: Mapping[str, Any]) -> Any:
         known = model.set_params(ledger=None).get_params(deep=False)
     if "epsilon" not in known and "mu" not in known:
         raise InvalidInputError(
-            f"{name} has no parameter epsilon or mu, so that its fit would not be private: a search takes "
-            "private estimators, and no pipeline with steps that learn from records"
+            f"{name} has no parameter epsilon or mu, so its fit would not be private: a search needs private "
+            "estimators, and does not accept pipelines with steps that learn from records"
         )
     if known.get("person") is not None:
         raise InvalidInputError(
-            f"{name}: person must be None, and is that of the search: PrivateSearchCV(person=...)"
+            f"{name}: person must be None; set it for the whole search, PrivateSearchCV(person=...)"
         )
     if fixed := [key for key, value in model.get_params().items() if _is_fixed(key, value)]:
         raise InvalidInputError(

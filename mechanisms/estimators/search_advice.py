@@ -40,7 +40,7 @@ def expected_lines(
         f"models are fitted to {n - held_out} records and scored on {held_out}; the score has noise of "
         f"{plan.score.scale / held_out:.2g}, and chance decides between candidates that differ by less",
         f"expected: noise {noise:.2f} times that of one fit to all records with the whole budget. "
-        "Tuning pays for estimators without good defaults, or candidates that differ by more than this noise",
+        "Tuning is worth it for estimators without good defaults, or if candidates differ by more than this",
         *(f"{name}: {FREE[name]}" for name in names),
         _THRESHOLDS,
     )

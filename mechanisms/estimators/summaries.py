@@ -183,8 +183,8 @@ class Summarised(BoundedFit):
         check_is_fitted(self)
         if self.inference_ is None and self.spend_.unit == "person":
             raise InvalidInputError(
-                "this model has no intervals: they take records to be independent, and those of a person are "
-                "not. To do: records_per_person=1, where the mechanism has intervals"
+                "this model has no intervals: they assume independent records, and those of the same person "
+                "are not. To do: records_per_person=1, if the mechanism has intervals"
             )
         if self.inference_ is None or self.coefficients_ is None:
             raise InvalidInputError(f"this model has no intervals: {self._no_intervals}")

@@ -64,9 +64,9 @@ class Weighing:
             return ""
         if weights.known is None and 1 < self.moved_from < math.inf:
             return (
-                f"; released class weights whose ratio is at least {self.moved_from:.3g} move the threshold "
-                "of a fit without them, others multiply the losses"
+                "; released class weights move the threshold of an unweighted fit if their ratio is at least "
+                f"{self.moved_from:.3g}, otherwise they multiply the losses"
             )
         if self.moves(weights.most_alike):
-            return "; class weights move the threshold of a fit without them, which needs less noise"
+            return "; class weights move the threshold of an unweighted fit, which needs less noise"
         return "; class weights multiply the losses"

@@ -1,4 +1,4 @@
-"""Intervals to expect of least squares whose moments are assumed: planning, before any data are read."""
+"""Forecast of intervals of least squares from assumed moments, for planning before any data are read."""
 
 from __future__ import annotations
 
@@ -7,17 +7,18 @@ from functools import cached_property
 
 from privopt.mechanisms.inference.least_squares import LeastSquares
 
-# Least ratio of the smallest eigenvalue to the noise for a plan: below it widths vary much between releases.
+# A forecast needs at least this ratio of the smallest eigenvalue to the noise: below it, widths vary much
+# between releases.
 LEAST_PLANNED_SIGNAL = 2.0
 
 
 @dataclass(frozen=True, eq=False)
 class AssumedLeastSquares(LeastSquares):
-    """Least squares at assumed moments without noise, with the intervals that the noise of a release would
-    give.
+    """Least squares from assumed moments without noise, with intervals for the noise that a release would
+    have.
 
-    Its intervals are typically as wide as those of a release: within 3%, as measured, where the smallest
-    eigenvalue is 3 times the noise or more.
+    The intervals are typically as wide as those of a release. The difference was measured as at most 3% if
+    the smallest eigenvalue is at least 3 times the noise.
 
     Attributes:
         variance: the assumed variance of the residuals.

@@ -15,22 +15,24 @@ from privopt.problems.errors import InvalidInputError, InvalidTypeError, did_you
 Floats = NDArray[np.float64]
 INTERCEPT = "intercept"
 _TUPLES = ("names", "features", "middle", "zeros", "units", "references")
-# Squares of weights beyond this leave doubles.
+# Squares of larger weights would exceed the range of doubles.
 _LARGEST = 1e100
 
 
 @dataclass(frozen=True)
 class Coefficients:
-    """Coefficients of columns v in predictions centre + sum theta_j (f_j - middle_j) + constant theta_last.
+    """Coefficients of columns, per unit of each column.
 
-    The features are f_j = (v_j - zero_j) / unit_j.
+    Predictions are centre + sum_j theta_j (f_j - middle_j) + constant theta_last, where theta are the weights
+    of the mechanism, constant is the value of the constant feature, and the features of columns v are f_j =
+    (v_j - zero_j) / unit_j.
 
     Attributes:
         names: one for each coefficient.
         features: the index of each feature in the encoded table.
-        middle, zeros, units: as above, one number for each feature.
-        centre: the number from which labels are measured.
-        references: names of features without a coefficient, whose sum with others of their column is 1.
+        middle, zeros, units: middle_j, zero_j and unit_j of each feature.
+        centre: the number that was subtracted from labels.
+        references: names of features without a coefficient: each is 1 minus the other features of its column.
     """
 
     names: tuple[str, ...]
@@ -51,11 +53,12 @@ class Coefficients:
             raise InvalidInputError("coefficients have names that are text, and indices of features")
 
     def contrasts(self, constant: float) -> tuple[tuple[str, ...], Floats, Floats]:
-        """Return the names of all k coefficients, their weights of theta, shape (k, p), and the numbers
-        added, shape (k,).
+        """Return names, a matrix C, shape (k, p), and a vector c, shape (k,), of the k coefficients.
+
+        The coefficients are C theta + c.
 
         Args:
-            constant: the value of the constant feature, whose coefficient becomes the intercept; 0: none.
+            constant: the value of the constant feature, from which the intercept follows; 0: no constant.
         """
         units = np.array(self.units, dtype=np.float64)
         if not constant:
@@ -68,10 +71,10 @@ class Coefficients:
         return (*self.names, INTERCEPT), C, np.append(np.zeros(d), self.centre)
 
     def combination(self, weights: Mapping[str, float], constant: float) -> tuple[Floats, float]:
-        """Return the weights of theta in a linear combination of coefficients, shape (p,), and what is added.
+        """Return a linear combination of coefficients as a' theta + b: the vector a, shape (p,), and b.
 
         Raises:
-            InvalidInputError: no coefficient of a name, or no finite weight.
+            InvalidInputError: no coefficient has a given name, or a weight is not finite or too large.
         """
         names, C, added = self.contrasts(constant)
         if not isinstance(weights, Mapping):
@@ -88,7 +91,10 @@ class Coefficients:
         return chosen @ C, float(chosen @ added)
 
     def rows(self, X: Floats, constant: float) -> Floats:
-        """Return the weights of theta in predictions for encoded features, shape (n, d); shape (n, p)."""
+        """Return a matrix A, shape (n, p), for encoded features, shape (n, d).
+
+        Predictions are A theta + centre.
+        """
         measured = X[:, list(self.features)] - np.array(self.middle)
         return np.column_stack([measured, np.full(len(X), constant)]) if constant else measured
 
@@ -98,9 +104,9 @@ class Coefficients:
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Self:
-        """Read ``to_dict`` back.
+        """Return the coefficients of a record from ``to_dict``.
 
         Raises:
-            KeyError, TypeError, InvalidInputError: not what ``to_dict`` returns.
+            KeyError, TypeError, InvalidInputError: the record is not from ``to_dict``.
         """
         return cls(**{key: tuple(record[key]) for key in _TUPLES}, centre=record["centre"])

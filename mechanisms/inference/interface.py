@@ -1,4 +1,4 @@
-"""Inference: the numbers of a release from which intervals of linear functions of weights follow."""
+"""Inference: numbers of a release from which intervals of linear functions of the weights are computed."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from privopt.mechanisms.errors import NoIntervalError
 
 Floats = NDArray[np.float64]
 
-# Least ratio of the smallest eigenvalue to the noise. Measured: below it intervals say little, from 1 on they
-# cover as often as they claim.
+# Intervals need at least this ratio of the smallest eigenvalue to the noise. As measured, intervals below it
+# are too wide to be of use, and from 1 on they cover as often as they claim.
 LEAST_SIGNAL = 0.5
 
 
 class Bounds(NamedTuple):
-    """Estimates of k numbers, their intervals, and the share of noise in their variances, shape (k,) each."""
+    """Estimates of k numbers, their intervals, and the noise's share of their variances, shape (k,) each."""
 
     estimate: Floats
     low: Floats
@@ -28,9 +28,9 @@ class Bounds(NamedTuple):
 
 
 class LinearInference(ABC):
-    """Released numbers about the weights theta of a linear model. Post-processing costs no privacy.
+    """Released numbers about the weights theta of a linear model; everything here is post-processing.
 
-    The last weight is that of the constant feature, if ``constant`` is not 0.
+    If ``constant`` is not 0, the last weight is that of the constant feature.
     """
 
     @property
@@ -51,15 +51,15 @@ class LinearInference(ABC):
     @property
     @abstractmethod
     def signal_to_noise(self) -> float:
-        """The smallest eigenvalue of the noisy curvature in units of the noise."""
+        """The smallest eigenvalue of the noisy curvature, in units of the noise (``signal_to_noise``)."""
 
     @abstractmethod
     def bounds(self, C: Floats, z: float) -> Bounds:
-        """Return estimates and intervals of the numbers C theta.
+        """Return estimates and intervals of the k numbers C theta.
 
         Args:
             C: shape (k, dimension).
-            z: two-sided normal quantile.
+            z: the two-sided normal quantile of the confidence.
 
         Raises:
             NoIntervalError: the noise hides the curvature.
@@ -67,11 +67,12 @@ class LinearInference(ABC):
 
     @abstractmethod
     def only(self, kept: NDArray[np.int64], spanned: Floats) -> Self:
-        """Return the inference of the model of some features; a constant one must be among them, and last.
+        """Return the inference for a model with some of the features only.
 
         Args:
-            kept: the indices of those features.
-            spanned: shape (features kept, dimension): column j expresses feature j by the features kept.
+            kept: the indices of the features that are kept; a constant feature must be kept, as the last one.
+            spanned: shape (number kept, dimension): column j expresses feature j by the features that are
+                kept.
         """
 
     @abstractmethod
@@ -82,12 +83,11 @@ class LinearInference(ABC):
 def signal_to_noise(matrix: Floats, sigma: float) -> float:
     """Return the smallest eigenvalue of a noisy symmetric matrix in units of the noise.
 
-    The unit is sigma sqrt(2 d), about the spectral norm of noise with standard deviation sigma on the
-    diagonal and sigma / sqrt 2 off it (semicircle law).
+    The unit is sigma sqrt(2 d), which is about the spectral norm of the noise (semicircle law).
 
     Args:
         matrix: shape (d, d), with noise.
-        sigma: standard deviation of the noise.
+        sigma: standard deviation of the noise on the diagonal; off the diagonal it is sigma / sqrt(2).
     """
     least = float(np.linalg.eigvalsh(matrix)[0])
     if sigma == 0:
@@ -96,7 +96,7 @@ def signal_to_noise(matrix: Floats, sigma: float) -> float:
 
 
 def noisy_inverse(matrix: Floats, found: float) -> Floats:
-    """Return the inverse of a noisy symmetric matrix whose ``signal_to_noise`` was found.
+    """Return the inverse of a noisy symmetric matrix whose ``signal_to_noise`` is ``found``.
 
     Raises:
         NoIntervalError: the noise hides the matrix.

@@ -1,4 +1,4 @@
-"""Intervals of linear models: one, a table of them, and the difference between two models.
+"""Confidence intervals of linear models: single ones, tables of them, and differences between two models.
 
 Their bounds are computed in ``least_squares``, ``robust_least_squares`` and ``logistic``.
 """
@@ -21,7 +21,7 @@ def normal_quantile(confidence: object) -> float:
     """Return the two-sided normal quantile of a confidence.
 
     Raises:
-        InvalidInputError: no number in [0.5, 1).
+        InvalidInputError: the confidence is not a number in [0.5, 1).
     """
     if isinstance(confidence, bool) or not isinstance(confidence, int | float) or not 0.5 <= confidence < 1:
         raise InvalidInputError(f"confidence must be a number in [0.5, 1), got {told(confidence)}")
@@ -33,11 +33,12 @@ class Interval:
     """Estimate of a number with a confidence interval that includes the noise for privacy.
 
     Attributes:
-        name: the number, such as a coefficient.
-        estimate: unbiased up to the noise in the curvature, not shrunk, so not equal to a model's weight.
-        low, high: the interval; infinite where the noise leaves no bound.
-        noise_share: the share of the estimate's variance that is noise for privacy, in [0, 1]; the rest is
-            the sampling of the records.
+        name: the name of the number, such as that of a coefficient.
+        estimate: the estimate, unbiased up to the noise in the curvature. It is not shrunk and so differs
+            from the weight of the model.
+        low, high: the interval; infinite if the noise leaves no bound.
+        noise_share: the share of the estimate's variance that is due to noise for privacy, in [0, 1]; the
+            rest is due to the sampling of the records.
     """
 
     name: str
@@ -47,9 +48,10 @@ class Interval:
     noise_share: float
 
     def minus(self, other: Interval) -> Interval:
-        """Return the difference of two independent estimates, such as those of models of different records.
+        """Return the difference of two independent estimates, for example of models of different records.
 
-        Source: MOVER (Zou and Donner 2008): the squares of distances to the bounds add up.
+        Its interval is by the method MOVER (Zou and Donner 2008): squares of distances to the bounds are
+        added.
         """
         value = self.estimate - other.estimate
         low = value - math.hypot(self.estimate - self.low, other.high - other.estimate)
@@ -61,7 +63,7 @@ class Interval:
         return Interval(f"{self.name} - {other.name}", value, low, high, share)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a dictionary for JSON: None for an infinite bound."""
+        """Return a dictionary for JSON, with None for infinite bounds."""
         low, high = (bound if math.isfinite(bound) else None for bound in (self.low, self.high))
         share = {"noise_share": self.noise_share}
         return {"name": self.name, "estimate": self.estimate, "low": low, "high": high, **share}
@@ -75,13 +77,13 @@ class Summary:
     """Coefficients of a linear model with confidence intervals; printed as a table.
 
     Attributes:
-        intervals: one for each coefficient, each with the confidence by itself.
-        confidence: in [0.5, 1).
+        intervals: one for each coefficient.
+        confidence: that of each single interval, in [0.5, 1).
         n_records: the number of records.
-        signal_to_noise: the smallest eigenvalue of the noisy curvature in units of the noise: below 0.5 there
-            are no intervals, from 1 on they were measured to cover as often as they claim.
-        references: the levels that coefficients of other levels of their columns are relative to.
-        about: a sentence on the target of the intervals.
+        signal_to_noise: the smallest eigenvalue of the noisy curvature in units of the noise. Below 0.5 there
+            are no intervals; from 1 on, intervals covered as often as they claim, as measured.
+        references: reference levels: coefficients of other levels of their columns are relative to them.
+        about: a sentence that says what the intervals are about.
     """
 
     intervals: tuple[Interval, ...]
@@ -135,7 +137,7 @@ class Summary:
 
     @property
     def notes(self) -> list[str]:
-        """The target, the meaning of the last column, and the references, as sentences."""
+        """Sentences on what the intervals are about, on the last column, and on the reference levels."""
         found = [self.about, "noise: share of the variance that is noise for privacy; the rest is sampling."]
         if self.references:
             found.append(f"Relative to {', '.join(self.references)}.")

@@ -1,4 +1,4 @@
-"""Confidence intervals of least squares from one release of noisy moments: Fieller's, on clipped records."""
+"""Confidence intervals (Fieller's) of least squares on clipped records, from one release of noisy moments."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Floats = NDArray[np.float64]
 def fieller(noise: tuple[Floats, Floats, Floats], sampling: Floats, z: float) -> tuple[Floats, Floats]:
     """Return the least and the largest u with u^2 <= z^2 (sampling + noise_0 + noise_1 u + noise_2 u^2).
 
-    Where solutions u are unbounded, both are infinite.
+    If the solutions u are unbounded, both are infinite.
 
     Source: Fieller (1954).
     """
@@ -34,18 +34,23 @@ def fieller(noise: tuple[Floats, Floats, Floats], sampling: Floats, z: float) ->
 
 @dataclass(frozen=True, eq=False)
 class LeastSquares(LinearInference):
-    """Least squares theta = A^-1 b of noisy moments A = mean z z' and b = mean z y, with intervals.
+    """Least squares theta = A^-1 b from noisy moments of rows x and labels y, with intervals.
 
-    Intervals are about least squares on *clipped* records in the population that they are independent draws
-    from. T(t) = b - A t has mean 0 at the true t, and the variance S(t) = N(t) + s^2 A / n, where
+    The moments are A = mean x x' and b = mean x y, with the noise of ``NoisyMoments``: sigma and label_weight
+    are its fields. Intervals are about least squares on *clipped* records, in the population from which the
+    records are independent draws. T(t) = b - A t has mean 0 at the true t, and its variance is S(t) = N(t) +
+    s^2 A / n. Here
 
-        N(t) = sigma^2 / label_weight^2 I + (sigma^2 / 2) (|t|^2 I + t t') - sigma^2 t_c^2 e_c e_c'
+        N(t) = sigma^2 / label_weight^2 I + (sigma^2 / 2) (|t|^2 I + t t') - sigma^2 t_k^2 e_k e_k'
 
-    is the noise (entries of A off the diagonal occur twice; the square of a constant entry c of z has no
-    noise), and s^2 the variance of the residuals, taken to be the same for all rows. It is estimated by mean
-    y^2 - b' theta + tr(A^-1 S): noise and sampling bias the first two terms downwards by that trace. The
-    interval of a number c' t holds every value v with (c' theta - v)^2 <= z^2 c' A^-1 S(t) A^-1 c, where t is
-    the least-squares solution under the constraint c' t = v. There is no shrinkage in it.
+    is the variance due to noise. Its last term is there only if entry k of x is constant (the last one), as
+    its square has no noise; e_k is the unit vector. s^2 is the variance of the residuals, assumed to be the
+    same for all rows. It is estimated by mean y^2 - b' theta + tr(A^-1 S): noise and sampling bias the first
+    two terms downwards by this trace.
+
+    The interval of a number c' t consists of all values v with (c' theta - v)^2 <= q^2 c' A^-1 S(t) A^-1 c,
+    where q is the normal quantile and t the least-squares solution under the constraint c' t = v. Estimates
+    are not shrunk.
 
     Attributes:
         moments: the release.
@@ -71,7 +76,7 @@ class LeastSquares(LinearInference):
 
     @cached_property
     def inverse(self) -> Floats:
-        """A^-1; NoIntervalError where the noise hides A."""
+        """A^-1; raises NoIntervalError if the noise hides A."""
         return noisy_inverse(self.moments.features, self.signal_to_noise)
 
     @cached_property
@@ -80,7 +85,7 @@ class LeastSquares(LinearInference):
 
     @cached_property
     def residual_variance(self) -> float:
-        """Variance s^2 of residuals, at least 0."""
+        """The estimated variance s^2 of residuals, at least 0."""
         m, theta = self.moments, self.theta
         trace, noise = float(np.trace(self.inverse)), m.sigma**2
         biased = noise * (1 / m.label_weight**2 + float(theta @ theta) / 2) * trace
@@ -101,13 +106,14 @@ class LeastSquares(LinearInference):
         return Bounds(estimate, estimate + low, estimate + high, share)
 
     def _sampling(self, a: Floats, power: Floats, noise: Floats, z: float) -> Floats:
-        """Return the sampling variance of a' T; ``power`` is c' A^-1 c = a' A a, ``noise`` the variance of
-        the noise.
+        """Return the sampling variance of a' T for rows a of ``a``.
+
+        ``power`` is c' A^-1 c = a' A a, and ``noise`` is the variance of a' T due to noise.
         """
         return np.asarray(self.residual_variance * power / self.moments.n_records)
 
     def _noise(self, a: Floats, along: Floats) -> tuple[Floats, Floats, Floats]:
-        """Return a' N(theta + u along) a as a polynomial in u, its coefficients of shape (k,)."""
+        """Return the coefficients, each of shape (k,), of a' N(theta + u along) a as a polynomial in u."""
         m, theta = self.moments, self.theta
         squares, half = np.sum(a**2, axis=1), m.sigma**2 / 2
         ours, ahead = a @ theta, np.sum(a * along, axis=1)
@@ -129,9 +135,9 @@ class LeastSquares(LinearInference):
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Self:
-        """Read ``to_dict`` back.
+        """Return the inference of a record from ``to_dict``.
 
         Raises:
-            KeyError, TypeError, ValueError, InvalidInputError: not what ``to_dict`` returns.
+            KeyError, TypeError, ValueError, InvalidInputError: the record is not from ``to_dict``.
         """
         return cls(NoisyMoments.from_dict(record["moments"]))

@@ -1,4 +1,4 @@
-"""Confidence intervals of logistic regression from a perturbed minimum and a noisy Hessian at it."""
+"""Confidence intervals of logistic regression, from a perturbed minimum and a noisy Hessian there."""
 
 from __future__ import annotations
 
@@ -19,16 +19,17 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class LogisticMinimum(LinearInference):
-    """Logistic regression with intervals: theta = B phi, phi = w + l2 H^-1 w, which undoes the shrinkage.
+    """Logistic regression with intervals for theta = B phi, where phi = w + l2 H^-1 w undoes the shrinkage.
 
-    w is the minimum under a penalty and a random linear term b, H the noisy Hessian at it. The mean gradient
-    of the risk at w is -(l2 w + b), and that at the true phi_0 has mean 0 and, if the logistic model holds,
-    the variance H / n. So phi - phi_0 is about -H^-1 (b + gradient at phi_0): the correction takes the
-    penalty out. Its variance is
+    w is the minimum of the risk with a penalty, (l2 / 2) |w|^2, and a random linear term b' w. H is the noisy
+    Hessian of the risk at w. The gradient of the risk at w is -(l2 w + b). At the true phi_0 it has mean 0
+    and, if the logistic model holds, the variance H / n. So phi - phi_0 is about -H^-1 (b + gradient at
+    phi_0), without an effect of the penalty. Its variance is
 
-        H^-1 (tilt^2 I + N + H / n) H^-1 + blur^2 (I + l2 H^-1)^2,   N = (sigma^2 / 2) (|u|^2 I + u u'),
+        H^-1 (tilt^2 I + N + H / n) H^-1 + blur^2 (I + l2 H^-1)^2,   N = (sigma^2 / 2) (|u|^2 I + u u').
 
-    u = l2 H^-1 w, where blur is the noise on the minimum and N that of H in the correction.
+    Here tilt is the standard deviation of entries of b, blur that of the noise on w, sigma that of the noise
+    on the diagonal of H, and u = l2 H^-1 w. N is the variance of H u due to the noise in H.
 
     Attributes:
         minimum: the release, in orthonormal coordinates phi.
@@ -69,7 +70,7 @@ class LogisticMinimum(LinearInference):
 
     @cached_property
     def inverse(self) -> Floats:
-        """Inverse of the Hessian H; NoIntervalError where the noise hides H."""
+        """The inverse of the Hessian H; raises NoIntervalError if the noise hides H."""
         return noisy_inverse(self.minimum.hessian, self.signal_to_noise)
 
     def bounds(self, C: Floats, z: float) -> Bounds:
@@ -94,9 +95,9 @@ class LogisticMinimum(LinearInference):
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Self:
-        """Read ``to_dict`` back.
+        """Return the inference of a record from ``to_dict``.
 
         Raises:
-            KeyError, TypeError, ValueError, InvalidInputError: not what ``to_dict`` returns.
+            KeyError, TypeError, ValueError, InvalidInputError: the record is not from ``to_dict``.
         """
         return cls(NoisyMinimum.from_dict(record["minimum"]), np.array(record["basis"], dtype=np.float64))

@@ -1,4 +1,4 @@
-"""Intervals of least squares for residuals whose variance changes from row to row: a noisy sandwich."""
+"""Intervals of least squares if the variance of residuals differs between rows: a noisy sandwich estimate."""
 
 from __future__ import annotations
 
@@ -18,13 +18,16 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class RobustLeastSquares(LeastSquares):
-    """Least squares of noisy moments with intervals that take every row to have a variance of its own.
+    """Least squares from noisy moments, with intervals that allow a different residual variance in each row.
 
-    The sampling variance of a' T is a' W a / n, W = mean e^2 z z' (White 1980), in place of s^2 a' A a / n. W
-    is released with residuals e that are clipped, and with noise: a' (noise) a has the standard deviation
-    sigma |a|^2. An interval of variance V covers 2 Phi(z sqrt V / sqrt V_0) - 1, where V_0 is the true
-    variance. This is concave in V, so noise in V of standard deviation s lowers the mean coverage, to second
-    order by as much as lowering V by (1 + z^2) s^2 / (4 V) would. That amount, at most s, is added to V.
+    The sampling variance of a' T (see ``LeastSquares``) is a' W a / n with W = mean e^2 x x' (White 1980), in
+    place of s^2 a' A a / n. W is released with clipped residuals e and with noise; the noise in a' W a has
+    the standard deviation sigma |a|^2.
+
+    Noise in W lowers the coverage of intervals, which is corrected as follows. An interval computed from a
+    variance V has the coverage 2 Phi(z sqrt(V / V_0)) - 1, where V_0 is the true variance. This is concave in
+    V, so noise in V of standard deviation s lowers the mean coverage, to second order by as much as lowering
+    V by (1 + z^2) s^2 / (4 V) would. This amount, but at most s, is added to V.
 
     Attributes:
         spread: the released W.
@@ -52,9 +55,9 @@ class RobustLeastSquares(LeastSquares):
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Self:
-        """Read ``to_dict`` back.
+        """Return the inference of a record from ``to_dict``.
 
         Raises:
-            KeyError, TypeError, ValueError, InvalidInputError: not what ``to_dict`` returns.
+            KeyError, TypeError, ValueError, InvalidInputError: the record is not from ``to_dict``.
         """
         return cls(NoisyMoments.from_dict(record["moments"]), NoisySpread.from_dict(record["spread"]))

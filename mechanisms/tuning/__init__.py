@@ -1,1 +1,1 @@
-"""Private selection: the best of several private runs, paid for once."""
+"""Private selection: the best of several private runs, with one privacy spend for all of them."""

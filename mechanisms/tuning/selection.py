@@ -25,13 +25,13 @@ from privopt.mechanisms.tuning.scores import NoisyMean
 Notion = Literal["pure", "gdp", "approximate"]
 Made = TypeVar("Made")
 
-# From this many candidates on, a random number of runs costs less than all of them, counting how often the
-# best one is not run.
+# From this number of candidates on, a random number of runs is better than running all candidates, taking
+# into account how often the best candidate is not run.
 _FEWEST_DRAWN = 4
-# Of the laws with the same probability that the best candidate is run, this shape has the least noise, to
-# within 1%, from 4 to 128 candidates at epsilon 1.
+# Among distributions of the number of runs that run the best candidate with the same probability, this shape
+# needs the least noise, up to 1%, for 4 to 128 candidates at epsilon 1.
 _SHAPE = 0.5
-# Relative allowance for the rounding of conversions between mu and (epsilon, delta).
+# Relative allowances for rounding in conversions between mu and (epsilon, delta).
 _ROUNDING, _DELTA_ROUNDING = 1e-9, 1e-5
 
 
@@ -39,28 +39,30 @@ _ROUNDING, _DELTA_ROUNDING = 1e-9, 1e-5
 class SelectionPlan:
     """A choice of the best of several candidates by noisy scores on held-out records.
 
-    Every run is (candidate, model, noisy score): the model is fitted to one part of the records, the score is
-    a mean over the other part. The parts are drawn at random, from fresh coins, and stay hidden.
+    A run gives a candidate, its model and a noisy score: the model is fitted to one part of the records, and
+    the score is a mean over the other part. The parts are drawn at random, independently of the records, and
+    stay hidden.
 
-    Privacy, neighbours by replacing one record, the number of records public. A replaced record is in one
-    part. In the first, only models change; scores are computed from them and from records that are the same.
-    In the second, only scores change. So every run has the larger of both costs, never their sum (parallel
-    composition), and so has every choice among runs. The order of rows does not matter: a permutation that
-    aligns two neighbours maps the uniform law of the parts to itself.
+    Privacy, for data sets that differ by replacing one record; the number of records is public. The replaced
+    record is in one of the parts. If it is in the first, only the model of a run changes; its score is
+    computed from this model and unchanged records. If it is in the second, only the score changes. So a run
+    costs the larger of the two costs, not their sum (parallel composition), and so does every choice among
+    runs. The order of rows does not matter: a permutation that aligns two neighbours maps the uniform
+    distribution of the parts to itself.
 
-    With ``law`` None every candidate is run once, and the runs compose: mu-GDP releases to sqrt(k) mu-GDP,
-    others by adding epsilons and deltas. Otherwise a random number of runs is made of candidates drawn at
-    random, and only the best one is released (``run_counts`` has the proof). The number of runs must stay
-    hidden; running time reveals it, and is outside the guarantee.
+    If ``law`` is None, every candidate is run once, and the k runs compose: mu-GDP runs to sqrt(k) mu-GDP,
+    other runs by adding their epsilons and deltas. Otherwise, a random number of runs is made, each of a
+    candidate drawn at random, and only the best run is released (``run_counts`` has the proof). The number of
+    runs must stay hidden. Running time reveals it, and is outside the guarantee.
 
     Attributes:
-        candidates: their number, >= 2.
-        law: of the number of runs; None: each candidate once.
-        notion: of the runs: "pure", "gdp" or "approximate".
-        run_epsilon, run_delta: the pair for which every run is planned.
-        run_mu: with the notion "gdp" the level of every run, otherwise None.
+        candidates: the number of candidates, >= 2.
+        law: the distribution of the number of runs; None: each candidate is run once.
+        notion: the notion of privacy of the runs: "pure", "gdp" or "approximate".
+        run_epsilon, run_delta: the budget for which every run is planned.
+        run_mu: the level of every run if the notion is "gdp", otherwise None.
         score: the noise of the scores.
-        spend: of the choice, model and score included.
+        spend: the spend of the choice, including its model and its score.
     """
 
     name: ClassVar[str] = "private-selection"
@@ -77,7 +79,7 @@ class SelectionPlan:
 
     @classmethod
     def plan(cls, candidates: int, *, epsilon: float, delta: float, notion: Notion) -> Self:
-        """Divide a budget; ``notion`` is that of the runs.
+        """Divide a budget among runs whose notion of privacy is ``notion``.
 
         Raises:
             PrivacyParameterError: epsilon or delta out of range, fewer than two candidates, or thousands.
@@ -112,9 +114,9 @@ class SelectionPlan:
     @classmethod
     def _of_random_number(cls, candidates: int, epsilon: float, delta: float, notion: Notion) -> Self:
         law = RunCounts(float(candidates), _SHAPE)
-        _ = law.tail  # a law of too many runs is refused here, not after the booking
+        _ = law.tail  # this refuses too many runs now, instead of after the booking
         most = 0.0 if notion == "pure" else run_delta(delta, law)
-        given = most * (1 - _DELTA_ROUNDING)  # the delta of runs, less than ``most``: their level is rounded
+        given = most * (1 - _DELTA_ROUNDING)  # the delta of a run; below ``most``, as its level is rounded
 
         def claim(run_epsilon: float) -> RunClaim:
             if notion != "gdp":
@@ -135,7 +137,7 @@ class SelectionPlan:
         return cls(candidates, law, notion, run, given, mu, score, spend)
 
     def covers(self, spend: PrivacySpend) -> bool:
-        """Return whether a run with this spend is what was planned."""
+        """Return whether the plan covers a run with this spend."""
         if spend.claim == "printed: refuted":
             return False
         if self.run_mu is not None:
@@ -160,7 +162,7 @@ def _spend(epsilon: float, delta: float, note: str) -> PrivacySpend:
 
 
 class Run(NamedTuple, Generic[Made]):
-    """The outcome of a run: what was made, None if it failed, and its score, minus infinity then."""
+    """The outcome of a run: what it made and its score; None and minus infinity if it failed."""
 
     made: Made | None
     score: float
@@ -174,7 +176,7 @@ class BestRun(Generic[Made]):
         self.best: Run[Made] | None = None
 
     def take(self, run: Run[Made]) -> None:
-        """Compare one more run."""
+        """Keep a run if it is better than the best one so far."""
         if self.best is None or run.score > self.best.score:
             self.best, self._equal = run, 1
         elif run.score == self.best.score:

@@ -436,7 +436,7 @@ def test_a_released_prevalence_decides_whether_weights_move_the_threshold(tmp_pa
     even = np.where(np.arange(3000) % 2, "yes", "no")
     balanced = model(epsilon=10.0, class_weight="balanced")
     said = balanced.plan(3000).reason
-    assert "released class weights whose ratio is at least" in said
+    assert "released class weights move the threshold of an unweighted fit if" in said
     rest = ClassWeights.of("balanced", None, np.array(CLASSES), 10.0).rest
     moved = balanced.fit(X, y)
     assert moved.noise_ == model(epsilon=rest).fit(X, y).noise_

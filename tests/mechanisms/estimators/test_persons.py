@@ -211,7 +211,7 @@ def test_predictions_and_saved_models_keep_the_unit(tmp_path):
     assert again.spend_ == model.spend_
     assert again.spend_.unit == "person"
     for fitted in (model, again):
-        with pytest.raises(InvalidInputError, match="those of a person are not"):
+        with pytest.raises(InvalidInputError, match="those of the same person are not"):
             fitted.summary()
     assert regression(records_per_person=1, epsilon=50.0).fit(X, y).inference_ is not None
 
@@ -287,7 +287,7 @@ def test_a_search_for_persons_needs_no_schema():
 def test_a_search_has_the_person_and_not_its_candidates():
     X, y = table()
     one, other = PrivateTreeClassifier(person="id", **FACTS), PrivateTreeClassifier(max_depth=1, **FACTS)
-    with pytest.raises(InvalidInputError, match="person must be None, and is that of the search"):
+    with pytest.raises(InvalidInputError, match="person must be None; set it for the whole search"):
         PrivateSearchCV([one, other]).fit(X, y)
     one.set_params(person=None, risk_share=0.5)
     with pytest.raises(InvalidInputError, match="records_per_person must be 1"):
@@ -360,7 +360,7 @@ def test_what_protects_records_alone_refuses_a_schema_with_persons():
     X, y = table()
     named = Schema(FACTS["schema"].columns, intercept=True, person="id")
     trees = [PrivateTreeClassifier(schema=named, classes=(0, 1), max_depth=depth) for depth in (1, 2)]
-    message = "tells whose a record is, and records are protected here"
+    message = "as the column of persons, but single records are protected here"
     with pytest.raises(SchemaError, match=message):
         PrivateSearchCV(trees).fit(X, y)
     with pytest.raises(SchemaError, match=message):
@@ -421,9 +421,9 @@ def test_evaluations_do_not_count_all_records_where_persons_cannot_be_told():
     X, y = table()
     model = PrivateTreeClassifier(50.0, schema=FACTS["schema"], classes=(0, 1)).fit(X[["a", "b"]], y)
     counted = CountedRecords.of(model.schema_, model.schema_.codes(X), model.classes_, y.to_numpy())
-    with pytest.raises(InvalidInputError, match="person does not take"):
+    with pytest.raises(InvalidInputError, match="person does not work with"):
         evaluate(model, counted, None, epsilon=1.0, person="id")
-    with pytest.raises(InvalidInputError, match="person does not take"):
+    with pytest.raises(InvalidInputError, match="person does not work with"):
         compare(model, model, counted, None, epsilon=1.0, person="id")
 
 
